@@ -1,0 +1,21 @@
+// Time is a parameter everywhere but here: whoever drives a loop reads the clock and hands it down.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace hocket {
+
+/// A point on the monotonic clock, in nanoseconds. Differences are durations in nanoseconds.
+using Nanos = std::int64_t;
+
+inline constexpr Nanos nanos_per_ms = 1'000'000;
+inline constexpr Nanos nanos_per_s = 1'000'000'000;
+
+inline Nanos monotonic_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace hocket

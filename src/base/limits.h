@@ -1,0 +1,12 @@
+// Sizes that plans, the board and the executor must agree on.
+#pragma once
+
+namespace hocket {
+
+inline constexpr int public_flags = 4;  // flags of a rank that local peers see; a line each
+inline constexpr int line_payload_bytes =
+    104;                             // what rides in an arrival line beside flag and fingerprint
+inline constexpr int max_slots = 8;  // chunks of scratch that may be in flight
+inline constexpr int max_ranks = 1 << 20;
+
+}  // namespace hocket

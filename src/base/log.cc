@@ -1,0 +1,42 @@
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace hocket {
+namespace {
+std::mutex sink_mutex;
+LogSink user_sink = nullptr;
+void* user_data = nullptr;
+std::atomic<bool> has_sink{false};
+std::atomic<int> stderr_level{0};
+}  // namespace
+
+void set_log_sink(LogSink sink, void* user) {
+  std::lock_guard lock(sink_mutex);
+  user_sink = sink;
+  user_data = user;
+  has_sink = sink != nullptr;
+}
+
+void set_log_level(LogLevel level) { stderr_level = static_cast<int>(level); }
+
+bool log_enabled(LogLevel level) {
+  return has_sink.load(std::memory_order_relaxed) ||
+         static_cast<int>(level) <= stderr_level.load(std::memory_order_relaxed);
+}
+
+void log_line(LogLevel level, const std::string& line) {
+  if (!log_enabled(level)) return;
+  std::lock_guard lock(sink_mutex);
+  if (user_sink != nullptr) user_sink(static_cast<int>(level), line.c_str(), user_data);
+  if (static_cast<int>(level) <= stderr_level.load(std::memory_order_relaxed)) {
+    const std::string text = "hocket: " + line + "\n";
+    // One write per line, so that the lines of many ranks do not interleave; a full pipe loses it.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  }
+}
+
+}  // namespace hocket

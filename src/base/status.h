@@ -1,0 +1,78 @@
+// The one error type inside hocket. OK costs a null pointer; an error says what happened, who
+// caused it, in which operation, over which link, and what the user can do next.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace hocket {
+
+/// Mirrors hocketResult_t (same numbers; a static_assert in src/api holds them together).
+enum class Code : int {
+  ok = 0,
+  system_error = 2,
+  internal_error = 3,
+  invalid_argument = 4,
+  invalid_usage = 5,
+  remote_error = 6,
+  in_progress = 7,
+  timeout = 8,
+  mismatch = 100,
+  aborted = 101,
+};
+
+const char* code_name(Code code);
+
+class [[nodiscard]] Status {
+ public:
+  struct Detail {
+    Code code = Code::ok;
+    std::string message;         // one sentence: what happened and what to do next
+    int culprit = -1;            // rank in the communicator (or session) that caused it; -1: none
+    std::uint64_t sequence = 0;  // operation number in its communicator; 0: not in an operation
+    std::string link;            // "shm", "tcp 10.0.0.1:4000", ...; empty: not on a link
+  };
+
+  Status() = default;
+  Status(Code code, std::string message, int culprit = -1)
+      : detail_(std::make_shared<const Detail>(Detail{code, std::move(message), culprit, 0, {}})) {}
+  explicit Status(Detail detail) : detail_(std::make_shared<const Detail>(std::move(detail))) {}
+
+  bool ok() const { return detail_ == nullptr; }
+  Code code() const { return detail_ ? detail_->code : Code::ok; }
+  int culprit() const { return detail_ ? detail_->culprit : -1; }
+  std::uint64_t sequence() const { return detail_ ? detail_->sequence : 0; }
+  const std::string& message() const;
+  const std::string& link() const;
+
+  /// The same error with its operation (or its link) filled in; no change where it is OK.
+  Status in_operation(std::uint64_t sequence) const;
+  Status on_link(std::string link) const;
+
+ private:
+  std::shared_ptr<const Detail> detail_;
+};
+
+inline Status invalid_argument(std::string message) {
+  return {Code::invalid_argument, std::move(message)};
+}
+inline Status invalid_usage(std::string message) {
+  return {Code::invalid_usage, std::move(message)};
+}
+inline Status internal_error(std::string message) {
+  return {Code::internal_error, std::move(message)};
+}
+/// "what: strerror(errno)", with errno as it is at the call.
+Status system_error(const std::string& what);
+Status system_error(const std::string& what, int error_number);
+
+#define HOCKET_RETURN_IF_ERROR(expr)                        \
+  do {                                                      \
+    if (::hocket::Status status_ = (expr); !status_.ok()) { \
+      return status_;                                       \
+    }                                                       \
+  } while (0)
+
+}  // namespace hocket

@@ -1,0 +1,61 @@
+#include "base/types.h"
+
+#include <cstring>
+
+namespace hocket {
+
+const char* name_of(Dtype dtype) {
+  static const char* const names[] = {"int8",    "uint8",    "int32",       "uint32",
+                                      "int64",   "uint64",   "float16",     "float32",
+                                      "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+  const auto index = static_cast<unsigned>(dtype);
+  return index < dtype_count ? names[index] : "unknown type";
+}
+
+const char* name_of(Op op) {
+  static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
+  const auto index = static_cast<unsigned>(op);
+  return index < op_count ? names[index] : "unknown operator";
+}
+
+const char* name_of(Collective collective) {
+  static const char* const names[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
+                                      "barrier",    "send",      "recv"};
+  const auto index = static_cast<unsigned>(collective);
+  return index < std::size(names) ? names[index] : "unknown collective";
+}
+
+namespace {
+// The finaliser of MurmurHash3 (Appleby, public domain constants): every input bit moves every
+// output bit.
+std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdULL;
+  x ^= x >> 33;
+  x *= 0xc4ceb9fe1a85ec53ULL;
+  return x ^ (x >> 33);
+}
+}  // namespace
+
+std::uint64_t fingerprint(const Signature& signature) {
+  std::uint64_t words[3];
+  std::memcpy(words, &signature, sizeof words);
+  std::uint64_t hash = 0x686f636b6574ULL;  // "hocket"
+  for (std::uint64_t word : words) hash = mix(hash ^ mix(word + 0x9e3779b97f4a7c15ULL));
+  return hash != 0 ? hash : 1;
+}
+
+std::string describe(const Signature& s) {
+  std::string text = name_of(s.collective);
+  if (s.collective != Collective::barrier) {
+    text += " of " + std::to_string(s.count) + " " + name_of(s.dtype);
+  }
+  if (s.collective == Collective::all_reduce || s.collective == Collective::reduce_scatter) {
+    text += std::string(", ") + name_of(s.op);
+    if (s.flags & 1) text += ", deterministic";
+  }
+  if (s.root >= 0) text += " from root " + std::to_string(s.root);
+  return text + " (operation " + std::to_string(s.sequence) + ")";
+}
+
+}  // namespace hocket

@@ -1,0 +1,103 @@
+// The vocabulary that the API, the plans and the kernels share: types, operators, collectives, and
+// the signature by which ranks check that they make the same call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace hocket {
+
+/// Same numbers as hocketDataType_t (and ncclDataType_t).
+enum class Dtype : std::uint8_t {
+  int8 = 0,
+  uint8 = 1,
+  int32 = 2,
+  uint32 = 3,
+  int64 = 4,
+  uint64 = 5,
+  float16 = 6,
+  float32 = 7,
+  float64 = 8,
+  bfloat16 = 9,
+  float8_e4m3 = 10,
+  float8_e5m2 = 11,
+};
+inline constexpr int dtype_count = 12;
+
+/// Same numbers as hocketRedOp_t (and ncclRedOp_t).
+enum class Op : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
+inline constexpr int op_count = 5;
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  barrier,
+  send,
+  recv,
+};
+
+constexpr std::size_t size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::int8:
+    case Dtype::uint8:
+    case Dtype::float8_e4m3:
+    case Dtype::float8_e5m2:
+      return 1;
+    case Dtype::float16:
+    case Dtype::bfloat16:
+      return 2;
+    case Dtype::int32:
+    case Dtype::uint32:
+    case Dtype::float32:
+      return 4;
+    case Dtype::int64:
+    case Dtype::uint64:
+    case Dtype::float64:
+      return 8;
+  }
+  return 0;
+}
+
+/// Size of an element while partial results travel ("wide"): fp32 for the types below 32 bits of
+/// floating point, the type itself otherwise.
+constexpr std::size_t wide_size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::float16:
+    case Dtype::bfloat16:
+    case Dtype::float8_e4m3:
+    case Dtype::float8_e5m2:
+      return 4;
+    default:
+      return size_of(dtype);
+  }
+}
+/// True where a partial result has a wider type than the data.
+constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
+
+const char* name_of(Dtype dtype);
+const char* name_of(Op op);
+const char* name_of(Collective collective);
+
+/// What a rank says that it is doing. Plain bytes: it travels in frames and lies in shared memory.
+/// Two ranks of one operation must hold equal signatures (p2p: send pairs with recv).
+struct Signature {
+  std::uint64_t count = 0;     // elements, as the caller gave them
+  std::uint64_t sequence = 0;  // operation number in the communicator
+  std::int32_t root = -1;      // broadcast's root; -1: none
+  Collective collective = Collective::barrier;
+  Dtype dtype = Dtype::int8;
+  Op op = Op::sum;
+  std::uint8_t flags = 0;  // bit 0: deterministic; others 0
+  bool operator==(const Signature&) const = default;
+};
+static_assert(sizeof(Signature) == 24);
+
+/// 64 bits that are equal for equal signatures, and in practice only then. Never 0.
+std::uint64_t fingerprint(const Signature& signature);
+/// "all-reduce of 1024 float32, sum (operation 7)".
+std::string describe(const Signature& signature);
+
+}  // namespace hocket

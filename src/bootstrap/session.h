@@ -1,0 +1,146 @@
+// A session: the ranks that joined one job, what they know of one another, and the control plane
+// between them.
+//
+// Joining. All ranks know the job's id, its key and the root's address. The first rank of a host
+// that binds the job's abstract Unix socket is the node's leader; the others of that host reach it
+// there (that is what makes them local: never a host name) and the leaders reach the root over TCP.
+// The root checks that ranks are distinct and sizes agree, and sends every leader its place in a
+// tree of leaders; the table of members travels down that tree. Every connection, Unix or TCP,
+// proves the key (mutual HMAC-SHA256 challenge) before anything else is parsed.
+//
+// Afterwards. One sleeping monitor thread per process serves all sessions: it beats and watches
+// hearts, learns of deaths (pidfd on the node, hang-up and beats between leaders), floods faults to
+// every member, accepts and dials authenticated data connections, and hands descriptors to local
+// peers.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hocket {
+
+using Key = std::array<std::uint8_t, 32>;
+using JobId = std::array<std::uint8_t, 16>;
+
+/// An IPv4 or IPv6 endpoint.
+struct Address {
+  std::array<std::uint8_t, 16> ip{};  // IPv4: the first 4 bytes
+  bool v6 = false;
+  std::uint32_t scope = 0;  // IPv6 link-local interface index on the dialling side; 0: none
+  std::uint16_t port = 0;
+  std::string text() const;  // "10.0.0.1:4000", "[fe80::1]:4000"
+};
+
+struct JoinOptions {
+  Key key{};
+  bool has_key = true;  // false: only ranks of one user on one host may meet (SO_PEERCRED)
+  JobId job_id{};
+  Address root;  // where the root listens
+  int rank = 0;
+  int ranks = 1;
+  std::string
+      interface;  // to listen on: a name or an address; empty: the one that routes to the root
+  bool share_memory = true;  // false: every rank counts as a node of its own (HOCKET_TRANSPORT=tcp)
+  std::int64_t join_deadline_ms = 600'000;
+  std::int64_t silence_ms = 10'000;
+};
+
+struct Member {
+  int node = 0;        // nodes are numbered by their lowest rank
+  int local_rank = 0;  // by rank within the node
+  int pid = 0;         // for messages
+  std::string host;    // for messages
+  Address address;     // where this rank accepts data connections
+};
+
+/// Something that ends operations. Every member learns of it, once.
+struct Fault {
+  enum class Kind : std::uint8_t {
+    dead,     // the process ended without leaving
+    silent,   // no sign of life within the silence limit: stopped or cut off
+    left,     // left in order: an error only for those who still wait for it
+    aborted,  // called abort
+    failed,   // an operation failed there: mismatch, deadline, a lost link
+  };
+  Kind kind = Kind::dead;
+  int rank = -1;               // the culprit, as a session rank
+  std::uint64_t channel = 0;   // the communicator concerned; 0: all that have the rank
+  std::uint64_t sequence = 0;  // operation, where one is known
+  Code code = Code::remote_error;
+  std::string text;  // a sentence for the user
+};
+
+/// Names a descriptor that a local peer may ask for.
+struct DescriptorName {
+  std::uint64_t space = 0;  // a channel, or one of the reserved spaces below
+  std::uint64_t number = 0;
+  bool operator==(const DescriptorName&) const = default;
+  static constexpr std::uint64_t memory_space = 1;  // number: region number of the offering process
+};
+
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  /// Blocks until all ranks have joined, at most the join deadline; the error names the missing
+  /// ranks.
+  static Status join(const JoinOptions& options, std::shared_ptr<Session>* out);
+
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  virtual const std::vector<Member>& members() const = 0;  // by rank
+  bool local(int peer) const { return members()[peer].node == members()[rank()].node; }
+
+  // ---- Faults
+  /// Grows with every fault known here. Cheap: to be looked at while polling.
+  virtual std::uint64_t fault_count() const = 0;
+  virtual std::vector<Fault> faults() const = 0;  // in order of arrival
+  /// Tells all members (this one too). Returns at once; a duplicate is dropped.
+  virtual void report(const Fault& fault) = 0;
+  /// Called by the monitor thread after each new fault: wake whoever sleeps. Returns a token for
+  /// unwatch().
+  virtual int watch(std::function<void()> wake) = 0;
+  virtual void unwatch(int token) = 0;  // the callback is not running when it returns
+  /// Nanoseconds since the last sign of life of a rank (its node's, for ranks on other nodes).
+  virtual Nanos silence_of(int peer) const = 0;
+
+  // ---- Descriptors for local peers
+  /// The service sends duplicates of fd, until withdrawn. It keeps a duplicate of its own.
+  virtual Status offer(DescriptorName name, int fd) = 0;
+  virtual void withdraw(DescriptorName name) = 0;
+  /// Blocks until the peer offers it: at most until deadline (monotonic), or until a fault of the
+  /// peer.
+  virtual Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) = 0;
+
+  // ---- Data connections, to any peer
+  /// Gets both sides' new connections of a channel: authenticated, non-blocking, TCP_NODELAY.
+  /// Called by the monitor thread. status is an error where dialling failed (fd is empty then).
+  /// Connections that came before wait for it.
+  using Adopt = std::function<void(int peer, int index, UniqueFd fd, const Status& status)>;
+  virtual void listen(std::uint64_t channel, Adopt adopt) = 0;
+  virtual void unlisten(std::uint64_t channel) = 0;  // the callback is not running when it returns
+  /// Starts to open connection number `index` of `channel` to peer; both sides' Adopt get an end.
+  /// The side with the lower rank dials; a call on the other side asks it to. Calling twice is
+  /// harmless.
+  virtual void dial(int peer, std::uint64_t channel, int index) = 0;
+
+  /// Says goodbye: what ends here from now on is not a death. Idempotent.
+  virtual void leave() = 0;
+};
+
+/// Starts a root, which lives in this process until all have joined or the deadline passed. With
+/// listener: adopts that socket (hocket-run made it); else listens on `interface` (empty: the
+/// default route's). Fills options-> root.
+Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
+                  UniqueFd listener, Address* root);
+
+}  // namespace hocket

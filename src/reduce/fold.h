@@ -1,0 +1,47 @@
+// Arithmetic: dst := src[0] op src[1] op ... op src[n-1], in that order, element by element.
+//
+// fp16, bf16 and fp8 are folded in fp32 and rounded once (to nearest, ties to even). A partial
+// result of those types may stay fp32 ("wide") on its way. fp32, fp64 and integers are folded in
+// their own type; integer sums and products wrap. NaN wins in min and max; -0 < +0. avg is the sum
+// divided by divisor when finish is set (integers: truncated towards zero). fp32 -> fp8 overflow:
+// e4m3 gives NaN, e5m2 gives infinity (OCP, not saturating). The result depends only on the
+// operands: not on the instruction set, the alignment or the position.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/types.h"
+
+namespace hocket {
+
+struct FoldSource {
+  const void* data = nullptr;
+  bool wide = false;  // elements are fp32 although the dtype is narrower
+};
+
+struct Fold {
+  const FoldSource* srcs = nullptr;
+  int src_count = 1;  // 1: a copy (or a conversion, where src and dst differ in width)
+  void* const* dsts = nullptr;
+  int dst_count = 1;      // each gets the same bytes
+  bool wide_dst = false;  // dsts stay partial, in the wide type
+  std::size_t count = 0;  // elements
+  Dtype dtype = Dtype::float32;
+  Op op = Op::sum;
+  bool finish = true;         // this is the last fold of the value: divide for avg
+  std::uint32_t divisor = 1;  // ranks, for avg
+  bool non_temporal = false;  // dsts are too large for the caches: stream the stores past them
+};
+
+/// Sources and destinations may be the same memory exactly (in place), never overlap otherwise.
+/// Any alignment is right; 64 bytes is fast.
+void fold(const Fold& fold);
+
+/// The same by plain scalar code: what fold() is tested against, bit for bit.
+void fold_reference(const Fold& fold);
+
+/// "AVX3", "AVX2", ...: what fold() runs on here.
+const char* fold_target();
+
+}  // namespace hocket

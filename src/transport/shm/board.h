@@ -1,0 +1,100 @@
+// The board: the one shared segment of a communicator's ranks on a node. Each rank writes its own
+// part and reads the others'. Zero bytes are a valid start. docs/PROTOCOL.md draws the layout.
+//
+//   per local rank: doorbell | 2 arrival lines | public flags | 2 signatures | scratch[2]
+//   per ordered pair: fifo (messages between the two)
+//
+// Every line that another rank polls is 128 bytes apart, has a single writer, and counts upward.
+// Two arrival lines and two scratch halves alternate by operation: before a rank publishes
+// operation s it has seen every local peer arrive at s - 1 or later, so every peer has left s - 2,
+// whose line and scratch half it reuses.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/limits.h"
+#include "base/types.h"
+
+namespace hocket {
+
+struct alignas(128) ArrivalLine {
+  std::atomic<std::uint64_t> sequence;  // operation number; written last
+  std::uint64_t fingerprint;
+  std::uint64_t mapped;                   // bit 0: input is mapped, bit 1: output is mapped
+  std::byte payload[line_payload_bytes];  // inline data, or BufferPlaces
+};
+static_assert(sizeof(ArrivalLine) == 128);
+
+/// Where a rank's buffers lie, for local peers that read or write them in place (rides in the
+/// arrival line).
+struct BufferPlaces {
+  std::uint64_t input_region, input_offset, output_region, output_offset;
+};
+static_assert(sizeof(BufferPlaces) <= line_payload_bytes);
+
+struct alignas(128) FlagLine {
+  std::atomic<std::uint64_t> value;
+};
+
+/// How a rank sleeps. A peer that has published something rings whoever sleeps.
+struct alignas(128) Doorbell {
+  std::atomic<std::uint32_t>
+      asleep;  // 0: awake; 1: in futex on this word; 2: in epoll, its eventfd is to be written
+};
+
+struct alignas(128) SignatureSlots {
+  Signature of_parity[2];  // the text behind ArrivalLine::fingerprint; written before it
+};
+
+class Board {
+ public:
+  /// Bytes of a segment for so many local ranks (every rank computes the same).
+  static std::size_t bytes(int local_ranks);
+
+  Board() = default;
+  Board(std::byte* base, int local_ranks, int local_rank);
+
+  int local_rank() const { return local_rank_; }
+  int local_ranks() const { return local_ranks_; }
+  Doorbell& doorbell(int rank) const { return *at<Doorbell>(rank, 0); }
+  ArrivalLine& arrival(int rank, int parity) const {
+    return *at<ArrivalLine>(rank, sizeof(Doorbell) + parity * sizeof(ArrivalLine));
+  }
+  FlagLine& flag(int rank, int flag) const {
+    return *at<FlagLine>(rank,
+                         sizeof(Doorbell) + 2 * sizeof(ArrivalLine) + flag * sizeof(FlagLine));
+  }
+  SignatureSlots& signatures(int rank) const {
+    return *at<SignatureSlots>(
+        rank, sizeof(Doorbell) + 2 * sizeof(ArrivalLine) + public_flags * sizeof(FlagLine));
+  }
+  std::byte* scratch(int rank, int parity) const {
+    return base_ + scratch_offset_ + (2 * static_cast<std::size_t>(rank) + parity) * scratch_bytes_;
+  }
+  std::size_t scratch_bytes() const { return scratch_bytes_; }  // of one half
+  std::byte* fifo(int from, int to) const {
+    return base_ + fifo_offset_ +
+           (static_cast<std::size_t>(from) * local_ranks_ + to) * fifo_bytes_;
+  }
+  std::size_t fifo_bytes() const { return fifo_bytes_; }  // a multiple of 4096
+
+  /// Wakes rank `to` if it sleeps. Call after publishing; orders the publication before the look at
+  /// the doorbell.
+  void ring(int to) const;
+
+ private:
+  template <typename T>
+  T* at(int rank, std::size_t offset) const {
+    return reinterpret_cast<T*>(base_ + rank * control_bytes + offset);
+  }
+  static constexpr std::size_t control_bytes = 4096;  // per rank, a page of its own
+
+  std::byte* base_ = nullptr;
+  int local_ranks_ = 0;
+  int local_rank_ = 0;
+  std::size_t scratch_offset_ = 0, scratch_bytes_ = 0, fifo_offset_ = 0, fifo_bytes_ = 0;
+};
+
+}  // namespace hocket
