@@ -31,8 +31,8 @@ struct Instruction {
   std::uint16_t lag;
   std::uint16_t per_chunk;  // await: signals of the flag in one chunk. send, recv: messages of this
                             // lane and peer in one chunk
-  std::uint16_t message;  // send, recv: which of those, from 0
-  std::uint16_t dsts;     // operands[first_operand ..): dsts, then srcs
+  std::uint16_t message;    // send, recv: which of those, from 0
+  std::uint16_t dsts;       // operands[first_operand ..): dsts, then srcs
   std::uint32_t srcs;
   std::uint32_t first_operand;
 };
