@@ -82,6 +82,7 @@ class Lowering {
       for (const Range& range : step.srcs) out_.operands.push_back(operand(range));
       out_.most_operands = std::max(
           out_.most_operands, static_cast<std::uint32_t>(step.dsts.size() + step.srcs.size()));
+      if (step.kind == StepKind::await_arrival && step.peer == own) out_.awaits_all_arrivals = true;
       if (step.kind == StepKind::signal) ++signals_per_chunk_[step.flag];
       if (step.kind == StepKind::send || step.kind == StepKind::recv) {
         const std::size_t number = messages[{step.kind, step.peer}]++;

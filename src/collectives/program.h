@@ -48,6 +48,7 @@ struct Program {
   std::uint32_t input_blocks = 0, output_blocks = 0, scratch_blocks = 0;
   std::uint8_t slots = 1;
   bool load_store = false, maps_input = false, maps_output = false, single_chunk = false;
+  bool awaits_all_arrivals = false;  // after it every local peer is known to have arrived
   bool wide_scratch = false;  // some scratch range is wide: slots are spaced for the wide type
   std::uint16_t private_flags = 0;
   std::uint32_t most_operands = 1;

@@ -1,6 +1,6 @@
-// Which program an operation runs: every candidate is priced with figures measured on this machine, the
-// least wins. The answer depends only on what all ranks share (the call, the shape, the figures), so all ranks
-// choose alike; it is worked out once per kind of call and then found again.
+// Which program an operation runs: every candidate is priced with figures measured on this machine,
+// the least wins. The answer depends only on what all ranks share (the call, the shape, the
+// figures), so all ranks choose alike; it is worked out once per kind of call and then found again.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "collectives/partition.h"
@@ -15,7 +16,8 @@
 
 namespace hocket {
 
-/// Costs on this machine. Rank 0's are broadcast when a communicator is made, and do not change in its life.
+/// Costs on this machine. Rank 0's are broadcast when a communicator is made, and do not change in
+/// its life.
 struct Figures {
   double sync_ns = 300;             // all local ranks see one another's flags
   double touch_ns_per_byte = 0.05;  // one byte read or written by the processor, streaming
@@ -24,7 +26,7 @@ struct Figures {
   double message_work_ns = 3'000;   // processor time that a message costs beside its bytes
   std::uint64_t core_cache_bytes = 1 << 20;
   std::uint64_t node_cache_bytes = 32 << 20;
-  std::int32_t cores = 2;           // of a node, for its ranks
+  std::int32_t cores = 2;  // of a node, for its ranks
   std::int32_t padding = 0;
 };
 
@@ -39,7 +41,8 @@ struct Question {
 
 struct Choice {
   const Program* program = nullptr;
-  const Program* staged = nullptr;  // where program maps buffers: what runs when some are not mapped
+  const Program* staged =
+      nullptr;  // where program maps buffers: what runs when some are not mapped
   Partition part;
   bool non_temporal = false;
 };
@@ -49,7 +52,7 @@ struct SelectorOptions {
   int ranks = 1;
   bool one_node = true;
   bool deterministic = false;
-  std::string algorithm;            // HOCKET_ALGORITHM; empty: the cheapest
+  std::string algorithm;  // HOCKET_ALGORITHM; empty: the cheapest
   std::size_t board_scratch_bytes = 0;
   Figures figures;
 };
