@@ -24,11 +24,12 @@
  *
  * Life of a communicator:
  *
- *   hocketCommInitFromEnv ------------+                        +--> hocketCommFinalize --+
- *   hocketGetUniqueId                 |                        |    (all ranks; optional) |
- *     -> hocketCommInitRank[Config] --+--> collectives, -------+                          v
- *   hocketCommSplit ------------------+    messages, groups    +--> (error or abort) ->
- * hocketCommDestroy
+ *   hocketCommInitFromEnv ----------+                       +-> hocketCommFinalize -+
+ *   hocketGetUniqueId               |                       |   (all ranks; may be  |
+ *     -> hocketCommInitRank[Config] +-> collectives,        |   left out)           v
+ *   hocketCommSplit ----------------+   messages, groups ---+-----------> hocketCommDestroy
+ *                                                           |                       ^
+ *                                                           +-> error, or abort ----+
  *
  * Words. rank: a process in a communicator, numbered from 0. peer: another rank. node: one host.
  * local rank: a rank's number among those of its node. collective: a call that every rank of the
@@ -50,7 +51,7 @@
  * returns hocketInvalidUsage, and the child's exit touches nothing of the parent's.
  *
  * Errors. Every call ends by its deadline: with correct data, or with an error that names the
- * culprit. An argument that is wrong on its face (hocketInvalidArgument, hocketInvalidUsage from
+ * culprit. An argument that is wrong on its face (hocketInvalidArgument, or hocketInvalidUsage from
  * the call itself) leaves everything as it was. Any other error of an operation poisons the
  * communicator: receive buffers of operations that had not ended hold unspecified bytes, no peer
  * writes to them any more, every later call on the communicator returns the same error at once, on
@@ -80,11 +81,13 @@
  *   HOCKET_TRANSPORT          transports that may be used: shm,tcp (default), shm or tcp
  *   HOCKET_ALGORITHM          one algorithm wherever it is possible, for experiments: inline,
  *                             one-shot, staged, direct, ring, tree or owner-fold; equal on all
- * ranks HOCKET_CHECKSUM           1: every TCP frame carries a CRC32C of its bytes HOCKET_LOG none,
- * error, warn, info or debug: lines on standard error, without a callback HOCKET_JOB_KEY_FILE file
- * of mode 0600 with the job key, for launchers without a secret HOCKET_SSH                what
- * hocket-run calls to reach another host HOCKET_LAUNCH_FD          set by hocket-run for its ranks;
- * not for people
+ *                             ranks
+ *   HOCKET_CHECKSUM           1: every TCP frame carries a CRC32C of its bytes
+ *   HOCKET_LOG                none, error, warn, info or debug: lines on standard error, without a
+ *                             callback
+ *   HOCKET_JOB_KEY_FILE       file of mode 0600 with the job key, for launchers without a secret
+ *   HOCKET_SSH                what hocket-run calls to reach another host
+ *   HOCKET_LAUNCH_FD          set by hocket-run for its ranks; not for people
  *
  * Each call below is documented by the same five lines: Effect; Needs (preconditions); Blocks
  * (blocking and stream rules); Threads; Errors (and what state remains). */
@@ -220,8 +223,9 @@ HOCKET_API hocketResult_t hocketGetVersion(int* version);
  * Errors:  none. */
 HOCKET_API const char* hocketGetErrorString(hocketResult_t result);
 
-/* Effect:  the sentence behind the last error of comm, or of the calling thread where comm is NULL:
- *          who, in which operation, and what to do next. "" where there was none; never NULL.
+/* Effect:  the sentence behind the last error of comm, or of the calling thread where comm is
+ *          NULL: who, in which operation, and what to do next. "" where there was none; never
+ *          NULL.
  * Needs:   comm NULL or not yet destroyed. The text is valid until the calling thread calls this
  *          function again.
  * Blocks:  no; uses no stream.
@@ -244,7 +248,8 @@ HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, voi
 /* ---- Communicators --------------------------------------------------------------------------- */
 
 /* Effect:  makes the name of a new job in *uniqueId: this process's address and a fresh 256-bit
- * key. The process listens there until all ranks have joined or the join deadline has passed.
+ *          key. The process listens there until all ranks have joined or the join deadline has
+ *          passed.
  * Needs:   uniqueId not NULL. One rank calls it and hands the bytes to the others by a way that
  *          strangers cannot read: whoever has them can join.
  * Blocks:  no; uses no stream.
@@ -271,35 +276,35 @@ HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hoc
  * Blocks:  as hocketCommInitRank; with blocking = 0 not: it returns hocketInProgress and
  *          hocketCommGetAsyncError tells when the communicator may be used.
  * Threads: as hocketCommInitRank.
- * Errors:  as hocketCommInitRank; a bad size, magic or field of config is hocketInvalidArgument and
- *          named. With blocking = 0 errors of the join come by hocketCommGetAsyncError, and *comm
- *          must be destroyed. */
+ * Errors:  as hocketCommInitRank; a bad size, magic or field of config is hocketInvalidArgument
+ *          and named. With blocking = 0 errors of the join come by hocketCommGetAsyncError, and
+ *          *comm must be destroyed. */
 HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks,
                                                    hocketUniqueId commId, int rank,
                                                    hocketConfig_t* config);
 
 /* Effect:  joins this process to its job, rank and rank count as its launcher (hocket-run) gives
  *          them. Without a launcher: a communicator of this one rank.
- * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All processes of the job
- *          call it equally often, in the same order. Not in a group.
+ * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All processes of the
+ *          job call it equally often, in the same order. Not in a group.
  * Blocks:  as hocketCommInitRankConfig; uses no stream.
  * Threads: one at a time in a process.
- * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage where the launcher's data are damaged or
- *          a HOCKET_* variable is not known. */
+ * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage where the launcher's data are damaged
+ *          or a HOCKET_* variable is not known. */
 HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
 
 #define HOCKET_SPLIT_NOCOLOR -1
 
-/* Effect:  makes a communicator for each color: ranks of one color, numbered by key, and by rank in
- *          comm where keys are equal. *newcomm is this rank's; NULL for HOCKET_SPLIT_NOCOLOR.
+/* Effect:  makes a communicator for each color: ranks of one color, numbered by key, and by rank
+ *          in comm where keys are equal. *newcomm is this rank's; NULL for HOCKET_SPLIT_NOCOLOR.
  * Needs:   a collective: every rank of comm calls it, in the same place among its calls. color not
- *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL: comm's.
- *          Not in a group.
+ *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL:
+ *          comm's. Not in a group.
  * Blocks:  until all ranks of comm have called it, at most comm's deadline; uses no stream, and
  *          waits for nothing that streams still do.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: *newcomm becomes NULL, comm stays usable. Others poison comm, and
- *          *newcomm becomes NULL. */
+ * Errors:  hocketInvalidArgument: *newcomm becomes NULL, comm stays usable. Others poison comm,
+ *          and *newcomm becomes NULL. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
                                           hocketComm_t* newcomm, hocketConfig_t* config);
 
@@ -389,8 +394,8 @@ HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
  * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
 HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
 
-/* Effect:  *algorithm and *transport become the names of how this rank's last collective went, such
- *          as "staged" and "shm": static strings, "" before the first.
+/* Effect:  *algorithm and *transport become the names of how this rank's last collective went,
+ *          such as "staged" and "shm": static strings, "" before the first.
  * Needs:   comm joined, algorithm and transport not NULL.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
@@ -408,11 +413,13 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  * ranks still have to make the call. */
 
 /* Effect:  recvbuff on every rank := sendbuff of rank 0 op ... op sendbuff of rank n - 1, element
- * by element. In place: sendbuff == recvbuff. Needs:   count elements in sendbuff and in recvbuff;
- * the same count, datatype and op on all ranks. Blocks:  NULL stream: until recvbuff is right and
- * sendbuff is the caller's again, at most the deadline (blocking = 0: returns hocketInProgress).
- * Host stream: no; ends in its order. Threads: one at a time on comm; the stream may be fed by
- * several. Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing happened. hocketMismatch,
+ *          by element. In place: sendbuff == recvbuff.
+ * Needs:   count elements in sendbuff and in recvbuff; the same count, datatype and op on all
+ *          ranks.
+ * Blocks:  NULL stream: until recvbuff is right and sendbuff is the caller's again, at most the
+ *          deadline (blocking = 0: returns hocketInProgress). Host stream: no; ends in its order.
+ * Threads: one at a time on comm; the stream may be fed by several.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing happened. hocketMismatch,
  *          hocketRemoteError, hocketTimeout, hocketAborted, hocketSystemError: recvbuff is
  *          unspecified and comm poisoned; on a host stream from hocketStreamSynchronize. */
 HOCKET_API hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
@@ -420,8 +427,10 @@ HOCKET_API hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, 
                                           hocketComm_t comm, hocketStream_t stream);
 
 /* Effect:  recvbuff on every rank := sendbuff of rank root. In place: sendbuff == recvbuff, on
- * root. Needs:   count elements in recvbuff, and in sendbuff on root (elsewhere it is not looked at
- * and may be NULL); the same count, datatype and root on all ranks. Blocks:  as hocketAllReduce.
+ *          root.
+ * Needs:   count elements in recvbuff, and in sendbuff on root (elsewhere it is not looked at and
+ *          may be NULL); the same count, datatype and root on all ranks.
+ * Blocks:  as hocketAllReduce.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce; hocketInvalidArgument too where root is no rank of comm. */
 HOCKET_API hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
@@ -439,9 +448,9 @@ HOCKET_API hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, 
                                           hocketDataType_t datatype, hocketComm_t comm,
                                           hocketStream_t stream);
 
-/* Effect:  recvbuff on rank r := the r-th recvcount elements of what hocketAllReduce would give. In
- *          place: recvbuff == sendbuff + rank x recvcount elements; the rest of sendbuff is then
- *          unspecified.
+/* Effect:  recvbuff on rank r := the r-th recvcount elements of what hocketAllReduce would give.
+ *          In place: recvbuff == sendbuff + rank x recvcount elements; the rest of sendbuff is
+ *          then unspecified.
  * Needs:   n x recvcount elements in sendbuff, recvcount in recvbuff; the same recvcount, datatype
  *          and op on all ranks.
  * Blocks:  as hocketAllReduce.
@@ -474,19 +483,22 @@ HOCKET_API hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketD
 /* Effect:  recvbuff := the message of the hocketSend of rank peer that is the same number in the
  *          order of messages from that rank to this.
  * Needs:   count elements in recvbuff; the same count and datatype on both sides.
- * Blocks:  NULL stream: until recvbuff is right, at most the deadline. Host stream: no; ends in its
- *          order.
+ * Blocks:  NULL stream: until recvbuff is right, at most the deadline. Host stream: no; ends in
+ *          its order.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketSend. */
 HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
 
 /* Effect:  from now on this thread's collectives and messages, on any communicators and streams,
- * are collected instead of begun, until the matching hocketGroupEnd. Groups nest: the outermost one
- * counts. Needs:   buffers stay as they are until the operations have ended. All ranks of a
- * communicator put the same collectives in a group. Blocks:  no; uses no stream. Threads: any; a
- * group belongs to the thread that started it. Errors:  none. A collected call with a wrong
- * argument says so itself, and hocketGroupEnd again. */
+ *          are collected instead of begun, until the matching hocketGroupEnd. Groups nest: the
+ *          outermost one counts.
+ * Needs:   buffers stay as they are until the operations have ended. All ranks of a communicator
+ *          put the same collectives in a group.
+ * Blocks:  no; uses no stream.
+ * Threads: any; a group belongs to the thread that started it.
+ * Errors:  none. A collected call with a wrong argument says so itself, and hocketGroupEnd
+ *          again. */
 HOCKET_API hocketResult_t hocketGroupStart(void);
 
 /* Effect:  begins everything collected since hocketGroupStart: the messages progress all together,
@@ -607,29 +619,32 @@ HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
 HOCKET_API hocketResult_t hocketMemFree(void* ptr);
 
 /* Effect:  tells comm about [buff, buff + size), so that transports that can pin memory (GPUs,
- * NICs) do it once. *handle names the registration. Between CPUs of one node it changes no path:
- *          peers cannot map memory that somebody else allocated.
+ *          NICs) do it once. *handle names the registration. Between CPUs of one node it changes
+ *          no path: peers cannot map memory that somebody else allocated.
  * Needs:   the memory stays as it is until hocketCommDeregister. Only this rank; not a collective.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument, hocketSystemError: nothing is registered, *handle becomes NULL.
- */
+ * Errors:  hocketInvalidArgument, hocketSystemError: nothing is registered, *handle becomes
+ *          NULL. */
 HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size,
                                              void** handle);
 
 /* Effect:  lets local peers map [buff, buff + size), which the caller has mapped from fd: a memfd
- * or another mappable file whose bytes [offset, offset + size) are mapped MAP_SHARED at buff. The
- * descriptor is duplicated; the caller may close its own. Needs:   F_SEAL_SHRINK on the file, or
- * peers could be killed by SIGBUS; offset a multiple of the page size. Only this rank; not a
- * collective. The mapping stays until hocketCommDeregister. Blocks:  no; uses no stream. Threads:
- * one at a time on comm. Errors:  hocketInvalidArgument (range, offset, seal), hocketSystemError:
- * nothing is registered, *handle becomes NULL. */
+ *          or another mappable file whose bytes [offset, offset + size) are mapped MAP_SHARED at
+ *          buff. The descriptor is duplicated; the caller may close its own.
+ * Needs:   F_SEAL_SHRINK on the file, or peers could be killed by SIGBUS; offset a multiple of the
+ *          page size. Only this rank; not a collective. The mapping stays until
+ *          hocketCommDeregister.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument (range, offset, seal), hocketSystemError: nothing is registered,
+ *          *handle becomes NULL. */
 HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size,
                                                int fd, int64_t offset, void** handle);
 
 /* Effect:  ends a registration.
- * Needs:   handle from a registration on comm that has not ended; no operation that uses the memory
- *          under way.
+ * Needs:   handle from a registration on comm that has not ended; no operation that uses the
+ *          memory under way.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument: no such registration; nothing changes. */
