@@ -45,6 +45,9 @@ struct Range {
       false;  // scratch only: elements have the accumulator's type (fp32 for fp16, bf16, fp8)
   std::int16_t rank = own;  // whose buffer
   std::uint32_t block = 0;
+  // scratch and line only: the message block whose (perhaps short) length this range has. input,
+  // output: ignored.
+  std::uint32_t length_block = 0;
   bool operator==(const Range&) const = default;
 };
 
@@ -70,6 +73,8 @@ struct Step {
   bool finish = false;
   std::int16_t peer = own;
   std::uint16_t flag = 0;
+  // notify and wait: a rank notifies a flag at most once per chunk, so ordinal is 1; a flag is used
+  // in one of prologue, body, epilogue only.
   std::uint16_t ordinal = 1;  // 1-based among the notifies (signals) of `flag` in one chunk
   std::uint16_t lag = 0;      // chunks back; a chunk before the first is long reached
   std::vector<Range> dsts;
