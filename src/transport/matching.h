@@ -4,10 +4,11 @@
 //
 // Small messages are eager: they are sent unasked, and buffered where no receive is posted yet, as
 // long as their sum stays within the window that the receiver grants. All others are a rendezvous:
-// the receiver says `ready` when its transfer is posted, and only then does payload travel, straight
-// into the posted memory. The sender of a rendezvous offers it, so that both learn of a mismatch
-// whichever of them is wrong. Nothing ever waits for a message in front of it: every frame that
-// arrives has a place to go, so transfers complete whatever the order of posting on either side.
+// the receiver says `ready` when its transfer is posted, and only then does payload travel,
+// straight into the posted memory. The sender of a rendezvous offers it, so that both learn of a
+// mismatch whichever of them is wrong. Nothing ever waits for a message in front of it: every frame
+// that arrives has a place to go, so transfers complete whatever the order of posting on either
+// side.
 //
 // A mismatch ends the link: the one who sees it tells the other (refuse), and everything between
 // the two ends with the same error, now and later.
@@ -28,10 +29,10 @@ namespace hocket {
 /// The same on both sides of a link.
 struct MatchingOptions {
   std::size_t eager_bytes = 64 << 10;
-  std::size_t frame_bytes = 256 << 10;    // at most max_frame_bytes
-  std::size_t window_bytes = 16 << 20;    // unasked and unconsumed traffic of a peer
+  std::size_t frame_bytes = 256 << 10;      // at most max_frame_bytes
+  std::size_t window_bytes = 16 << 20;      // unasked and unconsumed traffic of a peer
   std::size_t max_early_entries = 1 << 20;  // offers and readies of a peer that nobody has posted
-  bool checksum = false;                  // send CRC32C of payloads
+  bool checksum = false;                    // send CRC32C of payloads
 };
 
 /// A frame to send: header, then header.length bytes at payload.
@@ -153,7 +154,7 @@ class Matching {
   OutFrame refusal_frame_;
   Refusal refusal_out_, refusal_in_;
 
-  std::uint64_t eager_sent_ = 0, eager_credited_ = 0;                        // as the sender
+  std::uint64_t eager_sent_ = 0, eager_credited_ = 0;                       // as the sender
   std::uint64_t eager_arrived_ = 0, eager_consumed_ = 0, credit_told_ = 0;  // as the receiver
   bool credit_due_ = false;
 };

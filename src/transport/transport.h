@@ -36,8 +36,8 @@ struct Transfer {
       nullptr;  // of the operation; the receiver compares it with the sender's
   // Set by the transport:
   bool done = false;
-  Status status;             // an error ends the transfer too: mismatch, or a lost link
-  std::size_t moved = 0;     // bytes so far
+  Status status;          // an error ends the transfer too: mismatch, or a lost link
+  std::size_t moved = 0;  // bytes so far
   // The transport's own, while the transfer is posted:
   std::size_t cut = 0;  // bytes handed to frames (send), promised by frames (recv)
   std::uint8_t marks = 0;

@@ -160,8 +160,7 @@ ssize_t Connection::read_some(std::size_t* asked) {
       *asked = room;
       got = ::recv(fd_.get(), read_ahead_.get() + end_, room, MSG_DONTWAIT);
     } else {
-      const bool more_payload =
-          frame_.header.offset + frame_.header.length < frame_.header.total;
+      const bool more_payload = frame_.header.offset + frame_.header.length < frame_.header.total;
       const std::size_t ahead = more_payload ? sizeof(FrameHeader) : room;
       std::byte* const to = frame_.data + (frame_.header.length - payload_left_);
       iovec parts[2] = {{to, payload_left_}, {read_ahead_.get() + end_, ahead}};

@@ -49,8 +49,8 @@ class Connection {
  private:
   static constexpr std::size_t stage_bytes = 8 << 10;
   static constexpr std::size_t read_ahead_bytes = 16 << 10;
-  static constexpr std::size_t copied_bytes = 512;        // smaller payloads are copied: one send()
-  static constexpr std::size_t poll_budget = 1 << 20;     // bytes per direction and poll
+  static constexpr std::size_t copied_bytes = 512;     // smaller payloads are copied: one send()
+  static constexpr std::size_t poll_budget = 1 << 20;  // bytes per direction and poll
   static constexpr int max_iov = 24;
 
   bool fill(Matching& matching, Matching::Want want);
