@@ -30,6 +30,19 @@ constexpr Builder table[] = {
     {"direct", broadcast, board, in_order, build_direct},
     {"direct", all_gather, board, in_order, build_direct},
     {"direct", reduce_scatter, board, in_order, build_direct},
+    {"one-shot", all_reduce, messages, in_order, build_exchange},
+    {"one-shot", all_gather, messages, in_order, build_exchange},
+    {"one-shot", barrier, messages, in_order, build_exchange},
+    {"owner-fold", all_reduce, messages, in_order, build_owner_fold},
+    {"owner-fold", reduce_scatter, messages, in_order, build_owner_fold},
+    {"ring", all_reduce, messages, in_own_order, build_ring},
+    {"ring", all_gather, messages, in_order, build_ring},
+    {"ring", reduce_scatter, messages, in_own_order, build_ring},
+    {"tree", all_reduce, messages, in_own_order, build_tree},
+    {"tree", broadcast, messages, in_order, build_tree},
+    {"tree", barrier, messages, in_order, build_tree},
+    {"message", send, messages, in_order, build_message},
+    {"message", recv, messages, in_order, build_message},
 
 };
 }  // namespace
