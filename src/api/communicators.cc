@@ -134,8 +134,12 @@ hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
     UniqueId id;
-    HOCKET_RETURN_IF_ERROR(make_unique_id(config.interface, &id));
-    return encode_unique_id(id, uniqueId->internal);
+    HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
+    HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));
+    const UniqueIdBytes bytes = encode(id);
+    static_assert(sizeof bytes == sizeof uniqueId->internal);
+    std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
+    return {};
   });
 }
 
@@ -158,7 +162,9 @@ hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUn
                               std::to_string(nranks) + " ranks");
     }
     UniqueId id;
-    HOCKET_RETURN_IF_ERROR(decode_unique_id(commId.internal, &id));
+    UniqueIdBytes bytes;
+    std::memcpy(bytes.data(), commId.internal, bytes.size());
+    HOCKET_RETURN_IF_ERROR(decode(bytes, &id));
     CommConfig full;
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));

@@ -29,7 +29,12 @@ struct EngineOptions {
   std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
   /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
   std::function<Status(std::vector<int>* left)> inspect_faults;
-  std::function<void(const Status&)> on_failure;  // tells the other ranks
+  /// Lets local peers map a region of this process. False where they cannot.
+  std::function<bool(std::uint64_t region)> expose;
+  /// A link broke: perhaps something better is known of why.
+  std::function<Status(const Status&)> explain;
+  /// The engine has failed. tell: the other ranks do not know yet.
+  std::function<void(const Status&, bool tell)> on_failure;
 };
 
 class Engine {
