@@ -154,12 +154,15 @@ class Loop {
   using Narrow = typename Element::Narrow;
   using D = hn::ScalableTag<Wide>;
   using V = hn::Vec<D>;
+  /// 16 bytes, for what is left after the last whole vector.
+  using Small = hn::CappedTag<Wide, 16 / sizeof(Wide)>;
 
  public:
   static void run(const Fold& fold, std::size_t begin, std::size_t end) {
     const std::size_t lanes = hn::Lanes(D());
+    const std::size_t small_lanes = hn::Lanes(Small());
     std::size_t i = begin;
-    if (end - begin >= lanes) {
+    if (end - begin >= small_lanes) {
       Loop loop(fold);
       if (fold.non_temporal) i = loop.align(begin, end);
       if (loop.mixed_) {
@@ -169,7 +172,10 @@ class Loop {
       } else {
         i = loop.template any_sources<false>(i, end);
       }
-      for (; i + lanes <= end; i += lanes) loop.one_vector(i);
+      for (; i + lanes <= end; i += lanes) loop.one_vector(D(), i);
+      if (small_lanes < lanes) {
+        for (; i + small_lanes <= end; i += small_lanes) loop.one_vector(Small(), i);
+      }
       if (loop.stream_) hwy::FlushStream();
     }
     if (i < end) tail(fold, i, end);
@@ -216,14 +222,6 @@ class Loop {
     return stream_ && address % (hn::Lanes(D()) * sizeof(Wide)) == 0;
   }
 
-  static HWY_INLINE V load(const FoldSource& source, std::size_t i) {
-    const D d;
-    if constexpr (Element::widened) {
-      if (source.wide) return hn::LoadU(d, element<Wide>(source.data, i));
-    }
-    return Element::load(d, element<Narrow>(source.data, i));
-  }
-
   template <bool kMixed>
   static HWY_INLINE void load4(const FoldSource& source, std::size_t i, V& v0, V& v1, V& v2,
                                V& v3) {
@@ -258,24 +256,34 @@ class Loop {
     v3 = Operator::apply(d, v3, w3);
   }
 
-  HWY_INLINE V finish(V v) const {
+  template <class AnyD, class AnyV = hn::Vec<AnyD>>
+  HWY_INLINE AnyV finish(AnyD d, AnyV v) const {
     if constexpr (std::is_floating_point_v<Wide>) {
-      if (division_) return hn::Div(v, hn::Set(D(), static_cast<Wide>(f_.divisor)));
+      if (division_) return hn::Div(v, hn::Set(d, static_cast<Wide>(f_.divisor)));
     }
     return v;
   }
   HWY_INLINE void finish4(V& v0, V& v1, V& v2, V& v3) const {
-    v0 = finish(v0);
-    v1 = finish(v1);
-    v2 = finish(v2);
-    v3 = finish(v3);
+    const D d;
+    v0 = finish(d, v0);
+    v1 = finish(d, v1);
+    v2 = finish(d, v2);
+    v3 = finish(d, v3);
   }
 
-  void one_vector(std::size_t i) const {
-    const D d;
-    V v = load(f_.srcs[0], i);
-    for (int s = 1; s < f_.src_count; ++s) v = Operator::apply(d, v, load(f_.srcs[s], i));
-    v = finish(v);
+  template <class AnyD>
+  static HWY_INLINE hn::Vec<AnyD> load(AnyD d, const FoldSource& source, std::size_t i) {
+    if constexpr (Element::widened) {
+      if (source.wide) return hn::LoadU(d, element<Wide>(source.data, i));
+    }
+    return Element::load(d, element<Narrow>(source.data, i));
+  }
+
+  template <class AnyD>
+  HWY_INLINE void one_vector(AnyD d, std::size_t i) const {
+    auto v = load(d, f_.srcs[0], i);
+    for (int s = 1; s < f_.src_count; ++s) v = Operator::apply(d, v, load(d, f_.srcs[s], i));
+    v = finish(d, v);
     for (int k = 0; k < f_.dst_count; ++k) {
       if (Element::widened && wide_dst_) {
         Plain<Wide>::store(d, v, element<Wide>(f_.dsts[k], i), false);
