@@ -72,6 +72,10 @@ constexpr std::size_t copy_piece_bytes = std::size_t{16} << 10;
 
 void copy(const Fold& f, std::size_t bytes) {
   const char* const src = static_cast<const char*>(f.srcs[0].data);
+  if (f.dst_count == 1 && !f.non_temporal) {
+    if (f.dsts[0] != src && bytes != 0) std::memcpy(f.dsts[0], src, bytes);
+    return;
+  }
   StreamCopy stream = nullptr;
   if (f.non_temporal) {
     stream = stream_copy_kernel.load(std::memory_order_relaxed);
@@ -150,9 +154,8 @@ void average_integers(const Fold& f) {
   }
 }
 
-/// Up to here plain code is at least as fast, and every instruction set's vectors are longer or not
-/// much shorter.
-constexpr std::size_t few_elements = 4;
+/// Up to here plain code is at least as fast.
+constexpr std::size_t few_elements = 2;
 
 }  // namespace
 

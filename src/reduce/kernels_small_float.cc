@@ -17,9 +17,9 @@ const KernelRow* small_float_rows() {
                                    scalar_kernels[static_cast<int>(Dtype::float8_e4m3)],
                                    scalar_kernels[static_cast<int>(Dtype::float8_e5m2)]};
 #else
-  static constexpr KernelRow rows[] = {
-      row<Widened<Float16, Float16Codec> >(), row<Widened<Bfloat16, Bfloat16Codec> >(),
-      row<Widened<E4m3, IntegerCodec<E4m3> > >(), row<Widened<E5m2, E5m2Codec> >()};
+  static constexpr KernelRow rows[] = {row<Float16Element>(), row<Widened<Bfloat16Codec> >(),
+                                       row<Widened<SmallCodec<E4m3> > >(),
+                                       row<Widened<SmallCodec<E5m2> > >()};
 #endif
   return rows;
 }

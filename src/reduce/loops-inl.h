@@ -61,7 +61,28 @@ HWY_INLINE void put(D d, V v, hn::TFromD<D>* to, bool stream) {
   hn::StoreU(v, d, to);
 }
 
-/// dtypes that are folded in their own type.
+template <class Element, class D, class V = hn::Vec<D>>
+HWY_INLINE void load4_in_order(D d, const typename Element::Narrow* from, V& v0, V& v1, V& v2,
+                               V& v3) {
+  const std::size_t lanes = hn::Lanes(d);
+  v0 = Element::load(d, from);
+  v1 = Element::load(d, from + lanes);
+  v2 = Element::load(d, from + 2 * lanes);
+  v3 = Element::load(d, from + 3 * lanes);
+}
+
+template <class Element, class D, class V = hn::Vec<D>>
+HWY_INLINE void store4_in_order(D d, V v0, V v1, V v2, V v3, typename Element::Narrow* to,
+                                bool stream) {
+  const std::size_t lanes = hn::Lanes(d);
+  Element::store(d, v0, to, stream);
+  Element::store(d, v1, to + lanes, stream);
+  Element::store(d, v2, to + 2 * lanes, stream);
+  Element::store(d, v3, to + 3 * lanes, stream);
+}
+
+/// dtypes that are folded in their own type. load4 and store4 handle four vectors' worth of
+/// elements in an order of the Element's own choice, the same in both.
 template <class T>
 struct Plain {
   using Wide = T;
@@ -74,6 +95,14 @@ struct Plain {
   template <class D, class V = hn::Vec<D>>
   static HWY_INLINE void store(D d, V v, T* to, bool stream) {
     put(d, canonical(d, v), to, stream);
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void load4(D d, const T* from, V& v0, V& v1, V& v2, V& v3) {
+    load4_in_order<Plain>(d, from, v0, v1, v2, v3);
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void store4(D d, V v0, V v1, V v2, V v3, T* to, bool stream) {
+    store4_in_order<Plain>(d, v0, v1, v2, v3, to, stream);
   }
 };
 
@@ -125,16 +154,28 @@ class Loop {
   using Narrow = typename Element::Narrow;
   using D = hn::ScalableTag<Wide>;
   using V = hn::Vec<D>;
+  /// 16 bytes, for what is left after the last whole vector.
+  using Small = hn::CappedTag<Wide, 16 / sizeof(Wide)>;
 
  public:
   static void run(const Fold& fold, std::size_t begin, std::size_t end) {
     const std::size_t lanes = hn::Lanes(D());
+    const std::size_t small_lanes = hn::Lanes(Small());
     std::size_t i = begin;
-    if (end - begin >= lanes) {
+    if (end - begin >= small_lanes) {
       Loop loop(fold);
       if (fold.non_temporal) i = loop.align(begin, end);
-      i = fold.src_count == 2 ? loop.two_sources(i, end) : loop.any_sources(i, end);
-      for (; i + lanes <= end; i += lanes) loop.one_vector(i);
+      if (loop.mixed_) {
+        i = loop.template any_sources<true>(i, end);
+      } else if (fold.src_count == 2) {
+        i = loop.two_sources(i, end);
+      } else {
+        i = loop.template any_sources<false>(i, end);
+      }
+      for (; i + lanes <= end; i += lanes) loop.one_vector(D(), i);
+      if (small_lanes < lanes) {
+        for (; i + small_lanes <= end; i += small_lanes) loop.one_vector(Small(), i);
+      }
       if (loop.stream_) hwy::FlushStream();
     }
     if (i < end) tail(fold, i, end);
@@ -147,13 +188,24 @@ class Loop {
 
   explicit Loop(const Fold& fold)
       : f_(fold),
+        mixed_(has_wide_operand(fold)),
         wide_dst_(Element::widened && fold.wide_dst),
         division_(std::is_floating_point_v<Wide> && divides(fold)) {}
 
+  static bool has_wide_operand(const Fold& fold) {
+    if constexpr (!Element::widened) return false;
+    for (int s = 0; s < fold.src_count; ++s) {
+      if (fold.srcs[s].wide) return true;
+    }
+    return fold.wide_dst;
+  }
+
+  std::size_t dst_element_bytes() const { return wide_dst_ ? sizeof(Wide) : sizeof(Narrow); }
+
   /// Folds the elements before the first at which the first destination is aligned for streaming.
   std::size_t align(std::size_t begin, std::size_t end) {
-    const std::size_t size = wide_dst_ ? sizeof(Wide) : sizeof(Narrow);
-    const std::size_t vector = hn::Lanes(D()) * size;
+    const std::size_t size = dst_element_bytes();
+    const std::size_t vector = hn::Lanes(D()) * sizeof(Wide);
     const auto address = reinterpret_cast<std::uintptr_t>(f_.dsts[0]) + begin * size;
     const std::size_t past = address % vector;
     if (past % size != 0) return begin;  // never aligned
@@ -164,104 +216,123 @@ class Loop {
     return begin + head;
   }
 
-  static HWY_INLINE V load(const FoldSource& source, std::size_t i) {
+  /// True where the stores to this destination, from element i on, may stream.
+  HWY_INLINE bool streams(const void* to, std::size_t i) const {
+    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(to) + i * dst_element_bytes();
+    return stream_ && address % (hn::Lanes(D()) * sizeof(Wide)) == 0;
+  }
+
+  template <bool kMixed>
+  static HWY_INLINE void load4(const FoldSource& source, std::size_t i, V& v0, V& v1, V& v2,
+                               V& v3) {
     const D d;
+    if constexpr (!kMixed) {
+      Element::load4(d, element<Narrow>(source.data, i), v0, v1, v2, v3);
+    } else if (source.wide) {
+      load4_in_order<Plain<Wide>>(d, element<Wide>(source.data, i), v0, v1, v2, v3);
+    } else {
+      load4_in_order<Element>(d, element<Narrow>(source.data, i), v0, v1, v2, v3);
+    }
+  }
+
+  template <bool kMixed>
+  HWY_INLINE void store4(void* to, std::size_t i, V v0, V v1, V v2, V v3) const {
+    const D d;
+    const bool stream = streams(to, i);
+    if constexpr (!kMixed) {
+      Element::store4(d, v0, v1, v2, v3, element<Narrow>(to, i), stream);
+    } else if (wide_dst_) {
+      store4_in_order<Plain<Wide>>(d, v0, v1, v2, v3, element<Wide>(to, i), stream);
+    } else {
+      store4_in_order<Element>(d, v0, v1, v2, v3, element<Narrow>(to, i), stream);
+    }
+  }
+
+  static HWY_INLINE void apply4(V& v0, V& v1, V& v2, V& v3, V w0, V w1, V w2, V w3) {
+    const D d;
+    v0 = Operator::apply(d, v0, w0);
+    v1 = Operator::apply(d, v1, w1);
+    v2 = Operator::apply(d, v2, w2);
+    v3 = Operator::apply(d, v3, w3);
+  }
+
+  template <class AnyD, class AnyV = hn::Vec<AnyD>>
+  HWY_INLINE AnyV finish(AnyD d, AnyV v) const {
+    if constexpr (std::is_floating_point_v<Wide>) {
+      if (division_) return hn::Div(v, hn::Set(d, static_cast<Wide>(f_.divisor)));
+    }
+    return v;
+  }
+  HWY_INLINE void finish4(V& v0, V& v1, V& v2, V& v3) const {
+    const D d;
+    v0 = finish(d, v0);
+    v1 = finish(d, v1);
+    v2 = finish(d, v2);
+    v3 = finish(d, v3);
+  }
+
+  template <class AnyD>
+  static HWY_INLINE hn::Vec<AnyD> load(AnyD d, const FoldSource& source, std::size_t i) {
     if constexpr (Element::widened) {
       if (source.wide) return hn::LoadU(d, element<Wide>(source.data, i));
     }
     return Element::load(d, element<Narrow>(source.data, i));
   }
 
-  HWY_INLINE V finish(V v) const {
-    if constexpr (std::is_floating_point_v<Wide>) {
-      if (division_) return hn::Div(v, hn::Set(D(), static_cast<Wide>(f_.divisor)));
-    }
-    return v;
-  }
-
-  HWY_INLINE void store1(void* to, std::size_t i, V v, bool stream) const {
-    const D d;
-    if constexpr (Element::widened) {
-      if (wide_dst_) {
-        put(d, canonical(d, v), element<Wide>(to, i), stream);
-        return;
+  template <class AnyD>
+  HWY_INLINE void one_vector(AnyD d, std::size_t i) const {
+    auto v = load(d, f_.srcs[0], i);
+    for (int s = 1; s < f_.src_count; ++s) v = Operator::apply(d, v, load(d, f_.srcs[s], i));
+    v = finish(d, v);
+    for (int k = 0; k < f_.dst_count; ++k) {
+      if (Element::widened && wide_dst_) {
+        Plain<Wide>::store(d, v, element<Wide>(f_.dsts[k], i), false);
+      } else {
+        Element::store(d, v, element<Narrow>(f_.dsts[k], i), false);
       }
     }
-    Element::store(d, v, element<Narrow>(to, i), stream);
-  }
-
-  /// True where the stores to this destination, from element i on, may stream.
-  HWY_INLINE bool streams(const void* to, std::size_t i) const {
-    if (!stream_) return false;
-    const std::size_t size = wide_dst_ ? sizeof(Wide) : sizeof(Narrow);
-    return (reinterpret_cast<std::uintptr_t>(to) + i * size) % (hn::Lanes(D()) * size) == 0;
-  }
-
-  HWY_INLINE void store4(void* to, std::size_t i, V v0, V v1, V v2, V v3) const {
-    const std::size_t lanes = hn::Lanes(D());
-    const bool stream = streams(to, i);
-    store1(to, i, v0, stream);
-    store1(to, i + lanes, v1, stream);
-    store1(to, i + 2 * lanes, v2, stream);
-    store1(to, i + 3 * lanes, v3, stream);
-  }
-
-  void one_vector(std::size_t i) const {
-    V v = load(f_.srcs[0], i);
-    for (int s = 1; s < f_.src_count; ++s) v = Operator::apply(D(), v, load(f_.srcs[s], i));
-    v = finish(v);
-    for (int k = 0; k < f_.dst_count; ++k) store1(f_.dsts[k], i, v, streams(f_.dsts[k], i));
   }
 
   /// Four vectors at a time; returns where fewer are left.
+  template <bool kMixed>
   std::size_t any_sources(std::size_t i, std::size_t end) const {
-    const D d;
-    const std::size_t lanes = hn::Lanes(d);
-    for (; i + 4 * lanes <= end; i += 4 * lanes) {
-      V v0 = load(f_.srcs[0], i);
-      V v1 = load(f_.srcs[0], i + lanes);
-      V v2 = load(f_.srcs[0], i + 2 * lanes);
-      V v3 = load(f_.srcs[0], i + 3 * lanes);
+    const std::size_t block = 4 * hn::Lanes(D());
+    for (; i + block <= end; i += block) {
+      V v0, v1, v2, v3;
+      load4<kMixed>(f_.srcs[0], i, v0, v1, v2, v3);
       for (int s = 1; s < f_.src_count; ++s) {
-        const FoldSource& source = f_.srcs[s];
-        v0 = Operator::apply(d, v0, load(source, i));
-        v1 = Operator::apply(d, v1, load(source, i + lanes));
-        v2 = Operator::apply(d, v2, load(source, i + 2 * lanes));
-        v3 = Operator::apply(d, v3, load(source, i + 3 * lanes));
+        V w0, w1, w2, w3;
+        load4<kMixed>(f_.srcs[s], i, w0, w1, w2, w3);
+        apply4(v0, v1, v2, v3, w0, w1, w2, w3);
       }
-      v0 = finish(v0);
-      v1 = finish(v1);
-      v2 = finish(v2);
-      v3 = finish(v3);
-      for (int k = 0; k < f_.dst_count; ++k) store4(f_.dsts[k], i, v0, v1, v2, v3);
+      finish4(v0, v1, v2, v3);
+      for (int k = 0; k < f_.dst_count; ++k) store4<kMixed>(f_.dsts[k], i, v0, v1, v2, v3);
     }
     return i;
   }
 
   /// The commonest fold, without a look into the list of sources per block.
   std::size_t two_sources(std::size_t i, std::size_t end) const {
-    const D d;
-    const std::size_t lanes = hn::Lanes(d);
+    const std::size_t block = 4 * hn::Lanes(D());
     const FoldSource a = f_.srcs[0];
     const FoldSource b = f_.srcs[1];
     const int dst_count = f_.dst_count;
     void* const first = f_.dsts[0];
-    for (; i + 4 * lanes <= end; i += 4 * lanes) {
-      V v0 = Operator::apply(d, load(a, i), load(b, i));
-      V v1 = Operator::apply(d, load(a, i + lanes), load(b, i + lanes));
-      V v2 = Operator::apply(d, load(a, i + 2 * lanes), load(b, i + 2 * lanes));
-      V v3 = Operator::apply(d, load(a, i + 3 * lanes), load(b, i + 3 * lanes));
-      v0 = finish(v0);
-      v1 = finish(v1);
-      v2 = finish(v2);
-      v3 = finish(v3);
-      store4(first, i, v0, v1, v2, v3);
-      for (int k = 1; k < dst_count; ++k) store4(f_.dsts[k], i, v0, v1, v2, v3);
+    for (; i + block <= end; i += block) {
+      V v0, v1, v2, v3;
+      V w0, w1, w2, w3;
+      load4<false>(a, i, v0, v1, v2, v3);
+      load4<false>(b, i, w0, w1, w2, w3);
+      apply4(v0, v1, v2, v3, w0, w1, w2, w3);
+      finish4(v0, v1, v2, v3);
+      store4<false>(first, i, v0, v1, v2, v3);
+      for (int k = 1; k < dst_count; ++k) store4<false>(f_.dsts[k], i, v0, v1, v2, v3);
     }
     return i;
   }
 
   const Fold& f_;
+  const bool mixed_;  // an operand is wide although the dtype is narrower
   const bool wide_dst_;
   const bool division_;
   bool stream_ = false;

@@ -75,80 +75,132 @@ HWY_INLINE Ints<D> encode(D d, hn::Vec<D> v) {
   }
 }
 
-/// The common part: reads and writes narrow elements by their bits as 32-bit integers.
-template <class Format, class Codec>
-struct Widened {
-  using Wide = float;
-  using Narrow = typename Format::Bits;
-  static constexpr bool widened = true;
-  template <class D>
-  static HWY_INLINE hn::Vec<D> load(D d, const Narrow* from) {
-    return Codec::decode(d, hn::LoadU(hn::Rebind<Narrow, D>(), from));
-  }
-  template <class D, class V = hn::Vec<D>>
-  static HWY_INLINE void store(D d, V v, Narrow* to, bool stream) {
-    put(hn::Rebind<Narrow, D>(), Codec::encode(d, v), to, stream);
-  }
-};
-
+/// How a format's bits, each in a 32-bit lane and zero-extended, become fp32 and back.
 template <class Format>
-struct IntegerCodec {
-  template <class D, class D16 = hn::Rebind<typename Format::Bits, D>>
-  static HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<D16> bits) {
-    return HWY_NAMESPACE::decode<Format>(d, hn::PromoteTo(hn::RebindToSigned<D>(), bits));
+struct SmallCodec {
+  using Bits = typename Format::Bits;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> widen(D d, Ints<D> bits) {
+    return decode<Format>(d, bits);
   }
-  template <class D, class D16 = hn::Rebind<typename Format::Bits, D>>
-  static HWY_INLINE hn::Vec<D16> encode(D d, hn::Vec<D> v) {
-    return hn::DemoteTo(D16(), HWY_NAMESPACE::encode<Format>(d, v));
+  template <class D>
+  static HWY_INLINE Ints<D> narrow(D d, hn::Vec<D> v) {
+    return encode<Format>(d, v);
   }
 };
 
 struct Bfloat16Codec {
+  using Bits = std::uint16_t;
   template <class D>
-  static HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<hn::Rebind<std::uint16_t, D>> bits) {
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToSigned<D>(), bits)));
+  static HWY_INLINE hn::Vec<D> widen(D d, Ints<D> bits) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(bits));
   }
-  template <class D, class D16 = hn::Rebind<std::uint16_t, D>>
-  static HWY_INLINE hn::Vec<D16> encode(D d, hn::Vec<D> v) {
+  template <class D>
+  static HWY_INLINE Ints<D> narrow(D d, hn::Vec<D> v) {
     const hn::RebindToSigned<D> di;
     const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
     const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
     const auto nan = hn::BitCast(d, hn::Set(du, float_nan));
-    const auto code = hn::BitCast(du, hn::IfThenElse(hn::IsNaN(v), nan, hn::BitCast(d, rounded)));
-    return hn::DemoteTo(D16(), hn::BitCast(di, hn::ShiftRight<16>(code)));
+    const auto code = hn::IfThenElse(hn::IsNaN(v), nan, hn::BitCast(d, rounded));
+    return hn::BitCast(di, hn::ShiftRight<16>(hn::BitCast(du, code)));
+  }
+};
+
+/// Reads and writes by a codec. Four vectors' worth of elements are handled as vectors of 32-bit
+/// words with two or four elements in each: lane k of the vectors of fp32 then comes from word k,
+/// which saves moving elements across lanes, and stores are of whole registers.
+template <class Codec>
+struct Widened {
+  using Wide = float;
+  using Narrow = typename Codec::Bits;
+  static constexpr bool widened = true;
+  static constexpr int width = 8 * sizeof(Narrow);
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const Narrow* from) {
+    const hn::Rebind<Narrow, D> dn;
+    return Codec::widen(d, hn::PromoteTo(hn::RebindToSigned<D>(), hn::LoadU(dn, from)));
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void store(D d, V v, Narrow* to, bool stream) {
+    const hn::Rebind<Narrow, D> dn;
+    put(dn, hn::DemoteTo(dn, Codec::narrow(d, v)), to, stream);
+  }
+
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void load4(D d, const Narrow* from, V& v0, V& v1, V& v2, V& v3) {
+    const auto w0 = words(d, from);
+    v0 = piece<0>(d, w0);
+    v1 = piece<1>(d, w0);
+    if constexpr (width == 16) {
+      const auto w1 = words(d, from + 2 * hn::Lanes(d));
+      v2 = piece<0>(d, w1);
+      v3 = piece<1>(d, w1);
+    } else {
+      v2 = piece<2>(d, w0);
+      v3 = piece<3>(d, w0);
+    }
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void store4(D d, V v0, V v1, V v2, V v3, Narrow* to, bool stream) {
+    const hn::Repartition<Narrow, D> dn;  // a whole register
+    const auto low = hn::Or(Codec::narrow(d, v0), hn::ShiftLeft<width>(Codec::narrow(d, v1)));
+    const auto high = hn::Or(Codec::narrow(d, v2), hn::ShiftLeft<width>(Codec::narrow(d, v3)));
+    if constexpr (width == 16) {
+      put(dn, hn::BitCast(dn, low), to, stream);
+      put(dn, hn::BitCast(dn, high), to + 2 * hn::Lanes(d), stream);
+    } else {
+      put(dn, hn::BitCast(dn, hn::Or(low, hn::ShiftLeft<16>(high))), to, stream);
+    }
+  }
+
+ private:
+  template <class D>
+  static HWY_INLINE Ints<D> words(D, const Narrow* from) {
+    const hn::Repartition<Narrow, D> dn;
+    return hn::BitCast(hn::RebindToSigned<D>(), hn::LoadU(dn, from));
+  }
+  template <int kIndex, class D>
+  static HWY_INLINE hn::Vec<D> piece(D d, Ints<D> words) {
+    const hn::RebindToSigned<D> di;
+    const hn::RebindToUnsigned<D> du;
+    auto bits = hn::BitCast(di, hn::ShiftRight<kIndex * width>(hn::BitCast(du, words)));
+    if constexpr ((kIndex + 1) * width < 32) {
+      bits = hn::And(bits, hn::Set(di, static_cast<std::int32_t>((1u << width) - 1)));
+    }
+    return Codec::widen(d, bits);
   }
 };
 
 #if HOCKET_REDUCE_HAS_F16
-struct Float16Codec {
+struct Float16Element {
+  using Wide = float;
+  using Narrow = std::uint16_t;
+  static constexpr bool widened = true;
   template <class D>
-  static HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<hn::Rebind<std::uint16_t, D>> bits) {
-    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
-  }
-  template <class D, class D16 = hn::Rebind<std::uint16_t, D>>
-  static HWY_INLINE hn::Vec<D16> encode(D d, hn::Vec<D> v) {
+  static HWY_INLINE hn::Vec<D> load(D d, const Narrow* from) {
     const hn::Rebind<hwy::float16_t, D> df16;
-    return hn::BitCast(D16(), hn::DemoteTo(df16, canonical(d, v)));
+    return hn::PromoteTo(d, hn::BitCast(df16, hn::LoadU(hn::Rebind<Narrow, D>(), from)));
   }
-};
-
-/// e5m2 is the upper half of an fp16.
-struct E5m2Codec {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> decode(D d, hn::Vec<hn::Rebind<std::uint8_t, D>> bits) {
-    const hn::Rebind<std::uint16_t, D> d16;
-    return Float16Codec::decode(d, hn::ShiftLeft<8>(hn::PromoteTo(d16, bits)));
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void store(D d, V v, Narrow* to, bool stream) {
+    const hn::Rebind<hwy::float16_t, D> df16;
+    const hn::Rebind<Narrow, D> dn;
+    put(dn, hn::BitCast(dn, hn::DemoteTo(df16, canonical(d, v))), to, stream);
   }
-  template <class D, class D8 = hn::Rebind<std::uint8_t, D>>
-  static HWY_INLINE hn::Vec<D8> encode(D d, hn::Vec<D> v) {  // via fp16 it would round twice
-    return IntegerCodec<E5m2>::encode(d, v);
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void load4(D d, const Narrow* from, V& v0, V& v1, V& v2, V& v3) {
+    load4_in_order<Float16Element>(d, from, v0, v1, v2, v3);
+  }
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE void store4(D d, V v0, V v1, V v2, V v3, Narrow* to, bool stream) {
+    store4_in_order<Float16Element>(d, v0, v1, v2, v3, to, stream);
   }
 };
 #else
-using Float16Codec = IntegerCodec<Float16>;
-using E5m2Codec = IntegerCodec<E5m2>;
+using Float16Element = Widened<SmallCodec<Float16>>;
 #endif
 
 #endif  // HWY_TARGET != HWY_SCALAR
