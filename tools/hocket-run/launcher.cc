@@ -138,8 +138,10 @@ int Launcher::poll_timeout_ms() const {
 
 void Launcher::keep_time() {
   const Nanos now = monotonic_now();
-  for (const Host& host : hosts_) {
-    if (host.gone && host.pid != 0 && now > host.gone_at + time_to_go) ::kill(host.pid, SIGKILL);
+  for (Host& host : hosts_) {
+    if (!host.gone || host.pid == 0 || now <= host.gone_at + time_to_go) continue;
+    ::kill(host.pid, SIGKILL);
+    host.gone_at = now;
   }
   if (started_ || failed_ || now <= start_deadline_) return;
   std::string missing;
