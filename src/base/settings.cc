@@ -168,7 +168,9 @@ std::string nearest(std::string_view word, const std::vector<std::string_view>& 
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string_view candidate : candidates) {
     // HOCKET_DEADLINE is near HOCKET_DEADLINE_MS, whatever the count of letters says.
-    const bool begins = candidate.starts_with(word) && word.size() > prefix.size();
+    const std::size_t shorter = std::min(word.size(), candidate.size());
+    const bool begins = word.substr(0, shorter) == candidate.substr(0, shorter) &&
+                        shorter > (word.starts_with(prefix) ? prefix.size() : 0);
     const std::size_t distance = begins ? 1 : edit_distance(word, candidate);
     if (distance < least) {
       least = distance;
@@ -208,7 +210,9 @@ Status bad_value(const SettingInfo& info, std::string_view value) {
       words.push_back(list.substr(0, end));
       list.remove_prefix(std::min(end + 1, list.size()));
     }
-    const std::string near = nearest(value, words);
+    std::string lower(value);
+    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const std::string near = nearest(lower, words);
     if (!near.empty()) text += " (did you mean " + near + "?)";
   }
   return invalid_argument(text);

@@ -50,12 +50,12 @@ bool has(const char* name) {
   return value != nullptr && *value != 0;
 }
 
-Status check_record(int fd, const Record& record, ssize_t length) {
+Status check_record(int fd, const Record& record, off_t length) {
   if (length < 16 || std::memcmp(record.magic, record_magic, sizeof record_magic) != 0) {
     return bad_record(fd, "it holds no launch record");
   }
   if (record.version != record_version || record.size != sizeof record ||
-      length != static_cast<ssize_t>(sizeof record)) {
+      length != static_cast<off_t>(sizeof record)) {
     return bad_record(fd, "its launch record has version " + std::to_string(record.version) +
                               " and this libhocket reads version " +
                               std::to_string(record_version) +
@@ -92,9 +92,11 @@ Status read_hocket_run(const Settings& settings, LaunchInfo* info) {
   }
   if ((seals & record_seals) != record_seals) return bad_record(fd, "it is not sealed");
   Record record{};
-  const ssize_t length = ::pread(fd, &record, sizeof record, 0);
-  if (length < 0) return system_error("cannot read the launch record");
-  HOCKET_RETURN_IF_ERROR(check_record(fd, record, length));
+  struct stat file {};
+  if (::fstat(fd, &file) != 0 || ::pread(fd, &record, sizeof record, 0) < 0) {
+    return system_error("cannot read the launch record");
+  }
+  HOCKET_RETURN_IF_ERROR(check_record(fd, record, file.st_size));
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);  // the key is not for the rank's children
 
   std::copy(std::begin(record.key), std::end(record.key), info->key.begin());

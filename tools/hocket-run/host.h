@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "message.h"
 #include "stream.h"
@@ -21,6 +22,7 @@ struct Host {
   int wait_status = 0;  // once pid is reaped
   Stream stream;
   bool gone = false;  // no more will come from the agent
+  Nanos gone_at = 0;
   bool greeted = false;
   Hello hello;
   std::vector<bool> ended;    // by rank within the host

@@ -20,6 +20,8 @@ namespace {
 constexpr int cannot_start_status = 125;
 // Survivors learn from the library which rank has died, and say so; then they are told to end.
 constexpr Nanos time_to_report = 2 * nanos_per_s;
+// For ssh (or the local warden) to end when the agent has ended.
+constexpr Nanos time_to_go = 15 * nanos_per_s;
 // A second Ctrl-C so soon means: now.
 constexpr Nanos insisting = 2 * nanos_per_s;
 
@@ -123,9 +125,31 @@ void Launcher::flush_all() {
 }
 
 int Launcher::poll_timeout_ms() const {
-  if (started_ || failed_) return -1;
-  const Nanos left = start_deadline_ - monotonic_now();
+  Nanos next = started_ || failed_ ? 0 : start_deadline_;
+  for (const Host& host : hosts_) {
+    if (!host.gone || host.pid == 0) continue;
+    const Nanos at = host.gone_at + time_to_go;
+    next = next == 0 ? at : std::min(next, at);
+  }
+  if (next == 0) return -1;
+  const Nanos left = next - monotonic_now();
   return static_cast<int>(std::clamp<Nanos>(left / nanos_per_ms + 1, 0, 60'000));
+}
+
+void Launcher::keep_time() {
+  const Nanos now = monotonic_now();
+  for (Host& host : hosts_) {
+    if (!host.gone || host.pid == 0 || now <= host.gone_at + time_to_go) continue;
+    ::kill(host.pid, SIGKILL);
+    host.gone_at = now;
+  }
+  if (started_ || failed_ || now <= start_deadline_) return;
+  std::string missing;
+  for (const Host& host : hosts_) {
+    if (!host.greeted) missing += (missing.empty() ? "" : ", ") + host.title();
+  }
+  cannot_start("the join deadline has passed without an agent on " + missing +
+               "; HOCKET_JOIN_DEADLINE_MS changes it");
 }
 
 bool Launcher::may_read_input() const {
@@ -160,14 +184,7 @@ void Launcher::wait_for_events() {
                                    std::generic_category().message(console_.output_error()));
     end_ranks(0);
   }
-  if (!started_ && !failed_ && monotonic_now() > start_deadline_) {
-    std::string missing;
-    for (const Host& host : hosts_) {
-      if (!host.greeted) missing += (missing.empty() ? "" : ", ") + host.title();
-    }
-    cannot_start("the join deadline has passed without an agent on " + missing +
-                 "; HOCKET_JOIN_DEADLINE_MS changes it");
-  }
+  keep_time();
 }
 
 void Launcher::cannot_start(const std::string& text) {
@@ -183,9 +200,10 @@ void Launcher::read_host(Host& host) {
   while (host.stream.next(&message)) handle(host, message);
   if (alive && host.stream.in() >= 0) return;
   host.gone = true;
+  host.gone_at = monotonic_now();
   host.stream.close();
-  reap();
-  if (host.pid == 0) on_lost(host);  // else when it is reaped: how it ended is part of the message
+  if (host.pid == 0) return on_lost(host);
+  reap();  // else when it comes: how the process ended is part of the message
 }
 
 void Launcher::handle(Host& host, const Message& message) {
@@ -245,7 +263,9 @@ void Launcher::request_listener() {
     const bool root_here = &host == &hosts_[0];
     if (host.remote && root_here) request.candidates.push_back(words[2]);
     if (host.remote && !root_here && !hosts_[0].remote) request.candidates.push_back(words[0]);
-    if (!root_here) request.route_to.push_back(host.remote ? host.name : host.title());
+    // Where a packet to the others would leave rank 0's host is the next best guess.
+    if (host.remote && root_here) request.route_to.push_back(words[0]);
+    if (!root_here) request.route_to.push_back(host.remote ? host.name : host.hello.host);
   }
   hosts_[0].stream.send(Type::listen, request.encode());
 }

@@ -25,6 +25,7 @@ class Launcher {
   Status start_agents();
   void wait_for_events();
   int poll_timeout_ms() const;
+  void keep_time();
   void read_signals();
   void on_user_signal(int number);
   void suspend();
