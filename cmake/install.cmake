@@ -1,10 +1,13 @@
-# What a user gets: two headers, libhocket.so, the programs of tools/ and perf/ (installed there),
-# a CMake package and a pkg-config file. All of it may be moved to another prefix.
+# What a user gets: two headers, libhocket.so, the programs (perf/ installs its own), a CMake package
+# and a pkg-config file. All of it may be moved to another prefix.
 include(CMakePackageConfigHelpers)
 
 install(FILES include/hocket/hocket.h include/hocket/hocket.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET hocket-run)
+  install(TARGETS hocket-run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/hocket)
 configure_package_config_file(cmake/hocket-config.cmake.in ${CMAKE_BINARY_DIR}/hocket-config.cmake

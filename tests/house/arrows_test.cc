@@ -24,6 +24,7 @@ std::string folder(const std::string& path, int depth) {
 std::string wrong(const std::string& includer, const std::string& included) {
   const std::string from = folder(includer, 1), to = folder(included, 1);
   if (!level_of.contains(from)) return "src/" + from + " is no room: give it a level in this test";
+  if (to == "hwy") return "";  // Highway's way: its headers are included again for every target
   if (to == "hocket") return from == "api" ? "" : "only src/api knows the public header";
   if (!level_of.contains(to)) return "name files from src on: " + included;
   if (from != to) {
@@ -66,6 +67,7 @@ TEST(House, an_upward_include_is_found) {
       {"src/transport/tcp/a.cc", "transport/shm/board.h", false},
       {"src/api/a.cc", "hocket/hocket.h", true},
       {"src/engine/a.cc", "hocket/hocket.h", false},
+      {"src/reduce/a.cc", "hwy/highway.h", true},
       {"src/engine/a.cc", "plan.h", false},
       {"src/attic/a.cc", "base/b.h", false},
   };
