@@ -77,6 +77,8 @@ class Matching {
   /// Judges a header and says where the payload goes. An error is a violation: fail the link.
   /// After it, look at ended().
   Status accept(const FrameHeader& header, InFrame& frame);
+  /// The error of a peer that sent `what`, which it may not.
+  Status violation(const char* what) const;
   /// The payload is there.
   Status landed(const InFrame& frame);
 
@@ -123,7 +125,6 @@ class Matching {
   void refuse(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
   Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
                   const Signature& theirs, std::uint64_t their_bytes) const;
-  Status violation(const char* what) const;
   Status accept_data(const FrameHeader& header, InFrame& frame);
   Status accept_posted(const FrameHeader& header, Transfer& recv, InFrame& frame);
   Status accept_early(const FrameHeader& header, InFrame& frame);

@@ -93,10 +93,7 @@ bool ShmTransport::write(Link& link) {
     // A frame is written whole, and not cut small only because little room is left just now.
     const std::size_t room = link.to.room(sizeof(FrameHeader) + frame_bytes_);
     if (link.to.broken()) {
-      fail(link, {Code::remote_error,
-                  "rank " + std::to_string(link.matching.peer()) +
-                      " broke the protocol: it took more from its fifo than was put in",
-                  link.matching.peer()});
+      fail(link, link.matching.violation("word of taking more from its fifo than was put in"));
       break;
     }
     if (room < sizeof(FrameHeader) + frame_bytes_ / 2) break;
@@ -116,15 +113,12 @@ bool ShmTransport::read_record(Link& link, std::size_t ready) {
   FrameHeader header;
   Status status;
   if (ready < sizeof header) {
-    status = {Code::remote_error, "half a frame", link.matching.peer()};
+    status = link.matching.violation("half a frame header");
   } else {
     link.from.get(&header, sizeof header);
     status = link.matching.accept(header, link.frame);
     if (status.ok() && !link.matching.ended() && header.length > ready - sizeof header) {
-      status = {Code::remote_error,
-                "rank " + std::to_string(link.matching.peer()) +
-                    " broke the protocol: it wrote half a frame to its fifo",
-                link.matching.peer()};
+      status = link.matching.violation("half a frame");
     }
   }
   if (!status.ok()) {
@@ -163,10 +157,7 @@ bool ShmTransport::read(Link& link) {
     moved += link.frame.header.length;
   }
   if (link.from.broken()) {
-    fail(link, {Code::remote_error,
-                "rank " + std::to_string(link.matching.peer()) +
-                    " broke the protocol: its fifo is in no valid state",
-                link.matching.peer()});
+    fail(link, link.matching.violation("a fifo position that cannot be"));
   }
   if (link.from.writer_may_wait()) ring(link);
   return moved > 0;

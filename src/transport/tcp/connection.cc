@@ -201,7 +201,7 @@ bool Connection::consume(Matching& matching) {
     std::memcpy(&header, read_ahead_.get() + begin_, sizeof header);
     begin_ += sizeof header;
     if (peer_bye_) {
-      fail({Code::remote_error, "a frame came after the goodbye", matching.peer()});
+      fail(matching.violation("a frame after its goodbye"));
       return false;
     }
     if (Status status = matching.accept(header, frame_); !status.ok()) {

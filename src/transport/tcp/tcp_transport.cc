@@ -175,13 +175,16 @@ void TcpTransport::post_send(Transfer& transfer) {
   settle(to);
   if (transfer.done && !to.matching.has_frames()) return;
   dial(to, 0);
-  // The first send after a poll goes out at once; those that follow it are gathered until the next
-  // poll, for a system call costs far more than a frame.
-  if (to.sent_in_poll != polls_) {
-    to.sent_in_poll = polls_;
-    flush(to);
-  }
+  flush_once(to);
   if (busy(to)) activate(to);
+}
+
+// The first frame after a poll goes out at once; those that follow it are gathered until the next
+// poll, for a system call costs far more than a frame.
+void TcpTransport::flush_once(Link& link) {
+  if (link.flushed_in_poll == polls_) return;
+  link.flushed_in_poll = polls_;
+  flush(link);
 }
 
 void TcpTransport::post_recv(Transfer& transfer) {
@@ -191,7 +194,7 @@ void TcpTransport::post_recv(Transfer& transfer) {
   settle(from);
   if (!from.matching.busy()) return;
   dial(from, 0);
-  if (from.matching.has_frames()) flush(from);
+  if (from.matching.has_frames()) flush_once(from);
   activate(from);
 }
 

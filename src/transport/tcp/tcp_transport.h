@@ -64,10 +64,10 @@ class TcpTransport final : public Transport {
     Matching matching;
     std::vector<std::unique_ptr<Connection>> connections;  // by index; null: none (any more)
     std::vector<bool> dialled;
-    std::string name;                // "tcp 10.0.0.1:4000"
-    std::uint64_t sent_in_poll = 0;  // polls_ when post_send last wrote at once
-    bool listed = false;             // in active_
-    bool let_go = false;             // its end has been carried out
+    std::string name;                   // "tcp 10.0.0.1:4000"
+    std::uint64_t flushed_in_poll = 0;  // polls_ when a post last wrote at once
+    bool listed = false;                // in active_
+    bool let_go = false;                // its end has been carried out
   };
   struct Adopted {
     int peer;
@@ -86,6 +86,7 @@ class TcpTransport final : public Transport {
   bool take_adopted();
   bool install(Adopted& adopted);
   bool flush(Link& link);
+  void flush_once(Link& link);
   bool serve(Link& link);
   bool receive(Link& link, std::size_t index);
   bool ask_epoll();
