@@ -84,28 +84,28 @@ void Engine::begin(const Call& call) {
   binding.message_sequence = binding.signature.sequence = sequence_;
   binding.fingerprint = fingerprint(binding.signature);
   binding.mapped = 0;
-  last_algorithm_ = program.algorithm;
-  last_on_board_ = program.load_store;
+  last_program_ = &program;
   if (!program.load_store) {
     waits_for_turn_ = false;
     current_.execution.start(program, nullptr, binding, links_);
     return;
   }
-  if (program.maps_input || program.maps_output) {
-    const auto bytes = [&](std::uint32_t blocks) {
-      return std::min(blocks * binding.part.block_elements, binding.part.total) *
-             size_of(call.dtype);
-    };
-    Regions& regions = Regions::instance();
-    if (regions.find(call.input, bytes(program.input_blocks), &binding.input_place)) {
-      binding.mapped |= 1;
-    }
-    if (regions.find(call.output, bytes(program.output_blocks), &binding.output_place)) {
-      binding.mapped |= 2;
-    }
-  }
+  if (program.maps_input || program.maps_output) find_places();
   waits_for_turn_ = true;
   advance_collective();
+}
+
+/// Which of the caller's buffers peers can map, and where.
+void Engine::find_places() {
+  Binding& binding = current_.binding;
+  const Program& program = *current_.choice.program;
+  const auto look = [&](const void* buffer, std::uint32_t blocks, Place* place) {
+    const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
+    return Regions::instance().find(buffer, elements * size_of(binding.dtype), place) &&
+           options_.expose(place->region);
+  };
+  if (look(binding.input, program.input_blocks, &binding.input_place)) binding.mapped |= 1;
+  if (look(binding.output, program.output_blocks, &binding.output_place)) binding.mapped |= 2;
 }
 
 /// Before operation s is published, every local peer has arrived at s - 1, and so has left s - 2,
@@ -155,7 +155,7 @@ bool Engine::advance_collective() {
 void Engine::finish_collective() {
   const Program& program = current_.execution.program();
   if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
-  last_algorithm_ = program.algorithm;
+  last_program_ = &program;
   running_ = false;
   if (queue_.empty()) return;
   const Call next = queue_.front();
@@ -231,7 +231,7 @@ void Engine::revoke(Operation& operation) {
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
 
-void Engine::fail(const Status& status) {
+void Engine::end(const Status& status, bool tell) {
   if (!status_.ok()) return;
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
   for (Transport* transport : transports_) transport->cancel(status_);
@@ -239,14 +239,14 @@ void Engine::fail(const Status& status) {
   running_ = false;
   queue_.clear();
   messages_.clear();
-  options_.on_failure(status_);
-  ring_due_ = true;  // peers that sleep learn of it by their monitor as well; this is only sooner
+  options_.on_failure(status_, tell);
+  ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
 void Engine::look_at_faults() {
   attention_.store(false, std::memory_order_relaxed);
   const Status status = options_.inspect_faults(&left_);
-  if (!status.ok()) fail(status);
+  if (!status.ok()) end(status, false);
 }
 
 std::string Engine::names(const std::vector<int>& ranks) const {

@@ -29,7 +29,12 @@ struct EngineOptions {
   std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
   /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
   std::function<Status(std::vector<int>* left)> inspect_faults;
-  std::function<void(const Status&)> on_failure;  // tells the other ranks
+  /// Lets local peers map a region of this process. False where they cannot.
+  std::function<bool(std::uint64_t region)> expose;
+  /// A link broke: perhaps something better is known of why.
+  std::function<Status(const Status&)> explain;
+  /// The engine has failed. tell: the other ranks do not know yet.
+  std::function<void(const Status&, bool tell)> on_failure;
 };
 
 class Engine {
@@ -45,8 +50,8 @@ class Engine {
   bool idle() const { return !running_ && queue_.empty() && messages_.empty(); }
   /// The first error. Stays.
   const Status& status() const { return status_; }
-  /// Ends everything with an error from outside.
-  void fail(const Status& status);
+  /// Ends everything with an error that arose here; the other ranks are told.
+  void fail(const Status& status) { end(options_.explain(status), true); }
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& attention() { return attention_; }
@@ -57,8 +62,8 @@ class Engine {
   const std::vector<Transport*>& transports() const { return transports_; }
   void set_selector(std::unique_ptr<Selector> selector) { selector_ = std::move(selector); }
   Selector& selector() { return *selector_; }
-  const std::string& last_algorithm() const { return last_algorithm_; }
-  bool last_on_board() const { return last_on_board_; }
+  /// What the last collective ran; null before the first.
+  const Program* last_program() const { return last_program_; }
   std::uint64_t sequence() const { return sequence_; }
 
  private:
@@ -71,6 +76,8 @@ class Engine {
     Nanos next_late_log = 0;
   };
 
+  void end(const Status& status, bool tell);
+  void find_places();
   void begin(const Call& call);
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
@@ -108,8 +115,7 @@ class Engine {
   Signature last_signature_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   std::vector<int> left_;
-  std::string last_algorithm_;
-  bool last_on_board_ = false;
+  const Program* last_program_ = nullptr;
 };
 
 }  // namespace hocket

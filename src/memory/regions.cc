@@ -123,6 +123,20 @@ bool Regions::find(const void* pointer, std::size_t bytes, Place* place) {
   return true;
 }
 
+std::byte* Regions::address(const Place& place, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [base, region] : by_address_) {
+    if (region.number != place.region || region.revoked) continue;
+    const std::uint64_t skipped = place.offset - region.file_offset;
+    if (place.offset < region.file_offset || skipped > region.size ||
+        bytes > region.size - skipped) {
+      return nullptr;
+    }
+    return reinterpret_cast<std::byte*>(base + skipped);
+  }
+  return nullptr;
+}
+
 UniqueFd Regions::descriptor(std::uint64_t number) {
   std::lock_guard lock(mutex_);
   for (const auto& [address, region] : by_address_) {

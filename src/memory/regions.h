@@ -36,6 +36,9 @@ class Regions {
 
   /// True where [pointer, pointer + bytes) lies in one region that peers may map.
   bool find(const void* pointer, std::size_t bytes, Place* place);
+  /// The address of so many bytes at a place of this process; null where they are not (any more)
+  /// there.
+  std::byte* address(const Place& place, std::size_t bytes);
   /// A duplicate of the region's descriptor; empty where the region is gone.
   UniqueFd descriptor(std::uint64_t number);
   /// Grows whenever a lookup might give another answer than before.

@@ -1,0 +1,241 @@
+#include "check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+namespace hocket::perf {
+namespace {
+
+constexpr std::size_t piece_count = 4096;  // elements checked at a time; temporaries stay in cache
+
+// How the bits of a type become a number. Narrow types are decoded here from their definition, not
+// by the library's code: a checker must not share the mistakes of what it checks.
+template <typename Word, int mantissa_bits, int exponent_bits, bool has_infinity>
+struct Narrow {
+  using Storage = Word;
+  using Reference = double;
+  static constexpr int bias = (1 << (exponent_bits - 1)) - 1;
+  static constexpr double accumulator_unit = 0x1p-24;  // fp32
+  static double final_unit() { return std::ldexp(1.0, -mantissa_bits - 1); }
+  static double smallest() { return std::ldexp(1.0, 1 - bias - mantissa_bits); }
+  static double largest() {
+    const int top = (1 << exponent_bits) - 1 - (has_infinity ? 1 : 0);
+    const Word mantissa = (1 << mantissa_bits) - 1 - (has_infinity ? 0 : 1);  // e4m3: 448
+    return decode(static_cast<Word>((top << mantissa_bits) | mantissa));
+  }
+  static double decode(Word bits) {
+    const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
+    const int mantissa = bits & ((1 << mantissa_bits) - 1);
+    const bool negative = (bits >> (8 * sizeof(Word) - 1)) & 1;
+    double value;
+    if (has_infinity && exponent == (1 << exponent_bits) - 1) {
+      value = mantissa == 0 ? std::numeric_limits<double>::infinity()
+                            : std::numeric_limits<double>::quiet_NaN();
+    } else if (!has_infinity && (bits & ((1 << (8 * sizeof(Word) - 1)) - 1)) == 0x7f) {
+      value = std::numeric_limits<double>::quiet_NaN();
+    } else if (exponent == 0) {
+      value = std::ldexp(mantissa, 1 - bias - mantissa_bits);
+    } else {
+      value = std::ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
+    }
+    return negative ? -value : value;
+  }
+};
+
+template <typename Float, typename Wider>
+struct Plain {
+  using Storage = Float;
+  using Reference = Wider;
+  static constexpr double accumulator_unit = std::numeric_limits<Float>::epsilon() / 2;
+  static double final_unit() { return 0; }  // the accumulator has the data's own type
+  static double smallest() { return 0; }
+  static double largest() { return static_cast<double>(std::numeric_limits<Float>::max()); }
+  static Wider decode(Float value) { return value; }
+};
+
+/// k roundings of relative size u: k u / (1 - k u).
+double gamma(int k, double u) { return k * u / (1 - k * u); }
+
+/// The elements [first, first + count) that a rank put in.
+void input_piece(const Expectation& e, int rank, std::size_t first, std::size_t count, void* dst) {
+  Seed seed = e.seed;
+  seed.rank = static_cast<std::uint64_t>(rank);
+  const Spread spread = e.has_redop() ? spread_for(e.op, rank) : Spread::sum;
+  generate(dst, first, count, e.dtype, spread, seed.value());
+}
+
+template <typename Type>
+std::size_t wrong_floats(const Expectation& e, std::size_t first, std::size_t count,
+                         const typename Type::Storage* got) {
+  using Reference = typename Type::Reference;
+  std::vector<typename Type::Storage> input(count);
+  std::vector<Reference> value(count), magnitude(count);
+  for (int r = 0; r < e.ranks; ++r) {
+    input_piece(e, r, first, count, input.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const Reference x = Type::decode(input[i]);
+      if (r == 0) {
+        value[i] = x;
+        magnitude[i] = std::fabs(x);
+      } else if (e.op == hocketProd) {
+        value[i] *= x;
+        magnitude[i] *= std::fabs(x);
+      } else if (e.op == hocketMin || e.op == hocketMax) {
+        value[i] = e.op == hocketMin ? std::min(value[i], x) : std::max(value[i], x);
+      } else {
+        value[i] += x;
+        magnitude[i] += std::fabs(x);
+      }
+    }
+  }
+  const bool exact = e.op == hocketMin || e.op == hocketMax;
+  const int roundings = e.ranks - 1 + (e.op == hocketAvg && e.ranks > 1 ? 2 : 0);
+  const Reference unit_reference = std::numeric_limits<Reference>::epsilon() / 2;
+  const Reference relative =
+      exact ? 0 : gamma(roundings, Type::accumulator_unit) + (e.ranks + 1) * unit_reference;
+  const Reference divisor = e.op == hocketAvg ? e.ranks : 1;
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Reference expected = value[i] / divisor;
+    const Reference accumulated = relative * magnitude[i] / divisor;
+    Reference bound = e.ranks == 1 || exact ? 0 : accumulated;
+    if (!exact && e.ranks > 1 && Type::final_unit() > 0) {
+      bound += std::max<Reference>(Type::final_unit() * (std::fabs(expected) + accumulated),
+                                   Type::smallest() / 2);
+    }
+    const Reference result = Type::decode(got[i]);
+    // Past the largest finite value the type's own overflow (infinity, NaN or that value) is right.
+    if (std::fabs(expected) + bound > Type::largest() && !(std::fabs(result) < Type::largest())) {
+      continue;
+    }
+    wrong += !(std::fabs(result - expected) <= bound);  // a NaN result counts as wrong
+  }
+  return wrong;
+}
+
+template <typename Integer>
+Integer combine(hocketRedOp_t op, Integer a, Integer b) {
+  using Unsigned = std::make_unsigned_t<Integer>;
+  using Wide = std::uint64_t;  // no promotion to int, so that wrapping is defined
+  switch (op) {
+    case hocketProd:
+      return static_cast<Integer>(static_cast<Unsigned>(Wide(Unsigned(a)) * Wide(Unsigned(b))));
+    case hocketMin:
+      return std::min(a, b);
+    case hocketMax:
+      return std::max(a, b);
+    default:
+      return static_cast<Integer>(static_cast<Unsigned>(Wide(Unsigned(a)) + Wide(Unsigned(b))));
+  }
+}
+
+/// Sums and products wrap; avg divides the wrapped sum, towards zero.
+template <typename Integer>
+std::size_t wrong_integers(const Expectation& e, std::size_t first, std::size_t count,
+                           const Integer* got) {
+  std::vector<Integer> input(count), value(count);
+  for (int r = 0; r < e.ranks; ++r) {
+    input_piece(e, r, first, count, r == 0 ? value.data() : input.data());
+    if (r == 0) continue;
+    for (std::size_t i = 0; i < count; ++i) value[i] = combine(e.op, value[i], input[i]);
+  }
+  using Wide = std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>;
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (e.op == hocketAvg) value[i] = static_cast<Integer>(Wide(value[i]) / Wide(e.ranks));
+    wrong += value[i] != got[i];
+  }
+  return wrong;
+}
+
+std::size_t wrong_reduced(const Expectation& e, std::size_t first, std::size_t count,
+                          const void* got) {
+  switch (e.dtype) {
+    case hocketInt8:
+      return wrong_integers(e, first, count, static_cast<const std::int8_t*>(got));
+    case hocketUint8:
+      return wrong_integers(e, first, count, static_cast<const std::uint8_t*>(got));
+    case hocketInt32:
+      return wrong_integers(e, first, count, static_cast<const std::int32_t*>(got));
+    case hocketUint32:
+      return wrong_integers(e, first, count, static_cast<const std::uint32_t*>(got));
+    case hocketInt64:
+      return wrong_integers(e, first, count, static_cast<const std::int64_t*>(got));
+    case hocketUint64:
+      return wrong_integers(e, first, count, static_cast<const std::uint64_t*>(got));
+    case hocketFloat32:
+      return wrong_floats<Plain<float, double>>(e, first, count, static_cast<const float*>(got));
+    case hocketFloat64:
+      return wrong_floats<Plain<double, long double>>(e, first, count,
+                                                      static_cast<const double*>(got));
+    case hocketFloat16:
+      return wrong_floats<Narrow<std::uint16_t, 10, 5, true>>(
+          e, first, count, static_cast<const std::uint16_t*>(got));
+    case hocketBfloat16:
+      return wrong_floats<Narrow<std::uint16_t, 7, 8, true>>(
+          e, first, count, static_cast<const std::uint16_t*>(got));
+    case hocketFloat8e4m3:
+      return wrong_floats<Narrow<std::uint8_t, 3, 4, false>>(e, first, count,
+                                                             static_cast<const std::uint8_t*>(got));
+    default:
+      return wrong_floats<Narrow<std::uint8_t, 2, 5, true>>(e, first, count,
+                                                            static_cast<const std::uint8_t*>(got));
+  }
+}
+
+/// got must be elements [first, first + count) of what `source` put in.
+std::size_t wrong_copied(const Expectation& e, int source, std::size_t first, std::size_t count,
+                         const char* got) {
+  const std::size_t size = size_of(e.dtype);
+  std::vector<char> expected(count * size);
+  input_piece(e, source, first, count, expected.data());
+  if (std::memcmp(expected.data(), got, expected.size()) == 0) return 0;
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    wrong += std::memcmp(expected.data() + i * size, got + i * size, size) != 0;
+  }
+  return wrong;
+}
+
+}  // namespace
+
+void generate_input(const Expectation& e, int rank, void* dst) {
+  input_piece(e, rank, 0, e.input_count(), dst);
+}
+
+std::size_t count_wrong(const Expectation& e, const void* result) {
+  const auto* got = static_cast<const char*>(result);
+  const std::size_t size = size_of(e.dtype);
+  const int segments = e.collective == Collective::all_gather ? e.ranks : 1;
+  std::size_t wrong = 0;
+  for (int segment = 0; segment < segments; ++segment) {
+    for (std::size_t first = 0; first < e.count; first += piece_count) {
+      const std::size_t count = std::min(piece_count, e.count - first);
+      switch (e.collective) {
+        case Collective::all_reduce:
+          wrong += wrong_reduced(e, first, count, got);
+          break;
+        case Collective::reduce_scatter:
+          wrong += wrong_reduced(e, static_cast<std::size_t>(e.rank) * e.count + first, count, got);
+          break;
+        case Collective::all_gather:
+          wrong += wrong_copied(e, segment, first, count, got);
+          break;
+        case Collective::broadcast:
+          wrong += wrong_copied(e, e.root, first, count, got);
+          break;
+        case Collective::sendrecv:
+          wrong += wrong_copied(e, (e.rank + e.ranks - 1) % e.ranks, first, count, got);
+          break;
+      }
+      got += count * size;
+    }
+  }
+  return wrong;
+}
+
+}  // namespace hocket::perf

@@ -1,0 +1,49 @@
+// Random data that every rank can make again for every other: an element is a pure function of the
+// seed and its position, so a check needs no copy of what the peers put in.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hocket/hocket.h"
+
+namespace hocket::perf {
+
+std::size_t size_of(hocketDataType_t dtype);
+const char* name_of(hocketDataType_t dtype);  // nccl-tests' names: "float", "half", "f8e4m3", ...
+const char* name_of(hocketRedOp_t op);        // "sum", "prod", ...
+bool is_floating(hocketDataType_t dtype);
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+constexpr std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+/// What names one buffer's content.
+struct Seed {
+  std::uint64_t run = 1;   // --seed
+  std::uint64_t row = 0;   // the row of the table (size, type, operator, root)
+  std::uint64_t pass = 0;  // 0: out of place, 1: in place
+  std::uint64_t iteration = 0;
+  std::uint64_t slot = 0;  // buffer of a batch
+  std::uint64_t rank = 0;
+  std::uint64_t value() const;
+};
+
+/// How to spread the values. Integers: all bits random. Floating point: random sign and mantissa;
+/// sum, avg, min and max get magnitudes from several binades below 1, so that partial sums are
+/// inexact; prod gets magnitudes just below 1 on even ranks and just above on odd ones, so that a
+/// product of many ranks neither overflows nor vanishes. No zeros, no NaN.
+enum class Spread { sum, product_even, product_odd };
+Spread spread_for(hocketRedOp_t op, int rank);
+
+/// Elements [first, first + count) of the buffer that seed names.
+void generate(void* dst, std::size_t first, std::size_t count, hocketDataType_t dtype,
+              Spread spread, std::uint64_t seed);
+
+/// 64 bits that change when any bit of the bytes, or their order, does.
+std::uint64_t hash_bytes(const void* data, std::size_t bytes);
+
+}  // namespace hocket::perf
