@@ -5,6 +5,10 @@
 
 namespace hocket {
 
+namespace {
+constexpr std::size_t short_runs_up_to_ranks = 16;
+}
+
 Proof prove(std::span<const Plan> plans, std::vector<std::size_t> chunk_counts) {
   Proof proof;
   proof.status = verify_detail::check_form(plans);
@@ -13,7 +17,9 @@ Proof prove(std::span<const Plan> plans, std::vector<std::size_t> chunk_counts) 
   if (plan.single_chunk) {
     chunk_counts = {1};
   } else if (chunk_counts.empty()) {
-    chunk_counts = {1, 2, 2 * std::size_t{plan.slots} + 1};
+    chunk_counts = {2 * std::size_t{plan.slots} + 1};
+    // A shorter run is the beginning of the longer one; both are looked at where that is cheap.
+    if (plans.size() <= short_runs_up_to_ranks) chunk_counts.insert(chunk_counts.end(), {1, 2});
   }
   proof.rank_order = true;
   for (std::size_t chunks : chunk_counts) {

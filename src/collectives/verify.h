@@ -17,7 +17,8 @@
 // deadlock found in no run of one order exists in no other. Sends that end early (eager) only let
 // more steps go on, so the strictest rule is the one to test for progress. For order it is the
 // other way round: nothing is taken to be known by a sender about its receiver. With 2 x slots + 1
-// chunks every lag and every reuse of a slot occurs; 1 and 2 chunks are run as well.
+// chunks every lag and every reuse of a slot occurs; up to 16 ranks, 1 and 2 chunks are run as
+// well.
 //
 // From one operation to the next. Scratch and lines alternate between two halves, and a rank begins
 // operation s only when all have arrived at s - 1, so have left s - 2: with exactly one `arrive` in
@@ -39,7 +40,7 @@ struct Proof {
   std::uint64_t steps_run = 0;  // for people
 };
 
-/// plans[r]: of rank r. chunk_counts: runs of so many chunks; empty: 1, 2 and 2 x slots + 1.
+/// plans[r]: of rank r. chunk_counts: runs of so many chunks; empty: as above.
 Proof prove(std::span<const Plan> plans, std::vector<std::size_t> chunk_counts = {});
 
 /// invalid_argument with a sentence where anything is wrong.

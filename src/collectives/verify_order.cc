@@ -23,12 +23,12 @@ Clock Order::clone(int from, int to) const {
   return clock;
 }
 
-void Order::hear(int thread, const Note& note) {
+void Order::hear(int thread, const Clock& theirs, Epoch epoch, int rank) {
   Clock& clock = clocks_[thread];
-  if (full_ || note.rank == rank_of_[thread]) {
-    for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], note.clock[i]);
+  if (full_ || rank == rank_of_[thread]) {
+    for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], theirs[i]);
   }
-  if (!full_) heard_[thread] = note.epoch;
+  if (!full_) heard_[thread] = epoch;
 }
 
 void Order::tick(int thread) {

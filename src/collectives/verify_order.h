@@ -31,7 +31,9 @@ class Order {
   };
   Note note(int thread) const { return {clocks_[thread], end_of(thread), rank_of_[thread]}; }
   /// The step that `thread` is about to do begins after this.
-  void hear(int thread, const Note& note);
+  void hear(int thread, const Note& note) { hear(thread, note.clock, note.epoch, note.rank); }
+  /// The same, of what another thread knows now.
+  void hear(int thread, int other) { hear(thread, clocks_[other], end_of(other), rank_of_[other]); }
   /// The thread's step has ended.
   void tick(int thread);
   /// When the step that `thread` is doing will have ended.
@@ -44,6 +46,7 @@ class Order {
     Epoch heard;  // from another thread, before this step
     std::uint64_t number = 0;
   };
+  void hear(int thread, const Clock& theirs, Epoch epoch, int rank);
   std::size_t component(int thread) const { return components_[thread]; }
   std::uint32_t own_tick(int thread) const { return clocks_[thread][component(thread)]; }
   Epoch end_of(int thread) const { return {thread, own_tick(thread)}; }

@@ -159,7 +159,7 @@ Run::Outcome Run::message(int thread) {
   }
   const int sender = sends ? thread : partner;
   const int receiver = sends ? partner : thread;
-  hear(receiver, note_of(sender, 1));
+  hear_thread(receiver, sender);
   const bool from = !current(sender).srcs.empty(), to = !current(receiver).dsts.empty();
   if (from != to) {
     fail(receiver, nullptr, "is one end of an empty message whose other end is not");
@@ -260,7 +260,7 @@ void Run::section_done(int thread) {
   Thread& main = threads_[rank.main];
   if (threads_[thread].section == Section::lane) {
     threads_[thread].done = true;
-    hear(rank.main, note_of(thread, 1));
+    hear_thread(rank.main, thread);
     if (--rank.lanes_left > 0) return;
   } else if (main.section == Section::prologue) {
     for (int lane : rank.lane_threads) {
@@ -293,6 +293,12 @@ void Run::hear(int thread, const Note& note) {
   order_->hear(thread, note.order);
   if (!is_barrier_) return;
   for (std::size_t i = 0; i < note.begun.size(); ++i) begun_[thread][i] |= note.begun[i];
+}
+
+void Run::hear_thread(int thread, int other) {
+  order_->hear(thread, other);
+  if (!is_barrier_) return;
+  for (std::size_t i = 0; i < begun_[other].size(); ++i) begun_[thread][i] |= begun_[other][i];
 }
 
 void Run::hear_and_release(int thread, Flag& flag, std::size_t number) {

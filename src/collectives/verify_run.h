@@ -85,6 +85,7 @@ class Run {
   bool check_end(int rank);
   Note note_of(int thread, int readers) const;
   void hear(int thread, const Note& note);
+  void hear_thread(int thread, int other);
   void hear_and_release(int thread, Flag& flag, std::size_t number);
   Status check_answer(Memory& memory);
   Status check_barrier() const;
