@@ -1,7 +1,96 @@
 /* hocket: collective communication for CPU memory (GPU memory to come). C99 and C++20.
  *
  * Where NCCL has a call, ours has its name with the prefix changed and the same parameters in the
- * same order. */
+ * same order; its constants likewise. This header is the manual.
+ *
+ * A program: each of N processes (ranks) runs
+ *
+ *   #include <hocket/hocket.h>
+ *   #include <stdio.h>
+ *   int main(void) {
+ *     hocketComm_t comm;
+ *     float x[4] = {1, 2, 3, 4};
+ *     hocketResult_t result = hocketCommInitFromEnv(&comm, NULL);
+ *     if (result == hocketSuccess) {
+ *       result = hocketAllReduce(x, x, 4, hocketFloat32, hocketSum, comm, NULL);
+ *       if (result == hocketSuccess) printf("%g %g %g %g\n", x[0], x[1], x[2], x[3]);
+ *       hocketCommDestroy(comm);
+ *     }
+ *     if (result != hocketSuccess) fprintf(stderr, "%s\n", hocketGetLastError(NULL));
+ *     return result != hocketSuccess;
+ *   }
+ *
+ *   cc program.c $(pkg-config --cflags --libs hocket) && hocket-run -n 4 ./a.out
+ *
+ * Life of a communicator:
+ *
+ *   hocketCommInitFromEnv ----------+                       +-> hocketCommFinalize -+
+ *   hocketGetUniqueId               |                       |   (all ranks; may be  |
+ *     -> hocketCommInitRank[Config] +-> collectives,        |   left out)           v
+ *   hocketCommSplit ----------------+   messages, groups ---+-----------> hocketCommDestroy
+ *                                                           |                       ^
+ *                                                           +-> error, or abort ----+
+ *
+ * Words. rank: a process in a communicator, numbered from 0. peer: another rank. node: one host.
+ * local rank: a rank's number among those of its node. collective: a call that every rank of the
+ * communicator makes. operator: what a reduction does to two elements. count: elements; size:
+ * bytes; names that end in _ms: milliseconds. stream: operations in order; NULL is the caller's own
+ * thread. culprit: the rank that caused an error.
+ *
+ * Streams. With a NULL stream an operation runs in the caller's thread and has ended when the call
+ * returns. With a host stream (hocketStreamCreate) the call returns at once; operations of a stream
+ * run in order on its worker thread, and hocketStreamSynchronize waits for them and says how they
+ * ended. Until an operation has ended its send buffer must not be written and its receive buffer
+ * must not be touched.
+ *
+ * Threads. A communicator is used by one thread at a time; its streams' workers count as belonging
+ * to it. A call that finds another thread inside returns hocketInvalidUsage and changes nothing: an
+ * error, not a race. hocketCommAbort, hocketCommGetAsyncError, hocketCommGetCulprit and
+ * hocketGetLastError may be called from any thread at any time. Different communicators may be used
+ * by different threads at once. After fork() the child's communicators are dead: each call on one
+ * returns hocketInvalidUsage, and the child's exit touches nothing of the parent's.
+ *
+ * Errors. Every call ends by its deadline: with correct data, or with an error that names the
+ * culprit. An argument that is wrong on its face (hocketInvalidArgument, or hocketInvalidUsage from
+ * the call itself) leaves everything as it was. Any other error of an operation poisons the
+ * communicator: receive buffers of operations that had not ended hold unspecified bytes, no peer
+ * writes to them any more, every later call on the communicator returns the same error at once, on
+ * this rank and soon on all others, and hocketCommDestroy still works. hocketGetLastError has the
+ * sentence: which rank, which operation, what to do. A dead rank is reported to all others at once;
+ * a silent one (stopped, cut off) after the silence limit; a late one (alive, but elsewhere) is
+ * logged every 10 s and an error only at the operation's deadline. The library never prints (but
+ * see HOCKET_LOG), never exits the process and never throws.
+ *
+ * Numerics. fp16, bf16 and fp8 accumulate in fp32 and are rounded once, to nearest even, whatever
+ * the algorithm. fp32, fp64 and integers accumulate in their own type; integer sums and products
+ * wrap. avg is the sum divided by the number of ranks (integers: truncated towards zero). NaN wins
+ * in min and max, and -0 < +0. fp32 to fp8 overflow: e4m3 gives NaN, e5m2 infinity (OCP, not
+ * saturating). All ranks always end up with the same bytes, signed zeros and NaN payloads included.
+ * The order of the fp32 and fp64 additions may depend on size, transport and placement, unless the
+ * configuration says deterministic.
+ *
+ * Environment. A variable beats the configuration's field, so that users can change a program's
+ * settings without touching it. A HOCKET_* variable or value that is not known makes the init call
+ * fail with hocketInvalidUsage and is named by hocketGetLastError.
+ *
+ *   HOCKET_DEADLINE_MS        deadline_ms
+ *   HOCKET_JOIN_DEADLINE_MS   join_deadline_ms
+ *   HOCKET_SILENCE_MS         silence_ms
+ *   HOCKET_DETERMINISTIC      deterministic: 0 or 1
+ *   HOCKET_INTERFACE          interface_name
+ *   HOCKET_TRANSPORT          transports that may be used: shm,tcp (default), shm or tcp
+ *   HOCKET_ALGORITHM          one algorithm wherever it is possible, for experiments: inline,
+ *                             one-shot, staged, direct, ring, tree or owner-fold; equal on all
+ *                             ranks
+ *   HOCKET_CHECKSUM           1: every TCP frame carries a CRC32C of its bytes
+ *   HOCKET_LOG                none, error, warn, info or debug: lines on standard error, without a
+ *                             callback
+ *   HOCKET_JOB_KEY_FILE       file of mode 0600 with the job key, for launchers without a secret
+ *   HOCKET_SSH                what hocket-run calls to reach another host
+ *   HOCKET_LAUNCH_FD          set by hocket-run for its ranks; not for people
+ *
+ * Each call below is documented by the same five lines: Effect; Needs (preconditions); Blocks
+ * (blocking and stream rules); Threads; Errors (and what state remains). */
 #ifndef HOCKET_H_
 #define HOCKET_H_
 
@@ -25,29 +114,31 @@ extern "C" {
 #endif
 
 typedef struct hocketComm* hocketComm_t;
-typedef struct hocketStream*
-    hocketStream_t; /* NULL: the caller's own thread; later also a CUDA stream */
+/* NULL: the caller's own thread; later also a CUDA stream. */
+typedef struct hocketStream* hocketStream_t;
 typedef struct hocketEvent* hocketEvent_t;
 
 #define HOCKET_UNIQUE_ID_BYTES 128
+/* The name of a job: address and key of its meeting place. A secret. */
 typedef struct {
   char internal[HOCKET_UNIQUE_ID_BYTES];
 } hocketUniqueId;
 
 typedef enum {
   hocketSuccess = 0,
-  hocketUnhandledCudaError = 1,
-  hocketSystemError = 2,
-  hocketInternalError = 3,
-  hocketInvalidArgument = 4,
-  hocketInvalidUsage = 5,
-  hocketRemoteError = 6, /* a rank died, fell silent or broke the protocol */
-  hocketInProgress = 7,
-  hocketTimeout = 8,    /* the deadline passed with every rank alive */
-  hocketMismatch = 100, /* ranks made different calls */
-  hocketAborted = 101   /* hocketCommAbort, here or on another rank */
+  hocketUnhandledCudaError = 1, /* kept for NCCL's numbering; not returned */
+  hocketSystemError = 2,        /* the operating system refused something; the sentence says what */
+  hocketInternalError = 3,      /* a bug in hocket: please report it */
+  hocketInvalidArgument = 4,    /* an argument is wrong on its face */
+  hocketInvalidUsage = 5,       /* right arguments at a wrong time, or a wrong HOCKET_* variable */
+  hocketRemoteError = 6,        /* a rank died, left, fell silent or broke the protocol */
+  hocketInProgress = 7,         /* not an error: ask again */
+  hocketTimeout = 8,            /* the deadline passed with every rank alive */
+  hocketMismatch = 100,         /* ranks made different calls */
+  hocketAborted = 101           /* hocketCommAbort, here or on another rank */
 } hocketResult_t;
 
+/* Element types: NCCL's numbers. */
 typedef enum {
   hocketInt8 = 0,
   hocketChar = 0,
@@ -69,6 +160,7 @@ typedef enum {
   hocketNumTypes = 12
 } hocketDataType_t;
 
+/* Operators: NCCL's numbers. */
 typedef enum {
   hocketSum = 0,
   hocketProd = 1,
@@ -80,20 +172,31 @@ typedef enum {
 
 #define HOCKET_CONFIG_UNDEF_INT INT_MIN
 #define HOCKET_CONFIG_UNDEF_PTR NULL
+
+/* How a communicator behaves. Begin with HOCKET_CONFIG_INITIALIZER, then set what matters:
+ *
+ *   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
+ *   config.deadline_ms = 30000;
+ *
+ * Fields are only ever appended: a program compiled against an older header runs on. */
 typedef struct {
   size_t size;          /* sizeof(hocketConfig_t) of the caller's header */
   unsigned int magic;   /* HOCKET_CONFIG_MAGIC */
   unsigned int version; /* HOCKET_VERSION_CODE of the caller's header */
-  int blocking;         /* 1 (default): calls return when done; 0: init and NULL-stream calls return
-                           hocketInProgress */
-  const char* commName; /* for messages; copied */
-  int deadline_ms; /* longest time an operation may take, from the start of its execution. Default
-                      600000 */
-  int join_deadline_ms; /* longest time all ranks may take to meet. Default 600000 */
-  int silence_ms;    /* a rank that gives no sign of life for so long is an error. Default 10000 */
-  int deterministic; /* 1: the same bits for a rank count, whatever the size, transport and
-                        placement. Default 0 */
-  const char* interface_name; /* network interface ("eth0") or address to listen on; NULL: chosen */
+  /* 1 (default): calls return when done. 0: init and NULL-stream calls return hocketInProgress. */
+  int blocking;
+  /* For messages; copied. */
+  const char* commName;
+  /* Longest time an operation may take, from the start of its execution. Default 600000. */
+  int deadline_ms;
+  /* Longest time all ranks may take to meet. Default 600000. */
+  int join_deadline_ms;
+  /* A rank that gives no sign of life for so long is an error. Default 10000. */
+  int silence_ms;
+  /* 1: the same bits for a rank count, whatever the size, transport and placement. Default 0. */
+  int deterministic;
+  /* Network interface ("eth0") or address to listen on; NULL: the one that routes to the others. */
+  const char* interface_name;
 } hocketConfig_t;
 
 #define HOCKET_CONFIG_MAGIC 0x686f636bU
@@ -104,88 +207,455 @@ typedef struct {
         HOCKET_CONFIG_UNDEF_INT, HOCKET_CONFIG_UNDEF_INT, HOCKET_CONFIG_UNDEF_PTR              \
   }
 
+/* ---- The library ----------------------------------------------------------------------------- */
+
+/* Effect:  *version becomes the library's HOCKET_VERSION_CODE (the header's may differ).
+ * Needs:   version not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: version is NULL; nothing changes. */
 HOCKET_API hocketResult_t hocketGetVersion(int* version);
+
+/* Effect:  a few words for a result, such as "invalid argument": a static string, never NULL.
+ * Needs:   nothing; a number that is no result gets words that say so.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  none. */
 HOCKET_API const char* hocketGetErrorString(hocketResult_t result);
-/* comm may be NULL: the calling thread's last error. */
+
+/* Effect:  the sentence behind the last error of comm, or of the calling thread where comm is
+ *          NULL: who, in which operation, and what to do next. "" where there was none; never
+ *          NULL.
+ * Needs:   comm NULL or not yet destroyed. The text is valid until the calling thread calls this
+ *          function again.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  none. */
 HOCKET_API const char* hocketGetLastError(hocketComm_t comm);
+
+/* level: 1 error, 2 warning, 3 information, 4 debugging. line: without a newline; valid during the
+ * callback. user: as given. */
 typedef void (*hocketLogCallback_t)(int level, const char* line, void* user);
+
+/* Effect:  callback gets every log line of the process from now on, one at a time, whatever
+ *          HOCKET_LOG puts on standard error; NULL: no callback, as at the start.
+ * Needs:   callback may be called by any thread, returns soon and does not call hocket.
+ * Blocks:  until no thread is inside the callback that was set before; uses no stream.
+ * Threads: any, at any time, but not from inside a callback.
+ * Errors:  none. */
 HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, void* user);
 
-/* Communicators */
+/* ---- Communicators --------------------------------------------------------------------------- */
+
+/* Effect:  makes the name of a new job in *uniqueId: this process's address and a fresh 256-bit
+ *          key. The process listens there until all ranks have joined or the join deadline has
+ *          passed.
+ * Needs:   uniqueId not NULL. One rank calls it and hands the bytes to the others by a way that
+ *          strangers cannot read: whoever has them can join.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage (a HOCKET_* variable), hocketSystemError (no
+ *          address to listen on): *uniqueId is unspecified, nothing listens. */
 HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
+
+/* Effect:  joins rank `rank` of nranks to the job; *comm is a communicator of all of them.
+ * Needs:   called once per rank, with the same commId and nranks and distinct ranks from 0 to
+ *          nranks - 1; any order, minutes apart. Each commId serves one communicator. Not in a
+ *          group.
+ * Blocks:  until all ranks have joined, at most the join deadline; uses no stream.
+ * Threads: any; several communicators of one process may be joined by several threads.
+ * Errors:  hocketInvalidArgument; hocketTimeout: the sentence lists the missing ranks;
+ *          hocketMismatch: two processes claim a rank, or nranks differ; hocketRemoteError;
+ *          hocketSystemError. *comm becomes NULL and there is nothing to destroy. */
 HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId,
                                              int rank);
+
+/* Effect:  hocketCommInitRank with a configuration (see hocketConfig_t).
+ * Needs:   config NULL, or begun with HOCKET_CONFIG_INITIALIZER; fields that are left undefined
+ *          have their defaults. deterministic equal on all ranks. Not in a group.
+ * Blocks:  as hocketCommInitRank; with blocking = 0 not: it returns hocketInProgress and
+ *          hocketCommGetAsyncError tells when the communicator may be used.
+ * Threads: as hocketCommInitRank.
+ * Errors:  as hocketCommInitRank; a bad size, magic or field of config is hocketInvalidArgument
+ *          and named. With blocking = 0 errors of the join come by hocketCommGetAsyncError, and
+ *          *comm must be destroyed. */
 HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks,
                                                    hocketUniqueId commId, int rank,
                                                    hocketConfig_t* config);
+
+/* Effect:  joins this process to its job, rank and rank count as its launcher (hocket-run) gives
+ *          them. Without a launcher: a communicator of this one rank.
+ * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All processes of the
+ *          job call it equally often, in the same order. Not in a group.
+ * Blocks:  as hocketCommInitRankConfig; uses no stream.
+ * Threads: one at a time in a process.
+ * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage where the launcher's data are damaged
+ *          or a HOCKET_* variable is not known. */
 HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
+
 #define HOCKET_SPLIT_NOCOLOR -1
+
+/* Effect:  makes a communicator for each color: ranks of one color, numbered by key, and by rank
+ *          in comm where keys are equal. *newcomm is this rank's; NULL for HOCKET_SPLIT_NOCOLOR.
+ * Needs:   a collective: every rank of comm calls it, in the same place among its calls. color not
+ *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL:
+ *          comm's. Not in a group.
+ * Blocks:  until all ranks of comm have called it, at most comm's deadline; uses no stream, and
+ *          waits for nothing that streams still do.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument: *newcomm becomes NULL, comm stays usable. Others poison comm,
+ *          and *newcomm becomes NULL. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
                                           hocketComm_t* newcomm, hocketConfig_t* config);
+
+/* Effect:  ends the communicator's work: all operations of all ranks have ended when it returns.
+ *          Afterwards only queries and hocketCommDestroy are allowed.
+ * Needs:   a collective, each rank's last call on comm but those. Not in a group.
+ * Blocks:  until all ranks have called it and this rank's streams are through with comm, at most
+ *          the deadline.
+ * Threads: one at a time on comm.
+ * Errors:  the error that poisoned comm, or one met while waiting; hocketCommDestroy is still
+ *          needed, and works. */
 HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
+
+/* Effect:  frees comm and leaves the job with it. The handle is invalid afterwards, whatever is
+ *          returned. A peer that still waits for this rank gets hocketRemoteError, which names it.
+ * Needs:   no other thread inside a call on comm; every registration on it becomes invalid. A
+ *          communicator and those split from it may be destroyed in any order. NULL does nothing.
+ * Blocks:  until this rank's own operations on comm have ended (each does, by its deadline); waits
+ *          for no other rank.
+ * Threads: one at a time on comm.
+ * Errors:  none that leave anything behind: works on a poisoned, aborted or finalized communicator
+ *          and then returns hocketSuccess. */
 HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
+
+/* Effect:  ends all operations on comm at once, on this rank and soon on all others; their calls
+ *          and all later ones return hocketAborted. Unlike ncclCommAbort it frees nothing, because
+ *          another thread may be inside: hocketCommDestroy is still needed.
+ * Needs:   comm not yet destroyed, not NULL.
+ * Blocks:  no; needs no peer's help; uses no stream.
+ * Threads: any, at any time, while others are inside calls on comm.
+ * Errors:  hocketInvalidArgument: comm is NULL. Aborting twice, or a poisoned communicator, is
+ *          hocketSuccess. */
 HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
+
+/* Effect:  *asyncError becomes comm's state: hocketSuccess; hocketInProgress while an init or
+ *          NULL-stream call of a communicator with blocking = 0 has not ended; else the error that
+ *          poisoned it. This call may be what moves such work on: poll it.
+ * Needs:   comm and asyncError not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: *asyncError is unchanged. Otherwise hocketSuccess, whatever
+ *          *asyncError says. */
 HOCKET_API hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError);
-/* The rank that caused the communicator's error, -1 where there is none. */
+
+/* Effect:  *rank becomes the rank of comm that caused its error, -1 where there is no error or
+ *          nobody to name.
+ * Needs:   comm and rank not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: *rank is unchanged. */
 HOCKET_API hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank);
+
+/* Effect:  *count becomes the number of ranks.
+ * Needs:   comm joined (no hocketInProgress), count not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
 HOCKET_API hocketResult_t hocketCommCount(hocketComm_t comm, int* count);
+
+/* Effect:  *rank becomes the caller's rank.
+ * Needs:   comm joined, rank not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *rank is unchanged. */
 HOCKET_API hocketResult_t hocketCommUserRank(hocketComm_t comm, int* rank);
+
+/* Effect:  *rank becomes the caller's number among comm's ranks on its node, in order of rank.
+ * Needs:   comm joined, rank not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *rank is unchanged. */
 HOCKET_API hocketResult_t hocketCommLocalRank(hocketComm_t comm, int* rank);
+
+/* Effect:  *count becomes the number of comm's ranks on the caller's node.
+ * Needs:   comm joined, count not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
 HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
+
+/* Effect:  *count becomes the number of nodes. Ranks share a node where memory can be shared
+ *          between them, whatever their hosts are called; with HOCKET_TRANSPORT=tcp every rank
+ *          counts as a node.
+ * Needs:   comm joined, count not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
 HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
-/* The algorithm and transport of this rank's last collective, as "staged" and "shm": static
- * strings. */
+
+/* Effect:  *algorithm and *transport become the names of how this rank's last collective went,
+ *          such as "staged" and "shm": static strings, "" before the first.
+ * Needs:   comm joined, algorithm and transport not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage: both are unchanged. */
 HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
                                                   const char** transport);
 
-/* Collectives and messages */
+/* ---- Collectives and messages ------------------------------------------------------------------
+ *
+ * For all of them. Every rank of comm makes the same collectives in the same order, with the same
+ * count, datatype, operator and root; ranks that disagree get hocketMismatch, and its sentence
+ * quotes both. Buffers are host memory of any alignment and have at least count x size of datatype
+ * bytes; a product over 2^64 is hocketInvalidArgument. Send and receive buffers are the same where
+ * the call says "in place", and do not overlap otherwise. With count 0 buffers may be NULL, and the
+ * ranks still have to make the call. */
+
+/* Effect:  recvbuff on every rank := sendbuff of rank 0 op ... op sendbuff of rank n - 1, element
+ *          by element. In place: sendbuff == recvbuff.
+ * Needs:   count elements in sendbuff and in recvbuff; the same count, datatype and op on all
+ *          ranks.
+ * Blocks:  NULL stream: until recvbuff is right and sendbuff is the caller's again, at most the
+ *          deadline (blocking = 0: returns hocketInProgress). Host stream: no; ends in its order.
+ * Threads: one at a time on comm; the stream may be fed by several.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing happened. hocketMismatch,
+ *          hocketRemoteError, hocketTimeout, hocketAborted, hocketSystemError: recvbuff is
+ *          unspecified and comm poisoned; on a host stream from hocketStreamSynchronize. */
 HOCKET_API hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                           hocketDataType_t datatype, hocketRedOp_t op,
                                           hocketComm_t comm, hocketStream_t stream);
+
+/* Effect:  recvbuff on every rank := sendbuff of rank root. In place: sendbuff == recvbuff, on
+ *          root.
+ * Needs:   count elements in recvbuff, and in sendbuff on root (elsewhere it is not looked at and
+ *          may be NULL); the same count, datatype and root on all ranks.
+ * Blocks:  as hocketAllReduce.
+ * Threads: as hocketAllReduce.
+ * Errors:  as hocketAllReduce; hocketInvalidArgument too where root is no rank of comm. */
 HOCKET_API hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                           hocketDataType_t datatype, int root, hocketComm_t comm,
                                           hocketStream_t stream);
+
+/* Effect:  recvbuff on every rank := sendbuff of rank 0, of rank 1, ... of rank n - 1, end to end.
+ *          In place: sendbuff == recvbuff + rank x sendcount elements.
+ * Needs:   sendcount elements in sendbuff, n x sendcount in recvbuff; the same sendcount and
+ *          datatype on all ranks.
+ * Blocks:  as hocketAllReduce.
+ * Threads: as hocketAllReduce.
+ * Errors:  as hocketAllReduce. */
 HOCKET_API hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                           hocketDataType_t datatype, hocketComm_t comm,
                                           hocketStream_t stream);
+
+/* Effect:  recvbuff on rank r := the r-th recvcount elements of what hocketAllReduce would give.
+ *          In place: recvbuff == sendbuff + rank x recvcount elements; the rest of sendbuff is
+ *          then unspecified.
+ * Needs:   n x recvcount elements in sendbuff, recvcount in recvbuff; the same recvcount, datatype
+ *          and op on all ranks.
+ * Blocks:  as hocketAllReduce.
+ * Threads: as hocketAllReduce.
+ * Errors:  as hocketAllReduce. */
 HOCKET_API hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff,
                                               size_t recvcount, hocketDataType_t datatype,
                                               hocketRedOp_t op, hocketComm_t comm,
                                               hocketStream_t stream);
+
+/* Effect:  no rank's barrier ends before every rank's has begun.
+ * Needs:   a collective: every rank calls it.
+ * Blocks:  as hocketAllReduce.
+ * Threads: as hocketAllReduce.
+ * Errors:  as hocketAllReduce, without a buffer. */
 HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream);
+
+/* Effect:  the message in sendbuff goes to the hocketRecv of rank peer that is the same number in
+ *          the order of messages from this rank to that.
+ * Needs:   count elements in sendbuff; the same count and datatype on both sides.
+ * Blocks:  NULL stream: until sendbuff is the caller's again, which for all but small messages is
+ *          when peer has received it, at most the deadline. Two ranks that send to one another
+ *          first and receive afterwards wait in vain: use a group. Host stream: no; ends in its
+ *          order.
+ * Threads: as hocketAllReduce.
+ * Errors:  as hocketAllReduce; hocketInvalidArgument too where peer is no rank of comm. */
 HOCKET_API hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
+
+/* Effect:  recvbuff := the message of the hocketSend of rank peer that is the same number in the
+ *          order of messages from that rank to this.
+ * Needs:   count elements in recvbuff; the same count and datatype on both sides.
+ * Blocks:  NULL stream: until recvbuff is right, at most the deadline. Host stream: no; ends in
+ *          its order.
+ * Threads: as hocketAllReduce.
+ * Errors:  as hocketSend. */
 HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
+
+/* Effect:  from now on this thread's collectives and messages, on any communicators and streams,
+ *          are collected instead of begun, until the matching hocketGroupEnd. Groups nest: the
+ *          outermost one counts.
+ * Needs:   buffers stay as they are until the operations have ended. All ranks of a communicator
+ *          put the same collectives in a group.
+ * Blocks:  no; uses no stream.
+ * Threads: any; a group belongs to the thread that started it.
+ * Errors:  none. A collected call with a wrong argument says so itself, and hocketGroupEnd
+ *          again. */
 HOCKET_API hocketResult_t hocketGroupStart(void);
+
+/* Effect:  begins everything collected since hocketGroupStart: the messages progress all together,
+ *          in whatever order peers take them; collectives of one communicator run in the order of
+ *          the calls.
+ * Needs:   a hocketGroupStart before, in this thread.
+ * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline; not for
+ *          those on host streams. The end of an inner group: no.
+ * Threads: one at a time on each communicator in the group.
+ * Errors:  hocketInvalidUsage: no group is open. The first wrong argument of a collected call:
+ *          nothing of the group has begun. Otherwise the first error of its operations; each
+ *          communicator with one is poisoned, the others' operations have ended as they should. */
 HOCKET_API hocketResult_t hocketGroupEnd(void);
 
-/* Streams and events */
+/* ---- Streams and events ---------------------------------------------------------------------- */
+
+/* Effect:  *stream becomes a new host stream, with a worker thread of its own.
+ * Needs:   stream not NULL.
+ * Blocks:  no.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument, hocketSystemError (no thread): *stream becomes NULL. */
 HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
+
+/* Effect:  waits until all that was put on the stream before has ended.
+ * Needs:   a stream; NULL is allowed and does nothing.
+ * Blocks:  until then; every operation ends by its deadline.
+ * Threads: any, at any time, but not inside a group.
+ * Errors:  the first error among the stream's operations that no call has returned yet. The stream
+ *          stays usable; the communicator of that operation is poisoned. */
 HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
+
+/* Effect:  says whether all that was put on the stream has ended: hocketSuccess, or
+ *          hocketInProgress.
+ * Needs:   a stream; NULL is allowed: hocketSuccess.
+ * Blocks:  no.
+ * Threads: any, at any time.
+ * Errors:  as hocketStreamSynchronize, when all has ended. */
 HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
+
+/* Effect:  what is put on the stream afterwards begins only when the event's last record has
+ *          happened. An event that was never recorded holds nothing up.
+ * Needs:   stream and event not destroyed; a NULL stream is the caller's thread.
+ * Blocks:  NULL stream: until the event has happened. Host stream: no.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: event is NULL; nothing changes. */
 HOCKET_API hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event);
+
+/* Effect:  ends the worker thread and frees the stream.
+ * Needs:   nobody uses the stream any more. NULL does nothing.
+ * Blocks:  until all that was put on it has ended; every operation does, by its deadline.
+ * Threads: any, once.
+ * Errors:  as hocketStreamSynchronize; the stream is gone all the same. */
 HOCKET_API hocketResult_t hocketStreamDestroy(hocketStream_t stream);
+
+/* Effect:  *event becomes a new event: a point in a stream's order. It counts as happened until it
+ *          is recorded.
+ * Needs:   event not NULL.
+ * Blocks:  no.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument, hocketSystemError: *event becomes NULL. */
 HOCKET_API hocketResult_t hocketEventCreate(hocketEvent_t* event);
+
+/* Effect:  the event happens when all that was put on the stream before has ended; earlier records
+ *          are forgotten. NULL stream: it has happened.
+ * Needs:   event not NULL.
+ * Blocks:  no.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: nothing changes. */
 HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream);
+
+/* Effect:  waits until the event's last record has happened.
+ * Needs:   event not NULL.
+ * Blocks:  until then; every operation before it ends by its deadline.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument. An operation's error is the stream's to tell, not the event's. */
 HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
+
+/* Effect:  says whether the event's last record has happened: hocketSuccess, or hocketInProgress.
+ * Needs:   event not NULL.
+ * Blocks:  no.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument. */
 HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
+
+/* Effect:  frees the event; what already waits for it goes on waiting for what it stood for.
+ * Needs:   no thread inside a call on the event. NULL does nothing.
+ * Blocks:  no.
+ * Threads: any, once.
+ * Errors:  none. */
 HOCKET_API hocketResult_t hocketEventDestroy(hocketEvent_t event);
 
-/* Memory */
+/* ---- Memory ----------------------------------------------------------------------------------
+ *
+ * Any host memory will do for buffers. Memory that local peers have mapped is read and written in
+ * place by them, which saves copies: that is hocketMemAlloc's, and the caller's own memfds. */
+
 typedef enum {
   hocketPathStaged = 0, /* copied through small staging areas */
   hocketPathMapped = 1  /* local peers read and write it in place */
 } hocketMemoryPath_t;
+
+/* Effect:  *ptr becomes size bytes of zeroed, page-aligned memory that local peers of any of this
+ *          process's communicators can map. Nothing is named in the file system, nothing remains
+ *          after the process.
+ * Needs:   ptr not NULL, size > 0.
+ * Blocks:  no; uses no stream. Pages are taken when touched.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument, hocketSystemError (no memory, no descriptors): *ptr becomes
+ *          NULL. */
 HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
+
+/* Effect:  frees what hocketMemAlloc gave; the pages return to the system even where a peer still
+ *          has them mapped.
+ * Needs:   ptr from hocketMemAlloc, and no operation that uses it under way. NULL does nothing.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: ptr is not such memory; nothing changes. */
 HOCKET_API hocketResult_t hocketMemFree(void* ptr);
+
+/* Effect:  tells comm about [buff, buff + size), so that transports that can pin memory (GPUs,
+ *          NICs) do it once. *handle names the registration. Between CPUs of one node it changes
+ *          no path: peers cannot map memory that somebody else allocated.
+ * Needs:   the memory stays as it is until hocketCommDeregister. Only this rank; not a collective.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument, hocketSystemError: nothing is registered, *handle becomes
+ *          NULL. */
 HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size,
                                              void** handle);
-/* fd: a memfd (or any mappable file) whose bytes [offset, offset + size) are mapped MAP_SHARED at
- * buff. */
+
+/* Effect:  lets local peers map [buff, buff + size), which the caller has mapped from fd: a memfd
+ *          or another mappable file whose bytes [offset, offset + size) are mapped MAP_SHARED at
+ *          buff. The descriptor is duplicated; the caller may close its own.
+ * Needs:   F_SEAL_SHRINK on the file, or peers could be killed by SIGBUS; offset a multiple of the
+ *          page size. Only this rank; not a collective. The mapping stays until
+ *          hocketCommDeregister.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument (range, offset, seal), hocketSystemError: nothing is registered,
+ *          *handle becomes NULL. */
 HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size,
                                                int fd, int64_t offset, void** handle);
+
+/* Effect:  ends a registration.
+ * Needs:   handle from a registration on comm that has not ended; no operation that uses the
+ *          memory under way.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument: no such registration; nothing changes. */
 HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* handle);
+
+/* Effect:  *path says how local peers reach [buff, buff + size) in large collectives on comm. In
+ *          place needs the buffers of all ranks mapped: one staged buffer makes all of them so.
+ * Needs:   comm joined; path not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument: *path is unchanged. */
 HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff,
                                                size_t size, hocketMemoryPath_t* path);
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/status.h"
+
 namespace hocket {
 
 /// Same numbers as hocketDataType_t (and ncclDataType_t).
@@ -99,5 +101,7 @@ static_assert(sizeof(Signature) == 24);
 std::uint64_t fingerprint(const Signature& signature);
 /// "all-reduce of 1024 float32, sum (operation 7)".
 std::string describe(const Signature& signature);
+/// The error of a rank that finds that a peer makes another call; culprit: the peer.
+Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs);
 
 }  // namespace hocket

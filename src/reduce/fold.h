@@ -6,6 +6,12 @@
 // divided by divisor when finish is set (integers: truncated towards zero). fp32 -> fp8 overflow:
 // e4m3 gives NaN, e5m2 gives infinity (OCP, not saturating). The result depends only on the
 // operands: not on the instruction set, the alignment or the position.
+//
+// NaN: every NaN that arithmetic or a conversion yields is the canonical one of its type: positive,
+// with the quiet bit alone (fp32 7fc00000, fp64 7ff8..., fp16 7e00, bf16 7fc0, e4m3 7f, e5m2 7e). A
+// copy (one source, as wide as the destinations, nothing to divide) moves bytes and changes
+// nothing. The processor's floating-point modes must be the default ones: no flushing of
+// subnormals.
 #pragma once
 
 #include <cstddef>
@@ -30,8 +36,10 @@ struct Fold {
   Dtype dtype = Dtype::float32;
   Op op = Op::sum;
   bool finish = true;         // this is the last fold of the value: divide for avg
-  std::uint32_t divisor = 1;  // ranks, for avg
-  bool non_temporal = false;  // dsts are too large for the caches: stream the stores past them
+  std::uint32_t divisor = 1;  // ranks, for avg; 0 and 1 divide nothing
+  // dsts are too large for the caches: stream the stores past them. They are ordered before every
+  // store after the call (so that a flag set then publishes them), as ordinary stores are.
+  bool non_temporal = false;
 };
 
 /// Sources and destinations may be the same memory exactly (in place), never overlap otherwise.

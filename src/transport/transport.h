@@ -36,9 +36,12 @@ struct Transfer {
       nullptr;  // of the operation; the receiver compares it with the sender's
   // Set by the transport:
   bool done = false;
-  Status status;             // an error ends the transfer too: mismatch, or a lost link
-  std::size_t moved = 0;     // bytes so far
-  Transfer* next = nullptr;  // the transport's own list
+  Status status;          // an error ends the transfer too: mismatch, or a lost link
+  std::size_t moved = 0;  // bytes so far
+  // The transport's own, while the transfer is posted:
+  std::size_t cut = 0;  // bytes handed to frames (send), promised by frames (recv)
+  std::uint8_t marks = 0;
+  Transfer* next = nullptr;
 };
 
 struct Capabilities {
@@ -70,7 +73,8 @@ class Transport {
   virtual void close() = 0;
 
   /// A descriptor that is readable (epoll) when poll() may have work, for a rank that wants to
-  /// sleep; -1 where a peer rings the rank's doorbell instead.
+  /// sleep after a poll() that returned false (that one has armed it); the same one at every call.
+  /// -1 where a peer rings the rank's doorbell instead.
   virtual int wait_descriptor() const = 0;
   /// True while transfers are in flight or links have bytes to flush.
   virtual bool active() const = 0;

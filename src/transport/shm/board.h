@@ -80,9 +80,22 @@ class Board {
   }
   std::size_t fifo_bytes() const { return fifo_bytes_; }  // a multiple of 4096
 
-  /// Wakes rank `to` if it sleeps. Call after publishing; orders the publication before the look at
-  /// the doorbell.
-  void ring(int to) const;
+  /// Wakes rank `to` if it sleeps in its futex. Call after publishing; orders the publication
+  /// before the look at the doorbell. True: it sleeps in epoll, and the caller must write its
+  /// eventfd.
+  bool ring(int to) const;
+
+  static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_epoll = 2;
+  /// Step one of falling asleep: from now on peers ring. The caller then looks once more for what
+  /// it waits for, and either sleeps or takes it back.
+  void announce_sleep(std::uint32_t how) const {
+    doorbell(local_rank_).asleep.exchange(how, std::memory_order_seq_cst);
+  }
+  void announce_awake() const {
+    doorbell(local_rank_).asleep.store(awake, std::memory_order_seq_cst);
+  }
+  /// Step two: sleeps in the futex until rung, at most timeout_ns. Awake afterwards.
+  void sleep(std::int64_t timeout_ns) const;
 
  private:
   template <typename T>

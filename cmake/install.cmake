@@ -1,0 +1,27 @@
+# What a user gets: two headers, libhocket.so, the programs (perf/ installs its own), a CMake package
+# and a pkg-config file. All of it may be moved to another prefix.
+include(CMakePackageConfigHelpers)
+
+install(FILES include/hocket/hocket.h include/hocket/hocket.hpp
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
+install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET hocket-run)
+  install(TARGETS hocket-run RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/hocket)
+configure_package_config_file(cmake/hocket-config.cmake.in ${CMAKE_BINARY_DIR}/hocket-config.cmake
+  INSTALL_DESTINATION ${_package}
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR
+  NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/hocket-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/hocket-config.cmake
+              ${CMAKE_BINARY_DIR}/hocket-config-version.cmake
+        DESTINATION ${_package})
+
+# pkg-config finds the prefix from where the file lies.
+file(RELATIVE_PATH HOCKET_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" HOCKET_PC_PREFIX "${HOCKET_PC_PREFIX}")
+configure_file(cmake/hocket.pc.in ${CMAKE_BINARY_DIR}/hocket.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/hocket.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

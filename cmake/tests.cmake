@@ -1,0 +1,30 @@
+# tests/ROOM/*_test.cc make the program test_ROOM, run as one ctest entry named ROOM. A room with a
+# CMakeLists.txt adds to that (scripts, defines) after the program exists. Exit status 77: skipped.
+find_package(GTest REQUIRED)
+
+# The label `once` marks tests whose result no sanitizer can change: they run in Release only.
+function(hocket_test_defaults)
+  foreach(_test ${ARGN})
+    set_tests_properties(${_test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
+  endforeach()
+endfunction()
+
+file(GLOB _rooms CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/tests tests/*)
+foreach(_room ${_rooms})
+  file(GLOB _sources CONFIGURE_DEPENDS tests/${_room}/*_test.cc)
+  if(_sources)
+    add_executable(test_${_room} ${_sources})
+    target_include_directories(test_${_room} PRIVATE tests)
+    target_link_libraries(test_${_room} PRIVATE hocket_core GTest::gtest GTest::gtest_main)
+    add_test(NAME ${_room} COMMAND test_${_room})
+    hocket_test_defaults(${_room})
+    if(_room STREQUAL house)  # it reads the sources: nothing that a sanitizer could see
+      set_tests_properties(${_room} PROPERTIES LABELS once)
+    endif()
+  endif()
+  if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${_room}/CMakeLists.txt)
+    add_subdirectory(tests/${_room})
+  endif()
+endforeach()
+
+add_subdirectory(examples)

@@ -1,0 +1,247 @@
+// Collectives, messages and groups: arguments are checked and translated, nothing else.
+#include <vector>
+
+#include "api/handle.h"
+#include "base/checked.h"
+#include "engine/group.h"
+
+namespace hocket::api {
+namespace {
+
+struct Grouped {
+  hocketComm* comm;
+  Call call;
+  HostStream* stream;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<Grouped> group_calls;
+thread_local Status group_error;
+
+struct Sizes {
+  std::size_t input = 0, output = 0;  // bytes
+};
+
+Status sizes_of(const Call& call, int ranks, Sizes* sizes) {
+  const auto bytes = checked_mul(call.count, size_of(call.dtype));
+  const auto all = bytes ? checked_mul(*bytes, static_cast<std::uint64_t>(ranks)) : std::nullopt;
+  if (!all || *all > PTRDIFF_MAX) {
+    return invalid_argument("count is " + std::to_string(call.count) +
+                            ": so many elements have more bytes than memory can");
+  }
+  const bool gathers = call.collective == Collective::all_gather;
+  const bool scatters = call.collective == Collective::reduce_scatter;
+  sizes->input = scatters ? *all : *bytes;
+  sizes->output = gathers ? *all : *bytes;
+  if (call.collective == Collective::send) sizes->output = 0;
+  if (call.collective == Collective::recv) sizes->input = 0;
+  return {};
+}
+
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+/// In place is allowed where NCCL has it; any other overlap is an error.
+Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
+  if (!overlap(call.input, sizes.input, call.output, sizes.output)) return {};
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  const auto place = static_cast<std::size_t>(rank);
+  switch (call.collective) {
+    case Collective::all_gather:
+      if (input == output + place * sizes.input) return {};
+      return invalid_argument(
+          "the buffers overlap: in place means sendbuff == recvbuff + rank * sendcount elements");
+    case Collective::reduce_scatter:
+      if (output == input + place * sizes.output) return {};
+      return invalid_argument(
+          "the buffers overlap: in place means recvbuff == sendbuff + rank * recvcount elements");
+    default:
+      if (input == output) return {};
+      return invalid_argument("the buffers overlap: in place means sendbuff == recvbuff");
+  }
+}
+
+Status check_call(const Call& call, const Communicator& comm) {
+  if (static_cast<unsigned>(call.dtype) >= dtype_count) {
+    return invalid_argument("datatype " + std::to_string(static_cast<int>(call.dtype)) +
+                            " does not exist: use a hocketDataType_t");
+  }
+  if (static_cast<unsigned>(call.op) >= op_count) {
+    return invalid_argument("operator " + std::to_string(static_cast<int>(call.op)) +
+                            " does not exist: use a hocketRedOp_t");
+  }
+  const bool rooted = call.collective == Collective::broadcast || is_p2p(call);
+  if (rooted && (call.root < 0 || call.root >= comm.ranks())) {
+    return invalid_argument((is_p2p(call) ? "peer " : "root ") + std::to_string(call.root) +
+                            " does not exist: the communicator has ranks 0 to " +
+                            std::to_string(comm.ranks() - 1));
+  }
+  if (is_p2p(call) && call.root == comm.rank() && !in_group()) {
+    return invalid_usage(
+        "a message to oneself would wait for ever: put hocketSend and hocketRecv in one group");
+  }
+  Sizes sizes;
+  HOCKET_RETURN_IF_ERROR(sizes_of(call, comm.ranks(), &sizes));
+  const bool reads = call.collective != Collective::broadcast || call.root == comm.rank();
+  if (call.input == nullptr && sizes.input > 0 && reads) {
+    return invalid_argument("sendbuff is NULL, but count is not 0");
+  }
+  if (call.output == nullptr && sizes.output > 0) {
+    return invalid_argument("recvbuff is NULL, but count is not 0");
+  }
+  return reads ? check_overlap(call, sizes, comm.rank()) : Status();
+}
+
+HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
+  return stream != nullptr ? &stream->stream : comm->own.get();
+}
+
+/// Holds a communicator for the calling thread.
+class Entered {
+ public:
+  explicit Entered(Communicator& comm) : comm_(comm), ok_(comm.enter()) {}
+  ~Entered() {
+    if (ok_) comm_.exit();
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  Communicator& comm_;
+  bool ok_;
+};
+
+Status two_threads() {
+  return invalid_usage(
+      "another thread is inside a call of this communicator: use it from one thread at a time, or "
+      "make one per "
+      "thread with hocketCommSplit");
+}
+
+Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
+  HOCKET_RETURN_IF_ERROR(check(comm));
+  Communicator& communicator = *comm->communicator;
+  HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
+  HostStream* const host = stream_of(comm, stream);
+  if (group_depth > 0) {
+    group_calls.push_back({comm, call, host});
+    return {};
+  }
+  const Entered entered(communicator);
+  if (!entered.ok()) [[unlikely]]
+    return two_threads();
+  HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
+  if (stream == nullptr && host != nullptr) {
+    return {Code::in_progress, "the call runs: ask hocketCommGetAsyncError until it is done"};
+  }
+  return {};
+}
+
+hocketResult_t run(hocketComm* comm, const Call& call, hocketStream_t stream) {
+  const hocketResult_t outcome = guarded(comm, [&] { return start(comm, call, stream); });
+  if (group_depth > 0 && outcome != hocketSuccess && group_error.ok()) {
+    group_error = {static_cast<Code>(outcome), hocketGetLastError(nullptr)};
+  }
+  return outcome;
+}
+
+Status end_group() {
+  if (group_depth == 0) return invalid_usage("hocketGroupEnd without a hocketGroupStart");
+  if (--group_depth > 0) return {};
+  std::vector<Grouped> grouped;
+  grouped.swap(group_calls);
+  // A call that was refused makes the whole group void: half a group would leave the peers waiting.
+  HOCKET_RETURN_IF_ERROR(std::exchange(group_error, Status()));
+  std::vector<GroupedCall> calls;
+  std::vector<std::unique_ptr<Entered>> entered;
+  std::vector<Communicator*> held;
+  bool in_progress = false;
+  for (const Grouped& one : grouped) {
+    HOCKET_RETURN_IF_ERROR(check(one.comm));
+    Communicator* communicator = one.comm->communicator.get();
+    calls.push_back({communicator, one.call, one.stream});
+    in_progress |= one.stream != nullptr && one.stream == one.comm->own.get();
+    if (std::find(held.begin(), held.end(), communicator) != held.end()) continue;
+    held.push_back(communicator);
+    entered.push_back(std::make_unique<Entered>(*communicator));
+    if (!entered.back()->ok()) return two_threads();
+  }
+  if (calls.empty()) return {};
+  HOCKET_RETURN_IF_ERROR(launch(calls));
+  if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
+  return {};
+}
+
+}  // namespace
+
+bool in_group() { return group_depth > 0; }
+
+}  // namespace hocket::api
+
+using namespace hocket;
+
+hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
+                               hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
+                               hocketStream_t stream) {
+  return api::run(comm,
+                  {Collective::all_reduce, sendbuff, recvbuff, count, static_cast<Dtype>(datatype),
+                   static_cast<Op>(op), -1},
+                  stream);
+}
+
+hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
+                               hocketDataType_t datatype, int root, hocketComm_t comm,
+                               hocketStream_t stream) {
+  return api::run(comm,
+                  {Collective::broadcast, sendbuff, recvbuff, count, static_cast<Dtype>(datatype),
+                   Op::sum, root},
+                  stream);
+}
+
+hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
+                               hocketDataType_t datatype, hocketComm_t comm,
+                               hocketStream_t stream) {
+  return api::run(comm,
+                  {Collective::all_gather, sendbuff, recvbuff, sendcount,
+                   static_cast<Dtype>(datatype), Op::sum, -1},
+                  stream);
+}
+
+hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
+                                   hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
+                                   hocketStream_t stream) {
+  return api::run(comm,
+                  {Collective::reduce_scatter, sendbuff, recvbuff, recvcount,
+                   static_cast<Dtype>(datatype), static_cast<Op>(op), -1},
+                  stream);
+}
+
+hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream) {
+  return api::run(comm, {}, stream);
+}
+
+hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype, int peer,
+                          hocketComm_t comm, hocketStream_t stream) {
+  return api::run(
+      comm,
+      {Collective::send, sendbuff, nullptr, count, static_cast<Dtype>(datatype), Op::sum, peer},
+      stream);
+}
+
+hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype, int peer,
+                          hocketComm_t comm, hocketStream_t stream) {
+  return api::run(
+      comm,
+      {Collective::recv, nullptr, recvbuff, count, static_cast<Dtype>(datatype), Op::sum, peer},
+      stream);
+}
+
+hocketResult_t hocketGroupStart(void) {
+  ++api::group_depth;
+  return hocketSuccess;
+}
+
+hocketResult_t hocketGroupEnd(void) {
+  return api::guarded(nullptr, [] { return api::end_group(); });
+}

@@ -1,0 +1,345 @@
+#include <cstring>
+#include <map>
+
+#include "api/config.h"
+#include "api/handle.h"
+#include "base/log.h"
+#include "bootstrap/launch.h"
+#include "bootstrap/unique_id.h"
+#include "engine/group.h"
+
+namespace hocket::api {
+namespace {
+
+static_assert(static_cast<int>(Code::system_error) == hocketSystemError);
+static_assert(static_cast<int>(Code::internal_error) == hocketInternalError);
+static_assert(static_cast<int>(Code::invalid_argument) == hocketInvalidArgument);
+static_assert(static_cast<int>(Code::invalid_usage) == hocketInvalidUsage);
+static_assert(static_cast<int>(Code::remote_error) == hocketRemoteError);
+static_assert(static_cast<int>(Code::in_progress) == hocketInProgress);
+static_assert(static_cast<int>(Code::timeout) == hocketTimeout);
+static_assert(static_cast<int>(Code::mismatch) == hocketMismatch);
+static_assert(static_cast<int>(Code::aborted) == hocketAborted);
+static_assert(static_cast<int>(Dtype::float8_e5m2) == hocketFloat8e5m2);
+static_assert(static_cast<int>(Op::avg) == hocketAvg);
+
+Status not_in_group() {
+  if (!in_group()) return {};
+  return invalid_usage("communicators are made and ended outside of groups");
+}
+
+std::uint64_t channel_of(const JobId& job, std::uint64_t number) {
+  std::uint64_t channel;
+  std::memcpy(&channel, job.data(), sizeof channel);
+  return (channel ^ (number * 0x9e3779b97f4a7c15ULL)) | 1 << 16;
+}
+
+Status join(const JoinOptions& options, const CommConfig& config, std::uint64_t number,
+            std::shared_ptr<Session> session, std::unique_ptr<Communicator>* out) {
+  if (session == nullptr) HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
+  std::vector<int> members(static_cast<std::size_t>(options.ranks));
+  for (int rank = 0; rank < options.ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
+  const std::uint64_t channel = channel_of(options.job_id, number);
+  return Communicator::create(std::move(session), std::move(members), channel, config, out);
+}
+
+JoinOptions join_options(const CommConfig& config, int rank, int ranks) {
+  JoinOptions options;
+  options.rank = rank;
+  options.ranks = ranks;
+  options.interface = config.interface;
+  options.share_memory = config.use_shm;
+  options.join_deadline_ms = config.join_deadline_ms;
+  options.silence_ms = config.silence_ms;
+  return options;
+}
+
+/// Makes a handle and fills it now or, where config is not blocking, on its own stream.
+using Make = std::function<Status(std::unique_ptr<Communicator>*)>;
+Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
+  *out = nullptr;
+  auto handle = make_handle();
+  if (config.blocking) {
+    HOCKET_RETURN_IF_ERROR(make(&handle->communicator));
+    if (handle->communicator == nullptr) return {};  // a split without a color
+    handle->ready.store(true, std::memory_order_release);
+    *out = handle.release();
+    return {};
+  }
+  handle->blocking = false;
+  handle->own = std::make_unique<HostStream>();
+  hocketComm* raw = handle.get();
+  HOCKET_RETURN_IF_ERROR(handle->own->push([raw, make = std::move(make)] {
+    const Status status = make(&raw->communicator);
+    if (status.ok()) {
+      raw->ready.store(true, std::memory_order_release);
+    } else {
+      std::lock_guard lock(raw->mutex);
+      raw->init_error = status;
+    }
+    return Status();
+  }));
+  *out = handle.release();
+  return {Code::in_progress,
+          "the communicator joins: ask hocketCommGetAsyncError until it is done"};
+}
+
+/// All communicators that this process makes from its launcher share one session.
+struct LaunchedJob {
+  std::mutex mutex;
+  std::weak_ptr<Session> session;
+  std::uint64_t made = 0;
+  static LaunchedJob& instance() {
+    static auto* job = new LaunchedJob;
+    return *job;
+  }
+};
+
+Status make_from_launcher(const CommConfig& config, const Settings& settings,
+                          std::unique_ptr<Communicator>* out) {
+  LaunchedJob& job = LaunchedJob::instance();
+  std::lock_guard lock(job.mutex);
+  LaunchInfo info;
+  HOCKET_RETURN_IF_ERROR(detect_launch(settings, &info));
+  JoinOptions options = join_options(config, info.rank, info.ranks);
+  options.key = info.key;
+  options.has_key = info.has_key;
+  options.job_id = info.job_id;
+  options.root = info.root;
+  std::shared_ptr<Session> session = job.session.lock();
+  if (session == nullptr) {
+    // Each session of a job has a name of its own: an earlier one may still be saying goodbye.
+    for (int i = 0; i < 8; ++i) {
+      options.job_id[static_cast<std::size_t>(i)] ^= static_cast<std::uint8_t>(job.made >> (8 * i));
+    }
+    if (info.root_listener) {
+      HOCKET_RETURN_IF_ERROR(start_root(options.key, options.job_id, config.interface,
+                                        std::move(info.root_listener), &options.root));
+    }
+    HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
+    job.session = session;
+  }
+  return join(options, config, job.made++, std::move(session), out);
+}
+
+}  // namespace
+}  // namespace hocket::api
+
+using namespace hocket;
+
+hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
+  if (uniqueId == nullptr) return api::result(invalid_argument("uniqueId is NULL"));
+  return api::guarded(nullptr, [&]() -> Status {
+    CommConfig config;
+    Settings settings;
+    HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
+    UniqueId id;
+    HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
+    HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));
+    const UniqueIdBytes bytes = encode(id);
+    static_assert(sizeof bytes == sizeof uniqueId->internal);
+    std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
+    return {};
+  });
+}
+
+hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId, int rank) {
+  return hocketCommInitRankConfig(comm, nranks, commId, rank, nullptr);
+}
+
+hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUniqueId commId,
+                                        int rank, hocketConfig_t* config) {
+  return api::guarded(nullptr, [&]() -> Status {
+    if (comm == nullptr) return invalid_argument("comm is NULL");
+    *comm = nullptr;
+    HOCKET_RETURN_IF_ERROR(api::not_in_group());
+    if (nranks < 1 || nranks > max_ranks) {
+      return invalid_argument("nranks is " + std::to_string(nranks) + ": at least 1, at most " +
+                              std::to_string(max_ranks));
+    }
+    if (rank < 0 || rank >= nranks) {
+      return invalid_argument("rank " + std::to_string(rank) + " does not exist among " +
+                              std::to_string(nranks) + " ranks");
+    }
+    UniqueId id;
+    UniqueIdBytes bytes;
+    std::memcpy(bytes.data(), commId.internal, bytes.size());
+    HOCKET_RETURN_IF_ERROR(decode(bytes, &id));
+    CommConfig full;
+    Settings settings;
+    HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
+    if (full.name.empty()) full.name = "world";
+    JoinOptions options = api::join_options(full, rank, nranks);
+    options.key = id.key;
+    options.job_id = id.job_id;
+    options.root = id.root;
+    return api::fill(full, comm, [options, full](std::unique_ptr<Communicator>* out) {
+      return api::join(options, full, 0, nullptr, out);
+    });
+  });
+}
+
+hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config) {
+  return api::guarded(nullptr, [&]() -> Status {
+    if (comm == nullptr) return invalid_argument("comm is NULL");
+    *comm = nullptr;
+    HOCKET_RETURN_IF_ERROR(api::not_in_group());
+    CommConfig full;
+    Settings settings;
+    HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
+    if (full.name.empty()) full.name = "world";
+    return api::fill(full, comm, [full, settings](std::unique_ptr<Communicator>* out) {
+      return api::make_from_launcher(full, settings, out);
+    });
+  });
+}
+
+hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm_t* newcomm,
+                               hocketConfig_t* config) {
+  return api::guarded(comm, [&]() -> Status {
+    if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
+    *newcomm = nullptr;
+    HOCKET_RETURN_IF_ERROR(api::check(comm));
+    HOCKET_RETURN_IF_ERROR(api::not_in_group());
+    if (color < 0 && color != HOCKET_SPLIT_NOCOLOR) {
+      return invalid_argument("color is negative, and is not HOCKET_SPLIT_NOCOLOR");
+    }
+    Communicator* parent = comm->communicator.get();
+    CommConfig full;
+    Settings settings;
+    HOCKET_RETURN_IF_ERROR(api::make_config(config, parent->config(), &full, &settings));
+    if (!parent->enter())
+      return invalid_usage("another thread is inside a call of this communicator");
+    parent->flush();
+    const Status status = api::fill(full, newcomm, [=](std::unique_ptr<Communicator>* out) {
+      return parent->split(color, key, full, out);
+    });
+    parent->exit();
+    return status;
+  });
+}
+
+hocketResult_t hocketCommFinalize(hocketComm_t comm) {
+  return api::guarded(comm, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check(comm));
+    HOCKET_RETURN_IF_ERROR(api::not_in_group());
+    Communicator& communicator = *comm->communicator;
+    if (!communicator.enter()) {
+      return invalid_usage("another thread is inside a call of this communicator");
+    }
+    communicator.flush();
+    const Status status = launch_one(communicator, Call{}, nullptr);
+    communicator.exit();
+    comm->finalized.store(true, std::memory_order_relaxed);
+    return status;
+  });
+}
+
+hocketResult_t hocketCommDestroy(hocketComm_t comm) {
+  if (comm == nullptr) return hocketSuccess;
+  return api::guarded(nullptr, [&]() -> Status {
+    if (comm->state.load() == hocketComm::live && comm->fork_generation != api::fork_generation()) {
+      // The parent's: its threads, sockets and locks are not ours to end.
+      [[maybe_unused]] Communicator* leaked = comm->communicator.release();
+      [[maybe_unused]] HostStream* also = comm->own.release();
+      return {};
+    }
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    comm->own.reset();
+    comm->communicator.reset();
+    comm->state.store(hocketComm::dead);
+    api::bury(comm);
+    return {};
+  });
+}
+
+hocketResult_t hocketCommAbort(hocketComm_t comm) {
+  return api::guarded(comm, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (!comm->ready.load(std::memory_order_acquire)) {
+      return {Code::in_progress, "the communicator is still joining: its join deadline ends that"};
+    }
+    comm->communicator->abort();
+    return {};
+  });
+}
+
+hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError) {
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
+    if (!comm->ready.load(std::memory_order_acquire)) {
+      std::lock_guard lock(comm->mutex);
+      const Status& error = comm->init_error;
+      *asyncError = error.ok() ? hocketInProgress : static_cast<hocketResult_t>(error.code());
+      return {};
+    }
+    const Status error = comm->communicator->error();
+    if (error.ok() && !comm->blocking && comm->communicator->pending()) {
+      *asyncError = hocketInProgress;
+    } else {
+      *asyncError = static_cast<hocketResult_t>(error.code());
+    }
+    return {};
+  });
+}
+
+hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank) {
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (rank == nullptr) return invalid_argument("rank is NULL");
+    *rank = -1;
+    if (comm->ready.load(std::memory_order_acquire)) *rank = comm->communicator->error().culprit();
+    return {};
+  });
+}
+
+namespace {
+
+/// A query needs a communicator that has joined; errors and finalization do not matter to it.
+template <typename Value>
+hocketResult_t query(hocketComm_t comm, Value* out, Value (*get)(const Communicator&)) {
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (out == nullptr) return invalid_argument("the place for the answer is NULL");
+    if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
+    *out = get(*comm->communicator);
+    return {};
+  });
+}
+
+}  // namespace
+
+hocketResult_t hocketCommCount(hocketComm_t comm, int* count) {
+  return query<int>(comm, count, [](const Communicator& c) { return c.ranks(); });
+}
+
+hocketResult_t hocketCommUserRank(hocketComm_t comm, int* rank) {
+  return query<int>(comm, rank, [](const Communicator& c) { return c.rank(); });
+}
+
+hocketResult_t hocketCommLocalRank(hocketComm_t comm, int* rank) {
+  return query<int>(comm, rank, [](const Communicator& c) { return c.local_rank(); });
+}
+
+hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count) {
+  return query<int>(comm, count, [](const Communicator& c) { return c.local_ranks(); });
+}
+
+hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count) {
+  return query<int>(comm, count, [](const Communicator& c) { return c.nodes(); });
+}
+
+hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
+                                       const char** transport) {
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (algorithm == nullptr || transport == nullptr) {
+      return invalid_argument("the place for the answer is NULL");
+    }
+    if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
+    *algorithm = comm->communicator->last_algorithm();
+    *transport = comm->communicator->last_transport();
+    return {};
+  });
+}

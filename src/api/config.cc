@@ -1,0 +1,71 @@
+#include "api/config.h"
+
+#include <cstddef>
+#include <cstring>
+
+namespace hocket::api {
+namespace {
+
+// The first version's fields: what a caller's config must at least have.
+constexpr std::size_t least_size = offsetof(hocketConfig_t, interface_name) + sizeof(char*);
+
+Status take_ms(int field, const char* name, std::int64_t* value) {
+  if (field == HOCKET_CONFIG_UNDEF_INT) return {};
+  if (field <= 0) {
+    return invalid_argument(std::string("config.") + name + " is " + std::to_string(field) +
+                            ": give milliseconds, at least 1");
+  }
+  *value = field;
+  return {};
+}
+
+Status take_flag(int field, const char* name, bool* value) {
+  if (field == HOCKET_CONFIG_UNDEF_INT) return {};
+  if (field != 0 && field != 1) {
+    return invalid_argument(std::string("config.") + name + " is " + std::to_string(field) +
+                            ": give 0 or 1");
+  }
+  *value = field == 1;
+  return {};
+}
+
+Status take_fields(const hocketConfig_t& given, CommConfig* out) {
+  if (given.magic != HOCKET_CONFIG_MAGIC || given.size < least_size) {
+    return invalid_argument("config was not begun with HOCKET_CONFIG_INITIALIZER");
+  }
+  hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
+  std::memcpy(&config, &given, std::min(given.size, sizeof config));
+  HOCKET_RETURN_IF_ERROR(take_flag(config.blocking, "blocking", &out->blocking));
+  HOCKET_RETURN_IF_ERROR(take_flag(config.deterministic, "deterministic", &out->deterministic));
+  HOCKET_RETURN_IF_ERROR(take_ms(config.deadline_ms, "deadline_ms", &out->deadline_ms));
+  HOCKET_RETURN_IF_ERROR(
+      take_ms(config.join_deadline_ms, "join_deadline_ms", &out->join_deadline_ms));
+  HOCKET_RETURN_IF_ERROR(take_ms(config.silence_ms, "silence_ms", &out->silence_ms));
+  if (config.commName != nullptr) out->name = config.commName;
+  if (config.interface_name != nullptr) out->interface = config.interface_name;
+  return {};
+}
+
+}  // namespace
+
+Status make_config(const hocketConfig_t* config, const CommConfig& defaults, CommConfig* out,
+                   Settings* settings) {
+  *out = defaults;
+  if (config != nullptr) HOCKET_RETURN_IF_ERROR(take_fields(*config, out));
+  HOCKET_RETURN_IF_ERROR(read_settings(settings));
+  if (!settings->unknown.empty()) {
+    return invalid_usage(unknown_setting_text(settings->unknown.front()));
+  }
+  out->deadline_ms = settings->deadline_ms.value_or(out->deadline_ms);
+  out->join_deadline_ms = settings->join_deadline_ms.value_or(out->join_deadline_ms);
+  out->silence_ms = settings->silence_ms.value_or(out->silence_ms);
+  out->deterministic = settings->deterministic.value_or(out->deterministic);
+  out->checksum = settings->checksum.value_or(out->checksum);
+  if (!settings->interface.empty()) out->interface = settings->interface;
+  out->use_shm = settings->use_shm;
+  out->use_tcp = settings->use_tcp;
+  out->algorithm = settings->algorithm;
+  return {};
+}
+
+}  // namespace hocket::api

@@ -1,0 +1,109 @@
+#include "api/handle.h"
+
+#include <pthread.h>
+
+#include <vector>
+
+#include "base/log.h"
+
+namespace hocket::api {
+namespace {
+
+std::atomic<unsigned> forks{0};
+
+void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+
+thread_local Status thread_error;
+thread_local std::string shown;
+
+}  // namespace
+
+unsigned fork_generation() {
+  [[maybe_unused]] static const int once = ::pthread_atfork(nullptr, nullptr, count_fork);
+  return forks.load(std::memory_order_relaxed);
+}
+
+hocketResult_t result(const Status& status, hocketComm* comm) {
+  if (status.ok()) [[likely]]
+    return hocketSuccess;
+  thread_error = status;
+  if (comm != nullptr && status.code() != Code::in_progress) {
+    std::lock_guard lock(comm->mutex);
+    comm->call_error = status;
+  }
+  return static_cast<hocketResult_t>(status.code());
+}
+
+Status check_handle(hocketComm* comm) {
+  if (comm == nullptr) return invalid_argument("the communicator is NULL");
+  const std::uint32_t state = comm->state.load(std::memory_order_relaxed);
+  if (state == hocketComm::dead) return invalid_argument("this communicator was destroyed before");
+  if (state != hocketComm::live) return invalid_argument("this pointer is no communicator");
+  if (comm->fork_generation != forks.load(std::memory_order_relaxed)) {
+    return invalid_usage(
+        "this communicator belongs to the parent process: after fork() a child has none, and makes "
+        "its own");
+  }
+  return {};
+}
+
+Status check(hocketComm* comm) {
+  HOCKET_RETURN_IF_ERROR(check_handle(comm));
+  if (!comm->ready.load(std::memory_order_acquire)) {
+    std::lock_guard lock(comm->mutex);
+    if (!comm->init_error.ok()) return comm->init_error;
+    return {Code::in_progress,
+            "the communicator is still joining: ask hocketCommGetAsyncError until it is done"};
+  }
+  if (comm->finalized.load(std::memory_order_relaxed)) {
+    return invalid_usage("this communicator was finalized: destroy it, and make another one");
+  }
+  return comm->communicator->error();
+}
+
+std::unique_ptr<hocketComm> make_handle() {
+  auto handle = std::make_unique<hocketComm>();
+  handle->fork_generation = fork_generation();
+  return handle;
+}
+
+void bury(hocketComm* comm) {
+  static std::mutex mutex;
+  static auto* husks = new std::vector<hocketComm*>;
+  std::lock_guard lock(mutex);
+  husks->push_back(comm);
+}
+
+}  // namespace hocket::api
+
+using namespace hocket;
+
+hocketResult_t hocketGetVersion(int* version) {
+  if (version == nullptr) return api::result(invalid_argument("version is NULL"));
+  *version = HOCKET_VERSION_CODE;
+  return hocketSuccess;
+}
+
+const char* hocketGetErrorString(hocketResult_t result) {
+  return code_name(static_cast<Code>(static_cast<int>(result)));
+}
+
+const char* hocketGetLastError(hocketComm_t comm) {
+  Status status;
+  if (comm == nullptr) {
+    status = api::thread_error;
+  } else if (api::check_handle(comm).ok()) {
+    if (comm->ready.load(std::memory_order_acquire)) status = comm->communicator->error();
+    std::lock_guard lock(comm->mutex);
+    if (status.ok()) status = comm->init_error;
+    if (status.ok()) status = comm->call_error;
+  }
+  api::shown = status.ok() ? "" : status.message();
+  if (!status.ok() && !status.link().empty()) api::shown += " [" + status.link() + "]";
+  return api::shown.c_str();
+}
+
+hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, void* user) {
+  set_log_sink(callback, user);
+  return hocketSuccess;
+}

@@ -1,0 +1,72 @@
+// What stands behind the C handles, and what every entry point does first.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "base/status.h"
+#include "engine/communicator.h"
+#include "engine/stream.h"
+#include "hocket/hocket.h"
+
+/// A communicator's handle. Husks are kept for ever, so that a destroyed handle is told from a live
+/// one.
+struct hocketComm {
+  static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
+  std::atomic<std::uint32_t> state{live};
+  unsigned fork_generation = 0;
+  bool blocking = true;
+  std::atomic<bool> finalized{false};
+  std::unique_ptr<hocket::Communicator> communicator;
+  std::atomic<bool> ready{false};           // communicator may be used
+  std::unique_ptr<hocket::HostStream> own;  // blocking = 0: NULL-stream calls and init run here
+  std::mutex mutex;
+  hocket::Status init_error;  // under mutex
+  hocket::Status call_error;  // the last error of a call that changed nothing; under mutex
+};
+
+struct hocketStream {
+  hocket::HostStream stream;
+};
+
+struct hocketEvent {
+  std::shared_ptr<hocket::Event> event = std::make_shared<hocket::Event>();
+};
+
+namespace hocket::api {
+
+/// Grows in the child of every fork.
+unsigned fork_generation();
+
+/// Remembers a status as the thread's (and the handle's) last error; returns its number.
+hocketResult_t result(const Status& status, hocketComm* comm = nullptr);
+
+/// OK where comm is a live handle of this process whose communicator may be used.
+Status check(hocketComm* comm);
+/// The same where the communicator need not be ready, or may be finalized or in error.
+Status check_handle(hocketComm* comm);
+
+std::unique_ptr<hocketComm> make_handle();
+/// Keeps the husk of a destroyed handle.
+void bury(hocketComm* comm);
+
+/// No exception crosses the C ABI.
+template <typename Body>
+hocketResult_t guarded(hocketComm* comm, Body body) {
+  try {
+    return result(body(), comm);
+  } catch (const std::bad_alloc&) {
+    return result({Code::system_error, "out of memory"}, comm);
+  } catch (const std::exception& error) {
+    return result(internal_error(std::string("unexpected exception: ") + error.what()), comm);
+  }
+}
+
+/// True between hocketGroupStart and hocketGroupEnd of this thread.
+bool in_group();
+
+}  // namespace hocket::api

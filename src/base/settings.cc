@@ -1,0 +1,280 @@
+#include "base/settings.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace hocket {
+namespace {
+
+constexpr std::string_view prefix = "HOCKET_";
+
+// Sets the member that belongs to a variable; the value is not empty. False: not allowed.
+using Parse = bool (*)(std::string_view value, const SettingInfo& info, Settings* settings);
+
+struct Setting {
+  SettingInfo info;
+  Parse parse;
+};
+
+bool parse_int(std::string_view text, int least, int most, int* out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc() && end == text.data() + text.size() && *out >= least && *out <= most;
+}
+
+template <std::optional<int> Settings::*member>
+bool parse_ms(std::string_view value, const SettingInfo&, Settings* settings) {
+  int ms = 0;
+  if (!parse_int(value, 1, INT_MAX, &ms)) return false;
+  settings->*member = ms;
+  return true;
+}
+
+template <std::optional<bool> Settings::*member>
+bool parse_flag(std::string_view value, const SettingInfo&, Settings* settings) {
+  if (value != "0" && value != "1") return false;
+  settings->*member = value == "1";
+  return true;
+}
+
+template <std::string Settings::*member>
+bool parse_text(std::string_view value, const SettingInfo&, Settings* settings) {
+  settings->*member = value;
+  return true;
+}
+
+/// Index of the word in a list like "a|b|c"; -1: not there.
+int index_in(std::string_view word, std::string_view list, char separator) {
+  for (int index = 0;; ++index) {
+    const std::size_t end = list.find(separator);
+    if (list.substr(0, end) == word) return index;
+    if (end == std::string_view::npos) return -1;
+    list.remove_prefix(end + 1);
+  }
+}
+
+bool parse_algorithm(std::string_view value, const SettingInfo& info, Settings* settings) {
+  if (index_in(value, info.allowed, '|') < 0) return false;
+  settings->algorithm = value;
+  return true;
+}
+
+bool parse_log(std::string_view value, const SettingInfo& info, Settings* settings) {
+  const int level = index_in(value, info.allowed, '|');  // listed in LogLevel's order
+  if (level < 0) return false;
+  settings->log = static_cast<LogLevel>(level);
+  return true;
+}
+
+bool parse_transport(std::string_view value, const SettingInfo&, Settings* settings) {
+  bool shm = false;
+  bool tcp = false;
+  while (true) {
+    const std::size_t end = value.find(',');
+    const std::string_view word = value.substr(0, end);
+    if (word != "shm" && word != "tcp") return false;
+    bool& chosen = word == "shm" ? shm : tcp;
+    if (chosen) return false;
+    chosen = true;
+    if (end == std::string_view::npos) break;
+    value.remove_prefix(end + 1);
+  }
+  settings->use_shm = shm;
+  settings->use_tcp = tcp;
+  return true;
+}
+
+bool parse_descriptor(std::string_view value, const SettingInfo&, Settings* settings) {
+  int fd = -1;
+  if (!parse_int(value, 3, INT_MAX, &fd)) return false;
+  settings->launch_fd = fd;
+  return true;
+}
+
+constexpr const char* a_time = "1 to 2147483647";
+
+constexpr Setting table[] = {
+    {{"HOCKET_DEADLINE_MS", SettingKind::milliseconds, a_time, "600000",
+      "Longest time that an operation may take, from the start of its execution."},
+     parse_ms<&Settings::deadline_ms>},
+    {{"HOCKET_JOIN_DEADLINE_MS", SettingKind::milliseconds, a_time, "600000",
+      "Longest time that all ranks may take to meet."},
+     parse_ms<&Settings::join_deadline_ms>},
+    {{"HOCKET_SILENCE_MS", SettingKind::milliseconds, a_time, "10000",
+      "A rank that gives no sign of life for so long (stopped, cut off) is an error."},
+     parse_ms<&Settings::silence_ms>},
+    {{"HOCKET_DETERMINISTIC", SettingKind::flag, "0|1", "0",
+      "1: the same bits for a rank count, whatever the size, transport and placement."},
+     parse_flag<&Settings::deterministic>},
+    {{"HOCKET_INTERFACE", SettingKind::text, "a network interface (eth0) or an address", "",
+      "Where to listen for other hosts. Unset: the interface that routes to them."},
+     parse_text<&Settings::interface>},
+    {{"HOCKET_TRANSPORT", SettingKind::choices, "shm|tcp", "shm,tcp",
+      "The transports that may be used, separated by commas, in any order. tcp alone: between "
+      "ranks of one host too."},
+     parse_transport},
+    {{"HOCKET_ALGORITHM", SettingKind::choice, "inline|one-shot|staged|direct|ring|tree|owner-fold",
+      "chosen by measured cost",
+      "Takes this algorithm wherever it is possible. For experiments; equal on all ranks."},
+     parse_algorithm},
+    {{"HOCKET_CHECKSUM", SettingKind::flag, "0|1", "0",
+      "1: every TCP frame carries a CRC32C of its bytes."},
+     parse_flag<&Settings::checksum>},
+    {{"HOCKET_LOG", SettingKind::choice, "none|error|warn|info|debug", "none",
+      "Lines of this level and above go to standard error."},
+     parse_log},
+    {{"HOCKET_JOB_KEY_FILE", SettingKind::text, "a file of mode 0600: 64 hexadecimal digits", "",
+      "The job key, for launchers that have no secret of their own (not for hocket-run, which "
+      "makes one)."},
+     parse_text<&Settings::job_key_file>},
+    {{"HOCKET_SSH", SettingKind::text, "a command and its options", "ssh",
+      "What hocket-run calls to reach another host; --ssh comes first."},
+     parse_text<&Settings::ssh>},
+    {{"HOCKET_LAUNCH_FD", SettingKind::descriptor, "set by hocket-run only", "",
+      "The inherited descriptor with a rank's place and key. Not for people."},
+     parse_descriptor},
+};
+
+constexpr auto infos = [] {
+  std::array<SettingInfo, std::size(table)> list{};
+  for (std::size_t i = 0; i < list.size(); ++i) list[i] = table[i].info;
+  return list;
+}();
+
+/// How many letters must be added, dropped or changed to turn a into b (Levenshtein).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The words of a list that may be misspelt too; empty: nothing is near.
+std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string_view candidate : candidates) {
+    // HOCKET_DEADLINE is near HOCKET_DEADLINE_MS, whatever the count of letters says.
+    const std::size_t shorter = std::min(word.size(), candidate.size());
+    const bool begins = word.substr(0, shorter) == candidate.substr(0, shorter) &&
+                        shorter > (word.starts_with(prefix) ? prefix.size() : 0);
+    const std::size_t distance = begins ? 1 : edit_distance(word, candidate);
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return std::string(best);
+}
+
+std::string allowed_text(const SettingInfo& info) {
+  std::string words;
+  for (const char* c = info.allowed; *c != 0; ++c) words += *c == '|' ? ", " : std::string(1, *c);
+  switch (info.kind) {
+    case SettingKind::milliseconds:
+      return "a whole number of milliseconds, " + words;
+    case SettingKind::flag:
+      return "0 or 1";
+    case SettingKind::choice:
+      return "one of " + words;
+    case SettingKind::choices:
+      return words + ", or several separated by commas, each once";
+    case SettingKind::text:
+    case SettingKind::descriptor:
+      break;
+  }
+  return words;
+}
+
+Status bad_value(const SettingInfo& info, std::string_view value) {
+  std::string text = std::string(info.name) + "=" + std::string(value) + " is not allowed: set " +
+                     info.name + " to " + allowed_text(info) + ", or unset it";
+  if (info.kind == SettingKind::choice) {
+    std::vector<std::string_view> words;
+    std::string_view list = info.allowed;
+    while (!list.empty()) {
+      const std::size_t end = std::min(list.find('|'), list.size());
+      words.push_back(list.substr(0, end));
+      list.remove_prefix(std::min(end + 1, list.size()));
+    }
+    std::string lower(value);
+    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const std::string near = nearest(lower, words);
+    if (!near.empty()) text += " (did you mean " + near + "?)";
+  }
+  return invalid_argument(text);
+}
+
+Status read_one(const Setting& setting, const char* const* environment, Settings* settings) {
+  const std::string_view name = setting.info.name;
+  for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with(name) || text.size() <= name.size() || text[name.size()] != '=') continue;
+    const std::string_view value = text.substr(name.size() + 1);
+    if (value.empty() || setting.parse(value, setting.info, settings)) return {};
+    return bad_value(setting.info, value);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const SettingInfo> settings_table() { return infos; }
+
+std::string settings_text() {
+  std::string text;
+  for (const SettingInfo& info : infos) {
+    text += std::string(info.name) + "\n    " + info.help + "\n    Allowed: " + allowed_text(info) +
+            ".";
+    if (*info.standard != 0) text += std::string(" Default: ") + info.standard + ".";
+    text += "\n";
+  }
+  return text;
+}
+
+std::string unknown_setting_text(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const SettingInfo& info : infos) names.push_back(info.name);
+  const std::string near = nearest(name, names);
+  return name + " is not a setting of hocket" +
+         (near.empty() ? "; `hocket-run --settings` lists them" : "; did you mean " + near + "?");
+}
+
+Status read_settings(const char* const* environment, Settings* settings) {
+  *settings = Settings();
+  for (const Setting& setting : table) {
+    HOCKET_RETURN_IF_ERROR(read_one(setting, environment, settings));
+  }
+  for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with(prefix)) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    const auto known = [&](const SettingInfo& info) { return name == info.name; };
+    if (std::ranges::none_of(infos, known)) settings->unknown.emplace_back(name);
+  }
+  return {};
+}
+
+Status read_settings(Settings* settings) {
+  HOCKET_RETURN_IF_ERROR(read_settings(environ, settings));
+  if (settings->log != LogLevel::none) set_log_level(settings->log);
+  for (const std::string& name : settings->unknown) {
+    log_line(LogLevel::warn, unknown_setting_text(name));
+  }
+  return {};
+}
+
+}  // namespace hocket

@@ -1,0 +1,26 @@
+// Every algorithm: a pure function from a shape to one rank's plan. One file each (inline.cc,
+// one_shot.cc, ...), which opens with the idea, a 4-rank drawing and its source.
+#pragma once
+
+#include <span>
+
+#include "collectives/plan.h"
+
+namespace hocket {
+
+struct Builder {
+  const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
+                          // "message"
+  Collective collective;
+  bool load_store;  // needs all ranks on one node; else it runs over messages
+  bool rank_order;  // folds in absolute rank order: fit for deterministic mode. True where nothing
+                    // is folded
+  Plan (*build)(const Shape& shape);
+};
+
+/// All of them, in the order in which docs list them. (registry.cc)
+std::span<const Builder> builders();
+/// nullptr where there is none.
+const Builder* find_builder(const char* algorithm, Collective collective, bool load_store);
+
+}  // namespace hocket

@@ -1,0 +1,86 @@
+// direct: the owner of a slice reads everybody's input and writes everybody's output, in place.
+//
+// Where peers can map the callers' buffers nothing is staged: 2p passes over memory for an
+// all-reduce, the least possible (every input is read once, every output written once). Chunks only
+// keep the lines of one fold in the owner's L2.
+//
+//             input 0   input 1   input 2   input 3
+//   block 0   [ a0 ]    [ b0 ]    [ c0 ]    [ d0 ]   rank 0: a0+b0+c0+d0 -> block 0 of 4 outputs
+//   block 1   [ a1 ]    [ b1 ]    [ c1 ]    [ d1 ]   rank 1: a1+b1+c1+d1 -> block 1 of 4 outputs
+//   block 2   [ a2 ]    [ b2 ]    [ c2 ]    [ d2 ]   rank 2: ...
+//   block 3   [ a3 ]    [ b3 ]    [ c3 ]    [ d3 ]   rank 3: ...
+//
+// In place, block r of every buffer is touched by rank r alone. The arrival says that a rank's
+// buffers belong to the operation; flag `done` in the epilogue says that this rank has left all
+// foreign buffers, and nobody returns before it has heard that from all who touch its own.
+//
+// all-gather pulls from the peers' inputs, reduce-scatter folds from them, broadcast pulls from the
+// root's: these write no foreign memory. In a broadcast only the root has something to guard.
+//
+// Prologue: the same as staged's, so that an executor that finds a buffer unmapped goes on with
+// staged's body. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
+#include "collectives/algorithms.h"
+#include "collectives/steps.h"
+
+namespace hocket {
+
+using namespace steps;
+
+namespace {
+
+enum Flag : int { done = 3 };  // not one of staged's
+
+void reduce(Plan& plan, const Shape& shape) {
+  const int mine = shape.rank;
+  plan.maps_output = true;
+  plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)),
+                        in_rank_order(shape, output(mine), output(mine)))}};
+}
+
+void scatter(Plan& plan, const Shape& shape) {
+  const int mine = shape.rank;
+  plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), {output(0)})}};
+}
+
+void gather(Plan& plan, const Shape& shape) {
+  Steps lane;
+  for (int i = 0; i < shape.ranks; ++i) {
+    const int r = (shape.rank + i) % shape.ranks;
+    lane.push_back(copy(r, i == 0 ? input(0) : input(0, r), {output(r)}));
+  }
+  plan.lanes = {std::move(lane)};
+}
+
+void spread(Plan& plan, const Shape& shape) {
+  const bool is_root = shape.rank == shape.root;
+  plan.lanes = {{copy(0, is_root ? input(0) : input(0, shape.root), {output(0)})}};
+  plan.epilogue = {is_root ? wait(done) : notify(done)};
+}
+
+}  // namespace
+
+Plan build_direct(const Shape& shape) {
+  if (shape.ranks == 1) return alone(shape, "direct");
+  const bool whole = shape.collective == Collective::broadcast;
+  Plan plan = empty_plan(shape, "direct", true, whole ? 1 : shape.ranks);
+  plan.maps_input = true;
+  plan.prologue = meet_all();
+  plan.epilogue = {notify(done), wait(done)};
+  switch (shape.collective) {
+    case Collective::all_gather:
+      gather(plan, shape);
+      break;
+    case Collective::reduce_scatter:
+      scatter(plan, shape);
+      break;
+    case Collective::broadcast:
+      spread(plan, shape);
+      break;
+    default:  // all-reduce
+      reduce(plan, shape);
+      break;
+  }
+  return plan;
+}
+
+}  // namespace hocket

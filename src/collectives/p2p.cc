@@ -1,0 +1,24 @@
+// message: one rank's send to another, or its recv; shape.root is the other one. Everything that
+// moves a byte is a plan, so this is one too: one lane, one step. The transport cuts a long
+// message.
+//
+//   rank 0                rank 1        rank 2                rank 3
+//   send input -> 2                     recv 0 -> output
+#include "collectives/algorithms.h"
+#include "collectives/steps.h"
+
+namespace hocket {
+
+using namespace steps;
+
+Plan build_message(const Shape& shape) {
+  const bool sends = shape.collective == Collective::send;
+  Plan plan = empty_plan(shape, "message", false, 1);
+  plan.input_blocks = sends ? 1 : 0;
+  plan.output_blocks = sends ? 0 : 1;
+  plan.single_chunk = true;
+  plan.lanes = {{sends ? send(shape.root, 0, input(0)) : recv(shape.root, 0, output(0))}};
+  return plan;
+}
+
+}  // namespace hocket

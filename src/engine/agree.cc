@@ -1,0 +1,125 @@
+// What ranks agree on when a communicator is made: rank 0 measures the machine, and its figures and
+// settings go to all. A rank whose own settings would make it choose differently says so now, not
+// by a hang later.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/communicator.h"
+#include "reduce/fold.h"
+#include "topology/machine.h"
+
+namespace hocket {
+
+struct Communicator::Hello {
+  Figures figures;
+  char algorithm[16] = {};
+  std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
+  std::uint8_t version = 1;
+};
+
+namespace {
+
+/// Nanoseconds per byte that a fold reads or writes, from caches: the best of a few runs.
+double measure_touch() {
+  constexpr std::size_t elements = 32 << 10;
+  std::vector<float> a(elements, 1.0f), b(elements, 2.0f);
+  const FoldSource srcs[] = {{a.data(), false}, {b.data(), false}};
+  void* dst = a.data();
+  Fold run;
+  run.srcs = srcs;
+  run.src_count = 2;
+  run.dsts = &dst;
+  run.count = elements;
+  double best = 1e9;
+  for (int i = 0; i < 8; ++i) {
+    const Nanos begin = monotonic_now();
+    fold(run);
+    best = std::min(best, static_cast<double>(monotonic_now() - begin));
+  }
+  return std::max(0.005, best / static_cast<double>(3 * elements * sizeof(float)));
+}
+
+}  // namespace
+
+std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
+  SelectorOptions options;
+  options.rank = rank_;
+  options.ranks = ranks();
+  options.one_node = nodes_ == 1;
+  options.deterministic = config_.deterministic;
+  options.algorithm = config_.algorithm;
+  options.board_scratch_bytes = board_.scratch_bytes();
+  options.figures = figures;
+  return std::make_unique<Selector>(options);
+}
+
+/// All ranks run the same calls; rank 0's clock counts.
+Status Communicator::measure(Hello* hello) {
+  Figures& figures = hello->figures;
+  static const double touch = measure_touch();
+  figures.touch_ns_per_byte = touch;
+  figures.cores = machine().cores;
+  if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
+  if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
+  Call barrier;
+  const Call barriers[] = {barrier, barrier, barrier, barrier};
+  double best = 1e12;
+  for (int i = 0; i < 4; ++i) {
+    const Nanos begin = monotonic_now();
+    HOCKET_RETURN_IF_ERROR(run(barriers));
+    best = std::min(best, static_cast<double>(monotonic_now() - begin) / std::size(barriers));
+  }
+  if (nodes_ == 1) {
+    figures.sync_ns = best;
+    return {};
+  }
+  figures.message_ns = best / (2 * std::ceil(std::log2(ranks())));
+  return {};
+}
+
+Status Communicator::agree() {
+  Hello hello;
+  if (ranks() == 1) {
+    engine_->set_selector(make_selector(hello.figures));
+    return {};
+  }
+  HOCKET_RETURN_IF_ERROR(measure(&hello));
+  const auto describe_own = [&](Hello* to) {
+    std::strncpy(to->algorithm, config_.algorithm.c_str(), sizeof to->algorithm - 1);
+    to->deterministic = config_.deterministic;
+    to->use_shm = config_.use_shm;
+    to->use_tcp = config_.use_tcp;
+  };
+  Hello mine, theirs = hello;
+  describe_own(&mine);
+  describe_own(&theirs);
+  Call call;
+  call.collective = Collective::broadcast;
+  call.input = call.output = &theirs;
+  call.count = sizeof theirs;
+  call.dtype = Dtype::uint8;
+  call.root = 0;
+  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  std::string differs;
+  if (theirs.version != mine.version) differs = "versions of hocket";
+  if (theirs.deterministic != mine.deterministic) differs = "HOCKET_DETERMINISTIC";
+  if (std::strncmp(theirs.algorithm, mine.algorithm, sizeof mine.algorithm) != 0) {
+    differs =
+        "HOCKET_ALGORITHM ('" + std::string(theirs.algorithm) + "' and '" + mine.algorithm + "')";
+  }
+  if (theirs.use_shm != mine.use_shm || theirs.use_tcp != mine.use_tcp)
+    differs = "HOCKET_TRANSPORT";
+  if (!differs.empty()) {
+    const Status status(Code::mismatch,
+                        "rank 0 and rank " + std::to_string(rank_) + " have different " + differs +
+                            ": give all ranks the same",
+                        rank_);
+    engine_->fail(status);
+    return status;
+  }
+  engine_->set_selector(make_selector(theirs.figures));
+  return {};
+}
+
+}  // namespace hocket

@@ -1,0 +1,24 @@
+// What a user asked for, checked.
+#pragma once
+
+#include <cstddef>
+
+#include "base/types.h"
+
+namespace hocket {
+
+struct Call {
+  Collective collective = Collective::barrier;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  Dtype dtype = Dtype::int8;
+  Op op = Op::sum;
+  int root = -1;  // broadcast: the root; send, recv: the peer
+};
+
+constexpr bool is_p2p(const Call& call) {
+  return call.collective == Collective::send || call.collective == Collective::recv;
+}
+
+}  // namespace hocket

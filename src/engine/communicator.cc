@@ -1,0 +1,317 @@
+#include "engine/communicator.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "base/log.h"
+#include "topology/machine.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace hocket {
+namespace {
+
+std::uint64_t mix_channel(std::uint64_t channel, std::uint64_t a, std::uint64_t b) {
+  Signature seed;  // any well-mixed hash of three words will do
+  seed.count = channel;
+  seed.sequence = a;
+  seed.root = static_cast<std::int32_t>(b);
+  return fingerprint(seed) | 1;
+}
+
+}  // namespace
+
+Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
+                           std::uint64_t channel, const CommConfig& config)
+    : session_(std::move(session)),
+      members_(std::move(members)),
+      rank_of_member_(static_cast<std::size_t>(session_->ranks()), -1),
+      channel_(channel),
+      config_(config) {
+  std::vector<int> nodes;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const int member = members_[static_cast<std::size_t>(rank)];
+    rank_of_member_[static_cast<std::size_t>(member)] = rank;
+    if (member == session_->rank()) rank_ = rank;
+    if (session_->local(member)) local_members_.push_back(rank);
+    nodes.push_back(session_->members()[static_cast<std::size_t>(member)].node);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes_ = static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
+  peer_events_.resize(local_members_.size());
+}
+
+Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
+                            std::uint64_t channel, const CommConfig& config,
+                            std::unique_ptr<Communicator>* out) {
+  std::unique_ptr<Communicator> made(
+      new Communicator(std::move(session), std::move(members), channel, config));
+  HOCKET_RETURN_IF_ERROR(made->open_board());
+  HOCKET_RETURN_IF_ERROR(made->open_transports());
+  made->make_engine();
+  HOCKET_RETURN_IF_ERROR(made->agree());
+  *out = std::move(made);
+  return {};
+}
+
+Communicator::~Communicator() {
+  if (engine_ != nullptr) flush();
+  if (watch_ >= 0) session_->unwatch(watch_);
+  if (has_error_.load()) {
+    for (auto& transport : transports_) transport->cancel(error());
+  }
+  for (auto& transport : transports_) transport->close();
+  session_->unlisten(channel_);
+  session_->withdraw({channel_, 0});
+  session_->withdraw({channel_, 1 + static_cast<std::uint64_t>(board_.local_rank())});
+  // Other communicators still use the session: only this one is left. Else the session says goodbye
+  // for all.
+  if (session_.use_count() > 1) {
+    Fault fault;
+    fault.kind = Fault::Kind::left;
+    fault.rank = session_->rank();
+    fault.channel = channel_;
+    session_->report(fault);
+  }
+}
+
+Status Communicator::open_board() {
+  const int local_ranks = static_cast<int>(local_members_.size());
+  const auto me = std::find(local_members_.begin(), local_members_.end(), rank_);
+  const int local_rank = static_cast<int>(me - local_members_.begin());
+  const std::size_t bytes = Board::bytes(local_ranks);
+  UniqueFd fd;
+  if (local_rank == 0) {
+    HOCKET_RETURN_IF_ERROR(make_memfd("hocket-board", bytes, &fd));
+    if (local_ranks > 1) HOCKET_RETURN_IF_ERROR(session_->offer({channel_, 0}, fd.get()));
+  } else {
+    const int leader = members_[static_cast<std::size_t>(local_members_[0])];
+    const Nanos deadline = monotonic_now() + config_.join_deadline_ms * nanos_per_ms;
+    HOCKET_RETURN_IF_ERROR(session_->fetch(leader, {channel_, 0}, deadline, &fd));
+  }
+  HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
+  if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
+  board_ = Board(mapping_->data(), local_ranks, local_rank);
+  event_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event_fd_) return system_error("cannot make an eventfd");
+  if (local_ranks > 1) {
+    const auto number = 1 + static_cast<std::uint64_t>(local_rank);
+    HOCKET_RETURN_IF_ERROR(session_->offer({channel_, number}, event_fd_.get()));
+  }
+  return {};
+}
+
+Status Communicator::open_transports() {
+  if (local_members_.size() > 1) {
+    ShmOptions options;
+    options.matching.checksum = config_.checksum;
+    transports_.push_back(std::make_unique<ShmTransport>(
+        board_, local_members_, channel_,
+        [this](int rank) {
+          const auto at = std::find(local_members_.begin(), local_members_.end(), rank);
+          const int local = static_cast<int>(at - local_members_.begin());
+          ring(local);
+        },
+        options));
+  }
+  if (nodes_ == 1) return {};
+  if (!config_.use_tcp) {
+    return invalid_usage("ranks of '" + config_.name + "' are on " + std::to_string(nodes_) +
+                         " nodes, but HOCKET_TRANSPORT leaves tcp out: add it, or run on one host");
+  }
+  TcpDialler dialler;
+  dialler.dial = [this](int peer, int index) { session_->dial(members_[peer], channel_, index); };
+  dialler.address = [this](int peer) {
+    return session_->members()[static_cast<std::size_t>(members_[peer])].address.text();
+  };
+  TcpOptions options;
+  options.matching.checksum = config_.checksum;
+  std::unique_ptr<TcpTransport> tcp;
+  HOCKET_RETURN_IF_ERROR(
+      TcpTransport::make(rank_, ranks(), channel_, std::move(dialler), options, &tcp));
+  TcpTransport* adopter = tcp.get();
+  transports_.push_back(std::move(tcp));
+  session_->listen(channel_,
+                   [this, adopter](int peer, int index, UniqueFd fd, const Status& status) {
+                     const int rank = rank_of_session(peer);
+                     if (rank >= 0) adopter->adopt(rank, index, std::move(fd), status);
+                     wake();
+                   });
+  return {};
+}
+
+void Communicator::make_engine() {
+  EngineOptions options;
+  options.rank = rank_;
+  options.ranks = ranks();
+  options.deadline = config_.deadline_ms * nanos_per_ms;
+  options.signature_flags = config_.deterministic ? 1 : 0;
+  options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
+  options.ring = [this](int local_rank) { ring(local_rank); };
+  options.expose = [this](std::uint64_t region) { return expose(region); };
+  options.inspect_faults = [this](std::vector<int>* left) { return inspect_faults(left); };
+  options.explain = [this](const Status& status) { return explain(status); };
+  options.on_failure = [this](const Status& status, bool tell) {
+    if (tell) tell_failure(status);
+    set_error(status);
+  };
+  Links links;
+  links.rank = rank_;
+  links.board = &board_;
+  links.transport_to.resize(static_cast<std::size_t>(ranks()));
+  std::vector<Transport*> transports;
+  for (auto& transport : transports_) {
+    transports.push_back(transport.get());
+    for (int peer = 0; peer < ranks(); ++peer) {
+      Transport*& to = links.transport_to[static_cast<std::size_t>(peer)];
+      if (peer != rank_ && to == nullptr && transport->reaches(peer)) to = transport.get();
+    }
+  }
+  links.private_scratch = [this](std::size_t bytes) { return private_scratch(bytes); };
+  links.map_place = [this](int peer, Place place, std::size_t bytes, std::byte** base) {
+    return map_place(peer, place, bytes, base);
+  };
+  int node_threads = 0;
+  for (int member = 0; member < session_->ranks(); ++member)
+    node_threads += session_->local(member);
+  policy_ = WaitPolicy::for_load(node_threads, machine().cores);
+  // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
+  SelectorOptions common;
+  common.rank = rank_;
+  common.ranks = ranks();
+  common.one_node = nodes_ == 1;
+  common.board_scratch_bytes = board_.scratch_bytes();
+  engine_ = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
+                                     std::make_unique<Selector>(common));
+  watch_ = session_->watch([this] {
+    engine_->attention().store(true, std::memory_order_relaxed);
+    wake();
+  });
+  engine_->attention().store(true, std::memory_order_relaxed);  // faults from before the watch
+}
+
+Status Communicator::run(std::span<const Call> calls) {
+  for (const Call& call : calls) engine_->submit(call);
+  const Sleeper self = sleeper();
+  drive({&self, 1}, policy_);
+  return engine_->status();
+}
+
+void Communicator::await_ticket(Ticket ticket) {
+  for (;;) {
+    const std::uint64_t served = served_.load(std::memory_order_acquire);
+    if (served == ticket) return;
+    served_.wait(served, std::memory_order_acquire);
+  }
+}
+
+void Communicator::serve_next() {
+  served_.fetch_add(1, std::memory_order_release);
+  served_.notify_all();
+}
+
+void Communicator::flush() { await_ticket(issued_.load(std::memory_order_relaxed)); }
+
+Status Communicator::error() const {
+  if (!has_error_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(error_mutex_);
+  return error_;
+}
+
+void Communicator::set_error(const Status& status) {
+  std::lock_guard lock(error_mutex_);
+  if (!error_.ok()) return;
+  error_ = status;
+  has_error_.store(true, std::memory_order_release);
+}
+
+void Communicator::abort() {
+  if (aborted_.exchange(true)) return;
+  const std::string text = name_of_rank(rank_) + " aborted the communicator '" + config_.name + "'";
+  set_error({Code::aborted, text, rank_});
+  Fault fault;
+  fault.kind = Fault::Kind::aborted;
+  fault.rank = session_->rank();
+  fault.channel = channel_;
+  fault.code = Code::aborted;
+  fault.text = text;
+  session_->report(fault);
+  engine_->attention().store(true, std::memory_order_relaxed);
+  wake();
+}
+
+const char* Communicator::last_algorithm() const {
+  const Program* program = engine_->last_program();
+  return program == nullptr ? "none" : program->algorithm.c_str();
+}
+
+const char* Communicator::last_transport() const {
+  const Program* program = engine_->last_program();
+  if (program == nullptr || ranks() == 1) return "none";
+  if (nodes_ == 1) return "shm";
+  return local_members_.size() > 1 ? "shm,tcp" : "tcp";
+}
+
+Status Communicator::split(int color, int key, const CommConfig& config,
+                           std::unique_ptr<Communicator>* out) {
+  struct Entry {
+    std::int32_t color, key;
+  };
+  const Entry mine{color, key};
+  std::vector<Entry> all(static_cast<std::size_t>(ranks()));
+  Call call;
+  call.collective = Collective::all_gather;
+  call.input = &mine;
+  call.output = all.data();
+  call.count = 2;
+  call.dtype = Dtype::int32;
+  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  ++splits_;
+  if (color < 0) return {};
+  std::vector<int> group;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    if (all[static_cast<std::size_t>(rank)].color == color) group.push_back(rank);
+  }
+  std::stable_sort(group.begin(), group.end(), [&](int a, int b) {
+    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
+  });
+  for (int& rank : group) rank = members_[static_cast<std::size_t>(rank)];
+  const std::uint64_t channel = mix_channel(channel_, splits_, static_cast<std::uint64_t>(color));
+  return create(session_, std::move(group), channel, config, out);
+}
+
+std::byte* Communicator::private_scratch(std::size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, round_up(bytes, 4096))));
+    scratch_bytes_ = scratch_ == nullptr ? 0 : bytes;
+  }
+  return scratch_.get();
+}
+
+void Communicator::ring(int local_rank) {
+  if (!board_.ring(local_rank)) return;
+  UniqueFd& event = peer_events_[static_cast<std::size_t>(local_rank)];
+  int fd = event_fd_.get();
+  if (local_rank != board_.local_rank()) {
+    if (!event) {
+      const int peer = members_[static_cast<std::size_t>(local_members_[local_rank])];
+      const auto number = 1 + static_cast<std::uint64_t>(local_rank);
+      // The peer looks around by itself ten times a second: a ring that cannot be delivered only
+      // delays it.
+      const Nanos deadline = monotonic_now() + 100 * nanos_per_ms;
+      const Status status = session_->fetch(peer, {channel_, number}, deadline, &event);
+      if (!status.ok()) return;
+    }
+    fd = event.get();
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
+}
+
+void Communicator::wake() { ring(board_.local_rank()); }
+
+}  // namespace hocket

@@ -1,0 +1,162 @@
+// A communicator: some ranks of a session, the board and the transports between them, and the
+// engine over both.
+//
+// Order. Calls on one communicator run in the order in which they were made, whatever streams they
+// were given: each takes a ticket when it is made and runs when its ticket is served. Tickets also
+// hand the engine from thread to thread, so that one thread at a time uses it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "bootstrap/session.h"
+#include "engine/call.h"
+#include "engine/engine.h"
+#include "engine/wait.h"
+#include "memory/shared_memory.h"
+#include "transport/shm/board.h"
+
+namespace hocket {
+
+/// What hocketConfig_t and the environment say, worked out.
+struct CommConfig {
+  std::string name;
+  std::int64_t deadline_ms = 600'000;
+  std::int64_t join_deadline_ms = 600'000;
+  std::int64_t silence_ms = 10'000;
+  bool deterministic = false;
+  bool blocking = true;
+  bool checksum = false;
+  bool use_shm = true;
+  bool use_tcp = true;
+  std::string interface;
+  std::string algorithm;
+};
+
+class Communicator {
+ public:
+  /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
+  /// call it alike.
+  static Status create(std::shared_ptr<Session> session, std::vector<int> members,
+                       std::uint64_t channel, const CommConfig& config,
+                       std::unique_ptr<Communicator>* out);
+  /// Flushes and leaves. Never blocks on a peer beyond the deadline.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return static_cast<int>(members_.size()); }
+  int local_rank() const { return board_.local_rank(); }
+  int local_ranks() const { return board_.local_ranks(); }
+  int nodes() const { return nodes_; }
+  const CommConfig& config() const { return config_; }
+  /// Names of static storage; "none" before the first collective.
+  const char* last_algorithm() const;
+  const char* last_transport() const;
+
+  /// Collective. color < 0: *out stays empty.
+  Status split(int color, int key, const CommConfig& config, std::unique_ptr<Communicator>* out);
+
+  // ---- Running calls
+  using Ticket = std::uint64_t;
+  /// Takes the caller's side: false where another thread is inside a call of this communicator.
+  bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
+  void exit() { busy_.store(false, std::memory_order_release); }
+  Ticket take_ticket() { return issued_.fetch_add(1, std::memory_order_relaxed); }
+  void await_ticket(Ticket ticket);
+  void serve_next();
+  bool pending() const {
+    return issued_.load(std::memory_order_relaxed) != served_.load(std::memory_order_acquire);
+  }
+  /// Blocks until all calls made so far have run.
+  void flush();
+
+  /// With the ticket served (or nothing pending): runs calls to their end. The error is the
+  /// communicator's.
+  Status run(std::span<const Call> calls);
+  /// One side of a run over several communicators (a group): queue, then drive all, then look at
+  /// error().
+  void submit(const Call& call) { engine_->submit(call); }
+  Sleeper sleeper() const { return {engine_.get(), &board_, event_fd_.get()}; }
+  WaitPolicy wait_policy() const { return policy_; }
+
+  // ---- Errors
+  /// The first error; OK while there is none. Any thread.
+  Status error() const;
+  void abort();
+
+  /// True where local peers can read and write [pointer, pointer + bytes) in place.
+  bool is_mapped(const void* pointer, std::size_t bytes) const;
+
+ private:
+  struct Hello;
+  Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t channel,
+               const CommConfig& config);
+  Status open_board();
+  Status open_transports();
+  void make_engine();
+  Status agree();
+  Status measure(Hello* hello);
+  std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
+  Status inspect_faults(std::vector<int>* left);
+  void tell_failure(const Status& status);
+  void set_error(const Status& status);
+  void ring(int local_rank);
+  void wake();
+  std::string name_of_rank(int rank) const;
+  int rank_of_session(int session_rank) const;
+  Status status_of(const Fault& fault) const;
+  Status explain(const Status& status);
+  bool expose(std::uint64_t region);
+  Status map_place(int peer, Place place, std::size_t bytes, std::byte** out);
+  Status place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
+                  std::byte** out) const;
+  std::byte* private_scratch(std::size_t bytes);
+
+  std::shared_ptr<Session> session_;
+  std::vector<int> members_;         // session rank by rank
+  std::vector<int> local_members_;   // rank by local rank
+  std::vector<int> rank_of_member_;  // rank by session rank; -1: not a member
+  std::uint64_t channel_;
+  CommConfig config_;
+  int rank_ = 0;
+  int nodes_ = 1;
+  std::uint64_t splits_ = 0;
+
+  std::shared_ptr<Mapping> mapping_;
+  Board board_;
+  UniqueFd event_fd_;
+  std::vector<UniqueFd> peer_events_;  // by local rank; fetched when first needed
+  std::vector<std::unique_ptr<Transport>> transports_;
+  WaitPolicy policy_;
+  std::unique_ptr<Engine> engine_;
+  int watch_ = -1;
+  std::size_t faults_seen_ = 0;
+
+  using PeerRegion = std::pair<int, std::uint64_t>;
+  std::map<PeerRegion, std::shared_ptr<Mapping>> peer_regions_;
+  std::set<std::uint64_t> offered_;  // own regions that peers may ask for
+  std::uint64_t offered_generation_ = 0;
+  std::unique_ptr<std::byte, void (*)(void*)> scratch_{nullptr, std::free};
+  std::size_t scratch_bytes_ = 0;
+
+  std::atomic<bool> busy_{false};
+  std::atomic<std::uint64_t> issued_{0}, served_{0};
+
+  mutable std::mutex error_mutex_;
+  Status error_;
+  std::atomic<bool> has_error_{false};
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace hocket

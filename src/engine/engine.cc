@@ -1,0 +1,311 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace hocket {
+namespace {
+
+// A publication rings sleepers only when the poller has nothing better to do: by then the line has
+// left the store buffer and the fence in ring() is cheap.
+constexpr unsigned quiet_polls_before_ring = 16;
+
+}  // namespace
+
+Engine::Engine(EngineOptions options, Links links, std::vector<Transport*> transports,
+               std::unique_ptr<Selector> selector)
+    : options_(std::move(options)),
+      links_(std::move(links)),
+      transports_(std::move(transports)),
+      selector_(std::move(selector)),
+      sent_to_(static_cast<std::size_t>(options_.ranks)),
+      received_from_(static_cast<std::size_t>(options_.ranks)) {}
+
+bool Engine::run_once(Nanos now) {
+  bool moved = false;
+  for (Transport* transport : transports_) {
+    if (transport->active()) moved |= transport->poll();
+  }
+  if (running_) moved |= advance_collective();
+  if (!messages_.empty()) moved |= advance_messages();
+  if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
+    look_at_faults();
+  if (now != 0) check_times(now);
+  quiet_ = moved ? 0 : quiet_ + 1;
+  if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
+  return moved;
+}
+
+void Engine::submit(const Call& call) {
+  if (!status_.ok()) return;
+  if (is_p2p(call)) return begin_message(call);
+  if (running_) {
+    queue_.push_back(call);
+  } else {
+    begin(call);
+  }
+}
+
+bool Engine::prepare(Operation& operation, const Call& call) {
+  operation.call = call;
+  operation.started = operation.next_late_log = 0;
+  const Choice* choice = nullptr;
+  const Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  if (Status status = selector_->choose(question, &choice); !status.ok()) {
+    fail(status);
+    return false;
+  }
+  operation.choice = *choice;
+  Binding& binding = operation.binding;
+  binding.input = static_cast<const std::byte*>(call.input);
+  binding.output = static_cast<std::byte*>(call.output);
+  binding.part = choice->part;
+  binding.dtype = call.dtype;
+  binding.op = call.op;
+  binding.non_temporal = choice->non_temporal;
+  Signature& signature = binding.signature;
+  signature.count = call.count;
+  signature.root = call.root;
+  signature.collective = call.collective;
+  signature.dtype = call.dtype;
+  signature.op = call.op;
+  signature.flags = options_.signature_flags;
+  return true;
+}
+
+void Engine::begin(const Call& call) {
+  ++sequence_;
+  running_ = true;
+  if (!prepare(current_, call)) return;
+  Binding& binding = current_.binding;
+  const Program& program = *current_.choice.program;
+  binding.p2p = false;
+  binding.message_sequence = binding.signature.sequence = sequence_;
+  binding.fingerprint = fingerprint(binding.signature);
+  binding.mapped = 0;
+  last_program_ = &program;
+  if (!program.load_store) {
+    waits_for_turn_ = false;
+    current_.execution.start(program, nullptr, binding, links_);
+    return;
+  }
+  if (program.maps_input || program.maps_output) find_places();
+  waits_for_turn_ = true;
+  advance_collective();
+}
+
+/// Which of the caller's buffers peers can map, and where.
+void Engine::find_places() {
+  Binding& binding = current_.binding;
+  const Program& program = *current_.choice.program;
+  const auto look = [&](const void* buffer, std::uint32_t blocks, Place* place) {
+    const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
+    return Regions::instance().find(buffer, elements * size_of(binding.dtype), place) &&
+           options_.expose(place->region);
+  };
+  if (look(binding.input, program.input_blocks, &binding.input_place)) binding.mapped |= 1;
+  if (look(binding.output, program.output_blocks, &binding.output_place)) binding.mapped |= 2;
+}
+
+/// Before operation s is published, every local peer has arrived at s - 1, and so has left s - 2,
+/// whose lines and scratch half s takes over (board.h).
+bool Engine::my_turn() {
+  if (all_arrived_ >= board_sequence_) return true;
+  const Board& board = *links_.board;
+  const int parity = static_cast<int>(board_sequence_ & 1);
+  for (int peer = 0; peer < board.local_ranks(); ++peer) {
+    const ArrivalLine& line = board.arrival(peer, parity);
+    if (line.sequence.load(std::memory_order_acquire) != board_sequence_) return false;
+    if (line.fingerprint != last_fingerprint_) {
+      // A rank that has returned already learns here that a peer was doing something else.
+      fail(disagreement(options_.rank, last_signature_, peer,
+                        board.signatures(peer).of_parity[parity]));
+      return false;
+    }
+  }
+  all_arrived_ = board_sequence_;
+  return true;
+}
+
+bool Engine::advance_collective() {
+  bool moved = false;
+  if (waits_for_turn_) {
+    if (!my_turn()) return false;
+    waits_for_turn_ = false;
+    moved = true;
+    Binding& binding = current_.binding;
+    binding.board_sequence = ++board_sequence_;
+    last_fingerprint_ = binding.fingerprint;
+    last_signature_ = binding.signature;
+    current_.execution.start(*current_.choice.program, current_.choice.staged, binding, links_);
+  }
+  Execution& execution = current_.execution;
+  moved |= execution.advance();
+  ring_due_ |= execution.take_published();
+  if (!execution.status().ok()) {
+    fail(execution.status());
+  } else if (execution.done()) {
+    finish_collective();
+    moved = true;
+  }
+  return moved;
+}
+
+void Engine::finish_collective() {
+  const Program& program = current_.execution.program();
+  if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
+  last_program_ = &program;
+  running_ = false;
+  if (queue_.empty()) return;
+  const Call next = queue_.front();
+  queue_.pop_front();
+  begin(next);
+}
+
+void Engine::begin_message(const Call& call) {
+  std::unique_ptr<Operation> operation;
+  if (spare_.empty()) {
+    operation = std::make_unique<Operation>();
+  } else {
+    operation = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  if (!prepare(*operation, call)) return;
+  Binding& binding = operation->binding;
+  auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
+  binding.p2p = true;
+  binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
+  // Sender and receiver hold equal signatures: what a pair agrees on is its n-th message.
+  binding.signature.collective = Collective::send;
+  binding.signature.root = -1;
+  binding.signature.sequence = binding.message_sequence;
+  operation->execution.start(*operation->choice.program, nullptr, binding, links_);
+  messages_.push_back(std::move(operation));
+}
+
+bool Engine::advance_messages() {
+  bool moved = false;
+  for (std::size_t i = 0; i < messages_.size();) {
+    Execution& execution = messages_[i]->execution;
+    moved |= execution.advance();
+    if (!execution.status().ok()) {
+      fail(execution.status());
+      return true;
+    }
+    if (!execution.done()) {
+      ++i;
+      continue;
+    }
+    moved = true;
+    spare_.push_back(std::move(messages_[i]));
+    messages_[i] = std::move(messages_.back());
+    messages_.pop_back();
+  }
+  return moved;
+}
+
+void Engine::ring_pending() {
+  if (!ring_due_) return;
+  ring_due_ = false;
+  for (int peer = 0; peer < links_.board->local_ranks(); ++peer) {
+    if (peer != links_.board->local_rank()) options_.ring(peer);
+  }
+}
+
+bool Engine::uses_board_only() const {
+  for (const Transport* transport : transports_) {
+    if (transport->active() && transport->wait_descriptor() >= 0) return false;
+  }
+  return true;
+}
+
+void Engine::revoke(Operation& operation) {
+  const Execution& execution = operation.execution;
+  if (!execution.exposes_output()) return;
+  const Partition& part = operation.binding.part;
+  const std::size_t elements =
+      std::min(execution.program().output_blocks * part.block_elements, part.total);
+  const Status status = Regions::instance().revoke(operation.binding.output,
+                                                   elements * size_of(operation.binding.dtype));
+  if (!status.ok()) log_line(LogLevel::error, status.message());
+}
+
+void Engine::end(const Status& status, bool tell) {
+  if (!status_.ok()) return;
+  status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
+  for (Transport* transport : transports_) transport->cancel(status_);
+  if (running_ && !waits_for_turn_) revoke(current_);
+  running_ = false;
+  queue_.clear();
+  messages_.clear();
+  options_.on_failure(status_, tell);
+  ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
+}
+
+void Engine::look_at_faults() {
+  attention_.store(false, std::memory_order_relaxed);
+  const Status status = options_.inspect_faults(&left_);
+  if (!status.ok()) end(status, false);
+}
+
+std::string Engine::names(const std::vector<int>& ranks) const {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i == 8) return text + " and " + std::to_string(ranks.size() - i) + " more";
+    text += (i == 0 ? "" : ", ") + options_.name_of_rank(ranks[i]);
+  }
+  return ranks.empty() ? "nobody else" : text;
+}
+
+std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_turn) const {
+  if (!waits_for_turn) return operation.execution.waits_for();
+  std::vector<int> ranks;
+  const Board& board = *links_.board;
+  for (int peer = 0; peer < board.local_ranks(); ++peer) {
+    const auto& line = board.arrival(peer, static_cast<int>(board_sequence_ & 1));
+    if (line.sequence.load(std::memory_order_relaxed) != board_sequence_) ranks.push_back(peer);
+  }
+  return ranks;
+}
+
+void Engine::check_times(Nanos now) {
+  if (running_) check_time(current_, waits_for_turn_, now);
+  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
+}
+
+void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
+  if (operation.started == 0) {
+    operation.started = now;
+    operation.next_late_log = now + options_.late_log;
+  }
+  if (left_.empty() && now < operation.next_late_log &&
+      now - operation.started < options_.deadline) {
+    return;
+  }
+  const std::vector<int> ranks = waits_for(operation, waits_for_turn);
+  const std::string what = describe(operation.binding.signature);
+  for (int rank : ranks) {
+    if (std::find(left_.begin(), left_.end(), rank) == left_.end()) continue;
+    return fail({Code::remote_error,
+                 what + " waits for " + options_.name_of_rank(rank) +
+                     ", which has left: it destroyed its communicator or ended before this call",
+                 rank});
+  }
+  const Nanos waited = now - operation.started;
+  if (waited >= options_.deadline) {
+    return fail({Code::timeout,
+                 what + " did not end within its deadline of " +
+                     std::to_string(options_.deadline / nanos_per_ms) + " ms: it still waits for " +
+                     names(ranks) + "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
+                 ranks.empty() ? -1 : ranks.front()});
+  }
+  if (now >= operation.next_late_log) {
+    operation.next_late_log = now + options_.late_log;
+    log_line(LogLevel::warn, options_.name_of_rank(options_.rank) + ": " + what + " has waited " +
+                                 std::to_string(waited / nanos_per_s) + " s for " + names(ranks) +
+                                 " (alive, but late)");
+  }
+}
+
+}  // namespace hocket

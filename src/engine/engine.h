@@ -1,0 +1,121 @@
+// The engine of one communicator: its operations, their deadlines, their errors. One visible loop,
+// run_once(now), which never blocks and never reads the clock; whoever waits (wait.h) drives it.
+//
+// Collectives run one after another in call order; sends and receives run beside them, all at once.
+// The first error ends everything in flight and stays: a communicator whose ranks have lost step
+// cannot recover.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "collectives/executor.h"
+#include "collectives/selector.h"
+#include "engine/call.h"
+
+namespace hocket {
+
+struct EngineOptions {
+  int rank = 0;
+  int ranks = 1;
+  Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
+  Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
+  std::uint8_t signature_flags = 0;
+  std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
+  std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
+  /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
+  std::function<Status(std::vector<int>* left)> inspect_faults;
+  /// Lets local peers map a region of this process. False where they cannot.
+  std::function<bool(std::uint64_t region)> expose;
+  /// A link broke: perhaps something better is known of why.
+  std::function<Status(const Status&)> explain;
+  /// The engine has failed. tell: the other ranks do not know yet.
+  std::function<void(const Status&, bool tell)> on_failure;
+};
+
+class Engine {
+ public:
+  Engine(EngineOptions options, Links links, std::vector<Transport*> transports,
+         std::unique_ptr<Selector> selector);
+
+  /// Queues a checked call. Nothing happens to it after an error.
+  void submit(const Call& call);
+  /// Does what can be done now. True where anything moved. now: 0 where the caller has not read the
+  /// clock.
+  bool run_once(Nanos now);
+  bool idle() const { return !running_ && queue_.empty() && messages_.empty(); }
+  /// The first error. Stays.
+  const Status& status() const { return status_; }
+  /// Ends everything with an error that arose here; the other ranks are told.
+  void fail(const Status& status) { end(options_.explain(status), true); }
+
+  /// Set by any thread: there is a fault to look at.
+  std::atomic<bool>& attention() { return attention_; }
+  /// Rings the peers that a publication has not been told to yet. Before the caller's thread pauses
+  /// for long.
+  void ring_pending();
+  bool uses_board_only() const;
+  const std::vector<Transport*>& transports() const { return transports_; }
+  void set_selector(std::unique_ptr<Selector> selector) { selector_ = std::move(selector); }
+  Selector& selector() { return *selector_; }
+  /// What the last collective ran; null before the first.
+  const Program* last_program() const { return last_program_; }
+  std::uint64_t sequence() const { return sequence_; }
+
+ private:
+  struct Operation {
+    Execution execution;
+    Call call;
+    Choice choice;
+    Binding binding;
+    Nanos started = 0;
+    Nanos next_late_log = 0;
+  };
+
+  void end(const Status& status, bool tell);
+  void find_places();
+  void begin(const Call& call);
+  void begin_message(const Call& call);
+  bool prepare(Operation& operation, const Call& call);
+  bool my_turn();
+  bool advance_collective();
+  bool advance_messages();
+  void finish_collective();
+  void look_at_faults();
+  void check_times(Nanos now);
+  void check_time(Operation& operation, bool waits_for_turn, Nanos now);
+  std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
+  std::string names(const std::vector<int>& ranks) const;
+  void revoke(Operation& operation);
+
+  EngineOptions options_;
+  Links links_;
+  std::vector<Transport*> transports_;
+  std::unique_ptr<Selector> selector_;
+  std::atomic<bool> attention_{false};
+  Status status_;
+
+  Operation current_;
+  bool running_ = false;
+  bool waits_for_turn_ = false;
+  bool ring_due_ = false;
+  unsigned quiet_ = 0;
+  std::deque<Call> queue_;
+  std::vector<std::unique_ptr<Operation>> messages_;
+  std::vector<std::unique_ptr<Operation>> spare_;
+
+  std::uint64_t sequence_ = 0;          // of the last collective begun
+  std::uint64_t board_sequence_ = 0;    // of the last one that used the board
+  std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
+  std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
+  Signature last_signature_;
+  std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
+  std::vector<int> left_;
+  const Program* last_program_ = nullptr;
+};
+
+}  // namespace hocket

@@ -1,0 +1,138 @@
+// What a communicator knows of its peers: their names, their faults, their memory.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "engine/communicator.h"
+
+namespace hocket {
+namespace {
+
+// A link that breaks is often only the first sign of a fault that names its cause: wait for that.
+constexpr Nanos explanation_patience = 250 * nanos_per_ms;
+constexpr std::size_t most_peer_regions = 256;
+
+}  // namespace
+
+int Communicator::rank_of_session(int session_rank) const {
+  if (session_rank < 0 || session_rank >= session_->ranks()) return -1;
+  return rank_of_member_[static_cast<std::size_t>(session_rank)];
+}
+
+std::string Communicator::name_of_rank(int rank) const {
+  const Member& member =
+      session_->members()[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])];
+  return "rank " + std::to_string(rank) + " (host " + member.host + ", pid " +
+         std::to_string(member.pid) + ")";
+}
+
+Status Communicator::status_of(const Fault& fault) const {
+  Status::Detail detail;
+  detail.code = fault.code;
+  detail.message = fault.text;
+  detail.culprit = rank_of_session(fault.rank);
+  detail.sequence = fault.sequence;
+  if (fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent) {
+    detail.code = Code::remote_error;
+    if (detail.culprit >= 0 && detail.culprit != fault.rank) {
+      // The text counts ranks as the session does; this communicator counts otherwise.
+      detail.message = name_of_rank(detail.culprit) + " of this communicator: " + fault.text;
+    }
+  }
+  return Status(std::move(detail));
+}
+
+Status Communicator::inspect_faults(std::vector<int>* left) {
+  if (aborted_.load()) return error();
+  const std::vector<Fault> faults = session_->faults();
+  for (; faults_seen_ < faults.size(); ++faults_seen_) {
+    const Fault& fault = faults[faults_seen_];
+    const int rank = rank_of_session(fault.rank);
+    if (fault.channel == 0 ? rank < 0 : fault.channel != channel_) continue;
+    if (rank == rank_ && fault.kind != Fault::Kind::failed) continue;
+    if (fault.kind != Fault::Kind::left) return status_of(fault);
+    left->push_back(rank);
+  }
+  return {};
+}
+
+Status Communicator::explain(const Status& status) {
+  if (status.code() != Code::remote_error) return status;
+  const Nanos deadline = monotonic_now() + explanation_patience;
+  do {
+    std::vector<int> left;
+    const Status cause = inspect_faults(&left);
+    if (!cause.ok()) return cause;
+    ::usleep(1000);
+  } while (monotonic_now() < deadline);
+  return status;
+}
+
+void Communicator::tell_failure(const Status& status) {
+  Fault fault;
+  fault.kind = Fault::Kind::failed;
+  const int culprit = status.culprit() >= 0 ? status.culprit() : rank_;
+  fault.rank = members_[static_cast<std::size_t>(culprit)];
+  fault.channel = channel_;
+  fault.sequence = status.sequence();
+  fault.code = status.code();
+  fault.text = name_of_rank(rank_) + " reports: " + status.message();
+  session_->report(fault);
+}
+
+bool Communicator::expose(std::uint64_t region) {
+  Regions& regions = Regions::instance();
+  if (offered_generation_ != regions.generation()) {
+    offered_generation_ = regions.generation();
+    std::erase_if(offered_, [&](std::uint64_t number) {
+      if (regions.descriptor(number)) return false;
+      session_->withdraw({DescriptorName::memory_space, number});
+      return true;
+    });
+  }
+  if (offered_.contains(region)) return true;
+  const UniqueFd fd = regions.descriptor(region);
+  if (!fd) return false;
+  if (!session_->offer({DescriptorName::memory_space, region}, fd.get()).ok()) return false;
+  offered_.insert(region);
+  return true;
+}
+
+bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
+  Place place;
+  return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
+}
+
+Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::byte** out) {
+  const int member = members_[static_cast<std::size_t>(peer)];
+  if (session_->members()[static_cast<std::size_t>(member)].pid == ::getpid()) {
+    // Ranks that are threads of one process share its address: a second mapping would only hide
+    // races.
+    *out = Regions::instance().address(place, bytes);
+    if (*out != nullptr) return {};
+  }
+  std::shared_ptr<Mapping>& mapping = peer_regions_[{peer, place.region}];
+  if (mapping == nullptr) {
+    UniqueFd fd;
+    const Nanos deadline = monotonic_now() + config_.deadline_ms * nanos_per_ms;
+    HOCKET_RETURN_IF_ERROR(
+        session_->fetch(member, {DescriptorName::memory_space, place.region}, deadline, &fd));
+    if (peer_regions_.size() > most_peer_regions) peer_regions_.clear();
+    std::shared_ptr<Mapping>& fresh = peer_regions_[{peer, place.region}];
+    HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh));
+    return place_in(*fresh, peer, place, bytes, out);
+  }
+  return place_in(*mapping, peer, place, bytes, out);
+}
+
+Status Communicator::place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
+                              std::byte** out) const {
+  if (place.offset > mapping.size() || bytes > mapping.size() - place.offset) {
+    return {Code::remote_error,
+            name_of_rank(peer) + " named a buffer that reaches past the end of its memory", peer};
+  }
+  *out = mapping.data() + place.offset;
+  return {};
+}
+
+}  // namespace hocket

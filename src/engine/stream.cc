@@ -1,0 +1,106 @@
+#include "engine/stream.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <system_error>
+
+namespace hocket {
+
+HostStream::~HostStream() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status HostStream::push(Task task) {
+  std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) {
+    // The user's signal handlers run on the user's threads: the worker takes no signals.
+    sigset_t all, old;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &old);
+    try {
+      thread_ = std::thread([this] { work(); });
+    } catch (const std::system_error& error) {
+      ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+      return {Code::system_error, std::string("cannot start a stream's thread: ") + error.what()};
+    }
+    ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    ::pthread_setname_np(thread_.native_handle(), "hocket-stream");
+  }
+  tasks_.push_back(std::move(task));
+  changed_.notify_all();
+  return {};
+}
+
+void HostStream::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    running_ = true;
+    lock.unlock();
+    const Status status = task();
+    task = nullptr;
+    lock.lock();
+    running_ = false;
+    if (error_.ok()) error_ = status;
+    changed_.notify_all();
+  }
+}
+
+Status HostStream::take_error() { return std::exchange(error_, Status()); }
+
+Status HostStream::synchronize() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return tasks_.empty() && !running_; });
+  return take_error();
+}
+
+Status HostStream::query() {
+  std::lock_guard lock(mutex_);
+  if (!tasks_.empty() || running_) {
+    return {Code::in_progress, "the stream still has work"};
+  }
+  return take_error();
+}
+
+bool HostStream::is_current_thread() const {
+  std::lock_guard lock(mutex_);
+  return thread_.get_id() == std::this_thread::get_id();
+}
+
+std::uint64_t Event::record() {
+  std::lock_guard lock(mutex_);
+  return ++recorded_;
+}
+
+void Event::complete(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  completed_ = std::max(completed_, number);
+  changed_.notify_all();
+}
+
+std::uint64_t Event::recorded() const {
+  std::lock_guard lock(mutex_);
+  return recorded_;
+}
+
+bool Event::reached(std::uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  return completed_ >= number;
+}
+
+void Event::await(std::uint64_t number) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return completed_ >= number; });
+}
+
+}  // namespace hocket

@@ -1,0 +1,30 @@
+// Waiting is a policy: spin with a pause, then give way to other threads, then sleep on the rank's
+// doorbell. How long each lasts follows from how many ranks share the cores.
+#pragma once
+
+#include <span>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+
+namespace hocket {
+
+struct WaitPolicy {
+  unsigned polls = 1000;    // before anything else: no clock, no lock, no system call
+  Nanos spin = 100'000;     // then with an eye on the clock
+  Nanos yield = 1'000'000;  // then giving way between polls; after that it sleeps
+  /// For so many runnable threads on so many cores.
+  static WaitPolicy for_load(int threads, int cores);
+};
+
+/// How the waiting thread of one communicator is woken.
+struct Sleeper {
+  Engine* engine = nullptr;
+  const Board* board = nullptr;
+  int event_fd = -1;  // readable when rung while asleep in epoll
+};
+
+/// Drives all engines until each is idle or has failed; their status() says which.
+void drive(std::span<const Sleeper> sleepers, const WaitPolicy& policy);
+
+}  // namespace hocket

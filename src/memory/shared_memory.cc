@@ -1,0 +1,73 @@
+#include "memory/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <mutex>
+
+namespace hocket {
+
+// The process's mappings by file. A weak entry may outlive its mapping for a moment; it is replaced
+// then.
+struct MappingTable {
+  using FileId = std::pair<dev_t, ino_t>;
+  std::mutex mutex;
+  std::map<FileId, std::weak_ptr<Mapping>> by_file;
+
+  static MappingTable& instance() {
+    static MappingTable* table = new MappingTable;  // never destroyed: threads may outlive main
+    return *table;
+  }
+
+  Status find_or_map(int fd, std::shared_ptr<Mapping>* out) {
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return system_error("cannot look at a shared memory descriptor");
+    if (info.st_size <= 0) return invalid_argument("a shared memory descriptor has no bytes");
+    const FileId id{info.st_dev, info.st_ino};
+    std::lock_guard lock(mutex);
+    if (auto found = by_file[id].lock()) {
+      *out = std::move(found);
+      return {};
+    }
+    const auto size = static_cast<std::size_t>(info.st_size);
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+      return system_error("cannot map " + std::to_string(size) + " bytes of shared memory");
+    }
+    std::shared_ptr<Mapping> mapping(new Mapping(static_cast<std::byte*>(data), size));
+    by_file[id] = mapping;
+    std::erase_if(by_file, [](const auto& entry) { return entry.second.expired(); });
+    *out = std::move(mapping);
+    return {};
+  }
+};
+
+Mapping::~Mapping() { ::munmap(data_, size_); }
+
+Status Mapping::of(int fd, std::shared_ptr<Mapping>* out) {
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return invalid_argument(
+        "a shared memory descriptor could be shrunk by its owner (no F_SEAL_SHRINK), which would "
+        "kill "
+        "whoever reads it: seal it with fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)");
+  }
+  return MappingTable::instance().find_or_map(fd, out);
+}
+
+Status make_memfd(const char* name, std::size_t size, UniqueFd* out) {
+  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return system_error("cannot make shared memory (memfd_create)");
+  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
+    return system_error("cannot make shared memory of " + std::to_string(size) + " bytes");
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return system_error("cannot seal shared memory");
+  }
+  *out = std::move(fd);
+  return {};
+}
+
+}  // namespace hocket

@@ -1,0 +1,193 @@
+// Chooses what folds: a copy, plain code for a few elements, or the vector kernel of this
+// processor.
+#include "reduce/fold.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+
+#include "hwy/targets.h"
+#include "reduce/kernels.h"
+
+namespace hocket {
+namespace reduce {
+namespace {
+
+/// Resolved once per process. Atomics, because two threads may both be first; they write the same.
+std::array<std::atomic<Kernel>, dtype_count * kernel_op_count> kernels;
+std::atomic<StreamCopy> stream_copy_kernel;
+
+int index_of(Dtype dtype, int op) { return static_cast<int>(dtype) * kernel_op_count + op; }
+
+void choose_kernels() {
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  const KernelRow* const full = full_float_kernels();
+  const KernelRow* const small = small_float_kernels();
+  const KernelRow* const integers = integer_kernels();
+  for (int i = 0; i < dtype_count; ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    const KernelRow* row = nullptr;
+    switch (dtype) {
+      case Dtype::float32:
+        row = &full[0];
+        break;
+      case Dtype::float64:
+        row = &full[1];
+        break;
+      case Dtype::float16:
+        row = &small[0];
+        break;
+      case Dtype::bfloat16:
+        row = &small[1];
+        break;
+      case Dtype::float8_e4m3:
+        row = &small[2];
+        break;
+      case Dtype::float8_e5m2:
+        row = &small[3];
+        break;
+      default:
+        row = &integers[i];
+    }
+    for (int op = 0; op < kernel_op_count; ++op) {
+      kernels[index_of(dtype, op)].store(row->ops[op], std::memory_order_relaxed);
+    }
+  }
+  stream_copy_kernel.store(stream_copy(), std::memory_order_relaxed);
+}
+
+Kernel kernel_of(Dtype dtype, int op) {
+  const auto& slot = kernels[index_of(dtype, op)];
+  Kernel kernel = slot.load(std::memory_order_relaxed);
+  if (kernel == nullptr) [[unlikely]] {
+    choose_kernels();
+    kernel = slot.load(std::memory_order_relaxed);
+  }
+  return kernel;
+}
+
+/// Several destinations are written piece by piece, so that the source is read from memory once.
+constexpr std::size_t copy_piece_bytes = std::size_t{16} << 10;
+
+void copy(const Fold& f, std::size_t bytes) {
+  const char* const src = static_cast<const char*>(f.srcs[0].data);
+  if (f.dst_count == 1 && !f.non_temporal) {
+    if (f.dsts[0] != src && bytes != 0) std::memcpy(f.dsts[0], src, bytes);
+    return;
+  }
+  StreamCopy stream = nullptr;
+  if (f.non_temporal) {
+    stream = stream_copy_kernel.load(std::memory_order_relaxed);
+    if (stream == nullptr) {
+      choose_kernels();
+      stream = stream_copy_kernel.load(std::memory_order_relaxed);
+    }
+  }
+  const std::size_t piece = f.dst_count == 1 ? bytes : copy_piece_bytes;
+  for (std::size_t at = 0; at < bytes; at += piece) {
+    const std::size_t size = std::min(piece, bytes - at);
+    for (int d = 0; d < f.dst_count; ++d) {
+      char* const dst = static_cast<char*>(f.dsts[d]);
+      if (dst == src) continue;
+      if (stream != nullptr) {
+        stream(dst + at, src + at, size);
+      } else {
+        std::memcpy(dst + at, src + at, size);
+      }
+    }
+  }
+}
+
+/// Elements per piece of what goes through the first-level cache twice.
+constexpr std::size_t average_piece = 1024;
+
+template <class T, class Divisor>
+void divide(void* data, std::size_t begin, std::size_t end, std::uint32_t divisor) {
+  char* const base = static_cast<char*>(data);
+  for (std::size_t i = begin; i < end; ++i) {
+    T value;
+    std::memcpy(&value, base + i * sizeof(T), sizeof(T));
+    value = static_cast<T>(static_cast<Divisor>(value) / static_cast<Divisor>(divisor));
+    std::memcpy(base + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+void divide(Dtype dtype, void* data, std::size_t begin, std::size_t end, std::uint32_t divisor) {
+  switch (dtype) {
+    // A double holds every 32-bit quotient exactly enough to truncate to the right integer, and
+    // divides faster than integers do.
+    case Dtype::int8:
+      return divide<std::int8_t, double>(data, begin, end, divisor);
+    case Dtype::uint8:
+      return divide<std::uint8_t, double>(data, begin, end, divisor);
+    case Dtype::int32:
+      return divide<std::int32_t, double>(data, begin, end, divisor);
+    case Dtype::uint32:
+      return divide<std::uint32_t, double>(data, begin, end, divisor);
+    case Dtype::int64:
+      return divide<std::int64_t, std::int64_t>(data, begin, end, divisor);
+    default:
+      return divide<std::uint64_t, std::uint64_t>(data, begin, end, divisor);
+  }
+}
+
+/// There is no vector instruction that divides integers: sum a piece into the first destination,
+/// divide it there and copy it to the others. A source may be the same memory as any of them: it
+/// has been read by then.
+void average_integers(const Fold& f) {
+  Fold sum = f;
+  sum.op = Op::sum;
+  sum.dst_count = 1;
+  sum.non_temporal = false;
+  const Kernel kernel = kernel_of(f.dtype, kernel_op(Op::sum));
+  const std::size_t size = size_of(f.dtype);
+  for (std::size_t begin = 0; begin < f.count; begin += average_piece) {
+    const std::size_t end = std::min(begin + average_piece, f.count);
+    kernel(sum, begin, end);
+    divide(f.dtype, f.dsts[0], begin, end, f.divisor);
+    for (int d = 1; d < f.dst_count; ++d) {
+      if (f.dsts[d] == f.dsts[0]) continue;
+      std::memcpy(static_cast<char*>(f.dsts[d]) + begin * size,
+                  static_cast<const char*>(f.dsts[0]) + begin * size, (end - begin) * size);
+    }
+  }
+}
+
+/// Up to here plain code is at least as fast.
+constexpr std::size_t few_elements = 2;
+
+}  // namespace
+
+void forget_targets() {
+  for (auto& kernel : kernels) kernel.store(nullptr, std::memory_order_relaxed);
+  stream_copy_kernel.store(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace reduce
+
+void fold(const Fold& f) {
+  if (f.src_count == 1 && !reduce::divides(f)) {
+    const bool wide_src = f.srcs[0].wide && is_widened(f.dtype);
+    const bool wide_dst = f.wide_dst && is_widened(f.dtype);
+    if (wide_src == wide_dst) {
+      reduce::copy(f, f.count * (wide_dst ? wide_size_of(f.dtype) : size_of(f.dtype)));
+      return;
+    }
+  }
+  const int op = reduce::kernel_op(f.op);
+  if (f.count <= reduce::few_elements) {
+    reduce::scalar_kernels[static_cast<int>(f.dtype)].ops[op](f, 0, f.count);
+  } else if (reduce::is_integer(f.dtype) && reduce::divides(f)) {
+    reduce::average_integers(f);
+  } else {
+    reduce::kernel_of(f.dtype, op)(f, 0, f.count);
+  }
+}
+
+const char* fold_target() {
+  reduce::kernel_of(Dtype::float32, 0);
+  return reduce::target_name();
+}
+
+}  // namespace hocket

@@ -1,0 +1,49 @@
+// Inside the room: the functions that fold a range of elements, and the tables that hold them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// The one step below AVX2 that is worth its compile time is SSE4.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS HWY_SSSE3
+#endif
+
+#include "reduce/fold.h"
+
+namespace hocket::reduce {
+
+/// Folds elements [begin, end) of a valid Fold. The operator and dtype are the table's, but avg
+/// shares the kernel of sum and divides if the Fold says so.
+using Kernel = void (*)(const Fold& fold, std::size_t begin, std::size_t end);
+
+/// Operators with a kernel: sum, prod, max, min. avg is sum and a division.
+inline constexpr int kernel_op_count = 4;
+constexpr int kernel_op(Op op) { return op == Op::avg ? 0 : static_cast<int>(op); }
+
+struct KernelRow {
+  Kernel ops[kernel_op_count];
+};
+
+/// Plain code. Compiled for the baseline instruction set, and therefore in a file of its own.
+/// Divides integers too.
+extern const KernelRow scalar_kernels[dtype_count];
+
+/// The best vector code that this processor runs, by family. Rows are in the order of Dtype among
+/// the family's members. Integer kernels do not divide.
+const KernelRow* integer_kernels();      // int8 ... uint64
+const KernelRow* full_float_kernels();   // float32, float64
+const KernelRow* small_float_kernels();  // float16, bfloat16, float8_e4m3, float8_e5m2
+
+/// Copies with stores that go past the caches; they are ordered before what follows.
+using StreamCopy = void (*)(void* dst, const void* src, std::size_t bytes);
+StreamCopy stream_copy();
+const char* target_name();
+
+/// For tests: looks at Highway's supported targets again at the next fold.
+void forget_targets();
+
+constexpr bool is_integer(Dtype dtype) { return dtype <= Dtype::uint64; }
+inline bool divides(const Fold& f) { return f.op == Op::avg && f.finish && f.divisor > 1; }
+
+}  // namespace hocket::reduce

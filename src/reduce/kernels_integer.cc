@@ -1,0 +1,34 @@
+// Integer kernels. Sums and products wrap, so that signed and unsigned share them.
+#include "reduce/kernels.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "reduce/kernels_integer.cc"
+#include "hwy/foreach_target.h"
+#include "reduce/loops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hocket::reduce {
+namespace HWY_NAMESPACE {
+
+const KernelRow* integer_rows() {
+#if HWY_TARGET == HWY_SCALAR
+  return &scalar_kernels[static_cast<int>(Dtype::int8)];
+#else
+  static constexpr KernelRow rows[] = {
+      row<Plain<std::int8_t>, Plain<std::uint8_t> >(),   row<Plain<std::uint8_t> >(),
+      row<Plain<std::int32_t>, Plain<std::uint32_t> >(), row<Plain<std::uint32_t> >(),
+      row<Plain<std::int64_t>, Plain<std::uint64_t> >(), row<Plain<std::uint64_t> >()};
+  return rows;
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hocket::reduce
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hocket::reduce {
+HWY_EXPORT(integer_rows);
+const KernelRow* integer_kernels() { return HWY_DYNAMIC_DISPATCH(integer_rows)(); }
+}  // namespace hocket::reduce
+#endif

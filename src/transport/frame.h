@@ -1,0 +1,74 @@
+// The frame: the unit in which messages travel between two ranks, over whatever link. A header of
+// 88 bytes (little endian), then `length` bytes of payload. docs/protocol/frames.md draws it.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/types.h"
+#include "transport/transport.h"
+
+namespace hocket {
+
+enum class FrameKind : std::uint8_t {
+  data = 1,    // a piece of a message
+  offer = 2,   // the sender has a message that it may not send unasked
+  ready = 3,   // the receiver has posted; the message may come
+  credit = 4,  // total: how much of the peer's unasked traffic was consumed so far
+  refuse = 5,  // sender and receiver disagree; the payload (a Refusal) quotes the one spoken to
+  bye = 6,     // the last frame of a connection
+};
+
+namespace frame_flag {
+inline constexpr std::uint32_t p2p = 1;
+inline constexpr std::uint32_t eager = 2;    // data: sent unasked, counts against the window
+inline constexpr std::uint32_t offered = 4;  // data: an offer went before (perhaps overtaken)
+inline constexpr std::uint32_t checked = 8;  // payload_check holds
+inline constexpr std::uint32_t all = 15;
+}  // namespace frame_flag
+
+struct FrameHeader {
+  std::uint32_t magic = 0x31746b68;  // "hkt1"
+  std::uint8_t version = 1;
+  FrameKind kind = FrameKind::data;
+  std::uint16_t lane = 0;
+  std::uint64_t epoch = 0;  // channel of the communicator
+  std::uint64_t sequence = 0;
+  std::uint32_t index = 0;
+  std::uint32_t source = 0;  // rank that sent the frame
+  std::uint64_t offset = 0;  // of the payload in its message
+  std::uint64_t total = 0;   // bytes of the whole message
+  Signature signature;
+  std::uint32_t length = 0;  // bytes of payload that follow
+  std::uint32_t flags = 0;
+  std::uint32_t payload_check = 0;  // CRC32C of the payload where flag `checked` is set, else 0
+  std::uint32_t header_check = 0;   // CRC32C of the 84 bytes before
+};
+static_assert(sizeof(FrameHeader) == 88);
+static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
+
+/// What the one who is refused had said.
+struct Refusal {
+  Signature signature;
+  std::uint64_t total = 0;
+};
+static_assert(sizeof(Refusal) == 32);
+
+inline constexpr std::size_t max_frame_bytes = 1 << 20;  // payload; a longer frame is a violation
+
+inline MessageKey key_of(const FrameHeader& header) {
+  return {header.sequence, header.index, header.lane, (header.flags & frame_flag::p2p) != 0};
+}
+
+void seal(FrameHeader& header);  // sets header_check
+
+/// What is wrong with a header as such; null: nothing. Never trusts a field.
+const char* fault_of(const FrameHeader& header, std::uint64_t epoch, std::uint32_t source);
+
+/// CRC-32C (Castagnoli), as iSCSI has it. Chains: crc32c(b, crc32c(a)) is that of a then b.
+std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0);
+/// The same by table: what crc32c is tested against, and what runs without the instruction.
+std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t before = 0);
+
+}  // namespace hocket

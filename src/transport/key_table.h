@@ -1,0 +1,89 @@
+// A hash table from message key to things that carry their key and a next pointer. It allocates
+// only when it grows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace hocket {
+
+template <typename Node>
+class KeyTable {
+ public:
+  std::size_t size() const { return size_; }
+
+  Node* find(const MessageKey& key) const {
+    if (size_ == 0) return nullptr;
+    Node* node = buckets_[bucket_of(key)];
+    while (node != nullptr && !(node->key == key)) node = node->next;
+    return node;
+  }
+
+  /// The key must not be in the table.
+  void insert(Node& node) {
+    if (size_ >= buckets_.size()) grow();
+    push(node);
+    ++size_;
+  }
+
+  /// Removes and returns the node of that key; null: there is none.
+  Node* take(const MessageKey& key) {
+    if (size_ == 0) return nullptr;
+    Node** link = &buckets_[bucket_of(key)];
+    while (*link != nullptr && !((*link)->key == key)) link = &(*link)->next;
+    Node* const node = *link;
+    if (node == nullptr) return nullptr;
+    *link = node->next;
+    node->next = nullptr;
+    --size_;
+    return node;
+  }
+
+  /// Empties the table, handing each node to use.
+  template <typename Use>
+  void drain(Use use) {
+    for (Node*& head : buckets_) {
+      while (head != nullptr) {
+        Node* const node = head;
+        head = node->next;
+        node->next = nullptr;
+        --size_;
+        use(*node);
+      }
+    }
+  }
+
+ private:
+  std::size_t bucket_of(const MessageKey& key) const {
+    std::uint64_t hash = key.sequence * 0x9e3779b97f4a7c15ULL;
+    hash ^= (static_cast<std::uint64_t>(key.index) << 17 ^ key.lane ^ (key.p2p ? 1ULL << 63 : 0)) *
+            0xc2b2ae3d27d4eb4fULL;
+    return (hash ^ hash >> 32) & (buckets_.size() - 1);
+  }
+
+  void push(Node& node) {
+    Node*& head = buckets_[bucket_of(node.key)];
+    node.next = head;
+    head = &node;
+  }
+
+  void grow() {
+    std::vector<Node*> old(buckets_.empty() ? 16 : 2 * buckets_.size());
+    old.swap(buckets_);
+    for (Node* node : old) {
+      while (node != nullptr) {
+        Node* const next = node->next;
+        push(*node);
+        node = next;
+      }
+    }
+  }
+
+  std::vector<Node*> buckets_;  // a power of two
+  std::size_t size_ = 0;
+};
+
+}  // namespace hocket

@@ -1,0 +1,163 @@
+// Who gets which bytes: the half of a transport that knows messages but no wires. One Matching per
+// peer. The wires (a fifo, some sockets) ask it for the next frame to send and show it each header
+// that arrives; it answers where the payload goes.
+//
+// Small messages are eager: they are sent unasked, and buffered where no receive is posted yet, as
+// long as their sum stays within the window that the receiver grants. All others are a rendezvous:
+// the receiver says `ready` when its transfer is posted, and only then does payload travel,
+// straight into the posted memory. The sender of a rendezvous offers it, so that both learn of a
+// mismatch whichever of them is wrong. Nothing ever waits for a message in front of it: every frame
+// that arrives has a place to go, so transfers complete whatever the order of posting on either
+// side.
+//
+// A mismatch ends the link: the one who sees it tells the other (refuse), and everything between
+// the two ends with the same error, now and later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/early.h"
+#include "transport/frame.h"
+#include "transport/key_table.h"
+#include "transport/transport.h"
+
+namespace hocket {
+
+/// The same on both sides of a link.
+struct MatchingOptions {
+  std::size_t eager_bytes = 64 << 10;
+  std::size_t frame_bytes = 256 << 10;      // at most max_frame_bytes
+  std::size_t window_bytes = 16 << 20;      // unasked and unconsumed traffic of a peer
+  std::size_t max_early_entries = 1 << 20;  // offers and readies of a peer that nobody has posted
+  bool checksum = false;                    // send CRC32C of payloads
+};
+
+/// A frame to send: header, then header.length bytes at payload.
+struct OutFrame {
+  FrameHeader header;
+  const std::byte* payload = nullptr;
+  Transfer* transfer = nullptr;  // whose memory payload is; null: the link's own
+};
+
+/// A frame that arrives: header.length bytes go to data.
+struct InFrame {
+  FrameHeader header;
+  std::byte* data = nullptr;
+  Transfer* recv = nullptr;
+  Early* early = nullptr;
+};
+
+class Matching {
+ public:
+  Matching(int rank, int peer, std::uint64_t epoch, const MatchingOptions& options,
+           EarlyPool& pool);
+  ~Matching();
+  Matching(const Matching&) = delete;
+  Matching& operator=(const Matching&) = delete;
+
+  int peer() const { return peer_; }
+  void post_send(Transfer& transfer);
+  void post_recv(Transfer& transfer);
+
+  // ---- Outgoing
+  enum class Want : std::uint8_t { any, bulk };  // bulk: only what may overtake everything else
+  /// The next frame, with at most max_payload bytes where it is a piece of a message.
+  bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
+  /// The payload of a frame of `transfer` is no longer needed.
+  void sent(Transfer& transfer, std::size_t bytes);
+  bool has_frames() const;
+  bool has_bulk() const { return !bulk_.empty(); }
+  std::size_t bulk_bytes() const;  // of the message being cut
+  OutFrame bye() const;
+
+  // ---- Incoming
+  /// Judges a header and says where the payload goes. An error is a violation: fail the link.
+  /// After it, look at ended().
+  Status accept(const FrameHeader& header, InFrame& frame);
+  /// The error of a peer that sent `what`, which it may not.
+  Status violation(const char* what) const;
+  /// The payload is there.
+  Status landed(const InFrame& frame);
+
+  // ---- Ends
+  /// Everything posted ends with why, and so does everything posted from now on.
+  void end(const Status& why);
+  /// The same, but what the peer had sent in full may still be received.
+  void leave(const Status& why);
+  bool ended() const { return !ended_.ok(); }
+  const Status& why() const { return ended_; }
+  /// Ends one transfer whose frames were under way when the link ended.
+  void abandon(Transfer& transfer);
+
+  /// Transfers in flight, or frames of its own to send.
+  bool busy() const { return open_ > 0 || has_frames(); }
+  /// Something is expected from the peer.
+  std::size_t open() const { return open_; }
+
+ private:
+  struct Queue {
+    Transfer* head = nullptr;
+    Transfer* tail = nullptr;
+    bool empty() const { return head == nullptr; }
+    void push(Transfer& transfer);
+    Transfer* pop();
+  };
+  struct Control {
+    FrameKind kind;
+    MessageKey key;
+    Signature signature;
+    std::uint64_t total;
+  };
+
+  static std::uint64_t charge(std::uint64_t bytes) { return bytes + 256; }
+  bool start(Transfer& transfer);
+  void finish(Transfer& transfer, const Status& status);
+  void finish_recv(Transfer& transfer);
+  void consumed(std::uint64_t bytes);
+  void tell(FrameKind kind, const Transfer& transfer);
+  FrameHeader header_of(FrameKind kind, const MessageKey& key, std::uint64_t total) const;
+  bool next_control(OutFrame& frame);
+  bool agrees(const Transfer& transfer, const Signature& theirs, std::uint64_t total) const;
+  /// Ends the link with a mismatch and tells the peer.
+  void refuse(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
+  Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
+                  const Signature& theirs, std::uint64_t their_bytes) const;
+  Status accept_data(const FrameHeader& header, InFrame& frame);
+  Status accept_posted(const FrameHeader& header, Transfer& recv, InFrame& frame);
+  Status accept_early(const FrameHeader& header, InFrame& frame);
+  Status accept_offer(const FrameHeader& header);
+  Status accept_ready(const FrameHeader& header);
+  Status remember(KeyTable<Early>& table, const FrameHeader& header);
+  void take_early(Transfer& recv, Early& early);
+  void end_transfers(const Status& why);
+  void forget_early();
+
+  const int rank_;
+  const int peer_;
+  const std::uint64_t epoch_;
+  const MatchingOptions options_;
+  EarlyPool& pool_;
+  Status ended_;
+  std::size_t open_ = 0;
+
+  KeyTable<Transfer> recvs_;    // posted, no early entry
+  KeyTable<Early> early_;       // eager payload and offers without a recv
+  KeyTable<Transfer> offered_;  // sends that wait for ready
+  KeyTable<Early> readies_;     // without a send
+  Queue eager_;                 // to be cut in frames
+  Queue bulk_;
+  std::vector<Control> controls_;
+  std::size_t controls_head_ = 0;
+  bool refusing_ = false;
+  OutFrame refusal_frame_;
+  Refusal refusal_out_, refusal_in_;
+
+  std::uint64_t eager_sent_ = 0, eager_credited_ = 0;                       // as the sender
+  std::uint64_t eager_arrived_ = 0, eager_consumed_ = 0, credit_told_ = 0;  // as the receiver
+  bool credit_due_ = false;
+};
+
+}  // namespace hocket

@@ -1,0 +1,75 @@
+#include "transport/shm/board.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/checked.h"
+
+namespace hocket {
+namespace {
+
+constexpr std::size_t kib = 1024, mib = 1024 * kib;
+
+// Shared memory of a node stays under about 64 MiB up to 8 ranks and grows slowly after that; what
+// is not touched takes no memory.
+std::size_t scratch_half(int ranks) {
+  return std::clamp<std::size_t>(std::bit_floor(16 * mib / static_cast<std::size_t>(ranks)),
+                                 64 * kib, 2 * mib);
+}
+
+std::size_t fifo_of_pair(int ranks) {
+  return std::clamp<std::size_t>(std::bit_floor(mib / static_cast<std::size_t>(ranks)), 16 * kib,
+                                 128 * kib);
+}
+
+}  // namespace
+
+std::size_t Board::bytes(int local_ranks) {
+  const std::size_t ranks = static_cast<std::size_t>(local_ranks);
+  return ranks * (control_bytes + 2 * scratch_half(local_ranks)) +
+         ranks * ranks * fifo_of_pair(local_ranks);
+}
+
+Board::Board(std::byte* base, int local_ranks, int local_rank)
+    : base_(base),
+      local_ranks_(local_ranks),
+      local_rank_(local_rank),
+      scratch_offset_(static_cast<std::size_t>(local_ranks) * control_bytes),
+      scratch_bytes_(scratch_half(local_ranks)),
+      fifo_offset_(scratch_offset_ + 2 * static_cast<std::size_t>(local_ranks) * scratch_bytes_),
+      fifo_bytes_(fifo_of_pair(local_ranks)) {}
+
+bool Board::ring(int to) const {
+  Doorbell& bell = doorbell(to);
+  // The publication before this call must be visible before the doorbell is read: else a peer that
+  // goes to sleep at this moment could miss both. The sleeper does the reverse: exchanges `asleep`,
+  // then looks again.
+#if defined(__SANITIZE_THREAD__)
+  // The thread sanitizer knows no fences; a read-modify-write of the same word gives the same
+  // order, dearer.
+  const std::uint32_t state = bell.asleep.fetch_add(0, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint32_t state = bell.asleep.load(std::memory_order_relaxed);
+#endif
+  if (state == awake) [[likely]]
+    return false;
+  if (state == asleep_in_epoll) return true;
+  if (bell.asleep.exchange(awake, std::memory_order_seq_cst) == asleep_in_futex) {
+    ::syscall(SYS_futex, &bell.asleep, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  }
+  return false;
+}
+
+void Board::sleep(std::int64_t timeout_ns) const {
+  timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+  Doorbell& bell = doorbell(local_rank_);
+  ::syscall(SYS_futex, &bell.asleep, FUTEX_WAIT, asleep_in_futex, &timeout, nullptr, 0);
+  bell.asleep.store(awake, std::memory_order_seq_cst);
+}
+
+}  // namespace hocket

@@ -1,0 +1,76 @@
+// Messages between ranks of one node, through the board's fifos: copied in by the sender and out by
+// the receiver, in pieces that stay in cache. No peer ever writes anywhere but in a fifo.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "transport/early.h"
+#include "transport/matching.h"
+#include "transport/shm/board.h"
+#include "transport/shm/fifo.h"
+#include "transport/transport.h"
+
+namespace hocket {
+
+struct ShmOptions {
+  MatchingOptions matching = {
+      .eager_bytes = 64 << 10, .frame_bytes = 64 << 10, .window_bytes = 8 << 20};
+};
+
+class ShmTransport final : public Transport {
+ public:
+  /// ranks_of: the communicator's rank of each local rank of the board. wake: rings a rank that
+  /// sleeps in epoll (Board::ring returned true); may be empty where nobody does.
+  ShmTransport(const Board& board, std::vector<int> ranks_of, std::uint64_t epoch,
+               std::function<void(int rank)> wake, const ShmOptions& options);
+  ~ShmTransport() override;
+
+  const char* name() const override { return "shm"; }
+  Capabilities capabilities() const override;
+  bool reaches(int peer) const override { return local_of(peer) >= 0; }
+  void connect(int) override {}
+  void post_send(Transfer& transfer) override;
+  void post_recv(Transfer& transfer) override;
+  bool poll() override;
+  void cancel(const Status& why) override;
+  void close() override;
+  int wait_descriptor() const override { return -1; }
+  bool active() const override;
+
+ private:
+  struct Link {
+    Link(int rank, int peer, int local, std::uint64_t epoch, const MatchingOptions& options,
+         EarlyPool& pool, FifoWriter to, FifoReader from)
+        : local(local), matching(rank, peer, epoch, options, pool), to(to), from(from) {}
+    int local;
+    Matching matching;
+    FifoWriter to;
+    FifoReader from;
+    InFrame frame;
+    bool deaf = false;  // its fifo is not read any more
+  };
+
+  int local_of(int peer) const;
+  Link* begin(Transfer& transfer);
+  bool write(Link& link);
+  bool read(Link& link);
+  bool read_record(Link& link, std::size_t ready);
+  void fail(Link& link, const Status& why);
+  void ring(const Link& link) const;
+
+  const Board board_;
+  const std::vector<int> ranks_of_;
+  const std::function<void(int rank)> wake_;
+  const ShmOptions options_;
+  const std::size_t frame_bytes_;
+  Status cancelled_;
+  EarlyPool pool_;
+  std::vector<std::unique_ptr<Link>> links_;  // all local peers
+  std::vector<int> link_of_rank_;             // by rank, up to the largest local one; -1: none
+};
+
+}  // namespace hocket

@@ -1,0 +1,250 @@
+#include "transport/tcp/connection.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace hocket {
+
+Connection::Connection(UniqueFd fd)
+    : fd_(std::move(fd)),
+      stage_(new std::byte[stage_bytes]),
+      read_ahead_(new std::byte[read_ahead_bytes]) {}
+
+void Connection::fail(Status status) {
+  state_ = State::failed;
+  status_ = std::move(status);
+}
+
+// ---- Output
+
+void Connection::add(const void* data, std::size_t bytes, Transfer* owner) {
+  iov_[iov_count_] = {const_cast<void*>(data), bytes};
+  owner_[iov_count_] = owner;
+  owed_[iov_count_] = static_cast<std::uint32_t>(bytes);
+  ++iov_count_;
+}
+
+void Connection::stage(const void* data, std::size_t bytes) {
+  std::byte* const to = stage_.get() + staged_;
+  if (bytes > 0) std::memcpy(to, data, bytes);
+  staged_ += bytes;
+  if (iov_count_ > 0 && owner_[iov_count_ - 1] == nullptr) {
+    iovec& last = iov_[iov_count_ - 1];
+    if (static_cast<std::byte*>(last.iov_base) + last.iov_len == to) {
+      last.iov_len += bytes;
+      return;
+    }
+  }
+  add(to, bytes, nullptr);
+}
+
+bool Connection::fill(Matching& matching, Matching::Want want) {
+  OutFrame frame;
+  while (iov_count_ + 2 <= max_iov && staged_ + sizeof(FrameHeader) + copied_bytes <= stage_bytes &&
+         matching.next_frame(want, max_frame_bytes, frame)) {
+    stage(&frame.header, sizeof frame.header);
+    const std::size_t length = frame.header.length;
+    if (length <= copied_bytes) {
+      stage(frame.payload, length);
+      if (frame.transfer != nullptr) matching.sent(*frame.transfer, length);
+      continue;
+    }
+    add(frame.payload, length, frame.transfer);
+    // A second large frame is better given to whichever connection has room first.
+    if (length >= (32 << 10)) break;
+  }
+  return has_output();
+}
+
+ssize_t Connection::write_some() {
+  for (;;) {
+    ssize_t written;
+    if (iov_count_ - iov_first_ == 1) {
+      const iovec& only = iov_[iov_first_];
+      written = ::send(fd_.get(), only.iov_base, only.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+      msghdr message{};
+      message.msg_iov = &iov_[iov_first_];
+      message.msg_iovlen = iov_count_ - iov_first_;
+      written = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    if (written >= 0 || errno != EINTR) return written;
+  }
+}
+
+void Connection::advance(Matching& matching, std::size_t bytes) {
+  while (iov_first_ < iov_count_) {
+    iovec& first = iov_[iov_first_];
+    if (bytes < first.iov_len) {
+      first.iov_base = static_cast<std::byte*>(first.iov_base) + bytes;
+      first.iov_len -= bytes;
+      return;
+    }
+    bytes -= first.iov_len;
+    if (Transfer* const owner = owner_[iov_first_]) matching.sent(*owner, owed_[iov_first_]);
+    ++iov_first_;
+  }
+  iov_first_ = iov_count_ = 0;
+  staged_ = 0;
+  kept_.reset();
+}
+
+bool Connection::flush(Matching& matching, Matching::Want want) {
+  bool moved = false;
+  std::size_t budget = poll_budget;
+  while (state_ == State::open && (has_output() || fill(matching, want))) {
+    std::size_t offered = 0;
+    for (int i = iov_first_; i < iov_count_; ++i) offered += iov_[i].iov_len;
+    const ssize_t written = write_some();
+    if (written < 0) {
+      blocked_ = errno == EAGAIN || errno == EWOULDBLOCK;
+      if (!blocked_) fail(system_error("writing to the socket failed"));
+      return moved;
+    }
+    moved = true;
+    advance(matching, static_cast<std::size_t>(written));
+    blocked_ = static_cast<std::size_t>(written) < offered;
+    if (blocked_ || budget <= offered) return moved;
+    budget -= offered;
+  }
+  blocked_ = false;
+  return moved;
+}
+
+void Connection::append(const OutFrame& frame) {
+  const std::size_t bytes = sizeof frame.header + frame.header.length;
+  if (staged_ + bytes > stage_bytes || iov_count_ + 2 > max_iov) return;  // only a goodbye is lost
+  stage(&frame.header, sizeof frame.header);
+  stage(frame.payload, frame.header.length);
+}
+
+void Connection::let_go(Matching& matching, bool keep) {
+  std::size_t left = 0;
+  for (int i = iov_first_; i < iov_count_; ++i) left += iov_[i].iov_len;
+  if (keep && left > 0) {
+    auto copy = std::make_unique<std::byte[]>(left);
+    std::size_t at = 0;
+    for (int i = iov_first_; i < iov_count_; ++i) {
+      std::memcpy(copy.get() + at, iov_[i].iov_base, iov_[i].iov_len);
+      at += iov_[i].iov_len;
+    }
+    kept_ = std::move(copy);
+  }
+  for (int i = iov_first_; i < iov_count_; ++i) {
+    if (owner_[i] != nullptr) matching.abandon(*owner_[i]);
+  }
+  iov_first_ = iov_count_ = 0;
+  staged_ = 0;
+  if (keep && left > 0) add(kept_.get(), left, nullptr);
+  drain_ = true;
+}
+
+// ---- Input
+
+// One system call: the rest of a payload goes where it belongs, and what follows it into the
+// read-ahead: only a header while large frames stream (more would have to be copied), else as much
+// as fits.
+ssize_t Connection::read_some(std::size_t* asked) {
+  if (begin_ > 0) {
+    std::memmove(read_ahead_.get(), read_ahead_.get() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  const std::size_t room = read_ahead_bytes - end_;
+  for (;;) {
+    ssize_t got;
+    if (payload_left_ == 0 || drain_) {
+      *asked = room;
+      got = ::recv(fd_.get(), read_ahead_.get() + end_, room, MSG_DONTWAIT);
+    } else {
+      const bool more_payload = frame_.header.offset + frame_.header.length < frame_.header.total;
+      const std::size_t ahead = more_payload ? sizeof(FrameHeader) : room;
+      std::byte* const to = frame_.data + (frame_.header.length - payload_left_);
+      iovec parts[2] = {{to, payload_left_}, {read_ahead_.get() + end_, ahead}};
+      msghdr message{};
+      message.msg_iov = parts;
+      message.msg_iovlen = 2;
+      *asked = payload_left_ + ahead;
+      got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    }
+    if (got >= 0 || errno != EINTR) return got;
+  }
+}
+
+bool Connection::payload_done(Matching& matching) {
+  if (Status status = matching.landed(frame_); !status.ok()) {
+    fail(std::move(status));
+    return false;
+  }
+  if (frame_.header.kind == FrameKind::bye) peer_bye_ = true;
+  return !matching.ended();
+}
+
+// Parses the read-ahead. False: the link has ended.
+bool Connection::consume(Matching& matching) {
+  while (begin_ < end_) {
+    if (payload_left_ > 0) {
+      const std::size_t bytes = std::min(payload_left_, end_ - begin_);
+      std::memcpy(frame_.data + (frame_.header.length - payload_left_), read_ahead_.get() + begin_,
+                  bytes);
+      begin_ += bytes;
+      payload_left_ -= bytes;
+      if (payload_left_ > 0) return true;
+      if (!payload_done(matching)) return false;
+      continue;
+    }
+    if (end_ - begin_ < sizeof(FrameHeader)) return true;
+    FrameHeader header;
+    std::memcpy(&header, read_ahead_.get() + begin_, sizeof header);
+    begin_ += sizeof header;
+    if (peer_bye_) {
+      fail(matching.violation("a frame after its goodbye"));
+      return false;
+    }
+    if (Status status = matching.accept(header, frame_); !status.ok()) {
+      fail(std::move(status));
+      return false;
+    }
+    if (matching.ended()) return false;
+    payload_left_ = header.length;
+    if (payload_left_ == 0 && !payload_done(matching)) return false;
+  }
+  return true;
+}
+
+bool Connection::receive(Matching& matching) {
+  bool moved = false;
+  std::size_t budget = poll_budget;
+  while (state_ == State::open) {
+    std::size_t asked = 0;
+    const ssize_t got = read_some(&asked);
+    if (got < 0) {
+      if (errno != EAGAIN && errno != EWOULDBLOCK) fail(system_error("reading the socket failed"));
+      return moved;
+    }
+    if (got == 0) {
+      state_ = State::closed;
+      return true;
+    }
+    moved = true;
+    std::size_t bytes = static_cast<std::size_t>(got);
+    if (drain_) {
+      begin_ = end_ = 0;
+    } else {
+      const std::size_t direct = std::min(payload_left_, bytes);
+      payload_left_ -= direct;
+      end_ += bytes - direct;
+      if (direct > 0 && payload_left_ == 0 && !payload_done(matching)) return true;
+      if (!consume(matching)) return true;
+    }
+    // A short read means that the socket is empty, which saves the call that would say so.
+    if (bytes < asked || budget <= bytes) return moved;
+    budget -= bytes;
+  }
+  return moved;
+}
+
+}  // namespace hocket

@@ -1,0 +1,89 @@
+// One socket to a peer: cuts the byte stream into frames and back. Non-blocking; all policy is the
+// transport's.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "transport/matching.h"
+
+namespace hocket {
+
+class Connection {
+ public:
+  /// What a call found. An error of the protocol or of the socket is in status().
+  enum class State : std::uint8_t { open, closed, failed };
+
+  explicit Connection(UniqueFd fd);
+
+  int fd() const { return fd_.get(); }
+  const Status& status() const { return status_; }
+  State state() const { return state_; }
+  bool said_bye() const { return peer_bye_; }
+
+  /// Writes frames until the socket is full, nothing is left, or enough was done for one poll.
+  /// True where bytes moved.
+  bool flush(Matching& matching, Matching::Want want);
+  /// Reads what is there, up to enough for one poll. True where bytes moved.
+  bool receive(Matching& matching);
+
+  bool has_output() const { return iov_first_ < iov_count_; }
+  /// The socket took less than it was given.
+  bool blocked() const { return blocked_; }
+
+  /// The link has ended: lets go of all memory of transfers. With keep, what is already half
+  /// written is copied first, so that a last frame can follow it; without, output is dropped.
+  /// Input is read and thrown away from now on.
+  void let_go(Matching& matching, bool keep);
+  /// Adds a frame without a transfer behind everything else.
+  void append(const OutFrame& frame);
+
+  bool armed = false;  // the transport's note: epoll also watches for room to write
+
+ private:
+  static constexpr std::size_t stage_bytes = 8 << 10;
+  static constexpr std::size_t read_ahead_bytes = 16 << 10;
+  static constexpr std::size_t copied_bytes = 512;     // smaller payloads are copied: one send()
+  static constexpr std::size_t poll_budget = 1 << 20;  // bytes per direction and poll
+  static constexpr int max_iov = 24;
+
+  bool fill(Matching& matching, Matching::Want want);
+  void add(const void* data, std::size_t bytes, Transfer* owner);
+  void stage(const void* data, std::size_t bytes);
+  ssize_t write_some();
+  void advance(Matching& matching, std::size_t bytes);
+  ssize_t read_some(std::size_t* asked);
+  bool consume(Matching& matching);
+  bool payload_done(Matching& matching);
+  void fail(Status status);
+
+  UniqueFd fd_;
+  State state_ = State::open;
+  Status status_;
+  bool blocked_ = false;
+  bool drain_ = false;  // throw input away
+  bool peer_bye_ = false;
+
+  // Output: iov_[iov_first_..iov_count_) is still to be written.
+  std::array<iovec, max_iov> iov_;
+  std::array<Transfer*, max_iov> owner_;
+  std::array<std::uint32_t, max_iov> owed_;
+  int iov_first_ = 0, iov_count_ = 0;
+  std::size_t staged_ = 0;
+  std::unique_ptr<std::byte[]> stage_;
+  std::unique_ptr<std::byte[]> kept_;
+
+  // Input: read_ahead_[begin_..end_) is still to be parsed; payload_left_ bytes of frame_ to come.
+  std::unique_ptr<std::byte[]> read_ahead_;
+  std::size_t begin_ = 0, end_ = 0;
+  InFrame frame_;
+  std::size_t payload_left_ = 0;
+};
+
+}  // namespace hocket

@@ -1,0 +1,442 @@
+#include "transport/tcp/tcp_transport.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+namespace hocket {
+namespace {
+
+constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
+constexpr std::uint64_t sweep_polls = 64;  // idle links are looked at once in so many polls
+constexpr int linger_rounds = 200;         // of linger_round_ms each, at most, while closing
+constexpr int linger_round_ms = 5;
+
+std::string peer_text(int fd) {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof storage;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+    return fmt::format("{}:{}", text, ntohs(v4.sin_port));
+  }
+  if (storage.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+    ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+    return fmt::format("[{}]:{}", text, ntohs(v6.sin6_port));
+  }
+  return "";
+}
+
+std::uint64_t tag_of(int peer, std::size_t index) {
+  return static_cast<std::uint64_t>(peer) << 16 | index;
+}
+
+}  // namespace
+
+TcpTransport::TcpTransport(int rank, int ranks, std::uint64_t epoch, TcpDialler dialler,
+                           const TcpOptions& options)
+    : rank_(rank),
+      ranks_(ranks),
+      epoch_(epoch),
+      dialler_(std::move(dialler)),
+      options_(options),
+      links_(ranks) {}
+
+TcpTransport::~TcpTransport() {
+  if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
+}
+
+Status TcpTransport::make(int rank, int ranks, std::uint64_t epoch, TcpDialler dialler,
+                          const TcpOptions& options, std::unique_ptr<TcpTransport>* out) {
+  std::unique_ptr<TcpTransport> made(
+      new TcpTransport(rank, ranks, epoch, std::move(dialler), options));
+  made->epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  made->wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made->epoll_ || !made->wake_) return system_error("no descriptors for the tcp transport");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = wake_tag;
+  if (::epoll_ctl(made->epoll_.get(), EPOLL_CTL_ADD, made->wake_.get(), &event) != 0) {
+    return system_error("epoll refused the tcp transport's eventfd");
+  }
+  *out = std::move(made);
+  return {};
+}
+
+Capabilities TcpTransport::capabilities() const {
+  return {options_.matching.eager_bytes, options_.matching.frame_bytes, false, false};
+}
+
+// ---- Connections
+
+void TcpTransport::adopt(int peer, int index, UniqueFd fd, const Status& status) {
+  {
+    std::lock_guard lock(adopted_mutex_);
+    adopted_.push_back({peer, index, std::move(fd), status});
+    has_adopted_.store(true, std::memory_order_release);
+  }
+  const std::uint64_t one = 1;
+  // It can only fail when the counter is full, and then it is readable already.
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+}
+
+bool TcpTransport::take_adopted() {
+  std::vector<Adopted> taken;
+  {
+    std::lock_guard lock(adopted_mutex_);
+    taken.swap(adopted_);
+    has_adopted_.store(false, std::memory_order_relaxed);
+    std::uint64_t count;
+    [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);
+  }
+  bool any = false;
+  for (Adopted& adopted : taken) any |= install(adopted);
+  return any;
+}
+
+bool TcpTransport::install(Adopted& adopted) {
+  if (!reaches(adopted.peer) || adopted.index < 0 || !cancelled_.ok()) return false;
+  Link& to = link(adopted.peer);
+  const auto index = static_cast<std::size_t>(adopted.index);
+  if (to.matching.ended() || index >= to.connections.size()) return false;
+  if (!adopted.status.ok()) {
+    // The first connection is the link; a further one only makes it faster.
+    if (index == 0) fail(to, adopted.status);
+    return index == 0;
+  }
+  if (to.connections[index] != nullptr) return false;
+  to.dialled[index] = true;
+  if (index == 0) {
+    const std::string text = peer_text(adopted.fd.get());
+    if (!text.empty()) to.name = fmt::format("tcp {}", text);
+  }
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = tag_of(adopted.peer, index);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, adopted.fd.get(), &event) != 0) {
+    fail(to, system_error("epoll refused a connection"));
+    return true;
+  }
+  to.connections[index] = std::make_unique<Connection>(std::move(adopted.fd));
+  activate(to);
+  return true;
+}
+
+TcpTransport::Link& TcpTransport::link(int peer) {
+  std::unique_ptr<Link>& slot = links_[peer];
+  if (slot == nullptr) {
+    slot = std::make_unique<Link>(rank_, peer, epoch_, options_.matching, pool_);
+    slot->connections.resize(std::max(1, options_.connections));
+    slot->dialled.resize(slot->connections.size());
+    slot->name = dialler_.address ? fmt::format("tcp {}", dialler_.address(peer)) : "tcp";
+  }
+  return *slot;
+}
+
+void TcpTransport::dial(Link& link, int index) {
+  if (link.dialled[index] || link.matching.ended()) return;
+  link.dialled[index] = true;
+  if (dialler_.dial) dialler_.dial(link.matching.peer(), index);
+}
+
+void TcpTransport::connect(int peer) {
+  if (reaches(peer) && cancelled_.ok()) dial(link(peer), 0);
+}
+
+// ---- Posting
+
+bool TcpTransport::begin(Transfer& transfer) {
+  if (cancelled_.ok() && reaches(transfer.peer)) return true;
+  transfer.status =
+      !cancelled_.ok()
+          ? cancelled_
+          : invalid_argument("tcp does not reach rank " + std::to_string(transfer.peer));
+  transfer.moved = 0;
+  transfer.done = true;
+  return false;
+}
+
+void TcpTransport::post_send(Transfer& transfer) {
+  if (!begin(transfer)) return;
+  Link& to = link(transfer.peer);
+  to.matching.post_send(transfer);
+  settle(to);
+  if (transfer.done && !to.matching.has_frames()) return;
+  dial(to, 0);
+  flush_once(to);
+  if (busy(to)) activate(to);
+}
+
+// The first frame after a poll goes out at once; those that follow it are gathered until the next
+// poll, for a system call costs far more than a frame.
+void TcpTransport::flush_once(Link& link) {
+  if (link.flushed_in_poll == polls_) return;
+  link.flushed_in_poll = polls_;
+  flush(link);
+}
+
+void TcpTransport::post_recv(Transfer& transfer) {
+  if (!begin(transfer)) return;
+  Link& from = link(transfer.peer);
+  from.matching.post_recv(transfer);
+  settle(from);
+  if (!from.matching.busy()) return;
+  dial(from, 0);
+  if (from.matching.has_frames()) flush_once(from);
+  activate(from);
+}
+
+void TcpTransport::activate(Link& link) {
+  if (link.listed) return;
+  link.listed = true;
+  active_.push_back(&link);
+}
+
+bool TcpTransport::busy(const Link& link) const {
+  if (link.matching.busy()) return true;
+  for (const auto& connection : link.connections) {
+    if (connection != nullptr && connection->has_output()) return true;
+  }
+  return false;
+}
+
+bool TcpTransport::active() const {
+  return std::any_of(active_.begin(), active_.end(), [&](const Link* link) { return busy(*link); });
+}
+
+// ---- Moving bytes
+
+bool TcpTransport::flush(Link& link) {
+  bool moved = false;
+  if (link.matching.bulk_bytes() >= options_.stripe_bytes) {
+    for (std::size_t i = 1; i < link.connections.size(); ++i) dial(link, static_cast<int>(i));
+  }
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    Connection* const connection = link.connections[i].get();
+    if (connection == nullptr) continue;
+    if (!connection->has_output() &&
+        !(i == 0 ? link.matching.has_frames() : link.matching.has_bulk())) {
+      continue;
+    }
+    moved |= connection->flush(link.matching, i == 0 ? Matching::Want::any : Matching::Want::bulk);
+    if (connection->state() == Connection::State::failed) drop(link, i);
+  }
+  return moved;
+}
+
+bool TcpTransport::receive(Link& link, std::size_t index) {
+  Connection* const connection = link.connections[index].get();
+  if (connection == nullptr) return false;
+  const bool moved = connection->receive(link.matching);
+  settle(link);
+  if (link.connections[index].get() != connection) return moved;  // dropped with its link
+  if (connection->state() != Connection::State::open) {
+    drop(link, index);
+  } else if (connection->said_bye()) {
+    check_goodbyes(link);
+  }
+  return moved;
+}
+
+bool TcpTransport::serve(Link& link) {
+  bool moved = flush(link);
+  for (std::size_t i = 0; i < link.connections.size(); ++i) moved |= receive(link, i);
+  if (link.matching.has_frames()) moved |= flush(link);
+  return moved;
+}
+
+bool TcpTransport::poll() {
+  bool moved = false;
+  if (has_adopted_.load(std::memory_order_acquire)) [[unlikely]]
+    moved |= take_adopted();
+  const bool many = active_.size() > options_.busy_links;
+  const bool sweep = ++polls_ % sweep_polls == 0;
+  if (many || sweep) moved |= ask_epoll();
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    if (many) {
+      moved |= flush(*active_[i]);
+    } else {
+      moved |= serve(*active_[i]);
+    }
+  }
+  for (std::size_t i = 0; i < active_.size();) {
+    Link& link = *active_[i];
+    if (busy(link)) {
+      if (!moved) arm(link);
+      ++i;
+      continue;
+    }
+    arm(link);
+    link.listed = false;
+    active_[i] = active_.back();
+    active_.pop_back();
+  }
+  return moved;
+}
+
+bool TcpTransport::ask_epoll() {
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), 0);
+  bool moved = false;
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t tag = events[i].data.u64;
+    if (tag == wake_tag) {
+      moved |= take_adopted();
+      continue;
+    }
+    Link* const link = links_[tag >> 16].get();
+    if (link == nullptr) continue;
+    if (events[i].events & ~EPOLLOUT) moved |= receive(*link, tag & 0xffff);
+    if (busy(*link)) activate(*link);
+  }
+  return moved;
+}
+
+// Whoever sleeps must be woken when there is room to write again; while bytes move nobody sleeps,
+// so the interest is only brought up to date in polls that moved nothing.
+void TcpTransport::arm(Link& link) {
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    Connection* const connection = link.connections[i].get();
+    if (connection == nullptr) continue;
+    const bool wanted = connection->blocked() && connection->has_output();
+    if (wanted == connection->armed) continue;
+    epoll_event event{};
+    event.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
+    event.data.u64 = tag_of(link.matching.peer(), i);
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->fd(), &event) == 0) {
+      connection->armed = wanted;
+    }
+  }
+}
+
+// ---- Ends
+
+// Carries out the end of a link on its connections: they let go of all memory of transfers.
+void TcpTransport::settle(Link& link) {
+  if (!link.matching.ended() || link.let_go) return;
+  link.let_go = true;
+  // Only the first connection has something to say any more: why (refuse).
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    if (link.connections[i] == nullptr) continue;
+    link.connections[i]->let_go(link.matching, i == 0);
+  }
+  if (link.matching.has_frames()) {
+    flush(link);
+    activate(link);
+  }
+}
+
+// A connection has ended: in order, or with its link.
+void TcpTransport::drop(Link& link, std::size_t index) {
+  const std::unique_ptr<Connection> connection = std::move(link.connections[index]);
+  if (link.matching.ended()) return connection->let_go(link.matching, false);
+  const int peer = link.matching.peer();
+  if (connection->state() == Connection::State::closed && connection->said_bye()) {
+    connection->has_output() ? leave(link) : check_goodbyes(link);
+    return connection->let_go(link.matching, false);
+  }
+  Status why = connection->status();
+  if (connection->state() == Connection::State::closed) {
+    why = {Code::remote_error,
+           "lost the connection to rank " + std::to_string(peer) +
+               ": it was closed without a goodbye. Its process has probably ended; see its output",
+           peer};
+  } else if (why.culprit() < 0) {
+    why = {Code::remote_error,
+           "lost the connection to rank " + std::to_string(peer) + ": " + why.message(), peer};
+  }
+  link.matching.end(why.on_link(link.name));
+  connection->let_go(link.matching, false);
+  fail(link, why);
+}
+
+void TcpTransport::check_goodbyes(Link& link) {
+  if (link.matching.ended()) return;
+  for (const auto& connection : link.connections) {
+    if (connection != nullptr && !connection->said_bye()) return;
+  }
+  leave(link);
+}
+
+void TcpTransport::leave(Link& link) {
+  const int peer = link.matching.peer();
+  const Status why(Code::remote_error,
+                   "rank " + std::to_string(peer) +
+                       " has left the communicator; nothing more can be sent to it or received",
+                   peer);
+  link.matching.leave(why.on_link(link.name));
+  settle(link);
+}
+
+void TcpTransport::fail(Link& link, const Status& why) {
+  link.matching.end(why.on_link(link.name));
+  link.let_go = true;
+  for (std::unique_ptr<Connection>& connection : link.connections) {
+    if (connection != nullptr) connection->let_go(link.matching, false);
+    connection.reset();
+  }
+}
+
+void TcpTransport::cancel(const Status& why) {
+  if (!cancelled_.ok()) return;
+  cancelled_ = why;
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link != nullptr) fail(*link, why);
+  }
+  for (Link* link : active_) link->listed = false;
+  active_.clear();
+}
+
+void TcpTransport::close() {
+  if (!cancelled_.ok()) return;
+  if (has_adopted_.load(std::memory_order_acquire)) take_adopted();
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link == nullptr) continue;
+    for (const std::unique_ptr<Connection>& connection : link->connections) {
+      if (connection != nullptr) connection->append(link->matching.bye());
+    }
+    flush(*link);
+  }
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link != nullptr) linger(*link);
+  }
+  cancel({Code::invalid_usage, "the transport is closed"});
+}
+
+// A socket that is closed while the peer still writes to it is reset, and a reset destroys what is
+// under way to the peer. So stay until the peer's kernel has everything, or has closed its end.
+void TcpTransport::linger(Link& link) {
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    for (int round = 0; round < linger_rounds; ++round) {
+      Connection* const connection = link.connections[i].get();
+      if (connection == nullptr) break;
+      connection->flush(link.matching, Matching::Want::bulk);
+      connection->receive(link.matching);
+      settle(link);
+      if (link.connections[i].get() != connection) break;
+      int unsent = 0;
+      if (connection->state() != Connection::State::open ||
+          (!connection->has_output() && ::ioctl(connection->fd(), SIOCOUTQ, &unsent) == 0 &&
+           unsent == 0)) {
+        break;
+      }
+      pollfd wait{connection->fd(), POLLIN, 0};
+      if (connection->has_output()) wait.events |= POLLOUT;
+      ::poll(&wait, 1, linger_round_ms);
+    }
+  }
+}
+
+}  // namespace hocket

@@ -1,0 +1,119 @@
+// Messages over TCP: one connection per peer, and more where large messages want them. A large
+// message is cut in frames, and each frame goes to whichever connection has room.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "transport/early.h"
+#include "transport/matching.h"
+#include "transport/tcp/connection.h"
+#include "transport/transport.h"
+
+namespace hocket {
+
+struct TcpOptions {
+  MatchingOptions matching;
+  int connections = 2;                 // per peer, once large messages flow
+  std::size_t stripe_bytes = 4 << 20;  // a message of this size asks for all connections
+  std::size_t busy_links = 8;          // with more links than this in use, epoll is asked
+};
+
+/// Where connections come from: the session. The transport asks; both ends get adopt() calls.
+struct TcpDialler {
+  /// Starts to open connection number `index` to peer; calling twice is harmless. Never blocks.
+  std::function<void(int peer, int index)> dial;
+  /// "10.0.0.1:4000", for errors before there is a connection; may be empty.
+  std::function<std::string(int peer)> address;
+};
+
+class TcpTransport final : public Transport {
+ public:
+  /// Fails where the process has no descriptors left.
+  static Status make(int rank, int ranks, std::uint64_t epoch, TcpDialler dialler,
+                     const TcpOptions& options, std::unique_ptr<TcpTransport>* out);
+  ~TcpTransport() override;
+
+  /// Connection number `index` to peer is there (or could not be made: then fd is empty and status
+  /// says why). fd: authenticated, TCP_NODELAY. From any thread, until the transport is destroyed.
+  void adopt(int peer, int index, UniqueFd fd, const Status& status);
+
+  const char* name() const override { return "tcp"; }
+  Capabilities capabilities() const override;
+  bool reaches(int peer) const override { return peer >= 0 && peer < ranks_ && peer != rank_; }
+  void connect(int peer) override;
+  void post_send(Transfer& transfer) override;
+  void post_recv(Transfer& transfer) override;
+  bool poll() override;
+  void cancel(const Status& why) override;
+  void close() override;
+  int wait_descriptor() const override { return epoll_.get(); }
+  bool active() const override;
+
+ private:
+  struct Link {
+    Link(int rank, int peer, std::uint64_t epoch, const MatchingOptions& options, EarlyPool& pool)
+        : matching(rank, peer, epoch, options, pool) {}
+    Matching matching;
+    std::vector<std::unique_ptr<Connection>> connections;  // by index; null: none (any more)
+    std::vector<bool> dialled;
+    std::string name;                   // "tcp 10.0.0.1:4000"
+    std::uint64_t flushed_in_poll = 0;  // polls_ when a post last wrote at once
+    bool listed = false;                // in active_
+    bool let_go = false;                // its end has been carried out
+  };
+  struct Adopted {
+    int peer;
+    int index;
+    UniqueFd fd;
+    Status status;
+  };
+
+  TcpTransport(int rank, int ranks, std::uint64_t epoch, TcpDialler dialler,
+               const TcpOptions& options);
+  Link& link(int peer);
+  bool begin(Transfer& transfer);
+  void dial(Link& link, int index);
+  void activate(Link& link);
+  bool busy(const Link& link) const;
+  bool take_adopted();
+  bool install(Adopted& adopted);
+  bool flush(Link& link);
+  void flush_once(Link& link);
+  bool serve(Link& link);
+  bool receive(Link& link, std::size_t index);
+  bool ask_epoll();
+  void settle(Link& link);
+  void check_goodbyes(Link& link);
+  void leave(Link& link);
+  void fail(Link& link, const Status& why);
+  void drop(Link& link, std::size_t index);
+  void arm(Link& link);
+  void linger(Link& link);
+
+  const int rank_;
+  const int ranks_;
+  const std::uint64_t epoch_;
+  const TcpDialler dialler_;
+  const TcpOptions options_;
+  Status cancelled_;
+  EarlyPool pool_;
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; null: never used
+  std::vector<Link*> active_;
+  std::uint64_t polls_ = 1;
+  UniqueFd epoll_;
+  UniqueFd wake_;  // eventfd: something was adopted
+
+  std::mutex adopted_mutex_;
+  std::vector<Adopted> adopted_;  // under adopted_mutex_
+  std::atomic<bool> has_adopted_{false};
+};
+
+}  // namespace hocket

@@ -1,0 +1,18 @@
+#!/bin/bash
+# usage: headers.sh CC CXX
+# Every header compiles by itself; the public one as C99 and as C++20 without a warning; and so does
+# the program in its head comment.
+cd "$(dirname "$0")/../.." || exit 1
+cc=$1 cxx=$2
+strict=(-fsyntax-only -pedantic -Wall -Wextra -Werror)
+status=0
+
+"$cc" -std=c99 "${strict[@]}" -x c include/hocket/hocket.h || status=1
+"$cxx" -std=c++20 "${strict[@]}" -x c++ include/hocket/hocket.h || status=1
+awk '/^ \*   #include/ { on = 1 } on && /^ \*   cc / { exit } on { print substr($0, 6) }' \
+  include/hocket/hocket.h | "$cc" -std=c99 "${strict[@]}" -Iinclude -x c - || status=1
+
+find include src tools perf tests \( -name '*.h' -o -name '*.hpp' \) -print0 2>/dev/null |
+  xargs -0 -P "$(nproc)" -I{} "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
+    -Iinclude -Isrc -Itests '-DHOUSE_ROOT=""' -include {} -x c++ /dev/null || status=1
+exit $status

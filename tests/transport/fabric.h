@@ -1,0 +1,179 @@
+// Ranks of one communicator inside the test program, joined by real transports: shm over an
+// anonymous shared area, tcp over loopback sockets.
+#pragma once
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "transport/shm/shm_transport.h"
+#include "transport/tcp/tcp_transport.h"
+
+namespace hocket::testing {
+
+inline constexpr std::uint64_t epoch = 0x5eed;
+
+/// The two ends of a loopback TCP connection, as the session hands them out.
+inline std::pair<UniqueFd, UniqueFd> tcp_pair() {
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(listener.get(), generic, size) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), generic, &size) != 0) {
+    std::abort();
+  }
+  UniqueFd dialled(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(dialled.get(), generic, size) != 0) std::abort();
+  UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!accepted) std::abort();
+  const int one = 1;
+  for (const int fd : {dialled.get(), accepted.get()}) {
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+  }
+  return {std::move(dialled), std::move(accepted)};
+}
+
+struct FabricOptions {
+  int ranks = 2;
+  bool checksum = false;
+  std::size_t window_bytes = 0;  // 0: the default
+  int connections = 2;
+};
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  virtual Transport& at(int rank) = 0;
+  int ranks() const { return ranks_; }
+
+ protected:
+  explicit Fabric(int ranks) : ranks_(ranks) {}
+  const int ranks_;
+};
+
+class ShmFabric final : public Fabric {
+ public:
+  explicit ShmFabric(const FabricOptions& wanted) : Fabric(wanted.ranks) {
+    bytes_ = Board::bytes(ranks_);
+    base_ = static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                           MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (base_ == MAP_FAILED) std::abort();
+    // Local ranks run against the order of ranks, so that confusing the two shows.
+    std::vector<int> ranks_of;
+    for (int local = 0; local < ranks_; ++local) ranks_of.push_back(ranks_ - 1 - local);
+    ShmOptions options;
+    options.matching.checksum = wanted.checksum;
+    if (wanted.window_bytes > 0) options.matching.window_bytes = wanted.window_bytes;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      transports_.push_back(std::make_unique<ShmTransport>(Board(base_, ranks_, ranks_ - 1 - rank),
+                                                           ranks_of, epoch, nullptr, options));
+    }
+  }
+  ~ShmFabric() override {
+    transports_.clear();
+    ::munmap(base_, bytes_);
+  }
+  Transport& at(int rank) override { return *transports_[rank]; }
+  /// The fifo from one rank to another, for tests that write rubbish into it.
+  std::byte* fifo(int from, int to) {
+    return Board(base_, ranks_, 0).fifo(ranks_ - 1 - from, ranks_ - 1 - to);
+  }
+  std::size_t fifo_bytes() { return Board(base_, ranks_, 0).fifo_bytes(); }
+
+ private:
+  std::byte* base_;
+  std::size_t bytes_;
+  std::vector<std::unique_ptr<ShmTransport>> transports_;
+};
+
+class TcpFabric final : public Fabric {
+ public:
+  explicit TcpFabric(const FabricOptions& wanted) : Fabric(wanted.ranks) {
+    TcpOptions options;
+    options.matching.checksum = wanted.checksum;
+    options.connections = wanted.connections;
+    if (wanted.window_bytes > 0) options.matching.window_bytes = wanted.window_bytes;
+    transports_.resize(ranks_);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      TcpDialler dialler;
+      dialler.dial = [this, rank](int peer, int index) { dial(rank, peer, index); };
+      dialler.address = [](int peer) { return "127.0.0.1:" + std::to_string(peer); };
+      if (!TcpTransport::make(rank, ranks_, epoch, dialler, options, &transports_[rank]).ok()) {
+        std::abort();
+      }
+    }
+  }
+  Transport& at(int rank) override { return *transports_[rank]; }
+  TcpTransport& tcp(int rank) { return *transports_[rank]; }
+  std::size_t dialled() {
+    std::lock_guard lock(mutex_);
+    return dialled_.size();
+  }
+
+ private:
+  void dial(int rank, int peer, int index) {
+    {
+      std::lock_guard lock(mutex_);
+      if (!dialled_.insert({std::min(rank, peer), std::max(rank, peer), index}).second) return;
+    }
+    auto [here, there] = tcp_pair();
+    transports_[rank]->adopt(peer, index, std::move(here), {});
+    transports_[peer]->adopt(rank, index, std::move(there), {});
+  }
+
+  std::mutex mutex_;
+  std::set<std::tuple<int, int, int>> dialled_;
+  std::vector<std::unique_ptr<TcpTransport>> transports_;
+};
+
+inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, const FabricOptions& options) {
+  if (kind == "shm") return std::make_unique<ShmFabric>(options);
+  return std::make_unique<TcpFabric>(options);
+}
+
+/// A transfer with the memory and the signature that it needs.
+struct Message {
+  Message(int peer, MessageKey key, std::size_t bytes) : memory(bytes) {
+    signature.sequence = key.sequence;
+    signature.count = bytes;
+    signature.collective = Collective::all_gather;
+    transfer.key = key;
+    transfer.peer = peer;
+    transfer.data = memory.data();
+    transfer.bytes = bytes;
+    transfer.signature = &signature;
+  }
+  Message(const Message&) = delete;
+
+  void fill(std::uint64_t seed) {
+    std::uint64_t word = seed * 2 + 1;
+    for (std::byte& byte : memory) {
+      word = word * 6364136223846793005u + 1442695040888963407u;
+      byte = static_cast<std::byte>(word >> 56);
+    }
+  }
+
+  std::vector<std::byte> memory;
+  Signature signature;
+  Transfer transfer;
+};
+
+}  // namespace hocket::testing

@@ -1,0 +1,129 @@
+// The fifo, and how shm wakes those who sleep.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/checked.h"
+#include "fabric.h"
+
+namespace hocket::testing {
+namespace {
+
+struct alignas(128) Area {
+  std::byte bytes[4096] = {};
+};
+
+TEST(Fifo, records_of_any_size_survive_wrapping_around) {
+  auto area = std::make_unique<Area>();
+  FifoWriter writer(area->bytes, sizeof area->bytes);
+  FifoReader reader(area->bytes, sizeof area->bytes);
+  std::mt19937_64 random(1);
+  std::deque<std::vector<std::byte>> under_way;
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::byte> record(1 + random() % 1500);
+    for (std::byte& byte : record) byte = static_cast<std::byte>(random());
+    while (writer.room(record.size()) < record.size()) {
+      ASSERT_FALSE(under_way.empty());
+      std::vector<std::byte> got(under_way.front().size());
+      ASSERT_GE(reader.ready(), got.size());
+      reader.get(got.data(), got.size());
+      reader.release();
+      ASSERT_EQ(got, under_way.front());
+      under_way.pop_front();
+    }
+    writer.put(record.data(), record.size());
+    writer.publish();
+    under_way.push_back(std::move(record));
+  }
+  EXPECT_FALSE(writer.broken() || reader.broken());
+}
+
+struct Pair {
+  explicit Pair(std::function<void(int)> wake) {
+    area.resize(Board::bytes(2) + 4096);
+    auto* base =
+        reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(area.data()), 4096));
+    for (int rank = 0; rank < 2; ++rank) {
+      boards[rank] = Board(base, 2, rank);
+      transports[rank] = std::make_unique<ShmTransport>(boards[rank], std::vector<int>{0, 1}, epoch,
+                                                        wake, ShmOptions{});
+    }
+  }
+  std::vector<std::byte> area;
+  Board boards[2];
+  std::unique_ptr<ShmTransport> transports[2];
+};
+
+TEST(Shm, a_receiver_asleep_in_epoll_is_woken_by_a_message) {
+  std::vector<int> woken;
+  Pair pair([&](int rank) { woken.push_back(rank); });
+  Message first(1, {.sequence = 1}, 8), second(1, {.sequence = 2}, 8);
+  pair.transports[0]->post_send(first.transfer);
+  EXPECT_TRUE(woken.empty());
+  pair.boards[1].announce_sleep(Board::asleep_in_epoll);
+  pair.transports[0]->post_send(second.transfer);
+  EXPECT_EQ(woken, std::vector<int>{1});
+}
+
+TEST(Shm, a_sender_that_sleeps_because_the_fifo_is_full_is_woken_by_room) {
+  int woken = 0;
+  Pair pair([&](int rank) { woken += rank == 0; });
+  Message send(1, {.sequence = 1}, 4 << 20), recv(0, {.sequence = 1}, 4 << 20);
+  pair.transports[0]->post_send(send.transfer);
+  pair.transports[1]->post_recv(recv.transfer);
+  for (int rounds = 0; !recv.transfer.done; ++rounds) {
+    ASSERT_LT(rounds, 1000);
+    while (pair.transports[0]->poll()) {
+    }
+    if (send.transfer.done) break;
+    pair.boards[0].announce_sleep(Board::asleep_in_epoll);
+    ASSERT_FALSE(pair.transports[0]->poll());
+    woken = 0;
+    pair.transports[1]->poll();
+    ASSERT_GT(woken, 0);
+    pair.boards[0].announce_awake();
+  }
+}
+
+TEST(Shm, a_sleeping_sender_wakes_whatever_the_reader_had_seen_of_the_fifo) {
+  // Two threads, each asleep in the futex whenever it finds nothing to do: a lost wake-up hangs.
+  Pair pair(nullptr);
+  Message send(1, {.sequence = 1}, 16 << 20), recv(0, {.sequence = 1}, 16 << 20);
+  send.fill(1);
+  const auto run = [&](int rank, Transfer& transfer) {
+    const Board& board = pair.boards[rank];
+    ShmTransport& transport = *pair.transports[rank];
+    while (!transfer.done) {
+      if (transport.poll()) continue;
+      board.announce_sleep(Board::asleep_in_futex);
+      if (transport.poll()) {
+        board.announce_awake();
+        continue;
+      }
+      board.sleep(60'000'000'000);
+    }
+  };
+  pair.transports[0]->post_send(send.transfer);
+  pair.transports[1]->post_recv(recv.transfer);
+  std::thread receiver([&] { run(1, recv.transfer); });
+  run(0, send.transfer);
+  receiver.join();
+  EXPECT_TRUE(send.memory == recv.memory);
+}
+
+TEST(Shm, ranks_beyond_the_node_are_out_of_reach) {
+  std::vector<std::byte> area(Board::bytes(2) + 4096);
+  auto* base =
+      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(area.data()), 4096));
+  ShmTransport transport(Board(base, 2, 1), {3, 5}, epoch, nullptr, {});
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(transport.reaches(rank), rank == 3);
+}
+
+}  // namespace
+}  // namespace hocket::testing

@@ -1,0 +1,215 @@
+// What tcp does beyond what every transport does.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fabric.h"
+
+namespace hocket::testing {
+namespace {
+
+void poll_both(TcpFabric& fabric) {
+  for (int rank = 0; rank < fabric.ranks(); ++rank) fabric.at(rank).poll();
+}
+
+void finish(TcpFabric& fabric, const std::vector<Transfer*>& transfers) {
+  for (Transfer* transfer : transfers) {
+    while (!transfer->done) poll_both(fabric);
+  }
+}
+
+bool readable(int fd) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, 0) == 1;
+}
+
+// Polls until nothing moves any more, as a rank does before it sleeps.
+void settle(Transport& transport) {
+  for (int idle = 0; idle < 200;) idle = transport.poll() ? 0 : idle + 1;
+}
+
+TEST(Tcp, small_messages_use_one_connection_and_large_ones_open_the_others) {
+  TcpFabric fabric({.connections = 3});
+  Message send(1, {.sequence = 1}, 65536), recv(0, {.sequence = 1}, 65536);
+  fabric.at(0).post_send(send.transfer);
+  fabric.at(1).post_recv(recv.transfer);
+  finish(fabric, {&send.transfer, &recv.transfer});
+  EXPECT_EQ(fabric.dialled(), 1u);
+  Message large(1, {.sequence = 2}, 64 << 20), large_recv(0, {.sequence = 2}, 64 << 20);
+  large.fill(3);
+  fabric.at(0).post_send(large.transfer);
+  fabric.at(1).post_recv(large_recv.transfer);
+  finish(fabric, {&large.transfer, &large_recv.transfer});
+  EXPECT_EQ(fabric.dialled(), 3u);
+  EXPECT_TRUE(large.memory == large_recv.memory);
+}
+
+TEST(Tcp, nothing_is_dialled_before_it_is_needed) {
+  TcpFabric fabric({.ranks = 4});
+  EXPECT_EQ(fabric.dialled(), 0u);
+  fabric.at(2).connect(3);
+  EXPECT_EQ(fabric.dialled(), 1u);
+}
+
+TEST(Tcp, a_connection_lost_in_mid_message_is_an_error_that_names_rank_and_address) {
+  for (const bool large : {false, true}) {
+    std::unique_ptr<TcpTransport> transport;
+    ASSERT_TRUE(TcpTransport::make(0, 3, epoch, {}, {}, &transport).ok());
+    auto [mine, theirs] = tcp_pair();
+    transport->adopt(2, 0, std::move(mine), {});
+    const std::size_t bytes = large ? 1 << 20 : 1000;
+    Message recv(2, {.sequence = 4}, bytes), send(2, {.sequence = 4}, 16 << 20);
+    transport->post_recv(recv.transfer);
+    transport->post_send(send.transfer);
+    while (transport->poll()) {
+    }
+    FrameHeader header;
+    header.epoch = epoch;
+    header.source = 2;
+    header.sequence = 4;
+    header.total = bytes;
+    header.length = 1000;
+    header.signature = recv.signature;
+    header.flags = large ? 0 : frame_flag::eager;
+    seal(header);
+    ASSERT_EQ(::send(theirs.get(), &header, sizeof header, 0), std::ssize(std::string(88, ' ')));
+    ASSERT_EQ(::send(theirs.get(), &header, 50, 0), 50);  // a part of the payload
+    transport->poll();
+    EXPECT_FALSE(recv.transfer.done);
+    theirs.reset();
+    while (transport->active()) transport->poll();
+    for (const Message* message : {&recv, &send}) {
+      ASSERT_TRUE(message->transfer.done);
+      const Status& status = message->transfer.status;
+      EXPECT_EQ(status.code(), Code::remote_error);
+      EXPECT_EQ(status.culprit(), 2);
+      EXPECT_EQ(status.sequence(), 4u);
+      EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+      EXPECT_EQ(status.link().rfind("tcp 127.0.0.1:", 0), 0u) << status.link();
+    }
+  }
+}
+
+TEST(Tcp, a_failed_dial_ends_the_transfers_only_where_it_was_the_first_connection) {
+  TcpFabric fabric({});
+  Message recv(1, {.sequence = 1}, 8);
+  fabric.tcp(0).adopt(1, 1, {}, {Code::system_error, "no route"});
+  fabric.at(0).post_recv(recv.transfer);
+  fabric.at(0).poll();
+  EXPECT_FALSE(recv.transfer.done);
+  TcpFabric other({});
+  other.tcp(0).adopt(1, 0, {}, {Code::remote_error, "refused by rank 1", 1});
+  other.at(0).post_recv(recv.transfer);
+  other.at(0).poll();
+  ASSERT_TRUE(recv.transfer.done);
+  EXPECT_EQ(recv.transfer.status.message(), "refused by rank 1");
+  EXPECT_EQ(recv.transfer.status.link(), "tcp 127.0.0.1:1");
+}
+
+TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
+  TcpFabric fabric({.connections = 1});
+  const int at_zero = fabric.at(0).wait_descriptor(), at_one = fabric.at(1).wait_descriptor();
+  EXPECT_FALSE(readable(at_one));
+  fabric.at(0).connect(1);
+  EXPECT_TRUE(readable(at_one));  // a connection
+  settle(fabric.at(0));
+  settle(fabric.at(1));
+  EXPECT_FALSE(readable(at_zero));
+  EXPECT_FALSE(readable(at_one));
+  Message send(1, {.sequence = 1}, 8), recv(0, {.sequence = 1}, 8);
+  fabric.at(1).post_recv(recv.transfer);
+  settle(fabric.at(1));
+  EXPECT_FALSE(readable(at_one));
+  fabric.at(0).post_send(send.transfer);
+  EXPECT_TRUE(readable(at_one));  // data
+  finish(fabric, {&send.transfer, &recv.transfer});
+
+  Message large(1, {.sequence = 2}, 64 << 20), large_recv(0, {.sequence = 2}, 64 << 20);
+  fabric.at(1).post_recv(large_recv.transfer);
+  fabric.at(0).post_send(large.transfer);
+  settle(fabric.at(0));  // until the socket is full: the receiver does not poll
+  EXPECT_FALSE(large.transfer.done);
+  EXPECT_FALSE(readable(at_zero));
+  settle(fabric.at(1));
+  EXPECT_TRUE(readable(at_zero));  // room
+  finish(fabric, {&large.transfer, &large_recv.transfer});
+  settle(fabric.at(0));
+  EXPECT_FALSE(readable(at_zero));
+}
+
+TEST(Tcp, close_delivers_what_was_sent_even_if_the_peer_has_sent_what_nobody_read) {
+  TcpFabric fabric({});
+  std::deque<Message> sends, recvs;
+  Message noise(0, {.sequence = 9}, 50'000);
+  fabric.at(1).post_send(noise.transfer);
+  for (int i = 0; i < 10; ++i) poll_both(fabric);
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    sends.emplace_back(1, MessageKey{.sequence = 1, .index = i}, 60'000).fill(i);
+    fabric.at(0).post_send(sends.back().transfer);
+  }
+  std::thread closer([&] {
+    while (fabric.at(0).active()) fabric.at(0).poll();
+    fabric.at(0).close();
+  });
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    Message& recv = recvs.emplace_back(0, MessageKey{.sequence = 1, .index = i}, 60'000);
+    fabric.at(1).post_recv(recv.transfer);
+    while (!recv.transfer.done) fabric.at(1).poll();
+    ASSERT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
+    ASSERT_EQ(recv.memory, sends[i].memory);
+  }
+  closer.join();
+}
+
+TEST(Tcp, sixteen_peers_are_served_through_epoll) {
+  TcpFabric fabric({.ranks = 17});
+  std::deque<Message> messages;
+  std::vector<Transfer*> all;
+  for (int peer = 1; peer < 17; ++peer) {
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const std::size_t bytes = i == 3 ? 300'000 : 100 * i;
+      const MessageKey key{.sequence = 1, .index = i};
+      Message& recv = messages.emplace_back(peer, key, bytes);
+      Message& send = messages.emplace_back(0, key, bytes);
+      send.fill(100 * peer + i);
+      fabric.at(0).post_recv(recv.transfer);
+      fabric.at(peer).post_send(send.transfer);
+      all.insert(all.end(), {&recv.transfer, &send.transfer});
+    }
+  }
+  finish(fabric, all);
+  for (std::size_t i = 0; i < messages.size(); i += 2) {
+    ASSERT_TRUE(messages[i].transfer.status.ok());
+    ASSERT_EQ(messages[i].memory, messages[i + 1].memory);
+  }
+}
+
+TEST(Tcp, connections_may_come_from_another_thread_while_the_transport_is_polled) {
+  std::unique_ptr<TcpTransport> transports[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_TRUE(TcpTransport::make(rank, 2, epoch, {}, {}, &transports[rank]).ok());
+  }
+  Message send(1, {.sequence = 1}, 1 << 20), recv(0, {.sequence = 1}, 1 << 20);
+  transports[0]->post_send(send.transfer);
+  transports[1]->post_recv(recv.transfer);
+  std::thread monitor([&] {
+    for (int index = 1; index >= 0; --index) {
+      auto [here, there] = tcp_pair();
+      transports[0]->adopt(1, index, std::move(here), {});
+      transports[1]->adopt(0, index, std::move(there), {});
+    }
+  });
+  while (!send.transfer.done || !recv.transfer.done) {
+    transports[0]->poll();
+    transports[1]->poll();
+  }
+  monitor.join();
+  EXPECT_TRUE(recv.transfer.status.ok());
+}
+
+}  // namespace
+}  // namespace hocket::testing

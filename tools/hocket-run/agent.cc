@@ -1,0 +1,355 @@
+#include "agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "bootstrap/launch.h"
+#include "descendants.h"
+#include "root_listener.h"
+
+namespace hocket::launch {
+namespace {
+constexpr Nanos grace = 2 * nanos_per_s;  // between TERM and KILL
+constexpr std::size_t most_pending = 1 << 20;
+// Shell scripts use the numbers below 10 for themselves.
+constexpr int lowest_inherited = 64;
+
+UniqueFd at_high_number(const UniqueFd& fd) {
+  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, lowest_inherited));
+}
+}  // namespace
+
+Agent::Agent(Stream launcher, UniqueFd signals, unsigned long file_limit)
+    : launcher_(std::move(launcher)), signals_(std::move(signals)), file_limit_(file_limit) {}
+
+void Agent::greet() {
+  Hello hello;
+  hello.pid = ::getpid();
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  hello.host = name;
+  if (const char* connection = std::getenv("SSH_CONNECTION")) hello.ssh_connection = connection;
+  launcher_.write_greeting();
+  launcher_.send(Type::hello, hello.encode());
+}
+
+void Agent::run() {
+  greet();
+  while (!over_) {
+    if (!launcher_gone_ && !launcher_.flush()) launcher_gone_ = true;
+    if (launcher_gone_) end_ranks(0);
+    keep_time();
+    if ((started_ || launcher_gone_) && running_ == 0) return finish();
+    wait_for_events();
+  }
+}
+
+bool Agent::launcher_listens() const {
+  return launcher_gone_ || launcher_.pending() < most_pending;
+}
+
+int Agent::poll_timeout_ms() const {
+  Nanos next = 0;
+  const auto consider = [&](Nanos at) {
+    if (at != 0 && (next == 0 || at < next)) next = at;
+  };
+  consider(term_at_ != 0 ? term_at_ : kill_at_);
+  for (const RankProcess& rank : ranks_) {
+    for (const Relay& relay : rank.relay) consider(relay.flush_at());
+  }
+  if (next == 0) return -1;
+  return static_cast<int>(
+      std::clamp<Nanos>((next - monotonic_now()) / nanos_per_ms + 1, 0, 60'000));
+}
+
+void Agent::wait_for_events() {
+  std::vector<pollfd> events;
+  events.push_back({signals_.get(), POLLIN, 0});
+  events.push_back({launcher_gone_ ? -1 : launcher_.in(), POLLIN, 0});
+  const bool to_write = !launcher_gone_ && launcher_.pending() != 0;
+  events.push_back({to_write ? launcher_.out() : -1, POLLOUT, 0});
+  const bool to_feed = !ranks_.empty() && ranks_[0].input && !input_.empty();
+  events.push_back({to_feed ? ranks_[0].input.get() : -1, POLLOUT, 0});
+  const std::size_t first = events.size();
+  for (const RankProcess& rank : ranks_) {
+    for (const UniqueFd& output : rank.output) {
+      events.push_back({launcher_listens() ? output.get() : -1, POLLIN, 0});
+    }
+  }
+  if (::poll(events.data(), events.size(), poll_timeout_ms()) < 0) return;
+
+  // What a rank wrote before it ended goes up before the news of its end.
+  for (std::size_t i = first; i < events.size(); ++i) {
+    if (events[i].revents != 0) read_output(ranks_[(i - first) / 2], (i - first) % 2);
+  }
+  flush_held();
+  if (events[0].revents != 0) read_signals();
+  if (events[3].revents != 0) feed_input();
+  if (events[1].revents != 0) read_launcher();
+}
+
+void Agent::read_launcher() {
+  const bool alive = launcher_.fill();
+  Message message;
+  while (launcher_.next(&message)) handle(message);
+  if (!alive || launcher_.in() < 0) launcher_gone_ = true;
+}
+
+void Agent::handle(const Message& message) {
+  Reader in(message.payload);
+  switch (message.type) {
+    case Type::listen:
+      return listen(message);
+    case Type::start:
+      return start(message);
+    case Type::signal:
+      return signal_ranks(in.i32());
+    case Type::end:
+      return end_ranks(in.u32() * nanos_per_ms);
+    case Type::input:
+      input_ += message.payload;
+      return feed_input();
+    case Type::input_end:
+      input_ended_ = true;
+      return feed_input();
+    default:
+      return fail(internal_error("the agent got a message of unknown type " +
+                                 std::to_string(static_cast<int>(message.type))));
+  }
+}
+
+void Agent::fail(const Status& status) { launcher_.send(Type::failed, status.message()); }
+
+void Agent::listen(const Message& message) {
+  ListenRequest request;
+  if (!request.decode(message.payload)) return fail(internal_error("bad listen message"));
+  Address address;
+  UniqueFd listener;
+  const Status status = listen_for_root(request, &listener, &address);
+  if (!status.ok()) return fail(status);
+  listener_ = at_high_number(listener);
+  launcher_.send(Type::listening, Writer().address(address).take());
+}
+
+void Agent::start(const Message& message) {
+  StartRequest request;
+  if (started_ || !request.decode(message.payload)) {
+    return fail(internal_error("bad start message"));
+  }
+  if (::chdir(request.directory.c_str()) != 0) {
+    return fail(system_error("cannot change to the working directory " + request.directory));
+  }
+  const Status status = start_ranks(request);
+  listener_.reset();  // rank 0 has it
+  started_ = true;
+  if (!status.ok()) {
+    fail(status);
+    end_ranks(0);
+  }
+}
+
+std::vector<std::string> Agent::environment_for(const StartRequest& request, int record) const {
+  std::vector<std::string> wanted = request.environment;
+  wanted.push_back("HOCKET_LAUNCH_FD=" + std::to_string(record));
+  std::vector<std::string> environment;
+  const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const auto same = [&](const std::string& other) { return name_of(other) == name_of(*entry); };
+    if (std::ranges::none_of(wanted, same)) environment.emplace_back(*entry);
+  }
+  environment.insert(environment.end(), wanted.begin(), wanted.end());
+  return environment;
+}
+
+Status Agent::start_ranks(const StartRequest& request) {
+  LaunchInfo info;
+  info.key = request.key;
+  info.job_id = request.job_id;
+  info.root = request.root;
+  info.ranks = request.ranks;
+  Command command;
+  command.arguments = request.arguments;
+  command.file_limit = file_limit_;
+  program_ = request.arguments[0];
+  ranks_.reserve(static_cast<std::size_t>(request.count));
+  int numbered = -1;  // the record's number in the environment made last
+  for (int local = 0; local < request.count; ++local) {
+    info.rank = request.first_rank + local;
+    command.wants_input = info.rank == 0;
+    command.listener = info.rank == 0 ? listener_.get() : -1;
+    UniqueFd record;
+    HOCKET_RETURN_IF_ERROR(make_launch_record(info, command.listener, &record));
+    record = at_high_number(record);
+    if (!record) return system_error("cannot place the launch record");
+    command.record = record.get();
+    if (command.record != numbered) {
+      command.environment = environment_for(request, command.record);
+      numbered = command.record;
+    }
+    const std::string tag = request.tag_output ? fmt::format("[{}] ", info.rank) : "";
+    RankProcess rank{info.rank, 0, false, {}, {Relay(tag), Relay(tag)}, {}, {}};
+    HOCKET_RETURN_IF_ERROR(start_rank(command, &rank));
+    ranks_.push_back(std::move(rank));
+    ++running_;
+  }
+  return {};
+}
+
+void Agent::read_signals() {
+  signalfd_siginfo info;
+  bool children = false;
+  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      children = true;
+    } else {
+      end_ranks(0);  // the warden has died, or somebody wants this agent to end
+    }
+  }
+  if (children) reap();
+}
+
+void Agent::reap() {
+  int wait_status = 0;
+  pid_t pid = 0;
+  while ((pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0) {
+    const auto same = [&](const RankProcess& rank) { return rank.running && rank.pid == pid; };
+    const auto rank = std::ranges::find_if(ranks_, same);
+    if (rank != ranks_.end()) report_exit(*rank, wait_status);  // else: an orphan of a rank
+  }
+}
+
+void Agent::report_exit(RankProcess& rank, int wait_status) {
+  rank.running = false;
+  --running_;
+  for (int which = 0; which < 2; ++which) {
+    read_output(rank, which);
+    std::string rest;
+    rank.relay[which].flush(&rest);
+    pass_on(which, rest);
+  }
+  Exited exited;
+  exited.rank = rank.rank;
+  exited.pid = rank.pid;
+  exited.wait_status = wait_status;
+  exited.reason = exec_failure(rank, program_);
+  rank.exec_error.reset();
+  rank.input.reset();
+  launcher_.send(Type::exited, exited.encode());
+}
+
+void Agent::read_output(RankProcess& rank, int which) {
+  char buffer[64 << 10];
+  UniqueFd& output = rank.output[which];
+  for (int reads = 0; output && reads < 4; ++reads) {
+    const ssize_t got = ::read(output.get(), buffer, sizeof buffer);
+    if (got < 0) return;  // nothing there now
+    std::string ready;
+    if (got == 0) {
+      output.reset();
+      rank.relay[which].flush(&ready);
+    } else {
+      rank.relay[which].add({buffer, static_cast<std::size_t>(got)}, monotonic_now(), &ready);
+    }
+    pass_on(which, ready);
+  }
+}
+
+void Agent::pass_on(int which, std::string_view bytes) {
+  if (bytes.empty() || launcher_gone_) return;
+  const char stream = static_cast<char>(which + 1);
+  launcher_.send(Type::output, std::string(1, stream) + std::string(bytes));
+}
+
+void Agent::flush_held() {
+  const Nanos now = monotonic_now();
+  for (RankProcess& rank : ranks_) {
+    for (int which = 0; which < 2; ++which) {
+      if (rank.relay[which].flush_at() == 0 || rank.relay[which].flush_at() > now) continue;
+      std::string held;
+      rank.relay[which].flush(&held);
+      pass_on(which, held);
+    }
+  }
+}
+
+void Agent::feed_input() {
+  if (ranks_.empty()) return;
+  UniqueFd& input = ranks_[0].input;
+  std::size_t taken = 0;
+  while (input && taken < input_.size()) {
+    const ssize_t written = ::write(input.get(), input_.data() + taken, input_.size() - taken);
+    if (written < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (written < 0) {
+      input.reset();  // nobody reads it any more
+    } else {
+      taken += static_cast<std::size_t>(written);
+    }
+  }
+  if (!input) taken = input_.size();
+  input_.erase(0, taken);
+  if (taken != 0) {
+    launcher_.send(Type::input_taken, Writer().u32(static_cast<std::uint32_t>(taken)).take());
+  }
+  if (input_ended_ && input_.empty()) input.reset();
+}
+
+void Agent::signal_ranks(int number) {
+  if (number < 1 || number >= NSIG) return;
+  for (const RankProcess& rank : ranks_) {
+    if (rank.running) ::kill(-rank.pid, number);
+  }
+}
+
+void Agent::end_ranks(Nanos term_after) {
+  const Nanos term_at = monotonic_now() + term_after;
+  if (kill_at_ != 0 && kill_at_ <= term_at + grace) return;  // it comes sooner already
+  term_at_ = term_at;
+  kill_at_ = term_at + grace;
+}
+
+void Agent::keep_time() {
+  const Nanos now = monotonic_now();
+  if (term_at_ != 0 && now >= term_at_) {
+    term_at_ = 0;
+    signal_ranks(SIGTERM);
+    signal_ranks(SIGCONT);  // a stopped process would not notice
+  }
+  if (term_at_ == 0 && kill_at_ != 0 && now >= kill_at_) {
+    kill_at_ = now + grace;
+    signal_ranks(SIGKILL);
+  }
+}
+
+void Agent::finish() {
+  over_ = true;
+  kill_descendants(5 * nanos_per_s);
+  // With all writers dead, what is in the pipes is all there is.
+  for (RankProcess& rank : ranks_) {
+    for (int which = 0; which < 2; ++which) {
+      while (rank.output[which]) {
+        const std::size_t before = launcher_.pending();
+        read_output(rank, which);
+        if (launcher_.pending() == before) break;
+      }
+      std::string rest;
+      rank.relay[which].flush(&rest);
+      pass_on(which, rest);
+    }
+  }
+  while (!launcher_gone_ && launcher_.flush() && launcher_.pending() != 0) {
+    pollfd events[] = {{launcher_.out(), POLLOUT, 0}, {launcher_.in(), POLLIN, 0}};
+    ::poll(events, 2, -1);
+    if (events[1].revents != 0) read_launcher();
+  }
+}
+
+}  // namespace hocket::launch

@@ -1,0 +1,37 @@
+#include "console.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace hocket::launch {
+
+void Console::put(int fd, std::string_view bytes) {
+  if (bytes.empty() || (fd == 1 && output_error_ != 0)) return;
+  bytes_ += bytes.size();
+  if (!queue_.empty() && queue_.back().first == fd) {
+    queue_.back().second += bytes;
+  } else {
+    queue_.emplace_back(fd, bytes);
+  }
+}
+
+void Console::write_some() {
+  if (queue_.empty()) return;
+  auto& [fd, bytes] = queue_.front();
+  // A pipe that is writable takes this much without blocking. The descriptor itself stays as it is:
+  // others share it.
+  const std::size_t size = std::min<std::size_t>(bytes.size() - written_, PIPE_BUF);
+  const ssize_t done = ::write(fd, bytes.data() + written_, size);
+  if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (done < 0 && fd == 1) output_error_ = errno;
+  written_ += done < 0 ? bytes.size() - written_ : static_cast<std::size_t>(done);
+  if (written_ < bytes.size()) return;
+  bytes_ -= bytes.size();
+  written_ = 0;
+  queue_.pop_front();
+}
+
+}  // namespace hocket::launch

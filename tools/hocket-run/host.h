@@ -1,0 +1,46 @@
+// One host of the job, as the launcher sees it: the process that leads to its agent.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "message.h"
+#include "stream.h"
+
+namespace hocket::launch {
+
+struct Host {
+  std::string name;  // as in --hosts; empty: this host
+  bool remote = false;
+  int first_rank = 0;
+  int ranks = 0;
+  pid_t pid = 0;        // the agent's warden, or ssh; 0: reaped, or never started
+  int wait_status = 0;  // once pid is reaped
+  Stream stream;
+  bool gone = false;  // no more will come from the agent
+  Nanos gone_at = 0;
+  bool greeted = false;
+  Hello hello;
+  std::vector<bool> ended;    // by rank within the host
+  int running = 0;            // ranks that were started and have not ended
+  std::string title() const;  // for messages
+};
+
+/// Starts the agent: as a child of this process, or by ssh. Nothing secret is in the command.
+Status start_agent(const std::vector<std::string>& ssh, const std::string& executable, Host* host);
+
+/// Why no agent answered, after the process has ended: names the host, what ended how, and what to
+/// try.
+std::string no_agent_text(const std::vector<std::string>& ssh, const std::string& executable,
+                          const Host& host);
+
+/// "exited with status 3", "was killed by signal 9 (Killed)".
+std::string describe_end(int wait_status);
+/// As a shell says it: the exit status, or 128 + signal.
+int exit_status_of(int wait_status);
+
+}  // namespace hocket::launch

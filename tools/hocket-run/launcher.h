@@ -1,0 +1,71 @@
+// The launcher: starts an agent on every host, has them start the ranks, passes output, input and
+// signals between them and the user, and decides what the end of a rank means for the others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "console.h"
+#include "host.h"
+#include "options.h"
+
+namespace hocket::launch {
+
+class Launcher {
+ public:
+  Launcher(Options options, Settings settings);
+  /// Returns the job's exit status: 0 if every rank's was 0, else that of the rank that failed
+  /// first (128 + signal where a signal killed it); 125 where the job could not be started.
+  int run();
+
+ private:
+  Status prepare();
+  Status start_agents();
+  void wait_for_events();
+  int poll_timeout_ms() const;
+  void keep_time();
+  void read_signals();
+  void on_user_signal(int number);
+  void suspend();
+  void reap();
+  void read_host(Host& host);
+  void handle(Host& host, const Message& message);
+  void on_hello(Host& host, const Message& message);
+  void request_listener();
+  void start_ranks(const Address& root);
+  void on_exit(Host& host, const Message& message);
+  void on_lost(Host& host);
+  void rank_failed(int status, const std::string& text);
+  void end_ranks(Nanos wait);
+  void cannot_start(const std::string& text);
+  void read_input();
+  bool may_read_input() const;
+  void flush_all();
+  bool over() const;
+  int finish();
+
+  Options options_;
+  Settings settings_;
+  std::vector<std::string> ssh_;
+  std::string executable_;
+  std::string directory_;
+  std::vector<Host> hosts_;
+  Console console_;
+  UniqueFd signals_;
+  bool started_ = false;  // the ranks were asked to start
+  bool aborted_ = false;  // do not wait for anybody
+  Nanos start_deadline_ = 0;
+  int status_ = 0;  // of the first failure
+  bool failed_ = false;
+  bool ending_ = false;  // the ranks were asked to end
+  int other_failures_ = 0;
+  int user_signal_ = 0;  // the last that was passed on
+  Nanos user_signal_at_ = 0;
+  bool hangup_ignored_ = false;
+  bool input_ended_ = false;
+  std::uint32_t input_on_its_way_ = 0;
+};
+
+}  // namespace hocket::launch

@@ -1,0 +1,158 @@
+// hocket-run: starts the ranks of a job, here and over ssh.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "agent.h"
+#include "base/settings.h"
+#include "launcher.h"
+#include "options.h"
+#include "root_listener.h"
+
+namespace hocket::launch {
+namespace {
+
+constexpr int usage_status = 125;
+
+int refuse(const Status& status) {
+  std::fprintf(stderr, "hocket-run: %s\n", status.message().c_str());
+  return usage_status;
+}
+
+/// What a rank on another host gets from here: hocket's settings, and where programs and libraries
+/// are found.
+void carry_environment(const Options& options, std::vector<std::string>* environment) {
+  const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view name = name_of(*entry);
+    const bool wanted = name == "PATH" || name == "LD_LIBRARY_PATH" || name.starts_with("HOCKET_");
+    if (!wanted || name == "HOCKET_LAUNCH_FD") continue;
+    const auto same = [&](const std::string& given) { return name_of(given) == name; };
+    if (std::ranges::none_of(options.environment, same)) environment->emplace_back(*entry);
+  }
+  environment->insert(environment->end(), options.environment.begin(), options.environment.end());
+}
+
+struct Help : CLI::Formatter {
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "usage: hocket-run -n RANKS [--hosts A:2,B:2] [options] PROGRAM [ARGUMENTS...]\n\n";
+  }
+};
+
+struct CommandLine {
+  Options options;
+  std::string hosts;
+  std::string on_death = "end";
+  std::vector<std::string> environment;
+  bool show_settings = false;
+};
+
+void describe(CLI::App* app, CommandLine* line) {
+  app->name("hocket-run");
+  app->formatter(std::make_shared<Help>());
+  app->footer(
+      "Exit status: 0 if every rank's is 0, else that of the rank that failed first (128 + signal "
+      "if a signal killed it); 125 if hocket-run could not start the job.");
+  app->add_option("-n", line->options.ranks, "Number of ranks")
+      ->check(CLI::Range(1, 1 << 20))
+      ->option_text("RANKS");
+  app->add_option("--hosts", line->hosts,
+                  "Hosts and how many ranks each has room for; a host without a number has one. "
+                  "Ranks fill the hosts in this order. Without --hosts: this host")
+      ->option_text("HOST[:RANKS],...");
+  app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
+  app->add_option("--on-death", line->on_death,
+                  "When a rank fails: `end` the others (after 2 s, in which they can report), or "
+                  "let them `continue`")
+      ->check(CLI::IsMember({"end", "continue"}))
+      ->option_text("end|continue");
+  app->add_option("--ssh", line->options.ssh,
+                  "Command that reaches a host. Default: HOCKET_SSH, else ssh")
+      ->option_text("COMMAND");
+  app->add_option("--interface", line->options.interface,
+                  "Network interface or address at which the ranks meet. Default: "
+                  "HOCKET_INTERFACE, else the one that routes to the other hosts")
+      ->option_text("NAME");
+  app->add_option("--env", line->environment,
+                  "Environment variable for all ranks; NAME alone carries its value here. May be "
+                  "repeated. HOCKET_*, PATH and LD_LIBRARY_PATH are carried anyhow")
+      ->allow_extra_args(false)
+      ->option_text("NAME[=VALUE]");
+  app->add_flag("--settings", line->show_settings, "List the HOCKET_* variables and exit");
+  app->set_version_flag("--version", "hocket-run " HOCKET_VERSION_TEXT);
+  app->prefix_command();
+}
+
+Status check(CommandLine* line, const Settings& settings, bool ssh_given) {
+  Options& options = line->options;
+  if (options.program.empty()) {
+    return invalid_argument("no program to run; `hocket-run --help` shows how");
+  }
+  options.end_on_death = line->on_death == "end";
+  if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
+  if (!line->hosts.empty()) HOCKET_RETURN_IF_ERROR(parse_hosts(line->hosts, &options.hosts));
+  HOCKET_RETURN_IF_ERROR(place_ranks(&options));
+  for (HostSlots& host : options.hosts)
+    host.remote = !host.name.empty() && !is_this_host(host.name);
+
+  std::vector<std::string> given;
+  HOCKET_RETURN_IF_ERROR(parse_environment(line->environment, &given));
+  // An address is one host's; a name means something on every host.
+  const bool is_name = options.interface.find_first_of(".:") == std::string::npos;
+  if (!options.interface.empty() && is_name)
+    given.push_back("HOCKET_INTERFACE=" + options.interface);
+  if (options.interface.empty()) options.interface = settings.interface;
+  options.environment = std::move(given);
+  std::vector<std::string> all;
+  carry_environment(options, &all);
+  options.environment = std::move(all);
+  return {};
+}
+
+/// The program and its arguments: what is left after hocket-run's own options.
+Status take_program(std::vector<std::string> rest, std::vector<std::string>* program) {
+  if (!rest.empty() && rest.front() == "--") {
+    rest.erase(rest.begin());
+  } else if (!rest.empty() && rest.front().starts_with('-')) {
+    return invalid_argument("unknown option " + rest.front() +
+                            "; `hocket-run --help` lists them (options of the program come after "
+                            "it)");
+  }
+  *program = std::move(rest);
+  return {};
+}
+
+int launcher_main(int argc, char** argv) {
+  CLI::App app("Starts the ranks of a hocket job (or of any program), here and over ssh.");
+  CommandLine line;
+  describe(&app, &line);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : usage_status;
+  }
+  if (line.show_settings) {
+    std::fputs(settings_text().c_str(), stdout);
+    return 0;
+  }
+  Settings settings;
+  if (const Status status = read_settings(&settings); !status.ok()) return refuse(status);
+  for (const std::string& name : settings.unknown) {
+    std::fprintf(stderr, "hocket-run: warning: %s\n", unknown_setting_text(name).c_str());
+  }
+  Status status = take_program(app.remaining(), &line.options.program);
+  if (status.ok()) status = check(&line, settings, app.count("--ssh") != 0);
+  if (!status.ok()) return refuse(status);
+  settings.log = LogLevel::none;
+  return Launcher(std::move(line.options), std::move(settings)).run();
+}
+
+}  // namespace
+}  // namespace hocket::launch
+
+int main(int argc, char** argv) {
+  // How hocket-run calls itself on every host; not for people.
+  if (argc == 2 && std::strcmp(argv[1], "--agent") == 0) return hocket::launch::agent_main();
+  return hocket::launch::launcher_main(argc, argv);
+}

@@ -1,0 +1,118 @@
+// What hocket-run and its agents say to one another, over the agent's standard input and output:
+// frames of a length, a type and a payload (docs/protocol/launch.md).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/session.h"
+
+namespace hocket::launch {
+
+inline constexpr std::uint32_t protocol_version = 1;
+/// The first bytes from an agent. What a login shell prints before them is skipped.
+inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
+inline constexpr std::size_t max_payload = 16u << 20;
+/// How much of standard input may be on its way to rank 0.
+inline constexpr std::uint32_t input_window = 256u << 10;
+
+enum class Type : std::uint8_t {
+  // launcher to agent
+  listen = 1,
+  start = 2,
+  signal = 3,
+  end = 4,
+  input = 5,
+  input_end = 6,
+  // agent to launcher
+  hello = 64,
+  listening = 65,
+  output = 66,
+  exited = 67,
+  input_taken = 68,
+  failed = 69,
+};
+
+/// Builds a payload: integers little-endian, texts and lists with a 32-bit length before them.
+class Writer {
+ public:
+  Writer& u8(std::uint8_t value);
+  Writer& u32(std::uint32_t value);
+  Writer& i32(std::int32_t value) { return u32(static_cast<std::uint32_t>(value)); }
+  Writer& text(std::string_view value);
+  Writer& texts(const std::vector<std::string>& values);
+  Writer& raw(const void* data, std::size_t size);
+  Writer& address(const Address& value);
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+/// Takes a payload apart. A value that is not there reads as zero, and ok() is false from then on.
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  std::uint8_t u8();
+  std::uint32_t u32();
+  std::int32_t i32() { return static_cast<std::int32_t>(u32()); }
+  std::string text();
+  std::vector<std::string> texts();
+  void raw(void* data, std::size_t size);
+  Address address();
+  std::string_view rest() const { return rest_; }
+  bool ok() const { return ok_; }
+  bool done() const { return ok_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+/// Asks the agent of rank 0's host for the root's listening socket.
+struct ListenRequest {
+  std::string interface;                // name or address; empty: choose
+  bool local_only = true;               // all ranks are on this host
+  std::vector<std::string> candidates;  // addresses to try first, if they are this host's
+  std::vector<std::string> route_to;    // hosts that must be able to reach it
+  std::string encode() const;
+  bool decode(std::string_view payload);
+};
+
+/// Starts the ranks of one host.
+struct StartRequest {
+  Key key{};
+  JobId job_id{};
+  Address root;
+  std::int32_t first_rank = 0;
+  std::int32_t count = 0;  // ranks on this host
+  std::int32_t ranks = 0;
+  bool tag_output = false;
+  std::string directory;
+  std::vector<std::string> arguments;    // the program first
+  std::vector<std::string> environment;  // NAME=value, over what the agent has
+  std::string encode() const;
+  bool decode(std::string_view payload);
+};
+
+struct Hello {
+  std::uint32_t version = protocol_version;
+  std::int32_t pid = 0;
+  std::string host;            // what the host calls itself: for messages only
+  std::string ssh_connection;  // "client port server port", empty: not by ssh
+  std::string encode() const;
+  bool decode(std::string_view payload);
+};
+
+struct Exited {
+  std::int32_t rank = 0;
+  std::int32_t pid = 0;
+  std::int32_t wait_status = 0;  // as from waitpid
+  std::string reason;            // why the program could not be started; empty: it was
+  std::string encode() const;
+  bool decode(std::string_view payload);
+};
+
+}  // namespace hocket::launch

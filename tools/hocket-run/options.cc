@@ -1,0 +1,141 @@
+#include "options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <utility>
+
+#include "base/limits.h"
+
+namespace hocket::launch {
+namespace {
+
+Status bad_host(const std::string& item, const std::string& why) {
+  return invalid_argument("--hosts: '" + item + "' " + why +
+                          "; write HOST or HOST:RANKS, separated by commas, an IPv6 address in "
+                          "brackets");
+}
+
+Status parse_host(const std::string& item, HostSlots* host) {
+  std::string slots;
+  std::size_t end = item.find(':');
+  if (item.starts_with('[')) {
+    end = item.find(']');
+    if (end == std::string::npos) return bad_host(item, "has no closing bracket");
+    host->name = item.substr(1, end - 1);
+    ++end;
+    if (end < item.size() && item[end] != ':') return bad_host(item, "is not a host");
+    slots = end < item.size() ? item.substr(end + 1) : "1";
+  } else {
+    host->name = item.substr(0, end);
+    slots = end == std::string::npos ? "1" : item.substr(end + 1);
+  }
+  if (host->name.empty()) return bad_host(item, "has no host name");
+  // ssh would take it for an option.
+  if (host->name.starts_with('-')) return bad_host(item, "is not a host name");
+  const auto [rest, error] =
+      std::from_chars(slots.data(), slots.data() + slots.size(), host->slots);
+  if (error != std::errc() || rest != slots.data() + slots.size() || host->slots < 1 ||
+      host->slots > max_ranks) {
+    return bad_host(item, "has no sound number of ranks");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts) {
+  hosts->clear();
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    HostSlots host;
+    HOCKET_RETURN_IF_ERROR(parse_host(text.substr(begin, end - begin), &host));
+    for (const HostSlots& other : *hosts) {
+      if (other.name == host.name) return bad_host(host.name, "is named twice");
+    }
+    hosts->push_back(std::move(host));
+    begin = end + 1;
+  }
+  return {};
+}
+
+Status parse_environment(const std::vector<std::string>& given, std::vector<std::string>* out) {
+  for (const std::string& item : given) {
+    const std::size_t equals = item.find('=');
+    if (equals == 0 || item.empty()) {
+      return invalid_argument("--env: '" + item + "' has no name; write NAME or NAME=VALUE");
+    }
+    if (equals != std::string::npos) {
+      out->push_back(item);
+      continue;
+    }
+    const char* value = std::getenv(item.c_str());
+    if (value == nullptr) {
+      return invalid_argument("--env: " + item + " is not set here; set it, or write " + item +
+                              "=VALUE");
+    }
+    out->push_back(item + "=" + value);
+  }
+  return {};
+}
+
+Status place_ranks(Options* options) {
+  if (options->hosts.empty()) {
+    if (options->ranks == 0) {
+      return invalid_argument("say how many ranks to start: -n RANKS, or --hosts HOST:RANKS,...");
+    }
+    options->hosts = {{"", options->ranks}};
+    return {};
+  }
+  long slots = 0;
+  for (const HostSlots& host : options->hosts) slots += host.slots;
+  if (options->ranks == 0) {
+    if (slots > max_ranks) return invalid_argument("--hosts asks for too many ranks");
+    options->ranks = static_cast<int>(slots);
+  }
+  if (options->ranks > slots) {
+    return invalid_argument("-n " + std::to_string(options->ranks) +
+                            " asks for more ranks than "
+                            "--hosts has room for, which is " +
+                            std::to_string(slots));
+  }
+  int left = options->ranks;
+  std::vector<HostSlots> used;
+  for (HostSlots& host : options->hosts) {
+    host.slots = std::min(host.slots, left);
+    left -= host.slots;
+    if (host.slots > 0) used.push_back(host);
+  }
+  options->hosts = std::move(used);
+  return {};
+}
+
+Status split_command(const std::string& text, std::vector<std::string>* words) {
+  words->clear();
+  std::string word;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && quote != '\'' && i + 1 < text.size()) {
+      word += text[++i];
+      in_word = true;
+    } else if (quote != 0 ? c == quote : c == '\'' || c == '"') {
+      quote = quote != 0 ? 0 : c;
+      in_word = true;
+    } else if (quote == 0 && (c == ' ' || c == '\t')) {
+      if (in_word) words->push_back(std::exchange(word, {}));
+      in_word = false;
+    } else {
+      word += c;
+      in_word = true;
+    }
+  }
+  if (quote != 0) return invalid_argument("the ssh command `" + text + "` has an open quote");
+  if (in_word) words->push_back(word);
+  if (words->empty()) return invalid_argument("the ssh command is empty");
+  return {};
+}
+
+}  // namespace hocket::launch

@@ -1,0 +1,42 @@
+// One rank's process, as its agent sees it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "relay.h"
+
+namespace hocket::launch {
+
+struct RankProcess {
+  int rank = 0;
+  pid_t pid = 0;  // also its process group
+  bool running = false;
+  UniqueFd output[2];  // read ends of its standard output and error
+  Relay relay[2];
+  UniqueFd exec_error;  // holds an errno if the program could not be started
+  UniqueFd input;       // write end of its standard input; empty: /dev/null
+};
+
+struct Command {
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;  // complete
+  int record = -1;                       // descriptors that the rank inherits
+  int listener = -1;
+  unsigned long file_limit = 0;  // soft RLIMIT_NOFILE to restore
+  bool wants_input = false;
+};
+
+/// Starts the program in a process group of its own. The process is killed when this one dies,
+/// however that happens. A program that cannot be run is no error here: the process exits with
+/// status 127 or 126, and exec_failure() says why.
+Status start_rank(const Command& command, RankProcess* process);
+
+/// After the process was reaped: "" or why its program was not run.
+std::string exec_failure(const RankProcess& process, const std::string& program);
+
+}  // namespace hocket::launch
