@@ -146,6 +146,7 @@ void Core::joined(Joined joined) {
                                        std::move(joined), faults_, [this](const Fault& fault) {
                                          descriptors_.peer_fault(fault);
                                          faults_.wake_all();
+                                         if (lingering_) linger_soon(0);
                                        });
   control_->start();
   end_join({});
@@ -194,7 +195,16 @@ void Core::linger() {
     lease_.release();
     return;
   }
-  lease_->after_ms(linger_check_ms, [self = shared_from_this()] { self->linger(); });
+  lingering_ = true;
+  linger_soon(linger_check_ms);
+}
+
+/// A fault may have been the last goodbye that this rank had to carry; a connection that closes
+/// without one is found by looking from time to time.
+void Core::linger_soon(std::int64_t ms) {
+  std::shared_ptr<Core> self = shared_from_this();  // the old timer may be the last that holds it
+  lease_->cancel(linger_timer_);
+  linger_timer_ = lease_->after_ms(ms, [self] { self->linger(); });
 }
 
 }  // namespace hocket

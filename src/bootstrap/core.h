@@ -52,6 +52,7 @@ class Core : public std::enable_shared_from_this<Core> {
   void joined(Joined joined);
   void end_join(const Status& status);
   void linger();
+  void linger_soon(std::int64_t ms);
 
   JoinOptions options_;
   MonitorLease lease_;
@@ -64,6 +65,8 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<Acceptor> acceptor_;
   std::shared_ptr<Joining> joining_;
   std::unique_ptr<Control> control_;
+  bool lingering_ = false;
+  Monitor::Token linger_timer_ = 0;
 
   std::mutex mutex_;
   std::condition_variable join_ended_;

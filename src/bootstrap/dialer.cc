@@ -51,8 +51,8 @@ void Dialer::finish(Result result) {
 void Dialer::again(const std::string& trouble, bool nobody) {
   trouble_ = trouble;
   drop_attempt();
-  const Nanos next = monitor_.now() + delay_ms_ * nanos_per_ms;
-  if ((nobody && !options_.retry_refused) || next >= options_.deadline) {
+  const Nanos next = std::min(monitor_.now() + delay_ms_ * nanos_per_ms, options_.deadline);
+  if ((nobody && !options_.retry_refused) || monitor_.now() >= options_.deadline) {
     Result result;
     result.status = Status(nobody && !options_.retry_refused ? Code::remote_error : Code::timeout,
                            fmt::format("cannot reach {}: {}", options_.name, trouble));

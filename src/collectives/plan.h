@@ -120,5 +120,6 @@ struct Plan {
 
 /// The one picture of a plan that tests keep golden and reviewers read. (print.cc)
 std::string print(const Plan& plan);
+std::string print(const Step& step);
 
 }  // namespace hocket

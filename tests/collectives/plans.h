@@ -1,0 +1,55 @@
+// The plans of all ranks, for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "collectives/builders.h"
+
+namespace hocket {
+
+inline bool is_p2p(Collective collective) {
+  return collective == Collective::send || collective == Collective::recv;
+}
+
+/// root: of a broadcast; other collectives have none.
+inline std::vector<Plan> plans_of(const Builder& builder, int ranks, bool widened, int root = 0) {
+  std::vector<Plan> plans;
+  for (int r = 0; r < ranks; ++r) {
+    plans.push_back(builder.build({.collective = builder.collective,
+                                   .rank = r,
+                                   .ranks = ranks,
+                                   .root = builder.collective == Collective::broadcast ? root : -1,
+                                   .widened = widened}));
+  }
+  return plans;
+}
+
+/// Rank 0 sends to rank 1.
+inline std::vector<Plan> message_plans(bool widened = false) {
+  const auto build = [&](Collective collective, int rank, int other) {
+    return find_builder("message", collective, false)
+        ->build({.collective = collective,
+                 .rank = rank,
+                 .ranks = 2,
+                 .root = other,
+                 .widened = widened});
+  };
+  return {build(Collective::send, 0, 1), build(Collective::recv, 1, 0)};
+}
+
+inline std::string name_of(const Builder& builder) {
+  return std::string(builder.algorithm) + "_" + name_of(builder.collective) +
+         (builder.load_store ? "_load-store" : "_messages");
+}
+
+/// The builders that plan for all ranks at once: all but send and recv.
+inline std::vector<Builder> group_builders() {
+  std::vector<Builder> found;
+  for (const Builder& builder : builders()) {
+    if (!is_p2p(builder.collective)) found.push_back(builder);
+  }
+  return found;
+}
+
+}  // namespace hocket
