@@ -287,6 +287,7 @@ Status Communicator::split(int color, int key, const CommConfig& config,
 }
 
 std::byte* Communicator::private_scratch(std::size_t bytes) {
+  bytes = std::max<std::size_t>(bytes, 1);  // a message of nothing has a scratch area too
   if (bytes > scratch_bytes_) {
     scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, round_up(bytes, 4096))));
     scratch_bytes_ = scratch_ == nullptr ? 0 : bytes;

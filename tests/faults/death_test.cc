@@ -41,7 +41,9 @@ void reduce_until_error(Process& self, std::size_t count, bool alloc) {
     }
     ++self.report().rounds;
   }
-  if (alloc) EXPECT_HOCKET(hocketMemFree(memory));
+  if (alloc) {
+    EXPECT_HOCKET(hocketMemFree(memory));
+  }
 }
 
 struct Death {

@@ -134,7 +134,8 @@ class World {
     if (in_bytes > 0 && is_source) std::memcpy(in, mine.data(), in_bytes);
     self_.meet();
     if (me == c.seed % n) expect(c);
-    EXPECT_EQ(hocketSuccess, call(c, in, out)) << describe(c) << hocketGetLastError(self_.comm);
+    EXPECT_EQ(hocketSuccess, call(c, in, out))
+        << describe(c) << ": " << hocketGetLastError(self_.comm);
     const char *algorithm = "", *transport = "";
     EXPECT_HOCKET(hocketCommLastAlgorithm(self_.comm, &algorithm, &transport));
     if (me == 0) {
