@@ -1,12 +1,22 @@
 // Ranks that die while the others still join.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "base/log.h"
 #include "bootstrap/job.h"
 
 namespace hocket {
 namespace {
 
-constexpr int asked = 0;  // SharedNumbers: ranks that have reached the root or their leader
+constexpr int came = 0;  // SharedNumbers: how many ranks the root knows
+
+/// Counts what the root says of arrivals.
+void count_arrivals(int, const char* line, void* numbers) {
+  if (std::strstr(line, "has come") != nullptr) {
+    (*static_cast<SharedNumbers*>(numbers))[came].fetch_add(1);
+  }
+}
 
 struct Case {
   const char* name;
@@ -25,16 +35,9 @@ TEST_P(DeathWhileJoining, is_told_to_all_at_once) {
   Processes processes;
   for (int rank = 0; rank < ranks - 1; ++rank) {
     processes.start([&, rank] {
-      if (!numbers.reaches(asked, rank)) return 1;
-      std::thread tell([&] {
-        // join() gives no sign on its way. Far more than a connection takes; a test that is late
-        // sees the error of the other order, which it accepts too.
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        numbers[asked].fetch_add(1);
-      });
+      if (!numbers.reaches(came, rank)) return 1;
       std::shared_ptr<Session> session;
       const Status status = Session::join(job.of(rank), &session);
-      tell.join();
       EXPECT_EQ(status.code(), Code::remote_error) << status.message();
       EXPECT_EQ(status.culprit(), c.victim) << status.message();
       EXPECT_NE(status.message().find("ended while the ranks were still joining"),
@@ -43,12 +46,15 @@ TEST_P(DeathWhileJoining, is_told_to_all_at_once) {
       return 0;
     });
   }
+  set_log_sink(count_arrivals, &numbers);
   job.start();
-  ASSERT_TRUE(numbers.reaches(asked, ranks - 1));
+  const bool all_came = numbers.reaches(came, ranks - 1);
   processes.signal(c.victim, SIGKILL);
+  ASSERT_TRUE(all_came);
   for (int rank = 0; rank < ranks - 1; ++rank) {
     EXPECT_EQ(processes.wait(rank), rank == c.victim ? 1000 + SIGKILL : 0) << "rank " << rank;
   }
+  set_log_sink(nullptr, nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, DeathWhileJoining,
@@ -62,24 +68,20 @@ TEST(RootDeath, while_joining_is_told_to_all) {
   Processes processes;
   for (int rank = 0; rank < 2; ++rank) {
     processes.start([&, rank] {
-      std::thread tell([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
-        numbers[asked].fetch_add(1);
-      });
       std::shared_ptr<Session> session;
       const Status status = Session::join(job.of(rank), &session);
-      tell.join();
       EXPECT_EQ(status.code(), Code::remote_error) << status.message();
       EXPECT_NE(status.message().find("lost the root at"), std::string::npos) << status.message();
       return 0;
     });
   }
   processes.start([&] {
+    set_log_sink(count_arrivals, &numbers);
     job.start();
-    return numbers.reaches(asked, 100) ? 0 : 1;
+    return numbers.reaches(came, 100) ? 0 : 1;
   });
   job.listener.reset();
-  ASSERT_TRUE(numbers.reaches(asked, 2));
+  ASSERT_TRUE(numbers.reaches(came, 2));
   processes.signal(2, SIGKILL);
   for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
 }
