@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/mman.h>
@@ -120,7 +121,7 @@ struct Transports : Ends {
 };
 
 struct Tcp final : Transports {
-  explicit Tcp(int connections, std::size_t frame_bytes = 256 << 10, bool checksum = false) {
+  explicit Tcp(int connections, std::size_t frame_bytes = 512 << 10, bool checksum = false) {
     TcpOptions options;
     options.connections = connections;
     options.matching.frame_bytes = frame_bytes;
@@ -236,19 +237,18 @@ int main(int argc, char** argv) {
   using namespace hocket;
   constexpr std::size_t kib = 1 << 10, mib = 1 << 20;
   for (const std::size_t bytes : {std::size_t{8}, 64 * kib, 64 * mib}) {
-    const std::string size = "/" + std::to_string(bytes);
+    const std::string size = fmt::format("/{}", bytes);
     add("raw_socket" + size, bytes, [] { return std::make_unique<RawSockets>(); });
     add("tcp" + size, bytes, [] { return std::make_unique<Tcp>(1); });
     add("shm" + size, bytes, [] { return std::make_unique<Shm>(); });
   }
   for (const int connections : {1, 2, 4}) {
-    for (const std::size_t frame : {64 * kib, 128 * kib, 256 * kib, 512 * kib}) {
-      add("tcp_64MiB/connections:" + std::to_string(connections) +
-              "/frame:" + std::to_string(frame),
-          64 * mib, [=] { return std::make_unique<Tcp>(connections, frame); });
+    for (const std::size_t frame : {128 * kib, 256 * kib, 512 * kib, mib}) {
+      add(fmt::format("tcp_64MiB/connections:{}/frame:{}", connections, frame), 64 * mib,
+          [=] { return std::make_unique<Tcp>(connections, frame); });
     }
   }
-  add("tcp_checked/67108864", 64 * mib, [=] { return std::make_unique<Tcp>(1, 256 * kib, true); });
+  add("tcp_checked/67108864", 64 * mib, [=] { return std::make_unique<Tcp>(1, 512 * kib, true); });
   benchmark::RegisterBenchmark("memcpy", copy)->Arg(64 << 20)->UseRealTime();
   benchmark::RegisterBenchmark("crc32c", checksum)->Arg(8)->Arg(84)->Arg(64 << 10)->Arg(1 << 20);
   benchmark::Initialize(&argc, argv);

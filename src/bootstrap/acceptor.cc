@@ -50,7 +50,7 @@ void Acceptor::accept_some() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // Out of descriptors: a half-open connection is the cheapest to lose. The one that waits
       // stays in the listener's queue.
-      if (!half_open_.empty()) drop(half_open_.begin()->first);
+      make_room();
       return pause();
     }
     // Anything else concerns the one connection that failed before it was accepted.
@@ -65,7 +65,7 @@ void Acceptor::pause() {
 
 void Acceptor::admit(UniqueFd fd) {
   if (credentials_.keyless && peer_user(fd.get()) != static_cast<std::int64_t>(::geteuid())) return;
-  if (half_open_.size() >= max_half_open) drop(half_open_.begin()->first);
+  if (half_open_.size() >= max_half_open) make_room();
   set_no_delay(fd.get());
   const std::uint64_t id = next_id_++;
   auto half = std::make_unique<HalfOpen>();
@@ -73,6 +73,15 @@ void Acceptor::admit(UniqueFd fd) {
   half->timer = monitor_.after_ms(handshake_limit_ms, [this, id] { drop(id); });
   half->fd = std::move(fd);
   half_open_[id] = std::move(half);
+}
+
+/// Who has not even said hello goes first: in a flood of strangers our own get through.
+void Acceptor::make_room() {
+  if (half_open_.empty()) return;
+  for (const auto& [id, half] : half_open_) {
+    if (!half->hello_known) return drop(id);
+  }
+  drop(half_open_.begin()->first);
 }
 
 void Acceptor::drop(std::uint64_t id) {

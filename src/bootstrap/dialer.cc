@@ -200,7 +200,7 @@ void Dialer::read_verdict() {
     result.status = {Code::remote_error,
                      fmt::format("{} refused the connection: {}", options_.name,
                                  result.duplicate ? "it has one like it already"
-                                                  : "it is not the rank that was asked for")};
+                                                  : "it does not expect it (or not any more)")};
   }
   finish(std::move(result));
 }

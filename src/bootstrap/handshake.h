@@ -14,7 +14,7 @@
 
 namespace hocket {
 
-/// Accepts on one listener. Half-open connections are few (the oldest goes) and short-lived, so
+/// Accepts on one listener. Half-open connections are few (the oldest go) and short-lived, so
 /// that a scan costs nothing but a little time of this thread.
 class Acceptor {
  public:
@@ -39,6 +39,7 @@ class Acceptor {
   };
   void accept_some();
   void pause();
+  void make_room();
   void admit(UniqueFd fd);
   void advance(std::uint64_t id);
   bool read_more(HalfOpen& half, std::size_t wanted, bool* complete);

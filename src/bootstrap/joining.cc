@@ -59,7 +59,7 @@ void Joining::start() {
                                   "ranks are missing",
                                   self->options_.join_deadline_ms,
                                   self->joined_.leads ? "the root at " + self->options_.root.text()
-                                                      : "the leader of this node")));
+                                                      : self->leader_name_)));
   });
   if (options_.share_memory) {
     own_pidfd_ = open_own_pidfd();
@@ -108,7 +108,8 @@ void Joining::follow(Dialer::Result result) {
       [weak](int) {
         if (const auto self = weak.lock()) {
           self->fail(Status(Code::remote_error,
-                            "the leader of this node ended while the ranks were still joining"));
+                            self->leader_name_ + " ended while the ranks were still joining",
+                            self->leader_rank_));
         }
       });
   Arrival arrival = self_;
@@ -124,6 +125,14 @@ void Joining::on_leader_message(Message& message) {
     Failure failure;
     if (decode(message.body, &failure)) {
       return fail(Status(failure.code, failure.text, failure.culprit));
+    }
+  } else if (message.type == MessageType::arrive) {
+    Arrival leader;
+    if (decode(message.body, &leader)) {
+      leader_rank_ = leader.rank;
+      leader_name_ = fmt::format("rank {} (process {} on {}), the leader of this node,",
+                                 leader.rank, leader.pid, leader.host);
+      return;
     }
   } else if (message.type == MessageType::table && !has_table_) {
     return take_table(message);

@@ -5,7 +5,7 @@
 //   arrive (pidfd)  --->   arrive (own, then others) --->
 //                                               <---     place, and the table for the top leader
 //                          table: down the tree
-//   table, pulse,   <---   (to its node's ranks)
+//   table, pulse,   <---   (to its node's ranks; its own arrive when they come)
 //   pidfds                 confirm                   --->
 //   done            <---                        <---     done: everybody has all of this
 #pragma once
@@ -92,6 +92,8 @@ class Joining : public std::enable_shared_from_this<Joining> {
   Monitor::Token retry_ = 0;
   bool ended_ = false;
 
+  int leader_rank_ = -1;
+  std::string leader_name_ = "the leader of this node";
   std::shared_ptr<Dialer> dialer_;  // towards the leader or the root
   std::unique_ptr<Acceptor> node_acceptor_;
   std::map<int, Local> locals_;

@@ -101,6 +101,7 @@ void Joining::adopt_local(UniqueFd fd) {
       [weak, id](int) {
         if (const auto self = weak.lock()) self->on_local_closed(id);
       });
+  locals_[id].conn->send(MessageType::arrive, encode(self_));  // for its messages
 }
 
 void Joining::on_local_message(int id, Message& message) {

@@ -63,6 +63,8 @@ struct MonitorGlobals {
       globals.leases = 0;
     }
     if (monitor) monitor->stop();
+    // Sessions that static objects still hold are dead from here on, as in a forked child.
+    globals.generation.fetch_add(1);
   }
 };
 
@@ -315,7 +317,7 @@ void Monitor::loop() {
     run_timers();
   }
   // Handlers own what they watch: let them go here, on the thread, one level at a time.
-  for (bool more = true; more;) {
+  for (;;) {
     run_posted();
     std::map<std::pair<Nanos, Token>, Task> timers;
     timers.swap(timers_);
@@ -325,11 +327,12 @@ void Monitor::loop() {
       std::lock_guard lock(fds_mutex_);
       watched.swap(watched_);
     }
-    more = !timers.empty() || !watched.empty();
+    if (!timers.empty() || !watched.empty()) continue;
+    std::lock_guard lock(posted_mutex_);
+    if (!posted_.empty()) continue;
+    stopped_ = true;
+    return;
   }
-  std::lock_guard lock(posted_mutex_);
-  stopped_ = true;
-  posted_.clear();
 }
 
 }  // namespace hocket

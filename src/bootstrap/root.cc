@@ -122,6 +122,10 @@ void Root::arrive(int node, const Arrival& arrival) {
   }
   arrivals_[arrival.rank] = arrival;
   nodes_[node].ranks.push_back(arrival.rank);
+  if (log_enabled(LogLevel::debug)) {
+    log_line(LogLevel::debug,
+             fmt::format("{} has come, {} of {}", who(arrival), arrivals_.size(), ranks_));
+  }
   set_deadline(monitor_.now() +
                std::clamp<std::int64_t>(arrival.remaining_ms, 0, 1'000'000'000) * nanos_per_ms);
   if (static_cast<int>(arrivals_.size()) == ranks_) place_all();
@@ -176,6 +180,9 @@ void Root::deadline_passed() {
   timer_ = 0;
   if (state_ == State::done || state_ == State::failed) return;
   std::vector<int> missing;
+  if (ranks_ == 0) {
+    return fail(Code::timeout, -1, "the root's deadline passed, and no rank has come");
+  }
   if (state_ == State::gathering) {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (arrivals_.find(rank) == arrivals_.end()) missing.push_back(rank);

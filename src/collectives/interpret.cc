@@ -74,6 +74,7 @@ class Interpreter {
   std::vector<Rank> ranks_;
   std::deque<Thread> threads_;  // a deque: they do not move
   std::map<std::tuple<int, int, std::size_t>, std::deque<Message>> messages_;  // from, to, lane
+  bool moved_ = true;
   Status status_;
 };
 
@@ -139,10 +140,9 @@ Status Interpreter::run() {
   for (std::size_t r = 0; r < plans_.size(); ++r) {
     if (plans_[r].prologue.empty()) next_step(threads_[r]);
   }
-  bool moved = true;
   std::vector<std::size_t> order;
-  while (moved && status_.ok()) {
-    moved = false;
+  while (moved_ && status_.ok()) {
+    moved_ = false;
     while (order.size() < threads_.size()) order.push_back(order.size());
     std::ranges::shuffle(order, random_);
     for (std::size_t index : order) {
@@ -150,7 +150,7 @@ Status Interpreter::run() {
       for (std::size_t turns = 1 + random_() % 3; turns > 0 && !thread.done; --turns) {
         if (!may_go_on(thread, (*thread.steps)[thread.next])) break;
         if (!status_.ok()) return status_;
-        moved = true;
+        moved_ = true;
         next_step(thread);
       }
     }
@@ -248,7 +248,7 @@ bool Interpreter::may_go_on(Thread& thread, const Step& step) {
 
 bool Interpreter::send(Thread& thread, const Step& step) {
   if (thread.posted) return thread.taken;
-  thread.posted = true;
+  thread.posted = moved_ = true;
   Message message;
   if (!step.srcs.empty()) message.place = place_of(thread, step.srcs[0]);
   const bool ends_at_once = random_() % 2 == 0;

@@ -61,12 +61,45 @@ class Values {
   std::vector<Value> folded_;
 };
 
+/// Who has read a cell since it was written, one entry per thread. Mostly there is one.
+struct Readers {
+  Epoch first;
+  std::vector<Epoch> more;
+
+  void add(Epoch end) {
+    if (first.thread < 0 || first.thread == end.thread) {
+      first = end;
+      return;
+    }
+    for (Epoch& read : more) {
+      if (read.thread == end.thread) {
+        read = end;
+        return;
+      }
+    }
+    more.push_back(end);
+  }
+  /// The first one of which `fine` is not true; thread -1: none.
+  template <typename Fine>
+  Epoch first_not(Fine&& fine) const {
+    if (first.thread >= 0 && !fine(first)) return first;
+    for (const Epoch& read : more) {
+      if (!fine(read)) return read;
+    }
+    return {};
+  }
+  void clear() {
+    first = {};
+    more.clear();
+  }
+};
+
 /// One chunk of one block somewhere.
 struct Cell {
   ValueId value = nothing;
   bool wide = false;
   Epoch last_write;
-  std::vector<Epoch> reads;  // since the last write; one entry per thread
+  Readers reads;
 };
 
 class Memory {

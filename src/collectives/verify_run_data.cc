@@ -51,13 +51,7 @@ bool Run::read(Memory& memory, int thread, const Range& range, ValueId* value) {
                 fmt::format("reads {} as {}, but it holds {} elements", name_of(range),
                             is_wide(range) ? "wide" : "narrow", cell.wide ? "wide" : "narrow"));
   }
-  const Epoch end = order_->next_end(thread);
-  auto it = std::ranges::find(cell.reads, thread, &Epoch::thread);
-  if (it == cell.reads.end()) {
-    cell.reads.push_back(end);
-  } else {
-    *it = end;
-  }
+  cell.reads.add(order_->next_end(thread));
   *value = cell.value;
   return check_block(thread, range, cell.value);
 }
@@ -69,11 +63,12 @@ bool Run::write(Memory& memory, int thread, const Range& range, ValueId value) {
                 fmt::format("writes {} while {} may be writing it: no step orders the two",
                             name_of(range), name_of_thread(cell.last_write.thread)));
   }
-  for (const Epoch& read : cell.reads) {
-    if (order_->before(read, thread)) continue;
+  const Epoch reader =
+      cell.reads.first_not([&](const Epoch& read) { return order_->before(read, thread); });
+  if (reader.thread >= 0) {
     return fail(thread, &memory,
                 fmt::format("writes {} while {} may be reading it: no step orders the two",
-                            name_of(range), name_of_thread(read.thread)));
+                            name_of(range), name_of_thread(reader.thread)));
   }
   cell.reads.clear();
   cell.last_write = order_->next_end(thread);
@@ -163,20 +158,19 @@ bool Run::transfer(Memory& memory, int sender, int receiver) {
 /// The caller has its buffers back: nobody may touch them any more.
 bool Run::check_end(int rank) {
   const int main = by_rank_[rank].main;
-  const auto over = [&](const Epoch& epoch, const char* what) {
-    if (epoch.thread < 0 || threads_[epoch.thread].rank == rank) return true;
-    if (order_->before(epoch, main)) return true;
-    status_ = invalid_argument(
-        fmt::format("the plan is wrong: '{}', rank {} returns while {} may still be {} its buffers",
-                    plans_[rank].algorithm, rank, name_of_thread(epoch.thread), what));
-    return false;
+  const auto is_over = [&](const Epoch& epoch) {
+    return epoch.thread < 0 || threads_[epoch.thread].rank == rank || order_->before(epoch, main);
   };
   for (Memory& memory : memories_) {
     for (const Cell& cell : memory.callers(rank)) {
-      if (!over(cell.last_write, "writing")) return false;
-      for (const Epoch& read : cell.reads) {
-        if (!over(read, "reading")) return false;
-      }
+      const bool written = is_over(cell.last_write);
+      const Epoch late = written ? cell.reads.first_not(is_over) : cell.last_write;
+      if (late.thread < 0) continue;
+      status_ = invalid_argument(fmt::format(
+          "the plan is wrong: '{}', rank {} returns while {} may still be {} its buffers",
+          plans_[rank].algorithm, rank, name_of_thread(late.thread),
+          written ? "reading" : "writing"));
+      return false;
     }
   }
   return true;

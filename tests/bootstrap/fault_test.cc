@@ -231,7 +231,7 @@ TEST(Fork, a_childs_exit_and_calls_disturb_nothing_of_the_parents) {
     processes.start([&, rank] {
       std::shared_ptr<Session> session;
       if (!Session::join(job.of(rank), &session).ok()) return 1;
-      Processes children;
+      Processes children(Processes::Parent::has_threads);
       for (int child = 0; child < 2; ++child) {
         children.start([&, child] {
           UniqueFd fd;

@@ -9,8 +9,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -101,10 +105,27 @@ inline bool wait_fault(Session& session, Fault::Kind kind, int rank, Fault* out 
   return ok;
 }
 
-/// Ranks as processes. The parent must not have threads when it makes one (the thread sanitizer
-/// does not follow a fork of several threads).
+/// Waits until the monitor thread of an earlier test has carried its last goodbyes. The thread
+/// sanitizer does not follow a fork of several threads.
+inline void wait_for_monitor_to_end() {
+  const auto running = [] {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream file(task.path() / "comm");
+      std::string name;
+      if (std::getline(file, name) && name == "hocket-monitor") return true;
+    }
+    return false;
+  };
+  while (running()) ::usleep(500);
+}
+
+/// Ranks as processes, forked before this one has threads.
 class Processes {
  public:
+  enum class Parent { single, has_threads };
+  explicit Processes(Parent parent = Parent::single) {
+    if (parent == Parent::single) wait_for_monitor_to_end();
+  }
   ~Processes() {
     for (const pid_t pid : pids_) {
       if (pid <= 0) continue;
