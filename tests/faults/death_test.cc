@@ -181,9 +181,28 @@ TEST(LateWriter, does_not_reach_a_buffer_after_its_error) {
     ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(victim).phase == 1; }));
     job.shared().phase = 1;
     job.finish();
-    EXPECT_NE(hocketSuccess, job.report(victim).result) << "the others gave up on this rank";
-    for (int rank : {0, 1}) EXPECT_EQ(victim, job.report(rank).culprit) << job.report(rank).text;
+    // It is told that the others gave up on it, long before its deadline.
+    EXPECT_EQ(hocketRemoteError, job.report(victim).result) << job.report(victim).text;
+    expect_culprit(job, ranks, victim);
   }
+}
+
+TEST(Death, is_noticed_after_a_split_communicator_was_destroyed) {
+  constexpr int ranks = 3, victim = 1;
+  Job job(ranks);
+  const auto body = [](Process& self) {
+    hocketComm_t half = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &half, nullptr));
+    ASSERT_HOCKET(hocketBarrier(half, nullptr));
+    ASSERT_HOCKET(hocketCommDestroy(half));
+    reduce_until_error(self, 100, false);
+  };
+  ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+  ASSERT_NO_FATAL_FAILURE(job.await_rounds(20));
+  job.kill(victim, SIGKILL);
+  job.wait(victim);
+  job.finish();
+  expect_culprit(job, ranks, victim);
 }
 
 }  // namespace

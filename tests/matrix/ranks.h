@@ -75,7 +75,7 @@ class Env {
 /// A test that hangs ends with an error that says who waits for whom.
 inline hocketConfig_t patient_config() {
   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
-  config.deadline_ms = 120'000;
+  config.deadline_ms = 60'000;
   config.join_deadline_ms = 120'000;
   config.silence_ms = 60'000;
   return config;
