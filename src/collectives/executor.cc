@@ -17,7 +17,7 @@ bool reached(std::uint64_t value, std::uint64_t target) {
 }  // namespace
 
 std::uint64_t Execution::flag_value(std::uint64_t count) const {
-  return (binding_.board_sequence << count_bits) + count;
+  return (binding_->board_sequence << count_bits) + count;
 }
 
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
@@ -25,7 +25,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   program_ = &program;
   staged_ = staged;
   links_ = &links;
-  binding_ = binding;
+  binding_ = &binding;
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
   parity_ = static_cast<int>(binding.board_sequence & 1);
@@ -33,7 +33,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   all_mapped_ = true;
   status_ = {};
   const bool wide = program.wide_scratch || (staged != nullptr && staged->wide_scratch);
-  stride_ = scratch_stride_bytes(binding_.part, binding.dtype, wide);
+  stride_ = scratch_stride_bytes(binding_->part, binding.dtype, wide);
   if (!program.load_store && program.scratch_blocks > 0) {
     scratch_ = links.private_scratch(stride_ * program.scratch_blocks * program.slots);
     if (scratch_ == nullptr) {
@@ -97,7 +97,7 @@ bool Execution::advance() {
 
 bool Execution::run_lane(Lane& lane) {
   const Instruction* code = program_->code.data() + lane.section.first;
-  const std::size_t chunks = phase_ == Phase::body ? binding_.part.chunks : 1;
+  const std::size_t chunks = phase_ == Phase::body ? binding_->part.chunks : 1;
   bool moved = false;
   for (;;) {
     const Outcome outcome = step(lane, code[lane.next]);
@@ -145,20 +145,20 @@ Execution::Outcome Execution::step(Lane& lane, const Instruction& instruction) {
 }
 
 std::size_t Execution::length_of(const Operand& operand, std::size_t chunk) const {
-  return binding_.part.range(operand.length_block, chunk).count;
+  return binding_->part.range(operand.length_block, chunk).count;
 }
 
 std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const {
   const bool is_own = operand.rank == links_->rank;
   switch (operand.buffer) {
     case Buffer::input: {
-      const std::byte* base = is_own ? binding_.input : peers_[operand.rank].input;
+      const std::byte* base = is_own ? binding_->input : peers_[operand.rank].input;
       return const_cast<std::byte*>(base) +
-             binding_.part.range(operand.block, chunk).first * element_bytes_;
+             binding_->part.range(operand.block, chunk).first * element_bytes_;
     }
     case Buffer::output: {
-      std::byte* base = is_own ? binding_.output : peers_[operand.rank].output;
-      return base + binding_.part.range(operand.block, chunk).first * element_bytes_;
+      std::byte* base = is_own ? binding_->output : peers_[operand.rank].output;
+      return base + binding_->part.range(operand.block, chunk).first * element_bytes_;
     }
     case Buffer::scratch: {
       std::byte* base =
@@ -169,7 +169,7 @@ std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const 
     case Buffer::line: {
       // Blocks of a line lie behind one another, unpadded.
       std::byte* base = links_->board->arrival(operand.rank, parity_).payload;
-      return base + operand.block * binding_.part.block_elements * element_bytes_;
+      return base + operand.block * binding_->part.block_elements * element_bytes_;
     }
   }
   return nullptr;
@@ -194,11 +194,11 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   fold.dsts = fold_dsts_.data();
   fold.dst_count = instruction.dsts;
   fold.wide_dst = operands[0].wide;
-  fold.dtype = binding_.dtype;
-  fold.op = binding_.op;
+  fold.dtype = binding_->dtype;
+  fold.op = binding_->op;
   fold.finish = instruction.finish;
   fold.divisor = static_cast<std::uint32_t>(program_->shape.ranks);
-  fold.non_temporal = binding_.non_temporal && only_output;
+  fold.non_temporal = binding_->non_temporal && only_output;
   hocket::fold(fold);
   return Outcome::next;
 }
@@ -209,11 +209,11 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
     const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
     Transport* transport = links_->transport_to[instruction.peer];
     transfer = {};
-    transfer.key.sequence = binding_.message_sequence;
+    transfer.key.sequence = binding_->message_sequence;
     transfer.key.index =
         static_cast<std::uint32_t>(lane.chunk * instruction.per_chunk + instruction.message);
     transfer.key.lane = static_cast<std::uint16_t>(&lane - lanes_.data());
-    transfer.key.p2p = binding_.p2p;
+    transfer.key.p2p = binding_->p2p;
     transfer.peer = instruction.peer;
     if (carries) {
       const Operand& operand = program_->operands[instruction.first_operand];
@@ -221,7 +221,7 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
       transfer.bytes =
           length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
     }
-    transfer.signature = &binding_.signature;
+    transfer.signature = &binding_->signature;
     lane.posted = true;
     if (instruction.kind == StepKind::send) {
       transport->post_send(transfer);
@@ -237,16 +237,16 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
 void Execution::arrive() {
   const Board& board = *links_->board;
   ArrivalLine& line = board.arrival(links_->rank, parity_);
-  board.signatures(links_->rank).of_parity[parity_] = binding_.signature;
+  board.signatures(links_->rank).of_parity[parity_] = binding_->signature;
   if (program_->maps_input || program_->maps_output) {
-    const BufferPlaces places{binding_.input_place.region, binding_.input_place.offset,
-                              binding_.output_place.region, binding_.output_place.offset};
+    const BufferPlaces places{binding_->input_place.region, binding_->input_place.offset,
+                              binding_->output_place.region, binding_->output_place.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exposed_ = program_->maps_output && (binding_.mapped & 2) != 0;
+    exposed_ = program_->maps_output && (binding_->mapped & 2) != 0;
   }
-  line.fingerprint = binding_.fingerprint;
-  line.mapped = binding_.mapped;
-  line.sequence.store(binding_.board_sequence, std::memory_order_release);
+  line.fingerprint = binding_->fingerprint;
+  line.mapped = binding_->mapped;
+  line.sequence.store(binding_->board_sequence, std::memory_order_release);
   published_ = true;
 }
 
@@ -258,8 +258,8 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   for (; lane.peer < end; ++lane.peer) {
     const ArrivalLine& line = board.arrival(static_cast<int>(lane.peer), parity_);
     const std::uint64_t sequence = line.sequence.load(std::memory_order_acquire);
-    if (sequence != binding_.board_sequence) return Outcome::blocked;
-    if (line.fingerprint != binding_.fingerprint) [[unlikely]] {
+    if (sequence != binding_->board_sequence) return Outcome::blocked;
+    if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
       return mismatch_with(static_cast<int>(lane.peer));
     }
     const std::uint64_t needed = (program_->maps_input ? 1 : 0) | (program_->maps_output ? 2 : 0);
@@ -283,7 +283,7 @@ bool Execution::resolve_peers() {
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
     const auto map = [&](std::uint32_t blocks, Place place, std::byte** out) {
       const std::size_t elements =
-          std::min(blocks * binding_.part.block_elements, binding_.part.total);
+          std::min(blocks * binding_->part.block_elements, binding_->part.total);
       return links_->map_place(peer, place, elements * element_bytes_, out);
     };
     Status status;
@@ -327,7 +327,7 @@ Execution::Outcome Execution::fail(Status status) {
 
 Execution::Outcome Execution::mismatch_with(int peer) {
   const Signature theirs = links_->board->signatures(peer).of_parity[parity_];
-  return fail(disagreement(links_->rank, binding_.signature, peer, theirs));
+  return fail(disagreement(links_->rank, binding_->signature, peer, theirs));
 }
 
 std::vector<int> Execution::waits_for() const {
@@ -353,7 +353,7 @@ std::vector<int> Execution::waits_for() const {
       const bool here =
           arrival
               ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
-                    binding_.board_sequence
+                    binding_->board_sequence
               : reached(links_->board->flag(peer, instruction.flag)
                             .value.load(std::memory_order_relaxed),
                         flag_value(lane.chunk - instruction.lag + 1));

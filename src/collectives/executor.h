@@ -58,7 +58,7 @@ class Execution {
   bool done() const { return done_; }
   const Status& status() const { return status_; }  // an error ends the execution, undone
   const Program& program() const { return *program_; }
-  const Binding& binding() const { return binding_; }
+  const Binding& binding() const { return *binding_; }
 
   /// True once after each publication to local peers: whoever sleeps must be rung.
   bool take_published() { return std::exchange(published_, false); }
@@ -98,7 +98,7 @@ class Execution {
   const Program* program_ = nullptr;
   const Program* staged_ = nullptr;
   const Links* links_ = nullptr;
-  Binding binding_;
+  const Binding* binding_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   std::byte* scratch_ = nullptr;  // programs over messages
   int parity_ = 0;

@@ -70,7 +70,8 @@ class Engine {
   struct Operation {
     Execution execution;
     Call call;
-    Choice choice;
+    const Program* program = nullptr;
+    const Program* staged = nullptr;
     Binding binding;
     Nanos started = 0;
     Nanos next_late_log = 0;
