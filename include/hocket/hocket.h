@@ -40,15 +40,17 @@
  * Streams. With a NULL stream an operation runs in the caller's thread and has ended when the call
  * returns. With a host stream (hocketStreamCreate) the call returns at once; operations of a stream
  * run in order on its worker thread, and hocketStreamSynchronize waits for them and says how they
- * ended. Until an operation has ended its send buffer must not be written and its receive buffer
- * must not be touched.
+ * ended. With blocking = 0 a communicator has a worker of its own for NULL-stream calls. Until an
+ * operation has ended its send buffer must not be written and its receive buffer must not be
+ * touched.
  *
  * Threads. A communicator is used by one thread at a time; its streams' workers count as belonging
  * to it. A call that finds another thread inside returns hocketInvalidUsage and changes nothing: an
  * error, not a race. hocketCommAbort, hocketCommGetAsyncError, hocketCommGetCulprit and
  * hocketGetLastError may be called from any thread at any time. Different communicators may be used
  * by different threads at once. After fork() the child's communicators are dead: each call on one
- * returns hocketInvalidUsage, and the child's exit touches nothing of the parent's.
+ * but hocketCommDestroy returns hocketInvalidUsage, and the child's exit touches nothing of the
+ * parent's.
  *
  * Errors. Every call ends by its deadline: with correct data, or with an error that names the
  * culprit. An argument that is wrong on its face (hocketInvalidArgument, or hocketInvalidUsage from
@@ -265,7 +267,8 @@ HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
  * Blocks:  until all ranks have joined, at most the join deadline; uses no stream.
  * Threads: any; several communicators of one process may be joined by several threads.
  * Errors:  hocketInvalidArgument; hocketTimeout: the sentence lists the missing ranks;
- *          hocketMismatch: two processes claim a rank, or nranks differ; hocketRemoteError;
+ *          hocketInvalidUsage: two processes claim a rank, nranks differ, or a HOCKET_* variable
+ *          is wrong; hocketRemoteError: a process was lost or does not know the key;
  *          hocketSystemError. *comm becomes NULL and there is nothing to destroy. */
 HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId,
                                              int rank);
@@ -284,13 +287,13 @@ HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nrank
                                                    hocketConfig_t* config);
 
 /* Effect:  joins this process to its job, rank and rank count as its launcher (hocket-run) gives
- *          them. Without a launcher: a communicator of this one rank.
+ *          them.
  * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All processes of the
  *          job call it equally often, in the same order. Not in a group.
  * Blocks:  as hocketCommInitRankConfig; uses no stream.
  * Threads: one at a time in a process.
- * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage where the launcher's data are damaged
- *          or a HOCKET_* variable is not known. */
+ * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage where no launcher started this process
+ *          or its data are damaged. */
 HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
 
 #define HOCKET_SPLIT_NOCOLOR -1
@@ -300,11 +303,12 @@ HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocket
  * Needs:   a collective: every rank of comm calls it, in the same place among its calls. color not
  *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL:
  *          comm's. Not in a group.
- * Blocks:  until all ranks of comm have called it, at most comm's deadline; uses no stream, and
- *          waits for nothing that streams still do.
+ * Blocks:  until the calls already made on comm have ended and all ranks have split, at most
+ *          comm's deadline; with blocking = 0 in config (or inherited) it returns
+ *          hocketInProgress. Uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: *newcomm becomes NULL, comm stays usable. Others poison comm,
- *          and *newcomm becomes NULL. */
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage: comm stays usable. Others poison comm.
+ *          *newcomm becomes NULL. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
                                           hocketComm_t* newcomm, hocketConfig_t* config);
 
@@ -318,15 +322,15 @@ HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
  *          needed, and works. */
 HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
 
-/* Effect:  frees comm and leaves the job with it. The handle is invalid afterwards, whatever is
- *          returned. A peer that still waits for this rank gets hocketRemoteError, which names it.
+/* Effect:  frees comm and leaves the job with it. A peer that still waits for this rank gets
+ *          hocketRemoteError, which names it. In a forked child it only forgets comm.
  * Needs:   no other thread inside a call on comm; every registration on it becomes invalid. A
  *          communicator and those split from it may be destroyed in any order. NULL does nothing.
  * Blocks:  until this rank's own operations on comm have ended (each does, by its deadline); waits
  *          for no other rank.
  * Threads: one at a time on comm.
- * Errors:  none that leave anything behind: works on a poisoned, aborted or finalized communicator
- *          and then returns hocketSuccess. */
+ * Errors:  hocketInvalidArgument: comm was destroyed before, or is no communicator. Otherwise
+ *          hocketSuccess: a poisoned, aborted or finalized communicator is freed like any other. */
 HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
 
 /* Effect:  ends all operations on comm at once, on this rank and soon on all others; their calls
@@ -335,13 +339,13 @@ HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
  * Needs:   comm not yet destroyed, not NULL.
  * Blocks:  no; needs no peer's help; uses no stream.
  * Threads: any, at any time, while others are inside calls on comm.
- * Errors:  hocketInvalidArgument: comm is NULL. Aborting twice, or a poisoned communicator, is
- *          hocketSuccess. */
+ * Errors:  hocketInvalidArgument: no communicator. hocketInProgress: it is still joining, which
+ *          its join deadline ends. Aborting twice, or a poisoned communicator, is hocketSuccess. */
 HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
 
 /* Effect:  *asyncError becomes comm's state: hocketSuccess; hocketInProgress while an init or
  *          NULL-stream call of a communicator with blocking = 0 has not ended; else the error that
- *          poisoned it. This call may be what moves such work on: poll it.
+ *          poisoned it, or that of its join.
  * Needs:   comm and asyncError not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
@@ -361,28 +365,32 @@ HOCKET_API hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank);
  * Needs:   comm joined (no hocketInProgress), count not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *count is
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommCount(hocketComm_t comm, int* count);
 
 /* Effect:  *rank becomes the caller's rank.
  * Needs:   comm joined, rank not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *rank is unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *rank is
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommUserRank(hocketComm_t comm, int* rank);
 
 /* Effect:  *rank becomes the caller's number among comm's ranks on its node, in order of rank.
  * Needs:   comm joined, rank not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *rank is unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *rank is
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLocalRank(hocketComm_t comm, int* rank);
 
 /* Effect:  *count becomes the number of comm's ranks on the caller's node.
  * Needs:   comm joined, count not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *count is
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
 
 /* Effect:  *count becomes the number of nodes. Ranks share a node where memory can be shared
@@ -391,15 +399,17 @@ HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
  * Needs:   comm joined, count not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage (not joined): *count is unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *count is
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
 
 /* Effect:  *algorithm and *transport become the names of how this rank's last collective went,
- *          such as "staged" and "shm": static strings, "" before the first.
+ *          such as "staged" and "shm": static strings, "none" before the first.
  * Needs:   comm joined, algorithm and transport not NULL.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage: both are unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): both are
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
                                                   const char** transport);
 
@@ -407,10 +417,11 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  *
  * For all of them. Every rank of comm makes the same collectives in the same order, with the same
  * count, datatype, operator and root; ranks that disagree get hocketMismatch, and its sentence
- * quotes both. Buffers are host memory of any alignment and have at least count x size of datatype
- * bytes; a product over 2^64 is hocketInvalidArgument. Send and receive buffers are the same where
- * the call says "in place", and do not overlap otherwise. With count 0 buffers may be NULL, and the
- * ranks still have to make the call. */
+ * quotes both. Calls on one communicator run in the order in which they were made, whatever their
+ * streams. Buffers are host memory of any alignment and have at least count x size of datatype
+ * bytes; more than 2^63 - 1 bytes are hocketInvalidArgument. Send and receive buffers are the same
+ * where the call says "in place"; any other overlap is hocketInvalidArgument. With count 0 buffers
+ * may be NULL, and the ranks still have to make the call. */
 
 /* Effect:  recvbuff on every rank := sendbuff of rank 0 op ... op sendbuff of rank n - 1, element
  *          by element. In place: sendbuff == recvbuff.
@@ -476,7 +487,9 @@ HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream
  *          first and receive afterwards wait in vain: use a group. Host stream: no; ends in its
  *          order.
  * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce; hocketInvalidArgument too where peer is no rank of comm. */
+ * Errors:  as hocketAllReduce; hocketInvalidArgument too where peer is no rank of comm;
+ *          hocketInvalidUsage where peer is the caller's own rank and no group holds the
+ *          hocketRecv too. */
 HOCKET_API hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
 
@@ -494,7 +507,8 @@ HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataTyp
  *          are collected instead of begun, until the matching hocketGroupEnd. Groups nest: the
  *          outermost one counts.
  * Needs:   buffers stay as they are until the operations have ended. All ranks of a communicator
- *          put the same collectives in a group.
+ *          put the same collectives in a group. Communicators are neither made nor ended in a
+ *          group (hocketInvalidUsage).
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  none. A collected call with a wrong argument says so itself, and hocketGroupEnd
@@ -508,18 +522,21 @@ HOCKET_API hocketResult_t hocketGroupStart(void);
  * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline; not for
  *          those on host streams. The end of an inner group: no.
  * Threads: one at a time on each communicator in the group.
- * Errors:  hocketInvalidUsage: no group is open. The first wrong argument of a collected call:
- *          nothing of the group has begun. Otherwise the first error of its operations; each
- *          communicator with one is poisoned, the others' operations have ended as they should. */
+ * Errors:  hocketInvalidUsage: no group is open, or another thread is inside one of its
+ *          communicators. The first error of a collected call: nothing of the group has begun.
+ *          Otherwise the first error of its operations; each communicator with one is poisoned,
+ *          the others' operations have ended as they should. */
 HOCKET_API hocketResult_t hocketGroupEnd(void);
 
 /* ---- Streams and events ---------------------------------------------------------------------- */
 
-/* Effect:  *stream becomes a new host stream, with a worker thread of its own.
+/* Effect:  *stream becomes a new host stream, with a worker thread of its own from its first
+ *          operation on.
  * Needs:   stream not NULL.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument, hocketSystemError (no thread): *stream becomes NULL. */
+ * Errors:  hocketInvalidArgument, hocketSystemError: *stream becomes NULL. Where no thread can be
+ *          had, the first operation says so (hocketSystemError). */
 HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
 
 /* Effect:  waits until all that was put on the stream before has ended.
@@ -527,7 +544,8 @@ HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
  * Blocks:  until then; every operation ends by its deadline.
  * Threads: any, at any time, but not inside a group.
  * Errors:  the first error among the stream's operations that no call has returned yet. The stream
- *          stays usable; the communicator of that operation is poisoned. */
+ *          stays usable; the communicator of that operation is poisoned. hocketInvalidUsage:
+ *          called by the stream's own worker (a log callback, say). */
 HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
 
 /* Effect:  says whether all that was put on the stream has ended: hocketSuccess, or
@@ -535,7 +553,7 @@ HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
  * Needs:   a stream; NULL is allowed: hocketSuccess.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  as hocketStreamSynchronize, when all has ended. */
+ * Errors:  when all has ended: as hocketStreamSynchronize. */
 HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
 
 /* Effect:  what is put on the stream afterwards begins only when the event's last record has
@@ -550,7 +568,8 @@ HOCKET_API hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEve
  * Needs:   nobody uses the stream any more. NULL does nothing.
  * Blocks:  until all that was put on it has ended; every operation does, by its deadline.
  * Threads: any, once.
- * Errors:  as hocketStreamSynchronize; the stream is gone all the same. */
+ * Errors:  none; an error that was not asked for is lost here, and still known to its
+ *          communicator. */
 HOCKET_API hocketResult_t hocketStreamDestroy(hocketStream_t stream);
 
 /* Effect:  *event becomes a new event: a point in a stream's order. It counts as happened until it
@@ -603,7 +622,8 @@ typedef enum {
 /* Effect:  *ptr becomes size bytes of zeroed, page-aligned memory that local peers of any of this
  *          process's communicators can map. Nothing is named in the file system, nothing remains
  *          after the process.
- * Needs:   ptr not NULL, size > 0.
+ * Needs:   ptr not NULL. size 0 gives memory that has no bytes to use, and is freed like other
+ *          memory.
  * Blocks:  no; uses no stream. Pages are taken when touched.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument, hocketSystemError (no memory, no descriptors): *ptr becomes
@@ -615,36 +635,38 @@ HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
  * Needs:   ptr from hocketMemAlloc, and no operation that uses it under way. NULL does nothing.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument: ptr is not such memory; nothing changes. */
+ * Errors:  hocketInvalidArgument: ptr did not come from hocketMemAlloc, or was freed before;
+ *          nothing changes. */
 HOCKET_API hocketResult_t hocketMemFree(void* ptr);
 
 /* Effect:  tells comm about [buff, buff + size), so that transports that can pin memory (GPUs,
  *          NICs) do it once. *handle names the registration. Between CPUs of one node it changes
  *          no path: peers cannot map memory that somebody else allocated.
- * Needs:   the memory stays as it is until hocketCommDeregister. Only this rank; not a collective.
+ * Needs:   size > 0; the memory stays as it is until hocketCommDeregister. Only this rank; not a
+ *          collective.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument, hocketSystemError: nothing is registered, *handle becomes
- *          NULL. */
+ * Errors:  hocketInvalidArgument: nothing is registered, *handle is unchanged. */
 HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size,
                                              void** handle);
 
 /* Effect:  lets local peers map [buff, buff + size), which the caller has mapped from fd: a memfd
- *          or another mappable file whose bytes [offset, offset + size) are mapped MAP_SHARED at
- *          buff. The descriptor is duplicated; the caller may close its own.
- * Needs:   F_SEAL_SHRINK on the file, or peers could be killed by SIGBUS; offset a multiple of the
- *          page size. Only this rank; not a collective. The mapping stays until
- *          hocketCommDeregister.
+ *          whose bytes [offset, offset + size) are mapped MAP_SHARED at buff. The descriptor is
+ *          duplicated (the caller may close its own) and sealed against shrinking, by which one
+ *          process could kill the others.
+ * Needs:   a memfd made with MFD_ALLOW_SEALING; size > 0; no overlap with memory that is
+ *          registered already. The mapping stays until hocketCommDeregister. Only this rank; not a
+ *          collective.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument (range, offset, seal), hocketSystemError: nothing is registered,
- *          *handle becomes NULL. */
+ * Errors:  hocketInvalidArgument (range, descriptor), hocketInvalidUsage (overlap),
+ *          hocketSystemError: nothing is registered, *handle is unchanged. */
 HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size,
                                                int fd, int64_t offset, void** handle);
 
 /* Effect:  ends a registration.
- * Needs:   handle from a registration on comm that has not ended; no operation that uses the
- *          memory under way.
+ * Needs:   handle from a registration that has not ended; no operation that uses the memory under
+ *          way. Works on a poisoned communicator too.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument: no such registration; nothing changes. */
@@ -652,7 +674,7 @@ HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* ha
 
 /* Effect:  *path says how local peers reach [buff, buff + size) in large collectives on comm. In
  *          place needs the buffers of all ranks mapped: one staged buffer makes all of them so.
- * Needs:   comm joined; path not NULL.
+ * Needs:   comm joined and not finalized; buff and path not NULL, size > 0.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument: *path is unchanged. */

@@ -247,6 +247,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     comm->own.reset();
     comm->communicator.reset();
+    api::end_registrations(comm);
     comm->state.store(hocketComm::dead);
     api::bury(comm);
     return {};

@@ -54,6 +54,9 @@ std::unique_ptr<hocketComm> make_handle();
 /// Keeps the husk of a destroyed handle.
 void bury(hocketComm* comm);
 
+/// Ends every registration on a communicator that goes.
+void end_registrations(hocketComm* comm);
+
 /// No exception crosses the C ABI.
 template <typename Body>
 hocketResult_t guarded(hocketComm* comm, Body body) {

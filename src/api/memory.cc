@@ -1,3 +1,8 @@
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+
 #include "api/handle.h"
 #include "memory/regions.h"
 
@@ -7,9 +12,29 @@ namespace {
 
 /// What a registration handle points to: where memory is pinned for NICs and GPUs, later.
 struct Registration {
-  static constexpr std::uint64_t live = 0x52454749;
-  std::uint64_t magic = live;
-  std::uint64_t region = 0;  // 0: without a descriptor
+  const hocketComm* comm;
+  std::uint64_t region;  // 0: without a descriptor
+};
+
+/// The registrations that have not ended: a handle is looked up here before it is looked at.
+struct Registrations {
+  std::mutex mutex;
+  std::set<Registration*> live;
+  static Registrations& instance() {
+    static auto* registrations = new Registrations;
+    return *registrations;
+  }
+  void* add(const hocketComm* comm, std::uint64_t region) {
+    std::lock_guard lock(mutex);
+    return *live.insert(new Registration{comm, region}).first;
+  }
+  /// Null where it is none of comm's.
+  std::unique_ptr<Registration> take(const hocketComm* comm, void* handle) {
+    std::lock_guard lock(mutex);
+    const auto found = live.find(static_cast<Registration*>(handle));
+    if (found == live.end() || (*found)->comm != comm) return nullptr;
+    return std::unique_ptr<Registration>(live.extract(found).value());
+  }
 };
 
 Status check_buffer(const hocketComm_t comm, const void* buff, std::size_t size) {
@@ -20,6 +45,19 @@ Status check_buffer(const hocketComm_t comm, const void* buff, std::size_t size)
 }
 
 }  // namespace
+
+void api::end_registrations(hocketComm* comm) {
+  Registrations& all = Registrations::instance();
+  std::lock_guard lock(all.mutex);
+  std::erase_if(all.live, [comm](const Registration* one) {
+    const bool ends = one->comm == comm;
+    if (ends && one->region != 0) {
+      [[maybe_unused]] const Status status = Regions::instance().remove(one->region);
+    }
+    if (ends) delete one;
+    return ends;
+  });
+}
 
 hocketResult_t hocketMemAlloc(void** ptr, size_t size) {
   if (ptr == nullptr) return api::result(invalid_argument("ptr is NULL"));
@@ -34,9 +72,10 @@ hocketResult_t hocketMemFree(void* ptr) {
 
 hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size, void** handle) {
   return api::guarded(comm, [&]() -> Status {
-    HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
     if (handle == nullptr) return invalid_argument("handle is NULL");
-    *handle = new Registration;
+    *handle = nullptr;
+    HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
+    *handle = Registrations::instance().add(comm, 0);
     return {};
   });
 }
@@ -44,13 +83,17 @@ hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t si
 hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size, int fd,
                                     int64_t offset, void** handle) {
   return api::guarded(comm, [&]() -> Status {
-    HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
     if (handle == nullptr) return invalid_argument("handle is NULL");
-    if (offset < 0) return invalid_argument("offset is negative");
-    auto made = std::make_unique<Registration>();
+    *handle = nullptr;
+    HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
+    if (offset < 0 || offset % ::sysconf(_SC_PAGESIZE) != 0) {
+      return invalid_argument("offset is " + std::to_string(offset) +
+                              ": give a multiple of the page size, as mmap takes");
+    }
+    std::uint64_t region = 0;
     HOCKET_RETURN_IF_ERROR(
-        Regions::instance().add(buff, size, fd, static_cast<std::uint64_t>(offset), &made->region));
-    *handle = made.release();
+        Regions::instance().add(buff, size, fd, static_cast<std::uint64_t>(offset), &region));
+    *handle = Registrations::instance().add(comm, region);
     return {};
   });
 }
@@ -58,15 +101,14 @@ hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t 
 hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* handle) {
   return api::guarded(comm, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
-    auto* registration = static_cast<Registration*>(handle);
-    if (registration == nullptr || registration->magic != Registration::live) {
-      return invalid_argument("this handle did not come from hocketCommRegister");
+    const auto registration = Registrations::instance().take(comm, handle);
+    if (registration == nullptr) {
+      return invalid_argument(
+          "this handle did not come from hocketCommRegister on this communicator, or was ended "
+          "before");
     }
-    registration->magic = 0;
-    Status status;
-    if (registration->region != 0) status = Regions::instance().remove(registration->region);
-    delete registration;
-    return status;
+    if (registration->region == 0) return {};
+    return Regions::instance().remove(registration->region);
   });
 }
 

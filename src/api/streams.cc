@@ -10,6 +10,7 @@ Status no(const char* what) { return invalid_argument(std::string("the ") + what
 
 hocketResult_t hocketStreamCreate(hocketStream_t* stream) {
   if (stream == nullptr) return api::result(no("place for the stream"));
+  *stream = nullptr;
   return api::guarded(nullptr, [&] {
     *stream = new hocketStream;
     return Status();
@@ -45,12 +46,18 @@ hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event)
 }
 
 hocketResult_t hocketStreamDestroy(hocketStream_t stream) {
-  delete stream;
-  return hocketSuccess;
+  if (stream == nullptr) return hocketSuccess;
+  return api::guarded(nullptr, [&]() -> Status {
+    if (stream->stream.is_current_thread()) return invalid_usage("a stream cannot end itself");
+    const Status status = stream->stream.synchronize();
+    delete stream;
+    return status;
+  });
 }
 
 hocketResult_t hocketEventCreate(hocketEvent_t* event) {
   if (event == nullptr) return api::result(no("place for the event"));
+  *event = nullptr;
   return api::guarded(nullptr, [&] {
     *event = new hocketEvent;
     return Status();

@@ -128,9 +128,9 @@ class Session {
   using Adopt = std::function<void(int peer, int index, UniqueFd fd, const Status& status)>;
   virtual void listen(std::uint64_t channel, Adopt adopt) = 0;
   virtual void unlisten(std::uint64_t channel) = 0;  // the callback is not running when it returns
-  /// Starts to open connection number `index` of `channel` to peer; both sides' Adopt get an end.
-  /// The side with the lower rank dials; a call on the other side asks it to. Calling twice is
-  /// harmless.
+  /// Starts to open connection number `index` (0 to 65535) of `channel` to peer; both sides' Adopt
+  /// get an end. Either side may call it, or both: they agree on one connection. Calling twice is
+  /// harmless; after an error it tries again.
   virtual void dial(int peer, std::uint64_t channel, int index) = 0;
 
   /// Says goodbye: what ends here from now on is not a death. Idempotent.
@@ -139,8 +139,9 @@ class Session {
 
 /// Starts a root, which lives in this process until all have joined or the deadline passed. With
 /// listener: adopts that socket (hocket-run made it); else listens on `interface` (empty: the
-/// default route's). Fills options-> root.
+/// default route's, loopback where there is none). Fills root. The deadline is the longest that it
+/// waits for the first rank; each rank brings its own join deadline, and the earliest counts.
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
-                  UniqueFd listener, Address* root);
+                  UniqueFd listener, Address* root, std::int64_t deadline_ms = 600'000);
 
 }  // namespace hocket

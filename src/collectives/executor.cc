@@ -206,7 +206,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
 Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruction) {
   Transfer& transfer = lane.transfer;
   if (!lane.posted) {
-    const Operand& operand = program_->operands[instruction.first_operand];
+    const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
     Transport* transport = links_->transport_to[instruction.peer];
     transfer = {};
     transfer.key.sequence = binding_.message_sequence;
@@ -215,8 +215,12 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
     transfer.key.lane = static_cast<std::uint16_t>(&lane - lanes_.data());
     transfer.key.p2p = binding_.p2p;
     transfer.peer = instruction.peer;
-    transfer.data = place_of(operand, lane.chunk);
-    transfer.bytes = length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
+    if (carries) {
+      const Operand& operand = program_->operands[instruction.first_operand];
+      transfer.data = place_of(operand, lane.chunk);
+      transfer.bytes =
+          length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
+    }
     transfer.signature = &binding_.signature;
     lane.posted = true;
     if (instruction.kind == StepKind::send) {

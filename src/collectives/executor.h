@@ -22,7 +22,7 @@ namespace hocket {
 struct Links {
   int rank = 0;
   const Board* board = nullptr;          // load/store programs; by then local ranks are ranks
-  std::vector<Transport*> transport_to;  // by rank; null: unreachable (and for the rank itself)
+  std::vector<Transport*> transport_to;  // by rank (itself too); null: unreachable
   std::function<std::byte*(std::size_t)>
       private_scratch;  // for programs over messages: so many bytes
   /// Where so many bytes at a place of a peer are mapped here; a status where they cannot be.

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "topology/machine.h"
+#include "transport/self/self_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
 
@@ -106,6 +107,7 @@ Status Communicator::open_board() {
 }
 
 Status Communicator::open_transports() {
+  transports_.push_back(std::make_unique<SelfTransport>(rank_));
   if (local_members_.size() > 1) {
     ShmOptions options;
     options.matching.checksum = config_.checksum;
@@ -168,7 +170,7 @@ void Communicator::make_engine() {
     transports.push_back(transport.get());
     for (int peer = 0; peer < ranks(); ++peer) {
       Transport*& to = links.transport_to[static_cast<std::size_t>(peer)];
-      if (peer != rank_ && to == nullptr && transport->reaches(peer)) to = transport.get();
+      if (to == nullptr && transport->reaches(peer)) to = transport.get();
     }
   }
   links.private_scratch = [this](std::size_t bytes) { return private_scratch(bytes); };
@@ -285,6 +287,7 @@ Status Communicator::split(int color, int key, const CommConfig& config,
 }
 
 std::byte* Communicator::private_scratch(std::size_t bytes) {
+  bytes = std::max<std::size_t>(bytes, 1);  // a message of nothing has a scratch area too
   if (bytes > scratch_bytes_) {
     scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, round_up(bytes, 4096))));
     scratch_bytes_ = scratch_ == nullptr ? 0 : bytes;

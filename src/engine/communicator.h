@@ -144,7 +144,12 @@ class Communicator {
   std::size_t faults_seen_ = 0;
 
   using PeerRegion = std::pair<int, std::uint64_t>;
-  std::map<PeerRegion, std::shared_ptr<Mapping>> peer_regions_;
+  struct PeerMapping {
+    std::shared_ptr<Mapping> mapping;
+    std::uint64_t used_by = 0;  // sequence of the last collective that uses it
+  };
+  void drop_peer_regions();
+  std::map<PeerRegion, PeerMapping> peer_regions_;
   std::set<std::uint64_t> offered_;  // own regions that peers may ask for
   std::uint64_t offered_generation_ = 0;
   std::unique_ptr<std::byte, void (*)(void*)> scratch_{nullptr, std::free};

@@ -11,6 +11,10 @@ namespace {
 // left the store buffer and the fence in ring() is cheap.
 constexpr unsigned quiet_polls_before_ring = 16;
 
+// What a rank sent before it left may still be on its way, and news of the leaving overtakes it: so
+// long nothing may have moved before its leaving is an error.
+constexpr Nanos patience_with_left = nanos_per_s;
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, Links links, std::vector<Transport*> transports,
@@ -28,11 +32,16 @@ bool Engine::run_once(Nanos now) {
     if (transport->active()) moved |= transport->poll();
   }
   if (running_) moved |= advance_collective();
+  if (!running_ && !queue_.empty()) {
+    begin_next();
+    moved = true;
+  }
   if (!messages_.empty()) moved |= advance_messages();
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     look_at_faults();
   if (now != 0) check_times(now);
   quiet_ = moved ? 0 : quiet_ + 1;
+  if (moved) left_since_ = 0;
   if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
   return moved;
 }
@@ -40,11 +49,17 @@ bool Engine::run_once(Nanos now) {
 void Engine::submit(const Call& call) {
   if (!status_.ok()) return;
   if (is_p2p(call)) return begin_message(call);
-  if (running_) {
+  if (running_ || !queue_.empty()) {
     queue_.push_back(call);
   } else {
     begin(call);
   }
+}
+
+void Engine::begin_next() {
+  const Call next = queue_.front();
+  queue_.pop_front();
+  begin(next);
 }
 
 bool Engine::prepare(Operation& operation, const Call& call) {
@@ -157,10 +172,6 @@ void Engine::finish_collective() {
   if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_ = &program;
   running_ = false;
-  if (queue_.empty()) return;
-  const Call next = queue_.front();
-  queue_.pop_front();
-  begin(next);
 }
 
 void Engine::begin_message(const Call& call) {
@@ -270,6 +281,7 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
 }
 
 void Engine::check_times(Nanos now) {
+  if (!left_.empty() && left_since_ == 0) left_since_ = now;
   if (running_) check_time(current_, waits_for_turn_, now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
@@ -279,13 +291,14 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
     operation.started = now;
     operation.next_late_log = now + options_.late_log;
   }
-  if (left_.empty() && now < operation.next_late_log &&
-      now - operation.started < options_.deadline) {
+  const bool gone = left_since_ != 0 && now - left_since_ >= patience_with_left;
+  if (!gone && now < operation.next_late_log && now - operation.started < options_.deadline) {
     return;
   }
   const std::vector<int> ranks = waits_for(operation, waits_for_turn);
   const std::string what = describe(operation.binding.signature);
   for (int rank : ranks) {
+    if (!gone) break;
     if (std::find(left_.begin(), left_.end(), rank) == left_.end()) continue;
     return fail({Code::remote_error,
                  what + " waits for " + options_.name_of_rank(rank) +

@@ -79,6 +79,7 @@ class Engine {
   void end(const Status& status, bool tell);
   void find_places();
   void begin(const Call& call);
+  void begin_next();
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
   bool my_turn();
@@ -115,6 +116,7 @@ class Engine {
   Signature last_signature_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   std::vector<int> left_;
+  Nanos left_since_ = 0;  // with ranks that left: nothing has moved since then
   const Program* last_program_ = nullptr;
 };
 

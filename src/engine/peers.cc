@@ -111,18 +111,26 @@ Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::by
     *out = Regions::instance().address(place, bytes);
     if (*out != nullptr) return {};
   }
-  std::shared_ptr<Mapping>& mapping = peer_regions_[{peer, place.region}];
-  if (mapping == nullptr) {
+  auto found = peer_regions_.find({peer, place.region});
+  if (found == peer_regions_.end()) {
     UniqueFd fd;
     const Nanos deadline = monotonic_now() + config_.deadline_ms * nanos_per_ms;
     HOCKET_RETURN_IF_ERROR(
         session_->fetch(member, {DescriptorName::memory_space, place.region}, deadline, &fd));
-    if (peer_regions_.size() > most_peer_regions) peer_regions_.clear();
-    std::shared_ptr<Mapping>& fresh = peer_regions_[{peer, place.region}];
-    HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh));
-    return place_in(*fresh, peer, place, bytes, out);
+    PeerMapping fresh;
+    HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
+    if (peer_regions_.size() >= most_peer_regions) drop_peer_regions();
+    found = peer_regions_.emplace(PeerRegion{peer, place.region}, std::move(fresh)).first;
   }
-  return place_in(*mapping, peer, place, bytes, out);
+  found->second.used_by = engine_->sequence();
+  return place_in(*found->second.mapping, peer, place, bytes, out);
+}
+
+/// All but those that the collective under way has addresses in.
+void Communicator::drop_peer_regions() {
+  std::erase_if(peer_regions_, [now = engine_->sequence()](const auto& entry) {
+    return entry.second.used_by != now;
+  });
 }
 
 Status Communicator::place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,

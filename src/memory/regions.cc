@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -15,6 +16,13 @@ std::size_t page_bytes() {
   return bytes;
 }
 }  // namespace
+
+/// Two processes of different pid namespaces can have one pid, and then only their regions' numbers
+/// tell a peer's buffer from an own one: they begin anywhere.
+Regions::Regions() {
+  if (::getrandom(&last_number_, sizeof last_number_, GRND_NONBLOCK) < 0) last_number_ = 0;
+  last_number_ >>= 1;
+}
 
 Regions& Regions::instance() {
   static Regions* regions = new Regions;  // never destroyed: threads may outlive main

@@ -50,6 +50,7 @@ class Regions {
   Status revoke(void* pointer, std::size_t bytes);
 
  private:
+  Regions();
   struct Region {
     std::uint64_t number;
     std::size_t size;

@@ -29,7 +29,7 @@ namespace hocket {
 /// The same on both sides of a link.
 struct MatchingOptions {
   std::size_t eager_bytes = 64 << 10;
-  std::size_t frame_bytes = 256 << 10;      // at most max_frame_bytes
+  std::size_t frame_bytes = 512 << 10;      // at most max_frame_bytes
   std::size_t window_bytes = 16 << 20;      // unasked and unconsumed traffic of a peer
   std::size_t max_early_entries = 1 << 20;  // offers and readies of a peer that nobody has posted
   bool checksum = false;                    // send CRC32C of payloads

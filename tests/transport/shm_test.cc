@@ -89,6 +89,7 @@ TEST(Shm, a_sender_that_sleeps_because_the_fifo_is_full_is_woken_by_room) {
     ASSERT_GT(woken, 0);
     pair.boards[0].announce_awake();
   }
+  for (auto& transport : pair.transports) transport->cancel({Code::aborted, "enough"});
 }
 
 TEST(Shm, a_sleeping_sender_wakes_whatever_the_reader_had_seen_of_the_fifo) {

@@ -95,12 +95,12 @@ TEST(Tcp, a_connection_lost_in_mid_message_is_an_error_that_names_rank_and_addre
 }
 
 TEST(Tcp, a_failed_dial_ends_the_transfers_only_where_it_was_the_first_connection) {
+  Message unharmed(1, {.sequence = 1}, 8), recv(1, {.sequence = 1}, 8);
   TcpFabric fabric({});
-  Message recv(1, {.sequence = 1}, 8);
   fabric.tcp(0).adopt(1, 1, {}, {Code::system_error, "no route"});
-  fabric.at(0).post_recv(recv.transfer);
+  fabric.at(0).post_recv(unharmed.transfer);
   fabric.at(0).poll();
-  EXPECT_FALSE(recv.transfer.done);
+  EXPECT_FALSE(unharmed.transfer.done);
   TcpFabric other({});
   other.tcp(0).adopt(1, 0, {}, {Code::remote_error, "refused by rank 1", 1});
   other.at(0).post_recv(recv.transfer);

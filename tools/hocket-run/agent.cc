@@ -145,12 +145,13 @@ void Agent::start(const Message& message) {
   if (started_ || !request.decode(message.payload)) {
     return fail(internal_error("bad start message"));
   }
-  if (::chdir(request.directory.c_str()) != 0) {
-    return fail(system_error("cannot change to the working directory " + request.directory));
-  }
-  const Status status = start_ranks(request);
-  listener_.reset();  // rank 0 has it
   started_ = true;
+  Status status;
+  if (::chdir(request.directory.c_str()) != 0) {
+    status = system_error("cannot change to the working directory " + request.directory);
+  }
+  if (status.ok()) status = start_ranks(request);
+  listener_.reset();  // rank 0 has it
   if (!status.ok()) {
     fail(status);
     end_ranks(0);

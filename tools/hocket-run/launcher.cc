@@ -226,6 +226,7 @@ void Launcher::handle(Host& host, const Message& message) {
       return;
     case Type::failed:
       if (!started_) return cannot_start(host.title() + ": " + message.payload);
+      host.running = 0;
       rank_failed(cannot_start_status, host.title() + ": " + message.payload);
       return end_ranks(0);
     default:

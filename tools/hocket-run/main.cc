@@ -1,5 +1,8 @@
 // hocket-run: starts the ranks of a job, here and over ssh.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -137,14 +140,13 @@ int launcher_main(int argc, char** argv) {
     return 0;
   }
   Settings settings;
-  if (const Status status = read_settings(&settings); !status.ok()) return refuse(status);
+  if (const Status status = read_settings(environ, &settings); !status.ok()) return refuse(status);
   for (const std::string& name : settings.unknown) {
     std::fprintf(stderr, "hocket-run: warning: %s\n", unknown_setting_text(name).c_str());
   }
   Status status = take_program(app.remaining(), &line.options.program);
   if (status.ok()) status = check(&line, settings, app.count("--ssh") != 0);
   if (!status.ok()) return refuse(status);
-  settings.log = LogLevel::none;
   return Launcher(std::move(line.options), std::move(settings)).run();
 }
 

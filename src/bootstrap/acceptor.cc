@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "bootstrap/handshake.h"
+
+namespace hocket {
+namespace {
+constexpr std::size_t max_half_open = 256;
+constexpr std::int64_t handshake_limit_ms = 5000;
+constexpr std::int64_t pause_ms = 50;
+constexpr int accepts_per_wake = 64;
+}  // namespace
+
+Acceptor::Acceptor(Monitor& monitor, UniqueFd listener, Credentials credentials, Judge judge,
+                   Accepted accepted)
+    : monitor_(monitor),
+      listener_(std::move(listener)),
+      credentials_(credentials),
+      judge_(std::move(judge)),
+      accepted_(std::move(accepted)) {
+  token_ = monitor_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
+}
+
+Acceptor::~Acceptor() {
+  while (!half_open_.empty()) drop(half_open_.begin()->first);
+  monitor_.unwatch(token_);
+  monitor_.cancel(resume_);
+}
+
+std::string Acceptor::refusals() const {
+  if (wrong_keys_ == 0) return {};
+  return fmt::format("; {} connection{} with another job's key {} refused, the last from {}",
+                     wrong_keys_, wrong_keys_ == 1 ? "" : "s", wrong_keys_ == 1 ? "was" : "were",
+                     last_wrong_key_);
+}
+
+void Acceptor::accept_some() {
+  for (int i = 0; i < accepts_per_wake; ++i) {
+    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd) {
+      admit(std::move(fd));
+      continue;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // Out of descriptors: a half-open connection is the cheapest to lose. The one that waits
+      // stays in the listener's queue.
+      make_room();
+      return pause();
+    }
+    // Anything else concerns the one connection that failed before it was accepted.
+  }
+}
+
+void Acceptor::pause() {
+  monitor_.modify(token_, 0);
+  monitor_.cancel(resume_);
+  resume_ = monitor_.after_ms(pause_ms, [this] { monitor_.modify(token_, EPOLLIN); });
+}
+
+void Acceptor::admit(UniqueFd fd) {
+  if (credentials_.keyless && peer_user(fd.get()) != static_cast<std::int64_t>(::geteuid())) return;
+  if (half_open_.size() >= max_half_open) make_room();
+  set_no_delay(fd.get());
+  const std::uint64_t id = next_id_++;
+  auto half = std::make_unique<HalfOpen>();
+  half->token = monitor_.watch(fd.get(), EPOLLIN, [this, id](std::uint32_t) { advance(id); });
+  half->timer = monitor_.after_ms(handshake_limit_ms, [this, id] { drop(id); });
+  half->fd = std::move(fd);
+  half_open_[id] = std::move(half);
+}
+
+/// Who has not even said hello goes first: in a flood of strangers our own get through.
+void Acceptor::make_room() {
+  if (half_open_.empty()) return;
+  for (const auto& [id, half] : half_open_) {
+    if (!half->hello_known) return drop(id);
+  }
+  drop(half_open_.begin()->first);
+}
+
+void Acceptor::drop(std::uint64_t id) {
+  const auto found = half_open_.find(id);
+  if (found == half_open_.end()) return;
+  monitor_.unwatch(found->second->token);
+  monitor_.cancel(found->second->timer);
+  half_open_.erase(found);
+}
+
+/// False where the connection is of no use any more.
+bool Acceptor::read_more(HalfOpen& half, std::size_t wanted, bool* complete) {
+  const ssize_t got =
+      ::recv(half.fd.get(), half.in + half.received, wanted - half.received, MSG_DONTWAIT);
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  if (got == 0) return false;
+  half.received += static_cast<std::size_t>(got);
+  *complete = half.received == wanted;
+  return true;
+}
+
+void Acceptor::advance(std::uint64_t id) {
+  const auto found = half_open_.find(id);
+  if (found == half_open_.end()) return;
+  HalfOpen& half = *found->second;
+  bool complete = false;
+  if (!half.hello_known) {
+    if (!read_more(half, hello_bytes, &complete)) return drop(id);
+    if (!complete) return;
+    if (!answer_hello(half)) return drop(id);
+    half.hello_known = true;
+    half.received = 0;
+    return;
+  }
+  if (!read_more(half, claim_message_bytes, &complete)) return drop(id);
+  if (complete) answer_claim(id, half);
+}
+
+bool Acceptor::answer_hello(HalfOpen& half) {
+  std::memcpy(half.transcript.client.data(), half.in, hello_bytes);
+  std::uint16_t version = 0;
+  const HelloKind kind = check_hello(half.transcript.client, &version);
+  if (kind == HelloKind::foreign) return false;  // a stranger learns nothing, not even our name
+  if (!make_hello(&half.transcript.server).ok()) return false;
+  const ssize_t sent = ::send(half.fd.get(), half.transcript.server.data(), hello_bytes,
+                              MSG_NOSIGNAL | MSG_DONTWAIT);
+  // Another version gets our hello, by which it can tell its user, and no more.
+  return sent == static_cast<ssize_t>(hello_bytes) && kind == HelloKind::ours;
+}
+
+void Acceptor::answer_claim(std::uint64_t id, HalfOpen& half) {
+  std::memcpy(half.transcript.claim.data(), half.in, claim_bytes);
+  Digest expected{};
+  const bool proved = client_proof(credentials_, half.transcript, &expected) &&
+                      equal_secret(expected.data(), half.in + claim_bytes, proof_bytes);
+  Claim claim;
+  Verdict verdict = Verdict::wrong_key;
+  if (proved) {
+    verdict = decode(half.transcript.claim, &claim) ? judge_(claim) : Verdict::refused;
+  } else {
+    ++wrong_keys_;
+    last_wrong_key_ = peer_text(half.fd.get());
+  }
+  std::uint8_t out[verdict_message_bytes] = {};
+  out[0] = static_cast<std::uint8_t>(verdict);
+  Digest proof{};
+  if (proved && !server_proof(credentials_, half.transcript, verdict, &proof)) return drop(id);
+  std::memcpy(out + verdict_bytes, proof.data(), proof.size());
+  const ssize_t sent = ::send(half.fd.get(), out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (verdict != Verdict::accepted || sent != static_cast<ssize_t>(sizeof out)) return drop(id);
+  monitor_.unwatch(half.token);
+  UniqueFd fd = std::move(half.fd);
+  drop(id);
+  accepted_(claim, std::move(fd));
+}
+
+}  // namespace hocket

@@ -1,0 +1,76 @@
+// A control connection after its handshake: whole messages in and out, descriptors with them where
+// it is a Unix socket. On the monitor thread only.
+//
+// Frame: length of the body (u32), type (u16), number of descriptors (u16), body.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "bootstrap/monitor.h"
+#include "bootstrap/wire.h"
+
+namespace hocket {
+
+struct Message {
+  MessageType type{};
+  std::vector<std::uint8_t> body;
+  std::vector<UniqueFd> fds;
+};
+
+/// Sent to many, it is open once.
+using SharedFd = std::shared_ptr<const UniqueFd>;
+
+class Conn : public std::enable_shared_from_this<Conn> {
+ public:
+  using OnMessage = std::function<void(Message& message)>;
+  /// error: 0 where the other end closed, an errno, or EPROTO where it broke the protocol.
+  using OnClosed = std::function<void(int error)>;
+
+  static std::shared_ptr<Conn> open(Monitor& monitor, UniqueFd fd, std::size_t body_cap,
+                                    OnMessage on_message, OnClosed on_closed);
+  ~Conn() { close(); }
+
+  void send(MessageType type, std::vector<std::uint8_t> body = {}, std::vector<SharedFd> fds = {});
+  /// Changes who listens; the rest of a batch that is being delivered goes to the new one.
+  void hand_over(OnMessage on_message, OnClosed on_closed);
+  void set_body_cap(std::size_t cap) { body_cap_ = cap; }
+  /// No handler runs afterwards. What was sent and fits the socket's buffer still arrives.
+  void close();
+  bool is_open() const { return static_cast<bool>(fd_); }
+  bool idle() const { return out_.empty(); }  // nothing waits to be sent
+  int fd() const { return fd_.get(); }
+  /// When bytes last came.
+  Nanos heard() const { return heard_; }
+
+ private:
+  struct Outgoing {
+    std::vector<std::uint8_t> bytes;
+    std::size_t sent = 0;
+    std::vector<SharedFd> fds;
+  };
+  Conn(Monitor& monitor, UniqueFd fd, std::size_t body_cap)
+      : monitor_(monitor), fd_(std::move(fd)), body_cap_(body_cap) {}
+  void ready(std::uint32_t events);
+  void receive();
+  bool deliver();  // false: closed, or the protocol was broken
+  void flush();
+  void fail(int error);
+
+  Monitor& monitor_;
+  UniqueFd fd_;
+  std::size_t body_cap_;
+  OnMessage on_message_;
+  OnClosed on_closed_;
+  Monitor::Token token_ = 0;
+  Monitor::Token retry_ = 0;
+  Nanos heard_ = 0;
+  std::vector<std::uint8_t> in_;
+  std::deque<UniqueFd> in_fds_;
+  std::deque<Outgoing> out_;
+};
+
+}  // namespace hocket

@@ -1,0 +1,260 @@
+#include "bootstrap/control.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "bootstrap/address.h"
+
+namespace hocket {
+
+Control::Control(Monitor& monitor, int rank, std::int64_t silence_ms, Joined joined,
+                 FaultBoard& faults, OnFault on_fault)
+    : monitor_(monitor),
+      rank_(rank),
+      tick_ms_(std::clamp<std::int64_t>(silence_ms / 20, 5, 500)),
+      silent_ticks_(std::max<std::int64_t>(silence_ms / tick_ms_, 2)),
+      silence_ms_(silence_ms),
+      joined_(std::move(joined)),
+      faults_(faults),
+      on_fault_(std::move(on_fault)) {
+  for (int other = 0; other < static_cast<int>(members().size()); ++other) {
+    if (members()[other].node != joined_.node) continue;
+    pulses_.push_back(std::make_unique<Pulse>());
+    pulses_.back()->rank = other;
+    pulses_.back()->heard = monitor.now();
+  }
+}
+
+Control::~Control() {
+  monitor_.cancel(timer_);
+  for (const auto& pulse : pulses_) monitor_.unwatch(pulse->pidfd_token);
+  // Somebody may hold a connection while it delivers: no handler of ours runs any more.
+  if (joined_.leader) joined_.leader->close();
+  for (const auto& [rank, conn] : joined_.locals) conn->close();
+  for (const Link& link : links_) {
+    if (link.conn) link.conn->close();
+  }
+}
+
+void Control::take_over(const std::shared_ptr<Conn>& conn, std::function<void(int)> closed) {
+  const Conn* from = conn.get();
+  conn->hand_over([this, from](Message& message) { on_message(from, message); }, std::move(closed));
+}
+
+void Control::start() {
+  if (joined_.leader) {
+    take_over(joined_.leader, [this](int) { on_peer_ended(leader()); });
+  }
+  for (auto& [rank, conn] : joined_.locals) {
+    take_over(conn, [this, rank = rank](int) { on_peer_ended(rank); });
+  }
+  if (leads()) {
+    links_.resize(1 + tree_arity);
+    links_[0] = {joined_.parent, (joined_.node - 1) / tree_arity};
+    for (auto& [node, conn] : joined_.children) {
+      links_[static_cast<std::size_t>(node - joined_.node * tree_arity)] = {conn, node};
+    }
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (!links_[i].conn) continue;
+      // Longer than our own limit, which counts only the time that we are awake.
+      set_silence_limit(links_[i].conn->fd(), 2 * silence_ms_);
+      links_[i].heard = monitor_.now();
+      take_over(links_[i].conn, [this, i](int error) { on_link_closed(i, error); });
+    }
+  }
+  for (const auto& pulse : pulses_) {
+    const auto found = joined_.pidfds.find(pulse->rank);
+    if (found == joined_.pidfds.end()) continue;
+    pulse->pidfd_token =
+        monitor_.watch(found->second->get(), EPOLLIN, [this, p = pulse.get()](auto) {
+          monitor_.unwatch(p->pidfd_token);
+          on_peer_ended(p->rank);
+        });
+  }
+  tick();
+  for (const Fault& fault : joined_.early) raise(fault);
+  joined_.early.clear();
+}
+
+std::string Control::who(int rank) const {
+  const Member& member = members()[rank];
+  return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);
+}
+
+// ---- Faults
+
+void Control::spread(const Fault& fault, const Conn* from) {
+  if (!faults_.add(fault)) return;
+  flood(fault, from);
+}
+
+void Control::flood(const Fault& fault, const Conn* from) {
+  const std::vector<std::uint8_t> body = encode(fault);
+  const auto tell = [&](const std::shared_ptr<Conn>& conn) {
+    if (conn && conn.get() != from) conn->send(MessageType::fault, body);
+  };
+  tell(joined_.leader);
+  for (const auto& [rank, conn] : joined_.locals) tell(conn);
+  for (const Link& link : links_) tell(link.conn);
+  on_fault_(fault);
+}
+
+void Control::on_message(const Conn* from, Message& message) {
+  Fault fault;
+  if (message.type == MessageType::fault &&
+      decode(message.body, static_cast<int>(members().size()), &fault)) {
+    spread(fault, from);
+  }
+}
+
+void Control::leave() {
+  if (left_) return;
+  left_ = true;
+  if (joined_.page->mapped()) {
+    // Seen by local peers even where they learn of our end before they read our goodbye.
+    joined_.page->line(members()[rank_].local_rank).left.store(1, std::memory_order_release);
+  }
+  raise({Fault::Kind::left, rank_, 0, 0, Code::remote_error, who(rank_) + " left the job"});
+}
+
+bool Control::carries() const {
+  if (!leads()) return false;
+  bool connected = false;
+  for (const auto& [rank, conn] : joined_.locals) connected |= conn->is_open();
+  for (const Link& link : links_) connected |= link.conn && link.conn->is_open();
+  if (!connected) return false;
+  for (int other = 0; other < static_cast<int>(members().size()); ++other) {
+    if (other != rank_ && !faults_.is_gone(other)) return true;
+  }
+  return false;
+}
+
+// ---- Ends
+
+void Control::on_peer_ended(int rank) {
+  const PulseLine& line = joined_.page->line(members()[rank].local_rank);
+  if (line.left.load(std::memory_order_acquire) != 0) {
+    return raise({Fault::Kind::left, rank, 0, 0, Code::remote_error, who(rank) + " left the job"});
+  }
+  raise({Fault::Kind::dead, rank, 0, 0, Code::remote_error,
+         who(rank) + " died: its process ended without leaving the job; look at its output, and at "
+                     "the kernel's log if it was killed"});
+}
+
+void Control::on_link_closed(std::size_t index, int error) {
+  const int rank = joined_.table.leaders[links_[index].node];
+  if (faults_.has_left(rank)) return;
+  const std::vector<int> behind = ranks_behind(index);
+  const bool cut = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+  std::string text =
+      cut ? fmt::format(
+                "{} at {} cannot be reached any more: its host or the network between is "
+                "down",
+                who(rank), members()[rank].address.text())
+          : fmt::format(
+                "{} at {} died: its connection to rank {} closed without a goodbye; look at "
+                "its output, and at its host",
+                who(rank), members()[rank].address.text(), rank_);
+  if (behind.size() > 1)
+    text += fmt::format(" (ranks {} were reached through it)", ranks_text(behind));
+  raise({cut ? Fault::Kind::silent : Fault::Kind::dead, rank, 0, 0, Code::remote_error, text});
+}
+
+// ---- Beats
+
+void Control::tick() {
+  timer_ = monitor_.after_ms(tick_ms_, [this] { tick(); });
+  if (joined_.page->mapped()) {
+    joined_.page->line(members()[rank_].local_rank).beats.fetch_add(1, std::memory_order_relaxed);
+    watch_pulses();
+  }
+  if (leads()) watch_links();
+}
+
+void Control::watch_pulses() {
+  for (const auto& pulse : pulses_) {
+    if (pulse->rank == rank_) continue;
+    const PulseLine& line = joined_.page->line(members()[pulse->rank].local_rank);
+    const std::uint64_t beats = line.beats.load(std::memory_order_relaxed);
+    if (beats != pulse->beats) {
+      pulse->beats = beats;
+      pulse->quiet_ticks = 0;
+      pulse->heard.store(monitor_.now(), std::memory_order_relaxed);
+      continue;
+    }
+    if (line.left.load(std::memory_order_acquire) != 0 || faults_.is_gone(pulse->rank)) continue;
+    if (++pulse->quiet_ticks != silent_ticks_) continue;
+    raise(
+        {Fault::Kind::silent, pulse->rank, 0, 0, Code::remote_error,
+         fmt::format("{} has given no sign of life for {} ms: it is stopped (SIGSTOP, a debugger) "
+                     "or its host is stuck; HOCKET_SILENCE_MS sets the limit",
+                     who(pulse->rank), silence_ms_)});
+  }
+}
+
+void Control::watch_links() {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    Link& link = links_[i];
+    if (!link.conn) continue;
+    if (link.conn->is_open()) {
+      if (link.conn->idle()) link.conn->send(MessageType::beat);
+      if (link.conn->heard() != link.heard) {
+        link.heard = link.conn->heard();
+        link.quiet_ticks = 0;
+      } else if (++link.quiet_ticks == silent_ticks_) {
+        const int rank = joined_.table.leaders[link.node];
+        raise({Fault::Kind::silent, rank, 0, 0, Code::remote_error,
+               fmt::format("{} at {} has given no sign of life for {} ms: its host is stopped, or "
+                           "the network to it is cut (ranks {} are on that side); "
+                           "HOCKET_SILENCE_MS sets the limit",
+                           who(rank), members()[rank].address.text(), silence_ms_,
+                           ranks_text(ranks_behind(i)))});
+      }
+    }
+    if (joined_.page->mapped()) {
+      joined_.page->head().link_silence_ns[i].store(
+          static_cast<std::uint64_t>(std::max<Nanos>(monitor_.now() - link.heard, 0)),
+          std::memory_order_relaxed);
+    }
+  }
+}
+
+/// Which link of this node's leader leads towards another node.
+std::size_t Control::link_towards(int node) const {
+  while (node > joined_.node) {
+    const int above = (node - 1) / tree_arity;
+    if (above == joined_.node) return static_cast<std::size_t>(node - joined_.node * tree_arity);
+    node = above;
+  }
+  return 0;
+}
+
+std::vector<int> Control::ranks_behind(std::size_t link) const {
+  std::vector<int> out;
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
+    const int node = members()[rank].node;
+    if (node != joined_.node && link_towards(node) == link) out.push_back(rank);
+  }
+  return out;
+}
+
+Nanos Control::silence_of(int peer) const {
+  if (peer == rank_) return 0;
+  const Member& member = members()[peer];
+  const Nanos now = monotonic_now();
+  const auto local_silence = [&](int local_rank) {
+    const Nanos heard = pulses_[local_rank]->heard.load(std::memory_order_relaxed);
+    return std::max<Nanos>(now - heard, 0);
+  };
+  if (member.node == joined_.node) return local_silence(member.local_rank);
+  Nanos out = leads() ? 0 : local_silence(members()[leader()].local_rank);
+  return out +
+         static_cast<Nanos>(joined_.page->head().link_silence_ns[link_towards(member.node)].load(
+             std::memory_order_relaxed));
+}
+
+}  // namespace hocket

@@ -1,0 +1,210 @@
+#include "bootstrap/core.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/limits.h"
+#include "bootstrap/address.h"
+
+namespace hocket {
+namespace {
+
+constexpr std::int64_t least_silence_ms = 100;
+constexpr std::int64_t linger_check_ms = 100;
+
+Status check(const JoinOptions& options) {
+  if (options.ranks < 1 || options.ranks > max_ranks) {
+    return invalid_argument(
+        fmt::format("a job of {} ranks: 1 to {} are possible", options.ranks, max_ranks));
+  }
+  if (options.rank < 0 || options.rank >= options.ranks) {
+    return invalid_argument(fmt::format("rank {} of {}: ranks go from 0 to {}", options.rank,
+                                        options.ranks, options.ranks - 1));
+  }
+  if (options.join_deadline_ms < 1) return invalid_argument("the join deadline must be positive");
+  if (options.silence_ms < least_silence_ms) {
+    return invalid_argument(
+        fmt::format("a silence limit of {} ms: at least {} are needed to tell "
+                    "silence from a busy machine",
+                    options.silence_ms, least_silence_ms));
+  }
+  if (options.has_key) {
+    return options.root.port != 0 ? Status() : invalid_argument("the root's address has no port");
+  }
+  const char* remedy =
+      "give all ranks the same key: start them with hocket-run, or name a file that only the job's "
+      "user can read by HOCKET_JOB_KEY_FILE";
+  if (!options.share_memory) {
+    return invalid_usage(
+        fmt::format("ranks without a job key meet over shared memory only, and it is switched off "
+                    "(HOCKET_TRANSPORT); {}",
+                    remedy));
+  }
+  if (options.root.port != 0 && !is_own(options.root)) {
+    return invalid_usage(
+        fmt::format("the root at {} is on another host, and without a job key only ranks of one "
+                    "user on one host may meet; {}",
+                    options.root.text(), remedy));
+  }
+  return {};
+}
+
+std::string host_name() {
+  char name[host_cap + 1] = {};
+  return ::gethostname(name, host_cap) == 0 ? std::string(name) : std::string("unknown host");
+}
+
+}  // namespace
+
+Core::Core(const JoinOptions& options, MonitorLease lease)
+    : options_(options),
+      lease_(std::move(lease)),
+      descriptors_(*lease_, faults_, options.rank),
+      data_(*lease_, options.rank, std::max<std::int64_t>(options.silence_ms, 5000)) {}
+
+Core::~Core() {
+  descriptors_.close(internal_error("the session has ended"));
+  data_.close();
+}
+
+Status Core::make(const JoinOptions& options, std::shared_ptr<Core>* out) {
+  HOCKET_RETURN_IF_ERROR(check(options));
+  MonitorLease lease;
+  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&lease));
+  std::shared_ptr<Core> core(new Core(options, std::move(lease)));
+  HOCKET_RETURN_IF_ERROR(core->open_listener());
+  core->self_ = {
+      options.rank, options.ranks,      static_cast<int>(::getpid()), process_number(), 0,
+      host_name(),  core->self_.address};
+  *out = std::move(core);
+  return {};
+}
+
+Status Core::open_listener() {
+  Address& address = self_.address;
+  if (!options_.has_key) {
+    address = loopback(false);  // whoever may meet without a key is on this host
+  } else if (!options_.interface.empty()) {
+    HOCKET_RETURN_IF_ERROR(interface_address(options_.interface, options_.root.v6, &address));
+    if (is_link_local(options_.root) && options_.root.scope == 0) {
+      options_.root.scope = address.scope;
+    }
+  } else {
+    HOCKET_RETURN_IF_ERROR(address_towards(options_.root, &address));
+  }
+  address.port = 0;
+  return listen_tcp(&address, &listener_);
+}
+
+void Core::start() {
+  Joining::Handlers handlers;
+  handlers.table_known = [this](const Key& key) { return table_known(key); };
+  handlers.joined = [this](Joined joined) { this->joined(std::move(joined)); };
+  handlers.failed = [this](const Status& status) { end_join(status); };
+  joining_ = std::make_shared<Joining>(*lease_, options_, self_, std::move(handlers));
+  if (options_.has_key) accept_tcp({options_.key, options_.job_id, false});
+  joining_->start();
+}
+
+void Core::accept_tcp(const Credentials& credentials) {
+  data_.start(credentials);
+  acceptor_ = std::make_unique<Acceptor>(
+      *lease_, std::move(listener_), credentials,
+      [this](const Claim& claim) {
+        if (claim.rank < 0 || claim.rank >= options_.ranks) return Verdict::refused;
+        if (claim.purpose == Purpose::data) return data_.judge(claim);
+        if (claim.purpose == Purpose::tree && joining_) return joining_->judge_tree(claim);
+        return Verdict::refused;
+      },
+      [this](const Claim& claim, UniqueFd fd) {
+        if (claim.purpose == Purpose::data) {
+          data_.accept(claim, std::move(fd));
+        } else if (joining_) {
+          joining_->accept_tree(claim, std::move(fd));
+        }
+      });
+}
+
+/// The key for everything after the join is known now; local peers may ask as soon as they have it.
+Status Core::table_known(const Key& key) {
+  const Credentials credentials{key, options_.job_id, false};
+  if (!acceptor_) accept_tcp(credentials);
+  if (!options_.share_memory) return {};
+  UniqueFd listener;
+  bool taken = false;
+  HOCKET_RETURN_IF_ERROR(
+      listen_unix(socket_name(credentials, "descriptors", options_.rank), &listener, &taken));
+  descriptors_.serve(std::move(listener), credentials,
+                     std::max<std::int64_t>(options_.silence_ms, 5000));
+  return {};
+}
+
+void Core::joined(Joined joined) {
+  control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
+                                       std::move(joined), faults_, [this](const Fault& fault) {
+                                         descriptors_.peer_fault(fault);
+                                         faults_.wake_all();
+                                         if (lingering_) linger_soon(0);
+                                       });
+  control_->start();
+  end_join({});
+}
+
+void Core::end_join(const Status& status) {
+  // Joining calls this: it may go only when it has returned.
+  std::weak_ptr<Core> weak = weak_from_this();
+  lease_->post([weak] {
+    if (const auto self = weak.lock()) self->joining_.reset();
+  });
+  std::lock_guard lock(mutex_);
+  join_done_ = true;
+  join_status_ = status;
+  join_ended_.notify_all();
+}
+
+Status Core::wait_joined() {
+  std::unique_lock lock(mutex_);
+  join_ended_.wait(lock, [&] { return join_done_; });
+  return join_status_;
+}
+
+void Core::leave() {
+  if (control_) control_->leave();
+}
+
+void Core::dial(int peer, std::uint64_t channel, int index) {
+  Address address = members()[peer].address;
+  if (is_link_local(address)) address.scope = self_.address.scope;
+  data_.dial(peer, address, channel, index);
+}
+
+void Core::finish() {
+  leave();
+  acceptor_.reset();
+  joining_.reset();
+  data_.close();
+  descriptors_.close(invalid_usage("the session was closed while a thread waited in it"));
+  linger();
+}
+
+void Core::linger() {
+  if (!control_ || !control_->carries()) {
+    control_.reset();
+    lease_.release();
+    return;
+  }
+  lingering_ = true;
+  linger_soon(linger_check_ms);
+}
+
+/// A fault may have been the last goodbye that this rank had to carry; a connection that closes
+/// without one is found by looking from time to time.
+void Core::linger_soon(std::int64_t ms) {
+  std::shared_ptr<Core> self = shared_from_this();  // the old timer may be the last that holds it
+  lease_->cancel(linger_timer_);
+  linger_timer_ = lease_->after_ms(ms, [self] { self->linger(); });
+}
+
+}  // namespace hocket

@@ -1,0 +1,77 @@
+// What lives behind a Session: one per session, on the monitor thread; the parts that any thread
+// may touch are marked.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "bootstrap/control.h"
+#include "bootstrap/data_connections.h"
+#include "bootstrap/descriptors.h"
+#include "bootstrap/fault_board.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/joining.h"
+#include "bootstrap/monitor.h"
+
+namespace hocket {
+
+class Core : public std::enable_shared_from_this<Core> {
+ public:
+  /// From the joining thread: checks the options and opens what must be open before the join.
+  static Status make(const JoinOptions& options, std::shared_ptr<Core>* out);
+  ~Core();
+  /// From the joining thread: blocks until the join has ended.
+  Status wait_joined();
+
+  // On the monitor thread:
+  void start();
+  /// The session is gone: what remains carries others' messages, or nothing.
+  void finish();
+  void leave();
+
+  // From any thread, after the join:
+  const std::vector<Member>& members() const { return control_->members(); }
+  int rank() const { return options_.rank; }
+  Nanos silence_of(int peer) const { return control_->silence_of(peer); }
+  FaultBoard& faults() { return faults_; }
+  DataConnections& data() { return data_; }
+  Monitor& monitor() const { return *lease_; }
+  std::uint64_t generation() const { return generation_; }
+
+  // On the monitor thread, after the join:
+  Descriptors& descriptors() { return descriptors_; }
+  void publish(const Fault& fault) { control_->publish(fault); }
+  void dial(int peer, std::uint64_t channel, int index);
+
+ private:
+  Core(const JoinOptions& options, MonitorLease lease);
+  Status open_listener();
+  void accept_tcp(const Credentials& credentials);
+  Status table_known(const Key& key);
+  void joined(Joined joined);
+  void end_join(const Status& status);
+  void linger();
+  void linger_soon(std::int64_t ms);
+
+  JoinOptions options_;
+  MonitorLease lease_;
+  std::uint64_t generation_ = fork_generation();
+  Arrival self_;
+  UniqueFd listener_;
+  FaultBoard faults_;
+  Descriptors descriptors_;
+  DataConnections data_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::shared_ptr<Joining> joining_;
+  std::unique_ptr<Control> control_;
+  bool lingering_ = false;
+  Monitor::Token linger_timer_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable join_ended_;
+  bool join_done_ = false;
+  Status join_status_;
+};
+
+}  // namespace hocket

@@ -1,0 +1,65 @@
+// Opens the data connections of channels. Both ends may dial; the one with the lower rank decides
+// which connection becomes number `index`, so that both get the same one:
+//   - the lower end refuses a connection that it has, or is dialling itself;
+//   - the higher end takes what the lower one dials, and drops its own attempt.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "bootstrap/handshake.h"
+#include "bootstrap/session.h"
+
+namespace hocket {
+
+class DataConnections {
+ public:
+  DataConnections(Monitor& monitor, int rank, std::int64_t patience_ms)
+      : monitor_(monitor), rank_(rank), patience_ms_(patience_ms) {}
+
+  // From any thread:
+  void set_listener(std::uint64_t channel, Session::Adopt adopt);
+  void clear_listener(std::uint64_t channel);  // its callback is not running when it returns
+
+  // On the monitor thread:
+  void start(const Credentials& credentials) { credentials_ = credentials; }
+  void opened(std::uint64_t channel);  // after set_listener
+  void closed(std::uint64_t channel);  // after clear_listener
+  void dial(int peer, const Address& address, std::uint64_t channel, int index);
+  Verdict judge(const Claim& claim) const;
+  void accept(const Claim& claim, UniqueFd fd);
+  void close();
+
+ private:
+  using Name = std::tuple<std::uint64_t, int, int>;  // channel, peer, index
+  enum class State {
+    dialling,
+    awaited,  // the other end, which has the lower rank, is dialling
+    parked,   // connected (or failed) before this end listens
+    adopted
+  };
+  struct Record {
+    State state = State::dialling;
+    std::shared_ptr<Dialer> dialer;
+    UniqueFd parked;
+    Monitor::Token guard = 0;  // a watch without events: a forked child closes its copy
+    Status status;
+  };
+  void dialled(const Name& name, Dialer::Result result);
+  void deliver(const Name& name, UniqueFd fd, const Status& status);
+  void drop(std::map<Name, Record>::iterator it);
+
+  Monitor& monitor_;
+  int rank_;
+  std::int64_t patience_ms_;
+  Credentials credentials_;
+  std::map<Name, Record> records_;
+  std::set<std::uint64_t> retired_;       // channels that ended here: late connections are closed
+  std::recursive_mutex listeners_mutex_;  // held while a callback runs
+  std::map<std::uint64_t, Session::Adopt> listeners_;
+};
+
+}  // namespace hocket

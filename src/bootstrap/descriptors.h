@@ -1,0 +1,80 @@
+// Descriptors that local peers may ask for. Each rank serves its own on an abstract Unix socket.
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "bootstrap/conn.h"
+#include "bootstrap/fault_board.h"
+#include "bootstrap/handshake.h"
+
+namespace hocket {
+
+class Descriptors {
+ public:
+  /// A fetch that a thread waits for.
+  struct Request {
+    int peer = -1;
+    DescriptorName name;
+    std::mutex mutex;
+    std::condition_variable ended;
+    bool done = false;
+    Status status;
+    UniqueFd fd;
+  };
+
+  Descriptors(Monitor& monitor, const FaultBoard& faults, int rank)
+      : monitor_(monitor), faults_(faults), rank_(rank) {}
+
+  // On the monitor thread:
+  void serve(UniqueFd listener, const Credentials& credentials, std::int64_t patience_ms);
+  void offer(DescriptorName name, UniqueFd fd);
+  void withdraw(DescriptorName name);
+  void fetch(const std::shared_ptr<Request>& request);
+  void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
+  void peer_fault(const Fault& fault);
+  void close(const Status& why);
+
+ private:
+  struct NameLess {
+    bool operator()(const DescriptorName& a, const DescriptorName& b) const {
+      return a.space != b.space ? a.space < b.space : a.number < b.number;
+    }
+  };
+  struct Wanted {  // by a peer, from us
+    int client;
+    std::uint64_t id;
+  };
+  struct Peer {  // whom we ask
+    std::shared_ptr<Dialer> dialer;
+    std::shared_ptr<Conn> conn;
+  };
+  void accept(UniqueFd fd);
+  void asked(int client, Message& message);
+  void answer(const Wanted& wanted, const SharedFd& fd);
+  void dial(int peer);
+  void dialled(int peer, Dialer::Result result);
+  void ask(Peer& peer, std::uint64_t id, const DescriptorName& name);
+  void answered(int peer, Message& message);
+  void end(std::uint64_t id, const Status& status, UniqueFd fd);
+  void end_all_of(int peer, const Status& status);
+
+  Monitor& monitor_;
+  const FaultBoard& faults_;
+  int rank_;
+  Credentials credentials_;
+  std::int64_t patience_ms_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::map<DescriptorName, SharedFd, NameLess> offered_;
+  std::map<DescriptorName, std::vector<Wanted>, NameLess> wanted_;
+  std::map<int, std::shared_ptr<Conn>> clients_;
+  int next_client_ = 0;
+  std::map<int, Peer> peers_;
+  std::map<std::uint64_t, std::shared_ptr<Request>> requests_;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace hocket

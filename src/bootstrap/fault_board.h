@@ -1,0 +1,45 @@
+// The faults that this rank knows, each once, and who wants to be woken by a new one. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "bootstrap/session.h"
+
+namespace hocket {
+
+class FaultBoard {
+ public:
+  /// False where it is known already. A rank dies, falls silent or leaves once, and what left in
+  /// order is neither dead nor silent afterwards; the others are told apart by channel and
+  /// operation.
+  bool add(const Fault& fault);
+  std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
+  std::vector<Fault> all() const;
+  bool has_left(int rank) const;
+  /// Left, or dead: no message will come from it.
+  bool is_gone(int rank) const;
+  /// The first fault of peer that ends an operation on channel.
+  bool find(int peer, std::uint64_t channel, Fault* out) const;
+
+  int watch(std::function<void()> wake);
+  void unwatch(int token);
+  void wake_all();
+
+ private:
+  using Name = std::tuple<Fault::Kind, int, std::uint64_t, std::uint64_t>;
+  mutable std::mutex mutex_;
+  std::vector<Fault> faults_;
+  std::set<Name> known_;
+  std::atomic<std::uint64_t> count_{0};
+  std::recursive_mutex watch_mutex_;  // held while a callback runs; a callback may call unwatch()
+  std::map<int, std::function<void()>> watchers_;
+  int next_token_ = 1;
+};
+
+}  // namespace hocket

@@ -1,0 +1,119 @@
+// Both ends of the handshake of auth.h as state machines on the monitor thread. What comes out is
+// an authenticated descriptor; what a stranger sends never gets further than here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "bootstrap/auth.h"
+#include "bootstrap/monitor.h"
+#include "bootstrap/socket.h"
+
+namespace hocket {
+
+/// Accepts on one listener. Half-open connections are few (the oldest go) and short-lived, so
+/// that a scan costs nothing but a little time of this thread.
+class Acceptor {
+ public:
+  using Judge = std::function<Verdict(const Claim& claim)>;
+  using Accepted = std::function<void(const Claim& claim, UniqueFd fd)>;
+
+  Acceptor(Monitor& monitor, UniqueFd listener, Credentials credentials, Judge judge,
+           Accepted accepted);
+  ~Acceptor();
+  /// "; 3 connections with a wrong key were refused, the last from 10.0.0.2:999", or nothing.
+  std::string refusals() const;
+
+ private:
+  struct HalfOpen {
+    UniqueFd fd;
+    Monitor::Token token = 0;
+    Monitor::Token timer = 0;
+    Transcript transcript;
+    std::uint8_t in[claim_message_bytes];
+    std::size_t received = 0;
+    bool hello_known = false;
+  };
+  void accept_some();
+  void pause();
+  void make_room();
+  void admit(UniqueFd fd);
+  void advance(std::uint64_t id);
+  bool read_more(HalfOpen& half, std::size_t wanted, bool* complete);
+  bool answer_hello(HalfOpen& half);
+  void answer_claim(std::uint64_t id, HalfOpen& half);
+  void drop(std::uint64_t id);
+
+  Monitor& monitor_;
+  UniqueFd listener_;
+  Credentials credentials_;
+  Judge judge_;
+  Accepted accepted_;
+  Monitor::Token token_ = 0;
+  Monitor::Token resume_ = 0;
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<HalfOpen>> half_open_;  // oldest first
+  int wrong_keys_ = 0;
+  std::string last_wrong_key_;
+};
+
+/// Opens one connection, trying again until its deadline where that can help.
+class Dialer : public std::enable_shared_from_this<Dialer> {
+ public:
+  struct Options {
+    Endpoint endpoint;
+    Credentials credentials;
+    Claim claim;
+    Nanos deadline = 0;
+    bool retry_refused = false;  // nobody listening there may just mean: not yet
+    std::string name;            // whom it dials, for messages: "the root at 10.0.0.1:4000"
+  };
+  struct Result {
+    Status status;
+    bool duplicate = false;  // the other end has, or opens, this connection itself
+    bool nobody = false;     // nobody listens there
+    UniqueFd fd;
+  };
+  using Ended = std::function<void(Result result)>;
+
+  static std::shared_ptr<Dialer> start(Monitor& monitor, Options options, Ended ended);
+  ~Dialer() { cancel(); }
+  void cancel();  // ended will not run
+  /// Why the last attempt failed; empty while there was none.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  enum class Stage { idle, connecting, hello, verdict };
+  Dialer(Monitor& monitor, Options options, Ended ended)
+      : monitor_(monitor), options_(std::move(options)), ended_(std::move(ended)) {}
+  void attempt();
+  void ready();
+  void begin_hello();
+  void read_hello();
+  void read_verdict();
+  bool read_more(std::size_t wanted);
+  bool send_all(const std::uint8_t* data, std::size_t size);
+  void again(const std::string& trouble, bool nobody = false);
+  void finish(Result result);
+  void drop_attempt();
+
+  Monitor& monitor_;
+  Options options_;
+  Ended ended_;
+  Stage stage_ = Stage::idle;
+  UniqueFd fd_;
+  Monitor::Token token_ = 0;
+  Monitor::Token timer_ = 0;
+  Transcript transcript_;
+  std::uint8_t in_[hello_bytes];
+  std::size_t received_ = 0;
+  std::int64_t delay_ms_ = 5;
+  std::string trouble_;
+};
+
+static_assert(verdict_message_bytes <= hello_bytes);
+
+}  // namespace hocket

@@ -1,0 +1,201 @@
+#include "bootstrap/joining.h"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "bootstrap/address.h"
+
+namespace hocket {
+namespace {
+// The root's own word on the deadline names the missing ranks: leave it time to arrive.
+constexpr std::int64_t grace_ms = 2000;
+constexpr std::int64_t elect_again_ms = 5;
+
+SharedFd open_own_pidfd() {
+#ifdef SYS_pidfd_open
+  const long fd = ::syscall(SYS_pidfd_open, ::getpid(), 0);
+  if (fd >= 0) return std::make_shared<const UniqueFd>(static_cast<int>(fd));
+#endif
+  return nullptr;  // the node then learns of this rank's end by the hang-up of its connection
+}
+}  // namespace
+
+std::uint64_t process_number() {
+  static std::mutex mutex;
+  static std::uint64_t number = 0;
+  static std::uint64_t generation = 0;
+  std::lock_guard lock(mutex);
+  if (generation != fork_generation()) {
+    if (!random_bytes(&number, sizeof number).ok()) number = static_cast<std::uint64_t>(::getpid());
+    generation = fork_generation();
+  }
+  return number;
+}
+
+Joining::Joining(Monitor& monitor, const JoinOptions& options, const Arrival& self,
+                 Handlers handlers)
+    : monitor_(monitor), options_(options), self_(self), handlers_(std::move(handlers)) {
+  credentials_ = {options.key, options.job_id, !options.has_key};
+  if (!options.has_key) credentials_.key = {};
+}
+
+Joining::~Joining() {
+  monitor_.cancel(timer_);
+  monitor_.cancel(retry_);
+}
+
+void Joining::start() {
+  deadline_ = monitor_.now() + options_.join_deadline_ms * nanos_per_ms;
+  std::weak_ptr<Joining> weak = weak_from_this();
+  timer_ = monitor_.at(deadline_ + grace_ms * nanos_per_ms, [weak] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->fail(Status(Code::timeout,
+                      fmt::format("the join deadline of {} ms passed, and {} has not said which "
+                                  "ranks are missing",
+                                  self->options_.join_deadline_ms,
+                                  self->joined_.leads ? "the root at " + self->options_.root.text()
+                                                      : self->leader_name_)));
+  });
+  if (options_.share_memory) {
+    own_pidfd_ = open_own_pidfd();
+    elect();
+  } else {
+    lead(UniqueFd());
+  }
+}
+
+void Joining::elect() {
+  const std::string name = socket_name(credentials_, "node", -1);
+  UniqueFd listener;
+  bool taken = false;
+  const Status status = listen_unix(name, &listener, &taken);
+  if (status.ok()) return lead(std::move(listener));
+  if (!taken) return fail(status);
+  Dialer::Options options;
+  options.endpoint.unix_name = name;
+  options.credentials = credentials_;
+  options.claim = {Purpose::node, options_.rank, -1, 0, 0};
+  options.deadline = deadline_;
+  options.name = "the leader of this node";
+  std::weak_ptr<Joining> weak = weak_from_this();
+  dialer_ = Dialer::start(monitor_, std::move(options), [weak](Dialer::Result result) {
+    if (const auto self = weak.lock()) self->follow(std::move(result));
+  });
+}
+
+void Joining::follow(Dialer::Result result) {
+  dialer_.reset();
+  if (result.nobody && monitor_.now() < deadline_) {
+    // Whoever had the name has not listened yet, or is gone: then one of those left leads.
+    std::weak_ptr<Joining> weak = weak_from_this();
+    retry_ = monitor_.after_ms(elect_again_ms, [weak] {
+      if (const auto self = weak.lock()) self->elect();
+    });
+    return;
+  }
+  if (!result.fd) return fail(result.status);
+  std::weak_ptr<Joining> weak = weak_from_this();
+  joined_.leader = Conn::open(
+      monitor_, std::move(result.fd), body_cap(options_.ranks),
+      [weak](Message& message) {
+        if (const auto self = weak.lock()) self->on_leader_message(message);
+      },
+      [weak](int) {
+        if (const auto self = weak.lock()) {
+          self->fail(Status(Code::remote_error,
+                            self->leader_name_ + " ended while the ranks were still joining",
+                            self->leader_rank_));
+        }
+      });
+  Arrival arrival = self_;
+  arrival.remaining_ms = (deadline_ - monitor_.now()) / nanos_per_ms;
+  std::vector<SharedFd> fds;
+  if (own_pidfd_) fds.push_back(own_pidfd_);
+  joined_.leader->send(MessageType::arrive, encode(arrival), std::move(fds));
+}
+
+void Joining::on_leader_message(Message& message) {
+  if (ended_) return;
+  if (message.type == MessageType::fail) {
+    Failure failure;
+    if (decode(message.body, &failure)) {
+      return fail(Status(failure.code, failure.text, failure.culprit));
+    }
+  } else if (message.type == MessageType::arrive) {
+    Arrival leader;
+    if (decode(message.body, &leader)) {
+      leader_rank_ = leader.rank;
+      leader_name_ = fmt::format("rank {} (process {} on {}), the leader of this node,",
+                                 leader.rank, leader.pid, leader.host);
+      return;
+    }
+  } else if (message.type == MessageType::table && !has_table_) {
+    return take_table(message);
+  } else if (message.type == MessageType::pulse && has_table_ && message.fds.size() == 1) {
+    int locals = 0;
+    for (const Member& member : joined_.table.members) locals += member.node == joined_.node;
+    const Status status = joined_.page->map(locals, message.fds[0]);
+    return status.ok() ? void() : fail(status);
+  } else if (message.type == MessageType::pidfds && has_table_) {
+    Reader reader(message.body);
+    for (UniqueFd& fd : message.fds) {
+      joined_.pidfds[reader.i32()] = std::make_shared<const UniqueFd>(std::move(fd));
+    }
+    if (reader.complete()) return;
+  } else if (message.type == MessageType::done && joined_.page->mapped()) {
+    return finish();
+  } else if (message.type == MessageType::fault) {
+    Fault fault;
+    if (decode(message.body, options_.ranks, &fault)) return joined_.early.push_back(fault);
+  }
+  fail(internal_error("the leader of this node sent a message that does not belong into a join"));
+}
+
+void Joining::take_table(const Message& message) {
+  if (!decode(message.body, options_.ranks, &joined_.table)) {
+    return fail(internal_error("the table of members is damaged"));
+  }
+  has_table_ = true;
+  joined_.node = joined_.table.members[options_.rank].node;
+  const Status status = handlers_.table_known(joined_.table.key);
+  if (!status.ok()) return trouble(options_.rank, status.message());
+  if (!joined_.leads) return;
+  table_bytes_ = message.body;
+  for (auto& [node, child] : joined_.children) child->send(MessageType::table, table_bytes_);
+  if (const Status shared = share_node(); !shared.ok()) {
+    return trouble(options_.rank, shared.message());
+  }
+  confirm();
+}
+
+void Joining::finish() {
+  if (ended_) return;
+  ended_ = true;
+  monitor_.cancel(timer_);
+  handlers_.joined(std::move(joined_));
+}
+
+void Joining::fail(const Status& status) {
+  if (ended_) return;
+  ended_ = true;
+  monitor_.cancel(timer_);
+  const Failure failure{status.code(), status.culprit(), status.message()};
+  for (auto& [id, local] : locals_) local.conn->send(MessageType::fail, encode(failure));
+  handlers_.failed(status);
+}
+
+/// Something went wrong here that all should know.
+void Joining::trouble(int culprit, const std::string& text) {
+  if (root_ && root_->is_open()) {
+    root_->send(MessageType::fail, encode(Failure{Code::remote_error, culprit, text}));
+  } else {
+    fail(Status(Code::remote_error, text, culprit));
+  }
+}
+
+}  // namespace hocket

@@ -1,0 +1,116 @@
+// How this rank joins: it becomes its node's leader, or finds that one. A state machine on the
+// monitor thread, which ends in joined() or failed().
+//
+//   rank                   leader                        root
+//   arrive (pidfd)  --->   arrive (own, then others) --->
+//                                               <---     place, and the table for the top leader
+//                          table: down the tree
+//   table, pulse,   <---   (to its node's ranks; its own arrive when they come)
+//   pidfds                 confirm                   --->
+//   done            <---                        <---     done: everybody has all of this
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "bootstrap/conn.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/pulse.h"
+#include "bootstrap/root.h"
+#include "bootstrap/wire.h"
+
+namespace hocket {
+
+/// What a rank has when all have joined.
+struct Joined {
+  Table table;
+  int node = 0;
+  bool leads = false;
+  std::shared_ptr<Conn> leader;                 // to the node's leader, where that is another rank
+  std::map<int, std::shared_ptr<Conn>> locals;  // the leader's: to the others of the node, by rank
+  std::shared_ptr<Conn> parent;                 // the leader's: to the one above
+  std::map<int, std::shared_ptr<Conn>> children;  // the leader's: to those below, by node
+  std::unique_ptr<PulsePage> page = std::make_unique<PulsePage>();
+  std::map<int, SharedFd> pidfds;  // of local peers in other processes, by rank
+  std::vector<Fault> early;        // faults that came before this rank was done
+};
+
+class Joining : public std::enable_shared_from_this<Joining> {
+ public:
+  struct Handlers {
+    std::function<Status(const Key& key)> table_known;  // an error ends the join
+    std::function<void(Joined joined)> joined;
+    std::function<void(const Status& status)> failed;
+  };
+  Joining(Monitor& monitor, const JoinOptions& options, const Arrival& self, Handlers handlers);
+  ~Joining();
+  void start();
+  /// For a connection of another leader.
+  Verdict judge_tree(const Claim& claim) const;
+  void accept_tree(const Claim& claim, UniqueFd fd);
+
+ private:
+  struct Local {  // another rank of the node, by order of connection
+    std::shared_ptr<Conn> conn;
+    Arrival arrival;
+    bool arrived = false;
+    Nanos deadline = 0;
+    SharedFd pidfd;
+  };
+  void elect();
+  void follow(Dialer::Result result);
+  void on_leader_message(Message& message);
+  void lead(UniqueFd node_listener);
+  void adopt_local(UniqueFd fd);
+  void on_local_message(int id, Message& message);
+  void on_local_closed(int id);
+  void reach_root();
+  void open_root(UniqueFd fd);
+  void announce(const Arrival& arrival, Nanos deadline);
+  void on_root_message(Message& message);
+  void take_place(const Place& place);
+  void open_parent(Dialer::Result result);
+  void on_tree_message(Message& message);
+  void take_table(const Message& message);
+  Status share_node();
+  void send_pidfds(const Local& to);
+  int children() const;
+  void confirm();
+  void finish();
+  void trouble(int culprit, const std::string& text);
+  void fail(const Status& status);
+
+  Monitor& monitor_;
+  JoinOptions options_;
+  Arrival self_;
+  Handlers handlers_;
+  Credentials credentials_;
+  Nanos deadline_ = 0;
+  Monitor::Token timer_ = 0;
+  Monitor::Token retry_ = 0;
+  bool ended_ = false;
+
+  int leader_rank_ = -1;
+  std::string leader_name_ = "the leader of this node";
+  std::shared_ptr<Dialer> dialer_;  // towards the leader or the root
+  std::unique_ptr<Acceptor> node_acceptor_;
+  std::map<int, Local> locals_;
+  int next_local_ = 0;
+  SharedFd own_pidfd_;
+  std::shared_ptr<Root> own_root_;  // without a key: the node is the whole job
+  std::shared_ptr<Conn> root_;
+  std::shared_ptr<Dialer> parent_dialer_;
+  bool placed_ = false;
+  bool has_table_ = false;
+  bool confirmed_ = false;
+  Place place_;
+  std::vector<std::uint8_t> table_bytes_;
+  Joined joined_;
+};
+
+/// A random number of this process, another one in a forked child.
+std::uint64_t process_number();
+
+}  // namespace hocket

@@ -1,0 +1,108 @@
+// The process's one monitor thread: it sleeps in epoll and runs whatever became ready. Everything
+// else in this folder is a state machine on it, so that none needs a lock.
+//
+// It starts with the first lease and ends with the last one (or at exit). It blocks all signals. In
+// a forked child it does not exist: the child closes its copies of the watched descriptors (so that
+// they cannot keep a connection of the parent alive) and touches nothing else.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+
+namespace hocket {
+
+class Monitor : public std::enable_shared_from_this<Monitor> {
+ public:
+  using Task = std::function<void()>;
+  using Ready = std::function<void(std::uint32_t epoll_events)>;
+  using Token = std::uint64_t;  // 0: none
+
+  // ---- From any thread
+  /// Runs task on the monitor thread, in the order of the calls. Dropped once it has stopped.
+  void post(Task task);
+  /// The same, and waits for it; runs it at once where this is the monitor thread, or where there
+  /// is none any more.
+  void run(const Task& task);
+  bool on_thread() const;
+
+  // ---- On the monitor thread only. A handler does not run after its unwatch() or cancel().
+  Token watch(int fd, std::uint32_t epoll_events, Ready ready);
+  void modify(Token token, std::uint32_t epoll_events);
+  void unwatch(Token token);
+  Token at(Nanos when, Task task);  // once
+  Token after_ms(std::int64_t ms, Task task) {
+    return at(now_ + ms * nanos_per_ms, std::move(task));
+  }
+  void cancel(Token token);
+  /// When this round of the loop woke.
+  Nanos now() const { return now_; }
+
+ private:
+  friend class MonitorLease;
+  friend struct MonitorGlobals;
+  struct Watched {
+    int fd;
+    std::uint32_t events;
+    std::shared_ptr<Ready> ready;
+  };
+  Status start();
+  void stop();
+  void loop();
+  void run_posted();
+  void run_timers();
+  int wait_ms() const;
+  void wake();
+  static void* thread_main(void* self);
+
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  pthread_t thread_{};
+  Nanos now_ = 0;
+  Token next_token_ = 1;
+  std::map<Token, Watched> watched_;  // changed under fds_mutex_, which fork() takes
+  std::mutex fds_mutex_;
+  std::map<std::pair<Nanos, Token>, Task> timers_;
+  std::map<Token, Nanos> timer_times_;
+
+  std::mutex posted_mutex_;
+  std::condition_variable ended_;
+  std::vector<Task> posted_;
+  bool stopping_ = false;
+  bool stopped_ = false;
+};
+
+/// Keeps the monitor running.
+class MonitorLease {
+ public:
+  MonitorLease() = default;
+  static Status take(MonitorLease* out);
+  MonitorLease(MonitorLease&& other) noexcept
+      : monitor_(std::move(other.monitor_)), generation_(other.generation_) {}
+  MonitorLease& operator=(MonitorLease&& other) noexcept;
+  ~MonitorLease() { release(); }
+  void release();
+  Monitor& operator*() const { return *monitor_; }
+  Monitor* operator->() const { return monitor_.get(); }
+  const std::shared_ptr<Monitor>& monitor() const { return monitor_; }
+  explicit operator bool() const { return monitor_ != nullptr; }
+
+ private:
+  std::shared_ptr<Monitor> monitor_;
+  std::uint64_t generation_ = 0;
+};
+
+/// Grows in a child at each fork: what was made under another number belongs to the parent.
+std::uint64_t fork_generation();
+/// Keeps what a forked child must neither use nor destroy.
+void abandon(std::shared_ptr<void> of_the_parent);
+
+}  // namespace hocket

@@ -1,0 +1,65 @@
+// The root of a join: hears of all ranks, checks that they fit together, gives every node its place
+// in the tree of leaders, and says when everybody has the table. A state machine on the monitor
+// thread; its connections are the leaders'.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bootstrap/conn.h"
+#include "bootstrap/handshake.h"
+#include "bootstrap/wire.h"
+
+namespace hocket {
+
+inline constexpr int tree_arity = 8;  // children of a leader: 64 nodes are two steps deep
+
+class Root : public std::enable_shared_from_this<Root> {
+ public:
+  /// key: goes into the table, for everything after the join.
+  /// ended: all ranks have joined, or the join has failed.
+  static std::shared_ptr<Root> start(Monitor& monitor, const Key& key, std::int64_t deadline_ms,
+                                     std::function<void()> ended);
+  void listen(UniqueFd listener, const Credentials& credentials);
+  /// A leader's connection that needs no handshake.
+  void adopt(UniqueFd fd);
+
+ private:
+  enum class State { gathering, confirming, done, failed };
+  struct Node {
+    std::shared_ptr<Conn> conn;
+    std::vector<int> ranks;  // in order of arrival: the leader's is the first
+    bool confirmed = false;
+  };
+  Root(Monitor& monitor, const Key& key) : monitor_(monitor), key_(key) {}
+  void on_message(int node, Message& message);
+  void on_closed(int node);
+  void arrive(int node, const Arrival& arrival);
+  std::string violation(const Arrival& arrival) const;
+  void place_all();
+  void confirm(int node);
+  void fail(Code code, int culprit, const std::string& text);
+  void set_deadline(Nanos deadline);
+  void deadline_passed();
+  void end();
+  std::string who(const Arrival& arrival) const;
+
+  Monitor& monitor_;
+  Key key_;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::function<void()> ended_;
+  State state_ = State::gathering;
+  Nanos deadline_ = 0;
+  Monitor::Token timer_ = 0;
+  int next_node_ = 0;
+  std::map<int, Node> nodes_;  // by order of connection
+  std::map<int, Arrival> arrivals_;
+  int ranks_ = 0;        // 0: nobody has come
+  int first_rank_ = -1;  // who said so
+  Failure failure_;
+};
+
+}  // namespace hocket

@@ -1,0 +1,90 @@
+// Ranks that die while the others still join.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/log.h"
+#include "bootstrap/job.h"
+
+namespace hocket {
+namespace {
+
+constexpr int came = 0;  // SharedNumbers: how many ranks the root knows
+
+/// Counts what the root says of arrivals.
+void count_arrivals(int, const char* line, void* numbers) {
+  if (std::strstr(line, "has come") != nullptr) {
+    (*static_cast<SharedNumbers*>(numbers))[came].fetch_add(1);
+  }
+}
+
+struct Case {
+  const char* name;
+  bool share_memory;
+  int victim;  // 0 comes first: with shared memory it leads the node
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class DeathWhileJoining : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DeathWhileJoining, is_told_to_all_at_once) {
+  const Case& c = GetParam();
+  constexpr int ranks = 4;  // the fourth never comes
+  Job job(ranks, c.share_memory);
+  SharedNumbers numbers;
+  Processes processes;
+  for (int rank = 0; rank < ranks - 1; ++rank) {
+    processes.start([&, rank] {
+      if (!numbers.reaches(came, rank)) return 1;
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(job.of(rank), &session);
+      EXPECT_EQ(status.code(), Code::remote_error) << status.message();
+      EXPECT_EQ(status.culprit(), c.victim) << status.message();
+      EXPECT_NE(status.message().find("ended while the ranks were still joining"),
+                std::string::npos)
+          << status.message();
+      return 0;
+    });
+  }
+  set_log_sink(count_arrivals, &numbers);
+  job.start();
+  const bool all_came = numbers.reaches(came, ranks - 1);
+  processes.signal(c.victim, SIGKILL);
+  ASSERT_TRUE(all_came);
+  for (int rank = 0; rank < ranks - 1; ++rank) {
+    EXPECT_EQ(processes.wait(rank), rank == c.victim ? 1000 + SIGKILL : 0) << "rank " << rank;
+  }
+  set_log_sink(nullptr, nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, DeathWhileJoining,
+                         ::testing::Values(Case{"of_a_rank", true, 2}, Case{"of_a_leader", true, 0},
+                                           Case{"of_a_node", false, 1}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(RootDeath, while_joining_is_told_to_all) {
+  Job job(3);
+  SharedNumbers numbers;
+  Processes processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.start([&, rank] {
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(job.of(rank), &session);
+      EXPECT_EQ(status.code(), Code::remote_error) << status.message();
+      EXPECT_NE(status.message().find("lost the root at"), std::string::npos) << status.message();
+      return 0;
+    });
+  }
+  processes.start([&] {
+    set_log_sink(count_arrivals, &numbers);
+    job.start();
+    return numbers.reaches(came, 100) ? 0 : 1;
+  });
+  job.listener.reset();
+  ASSERT_TRUE(numbers.reaches(came, 2));
+  processes.signal(2, SIGKILL);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.wait(rank), 0) << "rank " << rank;
+}
+
+}  // namespace
+}  // namespace hocket

@@ -1,0 +1,276 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "bootstrap/job.h"
+
+namespace hocket {
+namespace {
+
+struct Shape {
+  int ranks;
+  bool share_memory;
+};
+void PrintTo(const Shape& shape, std::ostream* out) {
+  *out << shape.ranks << (shape.share_memory ? " on one node" : " nodes");
+}
+
+class Joins : public ::testing::TestWithParam<Shape> {};
+
+TEST_P(Joins, all_ranks_get_the_same_table_of_members) {
+  Job job(GetParam().ranks, GetParam().share_memory);
+  job.start();
+  const auto sessions = join_all(job);
+  for (int rank = 0; rank < GetParam().ranks; ++rank) {
+    ASSERT_TRUE(sessions[rank]);
+    const Session& session = *sessions[rank];
+    EXPECT_EQ(session.rank(), rank);
+    ASSERT_EQ(session.ranks(), GetParam().ranks);
+    EXPECT_EQ(session.fault_count(), 0u);
+    for (int peer = 0; peer < GetParam().ranks; ++peer) {
+      const Member& member = session.members()[peer];
+      EXPECT_EQ(member.node, GetParam().share_memory ? 0 : peer);
+      EXPECT_EQ(member.local_rank, GetParam().share_memory ? peer : 0);
+      EXPECT_EQ(member.pid, ::getpid());
+      EXPECT_NE(member.address.port, 0);
+      EXPECT_TRUE(is_loopback(member.address));
+      EXPECT_EQ(member.address.port, sessions[0]->members()[peer].address.port);
+      EXPECT_EQ(session.local(peer), GetParam().share_memory || peer == rank);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Joins,
+                         ::testing::Values(Shape{1, true}, Shape{2, true}, Shape{3, true},
+                                           Shape{7, true}, Shape{16, true}, Shape{64, true},
+                                           Shape{1, false}, Shape{2, false}, Shape{3, false},
+                                           Shape{7, false}, Shape{16, false}, Shape{64, false}));
+
+TEST(Join, works_over_ipv6) {
+  Job job(3, false, true);
+  job.start();
+  const auto sessions = join_all(job);
+  ASSERT_TRUE(sessions[2]);
+  EXPECT_TRUE(sessions[2]->members()[1].address.v6);
+}
+
+TEST(Join, order_of_arrival_does_not_matter) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (const bool share_memory : {true, false}) {
+    Job job(5, share_memory);
+    std::vector<int> order = {0, 1, 2, 3, 4};
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::shared_ptr<Session>> sessions(5);
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (i == 2) job.start();  // the root comes in the middle
+      threads.emplace_back([&, rank = order[i]] {
+        const Status status = Session::join(job.of(rank), &sessions[rank]);
+        EXPECT_TRUE(status.ok()) << status.message();
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));  // only spreads them
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& session : sessions) EXPECT_TRUE(session);
+  }
+}
+
+TEST(Join, ranks_of_one_user_meet_without_a_key) {
+  Job job(4);
+  job.options.has_key = false;
+  job.options.root = {};
+  const auto sessions = join_all(job);
+  for (const auto& session : sessions) {
+    ASSERT_TRUE(session);
+    EXPECT_TRUE(session->local(3));
+  }
+}
+
+TEST(Join, without_a_key_other_hosts_are_refused_with_the_remedy) {
+  Job job(2);
+  job.options.has_key = false;
+  std::shared_ptr<Session> session;
+  JoinOptions far = job.of(0);
+  ASSERT_TRUE(parse_address("192.0.2.7:4000", &far.root).ok());
+  JoinOptions tcp_only = job.of(0);
+  tcp_only.share_memory = false;
+  for (const JoinOptions& options : {far, tcp_only}) {
+    const Status status = Session::join(options, &session);
+    EXPECT_EQ(status.code(), Code::invalid_usage);
+    EXPECT_NE(status.message().find("HOCKET_JOB_KEY_FILE"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("hocket-run"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Join, missing_ranks_are_named_at_the_deadline) {
+  for (const bool share_memory : {true, false}) {
+    Job job(7, share_memory);
+    job.options.join_deadline_ms = 400;
+    job.start();
+    in_threads(2, [&](int i) {
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(job.of(i == 0 ? 1 : 5), &session);
+      EXPECT_EQ(status.code(), Code::timeout);
+      EXPECT_NE(status.message().find("0, 2-4 and 6"), std::string::npos) << status.message();
+      EXPECT_EQ(status.culprit(), 0);
+    });
+  }
+}
+
+TEST(Join, without_a_key_missing_ranks_are_named_too) {
+  Job job(3);
+  job.options.has_key = false;
+  job.options.join_deadline_ms = 300;
+  std::shared_ptr<Session> session;
+  const Status status = Session::join(job.of(1), &session);
+  EXPECT_EQ(status.code(), Code::timeout);
+  EXPECT_NE(status.message().find("ranks 0 and 2 are missing"), std::string::npos)
+      << status.message();
+}
+
+TEST(Join, a_root_that_never_starts_is_named_at_the_deadline) {
+  Job job(2);
+  job.listener.reset();
+  job.options.join_deadline_ms = 300;
+  in_threads(2, [&](int rank) {
+    std::shared_ptr<Session> session;
+    const Status status = Session::join(job.of(rank), &session);
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find(job.options.root.text()), std::string::npos)
+        << status.message();
+  });
+}
+
+TEST(Join, a_duplicate_rank_is_an_error_for_all) {
+  for (const bool share_memory : {true, false}) {
+    Job job(3, share_memory);
+    job.start();
+    const int claimed[] = {1, 0, 1};
+    in_threads(3, [&](int i) {
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(job.of(claimed[i]), &session);
+      EXPECT_EQ(status.code(), Code::invalid_usage) << status.message();
+      EXPECT_NE(status.message().find("two processes claim to be rank 1"), std::string::npos)
+          << status.message();
+    });
+  }
+}
+
+TEST(Join, a_rank_that_comes_when_all_have_joined_is_refused) {
+  for (const bool share_memory : {true, false}) {
+    Job job(2, share_memory);
+    job.start();
+    const auto sessions = join_all(job);
+    std::shared_ptr<Session> extra;
+    const Status status = Session::join(job.of(1), &extra);
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.message().find("two processes claim to be rank 1"), std::string::npos)
+        << status.message();
+    EXPECT_EQ(sessions[0]->fault_count(), 0u);
+  }
+}
+
+TEST(Join, ranks_that_disagree_about_their_number_are_both_named) {
+  for (const bool share_memory : {true, false}) {
+    Job job(3, share_memory);
+    job.start();
+    in_threads(2, [&](int rank) {
+      JoinOptions options = job.of(rank);
+      options.ranks = 3 + rank;
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(options, &session);
+      EXPECT_EQ(status.code(), Code::invalid_usage) << status.message();
+      for (const char* part : {"rank 0", "rank 1", "says 3", "says 4"}) {
+        EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+      }
+    });
+  }
+}
+
+TEST(Join, a_wrong_key_is_refused_at_once_and_reported_to_the_others) {
+  for (const bool share_memory : {true, false}) {
+    Job job(2, share_memory);
+    job.options.join_deadline_ms = 1500;
+    job.start();
+    in_threads(2, [&](int rank) {
+      JoinOptions options = job.of(rank);
+      if (rank == 1) options.key[7] ^= 1;
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(options, &session);
+      EXPECT_FALSE(status.ok());
+      const char* part = rank == 1 ? "job key" : "with another job's key";
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+    });
+  }
+}
+
+TEST(Join, another_service_at_the_roots_address_is_recognised) {
+  Job job(1);
+  std::thread stranger([&] {
+    // Says more than a hello's worth, as an HTTP or SSH server would.
+    const std::string words(200, 'x');
+    for (int i = 0; i < 1000; ++i) {
+      const int fd = ::accept(job.listener.get(), nullptr, nullptr);
+      if (fd >= 0) {
+        EXPECT_GT(::write(fd, words.data(), words.size()), 0);
+        char in[64];
+        while (::read(fd, in, sizeof in) > 0) continue;
+        ::close(fd);
+        return;
+      }
+      ::usleep(10'000);
+    }
+  });
+  std::shared_ptr<Session> session;
+  const Status status = Session::join(job.of(0), &session);
+  EXPECT_NE(status.message().find("not hocket"), std::string::npos) << status.message();
+  stranger.join();
+}
+
+TEST(Join, bad_options_are_named) {
+  Job job(4);
+  std::shared_ptr<Session> session;
+  const auto message = [&](auto change) {
+    JoinOptions options = job.of(0);
+    change(options);
+    const Status status = Session::join(options, &session);
+    EXPECT_EQ(status.code(), Code::invalid_argument) << status.message();
+    return status.message();
+  };
+  EXPECT_NE(message([](auto& o) { o.ranks = 0; }).find("0 ranks"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.rank = 4; }).find("rank 4 of 4"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.rank = -1; }).find("rank -1"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.silence_ms = 1; }).find("silence"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.join_deadline_ms = 0; }).find("deadline"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.interface = "nosuch7"; }).find("nosuch7"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.interface = "203.0.113.9"; }).find("203.0.113.9"),
+            std::string::npos);
+}
+
+TEST(Join, leaves_no_descriptor_behind) {
+  const auto open_fds = [] {
+    int count = 0;
+    for (int fd = 0; fd < 4096; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
+    return count;
+  };
+  const auto once = [] {
+    Job job(4);
+    job.start();
+    join_all(job);
+  };
+  const int before = open_fds();
+  // The monitor thread carries the last goodbyes a moment longer.
+  const auto settles_at = [&](int count) {
+    const Nanos deadline = in_ms(60'000);
+    while (open_fds() != count && monotonic_now() < deadline) ::usleep(1000);
+    return open_fds() == count;
+  };
+  for (int i = 0; i < 3; ++i) once();
+  EXPECT_TRUE(settles_at(before)) << open_fds() << " instead of " << before;
+}
+
+}  // namespace
+}  // namespace hocket

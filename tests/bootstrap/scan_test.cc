@@ -1,0 +1,291 @@
+// Strangers at the doors: whatever they send, the job neither notices nor leaks.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <functional>
+#include <random>
+
+#include "bootstrap/handshake.h"
+#include "bootstrap/job.h"
+#include "bootstrap/wire.h"
+
+namespace hocket {
+namespace {
+
+UniqueFd connect_to(const Address& address) {
+  int error = 0;
+  UniqueFd fd = connect_start({"", address}, &error);
+  pollfd ready{fd.get(), POLLOUT, 0};
+  ::poll(&ready, 1, 10'000);
+  return connect_result(fd.get()) == 0 ? std::move(fd) : UniqueFd();
+}
+
+void say(const UniqueFd& fd, const void* data, std::size_t size) {
+  [[maybe_unused]] const ssize_t sent = ::send(fd.get(), data, size, MSG_NOSIGNAL);
+}
+
+/// Everything that comes until the other side closes; false where it does not within its own limit.
+bool hear_out(const UniqueFd& fd, std::vector<std::uint8_t>* out) {
+  const Nanos deadline = in_ms(60'000);
+  std::uint8_t buffer[256];
+  while (monotonic_now() < deadline) {
+    pollfd ready{fd.get(), POLLIN, 0};
+    ::poll(&ready, 1, 1000);
+    const ssize_t got = ::recv(fd.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (got > 0) out->insert(out->end(), buffer, buffer + got);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) return true;
+  }
+  return false;
+}
+
+int open_fds() {
+  int count = 0;
+  for (int fd = 0; fd < 8192; ++fd) count += ::fcntl(fd, F_GETFD) >= 0;
+  return count;
+}
+
+/// What a scanner does to a door, `rounds` times.
+void scan(const Address& address, int rounds, std::mt19937& random) {
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < rounds; ++i) {
+    UniqueFd fd = connect_to(address);
+    if (!fd) continue;
+    std::vector<std::uint8_t> bytes(1 + random() % 200);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    switch (i % 6) {
+      case 0:  // connects and closes
+        break;
+      case 1:  // 1 to 7 bytes
+        say(fd, bytes.data(), 1 + random() % 7);
+        break;
+      case 2:  // garbage
+        say(fd, bytes.data(), bytes.size());
+        break;
+      case 3: {  // a good hello, and then garbage
+        Hello hello;
+        EXPECT_TRUE(make_hello(&hello).ok());
+        say(fd, hello.data(), hello.size());
+        say(fd, bytes.data(), bytes.size());
+        break;
+      }
+      case 4: {  // half a hello, and then nothing
+        say(fd, "hocket\1\0abcdefgh", 16);
+        idle.push_back(std::move(fd));
+        break;
+      }
+      case 5: {  // resets
+        const linger hard{1, 0};
+        ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+        say(fd, bytes.data(), bytes.size());
+        break;
+      }
+    }
+  }
+}
+
+TEST(Scan, while_joining_and_afterwards_disturbs_nothing) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (const bool share_memory : {true, false}) {
+    Job job(4, share_memory);
+    job.start();
+    std::atomic<bool> stop{false};
+    std::thread scanner([&] {
+      std::mt19937 random(seed);
+      while (!stop) scan(job.options.root, 60, random);
+    });
+    const auto sessions = join_all(job);
+    stop = true;
+    scanner.join();
+    ASSERT_TRUE(sessions[3]);
+    std::mt19937 random(seed + 1);
+    for (const Member& member : sessions[0]->members()) scan(member.address, 300, random);
+    // The control plane still works, and so do new connections.
+    sessions[1]->report({Fault::Kind::failed, 1, 0, 1, Code::timeout, "after the scan"});
+    for (const auto& session : sessions) {
+      EXPECT_TRUE(wait_fault(*session, Fault::Kind::failed, 1));
+      EXPECT_EQ(session->fault_count(), 1u);
+    }
+  }
+}
+
+TEST(Scan, leaves_no_descriptor_open) {
+  Job job(1);
+  job.start();
+  const auto sessions = join_all(job);
+  const int before = open_fds();
+  std::mt19937 random(1);
+  scan(sessions[0]->members()[0].address, 600, random);
+  const Nanos deadline = in_ms(60'000);  // far beyond the limit of a handshake
+  while (open_fds() > before && monotonic_now() < deadline) ::usleep(10'000);
+  EXPECT_LE(open_fds(), before);
+}
+
+TEST(Scan, more_idle_strangers_than_there_is_room_for_keep_nobody_out) {
+  Job job(2);
+  job.start();
+  std::vector<UniqueFd> idle;
+  for (int i = 0; i < 400; ++i) idle.push_back(connect_to(job.options.root));
+  const auto sessions = join_all(job);
+  ASSERT_TRUE(sessions[0]);
+  ASSERT_TRUE(sessions[1]);
+  idle.clear();
+}
+
+TEST(Scan, a_slow_talker_is_dropped_at_the_limit) {
+  Job job(1);
+  job.start();
+  const auto sessions = join_all(job);
+  UniqueFd fd = connect_to(sessions[0]->members()[0].address);
+  ASSERT_TRUE(fd);
+  Hello hello;
+  ASSERT_TRUE(make_hello(&hello).ok());
+  bool dropped = false;
+  for (std::size_t i = 0; i < hello.size() - 1 && !dropped; ++i) {
+    say(fd, hello.data() + i, 1);
+    pollfd ready{fd.get(), POLLIN, 0};
+    dropped = ::poll(&ready, 1, 1000) == 1;
+  }
+  EXPECT_TRUE(dropped);
+}
+
+/// Answers a server by hand, with a key, and returns all that it says after its hello.
+std::vector<std::uint8_t> talk(const Address& address, const Credentials& credentials, Claim claim,
+                               const Transcript* replayed, Transcript* used) {
+  UniqueFd fd = connect_to(address);
+  EXPECT_TRUE(fd);
+  Transcript transcript;
+  EXPECT_TRUE(make_hello(&transcript.client).ok());
+  if (replayed != nullptr) transcript.client = replayed->client;
+  say(fd, transcript.client.data(), hello_bytes);
+  std::size_t got = 0;
+  while (got < hello_bytes) {
+    pollfd ready{fd.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 60'000) != 1) break;
+    const ssize_t more =
+        ::recv(fd.get(), transcript.server.data() + got, hello_bytes - got, MSG_DONTWAIT);
+    if (more <= 0) break;
+    got += static_cast<std::size_t>(more);
+  }
+  EXPECT_EQ(got, hello_bytes);
+  transcript.claim = encode(claim);
+  Digest proof{};
+  EXPECT_TRUE(client_proof(credentials, replayed != nullptr ? *replayed : transcript, &proof));
+  say(fd, transcript.claim.data(), claim_bytes);
+  say(fd, proof.data(), proof_bytes);
+  if (used != nullptr) *used = transcript;
+  std::vector<std::uint8_t> out(verdict_message_bytes);
+  got = 0;
+  while (got < out.size()) {
+    pollfd ready{fd.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 60'000) != 1) break;
+    const ssize_t more = ::recv(fd.get(), out.data() + got, out.size() - got, MSG_DONTWAIT);
+    if (more <= 0) break;
+    got += static_cast<std::size_t>(more);
+  }
+  EXPECT_EQ(got, verdict_message_bytes);
+  return out;
+}
+
+TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
+  Job job(2);
+  job.start();
+  const auto sessions = join_all(job);
+  const Address address = sessions[0]->members()[0].address;
+  const Credentials good{job.options.key, job.options.job_id, false};
+  Credentials other_key = good, other_job = good;
+  other_key.key[0] ^= 1;
+  other_job.job_id[0] ^= 1;
+  const Claim claim{Purpose::data, 1, 0, 77, 5};
+  const auto verdict = [&](const Credentials& credentials, const Claim& of,
+                           const Transcript* replayed = nullptr, Transcript* used = nullptr) {
+    return static_cast<Verdict>(talk(address, credentials, of, replayed, used)[0]);
+  };
+  EXPECT_EQ(verdict(other_key, claim), Verdict::wrong_key);
+  EXPECT_EQ(verdict(other_job, claim), Verdict::wrong_key);
+  Transcript used;
+  EXPECT_EQ(verdict(good, claim, nullptr, &used), Verdict::accepted);
+  EXPECT_EQ(verdict(good, claim, &used), Verdict::wrong_key);  // what was said before, again
+  EXPECT_EQ(verdict(good, claim), Verdict::duplicate);
+  EXPECT_EQ(verdict(good, {Purpose::data, 1, 1, 77, 5}), Verdict::refused);  // another target
+  EXPECT_EQ(verdict(good, {Purpose::data, 2, 0, 77, 5}), Verdict::refused);  // no such rank
+  EXPECT_EQ(verdict(good, {Purpose::data, -1, 0, 77, 5}), Verdict::refused);
+  EXPECT_EQ(verdict(good, {Purpose::data, 0, 0, 77, 5}), Verdict::refused);  // itself
+  EXPECT_EQ(verdict(good, {Purpose::data, 1, 0, 77, 1u << 20}), Verdict::refused);
+  EXPECT_EQ(verdict(good, {Purpose::root, 1, -1, 0, 0}), Verdict::refused);
+  EXPECT_EQ(verdict(good, {Purpose::tree, 1, 0, 0, 1}), Verdict::refused);  // too late
+  EXPECT_EQ(sessions[0]->fault_count(), 0u);
+}
+
+TEST(Handshake, another_version_is_told_ours_and_gets_no_further) {
+  Job job(1);
+  job.start();
+  const auto sessions = join_all(job);
+  UniqueFd fd = connect_to(sessions[0]->members()[0].address);
+  Hello hello;
+  ASSERT_TRUE(make_hello(&hello).ok());
+  hello[6] = protocol_version + 1;
+  say(fd, hello.data(), hello.size());
+  std::vector<std::uint8_t> answer;
+  ASSERT_TRUE(hear_out(fd, &answer));
+  ASSERT_EQ(answer.size(), hello_bytes);
+  EXPECT_EQ(answer[6], protocol_version);
+}
+
+TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  Table table;
+  for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}});
+  table.leaders = {1, 4};
+  using Bytes = std::vector<std::uint8_t>;
+  const auto plain = [](auto message) {
+    return [message](const Bytes& bytes) mutable { return decode(bytes, &message); };
+  };
+  const auto of_six = [](auto message) {
+    return [message](const Bytes& bytes) mutable { return decode(bytes, 6, &message); };
+  };
+  const std::pair<Bytes, std::function<bool(const Bytes&)>> messages[] = {
+      {encode(Arrival{1, 2, 3, 4, 5, "host", loopback(true)}), plain(Arrival{})},
+      {encode(Failure{Code::mismatch, 3, "text"}), plain(Failure{})},
+      {encode(Place{1, 2, 6, 0, loopback(false)}), plain(Place{})},
+      {encode(table), of_six(Table{})},
+      {encode(Fault{Fault::Kind::silent, 3, 1, 2, Code::timeout, "text"}), of_six(Fault{})}};
+  for (const auto& [bytes, decodes] : messages) {
+    EXPECT_TRUE(decodes(bytes));
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_FALSE(decodes(Bytes(bytes.begin(), bytes.begin() + static_cast<long>(size)))) << size;
+    }
+    Bytes longer = bytes;
+    longer.push_back(0);
+    EXPECT_FALSE(decodes(longer));
+    for (int i = 0; i < 2000; ++i) {
+      Bytes changed = bytes;
+      changed[random() % changed.size()] = static_cast<std::uint8_t>(random());
+      decodes(changed);  // true or false: the sanitizers watch
+    }
+  }
+}
+
+TEST(Wire, a_table_that_does_not_fit_together_is_refused) {
+  const auto accepts = [](auto change) {
+    Table table, out;
+    for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}});
+    table.leaders = {1, 4};
+    change(table);
+    return decode(encode(table), 6, &out);
+  };
+  EXPECT_TRUE(accepts([](Table&) {}));
+  EXPECT_FALSE(accepts([](Table& t) { t.members.pop_back(); }));
+  EXPECT_FALSE(accepts([](Table& t) { t.members[0].node = 1; }));  // not by lowest rank
+  EXPECT_FALSE(accepts([](Table& t) { t.members[5].node = 2; }));  // no such node
+  EXPECT_FALSE(accepts([](Table& t) { t.members[5].node = -1; }));
+  EXPECT_FALSE(accepts([](Table& t) { t.leaders[1] = 0; }));        // leads another node
+  EXPECT_FALSE(accepts([](Table& t) { t.leaders.push_back(5); }));  // a node without ranks
+}
+
+}  // namespace
+}  // namespace hocket

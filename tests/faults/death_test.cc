@@ -1,0 +1,190 @@
+// A rank dies or stops in the middle of its work: every survivor learns which, and nothing remains.
+#include <dirent.h>
+
+#include <random>
+#include <set>
+
+#include "faults/processes.h"
+
+namespace faults {
+namespace {
+
+using ranks::Env;
+
+std::set<std::string> shared_files() {
+  std::set<std::string> names;
+  if (DIR* const folder = ::opendir("/dev/shm")) {
+    while (const dirent* entry = ::readdir(folder)) {
+      if (std::strstr(entry->d_name, "hocket") != nullptr) names.insert(entry->d_name);
+    }
+    ::closedir(folder);
+  }
+  return names;
+}
+
+/// All-reduces of one size for ever, until an error, which is kept.
+void reduce_until_error(Process& self, std::size_t count, bool alloc) {
+  void* memory = nullptr;
+  std::vector<float> plain;
+  if (alloc) {
+    ASSERT_HOCKET(hocketMemAlloc(&memory, count * sizeof(float)));
+  } else {
+    plain.resize(count);
+    memory = plain.data();
+  }
+  for (;;) {
+    const hocketResult_t result =
+        hocketAllReduce(memory, memory, count, hocketFloat32, hocketMax, self.comm, nullptr);
+    if (result != hocketSuccess) {
+      self.keep(result);
+      break;
+    }
+    ++self.report().rounds;
+  }
+  if (alloc) {
+    EXPECT_HOCKET(hocketMemFree(memory));
+  }
+}
+
+struct Death {
+  const char* transport;
+  const char* algorithm;
+  int ranks;
+  std::size_t count;
+  bool alloc;
+};
+
+void PrintTo(const Death& death, std::ostream* out) {
+  *out << death.ranks << " ranks, transport '" << death.transport << "', algorithm '"
+       << death.algorithm << "', " << death.count << " floats" << (death.alloc ? " alloc" : "");
+}
+
+void expect_culprit(Job& job, int ranks, int victim) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank == victim) continue;
+    const Report& report = job.report(rank);
+    const std::string text = report.text, name = "rank " + std::to_string(victim);
+    EXPECT_EQ(hocketRemoteError, report.result) << "on rank " << rank << ": " << text;
+    EXPECT_EQ(victim, report.culprit) << "on rank " << rank << ": " << text;
+    EXPECT_NE(std::string::npos, text.find(name)) << "on rank " << rank << ": " << text;
+  }
+}
+
+/// The latencies of all survivors.
+void kill_one(const Death& death, std::mt19937_64& random, std::vector<std::int64_t>* latencies) {
+  const Env env({{"HOCKET_TRANSPORT", death.transport}, {"HOCKET_ALGORITHM", death.algorithm}});
+  const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(death.ranks));
+  Job job(death.ranks);
+  hocketConfig_t config = ranks::patient_config();
+  ASSERT_NO_FATAL_FAILURE(job.start(
+      config, [&](Process& self) { reduce_until_error(self, death.count, death.alloc); }));
+  ASSERT_NO_FATAL_FAILURE(job.await_rounds(random() % 20));
+  const std::int64_t killed = now_ns();
+  job.kill(victim, SIGKILL);
+  job.wait(victim);
+  job.finish();
+  expect_culprit(job, death.ranks, victim);
+  for (int rank = 0; rank < death.ranks; ++rank) {
+    if (rank != victim) latencies->push_back(job.report(rank).error_ns.load() - killed);
+  }
+}
+
+class Killed : public testing::TestWithParam<const char*> {};
+
+TEST_P(Killed, survivors_learn_which_rank_died) {
+  const std::string transport = GetParam();
+  const bool tcp = transport == "tcp";
+  const Death kinds[] = {
+      {GetParam(), "", 2, 2, false},
+      {GetParam(), "", 3, 300'000, false},
+      {GetParam(), tcp ? "tree" : "direct", 4, 500'000, true},
+      {GetParam(), "", 8, 1000, false},
+      {GetParam(), tcp ? "ring" : "staged", 5, 200'000, false},
+      {GetParam(), "owner-fold", 2, 1 << 20, false},
+      {GetParam(), tcp ? "" : "direct", 2, 1 << 20, true},
+  };
+  const auto before = shared_files();
+  SCOPED_TRACE(ranks::replay_hint());
+  std::mt19937_64 random(ranks::test_seed());
+  std::vector<std::int64_t> latencies;
+  const int loops = ranks::long_tests() ? 100 : ranks::sanitized ? 5 : 10;
+  for (int i = 0; i < loops && !HasFailure(); ++i) {
+    const Death& death = kinds[static_cast<std::size_t>(i) % std::size(kinds)];
+    SCOPED_TRACE(testing::PrintToString(death) + ", loop " + std::to_string(i));
+    kill_one(death, random, &latencies);
+  }
+  std::printf("from SIGKILL to the survivors' errors over %s: %s\n", GetParam(),
+              summary(latencies).c_str());
+  RecordProperty("latencies", summary(latencies));
+  EXPECT_EQ(before, shared_files()) << "files were left in /dev/shm";
+}
+INSTANTIATE_TEST_SUITE_P(Transports, Killed, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class Stopped : public testing::TestWithParam<const char*> {};
+
+TEST_P(Stopped, survivors_learn_which_rank_fell_silent) {
+  const Env env({{"HOCKET_TRANSPORT", GetParam()}, {"HOCKET_SILENCE_MS", "3000"}});
+  constexpr int ranks = 3, victim = 1;
+  Job job(ranks);
+  hocketConfig_t config = ranks::patient_config();
+  ASSERT_NO_FATAL_FAILURE(
+      job.start(config, [](Process& self) { reduce_until_error(self, 1000, false); }));
+  ASSERT_NO_FATAL_FAILURE(job.await_rounds(3));
+  job.kill(victim, SIGSTOP);
+  for (int rank : {0, 2}) {
+    const int status = job.wait(rank);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << job.report(rank).text;
+  }
+  job.kill(victim, SIGKILL);
+  job.wait(victim);
+  expect_culprit(job, ranks, victim);
+}
+INSTANTIATE_TEST_SUITE_P(Transports, Stopped, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// A stopped rank is taken for silent in the middle of a direct all-reduce, then goes on: what it
+/// still writes must not reach the survivors' buffers.
+TEST(LateWriter, does_not_reach_a_buffer_after_its_error) {
+  const Env env(
+      {{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}, {"HOCKET_SILENCE_MS", "2000"}});
+  constexpr int ranks = 3, victim = 2;
+  constexpr std::size_t count = ranks::sanitized ? 1 << 20 : 4 << 20;
+  for (int i = 0; i < (ranks::long_tests() ? 10 : 2) && !HasFailure(); ++i) {
+    Job job(ranks);
+    const auto body = [](Process& self) {
+      void* memory = nullptr;
+      ASSERT_HOCKET(hocketMemAlloc(&memory, count * sizeof(std::uint32_t)));
+      auto* const words = static_cast<std::uint32_t*>(memory);
+      hocketResult_t result = hocketSuccess;
+      for (std::uint32_t round = 1; result == hocketSuccess; ++round) {
+        std::fill(words, words + count, round * 8 + static_cast<std::uint32_t>(self.rank));
+        result = hocketAllReduce(words, words, count, hocketUint32, hocketSum, self.comm, nullptr);
+        ++self.report().rounds;
+      }
+      self.keep(result);
+      const std::vector<std::uint32_t> then(words, words + count);
+      self.report().phase = 1;
+      // The late writer goes on now, and ends.
+      self.await_phase(1);
+      EXPECT_EQ(0, std::memcmp(then.data(), words, count * sizeof(std::uint32_t)))
+          << "the buffer changed after the error";
+      EXPECT_HOCKET(hocketMemFree(memory));
+    };
+    ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+    ASSERT_NO_FATAL_FAILURE(job.await_rounds(2));
+    job.kill(victim, SIGSTOP);
+    for (int rank : {0, 1}) {
+      ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(rank).phase == 1; }));
+    }
+    job.kill(victim, SIGCONT);
+    ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(victim).phase == 1; }));
+    job.shared().phase = 1;
+    job.finish();
+    EXPECT_NE(hocketSuccess, job.report(victim).result) << "the others gave up on this rank";
+    for (int rank : {0, 1}) EXPECT_EQ(victim, job.report(rank).culprit) << job.report(rank).text;
+  }
+}
+
+}  // namespace
+}  // namespace faults

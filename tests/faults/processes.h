@@ -1,0 +1,210 @@
+// Jobs of real processes, for faults: forked from a test that has no threads, so that each child
+// begins afresh. What the ranks report lies in memory that they share with the test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hocket/hocket.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "matrix/ranks.h"
+
+namespace faults {
+
+inline std::int64_t now_ns() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
+
+/// What one rank tells the test.
+struct Report {
+  std::atomic<std::uint64_t> rounds;  // calls that have succeeded
+  std::atomic<int> phase;             // as the body likes
+  std::atomic<std::int64_t> error_ns;
+  std::int64_t joined_ns;
+  int result, culprit;
+  char text[1000];
+  std::uint64_t figures[32];
+};
+
+/// Zero bytes are a valid start.
+struct Shared {
+  std::atomic<int> has_id;
+  std::atomic<int> phase;  // of the whole job, as the test likes
+  hocketUniqueId id;
+  Report reports[64];
+};
+
+struct Process {
+  int rank, ranks;
+  hocketComm_t comm;
+  Shared* shared;
+  Report& report() { return shared->reports[rank]; }
+
+  /// Keeps a call's error, with the moment.
+  void keep(hocketResult_t result) {
+    Report& mine = report();
+    mine.error_ns = now_ns();
+    mine.result = result;
+    mine.culprit = -1;
+    if (comm != nullptr) hocketCommGetCulprit(comm, &mine.culprit);
+    std::snprintf(mine.text, sizeof mine.text, "%s", hocketGetLastError(comm));
+  }
+  /// Until the job's phase is at least that. Polls: the test ends the job if that never comes.
+  void await_phase(int phase) const {
+    while (shared->phase.load() < phase) ::usleep(1000);
+  }
+};
+
+using Body = std::function<void(Process&)>;
+
+/// The seconds after which a process that hangs is ended by its alarm, and the test fails.
+inline constexpr unsigned alarm_s = 300;
+
+class Job {
+ public:
+  explicit Job(int ranks) : ranks_(ranks) {
+    void* memory =
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_ = new (memory) Shared;
+  }
+  ~Job() {
+    for (int rank = 0; rank < static_cast<int>(pids_.size()); ++rank) {
+      if (pids_[rank] <= 0) continue;
+      ::kill(pids_[rank], SIGKILL);
+      wait(rank);
+    }
+    ::munmap(shared_, sizeof(Shared));
+  }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Shared& shared() { return *shared_; }
+  Report& report(int rank) { return shared_->reports[rank]; }
+  pid_t pid(int rank) const { return pids_[static_cast<std::size_t>(rank)]; }
+
+  /// Starts all ranks: each joins with that configuration, then runs body.
+  void start(const hocketConfig_t& config, const Body& body) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::fflush(nullptr);
+      const pid_t pid = ::fork();
+      ASSERT_GE(pid, 0);
+      if (pid == 0) run(rank, config, body);
+      pids_.push_back(pid);
+    }
+  }
+
+  void kill(int rank, int signal) { ASSERT_EQ(0, ::kill(pid(rank), signal)); }
+
+  /// Until it has ended: the status of waitpid.
+  int wait(int rank) {
+    int status = 0;
+    while (::waitpid(pid(rank), &status, 0) < 0 && errno == EINTR) {
+    }
+    pids_[static_cast<std::size_t>(rank)] = 0;
+    return status;
+  }
+  /// All that still run must end with success.
+  void finish() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (pid(rank) == 0) continue;
+      const int status = wait(rank);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << "rank " << rank << " ended with status " << status
+          << "; it last said: " << report(rank).text;
+    }
+  }
+  /// Polls until condition() or, to end a hopeless test, until a rank has ended.
+  void await(const std::function<bool()>& condition) {
+    while (!condition()) {
+      for (int rank = 0; rank < ranks_; ++rank) {
+        siginfo_t info{};
+        if (pid(rank) == 0) continue;
+        ::waitid(P_PID, static_cast<id_t>(pid(rank)), &info, WEXITED | WNOHANG | WNOWAIT);
+        ASSERT_EQ(0, info.si_pid) << "rank " << rank << " ended early: " << report(rank).text;
+      }
+      ::usleep(200);
+    }
+  }
+  void await_rounds(std::uint64_t rounds) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      await([&] { return report(rank).rounds.load() >= rounds; });
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+ private:
+  [[noreturn]] void run(int rank, hocketConfig_t config, const Body& body) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::alarm(alarm_s);
+    Process self{rank, ranks_, nullptr, shared_};
+    if (rank == 0) {
+      EXPECT_HOCKET(hocketGetUniqueId(&shared_->id));
+      shared_->has_id.store(1);
+    }
+    while (shared_->has_id.load() == 0) ::usleep(500);
+    const hocketResult_t joined =
+        hocketCommInitRankConfig(&self.comm, ranks_, shared_->id, rank, &config);
+    self.report().joined_ns = now_ns();
+    if (joined == hocketSuccess) {
+      body(self);
+      EXPECT_HOCKET(hocketCommDestroy(self.comm));
+    } else {
+      self.keep(joined);
+      std::snprintf(self.report().text, sizeof self.report().text, "join: %s",
+                    hocketGetLastError(nullptr));
+    }
+    const bool failed = joined != hocketSuccess || testing::Test::HasFailure();
+    std::fflush(nullptr);
+    std::exit(failed ? 1 : 0);
+  }
+
+  const int ranks_;
+  Shared* shared_;
+  std::vector<pid_t> pids_;
+};
+
+/// Runs body in one child, where it may use threads.
+inline void in_a_child(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::alarm(alarm_s);
+    body();
+    std::fflush(nullptr);
+    std::exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "ended with status " << status;
+}
+
+/// p50 and maximum of latencies, for people.
+inline std::string summary(std::vector<std::int64_t> ns) {
+  if (ns.empty()) return "none";
+  std::sort(ns.begin(), ns.end());
+  char text[100];
+  std::snprintf(text, sizeof text, "%zu latencies, p50 %.1f ms, max %.1f ms", ns.size(),
+                static_cast<double>(ns[ns.size() / 2]) / 1e6, static_cast<double>(ns.back()) / 1e6);
+  return text;
+}
+
+}  // namespace faults

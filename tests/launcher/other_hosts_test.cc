@@ -1,0 +1,295 @@
+// hocket-run with agents that are reached by a command, as over ssh.
+//
+// OtherHosts pretends: the command is a script that runs the agent here. BetweenHosts is for real:
+// it needs the hosts h1 and h2 of tests/rig/hosts, and is skipped elsewhere.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+
+#include "launcher/job.h"
+
+namespace hocket::launch_test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// A command in place of ssh: `SCRIPT HOST COMMAND`.
+class FakeSsh {
+ public:
+  explicit FakeSsh(const std::string& script) {
+    // A file that is open for writing in any process cannot be run, so a child of another thread
+    // must not have it: this program has one thread.
+    std::ofstream(file_.path()) << "#!/bin/sh\nhost=$1; shift\n" << script << "\n";
+    ::chmod(file_.path().c_str(), 0700);
+  }
+  const std::string& command() const { return file_.path(); }
+
+ private:
+  TemporaryFile file_;
+};
+
+const char* const run_here = "exec sh -c \"$*\"";
+
+TEST(OtherHosts, ranks_run_on_each_in_the_order_of_the_hosts) {
+  const FakeSsh ssh("export WHERE=$host; " + std::string(run_here));
+  const Result result = run({"--ssh", ssh.command(), "--interface", "lo", "--hosts",
+                             "far1:2,localhost:1,far2", "--tag-output", "sh", "-c", "echo $WHERE"},
+                            {"WHERE=here"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.out), (Words{"[0] far1", "[1] far1", "[2] here", "[3] far2"}));
+}
+
+TEST(OtherHosts, what_a_login_shell_says_first_does_no_harm) {
+  const FakeSsh ssh("echo Welcome to $host; head -c 100000 /dev/zero; " + std::string(run_here));
+  const Result result = run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:2,far2",
+                             this_program(), "--rank", "meet"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "rank 0 met 2\n");
+}
+
+TEST(OtherHosts, the_environment_says_which_ssh) {
+  const FakeSsh ssh(run_here);
+  const Result result = run({"--interface", "lo", "--hosts", "far1:1,far2:1", "echo", "x"},
+                            {"HOCKET_SSH=" + ssh.command()});
+  EXPECT_EQ(result.out, "x\nx\n") << result.err;
+}
+
+TEST(OtherHosts, a_host_that_cannot_be_reached_is_named_and_nothing_runs) {
+  const struct {
+    const char* script;
+    const char* said;
+  } rows[] = {
+      {"exit 255", "exited with status 255"},
+      {"kill -9 $$", "was killed by signal 9"},
+      {"exec no-such-program", "no program"},
+      {"exit 0", "exited with status 0"},
+      {"exec 1>&-; exit 3", "exited with status 3"},
+      {"echo nonsense; exit 4", "exited with status 4"},
+  };
+  for (const auto& row : rows) {
+    const FakeSsh ssh("if [ $host = bad ]; then " + std::string(row.script) + "; fi; " + run_here);
+    const Result result = run({"--ssh", ssh.command(), "--interface", "lo", "--hosts",
+                               "far1:2,bad:1,far2:1", "echo", "started"});
+    EXPECT_EQ(result.status, 125) << row.script;
+    EXPECT_EQ(result.out, "") << row.script;
+    EXPECT_NE(result.err.find("no agent on host bad"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
+  }
+}
+
+TEST(OtherHosts, an_ssh_command_that_does_not_exist_is_named) {
+  const Result result = run({"--ssh", "no-such-ssh -x", "--hosts", "far1", "true"});
+  EXPECT_EQ(result.status, 125);
+  EXPECT_NE(result.err.find("`no-such-ssh`"), std::string::npos) << result.err;
+}
+
+TEST(OtherHosts, a_host_that_does_not_answer_ends_at_the_join_deadline) {
+  const FakeSsh ssh("[ $host = far1 ] || exec sleep 1000; " + std::string(run_here));
+  const Result result = run({"--ssh", ssh.command(), "--hosts", "far1,dumb", "true"},
+                            {"HOCKET_JOIN_DEADLINE_MS=300"});
+  EXPECT_EQ(result.status, 125);
+  EXPECT_NE(result.err.find("without an agent on dumb"), std::string::npos) << result.err;
+}
+
+TEST(OtherHosts, another_release_on_a_host_is_refused) {
+  // A hello of version 7.
+  const FakeSsh ssh(
+      R"(printf '\001HOCKET-AGENT\002\r\n\004\000\000\000\100\007\000\000\000'; cat)");
+  const Result result = run({"--ssh", ssh.command(), "--hosts", "old", "true"});
+  EXPECT_EQ(result.status, 125);
+  EXPECT_NE(result.err.find("hocket-run on old speaks version 7"), std::string::npos) << result.err;
+}
+
+TEST(OtherHosts, nonsense_from_a_host_is_refused) {
+  const char* frames[] = {
+      R"(\377\377\377\377\100)",              // longer than any frame may be
+      R"(\001\000\000\000\100\007)",          // a hello that is too short
+      R"(\000\000\000\000\377)",              // an unknown type
+      R"(\000\000\000\000\101)",              // an address that is none
+      R"(\003\000\000\000\103\001\002\003)",  // the end of a rank before there is one
+  };
+  for (const char* frame : frames) {
+    const FakeSsh ssh("printf '\\001HOCKET-AGENT\\002\\r\\n" + std::string(frame) + "'; cat");
+    const Result result = run({"--ssh", ssh.command(), "--hosts", "mad", "true"});
+    EXPECT_EQ(result.status, 125) << frame;
+    EXPECT_NE(result.err.find("mad"), std::string::npos) << frame << result.err;
+  }
+}
+
+TEST(OtherHosts, an_agent_survives_nonsense_from_its_launcher) {
+  // All of it is cut off in the middle: the agent sees the end and goes.
+  const char* inputs[] = {R"(\377\377\377\377\002)", R"(\001\000\000\000\002x)",
+                          R"(\000\000\000\000\011)", R"(\004\000\000\000\003\377\377\377\177)",
+                          R"(\010\000\000\000\001\000\000\000\377\377\377)"};
+  for (const char* input : inputs) {
+    const FakeSsh ssh("printf '" + std::string(input) + "' | " + run_here);
+    const Result result = run({"--ssh", ssh.command(), "--hosts", "far1", "true"});
+    EXPECT_EQ(result.status, 125) << input << result.err;
+  }
+}
+
+TEST(OtherHosts, a_directory_that_is_not_there_is_named) {
+  char name[] = "/tmp/hocket-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string directory = name;
+  const FakeSsh ssh("rmdir " + directory + "; cd /; " + run_here);
+  char before[4096];
+  ASSERT_NE(::getcwd(before, sizeof before), nullptr);
+  ASSERT_EQ(::chdir(name), 0);
+  Job job({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1", "echo", "started"});
+  ASSERT_EQ(::chdir(before), 0);
+  job.finish();
+  EXPECT_EQ(job.status, 125);
+  EXPECT_EQ(job.out, "");
+  EXPECT_NE(job.err.find("far1: cannot change to the working directory " + directory),
+            std::string::npos)
+      << job.err;
+}
+
+// ---- For real
+
+class BetweenHosts : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (std::getenv("HOSTS") == nullptr) GTEST_SKIP() << "needs tests/rig/hosts";
+    if (GetParam() && std::getenv("HOSTS_SSH_CONFIG") == nullptr) GTEST_SKIP() << "needs --sshd";
+  }
+  Words with(const std::string& hosts, const Words& rest) const {
+    Words all = {"--hosts", hosts, "--ssh"};
+    all.push_back(GetParam() ? "ssh -F " + std::string(std::getenv("HOSTS_SSH_CONFIG"))
+                             : std::getenv("HOSTS_RSH"));
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(By, BetweenHosts, testing::Bool(),
+                         [](const auto& param) { return param.param ? "ssh" : "rsh"; });
+
+TEST_P(BetweenHosts, ranks_run_where_they_should_with_directory_and_environment) {
+  const Result result =
+      run(with("h1:2,h2:2", {"--tag-output", "--env", "ALPHA=a b", "sh", "-c",
+                             "echo $(hostname) $(pwd) $ALPHA $HOCKET_SILENCE_MS $LD_LIBRARY_PATH"}),
+          {"HOCKET_SILENCE_MS=88", "LD_LIBRARY_PATH=/x"});
+  char directory[4096];
+  ASSERT_NE(::getcwd(directory, sizeof directory), nullptr);
+  const std::string rest = " " + std::string(directory) + " a b 88 /x";
+  EXPECT_EQ(sorted_lines_of(result.out),
+            (Words{"[0] h1" + rest, "[1] h1" + rest, "[2] h2" + rest, "[3] h2" + rest}))
+      << result.err;
+  EXPECT_EQ(result.status, 0);
+}
+
+TEST_P(BetweenHosts, the_root_listens_where_the_other_hosts_reach_it) {
+  const struct {
+    const char* hosts;
+    Words options;
+    const char* root;
+  } rows[] = {
+      {"h1:1,h2:2", {}, "10.77.1.1"},
+      {"h2:1,h1:2", {}, "10.77.1.2"},
+      {"h2:1,h3:1,h1:1", {}, "10.77.1.2"},
+      {"h1:1,h2:2", {"--interface", "eth2"}, "10.77.2.1"},
+      {"h2:1,h1:2", {"--interface", "eth2"}, "10.77.2.2"},
+      {"h2:1,h1:2", {"--interface", "10.77.2.2"}, "10.77.2.2"},
+  };
+  for (const auto& row : rows) {
+    for (const char* what : {"place", "meet"}) {
+      Words words = row.options;
+      for (const std::string& word : {this_program(), std::string("--rank"), std::string(what)}) {
+        words.push_back(word);
+      }
+      const Result result = run(with(row.hosts, words));
+      EXPECT_EQ(result.status, 0) << row.hosts << result.err;
+      const std::string expected =
+          std::string(what) == "meet" ? "rank 0 met 2\n" : "root " + std::string(row.root) + " ";
+      EXPECT_NE(result.out.find(expected), std::string::npos) << row.hosts << result.out;
+    }
+  }
+}
+
+TEST_P(BetweenHosts, a_death_on_another_host_is_told_and_ends_all) {
+  const Result result =
+      run(with("h1:1,h2:1", {"sh", "-c", "[ $(hostname) = h2 ] && kill -9 $$; exec sleep 1000"}));
+  EXPECT_EQ(result.status, 137);
+  EXPECT_NE(result.err.find("rank 1 on h2 (pid "), std::string::npos) << result.err;
+}
+
+TEST_P(BetweenHosts, input_reaches_rank_0_on_another_host_whole) {
+  std::mt19937 random(2);
+  std::string bytes(1 << 20, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  Job job(with("h2:1,h1:1", {"cat"}));
+  job.write_input(bytes);
+  job.finish();
+  EXPECT_TRUE(job.out == bytes);
+  EXPECT_EQ(job.status, 0) << job.err;
+}
+
+TEST_P(BetweenHosts, signals_cross_to_the_other_host) {
+  Job job(with("h1:1,h2:1", {"--tag-output", "sh", "-c",
+                             "trap 'echo caught; exit 0' INT; echo ready; "
+                             "while :; do sleep 0.01; done"}));
+  ASSERT_TRUE(job.wait_for("[0] ready"));
+  ASSERT_TRUE(job.wait_for("[1] ready"));
+  ::kill(-job.pid(), SIGINT);  // as a terminal does it: ssh gets it too
+  job.finish();
+  EXPECT_EQ(sorted_lines_of(job.out),
+            (Words{"[0] caught", "[0] ready", "[1] caught", "[1] ready"}));
+  EXPECT_EQ(job.status, 0) << job.err;
+}
+
+TEST_P(BetweenHosts, an_unknown_host_is_named_and_nothing_runs) {
+  const Result result = run(with("h1:1,h9:1,h2:1", {"echo", "started"}));
+  EXPECT_EQ(result.status, 125);
+  EXPECT_EQ(result.out, "");
+  EXPECT_NE(result.err.find("no agent on host h9"), std::string::npos) << result.err;
+}
+
+TEST_P(BetweenHosts, nothing_is_left_when_anything_is_killed) {
+  // Children of the launcher are the local warden and the way to h2; the others are found by name.
+  enum class Victim { launcher, connection, any_agent };
+  const char* const family = "sleep 1000 & setsid sleep 1000 & echo ready; wait";
+  const char* given = std::getenv("LAUNCHER_TEST_SEED");
+  const unsigned seed = given != nullptr ? std::stoul(given) : std::random_device()();
+  SCOPED_TRACE("replay with LAUNCHER_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 9; ++round) {
+    const auto victim = static_cast<Victim>(round % 3);
+    Job job(with("h1:2,h2:2", {"--env", "LAUNCHER_TEST_MARK", "sh", "-c", family}));
+    const bool settled = random() % 2 == 0;
+    if (settled) {
+      ASSERT_TRUE(job.wait_for("ready\nready\nready\nready\n"));
+    } else {
+      ::usleep(random() % 400'000);
+    }
+    pid_t pid = job.pid();
+    if (victim != Victim::launcher) {
+      ASSERT_TRUE(eventually([&] {
+        std::vector<pid_t> found;
+        for (const pid_t candidate : job.processes()) {
+          const std::string command = slurp("/proc/" + std::to_string(candidate) + "/cmdline");
+          const bool agent =
+              command.find(std::string("hocket-run\0--agent", 18)) != std::string::npos;
+          const std::vector<pid_t> children = children_of(job.pid());
+          const bool child = std::ranges::find(children, candidate) != children.end();
+          if (victim == Victim::any_agent ? agent : child) found.push_back(candidate);
+        }
+        if (!found.empty()) pid = found[random() % found.size()];
+        return !found.empty();
+      }));
+    }
+    ::kill(pid, SIGKILL);
+    job.finish();
+    EXPECT_NE(job.status, 0);
+    EXPECT_TRUE(job.all_gone()) << "victim " << static_cast<int>(victim) << " settled " << settled;
+  }
+}
+
+}  // namespace
+}  // namespace hocket::launch_test

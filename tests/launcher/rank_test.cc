@@ -1,0 +1,92 @@
+// This test program is also the program that its jobs run: `test_launcher --rank WHAT`.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "bootstrap/launch.h"
+
+namespace hocket::launch_test {
+namespace {
+
+template <std::size_t size>
+std::string hex(const std::array<std::uint8_t, size>& bytes) {
+  std::string text;
+  char digits[3];
+  for (const std::uint8_t byte : bytes) {
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    text += digits;
+  }
+  return text;
+}
+
+std::string ip_text(const Address& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  ::inet_ntop(address.v6 ? AF_INET6 : AF_INET, address.ip.data(), text, sizeof text);
+  return text;
+}
+
+int print_place(const LaunchInfo& info) {
+  std::printf("rank %d of %d listener %d root %s key %s job %s\n", info.rank, info.ranks,
+              info.root_listener ? 1 : 0, ip_text(info.root).c_str(), hex(info.key).c_str(),
+              hex(info.job_id).c_str());
+  return 0;
+}
+
+/// Every rank but 0 reaches the root's listener, at the address that it was told.
+int meet(const LaunchInfo& info) {
+  if (info.rank == 0) {
+    std::set<int> met;
+    for (int i = 1; i < info.ranks; ++i) {
+      const UniqueFd peer(::accept(info.root_listener.get(), nullptr, nullptr));
+      int rank = -1;
+      if (::recv(peer.get(), &rank, sizeof rank, MSG_WAITALL) != sizeof rank) return 20;
+      met.insert(rank);
+    }
+    std::printf("rank 0 met %zu\n", met.size());
+    return 0;
+  }
+  sockaddr_in root{};
+  root.sin_family = AF_INET;
+  root.sin_port = htons(info.root.port);
+  std::memcpy(&root.sin_addr, info.root.ip.data(), 4);
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&root), sizeof root) != 0) return 21;
+  return ::send(fd.get(), &info.rank, sizeof info.rank, 0) == sizeof info.rank ? 0 : 22;
+}
+
+int rank_main(const std::string& what) {
+  Settings settings;
+  LaunchInfo info;
+  Status status = read_settings(&settings);
+  if (status.ok()) status = detect_launch(settings, &info);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    return 10;
+  }
+  if (what == "place") return print_place(info);
+  if (what == "meet") return meet(info);
+  if (what == "hold") {
+    print_place(info);
+    std::fflush(stdout);
+    while (true) ::pause();
+  }
+  return 11;
+}
+
+}  // namespace
+}  // namespace hocket::launch_test
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
+    return hocket::launch_test::rank_main(argv[2]);
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

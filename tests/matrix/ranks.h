@@ -1,0 +1,120 @@
+// Jobs for the tests of the public API: ranks as threads of this process, so that a sanitizer sees
+// the whole job.
+//
+// LONG_TESTS=1 runs the long tests too; TEST_SEED=n replays a random one. (A name that begins with
+// HOCKET_ would be a setting, and an unknown one.)
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hocket/hocket.h>
+
+#include <barrier>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace ranks {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+inline bool long_tests() { return std::getenv("LONG_TESTS") != nullptr; }
+
+inline std::uint64_t test_seed() {
+  static const std::uint64_t seed = [] {
+    const char* const text = std::getenv("TEST_SEED");
+    return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device()();
+  }();
+  return seed;
+}
+inline std::string replay_hint() { return "replay: TEST_SEED=" + std::to_string(test_seed()); }
+
+/// Environment variables for as long as it lives. Make it before the ranks are started.
+class Env {
+ public:
+  using List = std::vector<std::pair<std::string, std::string>>;
+  explicit Env(const List& variables) {
+    for (const auto& [name, value] : variables) {
+      const char* const old = std::getenv(name.c_str());
+      before_.push_back({name, old == nullptr ? "" : old});
+      if (value.empty()) {
+        ::unsetenv(name.c_str());
+      } else {
+        ::setenv(name.c_str(), value.c_str(), 1);
+      }
+    }
+  }
+  ~Env() {
+    for (const auto& [name, value] : before_) {
+      if (value.empty()) {
+        ::unsetenv(name.c_str());
+      } else {
+        ::setenv(name.c_str(), value.c_str(), 1);
+      }
+    }
+  }
+  Env(const Env&) = delete;
+  Env& operator=(const Env&) = delete;
+
+ private:
+  List before_;
+};
+
+#define EXPECT_HOCKET(call) EXPECT_EQ(hocketSuccess, (call)) << hocketGetLastError(nullptr)
+#define ASSERT_HOCKET(call) ASSERT_EQ(hocketSuccess, (call)) << hocketGetLastError(nullptr)
+
+/// A test that hangs ends with an error that says who waits for whom.
+inline hocketConfig_t patient_config() {
+  hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
+  config.deadline_ms = 120'000;
+  config.join_deadline_ms = 120'000;
+  config.silence_ms = 60'000;
+  return config;
+}
+
+struct Rank {
+  int rank = 0;
+  int ranks = 1;
+  hocketComm_t comm = nullptr;
+  std::barrier<>* all = nullptr;
+  /// Waits for the other threads, beside the library.
+  void meet() const { all->arrive_and_wait(); }
+};
+
+using Body = std::function<void(Rank&)>;
+
+/// Runs body in a thread for each rank, joined to one communicator, which it destroys afterwards
+/// (or body has set comm to null).
+inline void run_ranks(int n, const Body& body, hocketConfig_t config = patient_config()) {
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  std::barrier<> all(n);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < n; ++i) {
+    threads.emplace_back([&, i] {
+      Rank self{i, n, nullptr, &all};
+      hocketConfig_t own = config;
+      const hocketResult_t joined = hocketCommInitRankConfig(&self.comm, n, id, i, &own);
+      EXPECT_EQ(hocketSuccess, joined) << "rank " << i << ": " << hocketGetLastError(nullptr);
+      if (joined != hocketSuccess) {
+        all.arrive_and_drop();
+        return;
+      }
+      body(self);
+      all.arrive_and_drop();
+      EXPECT_HOCKET(hocketCommDestroy(self.comm));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace ranks

@@ -1,0 +1,263 @@
+// What collectives must give, worked out by plain scalar code that shares nothing with the library:
+// formats decoded and encoded in double, operators in the accumulator's own type, in rank order.
+#pragma once
+
+#include <hocket/hocket.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+namespace reference {
+
+using Bytes = std::vector<std::uint8_t>;
+
+inline std::size_t size_of(hocketDataType_t type) {
+  static constexpr std::size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return sizes[type];
+}
+inline const char* name_of(hocketDataType_t type) {
+  static constexpr const char* names[] = {"int8",    "uint8",    "int32",   "uint32",
+                                          "int64",   "uint64",   "float16", "float32",
+                                          "float64", "bfloat16", "e4m3",    "e5m2"};
+  return names[type];
+}
+inline const char* name_of(hocketRedOp_t op) {
+  static constexpr const char* names[] = {"sum", "prod", "max", "min", "avg"};
+  return names[op];
+}
+inline bool is_integer(hocketDataType_t type) { return type <= hocketUint64; }
+
+/// A binary floating-point format below 32 bits.
+struct Format {
+  int exponent_bits, mantissa_bits, bias;
+  bool has_infinity;
+  std::uint16_t nan;
+  double max;
+};
+inline Format format_of(hocketDataType_t type) {
+  switch (type) {
+    case hocketFloat16:
+      return {5, 10, 15, true, 0x7e00, 65504.0};
+    case hocketBfloat16:
+      return {8, 7, 127, true, 0x7fc0, std::ldexp(255.0, 120)};
+    case hocketFloat8e4m3:
+      return {4, 3, 7, false, 0x7f, 448.0};
+    default:
+      return {5, 2, 15, true, 0x7e, 57344.0};
+  }
+}
+
+inline double decode_small(const Format& f, std::uint16_t bits) {
+  const int total = f.exponent_bits + f.mantissa_bits;
+  const bool negative = (bits >> total) & 1;
+  const int exponent = (bits >> f.mantissa_bits) & ((1 << f.exponent_bits) - 1);
+  const int mantissa = bits & ((1 << f.mantissa_bits) - 1);
+  const int top = (1 << f.exponent_bits) - 1;
+  double value;
+  if (exponent == top && f.has_infinity) {
+    value = mantissa == 0 ? HUGE_VAL : NAN;
+  } else if (exponent == top && mantissa == (1 << f.mantissa_bits) - 1) {
+    value = NAN;
+  } else if (exponent == 0) {
+    value = std::ldexp(mantissa, 1 - f.bias - f.mantissa_bits);
+  } else {
+    value = std::ldexp(mantissa + (1 << f.mantissa_bits), exponent - f.bias - f.mantissa_bits);
+  }
+  return negative ? -value : value;
+}
+
+/// To nearest, ties to even; past the largest: infinity, or NaN where there is none.
+inline std::uint16_t encode_small(const Format& f, double value) {
+  if (std::isnan(value)) return f.nan;
+  const int total = f.exponent_bits + f.mantissa_bits;
+  const auto sign = static_cast<std::uint16_t>((std::signbit(value) ? 1 : 0) << total);
+  const auto infinity = static_cast<std::uint16_t>(((1 << f.exponent_bits) - 1) << f.mantissa_bits);
+  const auto overflow = static_cast<std::uint16_t>(f.has_infinity ? infinity | sign : f.nan);
+  const double size = std::fabs(value);
+  if (std::isinf(size)) return overflow;
+  if (size == 0) return sign;
+  int exponent = std::max(std::ilogb(size), 1 - f.bias);
+  const double quantum = std::ldexp(1.0, exponent - f.mantissa_bits);
+  auto steps = static_cast<int>(std::nearbyint(size / quantum));
+  if (steps * quantum > f.max) return overflow;
+  if (steps < (1 << f.mantissa_bits)) return static_cast<std::uint16_t>(sign | steps);
+  if (steps == (2 << f.mantissa_bits)) {
+    steps /= 2;
+    ++exponent;
+  }
+  return static_cast<std::uint16_t>(sign | ((exponent + f.bias) << f.mantissa_bits) |
+                                    (steps - (1 << f.mantissa_bits)));
+}
+
+template <typename T>
+T load(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+template <typename T>
+void store(void* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+/// Any floating-point element as a double (exact).
+inline double decode(hocketDataType_t type, const void* from) {
+  if (type == hocketFloat64) return load<double>(from);
+  if (type == hocketFloat32) return load<float>(from);
+  const std::uint16_t bits =
+      size_of(type) == 2 ? load<std::uint16_t>(from) : load<std::uint8_t>(from);
+  return decode_small(format_of(type), bits);
+}
+
+/// The element nearest to value; NaN in its canonical form.
+inline void encode(hocketDataType_t type, double value, void* to) {
+  if (type == hocketFloat64) {
+    if (std::isnan(value)) return store(to, std::uint64_t{0x7ff8000000000000});
+    return store(to, value);
+  }
+  if (type == hocketFloat32) {
+    if (std::isnan(value)) return store(to, std::uint32_t{0x7fc00000});
+    return store(to, static_cast<float>(value));
+  }
+  const std::uint16_t bits = encode_small(format_of(type), value);
+  if (size_of(type) == 2) return store(to, bits);
+  store(to, static_cast<std::uint8_t>(bits));
+}
+
+template <typename A>
+A combine(hocketRedOp_t op, A a, A b) {
+  if constexpr (std::is_floating_point_v<A>) {
+    if (op == hocketMin || op == hocketMax) {
+      if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<A>::quiet_NaN();
+      const bool a_first = a < b || (a == b && std::signbit(a));
+      return (op == hocketMin) == a_first ? a : b;
+    }
+    return op == hocketProd ? a * b : a + b;
+  } else {
+    using U = std::make_unsigned_t<A>;
+    switch (op) {
+      case hocketMin:
+        return a < b ? a : b;
+      case hocketMax:
+        return a > b ? a : b;
+      case hocketProd:
+        return static_cast<A>(static_cast<std::uint64_t>(static_cast<U>(a)) * static_cast<U>(b));
+      default:
+        return static_cast<A>(static_cast<std::uint64_t>(static_cast<U>(a)) + static_cast<U>(b));
+    }
+  }
+}
+
+using Inputs = std::vector<const std::uint8_t*>;
+
+template <typename T>
+void reduce_integers(hocketRedOp_t op, const Inputs& inputs, std::size_t count, std::uint8_t* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    T value = load<T>(inputs[0] + i * sizeof(T));
+    for (std::size_t r = 1; r < inputs.size(); ++r) {
+      value = combine<T>(op, value, load<T>(inputs[r] + i * sizeof(T)));
+    }
+    if (op == hocketAvg) value = static_cast<T>(value / static_cast<T>(inputs.size()));
+    store(out + i * sizeof(T), value);
+  }
+}
+
+template <typename A>
+void reduce_floats(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
+                   std::uint8_t* out) {
+  const std::size_t size = size_of(type);
+  for (std::size_t i = 0; i < count; ++i) {
+    volatile A value = static_cast<A>(decode(type, inputs[0] + i * size));
+    for (std::size_t r = 1; r < inputs.size(); ++r) {
+      value = combine<A>(op, value, static_cast<A>(decode(type, inputs[r] + i * size)));
+    }
+    if (op == hocketAvg) value = value / static_cast<A>(inputs.size());
+    encode(type, value, out + i * size);
+  }
+}
+
+/// out := inputs[0] op inputs[1] op ..., in that order, rounded once.
+inline void reduce(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
+                   std::uint8_t* out) {
+  if (inputs.size() == 1) {  // nothing is computed: the bytes stay
+    if (count > 0) std::memcpy(out, inputs[0], count * size_of(type));
+    return;
+  }
+  switch (type) {
+    case hocketInt8:
+      return reduce_integers<std::int8_t>(op, inputs, count, out);
+    case hocketUint8:
+      return reduce_integers<std::uint8_t>(op, inputs, count, out);
+    case hocketInt32:
+      return reduce_integers<std::int32_t>(op, inputs, count, out);
+    case hocketUint32:
+      return reduce_integers<std::uint32_t>(op, inputs, count, out);
+    case hocketInt64:
+      return reduce_integers<std::int64_t>(op, inputs, count, out);
+    case hocketUint64:
+      return reduce_integers<std::uint64_t>(op, inputs, count, out);
+    case hocketFloat64:
+      return reduce_floats<double>(type, op, inputs, count, out);
+    default:
+      return reduce_floats<float>(type, op, inputs, count, out);
+  }
+}
+
+enum class Data {
+  any,    // all bit patterns (NaN in its canonical form): right in rank order only
+  small,  // in [-1, 1]: every order of additions is close
+  exact   // small whole numbers: every order gives the same bits
+};
+
+inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint64_t seed,
+                 std::uint8_t* to) {
+  std::mt19937_64 random(seed);
+  const std::size_t size = size_of(type);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t bits = random();
+    std::uint8_t* const at = to + i * size;
+    if (is_integer(type)) {
+      std::memcpy(at, &bits, size);
+    } else if (data == Data::any) {
+      std::memcpy(at, &bits, size);
+      if (std::isnan(decode(type, at))) encode(type, NAN, at);
+    } else if (data == Data::small) {
+      encode(type, static_cast<double>(static_cast<std::int64_t>(bits)) * 0x1p-63, at);
+    } else {
+      static constexpr double values[] = {1, -1, 2, 0.5, 1, -0.0, -2, 3};
+      encode(type, values[bits % 8], at);
+    }
+  }
+}
+
+/// True where `got` may be the sum (or average) of the inputs, added in fp32 (fp64 for fp64) in any
+/// order and rounded to the type once.
+inline bool is_close(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t i,
+                     const std::uint8_t* got) {
+  const std::size_t size = size_of(type);
+  long double sum = 0, sizes = 0;
+  for (const std::uint8_t* input : inputs) {
+    const double value = decode(type, input + i * size);
+    sum += value;
+    sizes += std::fabs(value);
+  }
+  const double epsilon = type == hocketFloat64 ? 0x1p-53 : 0x1p-24;
+  long double error = sizes * epsilon * static_cast<long double>(inputs.size() + 1);
+  if (op == hocketAvg) {
+    sum /= static_cast<long double>(inputs.size());
+    error /= static_cast<long double>(inputs.size());
+  }
+  std::uint8_t low[8], high[8];
+  encode(type, static_cast<double>(sum - error), low);
+  encode(type, static_cast<double>(sum + error), high);
+  const double value = decode(type, got + i * size);
+  return decode(type, low) <= value && value <= decode(type, high);
+}
+
+}  // namespace reference

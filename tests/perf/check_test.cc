@@ -1,0 +1,149 @@
+// hocket-perf's check: it accepts what the library's own arithmetic makes, and nothing worse.
+#include "check.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "reduce/fold.h"
+
+namespace hocket::perf {
+namespace {
+
+constexpr std::size_t test_count = 5003;  // more than one piece, and odd
+
+std::vector<char> input_of(const Expectation& e, int rank) {
+  std::vector<char> bytes(e.input_count() * size_of(e.dtype));
+  generate_input(e, rank, bytes.data());
+  return bytes;
+}
+
+/// What e.rank should hold, by fold_reference.
+std::vector<char> right_result(const Expectation& e) {
+  const std::size_t size = size_of(e.dtype);
+  std::vector<std::vector<char>> inputs;
+  for (int r = 0; r < e.ranks; ++r) inputs.push_back(input_of(e, r));
+  std::vector<char> result(e.output_count() * size);
+  switch (e.collective) {
+    case Collective::all_gather:
+      for (std::size_t r = 0; r < inputs.size(); ++r) {
+        std::memcpy(result.data() + r * e.count * size, inputs[r].data(), e.count * size);
+      }
+      return result;
+    case Collective::broadcast:
+      return inputs[static_cast<std::size_t>(e.root)];
+    case Collective::sendrecv:
+      return inputs[static_cast<std::size_t>((e.rank + e.ranks - 1) % e.ranks)];
+    default:
+      break;
+  }
+  const std::size_t first =
+      e.collective == Collective::reduce_scatter ? static_cast<std::size_t>(e.rank) * e.count : 0;
+  std::vector<FoldSource> sources;
+  for (const auto& input : inputs) sources.push_back({input.data() + first * size, false});
+  void* destination = result.data();
+  Fold fold;
+  fold.srcs = sources.data();
+  fold.src_count = e.ranks;
+  fold.dsts = &destination;
+  fold.count = e.count;
+  fold.dtype = static_cast<Dtype>(e.dtype);
+  fold.op = static_cast<Op>(e.op);
+  fold.divisor = static_cast<std::uint32_t>(e.ranks);
+  fold_reference(fold);
+  return result;
+}
+
+Expectation expectation(Collective collective, int dtype, int op, int ranks) {
+  Expectation e;
+  e.collective = collective;
+  e.dtype = static_cast<hocketDataType_t>(dtype);
+  e.op = static_cast<hocketRedOp_t>(op);
+  e.rank = ranks - 1;
+  e.ranks = ranks;
+  e.root = ranks / 2;
+  e.count = test_count;
+  e.seed.row = static_cast<std::uint64_t>(100 * dtype + op);
+  return e;
+}
+
+std::string describe(const Expectation& e) {
+  return std::string(name_of(e.collective)) + " " + name_of(e.dtype) + " " + name_of(e.op) +
+         " of " + std::to_string(e.ranks);
+}
+
+TEST(Check, right_results_of_every_type_and_operator_pass) {
+  for (const int ranks : {1, 2, 3, 8, 13}) {
+    for (int dtype = 0; dtype < hocketNumTypes; ++dtype) {
+      for (int op = 0; op < hocketNumOps; ++op) {
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+          const Expectation e = expectation(collective, dtype, op, ranks);
+          EXPECT_EQ(count_wrong(e, right_result(e).data()), 0u) << describe(e);
+        }
+      }
+    }
+  }
+}
+
+TEST(Check, right_copies_pass_and_a_flipped_bit_is_one_wrong_element) {
+  for (int c = 0; c < collective_count; ++c) {
+    for (int dtype = 0; dtype < hocketNumTypes; ++dtype) {
+      const auto collective = static_cast<Collective>(c);
+      // The greatest of several values is exact in every type: any flipped bit is wrong.
+      const Expectation e = expectation(collective, dtype, hocketMax, 3);
+      std::vector<char> result = right_result(e);
+      ASSERT_EQ(count_wrong(e, result.data()), 0u) << describe(e);
+      for (const std::size_t at : {std::size_t{0}, result.size() / 2, result.size() - 1}) {
+        result[at] ^= 1;
+        EXPECT_EQ(count_wrong(e, result.data()), 1u) << describe(e) << ", byte " << at;
+        result[at] ^= 1;
+      }
+    }
+  }
+}
+
+TEST(Check, a_sum_off_by_two_units_in_the_last_place_is_wrong) {
+  for (const int dtype : {hocketFloat32, hocketFloat64, hocketFloat16, hocketBfloat16}) {
+    const Expectation e = expectation(Collective::all_reduce, dtype, hocketSum, 2);
+    std::vector<char> result = right_result(e);
+    // With two ranks there is one rounding (two for the narrow types): the bound of most elements
+    // is below two units in the last place; those whose terms cancel have a wider one.
+    const std::size_t size = size_of(e.dtype);
+    for (std::size_t i = 0; i < e.count; ++i) result[i * size] ^= 4;
+    EXPECT_GT(count_wrong(e, result.data()), e.count / 3) << describe(e);
+  }
+}
+
+TEST(Check, rounding_every_partial_sum_of_bfloat16_is_seen) {
+  Expectation e = expectation(Collective::all_reduce, hocketBfloat16, hocketSum, 13);
+  std::vector<char> sum = input_of(e, 0);
+  for (int r = 1; r < e.ranks; ++r) {
+    const std::vector<char> next = input_of(e, r);
+    const FoldSource sources[2] = {{sum.data(), false}, {next.data(), false}};
+    void* destination = sum.data();
+    Fold fold;
+    fold.srcs = sources;
+    fold.src_count = 2;
+    fold.dsts = &destination;
+    fold.count = e.count;
+    fold.dtype = Dtype::bfloat16;
+    fold_reference(fold);
+  }
+  EXPECT_GT(count_wrong(e, sum.data()), e.count / 10);
+}
+
+TEST(Check, not_a_number_and_stale_results_are_wrong) {
+  Expectation e = expectation(Collective::all_reduce, hocketFloat32, hocketSum, 3);
+  std::vector<char> result = right_result(e);
+  const float not_a_number = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(result.data() + 40, &not_a_number, sizeof not_a_number);
+  EXPECT_EQ(count_wrong(e, result.data()), 1u);
+  const std::vector<char> stale = right_result(e);
+  e.seed.iteration = 1;
+  EXPECT_GT(count_wrong(e, stale.data()), e.count - 10);
+}
+
+}  // namespace
+}  // namespace hocket::perf
