@@ -236,28 +236,27 @@ inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint6
   }
 }
 
-/// True where `got` may be the sum (or average) of the inputs, added in fp32 (fp64 for fp64) in any
-/// order and rounded to the type once.
-inline bool is_close(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t i,
-                     const std::uint8_t* got) {
+/// The bounds of what the sum (or average) of the inputs may be, added in fp32 (fp64 for fp64) in
+/// any order and rounded to the type once.
+inline void bounds(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
+                   std::uint8_t* low, std::uint8_t* high) {
   const std::size_t size = size_of(type);
-  long double sum = 0, sizes = 0;
-  for (const std::uint8_t* input : inputs) {
-    const double value = decode(type, input + i * size);
-    sum += value;
-    sizes += std::fabs(value);
+  for (std::size_t i = 0; i < count; ++i) {
+    long double sum = 0, sizes = 0;
+    for (const std::uint8_t* input : inputs) {
+      const double value = decode(type, input + i * size);
+      sum += value;
+      sizes += std::fabs(value);
+    }
+    const double epsilon = type == hocketFloat64 ? 0x1p-53 : 0x1p-24;
+    long double error = sizes * epsilon * static_cast<long double>(inputs.size() + 1);
+    if (op == hocketAvg) {
+      sum /= static_cast<long double>(inputs.size());
+      error /= static_cast<long double>(inputs.size());
+    }
+    encode(type, static_cast<double>(sum - error), low + i * size);
+    encode(type, static_cast<double>(sum + error), high + i * size);
   }
-  const double epsilon = type == hocketFloat64 ? 0x1p-53 : 0x1p-24;
-  long double error = sizes * epsilon * static_cast<long double>(inputs.size() + 1);
-  if (op == hocketAvg) {
-    sum /= static_cast<long double>(inputs.size());
-    error /= static_cast<long double>(inputs.size());
-  }
-  std::uint8_t low[8], high[8];
-  encode(type, static_cast<double>(sum - error), low);
-  encode(type, static_cast<double>(sum + error), high);
-  const double value = decode(type, got + i * size);
-  return decode(type, low) <= value && value <= decode(type, high);
 }
 
 }  // namespace reference
