@@ -1,5 +1,6 @@
 #include "collectives/executor.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hocket {
@@ -181,6 +182,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   fold.count = length_of(operands[0], lane.chunk);
   if (fold.count == 0) return Outcome::next;
   bool only_output = true;
+  int dsts = instruction.dsts;
   for (std::uint32_t i = 0; i < instruction.dsts; ++i) {
     fold_dsts_[i] = place_of(operands[i], lane.chunk);
     only_output &= operands[i].buffer == Buffer::output;
@@ -189,10 +191,17 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
     const Operand& source = operands[instruction.dsts + i];
     fold_srcs_[i] = {place_of(source, lane.chunk), source.wide};
   }
+  if (instruction.srcs == 1 && fold_srcs_[0].wide == operands[0].wide && !instruction.finish) {
+    // In place, a copy onto itself is no access: a peer may be reading those very bytes.
+    dsts = static_cast<int>(
+        std::remove(fold_dsts_.begin(), fold_dsts_.begin() + dsts, fold_srcs_[0].data) -
+        fold_dsts_.begin());
+    if (dsts == 0) return Outcome::next;
+  }
   fold.srcs = fold_srcs_.data();
   fold.src_count = static_cast<int>(instruction.srcs);
   fold.dsts = fold_dsts_.data();
-  fold.dst_count = instruction.dsts;
+  fold.dst_count = dsts;
   fold.wide_dst = operands[0].wide;
   fold.dtype = binding_->dtype;
   fold.op = binding_->op;
@@ -262,7 +271,8 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
     if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
       return mismatch_with(static_cast<int>(lane.peer));
     }
-    const std::uint64_t needed = (program_->maps_input ? 1 : 0) | (program_->maps_output ? 2 : 0);
+    const std::uint64_t needed =
+        (reads_input_of(static_cast<int>(lane.peer)) ? 1 : 0) | (program_->maps_output ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
   }
   lane.peer = 0;
@@ -272,6 +282,11 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
     return Outcome::next;
   }
   return resolve_peers() ? Outcome::next : Outcome::failed;
+}
+
+/// A rooted collective has one input; the other ranks may not even have a buffer for it.
+bool Execution::reads_input_of(int peer) const {
+  return program_->maps_input && (program_->shape.root < 0 || program_->shape.root == peer);
 }
 
 bool Execution::resolve_peers() {
@@ -287,7 +302,7 @@ bool Execution::resolve_peers() {
       return links_->map_place(peer, place, elements * element_bytes_, out);
     };
     Status status;
-    if (program_->maps_input) {
+    if (reads_input_of(peer)) {
       status = map(program_->input_blocks, {places.input_region, places.input_offset},
                    &peers_[peer].input);
     }

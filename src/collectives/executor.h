@@ -90,6 +90,7 @@ class Execution {
   void arrive();
   Outcome fail(Status status);
   Outcome mismatch_with(int peer);
+  bool reads_input_of(int peer) const;
   bool resolve_peers();
   std::byte* place_of(const Operand& operand, std::size_t chunk) const;
   std::size_t length_of(const Operand& operand, std::size_t chunk) const;
