@@ -11,6 +11,11 @@ namespace {
 // wrap.
 constexpr int count_bits = 24;
 
+/// Takes `place` out of the list; its new length.
+int drop(const void* place, void** list, int count) {
+  return static_cast<int>(std::remove(list, list + count, place) - list);
+}
+
 bool reached(std::uint64_t value, std::uint64_t target) {
   return static_cast<std::int64_t>(value - target) >= 0;
 }
@@ -32,7 +37,10 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   parity_ = static_cast<int>(binding.board_sequence & 1);
   done_ = published_ = exposed_ = false;
   all_mapped_ = true;
-  status_ = {};
+  if (failed_) [[unlikely]] {
+    failed_ = false;
+    status_ = {};
+  }
   const bool wide = program.wide_scratch || (staged != nullptr && staged->wide_scratch);
   stride_ = scratch_stride_bytes(binding_->part, binding.dtype, wide);
   if (!program.load_store && program.scratch_blocks > 0) {
@@ -48,29 +56,43 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
+  phase_ = Phase::prologue;
   enter(Phase::prologue);
 }
 
+/// Goes on to the first phase from `phase` on that has anything to do; none: done.
 void Execution::enter(Phase phase) {
-  phase_ = phase;
   const Program& program = *program_;
-  const bool body = phase == Phase::body;
-  const Section section = phase == Phase::epilogue ? program.epilogue : program.prologue;
-  lanes_used_ = body ? program.lanes.size() : 1;
+  if (phase == Phase::prologue) {
+    if (program.prologue.count > 0) return enter_lanes(phase, {&program.prologue, 1});
+    phase = Phase::body;
+  }
+  if (phase == Phase::body) {
+    if (program.private_flags > 0) private_flags_.assign(program.private_flags, 0);
+    if (!program.lanes.empty()) return enter_lanes(phase, program.lanes);
+  }
+  if (phase_ != Phase::epilogue && program.epilogue.count > 0) {
+    return enter_lanes(Phase::epilogue, {&program.epilogue, 1});
+  }
+  done_ = true;
+}
+
+void Execution::enter_lanes(Phase phase, std::span<const Section> sections) {
+  phase_ = phase;
+  lanes_used_ = sections.size();
   if (lanes_.size() < lanes_used_) lanes_.resize(lanes_used_);
   for (std::size_t i = 0; i < lanes_used_; ++i) {
     Lane& lane = lanes_[i];
-    lane.section = body ? program.lanes[i] : section;
+    lane.section = sections[i];
     lane.next = lane.peer = 0;
     lane.chunk = 0;
     lane.posted = false;
-    lane.done = lane.section.count == 0;
+    lane.done = sections[i].count == 0;
   }
-  if (body) private_flags_.assign(program.private_flags, 0);
 }
 
 bool Execution::advance() {
-  if (done_ || !status_.ok()) return false;
+  if (done_ || failed_) return false;
   bool moved = false;
   for (;;) {
     bool all_done = true;
@@ -78,21 +100,15 @@ bool Execution::advance() {
       Lane& lane = lanes_[i];
       if (lane.done) continue;
       moved |= run_lane(lane);
-      if (!status_.ok()) return true;
+      if (failed_) return true;
       all_done &= lane.done;
     }
     if (!all_done) return moved;
     moved = true;
-    if (phase_ == Phase::epilogue) {
-      done_ = true;
-      return true;
-    }
-    if (phase_ == Phase::prologue && staged_ != nullptr && !all_mapped_) program_ = staged_;
-    enter(phase_ == Phase::prologue ? Phase::body : Phase::epilogue);
-    if (phase_ == Phase::epilogue && lanes_[0].done) {
-      done_ = true;
-      return true;
-    }
+    const bool was_prologue = phase_ == Phase::prologue;
+    if (was_prologue && staged_ != nullptr && !all_mapped_) program_ = staged_;
+    enter(was_prologue ? Phase::body : Phase::epilogue);
+    if (done_) return true;
   }
 }
 
@@ -191,11 +207,9 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
     const Operand& source = operands[instruction.dsts + i];
     fold_srcs_[i] = {place_of(source, lane.chunk), source.wide};
   }
-  if (instruction.srcs == 1 && fold_srcs_[0].wide == operands[0].wide && !instruction.finish) {
+  if (only_output && instruction.srcs == 1 && !instruction.finish) {
     // In place, a copy onto itself is no access: a peer may be reading those very bytes.
-    dsts = static_cast<int>(
-        std::remove(fold_dsts_.begin(), fold_dsts_.begin() + dsts, fold_srcs_[0].data) -
-        fold_dsts_.begin());
+    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
     if (dsts == 0) return Outcome::next;
   }
   fold.srcs = fold_srcs_.data();
@@ -336,6 +350,7 @@ Execution::Outcome Execution::do_wait(Lane& lane, const Instruction& instruction
 }
 
 Execution::Outcome Execution::fail(Status status) {
+  failed_ = true;
   status_ = std::move(status);
   return Outcome::failed;
 }

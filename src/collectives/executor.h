@@ -56,6 +56,7 @@ class Execution {
   /// Does what can be done now. True where anything moved.
   bool advance();
   bool done() const { return done_; }
+  bool failed() const { return failed_; }
   const Status& status() const { return status_; }  // an error ends the execution, undone
   const Program& program() const { return *program_; }
   const Binding& binding() const { return *binding_; }
@@ -81,6 +82,7 @@ class Execution {
   enum class Phase : std::uint8_t { prologue, body, epilogue };
 
   void enter(Phase phase);
+  void enter_lanes(Phase phase, std::span<const Section> sections);
   bool run_lane(Lane& lane);
   Outcome step(Lane& lane, const Instruction& instruction);
   Outcome do_fold(Lane& lane, const Instruction& instruction);
@@ -104,7 +106,7 @@ class Execution {
   std::byte* scratch_ = nullptr;  // programs over messages
   int parity_ = 0;
   Phase phase_ = Phase::prologue;
-  bool done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
+  bool failed_ = false, done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
   Status status_;
   std::vector<Lane> lanes_;
   std::size_t lanes_used_ = 0;

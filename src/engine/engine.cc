@@ -72,6 +72,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
     return false;
   }
   operation.program = choice->program;
+  call_hash_ = choice->call_hash;
   operation.staged = choice->staged;
   Binding& binding = operation.binding;
   binding.input = static_cast<const std::byte*>(call.input);
@@ -98,7 +99,7 @@ void Engine::begin(const Call& call) {
   const Program& program = *current_.program;
   binding.p2p = false;
   binding.message_sequence = binding.signature.sequence = sequence_;
-  binding.fingerprint = fingerprint(binding.signature);
+  binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
   last_program_ = &program;
   if (!program.load_store) {
@@ -159,7 +160,7 @@ bool Engine::advance_collective() {
   Execution& execution = current_.execution;
   moved |= execution.advance();
   ring_due_ |= execution.take_published();
-  if (!execution.status().ok()) {
+  if (execution.failed()) {
     fail(execution.status());
   } else if (execution.done()) {
     finish_collective();
@@ -201,7 +202,7 @@ bool Engine::advance_messages() {
   for (std::size_t i = 0; i < messages_.size();) {
     Execution& execution = messages_[i]->execution;
     moved |= execution.advance();
-    if (!execution.status().ok()) {
+    if (execution.failed()) {
       fail(execution.status());
       return true;
     }
