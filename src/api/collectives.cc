@@ -120,7 +120,8 @@ Status two_threads() {
 }
 
 Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
-  HOCKET_RETURN_IF_ERROR(check(comm));
+  if (!is_usable(comm)) [[unlikely]]
+    HOCKET_RETURN_IF_ERROR(check(comm));
   Communicator& communicator = *comm->communicator;
   HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
   HostStream* const host = stream_of(comm, stream);

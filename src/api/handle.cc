@@ -7,9 +7,10 @@
 #include "base/log.h"
 
 namespace hocket::api {
-namespace {
 
 std::atomic<unsigned> forks{0};
+
+namespace {
 
 void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
 

@@ -39,14 +39,23 @@ struct hocketEvent {
 
 namespace hocket::api {
 
-/// Grows in the child of every fork.
 unsigned fork_generation();
 
 /// Remembers a status as the thread's (and the handle's) last error; returns its number.
 hocketResult_t result(const Status& status, hocketComm* comm = nullptr);
 
+/// Grows in the child of every fork.
+extern std::atomic<unsigned> forks;
+
 /// OK where comm is a live handle of this process whose communicator may be used.
 Status check(hocketComm* comm);
+/// The same answer for the common case, without the words.
+inline bool is_usable(const hocketComm* comm) {
+  return comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live &&
+         comm->fork_generation == forks.load(std::memory_order_relaxed) &&
+         comm->ready.load(std::memory_order_acquire) &&
+         !comm->finalized.load(std::memory_order_relaxed) && !comm->communicator->has_error();
+}
 /// The same where the communicator need not be ready, or may be finalized or in error.
 Status check_handle(hocketComm* comm);
 

@@ -37,11 +37,18 @@ std::uint64_t mix(std::uint64_t x) {
 }
 }  // namespace
 
-std::uint64_t fingerprint(const Signature& signature) {
+std::uint64_t call_hash(const Signature& signature) {
+  Signature call = signature;
+  call.sequence = 0;
   std::uint64_t words[3];
-  std::memcpy(words, &signature, sizeof words);
+  std::memcpy(words, &call, sizeof words);
   std::uint64_t hash = 0x686f636b6574ULL;  // "hocket"
   for (std::uint64_t word : words) hash = mix(hash ^ mix(word + 0x9e3779b97f4a7c15ULL));
+  return hash;
+}
+
+std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence) {
+  const std::uint64_t hash = mix(call_hash + sequence * 0x9e3779b97f4a7c15ULL);
   return hash != 0 ? hash : 1;
 }
 

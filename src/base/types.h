@@ -97,8 +97,10 @@ struct Signature {
 };
 static_assert(sizeof(Signature) == 24);
 
+/// 64 bits of all but the sequence: worked out once per kind of call.
+std::uint64_t call_hash(const Signature& signature);
 /// 64 bits that are equal for equal signatures, and in practice only then. Never 0.
-std::uint64_t fingerprint(const Signature& signature);
+std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence);
 /// "all-reduce of 1024 float32, sum (operation 7)".
 std::string describe(const Signature& signature);
 /// The error of a rank that finds that a peer makes another call; culprit: the peer.

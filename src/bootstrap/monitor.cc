@@ -22,6 +22,7 @@ struct MonitorGlobals {
   int leases = 0;
   std::atomic<std::uint64_t> generation{1};
   std::vector<std::shared_ptr<void>> abandoned;
+  std::vector<std::shared_ptr<Monitor>> retired;  // whose last lease ended on the thread itself
 
   static MonitorGlobals& get() {
     static auto* globals = new MonitorGlobals;
@@ -50,8 +51,19 @@ struct MonitorGlobals {
       old.fds_mutex_.unlock();
       globals.abandoned.push_back(std::move(globals.current));
     }
+    for (auto& monitor : globals.retired) globals.abandoned.push_back(std::move(monitor));
+    globals.retired.clear();
     globals.leases = 0;
     globals.mutex.unlock();
+  }
+  static void join_retired() {
+    MonitorGlobals& globals = get();
+    std::vector<std::shared_ptr<Monitor>> retired;
+    {
+      std::lock_guard lock(globals.mutex);
+      retired.swap(globals.retired);
+    }
+    for (const auto& monitor : retired) ::pthread_join(monitor->thread_, nullptr);
   }
   /// Runs before OpenSSL and static objects are torn down, which a running thread might still use.
   static void at_exit() {
@@ -63,6 +75,7 @@ struct MonitorGlobals {
       globals.leases = 0;
     }
     if (monitor) monitor->stop();
+    join_retired();
     // Sessions that static objects still hold are dead from here on, as in a forked child.
     globals.generation.fetch_add(1);
   }
@@ -85,6 +98,7 @@ Status MonitorLease::take(MonitorLease* out) {
     return true;
   }();
   static_cast<void>(prepared);
+  MonitorGlobals::join_retired();
   MonitorGlobals& globals = MonitorGlobals::get();
   std::lock_guard lock(globals.mutex);
   if (!globals.current) {
@@ -118,6 +132,7 @@ void MonitorLease::release() {
     if (generation_ == globals.generation.load() && globals.current == monitor_ &&
         --globals.leases == 0) {
       last = std::move(globals.current);
+      if (last->on_thread()) globals.retired.push_back(last);  // a thread cannot join itself
     }
   }
   monitor_.reset();
@@ -203,11 +218,7 @@ void Monitor::stop() {
     stopping_ = true;
   }
   wake();
-  if (own) {
-    ::pthread_detach(thread_);  // it leaves its loop after this round
-  } else {
-    ::pthread_join(thread_, nullptr);
-  }
+  if (!own) ::pthread_join(thread_, nullptr);
 }
 
 Monitor::Token Monitor::watch(int fd, std::uint32_t events, Ready ready) {

@@ -1,5 +1,6 @@
 #include "collectives/executor.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hocket {
@@ -10,6 +11,11 @@ namespace {
 // wrap.
 constexpr int count_bits = 24;
 
+/// Takes `place` out of the list; its new length.
+int drop(const void* place, void** list, int count) {
+  return static_cast<int>(std::remove(list, list + count, place) - list);
+}
+
 bool reached(std::uint64_t value, std::uint64_t target) {
   return static_cast<std::int64_t>(value - target) >= 0;
 }
@@ -17,7 +23,7 @@ bool reached(std::uint64_t value, std::uint64_t target) {
 }  // namespace
 
 std::uint64_t Execution::flag_value(std::uint64_t count) const {
-  return (binding_.board_sequence << count_bits) + count;
+  return (binding_->board_sequence << count_bits) + count;
 }
 
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
@@ -25,15 +31,18 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   program_ = &program;
   staged_ = staged;
   links_ = &links;
-  binding_ = binding;
+  binding_ = &binding;
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
   parity_ = static_cast<int>(binding.board_sequence & 1);
   done_ = published_ = exposed_ = false;
   all_mapped_ = true;
-  status_ = {};
+  if (failed_) [[unlikely]] {
+    failed_ = false;
+    status_ = {};
+  }
   const bool wide = program.wide_scratch || (staged != nullptr && staged->wide_scratch);
-  stride_ = scratch_stride_bytes(binding_.part, binding.dtype, wide);
+  stride_ = scratch_stride_bytes(binding_->part, binding.dtype, wide);
   if (!program.load_store && program.scratch_blocks > 0) {
     scratch_ = links.private_scratch(stride_ * program.scratch_blocks * program.slots);
     if (scratch_ == nullptr) {
@@ -47,29 +56,43 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
+  phase_ = Phase::prologue;
   enter(Phase::prologue);
 }
 
+/// Goes on to the first phase from `phase` on that has anything to do; none: done.
 void Execution::enter(Phase phase) {
-  phase_ = phase;
   const Program& program = *program_;
-  const bool body = phase == Phase::body;
-  const Section section = phase == Phase::epilogue ? program.epilogue : program.prologue;
-  lanes_used_ = body ? program.lanes.size() : 1;
+  if (phase == Phase::prologue) {
+    if (program.prologue.count > 0) return enter_lanes(phase, {&program.prologue, 1});
+    phase = Phase::body;
+  }
+  if (phase == Phase::body) {
+    if (program.private_flags > 0) private_flags_.assign(program.private_flags, 0);
+    if (!program.lanes.empty()) return enter_lanes(phase, program.lanes);
+  }
+  if (phase_ != Phase::epilogue && program.epilogue.count > 0) {
+    return enter_lanes(Phase::epilogue, {&program.epilogue, 1});
+  }
+  done_ = true;
+}
+
+void Execution::enter_lanes(Phase phase, std::span<const Section> sections) {
+  phase_ = phase;
+  lanes_used_ = sections.size();
   if (lanes_.size() < lanes_used_) lanes_.resize(lanes_used_);
   for (std::size_t i = 0; i < lanes_used_; ++i) {
     Lane& lane = lanes_[i];
-    lane.section = body ? program.lanes[i] : section;
+    lane.section = sections[i];
     lane.next = lane.peer = 0;
     lane.chunk = 0;
     lane.posted = false;
-    lane.done = lane.section.count == 0;
+    lane.done = sections[i].count == 0;
   }
-  if (body) private_flags_.assign(program.private_flags, 0);
 }
 
 bool Execution::advance() {
-  if (done_ || !status_.ok()) return false;
+  if (done_ || failed_) return false;
   bool moved = false;
   for (;;) {
     bool all_done = true;
@@ -77,27 +100,21 @@ bool Execution::advance() {
       Lane& lane = lanes_[i];
       if (lane.done) continue;
       moved |= run_lane(lane);
-      if (!status_.ok()) return true;
+      if (failed_) return true;
       all_done &= lane.done;
     }
     if (!all_done) return moved;
     moved = true;
-    if (phase_ == Phase::epilogue) {
-      done_ = true;
-      return true;
-    }
-    if (phase_ == Phase::prologue && staged_ != nullptr && !all_mapped_) program_ = staged_;
-    enter(phase_ == Phase::prologue ? Phase::body : Phase::epilogue);
-    if (phase_ == Phase::epilogue && lanes_[0].done) {
-      done_ = true;
-      return true;
-    }
+    const bool was_prologue = phase_ == Phase::prologue;
+    if (was_prologue && staged_ != nullptr && !all_mapped_) program_ = staged_;
+    enter(was_prologue ? Phase::body : Phase::epilogue);
+    if (done_) return true;
   }
 }
 
 bool Execution::run_lane(Lane& lane) {
   const Instruction* code = program_->code.data() + lane.section.first;
-  const std::size_t chunks = phase_ == Phase::body ? binding_.part.chunks : 1;
+  const std::size_t chunks = phase_ == Phase::body ? binding_->part.chunks : 1;
   bool moved = false;
   for (;;) {
     const Outcome outcome = step(lane, code[lane.next]);
@@ -145,20 +162,20 @@ Execution::Outcome Execution::step(Lane& lane, const Instruction& instruction) {
 }
 
 std::size_t Execution::length_of(const Operand& operand, std::size_t chunk) const {
-  return binding_.part.range(operand.length_block, chunk).count;
+  return binding_->part.range(operand.length_block, chunk).count;
 }
 
 std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const {
   const bool is_own = operand.rank == links_->rank;
   switch (operand.buffer) {
     case Buffer::input: {
-      const std::byte* base = is_own ? binding_.input : peers_[operand.rank].input;
+      const std::byte* base = is_own ? binding_->input : peers_[operand.rank].input;
       return const_cast<std::byte*>(base) +
-             binding_.part.range(operand.block, chunk).first * element_bytes_;
+             binding_->part.range(operand.block, chunk).first * element_bytes_;
     }
     case Buffer::output: {
-      std::byte* base = is_own ? binding_.output : peers_[operand.rank].output;
-      return base + binding_.part.range(operand.block, chunk).first * element_bytes_;
+      std::byte* base = is_own ? binding_->output : peers_[operand.rank].output;
+      return base + binding_->part.range(operand.block, chunk).first * element_bytes_;
     }
     case Buffer::scratch: {
       std::byte* base =
@@ -169,7 +186,7 @@ std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const 
     case Buffer::line: {
       // Blocks of a line lie behind one another, unpadded.
       std::byte* base = links_->board->arrival(operand.rank, parity_).payload;
-      return base + operand.block * binding_.part.block_elements * element_bytes_;
+      return base + operand.block * binding_->part.block_elements * element_bytes_;
     }
   }
   return nullptr;
@@ -181,6 +198,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   fold.count = length_of(operands[0], lane.chunk);
   if (fold.count == 0) return Outcome::next;
   bool only_output = true;
+  int dsts = instruction.dsts;
   for (std::uint32_t i = 0; i < instruction.dsts; ++i) {
     fold_dsts_[i] = place_of(operands[i], lane.chunk);
     only_output &= operands[i].buffer == Buffer::output;
@@ -189,16 +207,21 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
     const Operand& source = operands[instruction.dsts + i];
     fold_srcs_[i] = {place_of(source, lane.chunk), source.wide};
   }
+  if (only_output && instruction.srcs == 1 && !instruction.finish) {
+    // In place, a copy onto itself is no access: a peer may be reading those very bytes.
+    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
+    if (dsts == 0) return Outcome::next;
+  }
   fold.srcs = fold_srcs_.data();
   fold.src_count = static_cast<int>(instruction.srcs);
   fold.dsts = fold_dsts_.data();
-  fold.dst_count = instruction.dsts;
+  fold.dst_count = dsts;
   fold.wide_dst = operands[0].wide;
-  fold.dtype = binding_.dtype;
-  fold.op = binding_.op;
+  fold.dtype = binding_->dtype;
+  fold.op = binding_->op;
   fold.finish = instruction.finish;
   fold.divisor = static_cast<std::uint32_t>(program_->shape.ranks);
-  fold.non_temporal = binding_.non_temporal && only_output;
+  fold.non_temporal = binding_->non_temporal && only_output;
   hocket::fold(fold);
   return Outcome::next;
 }
@@ -209,11 +232,11 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
     const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
     Transport* transport = links_->transport_to[instruction.peer];
     transfer = {};
-    transfer.key.sequence = binding_.message_sequence;
+    transfer.key.sequence = binding_->message_sequence;
     transfer.key.index =
         static_cast<std::uint32_t>(lane.chunk * instruction.per_chunk + instruction.message);
     transfer.key.lane = static_cast<std::uint16_t>(&lane - lanes_.data());
-    transfer.key.p2p = binding_.p2p;
+    transfer.key.p2p = binding_->p2p;
     transfer.peer = instruction.peer;
     if (carries) {
       const Operand& operand = program_->operands[instruction.first_operand];
@@ -221,7 +244,7 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
       transfer.bytes =
           length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
     }
-    transfer.signature = &binding_.signature;
+    transfer.signature = &binding_->signature;
     lane.posted = true;
     if (instruction.kind == StepKind::send) {
       transport->post_send(transfer);
@@ -237,16 +260,16 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
 void Execution::arrive() {
   const Board& board = *links_->board;
   ArrivalLine& line = board.arrival(links_->rank, parity_);
-  board.signatures(links_->rank).of_parity[parity_] = binding_.signature;
+  board.signatures(links_->rank).of_parity[parity_] = binding_->signature;
   if (program_->maps_input || program_->maps_output) {
-    const BufferPlaces places{binding_.input_place.region, binding_.input_place.offset,
-                              binding_.output_place.region, binding_.output_place.offset};
+    const BufferPlaces places{binding_->input_place.region, binding_->input_place.offset,
+                              binding_->output_place.region, binding_->output_place.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exposed_ = program_->maps_output && (binding_.mapped & 2) != 0;
+    exposed_ = program_->maps_output && (binding_->mapped & 2) != 0;
   }
-  line.fingerprint = binding_.fingerprint;
-  line.mapped = binding_.mapped;
-  line.sequence.store(binding_.board_sequence, std::memory_order_release);
+  line.fingerprint = binding_->fingerprint;
+  line.mapped = binding_->mapped;
+  line.sequence.store(binding_->board_sequence, std::memory_order_release);
   published_ = true;
 }
 
@@ -258,11 +281,12 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   for (; lane.peer < end; ++lane.peer) {
     const ArrivalLine& line = board.arrival(static_cast<int>(lane.peer), parity_);
     const std::uint64_t sequence = line.sequence.load(std::memory_order_acquire);
-    if (sequence != binding_.board_sequence) return Outcome::blocked;
-    if (line.fingerprint != binding_.fingerprint) [[unlikely]] {
+    if (sequence != binding_->board_sequence) return Outcome::blocked;
+    if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
       return mismatch_with(static_cast<int>(lane.peer));
     }
-    const std::uint64_t needed = (program_->maps_input ? 1 : 0) | (program_->maps_output ? 2 : 0);
+    const std::uint64_t needed =
+        (reads_input_of(static_cast<int>(lane.peer)) ? 1 : 0) | (program_->maps_output ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
   }
   lane.peer = 0;
@@ -274,6 +298,11 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   return resolve_peers() ? Outcome::next : Outcome::failed;
 }
 
+/// A rooted collective has one input; the other ranks may not even have a buffer for it.
+bool Execution::reads_input_of(int peer) const {
+  return program_->maps_input && (program_->shape.root < 0 || program_->shape.root == peer);
+}
+
 bool Execution::resolve_peers() {
   const Board& board = *links_->board;
   peers_.resize(static_cast<std::size_t>(board.local_ranks()));
@@ -283,11 +312,11 @@ bool Execution::resolve_peers() {
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
     const auto map = [&](std::uint32_t blocks, Place place, std::byte** out) {
       const std::size_t elements =
-          std::min(blocks * binding_.part.block_elements, binding_.part.total);
+          std::min(blocks * binding_->part.block_elements, binding_->part.total);
       return links_->map_place(peer, place, elements * element_bytes_, out);
     };
     Status status;
-    if (program_->maps_input) {
+    if (reads_input_of(peer)) {
       status = map(program_->input_blocks, {places.input_region, places.input_offset},
                    &peers_[peer].input);
     }
@@ -321,13 +350,14 @@ Execution::Outcome Execution::do_wait(Lane& lane, const Instruction& instruction
 }
 
 Execution::Outcome Execution::fail(Status status) {
+  failed_ = true;
   status_ = std::move(status);
   return Outcome::failed;
 }
 
 Execution::Outcome Execution::mismatch_with(int peer) {
   const Signature theirs = links_->board->signatures(peer).of_parity[parity_];
-  return fail(disagreement(links_->rank, binding_.signature, peer, theirs));
+  return fail(disagreement(links_->rank, binding_->signature, peer, theirs));
 }
 
 std::vector<int> Execution::waits_for() const {
@@ -353,7 +383,7 @@ std::vector<int> Execution::waits_for() const {
       const bool here =
           arrival
               ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
-                    binding_.board_sequence
+                    binding_->board_sequence
               : reached(links_->board->flag(peer, instruction.flag)
                             .value.load(std::memory_order_relaxed),
                         flag_value(lane.chunk - instruction.lag + 1));

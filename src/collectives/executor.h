@@ -56,9 +56,10 @@ class Execution {
   /// Does what can be done now. True where anything moved.
   bool advance();
   bool done() const { return done_; }
+  bool failed() const { return failed_; }
   const Status& status() const { return status_; }  // an error ends the execution, undone
   const Program& program() const { return *program_; }
-  const Binding& binding() const { return binding_; }
+  const Binding& binding() const { return *binding_; }
 
   /// True once after each publication to local peers: whoever sleeps must be rung.
   bool take_published() { return std::exchange(published_, false); }
@@ -81,6 +82,7 @@ class Execution {
   enum class Phase : std::uint8_t { prologue, body, epilogue };
 
   void enter(Phase phase);
+  void enter_lanes(Phase phase, std::span<const Section> sections);
   bool run_lane(Lane& lane);
   Outcome step(Lane& lane, const Instruction& instruction);
   Outcome do_fold(Lane& lane, const Instruction& instruction);
@@ -90,6 +92,7 @@ class Execution {
   void arrive();
   Outcome fail(Status status);
   Outcome mismatch_with(int peer);
+  bool reads_input_of(int peer) const;
   bool resolve_peers();
   std::byte* place_of(const Operand& operand, std::size_t chunk) const;
   std::size_t length_of(const Operand& operand, std::size_t chunk) const;
@@ -98,12 +101,12 @@ class Execution {
   const Program* program_ = nullptr;
   const Program* staged_ = nullptr;
   const Links* links_ = nullptr;
-  Binding binding_;
+  const Binding* binding_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   std::byte* scratch_ = nullptr;  // programs over messages
   int parity_ = 0;
   Phase phase_ = Phase::prologue;
-  bool done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
+  bool failed_ = false, done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
   Status status_;
   std::vector<Lane> lanes_;
   std::size_t lanes_used_ = 0;

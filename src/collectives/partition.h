@@ -27,6 +27,7 @@ struct Partition {
   std::size_t chunks = 1;          // at least 1: a message of nothing is one empty chunk
 
   Elements range(std::size_t block, std::size_t chunk) const {
+    if (block == 0 && chunks == 1) return {0, std::min(block_elements, total)};  // the common case
     const std::size_t begin = std::min(block * block_elements, total);
     const std::size_t end = std::min(begin + block_elements, total);
     const std::size_t first = std::min(begin + chunk * chunk_elements, end);

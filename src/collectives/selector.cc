@@ -89,6 +89,14 @@ std::vector<Selector::Priced> Selector::candidates(const Question& question) con
 }
 
 Status Selector::work_out(const Question& question, Choice* choice) {
+  Signature signature;
+  signature.count = question.count;
+  signature.root = question.root;
+  signature.collective = question.collective;
+  signature.dtype = question.dtype;
+  signature.op = question.op;
+  signature.flags = options_.signature_flags;
+  choice->call_hash = call_hash(signature);
   std::vector<Priced> found = candidates(question);
   if (!options_.algorithm.empty() && !is_p2p(question.collective)) {
     std::vector<Priced> forced;

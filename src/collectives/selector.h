@@ -45,6 +45,7 @@ struct Choice {
       nullptr;  // where program maps buffers: what runs when some are not mapped
   Partition part;
   bool non_temporal = false;
+  std::uint64_t call_hash = 0;  // of signatures of such calls
 };
 
 struct SelectorOptions {
@@ -52,6 +53,7 @@ struct SelectorOptions {
   int ranks = 1;
   bool one_node = true;
   bool deterministic = false;
+  std::uint8_t signature_flags = 0;
   std::string algorithm;  // HOCKET_ALGORITHM; empty: the cheapest
   std::size_t board_scratch_bytes = 0;
   Figures figures;

@@ -48,6 +48,7 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
   options.ranks = ranks();
   options.one_node = nodes_ == 1;
   options.deterministic = config_.deterministic;
+  options.signature_flags = signature_flags();
   options.algorithm = config_.algorithm;
   options.board_scratch_bytes = board_.scratch_bytes();
   options.figures = figures;

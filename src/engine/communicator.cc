@@ -21,7 +21,7 @@ std::uint64_t mix_channel(std::uint64_t channel, std::uint64_t a, std::uint64_t 
   seed.count = channel;
   seed.sequence = a;
   seed.root = static_cast<std::int32_t>(b);
-  return fingerprint(seed) | 1;
+  return fingerprint(call_hash(seed), a) | 1;
 }
 
 }  // namespace
@@ -151,7 +151,7 @@ void Communicator::make_engine() {
   options.rank = rank_;
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
-  options.signature_flags = config_.deterministic ? 1 : 0;
+  options.signature_flags = signature_flags();
   options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
   options.ring = [this](int local_rank) { ring(local_rank); };
   options.expose = [this](std::uint64_t region) { return expose(region); };
@@ -186,6 +186,7 @@ void Communicator::make_engine() {
   common.rank = rank_;
   common.ranks = ranks();
   common.one_node = nodes_ == 1;
+  common.signature_flags = signature_flags();
   common.board_scratch_bytes = board_.scratch_bytes();
   engine_ = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));

@@ -93,6 +93,7 @@ class Communicator {
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
   Status error() const;
+  bool has_error() const { return has_error_.load(std::memory_order_acquire); }
   void abort();
 
   /// True where local peers can read and write [pointer, pointer + bytes) in place.
@@ -105,6 +106,7 @@ class Communicator {
   Status open_board();
   Status open_transports();
   void make_engine();
+  std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
   Status agree();
   Status measure(Hello* hello);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;

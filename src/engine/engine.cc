@@ -71,7 +71,9 @@ bool Engine::prepare(Operation& operation, const Call& call) {
     fail(status);
     return false;
   }
-  operation.choice = *choice;
+  operation.program = choice->program;
+  call_hash_ = choice->call_hash;
+  operation.staged = choice->staged;
   Binding& binding = operation.binding;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
@@ -94,10 +96,10 @@ void Engine::begin(const Call& call) {
   running_ = true;
   if (!prepare(current_, call)) return;
   Binding& binding = current_.binding;
-  const Program& program = *current_.choice.program;
+  const Program& program = *current_.program;
   binding.p2p = false;
   binding.message_sequence = binding.signature.sequence = sequence_;
-  binding.fingerprint = fingerprint(binding.signature);
+  binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
   last_program_ = &program;
   if (!program.load_store) {
@@ -113,7 +115,7 @@ void Engine::begin(const Call& call) {
 /// Which of the caller's buffers peers can map, and where.
 void Engine::find_places() {
   Binding& binding = current_.binding;
-  const Program& program = *current_.choice.program;
+  const Program& program = *current_.program;
   const auto look = [&](const void* buffer, std::uint32_t blocks, Place* place) {
     const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
     return Regions::instance().find(buffer, elements * size_of(binding.dtype), place) &&
@@ -153,12 +155,12 @@ bool Engine::advance_collective() {
     binding.board_sequence = ++board_sequence_;
     last_fingerprint_ = binding.fingerprint;
     last_signature_ = binding.signature;
-    current_.execution.start(*current_.choice.program, current_.choice.staged, binding, links_);
+    current_.execution.start(*current_.program, current_.staged, binding, links_);
   }
   Execution& execution = current_.execution;
   moved |= execution.advance();
   ring_due_ |= execution.take_published();
-  if (!execution.status().ok()) {
+  if (execution.failed()) {
     fail(execution.status());
   } else if (execution.done()) {
     finish_collective();
@@ -191,7 +193,7 @@ void Engine::begin_message(const Call& call) {
   binding.signature.collective = Collective::send;
   binding.signature.root = -1;
   binding.signature.sequence = binding.message_sequence;
-  operation->execution.start(*operation->choice.program, nullptr, binding, links_);
+  operation->execution.start(*operation->program, nullptr, binding, links_);
   messages_.push_back(std::move(operation));
 }
 
@@ -200,7 +202,7 @@ bool Engine::advance_messages() {
   for (std::size_t i = 0; i < messages_.size();) {
     Execution& execution = messages_[i]->execution;
     moved |= execution.advance();
-    if (!execution.status().ok()) {
+    if (execution.failed()) {
       fail(execution.status());
       return true;
     }

@@ -70,7 +70,8 @@ class Engine {
   struct Operation {
     Execution execution;
     Call call;
-    Choice choice;
+    const Program* program = nullptr;
+    const Program* staged = nullptr;
     Binding binding;
     Nanos started = 0;
     Nanos next_late_log = 0;
@@ -112,6 +113,7 @@ class Engine {
   std::uint64_t sequence_ = 0;          // of the last collective begun
   std::uint64_t board_sequence_ = 0;    // of the last one that used the board
   std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
+  std::uint64_t call_hash_ = 0;         // of the call being prepared
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far

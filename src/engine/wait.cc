@@ -11,6 +11,8 @@ namespace {
 
 // A sleeper looks around so often even unrung: deadlines and log lines need no more.
 constexpr Nanos longest_sleep = 100 * nanos_per_ms;
+// A peer in step answers within a few polls: a pause would only make the answer late.
+constexpr unsigned polls_without_pause = 32;
 constexpr unsigned moves_between_clock_reads = 256;
 
 inline void pause_briefly() {
@@ -42,7 +44,7 @@ class Driver {
         continue;
       }
       if (++quiet <= policy_.polls) {
-        pause_briefly();
+        if (quiet > polls_without_pause) pause_briefly();
         continue;
       }
       now = monotonic_now();

@@ -52,7 +52,7 @@ void scan(const Address& address, int rounds, std::mt19937& random) {
   for (int i = 0; i < rounds; ++i) {
     UniqueFd fd = connect_to(address);
     if (!fd) continue;
-    std::vector<std::uint8_t> bytes(1 + random() % 200);
+    std::vector<std::uint8_t> bytes(8 + random() % 200);
     for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
     switch (i % 6) {
       case 0:  // connects and closes

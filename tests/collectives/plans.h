@@ -1,6 +1,7 @@
 // The plans of all ranks, for tests.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ inline std::string name_of(const Builder& builder) {
   return std::string(builder.algorithm) + "_" + name_of(builder.collective) +
          (builder.load_store ? "_load-store" : "_messages");
 }
+
+inline void PrintTo(const Builder& builder, std::ostream* out) { *out << name_of(builder); }
 
 /// The builders that plan for all ranks at once: all but send and recv.
 inline std::vector<Builder> group_builders() {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t sweep_polls = 64;  // idle links are looked at once in so many polls
-constexpr int linger_rounds = 200;         // of linger_round_ms each, at most, while closing
+constexpr int linger_rounds = 200;         // of linger_round_ms each, over all links, in close()
 constexpr int linger_round_ms = 5;
 
 std::string peer_text(int fd) {
@@ -409,17 +409,18 @@ void TcpTransport::close() {
     }
     flush(*link);
   }
+  int rounds = linger_rounds;
   for (const std::unique_ptr<Link>& link : links_) {
-    if (link != nullptr) linger(*link);
+    if (link != nullptr) linger(*link, rounds);
   }
   cancel({Code::invalid_usage, "the transport is closed"});
 }
 
 // A socket that is closed while the peer still writes to it is reset, and a reset destroys what is
 // under way to the peer. So stay until the peer's kernel has everything, or has closed its end.
-void TcpTransport::linger(Link& link) {
+void TcpTransport::linger(Link& link, int& rounds) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
-    for (int round = 0; round < linger_rounds; ++round) {
+    for (; rounds > 0; --rounds) {
       Connection* const connection = link.connections[i].get();
       if (connection == nullptr) break;
       connection->flush(link.matching, Matching::Want::bulk);

@@ -96,7 +96,7 @@ class TcpTransport final : public Transport {
   void fail(Link& link, const Status& why);
   void drop(Link& link, std::size_t index);
   void arm(Link& link);
-  void linger(Link& link);
+  void linger(Link& link, int& rounds);
 
   const int rank_;
   const int ranks_;
