@@ -2,14 +2,16 @@
 
 namespace hocket {
 namespace {
-bool concerns_whole_rank(Fault::Kind kind) {
-  return kind == Fault::Kind::dead || kind == Fault::Kind::silent || kind == Fault::Kind::left;
+/// A rank that left one of its channels is still there for the others.
+bool concerns_whole_rank(const Fault& fault) {
+  return fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent ||
+         (fault.kind == Fault::Kind::left && fault.channel == 0);
 }
 }  // namespace
 
 bool FaultBoard::add(const Fault& fault) {
   std::lock_guard lock(mutex_);
-  const bool whole = concerns_whole_rank(fault.kind);
+  const bool whole = concerns_whole_rank(fault);
   if (whole && known_.count({Fault::Kind::left, fault.rank, 0, 0}) != 0) return false;
   const Name name{fault.kind, fault.rank, whole ? 0 : fault.channel, whole ? 0 : fault.sequence};
   if (!known_.insert(name).second) return false;

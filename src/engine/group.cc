@@ -1,27 +1,96 @@
 #include "engine/group.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <iterator>
+#include <memory>
+#include <mutex>
 
 namespace hocket {
 namespace {
 
-/// The calls of one stream: which communicators, and what each runs, in order.
+/// Calls that run together: those of one stream, and of all streams that share a communicator with
+/// it, so that a communicator's calls keep their order and none waits for another's half.
 struct Batch {
   struct Part {
     Communicator* communicator;
     Communicator::Ticket ticket;
     std::vector<Call> calls;
   };
-  HostStream* stream;
+  std::vector<HostStream*> streams;
   std::vector<Part> parts;
 
-  Part& part_of(Communicator* communicator) {
-    for (Part& part : parts) {
-      if (part.communicator == communicator) return part;
-    }
-    parts.push_back({communicator, communicator->take_ticket(), {}});
-    return parts.back();
+  bool uses(const HostStream* stream) const {
+    return std::find(streams.begin(), streams.end(), stream) != streams.end();
   }
+  Part* find(const Communicator* communicator) {
+    for (Part& part : parts) {
+      if (part.communicator == communicator) return &part;
+    }
+    return nullptr;
+  }
+  void add(const GroupedCall& call) {
+    if (!uses(call.stream)) streams.push_back(call.stream);
+    Part* part = find(call.communicator);
+    if (part == nullptr) {
+      parts.push_back({call.communicator, call.communicator->take_ticket(), {}});
+      part = &parts.back();
+    }
+    part->calls.push_back(call.call);
+  }
+  void absorb(Batch&& other) {
+    streams.insert(streams.end(), other.streams.begin(), other.streams.end());
+    std::move(other.parts.begin(), other.parts.end(), std::back_inserter(parts));
+  }
+};
+
+std::vector<Batch> batches_of(const std::vector<GroupedCall>& calls) {
+  std::vector<Batch> batches;
+  for (const GroupedCall& call : calls) {
+    const auto concerns = [&](Batch& batch) {
+      return batch.uses(call.stream) || batch.find(call.communicator) != nullptr;
+    };
+    auto first = std::find_if(batches.begin(), batches.end(), concerns);
+    if (first == batches.end()) first = batches.insert(first, Batch());
+    // The stream and the communicator may each have had a batch of its own.
+    const auto second = std::find_if(std::next(first), batches.end(), concerns);
+    if (second != batches.end()) {
+      first->absorb(std::move(*second));
+      batches.erase(second);
+    }
+    first->add(call);
+  }
+  return batches;
+}
+
+/// Where several streams run one batch: one runs it, once all have come to it; the others wait.
+class Meeting {
+ public:
+  explicit Meeting(std::size_t others) : missing_(others) {}
+  void come() {
+    std::lock_guard lock(mutex_);
+    --missing_;
+    changed_.notify_all();
+  }
+  void await_all() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return missing_ == 0; });
+  }
+  void end() {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  void await_end() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t missing_;
+  bool ended_ = false;
 };
 
 Status run(const Batch& batch) {
@@ -40,6 +109,48 @@ Status run(const Batch& batch) {
   return first;
 }
 
+Status run_with(const Batch& batch, Meeting* meeting) {
+  if (meeting != nullptr) meeting->await_all();
+  const Status status = run(batch);
+  if (meeting != nullptr) meeting->end();
+  return status;
+}
+
+/// The streams' shares of a batch. It is left to the caller to run it where one of its streams is
+/// the caller's thread.
+Status push(const Batch& batch, const std::shared_ptr<Meeting>& meeting, bool in_this_thread) {
+  // All streams see the groups that they share in one order, or two of them could wait for one
+  // another.
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  Status first;
+  bool has_runner = in_this_thread;
+  for (HostStream* stream : batch.streams) {
+    if (stream == nullptr) continue;
+    HostStream::Task task;
+    if (has_runner) {
+      task = [meeting] {
+        meeting->come();
+        meeting->await_end();
+        return Status();
+      };
+    } else {
+      task = [batch, meeting] { return run_with(batch, meeting.get()); };
+    }
+    const Status status = stream->push(std::move(task));
+    has_runner |= status.ok();
+    if (status.ok()) continue;
+    if (first.ok()) first = status;
+    if (meeting != nullptr) meeting->come();
+  }
+  for (const Batch::Part& part : batch.parts) {
+    if (has_runner) break;
+    part.communicator->await_ticket(part.ticket);  // nobody runs the calls: only their turn passes
+    part.communicator->serve_next();
+  }
+  return first;
+}
+
 }  // namespace
 
 Status launch_one(Communicator& communicator, const Call& call, HostStream* stream) {
@@ -50,31 +161,24 @@ Status launch_one(Communicator& communicator, const Call& call, HostStream* stre
 }
 
 Status launch(const std::vector<GroupedCall>& calls) {
-  std::vector<Batch> batches;
-  for (const GroupedCall& grouped : calls) {
-    auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& candidate) {
-      return candidate.stream == grouped.stream;
-    });
-    if (batch == batches.end()) {
-      batches.push_back({grouped.stream, {}});
-      batch = std::prev(batches.end());
-    }
-    batch->part_of(grouped.communicator).calls.push_back(grouped.call);
-  }
-  const Batch* in_this_thread = nullptr;
   Status first;
-  for (const Batch& batch : batches) {
-    if (batch.stream == nullptr) {
-      in_this_thread = &batch;
-      continue;
-    }
-    const Status status = batch.stream->push([batch] { return run(batch); });
-    if (!status.ok() && first.ok()) first = status;
-  }
-  if (in_this_thread != nullptr) {
-    const Status status = run(*in_this_thread);
+  const auto keep = [&first](const Status& status) {
     if (first.ok()) first = status;
+  };
+  const Batch* mine = nullptr;
+  std::shared_ptr<Meeting> my_meeting;
+  const std::vector<Batch> batches = batches_of(calls);
+  for (const Batch& batch : batches) {
+    std::shared_ptr<Meeting> meeting;
+    if (batch.streams.size() > 1) meeting = std::make_shared<Meeting>(batch.streams.size() - 1);
+    const bool in_this_thread = batch.uses(nullptr);
+    if (in_this_thread) {
+      mine = &batch;
+      my_meeting = meeting;
+    }
+    keep(push(batch, meeting, in_this_thread));
   }
+  if (mine != nullptr) keep(run_with(*mine, my_meeting.get()));
   return first;
 }
 

@@ -1,5 +1,6 @@
 // Runs calls: one alone, or many that a group fused. Calls of one stream run together, so that all
-// sends and receives progress at once; calls of one communicator keep their order.
+// sends and receives progress at once; calls of one communicator keep their order, whatever streams
+// they are on.
 #pragma once
 
 #include <vector>

@@ -49,7 +49,9 @@ Status Communicator::inspect_faults(std::vector<int>* left) {
     const Fault& fault = faults[faults_seen_];
     const int rank = rank_of_session(fault.rank);
     if (fault.channel == 0 ? rank < 0 : fault.channel != channel_) continue;
-    if (rank == rank_ && fault.kind != Fault::Kind::failed) continue;
+    // Its own leaving and aborting are its own affair; but others may have given up on it.
+    const bool own = fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::aborted;
+    if (rank == rank_ && own) continue;
     if (fault.kind != Fault::Kind::left) return status_of(fault);
     left->push_back(rank);
   }

@@ -1,0 +1,182 @@
+// Groups: what is fused progresses together, in whatever order the ranks put it.
+#include <numeric>
+
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+std::vector<std::int32_t> values(std::size_t count, int first) {
+  std::vector<std::int32_t> out(count);
+  std::iota(out.begin(), out.end(), first);
+  return out;
+}
+
+class Groups : public testing::TestWithParam<const char*> {
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
+};
+
+TEST_P(Groups, a_ring_of_messages_of_any_size_does_not_wait_for_an_order) {
+  for (int n : {1, 2, 3, 5, 8}) {
+    ranks::run_ranks(n, [](Rank& self) {
+      const int next = (self.rank + 1) % self.ranks;
+      const int previous = (self.rank + self.ranks - 1) % self.ranks;
+      for (std::size_t count : {0, 1, 25, 26, 27, 1000, 16383, 16385, 300'001}) {
+        const auto mine = values(count, self.rank * 1000),
+                   expected = values(count, previous * 1000);
+        std::vector<std::int32_t> got(count + 1, -1);
+        EXPECT_HOCKET(hocketGroupStart());
+        // Half of the ranks receive first.
+        if (self.rank % 2) {
+          EXPECT_HOCKET(hocketRecv(got.data(), count, hocketInt32, previous, self.comm, nullptr));
+        }
+        EXPECT_HOCKET(hocketSend(mine.data(), count, hocketInt32, next, self.comm, nullptr));
+        if (self.rank % 2 == 0) {
+          EXPECT_HOCKET(hocketRecv(got.data(), count, hocketInt32, previous, self.comm, nullptr));
+        }
+        EXPECT_HOCKET(hocketGroupEnd());
+        EXPECT_EQ(-1, got.back()) << "wrote past the end";
+        got.pop_back();
+        EXPECT_EQ(expected, got) << count << " elements, rank " << self.rank;
+      }
+    });
+  }
+}
+
+TEST_P(Groups, all_ranks_exchange_with_all_and_with_themselves) {
+  constexpr std::size_t count = 5000;
+  ranks::run_ranks(4, [](Rank& self) {
+    std::vector<std::vector<std::int32_t>> out, in(4, std::vector<std::int32_t>(count));
+    for (int peer = 0; peer < 4; ++peer) out.push_back(values(count, self.rank * 100 + peer * 10));
+    EXPECT_HOCKET(hocketGroupStart());
+    for (int i = 0; i < 4; ++i) {  // each rank in an order of its own
+      const int to = (i + self.rank) % 4, from = (i * 3 + self.rank) % 4;
+      EXPECT_HOCKET(hocketSend(out[to].data(), count, hocketInt32, to, self.comm, nullptr));
+      EXPECT_HOCKET(hocketRecv(in[from].data(), count, hocketInt32, from, self.comm, nullptr));
+    }
+    EXPECT_HOCKET(hocketGroupEnd());
+    for (int peer = 0; peer < 4; ++peer) {
+      EXPECT_EQ(values(count, peer * 100 + self.rank * 10), in[peer]) << "from rank " << peer;
+    }
+  });
+}
+
+TEST_P(Groups, messages_between_two_ranks_keep_their_order) {
+  ranks::run_ranks(2, [](Rank& self) {
+    std::vector<std::int32_t> in(50, -1);
+    const auto out = values(50, 7);
+    EXPECT_HOCKET(hocketGroupStart());
+    for (int i = 0; i < 50; ++i) {
+      if (self.rank == 0) {
+        EXPECT_HOCKET(hocketSend(&out[i], 1, hocketInt32, 1, self.comm, nullptr));
+      } else {
+        EXPECT_HOCKET(hocketRecv(&in[i], 1, hocketInt32, 0, self.comm, nullptr));
+      }
+    }
+    EXPECT_HOCKET(hocketGroupEnd());
+    if (self.rank == 1) {
+      EXPECT_EQ(out, in);
+    }
+  });
+}
+
+TEST_P(Groups, collectives_and_messages_are_fused_in_any_order) {
+  ranks::run_ranks(3, [](Rank& self) {
+    std::int32_t sum = self.rank + 1, gathered[3] = {}, got = -1;
+    const std::int32_t mine = 10 * self.rank, next = (self.rank + 1) % 3,
+                       previous = (self.rank + 2) % 3;
+    std::vector<float> large(200'000, 1.0f);
+    EXPECT_HOCKET(hocketGroupStart());
+    if (self.rank == 0) {
+      EXPECT_HOCKET(hocketRecv(&got, 1, hocketInt32, previous, self.comm, nullptr));
+    }
+    EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, self.comm, nullptr));
+    if (self.rank == 1) {
+      EXPECT_HOCKET(hocketSend(&mine, 1, hocketInt32, next, self.comm, nullptr));
+    }
+    EXPECT_HOCKET(hocketGroupStart());  // nested: the outermost counts
+    EXPECT_HOCKET(hocketAllReduce(large.data(), large.data(), large.size(), hocketFloat32,
+                                  hocketSum, self.comm, nullptr));
+    EXPECT_HOCKET(hocketGroupEnd());
+    if (self.rank != 0) {
+      EXPECT_HOCKET(hocketRecv(&got, 1, hocketInt32, previous, self.comm, nullptr));
+    }
+    EXPECT_HOCKET(hocketAllGather(&mine, gathered, 1, hocketInt32, self.comm, nullptr));
+    if (self.rank != 1) {
+      EXPECT_HOCKET(hocketSend(&mine, 1, hocketInt32, next, self.comm, nullptr));
+    }
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    EXPECT_EQ(self.rank + 1, sum) << "a group begins nothing before its end";
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_EQ(6, sum);
+    EXPECT_EQ(10 * previous, got);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(10 * i, gathered[i]);
+    }
+    EXPECT_EQ(std::vector<float>(200'000, 3.0f), large);
+  });
+}
+
+TEST_P(Groups, several_communicators_may_be_in_opposite_orders) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, -self.rank, &other, nullptr));
+    std::vector<float> a(100'000, 1), b(100'000, 2);
+    EXPECT_HOCKET(hocketGroupStart());
+    for (int i = 0; i < 2; ++i) {
+      const bool first = (i == 0) == (self.rank == 0);
+      std::vector<float>& x = first ? a : b;
+      EXPECT_HOCKET(hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketSum,
+                                    first ? self.comm : other, nullptr));
+    }
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_EQ(std::vector<float>(100'000, 2), a);
+    EXPECT_EQ(std::vector<float>(100'000, 4), b);
+    EXPECT_HOCKET(hocketCommDestroy(other));
+  });
+}
+
+TEST_P(Groups, many_calls_fit_in_one_group) {
+  for (int n : {1, 2}) {
+    const int calls = n == 1 ? 100'000 : 2000;
+    ranks::run_ranks(n, [calls](Rank& self) {
+      std::int64_t sum = 1;
+      EXPECT_HOCKET(hocketGroupStart());
+      for (int i = 0; i < calls; ++i) {
+        hocketAllReduce(&sum, &sum, 1, hocketInt64, i % 2 ? hocketMin : hocketMax, self.comm,
+                        nullptr);
+      }
+      EXPECT_HOCKET(hocketGroupEnd());
+      EXPECT_EQ(1, sum);
+    });
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Transports, Groups, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Group, with_a_wrong_argument_begins_nothing) {
+  ranks::run_ranks(2, [](Rank& self) {
+    float x = 1;
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketAllReduce(nullptr, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
+    EXPECT_EQ(hocketInvalidArgument, hocketGroupEnd());
+    EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find("sendbuff"));
+    EXPECT_EQ(1, x);
+    // And the communicator is as it was.
+    EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
+    EXPECT_EQ(2, x);
+  });
+}
+
+TEST(Group, end_without_a_start_is_refused) {
+  EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd());
+  EXPECT_HOCKET(hocketGroupStart());
+  EXPECT_HOCKET(hocketGroupEnd());
+  EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd());
+}
+
+}  // namespace

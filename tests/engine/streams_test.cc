@@ -1,0 +1,207 @@
+// Streams: order, overlap, events, and communicators whose calls do not block.
+#include <atomic>
+
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+TEST(Streams, run_their_calls_in_order_beside_the_caller) {
+  ranks::run_ranks(3, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    std::vector<float> x(50'000, 1);
+    for (int i = 0; i < 20; ++i) {  // each takes the result of the one before
+      EXPECT_HOCKET(hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32,
+                                    i % 2 ? hocketAvg : hocketSum, self.comm, stream));
+    }
+    EXPECT_HOCKET(hocketStreamSynchronize(stream));
+    EXPECT_HOCKET(hocketStreamQuery(stream));
+    EXPECT_EQ(std::vector<float>(50'000, 59049), x);  // 3 to the power of 10
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+TEST(Streams, return_before_the_peers_have_come) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    int x = 1;
+    if (self.rank == 0) {
+      EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, self.comm, stream));
+      EXPECT_EQ(hocketInProgress, hocketStreamQuery(stream));
+      self.meet();  // only now does the other rank call
+    } else {
+      self.meet();
+      EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, self.comm, stream));
+    }
+    EXPECT_HOCKET(hocketStreamSynchronize(stream));
+    EXPECT_EQ(2, x);
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+TEST(Streams, two_on_one_communicator_run_in_the_order_of_the_calls) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t streams[2] = {};
+    for (auto& stream : streams) ASSERT_HOCKET(hocketStreamCreate(&stream));
+    std::vector<std::int64_t> x(40, self.rank);
+    for (int i = 0; i < 40; ++i) {
+      // The ranks use their streams differently; the communicator's order is that of the calls.
+      hocketStream_t stream = streams[self.rank == 0 ? i % 2 : (i / 3) % 2];
+      const auto op = static_cast<hocketRedOp_t>(i % 3 == 0 ? hocketSum : hocketMax);
+      EXPECT_HOCKET(hocketAllReduce(&x[i], &x[i], 1, hocketInt64, op, self.comm,
+                                    i % 7 == 6 ? nullptr : stream));
+    }
+    for (auto& stream : streams) {
+      EXPECT_HOCKET(hocketStreamSynchronize(stream));
+    }
+    EXPECT_EQ(std::vector<std::int64_t>(40, 1), x);
+    for (auto& stream : streams) {
+      EXPECT_HOCKET(hocketStreamDestroy(stream));
+    }
+  });
+}
+
+TEST(Streams, wait_for_events_of_one_another) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t first = nullptr, second = nullptr;
+    hocketEvent_t event = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&first));
+    ASSERT_HOCKET(hocketStreamCreate(&second));
+    ASSERT_HOCKET(hocketEventCreate(&event));
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
+    EXPECT_HOCKET(hocketEventQuery(event));  // never recorded: it counts as happened
+    EXPECT_HOCKET(hocketStreamWaitEvent(second, event));
+    std::vector<float> x(100'000, 1);
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_HOCKET(hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketSum,
+                                    self.comm, first));
+      EXPECT_HOCKET(hocketEventRecord(event, first));
+      EXPECT_HOCKET(hocketStreamWaitEvent(second, event));
+      EXPECT_HOCKET(
+          hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketAvg, other, second));
+      EXPECT_HOCKET(hocketEventRecord(event, second));
+      EXPECT_HOCKET(hocketStreamWaitEvent(first, event));
+    }
+    EXPECT_HOCKET(hocketEventSynchronize(event));
+    EXPECT_HOCKET(hocketEventQuery(event));
+    EXPECT_EQ(std::vector<float>(100'000, 1024), x);
+    EXPECT_HOCKET(hocketEventDestroy(event));
+    EXPECT_HOCKET(hocketStreamDestroy(first));
+    EXPECT_HOCKET(hocketStreamDestroy(second));
+    EXPECT_HOCKET(hocketCommDestroy(other));
+  });
+}
+
+TEST(Streams, tell_an_error_once_and_stay_usable) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    float x[4] = {};
+    EXPECT_HOCKET(
+        hocketAllReduce(x, x, self.rank == 0 ? 3 : 4, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_EQ(hocketMismatch, hocketStreamSynchronize(stream));
+    EXPECT_HOCKET(hocketStreamSynchronize(stream));
+    EXPECT_EQ(hocketMismatch,
+              hocketAllReduce(x, x, 4, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+TEST(Streams, destruction_returns_an_error_that_nobody_has_heard) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    float x[4] = {};
+    EXPECT_HOCKET(
+        hocketAllReduce(x, x, self.rank == 0 ? 3 : 4, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_EQ(hocketMismatch, hocketStreamDestroy(stream));
+  });
+}
+
+/// Two streams that share two communicators in one group: neither may wait for the other's half.
+TEST(Streams, of_one_group_may_share_communicators_crosswise) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
+    hocketStream_t streams[2] = {};
+    for (auto& stream : streams) ASSERT_HOCKET(hocketStreamCreate(&stream));
+    for (int round = 0; round < 20; ++round) {
+      int x[4] = {1, 2, 3, 4};
+      hocketComm_t comms[4] = {self.comm, other, other, self.comm};
+      EXPECT_HOCKET(hocketGroupStart());
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_HOCKET(
+            hocketAllReduce(&x[i], &x[i], 1, hocketInt32, hocketSum, comms[i], streams[i % 2]));
+      }
+      EXPECT_HOCKET(hocketGroupEnd());
+      for (auto& stream : streams) {
+        EXPECT_HOCKET(hocketStreamSynchronize(stream));
+      }
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(2 * (i + 1), x[i]);
+      }
+    }
+    for (auto& stream : streams) {
+      EXPECT_HOCKET(hocketStreamDestroy(stream));
+    }
+    EXPECT_HOCKET(hocketCommDestroy(other));
+  });
+}
+
+hocketResult_t settle(hocketComm_t comm) {
+  hocketResult_t state = hocketInProgress;
+  while (state == hocketInProgress) {
+    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+TEST(NotBlocking, calls_return_at_once_and_are_asked_for) {
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      hocketConfig_t config = ranks::patient_config();
+      config.blocking = 0;
+      hocketComm_t comm = nullptr;
+      ASSERT_EQ(hocketInProgress, hocketCommInitRankConfig(&comm, 2, id, rank, &config));
+      ASSERT_NE(nullptr, comm);
+      ASSERT_EQ(hocketSuccess, settle(comm)) << hocketGetLastError(comm);
+      int count = 0;
+      EXPECT_HOCKET(hocketCommCount(comm, &count));
+      EXPECT_EQ(2, count);
+      float x = 1;
+      for (int i = 0; i < 10; ++i) {
+        EXPECT_EQ(hocketInProgress,
+                  hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, comm, nullptr));
+      }
+      EXPECT_EQ(hocketSuccess, settle(comm));
+      EXPECT_EQ(1024, x);
+      EXPECT_HOCKET(hocketCommDestroy(comm));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(NotBlocking, a_join_that_fails_is_asked_for_too) {
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  hocketConfig_t config = ranks::patient_config();
+  config.blocking = 0;
+  config.join_deadline_ms = 200;
+  hocketComm_t comm = nullptr;
+  ASSERT_EQ(hocketInProgress, hocketCommInitRankConfig(&comm, 2, id, 0, &config));
+  EXPECT_EQ(hocketTimeout, settle(comm));
+  const std::string text = hocketGetLastError(comm);
+  EXPECT_NE(std::string::npos, text.find("1")) << "the missing rank is named: " << text;
+  EXPECT_HOCKET(hocketCommDestroy(comm));
+}
+
+}  // namespace
