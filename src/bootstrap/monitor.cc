@@ -1,6 +1,8 @@
 #include "bootstrap/monitor.h"
 
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -22,7 +24,8 @@ struct MonitorGlobals {
   int leases = 0;
   std::atomic<std::uint64_t> generation{1};
   std::vector<std::shared_ptr<void>> abandoned;
-  std::vector<std::shared_ptr<Monitor>> retired;  // whose last lease ended on the thread itself
+  int retiring = 0;  // detached threads that have not ended: their last lease ended on themselves
+  std::condition_variable retired;
 
   static MonitorGlobals& get() {
     static auto* globals = new MonitorGlobals;
@@ -51,19 +54,14 @@ struct MonitorGlobals {
       old.fds_mutex_.unlock();
       globals.abandoned.push_back(std::move(globals.current));
     }
-    for (auto& monitor : globals.retired) globals.abandoned.push_back(std::move(monitor));
-    globals.retired.clear();
+    globals.retiring = 0;
     globals.leases = 0;
     globals.mutex.unlock();
   }
-  static void join_retired() {
+  static void wait_retired() {
     MonitorGlobals& globals = get();
-    std::vector<std::shared_ptr<Monitor>> retired;
-    {
-      std::lock_guard lock(globals.mutex);
-      retired.swap(globals.retired);
-    }
-    for (const auto& monitor : retired) ::pthread_join(monitor->thread_, nullptr);
+    std::unique_lock lock(globals.mutex);
+    globals.retired.wait(lock, [&] { return globals.retiring == 0; });
   }
   /// Runs before OpenSSL and static objects are torn down, which a running thread might still use.
   static void at_exit() {
@@ -75,7 +73,7 @@ struct MonitorGlobals {
       globals.leases = 0;
     }
     if (monitor) monitor->stop();
-    join_retired();
+    wait_retired();
     // Sessions that static objects still hold are dead from here on, as in a forked child.
     globals.generation.fetch_add(1);
   }
@@ -91,14 +89,16 @@ void abandon(std::shared_ptr<void> of_the_parent) {
 
 Status MonitorLease::take(MonitorLease* out) {
   static const bool prepared = [] {
-    ::OPENSSL_init_crypto(0, nullptr);  // registers its own exit handler before ours
+    // OpenSSL registers its exit handler when it is first used in earnest: before ours, so that it
+    // runs after ours.
+    unsigned char digest[32] = {};
+    ::HMAC(::EVP_sha256(), "", 0, digest, 0, digest, nullptr);
     ::pthread_atfork(MonitorGlobals::before_fork, MonitorGlobals::after_fork_in_parent,
                      MonitorGlobals::after_fork_in_child);
     std::atexit(MonitorGlobals::at_exit);
     return true;
   }();
   static_cast<void>(prepared);
-  MonitorGlobals::join_retired();
   MonitorGlobals& globals = MonitorGlobals::get();
   std::lock_guard lock(globals.mutex);
   if (!globals.current) {
@@ -132,7 +132,10 @@ void MonitorLease::release() {
     if (generation_ == globals.generation.load() && globals.current == monitor_ &&
         --globals.leases == 0) {
       last = std::move(globals.current);
-      if (last->on_thread()) globals.retired.push_back(last);  // a thread cannot join itself
+      if (last->on_thread()) {  // a thread cannot join itself
+        ++globals.retiring;
+        last->retiring_ = true;
+      }
     }
   }
   monitor_.reset();
@@ -167,9 +170,18 @@ Status Monitor::start() {
 
 void* Monitor::thread_main(void* argument) {
   auto* holder = static_cast<std::shared_ptr<Monitor>*>(argument);
-  const std::shared_ptr<Monitor> self = std::move(*holder);
+  std::shared_ptr<Monitor> self = std::move(*holder);
   delete holder;
   self->loop();
+  const bool retiring = self->retiring_;
+  self.reset();
+  ::OPENSSL_thread_stop();  // what it keeps for this thread, before exit handlers may end it
+  if (retiring) {
+    MonitorGlobals& globals = MonitorGlobals::get();
+    std::lock_guard lock(globals.mutex);
+    --globals.retiring;
+    globals.retired.notify_all();
+  }
   return nullptr;
 }
 
@@ -218,7 +230,11 @@ void Monitor::stop() {
     stopping_ = true;
   }
   wake();
-  if (!own) ::pthread_join(thread_, nullptr);
+  if (own) {
+    ::pthread_detach(thread_);  // it leaves its loop after this round
+  } else {
+    ::pthread_join(thread_, nullptr);
+  }
 }
 
 Monitor::Token Monitor::watch(int fd, std::uint32_t events, Ready ready) {

@@ -78,6 +78,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::vector<Task> posted_;
   bool stopping_ = false;
   bool stopped_ = false;
+  bool retiring_ = false;  // on the thread only: nobody joins it
 };
 
 /// Keeps the monitor running.
