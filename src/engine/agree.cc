@@ -85,7 +85,7 @@ Status Communicator::measure(Hello* hello) {
 Status Communicator::agree() {
   Hello hello;
   if (ranks() == 1) {
-    engine_->set_selector(make_selector(hello.figures));
+    engine_->set_selector(make_selector(hello.figures), signature_flags());
     return {};
   }
   HOCKET_RETURN_IF_ERROR(measure(&hello));
@@ -122,7 +122,7 @@ Status Communicator::agree() {
     engine_->fail(status);
     return status;
   }
-  engine_->set_selector(make_selector(theirs.figures));
+  engine_->set_selector(make_selector(theirs.figures), signature_flags());
   return {};
 }
 

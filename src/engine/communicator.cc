@@ -151,7 +151,6 @@ void Communicator::make_engine() {
   options.rank = rank_;
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
-  options.signature_flags = signature_flags();
   options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
   options.ring = [this](int local_rank) { ring(local_rank); };
   options.expose = [this](std::uint64_t region) { return expose(region); };
@@ -186,7 +185,6 @@ void Communicator::make_engine() {
   common.rank = rank_;
   common.ranks = ranks();
   common.one_node = nodes_ == 1;
-  common.signature_flags = signature_flags();
   common.board_scratch_bytes = board_.scratch_bytes();
   engine_ = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
@@ -219,15 +217,20 @@ void Communicator::serve_next() {
 
 void Communicator::flush() { await_ticket(issued_.load(std::memory_order_relaxed)); }
 
-Status Communicator::error() const {
-  if (!has_error_.load(std::memory_order_acquire)) return {};
+Status Communicator::error() {
+  if (!has_error_.load(std::memory_order_acquire)) {
+    // Nobody may be driving the engine: what the monitor has heard counts all the same.
+    if (engine_->attention().load(std::memory_order_relaxed)) [[unlikely]]
+      set_error(first_fault());
+    if (!has_error_.load(std::memory_order_acquire)) return {};
+  }
   std::lock_guard lock(error_mutex_);
   return error_;
 }
 
 void Communicator::set_error(const Status& status) {
   std::lock_guard lock(error_mutex_);
-  if (!error_.ok()) return;
+  if (status.ok() || !error_.ok()) return;
   error_ = status;
   has_error_.store(true, std::memory_order_release);
 }

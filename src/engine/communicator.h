@@ -92,7 +92,7 @@ class Communicator {
 
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
-  Status error() const;
+  Status error();
   bool has_error() const { return has_error_.load(std::memory_order_acquire); }
   void abort();
 
@@ -110,6 +110,8 @@ class Communicator {
   Status agree();
   Status measure(Hello* hello);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
+  bool concerns(const Fault& fault) const;
+  Status first_fault() const;
   Status inspect_faults(std::vector<int>* left);
   void tell_failure(const Status& status);
   void set_error(const Status& status);

@@ -87,7 +87,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.collective = call.collective;
   signature.dtype = call.dtype;
   signature.op = call.op;
-  signature.flags = options_.signature_flags;
+  signature.flags = signature_flags_;
   return true;
 }
 

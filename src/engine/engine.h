@@ -24,7 +24,6 @@ struct EngineOptions {
   int ranks = 1;
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
   Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
-  std::uint8_t signature_flags = 0;
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
   std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
   /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
@@ -60,7 +59,11 @@ class Engine {
   void ring_pending();
   bool uses_board_only() const;
   const std::vector<Transport*>& transports() const { return transports_; }
-  void set_selector(std::unique_ptr<Selector> selector) { selector_ = std::move(selector); }
+  /// signature_flags: as the selector has them.
+  void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
+    selector_ = std::move(selector);
+    signature_flags_ = signature_flags;
+  }
   Selector& selector() { return *selector_; }
   /// What the last collective ran; null before the first.
   const Program* last_program() const { return last_program_; }
@@ -98,6 +101,7 @@ class Engine {
   Links links_;
   std::vector<Transport*> transports_;
   std::unique_ptr<Selector> selector_;
+  std::uint8_t signature_flags_ = 0;
   std::atomic<bool> attention_{false};
   Status status_;
 

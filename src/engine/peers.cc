@@ -42,18 +42,30 @@ Status Communicator::status_of(const Fault& fault) const {
   return Status(std::move(detail));
 }
 
+bool Communicator::concerns(const Fault& fault) const {
+  const int rank = rank_of_session(fault.rank);
+  if (fault.channel == 0 ? rank < 0 : fault.channel != channel_) return false;
+  // Its own leaving and aborting are its own affair; but others may have given up on it.
+  const bool own = fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::aborted;
+  return rank != rank_ || !own;
+}
+
+/// The first that ends operations. Any thread.
+Status Communicator::first_fault() const {
+  for (const Fault& fault : session_->faults()) {
+    if (fault.kind != Fault::Kind::left && concerns(fault)) return status_of(fault);
+  }
+  return {};
+}
+
 Status Communicator::inspect_faults(std::vector<int>* left) {
   if (aborted_.load()) return error();
   const std::vector<Fault> faults = session_->faults();
   for (; faults_seen_ < faults.size(); ++faults_seen_) {
     const Fault& fault = faults[faults_seen_];
-    const int rank = rank_of_session(fault.rank);
-    if (fault.channel == 0 ? rank < 0 : fault.channel != channel_) continue;
-    // Its own leaving and aborting are its own affair; but others may have given up on it.
-    const bool own = fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::aborted;
-    if (rank == rank_ && own) continue;
+    if (!concerns(fault)) continue;
     if (fault.kind != Fault::Kind::left) return status_of(fault);
-    left->push_back(rank);
+    left->push_back(rank_of_session(fault.rank));
   }
   return {};
 }

@@ -46,7 +46,9 @@ TEST(Streams, return_before_the_peers_have_come) {
 TEST(Streams, two_on_one_communicator_run_in_the_order_of_the_calls) {
   ranks::run_ranks(2, [](Rank& self) {
     hocketStream_t streams[2] = {};
-    for (auto& stream : streams) ASSERT_HOCKET(hocketStreamCreate(&stream));
+    for (auto& stream : streams) {
+      ASSERT_HOCKET(hocketStreamCreate(&stream));
+    }
     std::vector<std::int64_t> x(40, self.rank);
     for (int i = 0; i < 40; ++i) {
       // The ranks use their streams differently; the communicator's order is that of the calls.
@@ -129,7 +131,9 @@ TEST(Streams, of_one_group_may_share_communicators_crosswise) {
     hocketComm_t other = nullptr;
     ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
     hocketStream_t streams[2] = {};
-    for (auto& stream : streams) ASSERT_HOCKET(hocketStreamCreate(&stream));
+    for (auto& stream : streams) {
+      ASSERT_HOCKET(hocketStreamCreate(&stream));
+    }
     for (int round = 0; round < 20; ++round) {
       int x[4] = {1, 2, 3, 4};
       hocketComm_t comms[4] = {self.comm, other, other, self.comm};

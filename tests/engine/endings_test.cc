@@ -1,0 +1,235 @@
+// Deadlines, abort, leaving: how calls end that cannot succeed.
+#include <atomic>
+
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+/// Until this rank has heard of an error too.
+hocketResult_t hear(hocketComm_t comm) {
+  hocketResult_t state = hocketSuccess;
+  while (state == hocketSuccess) {
+    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+constexpr std::size_t large = 300'000;
+
+struct Blocked {
+  const char* name;
+  std::function<hocketResult_t(Rank&, float* memory, hocketStream_t)> call;
+};
+
+/// Calls that wait for rank 0, which does not make them.
+std::vector<Blocked> blocked_calls() {
+  return {
+      {"all-reduce",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketAllReduce(memory, memory, 1, hocketFloat32, hocketSum, self.comm, stream);
+       }},
+      {"large all-reduce",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketAllReduce(memory, memory, large, hocketFloat32, hocketSum, self.comm, stream);
+       }},
+      {"broadcast",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketBroadcast(memory, memory, 10, hocketFloat32, 0, self.comm, stream);
+       }},
+      {"all-gather",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketAllGather(memory, memory + 1000, 100, hocketFloat32, self.comm, stream);
+       }},
+      {"reduce-scatter",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketReduceScatter(memory + 1000, memory, 100, hocketFloat32, hocketSum, self.comm,
+                                    stream);
+       }},
+      {"barrier",
+       [](Rank& self, float*, hocketStream_t stream) { return hocketBarrier(self.comm, stream); }},
+      {"recv",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketRecv(memory, 10, hocketFloat32, 0, self.comm, stream);
+       }},
+      {"large send",
+       [](Rank& self, float* memory, hocketStream_t stream) {
+         return hocketSend(memory, large, hocketFloat32, 0, self.comm, stream);
+       }},
+  };
+}
+
+class Endings : public testing::TestWithParam<const char*> {
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
+};
+
+TEST_P(Endings, the_deadline_names_the_rank_that_is_waited_for) {
+  for (const Blocked& blocked : blocked_calls()) {
+    hocketConfig_t config = ranks::patient_config();
+    config.deadline_ms = 200;
+    ranks::run_ranks(
+        3,
+        [&](Rank& self) {
+          std::vector<float> memory(large);
+          hocketResult_t result = hocketSuccess;
+          if (self.rank != 0) result = blocked.call(self, memory.data(), nullptr);
+          self.meet();
+          if (self.rank == 0) {
+            hear(self.comm);
+            result = hocketBarrier(self.comm, nullptr);
+          }
+          const std::string text = hocketGetLastError(self.comm);
+          EXPECT_EQ(hocketTimeout, result) << blocked.name << ": " << text;
+          EXPECT_NE(std::string::npos, text.find("rank 0")) << blocked.name << ": " << text;
+          int culprit = -1;
+          EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+          EXPECT_EQ(0, culprit) << blocked.name << ": " << text;
+          self.meet();
+        },
+        config);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Endings, abort_from_another_thread_ends_every_call_on_every_rank) {
+  for (const Blocked& blocked : blocked_calls()) {
+    for (bool on_stream : {false, true}) {
+      ranks::run_ranks(3, [&](Rank& self) {
+        std::vector<float> memory(large);
+        hocketStream_t stream = nullptr;
+        if (on_stream) {
+          ASSERT_HOCKET(hocketStreamCreate(&stream));
+        }
+        self.meet();  // all have joined
+        std::thread aborter;
+        if (self.rank == 1) {
+          aborter = std::thread([&] {
+            // At any moment of the calls.
+            for (std::uint64_t i = 0; i < (ranks::test_seed() + self.rank) % 50; ++i) {
+              std::this_thread::yield();
+            }
+            EXPECT_HOCKET(hocketCommAbort(self.comm));
+            EXPECT_HOCKET(hocketCommAbort(self.comm));  // twice is fine
+          });
+        }
+        hocketResult_t result = hocketSuccess;
+        if (self.rank != 0) result = blocked.call(self, memory.data(), stream);
+        if (on_stream && result == hocketSuccess) result = hocketStreamSynchronize(stream);
+        if (aborter.joinable()) aborter.join();
+        self.meet();
+        if (result == hocketSuccess) {
+          hear(self.comm);
+          result = hocketBarrier(self.comm, nullptr);
+        }
+        const std::string text = hocketGetLastError(self.comm);
+        EXPECT_EQ(hocketAborted, result) << blocked.name << ", rank " << self.rank << ": " << text;
+        EXPECT_NE(std::string::npos, text.find("rank 1")) << blocked.name << ": " << text;
+        hocketResult_t state = hocketSuccess;
+        EXPECT_HOCKET(hocketCommGetAsyncError(self.comm, &state));
+        EXPECT_EQ(hocketAborted, state);
+        self.meet();
+        hocketStreamDestroy(stream);
+      });
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(Endings, who_waits_for_a_rank_that_left_is_told) {
+  ranks::run_ranks(3, [](Rank& self) {
+    float x = 1;
+    EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
+    if (self.rank == 2) {
+      EXPECT_HOCKET(hocketCommDestroy(self.comm));
+      self.comm = nullptr;
+      return;
+    }
+    EXPECT_EQ(hocketRemoteError,
+              hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
+    const std::string text = hocketGetLastError(self.comm);
+    EXPECT_NE(std::string::npos, text.find("rank 2")) << text;
+    int culprit = -1;
+    EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+    EXPECT_EQ(2, culprit) << text;
+    self.meet();
+  });
+}
+
+/// A rank's last message or collective must arrive although the rank leaves at once.
+TEST_P(Endings, what_was_sent_before_leaving_arrives) {
+  for (int i = 0; i < (ranks::sanitized ? 5 : 20); ++i) {
+    for (int n : {2, 5}) {
+      ranks::run_ranks(n, [&](Rank& self) {
+        std::vector<int> x(i % 2 ? 2000 : 2, self.rank);
+        const int last = self.ranks - 1;
+        if (self.rank == 0) {
+          EXPECT_HOCKET(hocketSend(x.data(), x.size(), hocketInt32, last, self.comm, nullptr));
+        } else if (self.rank == last) {
+          EXPECT_HOCKET(hocketRecv(x.data(), x.size(), hocketInt32, 0, self.comm, nullptr));
+          EXPECT_EQ(0, x[1]);
+        }
+        EXPECT_HOCKET(
+            hocketBroadcast(x.data(), x.data(), x.size(), hocketInt32, last, self.comm, nullptr));
+        EXPECT_EQ(0, x.back());
+        EXPECT_HOCKET(hocketCommDestroy(self.comm));
+        self.comm = nullptr;
+      });
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Endings, finalize_waits_for_all_and_leaves_only_queries) {
+  ranks::run_ranks(3, [](Rank& self) {
+    float x = 1;
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketCommFinalize(self.comm));
+    EXPECT_EQ(3, x) << "finalize waits for the streams' work on the communicator";
+    EXPECT_EQ(hocketInvalidUsage,
+              hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
+    int rank = -1;
+    EXPECT_HOCKET(hocketCommUserRank(self.comm, &rank));
+    EXPECT_EQ(self.rank, rank);
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+/// Threads that find another one inside are refused, and nothing breaks.
+TEST_P(Endings, a_second_thread_on_a_communicator_is_refused) {
+  ranks::run_ranks(2, [](Rank& self) {
+    int x = 1;
+    if (self.rank == 0) {
+      std::thread inside([&] {
+        hocketResult_t got = hocketInvalidUsage;  // the other one may be inside
+        while (got == hocketInvalidUsage) {
+          got = hocketRecv(&x, 1, hocketInt32, 1, self.comm, nullptr);
+        }
+        EXPECT_HOCKET(got);
+      });
+      // Until the other thread is inside, this one makes calls that could succeed at any time.
+      hocketResult_t result = hocketSuccess;
+      while (result == hocketSuccess) {
+        int to_itself = 1, back = 0;
+        hocketGroupStart();
+        EXPECT_HOCKET(hocketSend(&to_itself, 1, hocketInt32, 0, self.comm, nullptr));
+        EXPECT_HOCKET(hocketRecv(&back, 1, hocketInt32, 0, self.comm, nullptr));
+        result = hocketGroupEnd();
+      }
+      EXPECT_EQ(hocketInvalidUsage, result);
+      self.meet();
+      inside.join();
+    } else {
+      self.meet();
+      EXPECT_HOCKET(hocketSend(&x, 1, hocketInt32, 0, self.comm, nullptr));
+    }
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Transports, Endings, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace

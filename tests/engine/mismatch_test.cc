@@ -1,0 +1,164 @@
+// Ranks that make different calls: each gets hocketMismatch with a sentence that quotes both, also
+// those whose call had returned already, and none hangs.
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+struct Call {
+  const char* quoted;  // how the error names it
+  std::function<hocketResult_t(hocketComm_t)> make;
+};
+
+std::vector<float>& buffer() {
+  thread_local std::vector<float> memory(400'000);
+  return memory;
+}
+std::vector<float>& other_buffer() {
+  thread_local std::vector<float> memory(400'000 * 4);
+  return memory;
+}
+
+Call all_reduce(std::size_t count, hocketDataType_t type, hocketRedOp_t op, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            void* const memory = buffer().data();
+            return hocketAllReduce(memory, memory, count, type, op, comm, nullptr);
+          }};
+}
+Call broadcast(int root, std::size_t count = 10) {
+  return {"broadcast", [=](hocketComm_t comm) {
+            void* const memory = buffer().data();
+            return hocketBroadcast(memory, memory, count, hocketFloat32, root, comm, nullptr);
+          }};
+}
+Call all_gather(std::size_t count) {
+  return {"all-gather", [=](hocketComm_t comm) {
+            return hocketAllGather(buffer().data(), other_buffer().data(), count, hocketFloat32,
+                                   comm, nullptr);
+          }};
+}
+Call reduce_scatter(std::size_t count) {
+  return {"reduce-scatter", [=](hocketComm_t comm) {
+            return hocketReduceScatter(other_buffer().data(), buffer().data(), count, hocketFloat32,
+                                       hocketSum, comm, nullptr);
+          }};
+}
+Call barrier() {
+  return {"barrier", [](hocketComm_t comm) { return hocketBarrier(comm, nullptr); }};
+}
+
+struct Pair {
+  const char* name;
+  Call most, odd;
+};
+
+std::vector<Pair> pairs() {
+  const auto f32 = hocketFloat32;
+  return {
+      {"count", all_reduce(10, f32, hocketSum, "10 float32"),
+       all_reduce(11, f32, hocketSum, "11 float32")},
+      {"large count", all_reduce(400'000, f32, hocketSum, "400000 float32"),
+       all_reduce(399'999, f32, hocketSum, "399999 float32")},
+      {"small and large", all_reduce(1, f32, hocketSum, "1 float32"),
+       all_reduce(400'000, f32, hocketSum, "400000 float32")},
+      {"nothing and something", all_reduce(0, f32, hocketSum, "0 float32"),
+       all_reduce(5, f32, hocketSum, "5 float32")},
+      {"type", all_reduce(10, f32, hocketSum, "float32"),
+       all_reduce(10, hocketInt32, hocketSum, "int32")},
+      {"operator", all_reduce(10, f32, hocketSum, "sum"), all_reduce(10, f32, hocketMin, "min")},
+      {"root", broadcast(0), broadcast(1)},
+      {"large broadcast's root", broadcast(0, 300'000), broadcast(1, 300'000)},
+      {"reduce against barrier", all_reduce(10, f32, hocketSum, "all-reduce"), barrier()},
+      {"barrier against reduce", barrier(), all_reduce(10, f32, hocketSum, "all-reduce")},
+      {"broadcast against gather", broadcast(0), all_gather(10)},
+      {"gather against scatter", all_gather(1000), reduce_scatter(1000)},
+      {"reduce against scatter", all_reduce(40'000, f32, hocketSum, "all-reduce"),
+       reduce_scatter(20'000)},
+  };
+}
+
+class Mismatch : public testing::TestWithParam<const char*> {};
+
+TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
+  const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
+  for (int n : {2, 4}) {
+    for (const Pair& pair : pairs()) {
+      SCOPED_TRACE(std::string(pair.name) + ", " + std::to_string(n) + " ranks");
+      hocketConfig_t config = ranks::patient_config();
+      config.deadline_ms = 30'000;
+      ranks::run_ranks(
+          n,
+          [&](Rank& self) {
+            const int odd = n - 1;
+            EXPECT_HOCKET(all_reduce(3, hocketFloat32, hocketSum, "").make(self.comm));
+            const Call& call = self.rank == odd ? pair.odd : pair.most;
+            hocketResult_t result = call.make(self.comm);
+            // Whoever had returned before it could know learns of it from its next call.
+            if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
+            const std::string text = hocketGetLastError(self.comm);
+            EXPECT_EQ(hocketMismatch, result)
+                << pair.name << ", rank " << self.rank << " of " << n << ": " << text;
+            EXPECT_NE(std::string::npos, text.find(pair.most.quoted)) << pair.name << ": " << text;
+            EXPECT_NE(std::string::npos, text.find(pair.odd.quoted)) << pair.name << ": " << text;
+            // It stays.
+            EXPECT_EQ(hocketMismatch, hocketBarrier(self.comm, nullptr)) << pair.name;
+            self.meet();
+          },
+          config);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(Mismatch, of_a_message_is_told_to_both) {
+  const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
+  struct Sides {
+    std::size_t sent, received;
+    hocketDataType_t sent_type, received_type;
+  };
+  for (const Sides& sides : {Sides{4, 5, hocketInt32, hocketInt32},
+                             {4, 4, hocketInt32, hocketFloat32},
+                             {300'000, 5, hocketInt32, hocketInt32},
+                             {5, 300'000, hocketInt32, hocketInt32},
+                             {300'000, 299'999, hocketInt32, hocketInt32}}) {
+    ranks::run_ranks(2, [&](Rank& self) {
+      void* const memory = buffer().data();
+      hocketResult_t result =
+          self.rank == 0
+              ? hocketSend(memory, sides.sent, sides.sent_type, 1, self.comm, nullptr)
+              : hocketRecv(memory, sides.received, sides.received_type, 0, self.comm, nullptr);
+      if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
+      const std::string text = hocketGetLastError(self.comm);
+      EXPECT_EQ(hocketMismatch, result) << "rank " << self.rank << ": " << text;
+      EXPECT_NE(std::string::npos, text.find(std::to_string(sides.sent) + " ")) << text;
+      EXPECT_NE(std::string::npos, text.find(std::to_string(sides.received) + " ")) << text;
+      self.meet();
+    });
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Transports, Mismatch, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Joining, names_a_setting_that_ranks_have_differently) {
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      hocketConfig_t config = ranks::patient_config();
+      config.deterministic = rank;
+      hocketComm_t comm = nullptr;
+      hocketResult_t result = hocketCommInitRankConfig(&comm, 2, id, rank, &config);
+      if (result == hocketSuccess) result = hocketBarrier(comm, nullptr);
+      EXPECT_EQ(hocketMismatch, result);
+      const std::string text = hocketGetLastError(comm);
+      EXPECT_NE(std::string::npos, text.find("HOCKET_DETERMINISTIC")) << text;
+      EXPECT_HOCKET(hocketCommDestroy(comm));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
