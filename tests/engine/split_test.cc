@@ -1,0 +1,79 @@
+// Splits: who is in which communicator, in which order, and what ends when.
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+int sum_of_ones(hocketComm_t comm) {
+  int x = 1;
+  EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, comm, nullptr));
+  return x;
+}
+
+class Split : public testing::TestWithParam<const char*> {
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
+};
+
+TEST_P(Split, makes_a_communicator_for_each_color_in_order_of_keys) {
+  ranks::run_ranks(7, [](Rank& self) {
+    const int color = self.rank == 3 ? HOCKET_SPLIT_NOCOLOR : self.rank % 2;
+    const int key = self.rank < 4 ? 5 : -self.rank;  // the last first; equal keys by rank
+    hocketComm_t part = self.comm;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, color, key, &part, nullptr));
+    if (color == HOCKET_SPLIT_NOCOLOR) {
+      EXPECT_EQ(nullptr, part);
+      return;
+    }
+    const std::vector<int> members = color == 0 ? std::vector{6, 4, 0, 2} : std::vector{5, 1};
+    int count = 0, rank = -1;
+    EXPECT_HOCKET(hocketCommCount(part, &count));
+    EXPECT_HOCKET(hocketCommUserRank(part, &rank));
+    ASSERT_EQ(static_cast<int>(members.size()), count);
+    EXPECT_EQ(self.rank, members[static_cast<std::size_t>(rank)]);
+    std::vector<int> all(members.size());
+    EXPECT_HOCKET(hocketAllGather(&self.rank, all.data(), 1, hocketInt32, part, nullptr));
+    EXPECT_EQ(members, all);
+    EXPECT_HOCKET(hocketCommDestroy(part));
+  });
+}
+
+TEST_P(Split, may_be_split_again_and_destroyed_in_any_order) {
+  ranks::run_ranks(4, [](Rank& self) {
+    hocketComm_t half = nullptr, quarter = nullptr, again = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
+    ASSERT_HOCKET(hocketCommSplit(half, self.rank % 2, 0, &quarter, nullptr));
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, -self.rank, &again, nullptr));
+    EXPECT_EQ(1, sum_of_ones(quarter));
+    EXPECT_EQ(4, sum_of_ones(again));
+    EXPECT_EQ(2, sum_of_ones(half));
+    std::vector<hocketComm_t> order = {half, self.comm, quarter};
+    std::rotate(order.begin(), order.begin() + self.rank % 3, order.end());
+    for (hocketComm_t comm : order) EXPECT_HOCKET(hocketCommDestroy(comm));
+    self.comm = nullptr;
+    EXPECT_EQ(4, sum_of_ones(again)) << "it outlives what it was split from";
+    EXPECT_HOCKET(hocketCommDestroy(again));
+  });
+}
+
+TEST_P(Split, an_error_of_a_part_is_the_parts_own) {
+  ranks::run_ranks(4, [](Rank& self) {
+    hocketComm_t half = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
+    if (self.rank < 2) {
+      EXPECT_HOCKET(hocketCommAbort(half));
+      EXPECT_EQ(hocketAborted, hocketBarrier(half, nullptr));
+    } else {
+      EXPECT_EQ(2, sum_of_ones(half));
+    }
+    EXPECT_EQ(4, sum_of_ones(self.comm));
+    self.meet();
+    EXPECT_HOCKET(hocketCommDestroy(half));
+    EXPECT_EQ(4, sum_of_ones(self.comm));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Transports, Split, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
