@@ -19,6 +19,8 @@
 //
 // Prologue: the same as staged's, so that an executor that finds a buffer unmapped goes on with
 // staged's body. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
+#include <algorithm>
+
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
@@ -33,8 +35,10 @@ enum Flag : int { done = 3 };  // not one of staged's
 void reduce(Plan& plan, const Shape& shape) {
   const int mine = shape.rank;
   plan.maps_output = true;
-  plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)),
-                        in_rank_order(shape, output(mine), output(mine)))}};
+  // The own output first, which is near; then the peers', each rank beginning with another one.
+  std::vector<Range> outputs = in_rank_order(shape, output(mine), output(mine));
+  std::rotate(outputs.begin(), outputs.begin() + mine, outputs.end());
+  plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), outputs)}};
 }
 
 void scatter(Plan& plan, const Shape& shape) {

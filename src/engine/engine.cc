@@ -116,13 +116,26 @@ void Engine::begin(const Call& call) {
 void Engine::find_places() {
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
-  const auto look = [&](const void* buffer, std::uint32_t blocks, Place* place) {
+  const auto bytes = [&](std::uint32_t blocks) {
     const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
-    return Regions::instance().find(buffer, elements * size_of(binding.dtype), place) &&
-           options_.expose(place->region);
+    return elements * size_of(binding.dtype);
   };
-  if (look(binding.input, program.input_blocks, &binding.input_place)) binding.mapped |= 1;
-  if (look(binding.output, program.output_blocks, &binding.output_place)) binding.mapped |= 2;
+  const auto* input = binding.input;
+  if (find_place(input, bytes(program.input_blocks), &binding.input_place)) binding.mapped |= 1;
+  const auto* output = binding.output;
+  if (find_place(output, bytes(program.output_blocks), &binding.output_place)) binding.mapped |= 2;
+}
+
+bool Engine::find_place(const void* buffer, std::size_t bytes, Place* place) {
+  const std::uint64_t generation = Regions::instance().generation();
+  SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
+  if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
+    seen = {buffer, bytes, generation, false, {}};
+    seen.mapped =
+        Regions::instance().find(buffer, bytes, &seen.place) && options_.expose(seen.place.region);
+  }
+  *place = seen.place;
+  return seen.mapped;
 }
 
 /// Before operation s is published, every local peer has arrived at s - 1, and so has left s - 2,

@@ -6,6 +6,7 @@
 // cannot recover.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -82,6 +83,7 @@ class Engine {
 
   void end(const Status& status, bool tell);
   void find_places();
+  bool find_place(const void* buffer, std::size_t bytes, Place* place);
   void begin(const Call& call);
   void begin_next();
   void begin_message(const Call& call);
@@ -113,6 +115,15 @@ class Engine {
   std::deque<Call> queue_;
   std::vector<std::unique_ptr<Operation>> messages_;
   std::vector<std::unique_ptr<Operation>> spare_;
+
+  struct SeenBuffer {
+    const void* buffer = nullptr;
+    std::size_t bytes = 0;
+    std::uint64_t generation = 0;  // of Regions, when looked up
+    bool mapped = false;
+    Place place;
+  };
+  std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
 
   std::uint64_t sequence_ = 0;          // of the last collective begun
   std::uint64_t board_sequence_ = 0;    // of the last one that used the board

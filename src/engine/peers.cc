@@ -118,15 +118,15 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
 }
 
 Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::byte** out) {
-  const int member = members_[static_cast<std::size_t>(peer)];
-  if (session_->members()[static_cast<std::size_t>(member)].pid == ::getpid()) {
-    // Ranks that are threads of one process share its address: a second mapping would only hide
-    // races.
-    *out = Regions::instance().address(place, bytes);
-    if (*out != nullptr) return {};
-  }
   auto found = peer_regions_.find({peer, place.region});
   if (found == peer_regions_.end()) {
+    const int member = members_[static_cast<std::size_t>(peer)];
+    if (session_->members()[static_cast<std::size_t>(member)].pid == ::getpid()) {
+      // Ranks that are threads of one process share its address: a second mapping would only hide
+      // races.
+      *out = Regions::instance().address(place, bytes);
+      if (*out != nullptr) return {};
+    }
     UniqueFd fd;
     const Nanos deadline = monotonic_now() + config_.deadline_ms * nanos_per_ms;
     HOCKET_RETURN_IF_ERROR(

@@ -154,6 +154,28 @@ void average_integers(const Fold& f) {
   }
 }
 
+/// Several destinations at once make several streams of stores; where one of them lies in another
+/// core's cache, all wait for it. Folding into the first and copying that to the others, while it
+/// is still near, took 0.7 of the time for 64 KiB, 0.4 for 256 KiB, and 1.1 for 1 MiB (2 ranks, Zen
+/// 5, second-level cache of 1 MiB).
+constexpr std::size_t least_copied_bytes = 1 << 10;
+constexpr std::size_t most_copied_bytes = 256 << 10;
+
+bool folds_then_copies(const Fold& f, std::size_t bytes) {
+  return f.dst_count > 1 && !f.non_temporal && bytes >= least_copied_bytes &&
+         bytes <= most_copied_bytes;
+}
+
+/// A source may be the same memory as any destination: all have been read when the copies begin.
+void fold_then_copy(const Fold& f, Kernel kernel, std::size_t bytes) {
+  Fold first = f;
+  first.dst_count = 1;
+  kernel(first, 0, f.count);
+  for (int d = 1; d < f.dst_count; ++d) {
+    if (f.dsts[d] != f.dsts[0]) std::memcpy(f.dsts[d], f.dsts[0], bytes);
+  }
+}
+
 /// Up to here plain code is at least as fast.
 constexpr std::size_t few_elements = 2;
 
@@ -181,7 +203,14 @@ void fold(const Fold& f) {
   } else if (reduce::is_integer(f.dtype) && reduce::divides(f)) {
     reduce::average_integers(f);
   } else {
-    reduce::kernel_of(f.dtype, op)(f, 0, f.count);
+    const reduce::Kernel kernel = reduce::kernel_of(f.dtype, op);
+    const bool wide = f.wide_dst && is_widened(f.dtype);
+    const std::size_t bytes = f.count * (wide ? wide_size_of(f.dtype) : size_of(f.dtype));
+    if (reduce::folds_then_copies(f, bytes)) {
+      reduce::fold_then_copy(f, kernel, bytes);
+    } else {
+      kernel(f, 0, f.count);
+    }
   }
 }
 

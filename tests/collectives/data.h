@@ -1,6 +1,7 @@
 // Buffers of all ranks for a collective, in place or not, and what must be in them afterwards.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <string>
@@ -49,6 +50,18 @@ class RankBuffers {
           std::memcmp(inputs[r], originals_[r].data(), in_bytes_) != 0) {
         return "rank " + std::to_string(r) + "'s input has changed";
       }
+    }
+    return {};
+  }
+
+  /// Empty where all memory holds the same bytes as that of another; else where it does not.
+  std::string difference(const RankBuffers& other) const {
+    for (std::size_t r = 0; r < memory_.size(); ++r) {
+      const auto at = std::mismatch(memory_[r].begin(), memory_[r].end(), other.memory_[r].begin());
+      if (at.first == memory_[r].end()) continue;
+      return "rank " + std::to_string(r) + "'s memory differs from byte " +
+             std::to_string(at.first - memory_[r].begin()) + " of " +
+             std::to_string(memory_[r].size());
     }
     return {};
   }

@@ -17,79 +17,80 @@ std::string picture(const std::vector<Plan>& plans) {
   return text;
 }
 
+/// Removes, moves or changes a step; says what it did, or nothing if the draw does not fit it.
+std::string damage_step(Steps& steps, std::size_t at, int ranks, std::mt19937_64& random) {
+  Step& step = steps[at];
+  switch (random() % 8) {
+    case 0:
+      steps.erase(steps.begin() + at);
+      return "deleted";
+    case 1:
+      if (at + 1 == steps.size() || steps[at] == steps[at + 1]) return {};
+      std::swap(steps[at], steps[at + 1]);
+      return "swapped with the next";
+    case 2:
+      steps.insert(steps.begin() + at, Step(step));
+      return "doubled";
+    case 3:
+      step.flag = step.flag == 0 ? 1 : step.flag - 1;
+      return "of another flag";
+    case 4:
+      step.lag += 1;
+      return "of a longer lag";
+    case 5:
+      if (step.lag == 0) return {};
+      step.lag -= 1;
+      return "of a shorter lag";
+    case 6:
+      step.peer = static_cast<std::int16_t>(random() % (ranks + 1)) - 1;
+      return "with another peer";
+    default:
+      if (step.kind != StepKind::fold) return {};
+      step.finish = !step.finish;
+      return "finished or not";
+  }
+}
+
+/// Changes or removes one range of a step; says what it did, or nothing if the draw does not fit.
+std::string damage_range(Step& step, int ranks, std::mt19937_64& random) {
+  std::vector<Range>& ranges =
+      step.dsts.empty() || (!step.srcs.empty() && random() % 2 == 0) ? step.srcs : step.dsts;
+  if (ranges.empty()) return {};
+  const std::size_t at = random() % ranges.size();
+  Range& range = ranges[at];
+  switch (random() % 4) {
+    case 0:
+      range.block = range.block == 0 ? 1 : range.block - 1;
+      return "on another block";
+    case 1:
+      range.rank = static_cast<std::int16_t>(random() % (ranks + 1)) - 1;
+      return "in another rank's buffer";
+    case 2:
+      range.buffer = static_cast<Buffer>(random() % 4);
+      return "in another buffer";
+    default:
+      if (ranges.size() < 2) return {};
+      ranges.erase(ranges.begin() + at);
+      return "without " + std::to_string(at);
+  }
+}
+
 /// Damages one step of one rank's lanes or epilogue; says what it did, or nothing if the draw fits
 /// no step.
 std::string damage(std::vector<Plan>& plans, std::mt19937_64& random) {
-  const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
-  Plan& plan = plans[below(plans.size())];
-  const std::size_t section = below(plan.lanes.size() + (plan.epilogue.empty() ? 0 : 1));
+  const int ranks = static_cast<int>(plans.size());
+  Plan& plan = plans[random() % plans.size()];
+  const std::size_t sections = plan.lanes.size() + (plan.epilogue.empty() ? 0 : 1);
+  if (sections == 0) return {};
+  const std::size_t section = random() % sections;
   Steps& steps = section < plan.lanes.size() ? plan.lanes[section] : plan.epilogue;
   if (steps.empty()) return {};
-  const std::size_t at = below(steps.size());
-  Step& step = steps[at];
-  const std::string before = print(step);
-  std::vector<Range>& ranges =
-      step.dsts.empty() || (!step.srcs.empty() && random() % 2 == 0) ? step.srcs : step.dsts;
-  Range* range = ranges.empty() ? nullptr : &ranges[below(ranges.size())];
-  const auto ranks = static_cast<std::int16_t>(plans.size());
-  std::string what;
-  switch (below(12)) {
-    case 0:
-      what = "deleted";
-      steps.erase(steps.begin() + at);
-      break;
-    case 1:
-      if (at + 1 == steps.size() || steps[at] == steps[at + 1]) return {};
-      what = "swapped with the next";
-      std::swap(steps[at], steps[at + 1]);
-      break;
-    case 2:
-      what = "doubled";
-      steps.insert(steps.begin() + at, Step(step));
-      break;
-    case 3:
-      what = "of another flag";
-      step.flag = step.flag == 0 ? 1 : step.flag - 1;
-      break;
-    case 4:
-      what = "of another lag";
-      step.lag += 1;
-      break;
-    case 5:
-      if (step.lag == 0) return {};
-      what = "of another lag";
-      step.lag -= 1;
-      break;
-    case 6:
-      what = "with another peer";
-      step.peer = static_cast<std::int16_t>(below(ranks + 1)) - 1;
-      break;
-    case 7:
-      if (range == nullptr) return {};
-      what = "on another block";
-      range->block = range->block == 0 ? 1 : range->block - 1;
-      break;
-    case 8:
-      if (range == nullptr) return {};
-      what = "in another rank's buffer";
-      range->rank = static_cast<std::int16_t>(below(ranks + 1)) - 1;
-      break;
-    case 9:
-      if (range == nullptr) return {};
-      what = "in another buffer";
-      range->buffer = static_cast<Buffer>(below(4));
-      break;
-    case 10:
-      if (step.kind != StepKind::fold) return {};
-      what = "finished or not";
-      step.finish = !step.finish;
-      break;
-    case 11:
-      if (range == nullptr || ranges.size() < 2) return {};
-      what = "without " + std::to_string(range - ranges.data());
-      ranges.erase(ranges.begin() + (range - ranges.data()));
-      break;
-  }
+  const std::size_t at = random() % steps.size();
+  const std::string before = print(steps[at]);
+  // Eight ways to damage a step, four to damage a range: each as likely as any other.
+  const std::string what = random() % 3 == 0 ? damage_range(steps[at], ranks, random)
+                                             : damage_step(steps, at, ranks, random);
+  if (what.empty()) return {};
   return "rank " + std::to_string(plan.shape.rank) + ", " + before + ": " + what;
 }
 

@@ -119,11 +119,13 @@ struct Fault {
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
-std::vector<Fault> faults() {
+void erase(Steps& steps, std::size_t i) { steps.erase(steps.begin() + i); }
+
+// Load/store plans that do not wait for what they must.
+std::vector<Fault> faults_of_order() {
   using namespace steps;
   constexpr auto all_reduce = Collective::all_reduce;
   constexpr auto all_gather = Collective::all_gather;
-  const auto erase = [](Steps& steps, std::size_t i) { steps.erase(steps.begin() + i); };
   return {
       {"no_arrival", "inline", all_reduce, true, [=](auto& p) { erase(p[1].lanes[0], 1); },
        "'inline', rank 1, arrives 0 times"},
@@ -149,6 +151,24 @@ std::vector<Fault> faults() {
        [=](auto& p) { erase(p[1].lanes[0], 2); }, "waits for a flag that rank 1 never notifies"},
       {"two_lanes_wait_for_one_another", "staged", all_reduce, true,
        [=](auto& p) { p[0].lanes[0][0].lag = 0; }, "deadlock: nothing can go on past"},
+      {"a_rank_leaves_the_barrier_early", "tree", Collective::barrier, false,
+       [=](auto& p) {
+         for (Plan& plan : p) {
+           for (Steps& lane : plan.lanes) {
+             std::erase_if(lane, [](const Step& s) { return s.kind == StepKind::await; });
+           }
+         }
+       },
+       "leaves the barrier though rank"},
+  };
+}
+
+// Sends and receives that do not fit together.
+std::vector<Fault> faults_of_messages() {
+  using namespace steps;
+  constexpr auto all_reduce = Collective::all_reduce;
+  constexpr auto all_gather = Collective::all_gather;
+  return {
       {"a_ring_in_which_all_send_first", "ring", all_gather, false,
        [=](auto& p) {
          for (Plan& plan : p) {
@@ -187,6 +207,15 @@ std::vector<Fault> faults() {
          }
        },
        "rounds a partial result"},
+  };
+}
+
+// Wrong results, and plans that name what is not there.
+std::vector<Fault> faults_of_results_and_form() {
+  using namespace steps;
+  constexpr auto all_reduce = Collective::all_reduce;
+  constexpr auto all_gather = Collective::all_gather;
+  return {
       {"forgets_a_rank", "one-shot", all_reduce, true,
        [=](auto& p) { p[0].lanes[0][3].srcs.pop_back(); },
        "rank 0 ends, out of place, with the finished fold of ranks 0, 1, 2 of block 0, chunk 0"},
@@ -207,15 +236,6 @@ std::vector<Fault> faults() {
       {"length_of_another_block", "ring", all_reduce, false,
        [=](auto& p) { p[1].lanes[0][0].dsts[0].length_block = 1; },
        "which holds block 2 of the message, for block 1"},
-      {"a_rank_leaves_the_barrier_early", "tree", Collective::barrier, false,
-       [=](auto& p) {
-         for (Plan& plan : p) {
-           for (Steps& lane : plan.lanes) {
-             std::erase_if(lane, [](const Step& s) { return s.kind == StepKind::await; });
-           }
-         }
-       },
-       "leaves the barrier though rank"},
       {"writes_a_peers_scratch", "one-shot", all_reduce, true,
        [=](auto& p) { p[0].lanes[0].push_back(copy(0, input(0), {scratch(0, 1)})); },
        "writes into library memory of rank 1"},
@@ -227,6 +247,14 @@ std::vector<Fault> faults() {
       {"reads_an_ignored_input", "tree", Collective::broadcast, false,
        [=](auto& p) { p[3].lanes.push_back({copy(0, input(0), {output(0)})}); }, "rank 3"},
   };
+}
+
+std::vector<Fault> faults() {
+  std::vector<Fault> all = faults_of_order();
+  for (const auto& more : {faults_of_messages(), faults_of_results_and_form()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 class EveryFault : public testing::TestWithParam<Fault> {};

@@ -78,7 +78,7 @@ void kill_one(const Death& death, std::mt19937_64& random, std::vector<std::int6
   hocketConfig_t config = ranks::patient_config();
   ASSERT_NO_FATAL_FAILURE(job.start(
       config, [&](Process& self) { reduce_until_error(self, death.count, death.alloc); }));
-  ASSERT_NO_FATAL_FAILURE(job.await_rounds(random() % 20));
+  ASSERT_NO_FATAL_FAILURE(job.await_rounds(1 + random() % 20));
   const std::int64_t killed = now_ns();
   job.kill(victim, SIGKILL);
   job.wait(victim);

@@ -1,0 +1,198 @@
+// The executor against the plain interpreter: every built-in plan, lowered, leaves the same bytes.
+// All ranks run in this thread, in turns that a seed gives again; operation follows operation on
+// one board, so that what an earlier one left there is seen to do no harm.
+#include "collectives/executor.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "data.h"
+#include "plans.h"
+#include "transport/fabric.h"
+
+namespace hocket {
+namespace {
+
+/// The ranks of one communicator.
+class World {
+ public:
+  explicit World(int ranks)
+      : fabric_({.ranks = ranks}),
+        bytes_(Board::bytes(ranks)),
+        base_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
+        ranks_(static_cast<std::size_t>(ranks)) {
+    for (int r = 0; r < ranks; ++r) {
+      Rank& rank = ranks_[r];
+      rank.board = Board(base_, ranks, r);
+      rank.links.rank = r;
+      rank.links.board = &rank.board;
+      rank.links.transport_to.assign(ranks_.size(), &fabric_.at(r));
+      rank.links.private_scratch = [&rank](std::size_t bytes) {
+        rank.scratch.assign(bytes, std::byte{0xa5});
+        return rank.scratch.data();
+      };
+      rank.links.map_place = [this](int peer, Place place, std::size_t, std::byte** out) {
+        const Binding& theirs = ranks_[peer].binding;
+        EXPECT_EQ(place.region, static_cast<std::uint64_t>(peer));
+        *out = place.offset == 0 ? const_cast<std::byte*>(theirs.input) : theirs.output;
+        return Status();
+      };
+    }
+  }
+  ~World() { ::munmap(base_, bytes_); }
+  World(const World&) = delete;
+
+  /// staged: stands behind plans that map buffers; unmapped: the rank whose buffers nobody can map.
+  Status run(const std::vector<Plan>& plans, const std::vector<Plan>& staged, int unmapped,
+             const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+             const Interpretation& of) {
+    ++sequence_;
+    if (plans[0].load_store) ++board_sequence_;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      Rank& rank = ranks_[r];
+      HOCKET_RETURN_IF_ERROR(lower(plans[r], &rank.program));
+      if (!staged.empty()) HOCKET_RETURN_IF_ERROR(lower(staged[r], &rank.staged));
+      bind(static_cast<int>(r), plans[r], static_cast<int>(r) != unmapped, of);
+      rank.binding.input = static_cast<const std::byte*>(inputs[r]);
+      rank.binding.output = static_cast<std::byte*>(outputs[r]);
+      rank.execution.start(rank.program, staged.empty() ? nullptr : &rank.staged, rank.binding,
+                           rank.links);
+    }
+    return take_turns(of.seed);
+  }
+
+ private:
+  struct Rank {
+    Board board;
+    Links links;
+    Binding binding;
+    Program program, staged;
+    Execution execution;
+    std::vector<std::byte> scratch;
+  };
+
+  void bind(int r, const Plan& plan, bool mapped, const Interpretation& of) {
+    Binding& binding = ranks_[r].binding;
+    binding = {};
+    binding.part = partition(plan.shape.collective, message_blocks(plan), of.count, of.dtype,
+                             plan.single_chunk ? 0 : of.chunk_elements);
+    binding.dtype = of.dtype;
+    binding.op = of.op;
+    binding.non_temporal = of.seed % 4 == 0;
+    binding.message_sequence = sequence_;
+    binding.board_sequence = board_sequence_;
+    Signature& signature = binding.signature;
+    signature.count = of.count;
+    signature.sequence = sequence_;
+    signature.dtype = of.dtype;
+    signature.op = of.op;
+    binding.fingerprint = fingerprint(call_hash(signature), sequence_);
+    binding.input_place = {static_cast<std::uint64_t>(r), 0};
+    binding.output_place = {static_cast<std::uint64_t>(r), 1};
+    binding.mapped = mapped ? 3 : 0;
+  }
+
+  Status take_turns(std::uint64_t seed) {
+    constexpr int most_quiet_rounds = 100;
+    std::mt19937_64 random(seed);
+    std::vector<std::size_t> order;
+    while (order.size() < ranks_.size()) order.push_back(order.size());
+    for (int quiet = 0; quiet < most_quiet_rounds; ++quiet) {
+      std::ranges::shuffle(order, random);
+      bool done = true;
+      for (const std::size_t r : order) {
+        const bool polled = fabric_.at(static_cast<int>(r)).poll();
+        Execution& execution = ranks_[r].execution;
+        if (execution.advance() || polled) quiet = 0;
+        if (execution.failed()) return execution.status();
+        done &= execution.done();
+      }
+      if (done) return {};
+    }
+    return internal_error("nothing moves any more");
+  }
+
+  testing::ShmFabric fabric_;
+  std::size_t bytes_;
+  std::byte* base_;
+  std::vector<Rank> ranks_;
+  std::uint64_t sequence_ = 0, board_sequence_ = 0;
+};
+
+Interpretation draw(const Builder& builder, int ranks, std::uint64_t seed,
+                    std::mt19937_64& random) {
+  static constexpr std::size_t counts[] = {0, 1, 2, 7, 16, 65, 129, 500, 1033, 20'000};
+  Interpretation of;
+  of.seed = seed;
+  of.dtype = static_cast<Dtype>(random() % dtype_count);
+  of.op = static_cast<Op>(random() % op_count);
+  of.count = counts[random() % std::size(counts)];
+  const std::size_t least_chunk = of.count > 2000 ? 600 : 1;  // else there would be very many
+  of.chunk_elements = random() % 3 == 0 ? 0 : least_chunk + random() % 70;
+  if (std::string(builder.algorithm) == "inline") {
+    of.count = std::min<std::size_t>(of.count, line_payload_bytes / size_of(of.dtype) / ranks);
+  }
+  return of;
+}
+
+class EveryProgram : public ::testing::TestWithParam<Builder> {};
+
+TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
+  const Builder& builder = GetParam();
+  std::map<int, std::unique_ptr<World>> worlds;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    std::mt19937_64 random(seed);
+    static constexpr int rank_counts[] = {1, 2, 3, 4, 5, 8};
+    const int ranks = rank_counts[random() % std::size(rank_counts)];
+    const int root = static_cast<int>(random() % ranks);
+    const Interpretation of = draw(builder, ranks, seed, random);
+    const bool in_place = random() % 2 == 0;
+    const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % ranks) : -1;
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(ranks) + " ranks, " +
+                 std::to_string(of.count) + " " + name_of(of.dtype) + ", " + name_of(of.op) +
+                 (in_place ? ", in place" : ""));
+    const std::vector<Plan> plans = plans_of(builder, ranks, is_widened(of.dtype), root);
+    std::vector<Plan> staged;
+    if (plans[0].maps_input || plans[0].maps_output) {
+      staged = plans_of(*find_builder("staged", builder.collective, true), ranks,
+                        is_widened(of.dtype), root);
+    }
+    RankBuffers expected(plans[0].shape, of, in_place, true);
+    const Status plain = interpret(plans, expected.inputs, expected.outputs, of);
+    ASSERT_TRUE(plain.ok()) << plain.message();
+    RankBuffers buffers(plans[0].shape, of, in_place, true);
+    std::unique_ptr<World>& world = worlds[ranks];
+    if (world == nullptr) world = std::make_unique<World>(ranks);
+    const Status status = world->run(plans, staged, unmapped, buffers.inputs, buffers.outputs, of);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(buffers.difference(expected), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(builders, EveryProgram, ::testing::ValuesIn(group_builders()),
+                         [](const auto& info) {
+                           std::string name = name_of(info.param);
+                           std::erase_if(name, [](char c) { return c == '-'; });
+                           return name;
+                         });
+
+TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
+  World world(2);
+  for (const std::size_t count : {0, 1, 27, 70'000}) {
+    std::vector<std::int32_t> sent(count), received(count, -1);
+    for (std::size_t i = 0; i < count; ++i) sent[i] = static_cast<std::int32_t>(i * 2654435761U);
+    const Interpretation of{.count = count, .dtype = Dtype::int32};
+    const Status status =
+        world.run(message_plans(), {}, -1, {sent.data(), nullptr}, {nullptr, received.data()}, of);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(received, sent);
+  }
+}
+
+}  // namespace
+}  // namespace hocket
