@@ -20,8 +20,9 @@ struct Wrong {
   std::function<hocketResult_t(hocketComm_t)> call;
 };
 
+float x[8];  // somebody's memory
+
 std::vector<Wrong> wrong_calls() {
-  static float x[8];
   const auto bad_type = static_cast<hocketDataType_t>(12),
              bad_low = static_cast<hocketDataType_t>(-1);
   const auto bad_op = static_cast<hocketRedOp_t>(5);
@@ -62,6 +63,13 @@ std::vector<Wrong> wrong_calls() {
        [=](hocketComm_t c) {
          return hocketReduceScatter(x, x + 1, 2, f32, hocketSum, c, nullptr);
        }},
+  };
+}
+
+/// Of communicators, memory, streams and queries.
+std::vector<Wrong> wrong_requests() {
+  const auto argument = hocketInvalidArgument;
+  return {
       {"a negative color", argument, "color",
        [](hocketComm_t c) {
          hocketComm_t made = c;
@@ -130,7 +138,9 @@ std::vector<Wrong> wrong_calls() {
 
 TEST(Arguments, that_are_wrong_are_named_and_change_nothing) {
   ranks::run_ranks(2, [](Rank& self) {
-    for (const Wrong& wrong : wrong_calls()) {
+    std::vector<Wrong> all = wrong_calls();
+    for (Wrong& wrong : wrong_requests()) all.push_back(std::move(wrong));
+    for (const Wrong& wrong : all) {
       EXPECT_EQ(wrong.expected, wrong.call(self.comm)) << wrong.what;
       const std::string text = hocketGetLastError(nullptr);
       EXPECT_NE("", text) << wrong.what;
