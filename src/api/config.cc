@@ -52,7 +52,9 @@ Status make_config(const hocketConfig_t* config, const CommConfig& defaults, Com
                    Settings* settings) {
   *out = defaults;
   if (config != nullptr) HOCKET_RETURN_IF_ERROR(take_fields(*config, out));
-  HOCKET_RETURN_IF_ERROR(read_settings(settings));
+  const Status read = read_settings(settings);
+  if (read.code() == Code::invalid_argument) return invalid_usage(read.message());
+  HOCKET_RETURN_IF_ERROR(read);
   if (!settings->unknown.empty()) {
     return invalid_usage(unknown_setting_text(settings->unknown.front()));
   }

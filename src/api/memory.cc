@@ -62,6 +62,7 @@ void api::end_registrations(hocketComm* comm) {
 hocketResult_t hocketMemAlloc(void** ptr, size_t size) {
   if (ptr == nullptr) return api::result(invalid_argument("ptr is NULL"));
   *ptr = nullptr;
+  if (size == 0) return api::result(invalid_argument("size is 0: ask for at least one byte"));
   return api::guarded(nullptr, [&] { return Regions::instance().allocate(size, ptr); });
 }
 

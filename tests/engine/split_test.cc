@@ -50,7 +50,9 @@ TEST_P(Split, may_be_split_again_and_destroyed_in_any_order) {
     EXPECT_EQ(2, sum_of_ones(half));
     std::vector<hocketComm_t> order = {half, self.comm, quarter};
     std::rotate(order.begin(), order.begin() + self.rank % 3, order.end());
-    for (hocketComm_t comm : order) EXPECT_HOCKET(hocketCommDestroy(comm));
+    for (hocketComm_t comm : order) {
+      EXPECT_HOCKET(hocketCommDestroy(comm));
+    }
     self.comm = nullptr;
     EXPECT_EQ(4, sum_of_ones(again)) << "it outlives what it was split from";
     EXPECT_HOCKET(hocketCommDestroy(again));
@@ -61,6 +63,7 @@ TEST_P(Split, an_error_of_a_part_is_the_parts_own) {
   ranks::run_ranks(4, [](Rank& self) {
     hocketComm_t half = nullptr;
     ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
+    self.meet();
     if (self.rank < 2) {
       EXPECT_HOCKET(hocketCommAbort(half));
       EXPECT_EQ(hocketAborted, hocketBarrier(half, nullptr));

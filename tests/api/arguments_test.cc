@@ -1,0 +1,313 @@
+// Every argument that is wrong on its face: named in a sentence, and nothing changes.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+struct Wrong {
+  const char* what;
+  hocketResult_t expected;
+  const char* named;  // a word of the sentence
+  std::function<hocketResult_t(hocketComm_t)> call;
+};
+
+std::vector<Wrong> wrong_calls() {
+  static float x[8];
+  const auto bad_type = static_cast<hocketDataType_t>(12),
+             bad_low = static_cast<hocketDataType_t>(-1);
+  const auto bad_op = static_cast<hocketRedOp_t>(5);
+  const auto f32 = hocketFloat32;
+  const auto argument = hocketInvalidArgument;
+  return {
+      {"no communicator", argument, "NULL",
+       [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
+      {"no send buffer", argument, "sendbuff",
+       [=](hocketComm_t c) { return hocketAllReduce(nullptr, x, 1, f32, hocketSum, c, nullptr); }},
+      {"no receive buffer", argument, "recvbuff",
+       [=](hocketComm_t c) { return hocketAllReduce(x, nullptr, 1, f32, hocketSum, c, nullptr); }},
+      {"a type past the end", argument, "datatype 12",
+       [=](hocketComm_t c) { return hocketAllReduce(x, x, 1, bad_type, hocketSum, c, nullptr); }},
+      {"a negative type", argument, "datatype",
+       [=](hocketComm_t c) { return hocketAllGather(x, x, 1, bad_low, c, nullptr); }},
+      {"an operator past the end", argument, "operator 5",
+       [=](hocketComm_t c) { return hocketReduceScatter(x, x, 1, f32, bad_op, c, nullptr); }},
+      {"a root below 0", argument, "root -1",
+       [=](hocketComm_t c) { return hocketBroadcast(x, x, 1, f32, -1, c, nullptr); }},
+      {"a root past the end", argument, "root 2",
+       [=](hocketComm_t c) { return hocketBroadcast(x, x, 1, f32, 2, c, nullptr); }},
+      {"a peer past the end", argument, "peer 2",
+       [=](hocketComm_t c) { return hocketSend(x, 1, f32, 2, c, nullptr); }},
+      {"a peer below 0", argument, "peer -1",
+       [=](hocketComm_t c) { return hocketRecv(x, 1, f32, -1, c, nullptr); }},
+      {"a count beyond memory", argument, "count",
+       [=](hocketComm_t c) {
+         return hocketAllReduce(x, x, SIZE_MAX / 4 + 1, f32, hocketSum, c, nullptr);
+       }},
+      {"a count whose product wraps to little", argument, "count",
+       [=](hocketComm_t c) { return hocketAllGather(x, x, SIZE_MAX / 8 + 2, f32, c, nullptr); }},
+      {"buffers that overlap in part", argument, "overlap",
+       [=](hocketComm_t c) { return hocketAllReduce(x, x + 1, 4, f32, hocketSum, c, nullptr); }},
+      {"a gather in the wrong place", argument, "overlap",
+       [=](hocketComm_t c) { return hocketAllGather(x + 1, x, 2, f32, c, nullptr); }},
+      {"a scatter in the wrong place", argument, "overlap",
+       [=](hocketComm_t c) {
+         return hocketReduceScatter(x, x + 1, 2, f32, hocketSum, c, nullptr);
+       }},
+      {"a negative color", argument, "color",
+       [](hocketComm_t c) {
+         hocketComm_t made = c;
+         const hocketResult_t result = hocketCommSplit(c, -7, 0, &made, nullptr);
+         EXPECT_EQ(nullptr, made);
+         return result;
+       }},
+      {"no place for a communicator", argument, "newcomm",
+       [](hocketComm_t c) { return hocketCommSplit(c, 0, 0, nullptr, nullptr); }},
+      {"a split in a group", hocketInvalidUsage, "group",
+       [](hocketComm_t c) {
+         hocketComm_t made = nullptr;
+         hocketGroupStart();
+         const hocketResult_t result = hocketCommSplit(c, 0, 0, &made, nullptr);
+         const std::string text = hocketGetLastError(nullptr);
+         hocketGroupEnd();
+         EXPECT_NE(std::string::npos, text.find("group")) << text;
+         return result;
+       }},
+      {"no place for a count", argument, "NULL",
+       [](hocketComm_t c) { return hocketCommCount(c, nullptr); }},
+      {"no place for a rank", argument, "NULL",
+       [](hocketComm_t c) { return hocketCommUserRank(c, nullptr); }},
+      {"no place for a state", argument, "NULL",
+       [](hocketComm_t c) { return hocketCommGetAsyncError(c, nullptr); }},
+      {"no place for a culprit", argument, "NULL",
+       [](hocketComm_t c) { return hocketCommGetCulprit(c, nullptr); }},
+      {"nothing to abort", argument, "NULL", [](hocketComm_t) { return hocketCommAbort(nullptr); }},
+      {"no place for memory", argument, "NULL",
+       [](hocketComm_t) { return hocketMemAlloc(nullptr, 1); }},
+      {"memory without a size", argument, "",
+       [](hocketComm_t) {
+         void* made = x;
+         const hocketResult_t result = hocketMemAlloc(&made, 0);
+         EXPECT_EQ(nullptr, made);
+         return result;
+       }},
+      {"memory beyond memory", argument, "",
+       [](hocketComm_t) {
+         void* made = x;
+         const hocketResult_t result = hocketMemAlloc(&made, SIZE_MAX);
+         EXPECT_EQ(nullptr, made);
+         return result;
+       }},
+      {"somebody else's memory", argument, "hocketMemAlloc",
+       [](hocketComm_t) { return hocketMemFree(x); }},
+      {"no buffer to register", argument, "NULL",
+       [](hocketComm_t c) {
+         void* handle = x;
+         const hocketResult_t result = hocketCommRegister(c, nullptr, 4, &handle);
+         EXPECT_EQ(nullptr, handle);
+         return result;
+       }},
+      {"a registration that is none", argument, "handle",
+       [](hocketComm_t c) { return hocketCommDeregister(c, x); }},
+      {"no event", argument, "event",
+       [](hocketComm_t) { return hocketStreamWaitEvent(nullptr, nullptr); }},
+      {"no place for a stream", argument, "NULL",
+       [](hocketComm_t) { return hocketStreamCreate(nullptr); }},
+      {"no place for a version", argument, "version",
+       [](hocketComm_t) { return hocketGetVersion(nullptr); }},
+      {"no place for an id", argument, "uniqueId",
+       [](hocketComm_t) { return hocketGetUniqueId(nullptr); }},
+  };
+}
+
+TEST(Arguments, that_are_wrong_are_named_and_change_nothing) {
+  ranks::run_ranks(2, [](Rank& self) {
+    for (const Wrong& wrong : wrong_calls()) {
+      EXPECT_EQ(wrong.expected, wrong.call(self.comm)) << wrong.what;
+      const std::string text = hocketGetLastError(nullptr);
+      EXPECT_NE("", text) << wrong.what;
+      EXPECT_NE(std::string::npos, text.find(wrong.named)) << wrong.what << ": " << text;
+      int sum = 1;
+      EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, self.comm, nullptr));
+      EXPECT_EQ(2, sum) << "after " << wrong.what;
+    }
+  });
+}
+
+TEST(Arguments, of_a_message_to_oneself_outside_a_group_are_refused) {
+  ranks::run_ranks(2, [](Rank& self) {
+    int x = 0;
+    EXPECT_EQ(hocketInvalidUsage, hocketSend(&x, 1, hocketInt32, self.rank, self.comm, nullptr));
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+  });
+}
+
+TEST(Arguments, of_a_join_are_checked) {
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  for (const auto& [ranks, rank] : {std::pair{0, 0}, {-1, 0}, {2, 2}, {2, -1}, {INT_MAX, 0}}) {
+    hocketComm_t comm = reinterpret_cast<hocketComm_t>(&id);
+    EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(&comm, ranks, id, rank)) << ranks;
+    EXPECT_EQ(nullptr, comm);
+  }
+  EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(nullptr, 1, id, 0));
+  for (int byte : {0, 5, 40, 127}) {
+    hocketUniqueId garbage;
+    std::memset(&garbage, byte, sizeof garbage);
+    hocketComm_t comm = nullptr;
+    EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(&comm, 1, garbage, 0)) << byte;
+  }
+}
+
+TEST(Arguments, of_a_configuration_are_checked_and_named) {
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  struct Bad {
+    const char* named;
+    std::function<void(hocketConfig_t&)> spoil;
+  };
+  const Bad bads[] = {
+      {"HOCKET_CONFIG_INITIALIZER", [](hocketConfig_t& c) { c.magic = 1; }},
+      {"HOCKET_CONFIG_INITIALIZER", [](hocketConfig_t& c) { c.size = 8; }},
+      {"blocking", [](hocketConfig_t& c) { c.blocking = 2; }},
+      {"deterministic", [](hocketConfig_t& c) { c.deterministic = -1; }},
+      {"deadline_ms", [](hocketConfig_t& c) { c.deadline_ms = 0; }},
+      {"join_deadline_ms", [](hocketConfig_t& c) { c.join_deadline_ms = -5; }},
+      {"silence_ms", [](hocketConfig_t& c) { c.silence_ms = 0; }},
+  };
+  for (const Bad& bad : bads) {
+    hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
+    bad.spoil(config);
+    hocketComm_t comm = nullptr;
+    EXPECT_EQ(hocketInvalidArgument, hocketCommInitRankConfig(&comm, 1, id, 0, &config));
+    const std::string text = hocketGetLastError(nullptr);
+    EXPECT_NE(std::string::npos, text.find(bad.named)) << text;
+  }
+  // A program compiled against a later header, whose config is longer.
+  struct Longer {
+    hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
+    int more[10] = {};
+  } longer;
+  longer.config.size = sizeof longer;
+  hocketComm_t comm = nullptr;
+  EXPECT_HOCKET(hocketCommInitRankConfig(&comm, 1, id, 0, &longer.config));
+  EXPECT_HOCKET(hocketCommDestroy(comm));
+}
+
+TEST(Environment, that_is_not_known_is_named) {
+  struct Bad {
+    const char *name, *value;
+  };
+  for (const Bad& bad : {Bad{"HOCKET_DEADLIN", "5"},
+                         {"HOCKET_DEADLINE_MS", "soon"},
+                         {"HOCKET_DEADLINE_MS", "-5"},
+                         {"HOCKET_TRANSPORT", "pigeon"},
+                         {"HOCKET_ALGORITHM", "magic"},
+                         {"HOCKET_DETERMINISTIC", "maybe"}}) {
+    const Env env{{{bad.name, bad.value}}};
+    hocketComm_t comm = nullptr;
+    EXPECT_EQ(hocketInvalidUsage, hocketCommInitFromEnv(&comm, nullptr)) << bad.name;
+    const std::string text = hocketGetLastError(nullptr);
+    EXPECT_NE(std::string::npos, text.find(bad.name)) << text;
+    EXPECT_EQ(nullptr, comm);
+  }
+}
+
+TEST(Environment, without_a_launcher_makes_a_communicator_of_one) {
+  for (int i = 0; i < 2; ++i) {
+    hocketComm_t comm = nullptr;
+    ASSERT_HOCKET(hocketCommInitFromEnv(&comm, nullptr));
+    int count = 0;
+    EXPECT_HOCKET(hocketCommCount(comm, &count));
+    EXPECT_EQ(1, count);
+    EXPECT_HOCKET(hocketBarrier(comm, nullptr));
+    EXPECT_HOCKET(hocketCommDestroy(comm));
+  }
+}
+
+TEST(Handles, are_refused_after_their_end) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketComm_t gone = self.comm;
+    EXPECT_HOCKET(hocketCommDestroy(gone));
+    self.comm = nullptr;
+    int x = 1;
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, gone, nullptr));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommCount(gone, &x));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommAbort(gone));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(gone));
+    EXPECT_EQ(1, x);
+  });
+}
+
+TEST(Memory, is_mapped_where_the_library_or_a_descriptor_gave_it) {
+  ranks::run_ranks(2, [](Rank& self) {
+    constexpr std::size_t bytes = 1 << 20;
+    const int fd = ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(0, ::ftruncate(fd, 2 * bytes));
+    auto* const mapped = static_cast<std::uint8_t*>(
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 4096));
+    ASSERT_NE(MAP_FAILED, static_cast<void*>(mapped));
+    hocketMemoryPath_t path = hocketPathMapped;
+    EXPECT_HOCKET(hocketCommMemoryPath(self.comm, mapped, bytes, &path));
+    EXPECT_EQ(hocketPathStaged, path);
+    void* handle = nullptr;
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketCommRegisterFd(self.comm, mapped, bytes, fd, 100, &handle));
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketCommRegisterFd(self.comm, mapped, 3 * bytes, fd, 4096, &handle));
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketCommRegisterFd(self.comm, mapped, bytes, -1, 4096, &handle));
+    EXPECT_EQ(nullptr, handle);
+    ASSERT_HOCKET(hocketCommRegisterFd(self.comm, mapped, bytes, fd, 4096, &handle));
+    ::close(fd);  // the library has a duplicate
+    EXPECT_HOCKET(hocketCommMemoryPath(self.comm, mapped + 100, 1000, &path));
+    EXPECT_EQ(hocketPathMapped, path);
+    EXPECT_HOCKET(hocketCommMemoryPath(self.comm, mapped + 100, bytes, &path));
+    EXPECT_EQ(hocketPathStaged, path) << "it reaches past the end";
+    std::fill(mapped, mapped + bytes, static_cast<std::uint8_t>(self.rank + 1));
+    EXPECT_HOCKET(
+        hocketAllReduce(mapped, mapped, bytes, hocketUint8, hocketSum, self.comm, nullptr));
+    EXPECT_EQ(3, mapped[0]);
+    EXPECT_EQ(3, mapped[bytes - 1]);
+    self.meet();
+    EXPECT_HOCKET(hocketCommDeregister(self.comm, handle));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommDeregister(self.comm, handle));
+    EXPECT_HOCKET(hocketCommMemoryPath(self.comm, mapped, bytes, &path));
+    EXPECT_EQ(hocketPathStaged, path);
+    ::munmap(mapped, bytes);
+  });
+}
+
+/// More buffers than a rank keeps mapped of its peers, in turn.
+TEST(Memory, of_many_buffers_is_mapped_in_turn) {
+  const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
+  ranks::run_ranks(2, [](Rank& self) {
+    std::vector<void*> buffers(300);
+    for (void*& buffer : buffers) {
+      ASSERT_HOCKET(hocketMemAlloc(&buffer, 1 << 14));
+    }
+    for (int round = 0; round < 2; ++round) {
+      for (void* buffer : buffers) {
+        auto* const x = static_cast<int*>(buffer);
+        std::fill(x, x + 4096, 1);
+        EXPECT_HOCKET(hocketAllReduce(x, x, 4096, hocketInt32, hocketSum, self.comm, nullptr));
+        EXPECT_EQ(2, x[4095]);
+      }
+    }
+    self.meet();
+    for (void* buffer : buffers) {
+      EXPECT_HOCKET(hocketMemFree(buffer));
+    }
+  });
+}
+
+}  // namespace
