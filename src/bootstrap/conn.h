@@ -37,7 +37,6 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void send(MessageType type, std::vector<std::uint8_t> body = {}, std::vector<SharedFd> fds = {});
   /// Changes who listens; the rest of a batch that is being delivered goes to the new one.
   void hand_over(OnMessage on_message, OnClosed on_closed);
-  void set_body_cap(std::size_t cap) { body_cap_ = cap; }
   /// No handler runs afterwards. What was sent and fits the socket's buffer still arrives.
   void close();
   bool is_open() const { return static_cast<bool>(fd_); }

@@ -119,7 +119,7 @@ struct Fault {
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
-void remove_step(Steps& steps, std::size_t i) { steps.erase(steps.begin() + i); }
+void erase_step(Steps& steps, std::size_t i) { steps.erase(steps.begin() + i); }
 
 // Load/store plans that do not wait for what they must.
 std::vector<Fault> faults_of_order() {
@@ -127,28 +127,28 @@ std::vector<Fault> faults_of_order() {
   constexpr auto all_reduce = Collective::all_reduce;
   constexpr auto all_gather = Collective::all_gather;
   return {
-      {"no_arrival", "inline", all_reduce, true, [=](auto& p) { remove_step(p[1].lanes[0], 1); },
+      {"no_arrival", "inline", all_reduce, true, [=](auto& p) { erase_step(p[1].lanes[0], 1); },
        "'inline', rank 1, arrives 0 times"},
       {"reads_a_line_before_the_arrival", "inline", all_reduce, true,
-       [=](auto& p) { remove_step(p[2].lanes[0], 2); },
+       [=](auto& p) { erase_step(p[2].lanes[0], 2); },
        "rank 2, lane 0, step 2 (finish line[0]@0 + line[0]@1 + line[0] + line[0]@3 -> out[0]) "
        "touches memory of rank 0 before awaiting its arrival"},
       {"arrives_before_its_data_is_there", "one-shot", all_reduce, true,
        [=](auto& p) { std::swap(p[0].lanes[0][0], p[0].lanes[0][1]); },
        "while rank 0, lane 0 may be writing it"},
       {"folds_without_waiting", "staged", all_reduce, true,
-       [=](auto& p) { remove_step(p[1].lanes[1], 0); }, "no step orders the two"},
+       [=](auto& p) { erase_step(p[1].lanes[1], 0); }, "no step orders the two"},
       {"stages_over_what_a_peer_still_reads", "staged", all_reduce, true,
-       [=](auto& p) { remove_step(p[3].lanes[0], 0); },
+       [=](auto& p) { erase_step(p[3].lanes[0], 0); },
        "of rank 3 while rank 3, lane 0 may be writing it: no step orders the two"},
       {"lag_larger_than_the_slots", "staged", all_gather, true,
        [=](auto& p) { p[0].lanes[0][0].lag = 5; },
        "while rank 0, lane 0 may be writing it: no step orders the two"},
       {"returns_while_a_peer_writes", "direct", all_reduce, true,
-       [=](auto& p) { remove_step(p[2].epilogue, 1); },
+       [=](auto& p) { erase_step(p[2].epilogue, 1); },
        "'direct', rank 2 returns while rank 0, lane 0 may still be"},
       {"waits_for_a_flag_that_nobody_notifies", "staged", all_gather, true,
-       [=](auto& p) { remove_step(p[1].lanes[0], 2); },
+       [=](auto& p) { erase_step(p[1].lanes[0], 2); },
        "waits for a flag that rank 1 never notifies"},
       {"two_lanes_wait_for_one_another", "staged", all_reduce, true,
        [=](auto& p) { p[0].lanes[0][0].lag = 0; }, "deadlock: nothing can go on past"},
@@ -184,14 +184,14 @@ std::vector<Fault> faults_of_messages() {
        },
        "deadlock: nothing can go on past 'ring', rank 0, lane 0, step 1 (send out[0] -> 1)"},
       {"a_message_nobody_receives", "tree", all_reduce, false,
-       [=](auto& p) { remove_step(p[0].lanes[0], 1); },
+       [=](auto& p) { erase_step(p[0].lanes[0], 1); },
        "sends 1 messages per chunk to rank 0, which receives 0"},
       {"receives_over_what_it_still_sends", "owner-fold", all_reduce, false,
        [=](auto& p) {
          for (std::size_t lane = 7; lane < p[1].lanes.size(); ++lane) {
            if (p[1].lanes[lane][0].kind == StepKind::await &&
                p[1].lanes[lane][1].kind == StepKind::recv) {
-             remove_step(p[1].lanes[lane], 0);
+             erase_step(p[1].lanes[lane], 0);
            }
          }
        },

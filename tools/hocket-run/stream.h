@@ -35,7 +35,6 @@ class Stream {
   /// can still be taken.
   bool fill();
   bool next(Message* message);
-  void close_out() { out_.reset(); }
   void close() {
     in_.reset();
     out_.reset();

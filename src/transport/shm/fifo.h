@@ -26,8 +26,6 @@ class Fifo {
         ring_(base + 2 * line_bytes),
         capacity_((bytes - 2 * line_bytes) / unit_bytes * unit_bytes) {}
 
-  std::size_t capacity() const { return capacity_; }
-
  protected:
   /// Moves `position` (an offset in the ring) on.
   std::size_t after(std::size_t position, std::size_t bytes) const {
