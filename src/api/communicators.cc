@@ -95,12 +95,26 @@ struct LaunchedJob {
   }
 };
 
+/// Without a launcher: this process is its own job.
+Status make_alone(const CommConfig& config, std::unique_ptr<Communicator>* out) {
+  UniqueId id;
+  HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
+  HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));
+  JoinOptions options = join_options(config, 0, 1);
+  options.key = id.key;
+  options.job_id = id.job_id;
+  options.root = id.root;
+  return join(options, config, 0, nullptr, out);
+}
+
 Status make_from_launcher(const CommConfig& config, const Settings& settings,
                           std::unique_ptr<Communicator>* out) {
   LaunchedJob& job = LaunchedJob::instance();
   std::lock_guard lock(job.mutex);
   LaunchInfo info;
-  HOCKET_RETURN_IF_ERROR(detect_launch(settings, &info));
+  const Status detected = detect_launch(settings, &info);
+  if (!detected.ok() && info.source.empty()) return make_alone(config, out);
+  HOCKET_RETURN_IF_ERROR(detected);
   JoinOptions options = join_options(config, info.rank, info.ranks);
   options.key = info.key;
   options.has_key = info.has_key;

@@ -111,6 +111,7 @@ Status Communicator::open_transports() {
   if (local_members_.size() > 1) {
     ShmOptions options;
     options.matching.checksum = config_.checksum;
+    options.matching.order = &order_;
     transports_.push_back(std::make_unique<ShmTransport>(
         board_, local_members_, channel_,
         [this](int rank) {
@@ -132,6 +133,7 @@ Status Communicator::open_transports() {
   };
   TcpOptions options;
   options.matching.checksum = config_.checksum;
+  options.matching.order = &order_;
   std::unique_ptr<TcpTransport> tcp;
   HOCKET_RETURN_IF_ERROR(
       TcpTransport::make(rank_, ranks(), channel_, std::move(dialler), options, &tcp));
@@ -151,6 +153,7 @@ void Communicator::make_engine() {
   options.rank = rank_;
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
+  options.order = &order_;
   options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
   options.ring = [this](int local_rank) { ring(local_rank); };
   options.expose = [this](std::uint64_t region) { return expose(region); };

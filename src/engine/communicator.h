@@ -23,6 +23,7 @@
 #include "engine/engine.h"
 #include "engine/wait.h"
 #include "memory/shared_memory.h"
+#include "transport/order.h"
 #include "transport/shm/board.h"
 
 namespace hocket {
@@ -141,6 +142,7 @@ class Communicator {
   Board board_;
   UniqueFd event_fd_;
   std::vector<UniqueFd> peer_events_;  // by local rank; fetched when first needed
+  CollectiveOrder order_;
   std::vector<std::unique_ptr<Transport>> transports_;
   WaitPolicy policy_;
   std::unique_ptr<Engine> engine_;

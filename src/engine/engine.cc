@@ -37,6 +37,8 @@ bool Engine::run_once(Nanos now) {
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
+  if (!options_.order->failure.ok()) [[unlikely]]
+    fail(options_.order->failure);
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     look_at_faults();
   if (now != 0) check_times(now);

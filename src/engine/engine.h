@@ -17,14 +17,16 @@
 #include "collectives/executor.h"
 #include "collectives/selector.h"
 #include "engine/call.h"
+#include "transport/order.h"
 
 namespace hocket {
 
 struct EngineOptions {
   int rank = 0;
   int ranks = 1;
-  Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
-  Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
+  Nanos deadline = 600 * nanos_per_s;      // of an operation, from the start of its execution
+  Nanos late_log = 10 * nanos_per_s;       // between log lines about who is waited for
+  const CollectiveOrder* order = nullptr;  // what links find out beside their transfers
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
   std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
   /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.

@@ -42,6 +42,14 @@ class KeyTable {
     return node;
   }
 
+  /// Shows every node.
+  template <typename Use>
+  void each(Use use) const {
+    for (const Node* head : buckets_) {
+      for (const Node* node = head; node != nullptr; node = node->next) use(*node);
+    }
+  }
+
   /// Empties the table, handing each node to use.
   template <typename Use>
   void drain(Use use) {

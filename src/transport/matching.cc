@@ -46,7 +46,10 @@ Matching::Matching(int rank, int peer, std::uint64_t epoch, const MatchingOption
                    EarlyPool& pool)
     : rank_(rank), peer_(peer), epoch_(epoch), options_(options), pool_(pool) {}
 
-Matching::~Matching() { forget_early(); }
+Matching::~Matching() {
+  forget_early();
+  if (options_.order != nullptr) std::erase(options_.order->with_early, this);
+}
 
 bool Matching::start(Transfer& transfer) {
   transfer.done = false;
@@ -70,7 +73,43 @@ void Matching::finish(Transfer& transfer, const Status& status) {
 
 // ---- Posting
 
+void Matching::begin_collective(const Transfer& transfer) {
+  CollectiveOrder& order = *options_.order;
+  order.before_newest = order.newest;
+  order.newest = signature_of(transfer);
+  order.newest.sequence = transfer.key.sequence;
+  std::erase_if(order.with_early, [](Matching* link) { return !link->review_early(); });
+}
+
+bool Matching::review_early() {
+  bool any = false;
+  const auto look = [&](const Early& early) {
+    any |= !early.key.p2p;
+    look_for_astray(early);
+  };
+  early_.each(look);
+  readies_.each(look);
+  return any;
+}
+
+void Matching::look_for_astray(const Early& early) {
+  CollectiveOrder& order = *options_.order;
+  if (!order.failure.ok() || !order.is_astray(early.key, early.signature)) return;
+  order.failure =
+      mismatch(early.key, order.mine(early.key), early.total, early.signature, early.total);
+}
+
+void Matching::note_early(const Early& early) {
+  if (options_.order == nullptr || early.key.p2p) return;
+  std::vector<Matching*>& links = options_.order->with_early;
+  if (std::find(links.begin(), links.end(), this) == links.end()) links.push_back(this);
+  look_for_astray(early);
+}
+
 void Matching::post_send(Transfer& transfer) {
+  if (options_.order != nullptr && options_.order->is_newer(transfer.key)) {
+    begin_collective(transfer);
+  }
   if (!start(transfer)) return finish(transfer, ended_);
   const Early* const ready = readies_.find(transfer.key);
   if (ready != nullptr && !agrees(transfer, ready->signature, ready->total)) {
@@ -97,6 +136,9 @@ void Matching::post_send(Transfer& transfer) {
 }
 
 void Matching::post_recv(Transfer& transfer) {
+  if (options_.order != nullptr && options_.order->is_newer(transfer.key)) {
+    begin_collective(transfer);
+  }
   const bool open = start(transfer);
   if (Early* const early = early_.find(transfer.key); early != nullptr) {
     return take_early(transfer, *early);
@@ -330,6 +372,7 @@ Status Matching::accept_early(const FrameHeader& header, InFrame& frame) {
     early->signature = header.signature;
     early->total = header.total;
     early->eager = true;
+    note_early(*early);
     early_.insert(*early);
   } else if (!early->eager || early->total != header.total ||
              header.length > early->total - early->promised || early->total == 0) {
@@ -352,6 +395,7 @@ Status Matching::remember(KeyTable<Early>& table, const FrameHeader& header) {
   early->signature = header.signature;
   early->total = header.total;
   table.insert(*early);
+  note_early(*early);
   return {};
 }
 

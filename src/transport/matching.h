@@ -22,6 +22,7 @@
 #include "transport/early.h"
 #include "transport/frame.h"
 #include "transport/key_table.h"
+#include "transport/order.h"
 #include "transport/transport.h"
 
 namespace hocket {
@@ -33,6 +34,7 @@ struct MatchingOptions {
   std::size_t window_bytes = 16 << 20;      // unasked and unconsumed traffic of a peer
   std::size_t max_early_entries = 1 << 20;  // offers and readies of a peer that nobody has posted
   bool checksum = false;                    // send CRC32C of payloads
+  CollectiveOrder* order = nullptr;         // null: messages may be posted in any order
 };
 
 /// A frame to send: header, then header.length bytes at payload.
@@ -123,6 +125,11 @@ class Matching {
   bool agrees(const Transfer& transfer, const Signature& theirs, std::uint64_t total) const;
   /// Ends the link with a mismatch and tells the peer.
   void refuse(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
+  void note_early(const Early& early);
+  void look_for_astray(const Early& early);
+  void begin_collective(const Transfer& transfer);
+  /// Compares what came early with the newest collective. False: nothing is left to compare.
+  bool review_early();
   Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
                   const Signature& theirs, std::uint64_t their_bytes) const;
   Status accept_data(const FrameHeader& header, InFrame& frame);
