@@ -1,70 +1,89 @@
-// HOCKET_DETERMINISTIC=1: an element's bits follow from the ranks' inputs and from how many ranks
-// there are; not from where it lies, in how large a message, nor from what carries it.
-#include "matrix/ranks.h"
-#include "matrix/reference.h"
+// deterministic: the same bits for a rank count, whatever the size, transport, memory and
+// algorithm: those of a fold in rank order.
+#include "matrix/world.h"
 
+namespace matrix {
 namespace {
 
 using ranks::Env;
 using ranks::Rank;
-using reference::Bytes;
 
-// One line, one staging area, several chunks.
-constexpr std::size_t counts[] = {13, 1031, 300'001};
+class Deterministic : public testing::TestWithParam<int> {};
 
-/// Sums whose last bits depend on the order in which they are made.
-Bytes input_of(hocketDataType_t type, int rank) {
-  constexpr std::size_t most = counts[std::size(counts) - 1];
-  Bytes input(most * reference::size_of(type));
-  reference::fill(reference::Data::small, type, most, 900 + static_cast<std::uint64_t>(rank),
-                  input.data());
-  return input;
-}
-
-/// Rank 0's result of every count.
-std::vector<Bytes> results_of(int n, const char* transport, bool alloc, hocketDataType_t type) {
-  const Env env({{"HOCKET_TRANSPORT", transport}, {"HOCKET_DETERMINISTIC", "1"}});
-  std::vector<Bytes> results;
-  ranks::run_ranks(n, [&](Rank& self) {
-    const Bytes input = input_of(type, self.rank);
-    for (const std::size_t count : counts) {
-      const std::size_t bytes = count * reference::size_of(type);
-      Bytes plain(bytes);
-      void* memory = plain.data();
-      if (alloc) {
-        ASSERT_HOCKET(hocketMemAlloc(&memory, bytes));
-      }
-      std::memcpy(memory, input.data(), bytes);
-      EXPECT_HOCKET(hocketAllReduce(memory, memory, count, type, hocketSum, self.comm, nullptr));
-      if (self.rank == 0) {
-        const auto* const at = static_cast<const std::uint8_t*>(memory);
-        results.emplace_back(at, at + bytes);
-      }
-      if (alloc) {
-        EXPECT_HOCKET(hocketMemFree(memory));
-      }
-    }
-  });
-  return results;
-}
-
-TEST(Deterministic, bits_do_not_depend_on_size_memory_or_transport) {
-  for (const int n : {3, 5}) {
-    for (const hocketDataType_t type : {hocketFloat32, hocketBfloat16}) {
-      SCOPED_TRACE(std::to_string(n) + " ranks, " + reference::name_of(type));
-      const std::vector<Bytes> first = results_of(n, "", false, type);
-      ASSERT_EQ(first.size(), std::size(counts));
-      const Bytes& longest = first.back();
-      for (const auto& [transport, alloc] : {std::pair{"", false}, {"", true}, {"tcp", false}}) {
-        const std::vector<Bytes> results = results_of(n, transport, alloc, type);
-        ASSERT_EQ(results.size(), std::size(counts));
-        for (const Bytes& result : results) {
-          EXPECT_TRUE(std::equal(result.begin(), result.end(), longest.begin()))
-              << result.size() << " bytes over '" << transport << "'" << (alloc ? ", alloc" : "");
-        }
-      }
-    }
+TEST_P(Deterministic, results_have_the_same_bits_whatever_the_road) {
+  const int n = GetParam();
+  const std::size_t most = ranks::sanitized ? 20'000 : 70'000;
+  struct Road {
+    const char *transport, *algorithm;
+  };
+  for (const Road& road : {Road{"shm", ""},
+                           {"tcp", ""},
+                           {"shm", "ring"},
+                           {"tcp", "tree"},
+                           {"shm", "direct"},
+                           {"tcp", "owner-fold"}}) {
+    const Env env({{"HOCKET_TRANSPORT", road.transport}, {"HOCKET_ALGORITHM", road.algorithm}});
+    SCOPED_TRACE(std::string(road.transport) + " " + road.algorithm);
+    hocketConfig_t config = ranks::patient_config();
+    config.deterministic = 1;
+    Ledger ledger(n);
+    ranks::run_ranks(
+        n,
+        [&](Rank& self) {
+          World world(self, ledger, most * 8 * static_cast<std::size_t>(n));
+          std::uint64_t number = 0;
+          for (hocketDataType_t type : {hocketFloat32, hocketFloat64, hocketFloat16}) {
+            for (hocketRedOp_t op : {hocketSum, hocketAvg, hocketProd}) {
+              // One stream of data: each count is a prefix of the next.
+              for (std::size_t count : {std::size_t{5}, std::size_t{3000}, most}) {
+                Case c;
+                c.what = number % 4 == 3 ? What::reduce_scatter : What::all_reduce;
+                c.type = type;
+                c.op = op;
+                c.count = count;
+                c.data = Data::any;
+                c.alloc = number++ & 1;
+                c.seed = 77;
+                world.run(c);
+                if (HasFailure()) break;
+              }
+            }
+          }
+          self.meet();
+        },
+        config);
+    // World held each result against the fold in rank order, unless an algorithm with another
+    // order had run.
+    EXPECT_FALSE(ledger.algorithms.contains("ring"));
+    EXPECT_FALSE(ledger.algorithms.contains("tree"));
+    if (HasFailure()) return;
   }
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, Deterministic, testing::Values(2, 3, 6));
+
+/// More elements than 32 bits count.
+TEST(Huge, all_reduce_of_more_than_2_to_the_32_elements) {
+  if (!ranks::long_tests() || ranks::sanitized) {
+    GTEST_SKIP() << "it takes 9 GB and a minute: LONG_TESTS=1";
+  }
+  constexpr std::size_t count = (std::size_t{1} << 32) + 7;
+  ranks::run_ranks(2, [](Rank& self) {
+    void* memory = nullptr;
+    ASSERT_HOCKET(hocketMemAlloc(&memory, count));
+    auto* const x = static_cast<std::uint8_t*>(memory);
+    for (std::size_t i = 0; i < count; ++i) {
+      x[i] = static_cast<std::uint8_t>(i * 7 + (i >> 32) + static_cast<std::size_t>(self.rank));
+    }
+    EXPECT_HOCKET(hocketAllReduce(x, x, count, hocketUint8, hocketSum, self.comm, nullptr));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      wrong += x[i] != static_cast<std::uint8_t>(2 * (i * 7 + (i >> 32)) + 1);
+    }
+    EXPECT_EQ(0U, wrong);
+    self.meet();
+    EXPECT_HOCKET(hocketMemFree(memory));
+  });
 }
 
 }  // namespace
+}  // namespace matrix

@@ -160,7 +160,7 @@ class Large : public testing::TestWithParam<WorldKind> {};
 TEST_P(Large, messages_of_many_chunks_arrive_whole) {
   const WorldKind& kind = GetParam();
   std::vector<Case> cases;
-  const std::size_t bytes = ranks::sanitized ? (1 << 20) + 3000 : (9 << 20) + 3000;
+  const std::size_t bytes = ranks::sanitized ? (1 << 20) + 3000 : (5 << 20) + 3000;
   const auto n = static_cast<std::size_t>(kind.ranks);
   std::uint64_t seed = 1;
   for (const auto& [type, op] : {std::pair{hocketFloat32, hocketSum},
