@@ -20,13 +20,15 @@ struct Wrong {
   std::function<hocketResult_t(hocketComm_t)> call;
 };
 
-std::vector<Wrong> wrong_calls() {
-  static float x[8];
-  const auto bad_type = static_cast<hocketDataType_t>(12),
-             bad_low = static_cast<hocketDataType_t>(-1);
+using Wrongs = std::vector<Wrong>;
+constexpr hocketResult_t argument = hocketInvalidArgument;
+float x[8];
+
+Wrongs wrong_collectives() {
+  const auto bad_type = static_cast<hocketDataType_t>(12);
+  const auto bad_low = static_cast<hocketDataType_t>(-1);
   const auto bad_op = static_cast<hocketRedOp_t>(5);
   const auto f32 = hocketFloat32;
-  const auto argument = hocketInvalidArgument;
   return {
       {"no communicator", argument, "NULL",
        [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
@@ -62,6 +64,11 @@ std::vector<Wrong> wrong_calls() {
        [=](hocketComm_t c) {
          return hocketReduceScatter(x, x + 1, 2, f32, hocketSum, c, nullptr);
        }},
+  };
+}
+
+Wrongs wrong_communicators() {
+  return {
       {"a negative color", argument, "color",
        [](hocketComm_t c) {
          hocketComm_t made = c;
@@ -90,6 +97,11 @@ std::vector<Wrong> wrong_calls() {
       {"no place for a culprit", argument, "NULL",
        [](hocketComm_t c) { return hocketCommGetCulprit(c, nullptr); }},
       {"nothing to abort", argument, "NULL", [](hocketComm_t) { return hocketCommAbort(nullptr); }},
+  };
+}
+
+Wrongs wrong_memory_and_streams() {
+  return {
       {"no place for memory", argument, "NULL",
        [](hocketComm_t) { return hocketMemAlloc(nullptr, 1); }},
       {"memory without a size", argument, "",
@@ -126,6 +138,14 @@ std::vector<Wrong> wrong_calls() {
       {"no place for an id", argument, "uniqueId",
        [](hocketComm_t) { return hocketGetUniqueId(nullptr); }},
   };
+}
+
+Wrongs wrong_calls() {
+  Wrongs all = wrong_collectives();
+  for (const Wrongs& more : {wrong_communicators(), wrong_memory_and_streams()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 TEST(Arguments, that_are_wrong_are_named_and_change_nothing) {
