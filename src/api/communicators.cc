@@ -1,5 +1,7 @@
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 
 #include "api/config.h"
 #include "api/handle.h"
@@ -107,6 +109,19 @@ Status make_alone(const CommConfig& config, std::unique_ptr<Communicator>* out) 
   return join(options, config, 0, nullptr, out);
 }
 
+/// All sessions of a launched job meet at one listener. Until rank 0 has begun a later one, an
+/// earlier one's root still answers there, and refuses what is not its own.
+Status join_again(const JoinOptions& options, bool is_later, std::shared_ptr<Session>* session) {
+  constexpr Nanos pause = 20 * nanos_per_ms;
+  const Nanos deadline = monotonic_now() + options.join_deadline_ms * nanos_per_ms;
+  for (;;) {
+    const Status status = Session::join(options, session);
+    const bool refused = status.code() == Code::remote_error && status.culprit() < 0;
+    if (!is_later || !refused || monotonic_now() >= deadline) return status;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
+  }
+}
+
 Status make_from_launcher(const CommConfig& config, const Settings& settings,
                           std::unique_ptr<Communicator>* out) {
   LaunchedJob& job = LaunchedJob::instance();
@@ -130,7 +145,7 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings,
       HOCKET_RETURN_IF_ERROR(start_root(options.key, options.job_id, config.interface,
                                         std::move(info.root_listener), &options.root));
     }
-    HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
+    HOCKET_RETURN_IF_ERROR(join_again(options, job.made > 0, &session));
     job.session = session;
   }
   return join(options, config, job.made++, std::move(session), out);

@@ -10,7 +10,7 @@ using ranks::Rank;
 
 class Deterministic : public testing::TestWithParam<int> {};
 
-TEST_P(Deterministic, results_have_the_same_bits_whatever_the_road) {
+TEST_P(Deterministic, bits_do_not_depend_on_size_memory_or_transport) {
   const int n = GetParam();
   const std::size_t most = ranks::sanitized ? 20'000 : 70'000;
   struct Road {

@@ -1,0 +1,48 @@
+// hocketCommInitFromEnv under hocket-run: this program is started again as its ranks.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "matrix/ranks.h"
+
+namespace {
+
+/// Runs in each rank; skipped in an ordinary run.
+TEST(LaunchedRank, joins_its_job_as_often_as_it_asks) {
+  if (std::getenv("LAUNCHED_RANKS") == nullptr) GTEST_SKIP() << "a rank of the test below";
+  const int ranks = std::atoi(std::getenv("LAUNCHED_RANKS"));
+  hocketComm_t first = nullptr, second = nullptr;
+  ASSERT_HOCKET(hocketCommInitFromEnv(&first, nullptr));
+  ASSERT_HOCKET(hocketCommInitFromEnv(&second, nullptr));
+  for (hocketComm_t comm : {first, second, first}) {
+    int sum = 1, count = 0;
+    EXPECT_HOCKET(hocketCommCount(comm, &count));
+    EXPECT_EQ(ranks, count);
+    EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, comm, nullptr));
+    EXPECT_EQ(ranks, sum);
+  }
+  EXPECT_HOCKET(hocketCommDestroy(first));
+  int sum = 1;
+  EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, second, nullptr));
+  EXPECT_EQ(ranks, sum);
+  EXPECT_HOCKET(hocketCommDestroy(second));
+  // And once more, after all had been left.
+  ASSERT_HOCKET(hocketCommInitFromEnv(&first, nullptr));
+  EXPECT_HOCKET(hocketBarrier(first, nullptr));
+  EXPECT_HOCKET(hocketCommDestroy(first));
+}
+
+TEST(Launched, ranks_make_communicators_from_their_environment) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  for (const char* transport : {"shm", "tcp"}) {
+    for (int ranks : {1, 3}) {
+      const std::string command =
+          "LAUNCHED_RANKS=" + std::to_string(ranks) + " HOCKET_TRANSPORT=" + transport + " '" +
+          (self.parent_path() / "hocket-run").string() + "' -n " + std::to_string(ranks) + " '" +
+          self.string() + "' --gtest_filter='LaunchedRank.*'";
+      EXPECT_EQ(0, std::system(command.c_str())) << command;
+    }
+  }
+}
+
+}  // namespace
