@@ -81,6 +81,8 @@ void flag_line_alternate(benchmark::State& state) {
   }
 }
 
+constexpr unsigned polls_before_yield = 10'000;
+
 // A thread for each rank, both spinning: the time of an all-reduce of 8 bytes, less the engine's.
 void flag_line_threads(benchmark::State& state) {
   Pair pair;
@@ -88,14 +90,17 @@ void flag_line_threads(benchmark::State& state) {
   std::thread other([&] {
     for (;;) {
       pair.ranks[1].start();
-      while (!pair.ranks[1].done()) {
+      for (unsigned polls = 0; !pair.ranks[1].done();) {
         if (stop.load(std::memory_order_relaxed)) return;
+        if (++polls > polls_before_yield) std::this_thread::yield();
       }
     }
   });
   for (auto _ : state) {
     pair.ranks[0].start();
-    while (!pair.ranks[0].done()) {
+    // Where something else has a core, the two ranks must share the other one.
+    for (unsigned polls = 0; !pair.ranks[0].done();) {
+      if (++polls > polls_before_yield) std::this_thread::yield();
     }
   }
   stop = true;

@@ -247,6 +247,7 @@ std::string settings_text() {
 
 std::string unknown_setting_text(const std::string& name) {
   std::vector<std::string_view> names;
+  names.reserve(infos.size());
   for (const SettingInfo& info : infos) names.push_back(info.name);
   const std::string near = nearest(name, names);
   return name + " is not a setting of hocket" +

@@ -44,7 +44,7 @@ struct Place {
       : ranks(shape.ranks),
         root(root),
         v((shape.rank - root + shape.ranks) % shape.ranks),
-        levels(std::bit_width(static_cast<unsigned>(shape.ranks - 1))),
+        levels(static_cast<int>(std::bit_width(static_cast<unsigned>(shape.ranks - 1)))),
         to_root(v == 0 ? levels : std::countr_zero(static_cast<unsigned>(v))) {}
 
   int rank_of(int place) const { return (place + root) % ranks; }
@@ -124,10 +124,10 @@ int colour(int from, int distance, int ranks) {
 }
 
 void disseminate(Plan& plan, const Shape& shape) {
-  const int levels = std::bit_width(static_cast<unsigned>(shape.ranks - 1));
+  const auto levels = static_cast<int>(std::bit_width(static_cast<unsigned>(shape.ranks - 1)));
   plan.single_chunk = true;
   plan.private_flags = levels;
-  plan.lanes.resize(3 * levels);
+  plan.lanes.resize(std::size_t{3} * levels);
   for (int round = 0; round < levels; ++round) {
     const int distance = 1 << round;
     const int to = (shape.rank + distance) % shape.ranks;
