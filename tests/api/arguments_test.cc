@@ -20,14 +20,15 @@ struct Wrong {
   std::function<hocketResult_t(hocketComm_t)> call;
 };
 
-float x[8];  // somebody's memory
+using Wrongs = std::vector<Wrong>;
+constexpr hocketResult_t argument = hocketInvalidArgument;
+float x[8];
 
-std::vector<Wrong> wrong_calls() {
-  const auto bad_type = static_cast<hocketDataType_t>(12),
-             bad_low = static_cast<hocketDataType_t>(-1);
+Wrongs wrong_collectives() {
+  const auto bad_type = static_cast<hocketDataType_t>(12);
+  const auto bad_low = static_cast<hocketDataType_t>(-1);
   const auto bad_op = static_cast<hocketRedOp_t>(5);
   const auto f32 = hocketFloat32;
-  const auto argument = hocketInvalidArgument;
   return {
       {"no communicator", argument, "NULL",
        [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
@@ -66,9 +67,7 @@ std::vector<Wrong> wrong_calls() {
   };
 }
 
-/// Of communicators, memory, streams and queries.
-std::vector<Wrong> wrong_requests() {
-  const auto argument = hocketInvalidArgument;
+Wrongs wrong_communicators() {
   return {
       {"a negative color", argument, "color",
        [](hocketComm_t c) {
@@ -98,6 +97,11 @@ std::vector<Wrong> wrong_requests() {
       {"no place for a culprit", argument, "NULL",
        [](hocketComm_t c) { return hocketCommGetCulprit(c, nullptr); }},
       {"nothing to abort", argument, "NULL", [](hocketComm_t) { return hocketCommAbort(nullptr); }},
+  };
+}
+
+Wrongs wrong_memory_and_streams() {
+  return {
       {"no place for memory", argument, "NULL",
        [](hocketComm_t) { return hocketMemAlloc(nullptr, 1); }},
       {"memory without a size", argument, "",
@@ -136,11 +140,17 @@ std::vector<Wrong> wrong_requests() {
   };
 }
 
+Wrongs wrong_calls() {
+  Wrongs all = wrong_collectives();
+  for (const Wrongs& more : {wrong_communicators(), wrong_memory_and_streams()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
 TEST(Arguments, that_are_wrong_are_named_and_change_nothing) {
   ranks::run_ranks(2, [](Rank& self) {
-    std::vector<Wrong> all = wrong_calls();
-    for (Wrong& wrong : wrong_requests()) all.push_back(std::move(wrong));
-    for (const Wrong& wrong : all) {
+    for (const Wrong& wrong : wrong_calls()) {
       EXPECT_EQ(wrong.expected, wrong.call(self.comm)) << wrong.what;
       const std::string text = hocketGetLastError(nullptr);
       EXPECT_NE("", text) << wrong.what;
