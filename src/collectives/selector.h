@@ -16,7 +16,8 @@
 
 namespace hocket {
 
-/// Costs on this machine. Rank 0's are broadcast when a communicator is made, and do not change in
+/// Costs on this machine. Between nodes, link_ns_per_byte and message_work_ns are not measured yet:
+/// the defaults hold. Rank 0's are broadcast when a communicator is made, and do not change in
 /// its life.
 struct Figures {
   double sync_ns = 300;             // all local ranks see one another's flags
