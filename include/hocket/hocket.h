@@ -333,14 +333,14 @@ HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
  *          hocketSuccess: a poisoned, aborted or finalized communicator is freed like any other. */
 HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
 
-/* Effect:  ends all operations on comm at once, on this rank and soon on all others; their calls
- *          and all later ones return hocketAborted. Unlike ncclCommAbort it frees nothing, because
+/* Effect:  ends all operations on comm at once, its join too, on this rank and soon on all others;
+ *          their calls and all later ones return hocketAborted. Unlike ncclCommAbort it frees nothing, because
  *          another thread may be inside: hocketCommDestroy is still needed.
  * Needs:   comm not yet destroyed, not NULL.
  * Blocks:  no; needs no peer's help; uses no stream.
  * Threads: any, at any time, while others are inside calls on comm.
- * Errors:  hocketInvalidArgument: no communicator. hocketInProgress: it is still joining, which
- *          its join deadline ends. Aborting twice, or a poisoned communicator, is hocketSuccess. */
+ * Errors:  hocketInvalidArgument: no communicator. Aborting twice, or a poisoned communicator, is
+ *          hocketSuccess. */
 HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
 
 /* Effect:  *asyncError becomes comm's state: hocketSuccess; hocketInProgress while an init or

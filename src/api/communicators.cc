@@ -42,10 +42,11 @@ Status join(const JoinOptions& options, const CommConfig& config, std::uint64_t 
   std::vector<int> members(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
   const std::uint64_t channel = channel_of(options.job_id, number);
-  return Communicator::create(std::move(session), std::move(members), channel, config, out);
+  return Communicator::create(std::move(session), std::move(members), channel, config, options.stop,
+                              out);
 }
 
-JoinOptions join_options(const CommConfig& config, int rank, int ranks) {
+JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequest* stop) {
   JoinOptions options;
   options.rank = rank;
   options.ranks = ranks;
@@ -53,16 +54,17 @@ JoinOptions join_options(const CommConfig& config, int rank, int ranks) {
   options.share_memory = config.use_shm;
   options.join_deadline_ms = config.join_deadline_ms;
   options.silence_ms = config.silence_ms;
+  options.stop = stop;
   return options;
 }
 
 /// Makes a handle and fills it now or, where config is not blocking, on its own stream.
-using Make = std::function<Status(std::unique_ptr<Communicator>*)>;
+using Make = std::function<Status(StopRequest*, std::unique_ptr<Communicator>*)>;
 Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
   *out = nullptr;
   auto handle = make_handle();
   if (config.blocking) {
-    HOCKET_RETURN_IF_ERROR(make(&handle->communicator));
+    HOCKET_RETURN_IF_ERROR(make(nullptr, &handle->communicator));
     if (handle->communicator == nullptr) return {};  // a split without a color
     handle->ready.store(true, std::memory_order_release);
     *out = handle.release();
@@ -72,13 +74,14 @@ Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
   handle->own = std::make_unique<HostStream>();
   hocketComm* raw = handle.get();
   HOCKET_RETURN_IF_ERROR(handle->own->push([raw, make = std::move(make)] {
-    const Status status = make(&raw->communicator);
-    if (status.ok()) {
-      raw->ready.store(true, std::memory_order_release);
-    } else {
+    const Status status = make(&raw->stop, &raw->communicator);
+    if (!status.ok()) {
       std::lock_guard lock(raw->mutex);
       raw->init_error = status;
+      return Status();
     }
+    raw->ready.store(true);
+    if (raw->stop.stopped()) raw->communicator->abort();  // it was too late for make()
     return Status();
   }));
   *out = handle.release();
@@ -98,11 +101,12 @@ struct LaunchedJob {
 };
 
 /// Without a launcher: this process is its own job.
-Status make_alone(const CommConfig& config, std::unique_ptr<Communicator>* out) {
+Status make_alone(const CommConfig& config, StopRequest* stop,
+                  std::unique_ptr<Communicator>* out) {
   UniqueId id;
   HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
   HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));
-  JoinOptions options = join_options(config, 0, 1);
+  JoinOptions options = join_options(config, 0, 1, stop);
   options.key = id.key;
   options.job_id = id.job_id;
   options.root = id.root;
@@ -122,15 +126,15 @@ Status join_again(const JoinOptions& options, bool is_later, std::shared_ptr<Ses
   }
 }
 
-Status make_from_launcher(const CommConfig& config, const Settings& settings,
+Status make_from_launcher(const CommConfig& config, const Settings& settings, StopRequest* stop,
                           std::unique_ptr<Communicator>* out) {
   LaunchedJob& job = LaunchedJob::instance();
   std::lock_guard lock(job.mutex);
   LaunchInfo info;
   const Status detected = detect_launch(settings, &info);
-  if (!detected.ok() && info.source.empty()) return make_alone(config, out);
+  if (!detected.ok() && info.source.empty()) return make_alone(config, stop, out);
   HOCKET_RETURN_IF_ERROR(detected);
-  JoinOptions options = join_options(config, info.rank, info.ranks);
+  JoinOptions options = join_options(config, info.rank, info.ranks, stop);
   options.key = info.key;
   options.has_key = info.has_key;
   options.job_id = info.job_id;
@@ -198,11 +202,11 @@ hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUn
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
-    JoinOptions options = api::join_options(full, rank, nranks);
-    options.key = id.key;
-    options.job_id = id.job_id;
-    options.root = id.root;
-    return api::fill(full, comm, [options, full](std::unique_ptr<Communicator>* out) {
+    return api::fill(full, comm, [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
+      JoinOptions options = api::join_options(full, rank, nranks, stop);
+      options.key = id.key;
+      options.job_id = id.job_id;
+      options.root = id.root;
       return api::join(options, full, 0, nullptr, out);
     });
   });
@@ -217,8 +221,8 @@ hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* c
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
-    return api::fill(full, comm, [full, settings](std::unique_ptr<Communicator>* out) {
-      return api::make_from_launcher(full, settings, out);
+    return api::fill(full, comm, [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
+      return api::make_from_launcher(full, settings, stop, out);
     });
   });
 }
@@ -240,9 +244,10 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
     if (!parent->enter())
       return invalid_usage("another thread is inside a call of this communicator");
     parent->flush();
-    const Status status = api::fill(full, newcomm, [=](std::unique_ptr<Communicator>* out) {
-      return parent->split(color, key, full, out);
-    });
+    const auto split = [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
+      return parent->split(color, key, full, stop, out);
+    };
+    const Status status = api::fill(full, newcomm, split);
     parent->exit();
     return status;
   });
@@ -286,10 +291,15 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
 hocketResult_t hocketCommAbort(hocketComm_t comm) {
   return api::guarded(comm, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
-    if (!comm->ready.load(std::memory_order_acquire)) {
-      return {Code::in_progress, "the communicator is still joining: its join deadline ends that"};
+    comm->stop.stop();
+    if (comm->ready.load()) {
+      comm->communicator->abort();
+      return {};
     }
-    comm->communicator->abort();
+    std::lock_guard lock(comm->mutex);
+    if (comm->init_error.ok()) {
+      comm->init_error = {Code::aborted, "hocketCommAbort ended the join of this communicator"};
+    }
     return {};
   });
 }

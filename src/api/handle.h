@@ -23,6 +23,7 @@ struct hocketComm {
   std::atomic<bool> finalized{false};
   std::unique_ptr<hocket::Communicator> communicator;
   std::atomic<bool> ready{false};           // communicator may be used
+  hocket::StopRequest stop;                 // of what makes the communicator
   std::unique_ptr<hocket::HostStream> own;  // blocking = 0: NULL-stream calls and init run here
   std::mutex mutex;
   hocket::Status init_error;  // under mutex

@@ -144,7 +144,7 @@ Status Core::table_known(const Key& key) {
 void Core::joined(Joined joined) {
   control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
                                        std::move(joined), faults_, [this](const Fault& fault) {
-                                         descriptors_.peer_fault(fault);
+                                         descriptors_.new_fault(fault);
                                          faults_.wake_all();
                                          if (lingering_) linger_soon(0);
                                        });
@@ -168,6 +168,14 @@ Status Core::wait_joined() {
   std::unique_lock lock(mutex_);
   join_ended_.wait(lock, [&] { return join_done_; });
   return join_status_;
+}
+
+void Core::stop_join() {
+  std::weak_ptr<Core> weak = weak_from_this();
+  lease_->post([weak] {
+    const auto self = weak.lock();
+    if (self && self->joining_) self->joining_->stop();
+  });
 }
 
 void Core::leave() {

@@ -23,6 +23,8 @@ class Core : public std::enable_shared_from_this<Core> {
   ~Core();
   /// From the joining thread: blocks until the join has ended.
   Status wait_joined();
+  /// From any thread: the join ends soon with Code::aborted, if it has not ended before.
+  void stop_join();
 
   // On the monitor thread:
   void start();

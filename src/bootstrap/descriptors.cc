@@ -67,9 +67,8 @@ void Descriptors::withdraw(DescriptorName name) { offered_.erase(name); }
 void Descriptors::fetch(const std::shared_ptr<Request>& request) {
   const std::uint64_t id = next_id_++;
   requests_[id] = request;
-  Fault fault;
-  if (faults_.find(request->peer, request->name.space, &fault)) {
-    return end(id, Status(fault.code, fault.text, fault.rank), {});
+  for (const Fault& fault : faults_.all()) {
+    if (ends(fault, *request)) return end(id, Status(fault.code, fault.text, fault.rank), {});
   }
   Peer& peer = peers_[request->peer];
   if (peer.conn) return ask(peer, id, request->name);
@@ -159,13 +158,17 @@ void Descriptors::forget(const std::shared_ptr<Request>& request) {
   }
 }
 
-void Descriptors::peer_fault(const Fault& fault) {
+/// A fault of the one who is asked, or the asker's own abort.
+bool Descriptors::ends(const Fault& fault, const Request& request) const {
+  if (fault.channel != 0 && fault.channel != request.name.space) return false;
+  return fault.rank == request.peer ||
+         (fault.rank == rank_ && fault.kind == Fault::Kind::aborted);
+}
+
+void Descriptors::new_fault(const Fault& fault) {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, request] : requests_) {
-    if (request->peer == fault.rank &&
-        (fault.channel == 0 || fault.channel == request->name.space)) {
-      ids.push_back(id);
-    }
+    if (ends(fault, *request)) ids.push_back(id);
   }
   for (const std::uint64_t id : ids) end(id, Status(fault.code, fault.text, fault.rank), {});
 }

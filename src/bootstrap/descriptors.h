@@ -35,7 +35,7 @@ class Descriptors {
   void withdraw(DescriptorName name);
   void fetch(const std::shared_ptr<Request>& request);
   void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
-  void peer_fault(const Fault& fault);
+  void new_fault(const Fault& fault);
   void close(const Status& why);
 
  private:
@@ -55,6 +55,7 @@ class Descriptors {
   void accept(UniqueFd fd);
   void asked(int client, Message& message);
   void answer(const Wanted& wanted, const SharedFd& fd);
+  bool ends(const Fault& fault, const Request& request) const;
   void dial(int peer);
   void dialled(int peer, Dialer::Result result);
   void ask(Peer& peer, std::uint64_t id, const DescriptorName& name);

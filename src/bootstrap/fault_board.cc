@@ -36,16 +36,6 @@ bool FaultBoard::is_gone(int rank) const {
          known_.count({Fault::Kind::dead, rank, 0, 0}) != 0;
 }
 
-bool FaultBoard::find(int peer, std::uint64_t channel, Fault* out) const {
-  std::lock_guard lock(mutex_);
-  for (const Fault& fault : faults_) {
-    if (fault.rank != peer || (fault.channel != 0 && fault.channel != channel)) continue;
-    *out = fault;
-    return true;
-  }
-  return false;
-}
-
 int FaultBoard::watch(std::function<void()> wake) {
   std::lock_guard lock(watch_mutex_);
   watchers_[next_token_] = std::move(wake);

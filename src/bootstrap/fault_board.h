@@ -24,8 +24,6 @@ class FaultBoard {
   bool has_left(int rank) const;
   /// Left, or dead: no message will come from it.
   bool is_gone(int rank) const;
-  /// The first fault of peer that ends an operation on channel.
-  bool find(int peer, std::uint64_t channel, Fault* out) const;
 
   int watch(std::function<void()> wake);
   void unwatch(int token);

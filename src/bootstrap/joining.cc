@@ -190,12 +190,22 @@ void Joining::fail(const Status& status) {
 }
 
 /// Something went wrong here that all should know.
-void Joining::trouble(int culprit, const std::string& text) {
+void Joining::trouble(const Failure& failure) {
   if (root_ && root_->is_open()) {
-    root_->send(MessageType::fail, encode(Failure{Code::remote_error, culprit, text}));
+    root_->send(MessageType::fail, encode(failure));
   } else {
-    fail(Status(Code::remote_error, text, culprit));
+    fail(Status(failure.code, failure.text, failure.culprit));
   }
+}
+
+void Joining::stop() {
+  if (ended_) return;
+  const Failure failure{Code::aborted, options_.rank,
+                        fmt::format("rank {} (process {} on {}) aborted its join", options_.rank,
+                                    self_.pid, self_.host)};
+  if (joined_.leader) joined_.leader->send(MessageType::fail, encode(failure));
+  if (root_ && root_->is_open()) root_->send(MessageType::fail, encode(failure));
+  fail(Status(failure.code, failure.text, failure.culprit));
 }
 
 }  // namespace hocket

@@ -47,6 +47,8 @@ class Joining : public std::enable_shared_from_this<Joining> {
   Joining(Monitor& monitor, const JoinOptions& options, const Arrival& self, Handlers handlers);
   ~Joining();
   void start();
+  /// This rank gives up, and all ranks that have come learn of it.
+  void stop();
   /// For a connection of another leader.
   Verdict judge_tree(const Claim& claim) const;
   void accept_tree(const Claim& claim, UniqueFd fd);
@@ -79,7 +81,10 @@ class Joining : public std::enable_shared_from_this<Joining> {
   int children() const;
   void confirm();
   void finish();
-  void trouble(int culprit, const std::string& text);
+  void trouble(const Failure& failure);
+  void trouble(int culprit, const std::string& text) {
+    trouble(Failure{Code::remote_error, culprit, text});
+  }
   void fail(const Status& status);
 
   Monitor& monitor_;

@@ -106,6 +106,11 @@ void Joining::adopt_local(UniqueFd fd) {
 
 void Joining::on_local_message(int id, Message& message) {
   Local& local = locals_[id];
+  Failure failure;
+  if (!ended_ && message.type == MessageType::fail && local.arrived &&
+      decode(message.body, &failure)) {
+    return trouble({failure.code, local.arrival.rank, failure.text});
+  }
   if (ended_ || message.type != MessageType::arrive || local.arrived ||
       !decode(message.body, &local.arrival) || message.fds.size() > 1) {
     local.conn->close();

@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/stop.h"
 #include "base/unique_fd.h"
 
 namespace hocket {
@@ -52,6 +53,7 @@ struct JoinOptions {
   bool share_memory = true;  // false: every rank counts as a node of its own (HOCKET_TRANSPORT=tcp)
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
+  StopRequest* stop = nullptr;  // ends the join before its deadline; outlives it
 };
 
 struct Member {
@@ -92,7 +94,7 @@ class Session {
   virtual ~Session() = default;
 
   /// Blocks until all ranks have joined, at most the join deadline; the error names the missing
-  /// ranks.
+  /// ranks. Code::aborted where options.stop ended it: the other ranks' joins then fail too.
   static Status join(const JoinOptions& options, std::shared_ptr<Session>* out);
 
   virtual int rank() const = 0;

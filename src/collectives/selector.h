@@ -16,9 +16,8 @@
 
 namespace hocket {
 
-/// Costs on this machine. Between nodes, link_ns_per_byte and message_work_ns are not measured yet:
-/// the defaults hold. Rank 0's are broadcast when a communicator is made, and do not change in
-/// its life.
+/// Costs on this machine, measured when a communicator is made; rank 0's are broadcast then and do
+/// not change in its life.
 struct Figures {
   double sync_ns = 300;             // all local ranks see one another's flags
   double touch_ns_per_byte = 0.05;  // one byte read or written by the processor, streaming

@@ -20,6 +20,9 @@ struct Communicator::Hello {
 
 namespace {
 
+constexpr int burst_messages = 17;
+constexpr std::size_t large_bytes = 512 << 10;
+
 /// Nanoseconds per byte that a fold reads or writes, from caches: the best of a few runs.
 double measure_touch() {
   constexpr std::size_t elements = 32 << 10;
@@ -79,6 +82,45 @@ Status Communicator::measure(Hello* hello) {
     return {};
   }
   figures.message_ns = best / (2 * std::ceil(std::log2(ranks())));
+  return measure_link(&figures);
+}
+
+/// Between rank 0 and the first rank of another node; the others have nothing to do.
+Status Communicator::measure_link(Figures* figures) {
+  const auto node = [this](int rank) {
+    return session_->members()[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])]
+        .node;
+  };
+  int far = 1;
+  while (node(far) == node(0)) ++far;
+  if (rank_ != 0 && rank_ != far) return {};
+  double one = 0, burst = 0, large = 0;
+  HOCKET_RETURN_IF_ERROR(time_messages(far, 1, 8, &one));
+  HOCKET_RETURN_IF_ERROR(time_messages(far, burst_messages, 8, &burst));
+  HOCKET_RETURN_IF_ERROR(time_messages(far, 1, large_bytes, &large));
+  // The clock may have been unlucky: a figure of nothing would make bytes or messages free.
+  figures->message_work_ns = std::max(100.0, (burst - one) / (burst_messages - 1));
+  figures->link_ns_per_byte = std::max(0.001, (large - one) / large_bytes);
+  return {};
+}
+
+/// So many messages from rank 0 to `far`, all at once, and an answer: the best of a few times.
+Status Communicator::time_messages(int far, int messages, std::size_t bytes, double* best) {
+  std::vector<std::byte> data(bytes);
+  const auto call = [&](Collective collective, std::size_t count) {
+    return Call{collective, data.data(), data.data(), count, Dtype::uint8, Op::sum,
+                rank_ == 0 ? far : 0};
+  };
+  std::vector<Call> there(static_cast<std::size_t>(messages),
+                          call(rank_ == 0 ? Collective::send : Collective::recv, bytes));
+  const Call back = call(rank_ == 0 ? Collective::recv : Collective::send, 1);
+  *best = 1e12;
+  for (int i = 0; i < 3; ++i) {
+    const Nanos begin = monotonic_now();
+    HOCKET_RETURN_IF_ERROR(run(there));
+    HOCKET_RETURN_IF_ERROR(run({&back, 1}));
+    *best = std::min(*best, static_cast<double>(monotonic_now() - begin));
+  }
   return {};
 }
 

@@ -47,13 +47,17 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
 }
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
-                            std::uint64_t channel, const CommConfig& config,
+                            std::uint64_t channel, const CommConfig& config, StopRequest* stop,
                             std::unique_ptr<Communicator>* out) {
   std::unique_ptr<Communicator> made(
       new Communicator(std::move(session), std::move(members), channel, config));
-  HOCKET_RETURN_IF_ERROR(made->open_board());
-  HOCKET_RETURN_IF_ERROR(made->open_transports());
+  {
+    const StopRequest::Scope scope(stop, [&made] { made->tell_abort(); });
+    HOCKET_RETURN_IF_ERROR(made->open_board());
+    HOCKET_RETURN_IF_ERROR(made->open_transports());
+  }
   made->make_engine();
+  const StopRequest::Scope scope(stop, [&made] { made->abort(); });
   HOCKET_RETURN_IF_ERROR(made->agree());
   *out = std::move(made);
   return {};
@@ -240,6 +244,12 @@ void Communicator::set_error(const Status& status) {
 
 void Communicator::abort() {
   if (aborted_.exchange(true)) return;
+  tell_abort();
+  engine_->attention().store(true, std::memory_order_relaxed);
+  wake();
+}
+
+void Communicator::tell_abort() {
   const std::string text = name_of_rank(rank_) + " aborted the communicator '" + config_.name + "'";
   set_error({Code::aborted, text, rank_});
   Fault fault;
@@ -249,8 +259,6 @@ void Communicator::abort() {
   fault.code = Code::aborted;
   fault.text = text;
   session_->report(fault);
-  engine_->attention().store(true, std::memory_order_relaxed);
-  wake();
 }
 
 const char* Communicator::last_algorithm() const {
@@ -265,7 +273,7 @@ const char* Communicator::last_transport() const {
   return local_members_.size() > 1 ? "shm,tcp" : "tcp";
 }
 
-Status Communicator::split(int color, int key, const CommConfig& config,
+Status Communicator::split(int color, int key, const CommConfig& config, StopRequest* stop,
                            std::unique_ptr<Communicator>* out) {
   struct Entry {
     std::int32_t color, key;
@@ -290,7 +298,7 @@ Status Communicator::split(int color, int key, const CommConfig& config,
   });
   for (int& rank : group) rank = members_[static_cast<std::size_t>(rank)];
   const std::uint64_t channel = mix_channel(channel_, splits_, static_cast<std::uint64_t>(color));
-  return create(session_, std::move(group), channel, config, out);
+  return create(session_, std::move(group), channel, config, stop, out);
 }
 
 std::byte* Communicator::private_scratch(std::size_t bytes) {

@@ -46,9 +46,9 @@ struct CommConfig {
 class Communicator {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
-  /// call it alike.
+  /// call it alike. stop ends it early with Code::aborted, on all ranks; may be null.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
-                       std::uint64_t channel, const CommConfig& config,
+                       std::uint64_t channel, const CommConfig& config, StopRequest* stop,
                        std::unique_ptr<Communicator>* out);
   /// Flushes and leaves. Never blocks on a peer beyond the deadline.
   ~Communicator();
@@ -65,8 +65,10 @@ class Communicator {
   const char* last_algorithm() const;
   const char* last_transport() const;
 
-  /// Collective. color < 0: *out stays empty.
-  Status split(int color, int key, const CommConfig& config, std::unique_ptr<Communicator>* out);
+  /// Collective. color < 0: *out stays empty. stop ends the making of the new communicator, not
+  /// this one's part in it.
+  Status split(int color, int key, const CommConfig& config, StopRequest* stop,
+               std::unique_ptr<Communicator>* out);
 
   // ---- Running calls
   using Ticket = std::uint64_t;
@@ -110,12 +112,15 @@ class Communicator {
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
   Status agree();
   Status measure(Hello* hello);
+  Status measure_link(struct Figures* figures);
+  Status time_messages(int far, int messages, std::size_t bytes, double* best);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
   bool concerns(const Fault& fault) const;
   Status first_fault() const;
   Status inspect_faults(std::vector<int>* left);
   void tell_failure(const Status& status);
   void set_error(const Status& status);
+  void tell_abort();
   void ring(int local_rank);
   void wake();
   std::string name_of_rank(int rank) const;

@@ -194,6 +194,35 @@ TEST(NotBlocking, calls_return_at_once_and_are_asked_for) {
   for (std::thread& thread : threads) thread.join();
 }
 
+/// One of two ranks that wait for a third gives up: neither waits for the deadline.
+void abort_a_join(int who) {
+  SCOPED_TRACE("rank " + std::to_string(who) + " aborts");
+  hocketUniqueId id;
+  ASSERT_HOCKET(hocketGetUniqueId(&id));
+  hocketConfig_t config = ranks::patient_config();
+  config.blocking = 0;
+  config.join_deadline_ms = 3'600'000;
+  hocketComm_t comms[2] = {};
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(hocketInProgress, hocketCommInitRankConfig(&comms[rank], 3, id, rank, &config));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 leads the node
+  }
+  EXPECT_EQ(hocketSuccess, hocketCommAbort(comms[who]));
+  EXPECT_EQ(hocketSuccess, hocketCommAbort(comms[who]));
+  hocketResult_t state = hocketSuccess;
+  EXPECT_HOCKET(hocketCommGetAsyncError(comms[who], &state));
+  EXPECT_EQ(hocketAborted, state) << "known at once";
+  EXPECT_EQ(hocketAborted, settle(comms[1 - who]));
+  const std::string text = hocketGetLastError(comms[1 - who]);
+  EXPECT_NE(std::string::npos, text.find("rank " + std::to_string(who))) << text;
+  for (hocketComm_t comm : comms) EXPECT_HOCKET(hocketCommDestroy(comm));
+}
+
+TEST(NotBlocking, abort_ends_a_join_on_every_rank) {
+  abort_a_join(0);
+  abort_a_join(1);
+}
+
 TEST(NotBlocking, a_join_that_fails_is_asked_for_too) {
   hocketUniqueId id;
   ASSERT_HOCKET(hocketGetUniqueId(&id));

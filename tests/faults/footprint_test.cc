@@ -114,7 +114,7 @@ TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
 }
 
 TEST(Late, ranks_are_logged_and_are_no_error) {
-  if (!ranks::long_tests()) GTEST_SKIP() << "it takes 12 s: LONG_TESTS=1";
+  if (!ranks::long_tests()) GTEST_SKIP() << "it takes a minute: LONG_TESTS=1";
   Job job(3);
   const auto body = [](Process& self) {
     struct Lines {
@@ -127,12 +127,12 @@ TEST(Late, ranks_are_logged_and_are_no_error) {
           }
         },
         &lines);
-    if (self.rank == 1) ::sleep(12);  // what is tested: a rank that is elsewhere for so long
+    if (self.rank == 1) ::sleep(60);  // what is tested: a rank that is elsewhere for so long
     float x = 1;
     EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
     EXPECT_EQ(3, x);
     if (self.rank != 1) {
-      EXPECT_EQ(1, lines.found.load());
+      EXPECT_LE(4, lines.found.load()) << "a line every ten seconds";
     }
     hocketSetLogCallback(nullptr, nullptr);
   };
