@@ -60,7 +60,8 @@ class Engine {
   /// Rings the peers that a publication has not been told to yet. Before the caller's thread pauses
   /// for long.
   void ring_pending();
-  bool uses_board_only() const;
+  /// Nothing but the board can have news. Before a sleep: arms the transports.
+  bool uses_board_only();
   const std::vector<Transport*>& transports() const { return transports_; }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {

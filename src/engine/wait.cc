@@ -91,9 +91,8 @@ class Driver {
     for (const Sleeper& sleeper : sleepers_) {
       waits_.push_back({sleeper.event_fd, POLLIN, 0});
       for (Transport* transport : sleeper.engine->transports()) {
-        if (transport->wait_descriptor() >= 0) {
-          waits_.push_back({transport->wait_descriptor(), POLLIN, 0});
-        }
+        const int descriptor = transport->wait_descriptor();
+        if (descriptor >= 0) waits_.push_back({descriptor, POLLIN, 0});
       }
     }
     ::poll(waits_.data(), waits_.size(), static_cast<int>(longest_sleep / nanos_per_ms));

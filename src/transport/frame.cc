@@ -90,6 +90,13 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_by_instruction(const void
   }
   for (; bytes >= 8; at += 8, bytes -= 8) crc = _mm_crc32_u64(crc, load64(at));
   auto narrow = static_cast<std::uint32_t>(crc);
+  if (bytes >= 4) {
+    std::uint32_t word;
+    std::memcpy(&word, at, 4);
+    narrow = _mm_crc32_u32(narrow, word);
+    at += 4;
+    bytes -= 4;
+  }
   for (; bytes > 0; ++at, --bytes) narrow = _mm_crc32_u8(narrow, *at);
   return ~narrow;
 }

@@ -207,13 +207,13 @@ void Matching::tell(FrameKind kind, const Transfer& transfer) {
   controls_.push_back({kind, transfer.key, signature_of(transfer), transfer.bytes});
 }
 
-bool Matching::next_control(OutFrame& frame) {
+void Matching::next_control(OutFrame& frame) {
   frame.transfer = nullptr;
   frame.payload = nullptr;
   if (refusing_) {
     refusing_ = false;
     frame = refusal_frame_;
-    return true;
+    return;
   }
   if (controls_head_ < controls_.size()) {
     const Control& control = controls_[controls_head_++];
@@ -223,21 +223,19 @@ bool Matching::next_control(OutFrame& frame) {
       controls_.clear();
       controls_head_ = 0;
     }
-    seal(frame.header);
-    return true;
-  }
-  if (credit_due_) {
+  } else {
     credit_due_ = false;
     credit_told_ = eager_consumed_;
     frame.header = header_of(FrameKind::credit, {}, eager_consumed_);
-    seal(frame.header);
-    return true;
   }
-  return false;
+  seal(frame.header);
 }
 
 bool Matching::next_frame(Want want, std::size_t max_payload, OutFrame& frame) {
-  if (want == Want::any && next_control(frame)) return true;
+  if (want == Want::any && has_controls()) {
+    next_control(frame);
+    return true;
+  }
   Queue& queue = want == Want::any && !eager_.empty() ? eager_ : bulk_;
   Transfer* const transfer = queue.head;
   if (transfer == nullptr) return false;
@@ -265,11 +263,6 @@ bool Matching::next_frame(Want want, std::size_t max_payload, OutFrame& frame) {
 void Matching::sent(Transfer& transfer, std::size_t bytes) {
   transfer.moved += bytes;
   if (transfer.moved == transfer.bytes) finish(transfer, Status());
-}
-
-bool Matching::has_frames() const {
-  return refusing_ || controls_head_ < controls_.size() || credit_due_ || !eager_.empty() ||
-         !bulk_.empty();
 }
 
 std::size_t Matching::bulk_bytes() const { return bulk_.empty() ? 0 : bulk_.head->bytes; }

@@ -70,7 +70,7 @@ class Matching {
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
   /// The payload of a frame of `transfer` is no longer needed.
   void sent(Transfer& transfer, std::size_t bytes);
-  bool has_frames() const;
+  bool has_frames() const { return has_controls() || !eager_.empty() || !bulk_.empty(); }
   bool has_bulk() const { return !bulk_.empty(); }
   std::size_t bulk_bytes() const;  // of the message being cut
   OutFrame bye() const;
@@ -120,8 +120,11 @@ class Matching {
   void finish_recv(Transfer& transfer);
   void consumed(std::uint64_t bytes);
   void tell(FrameKind kind, const Transfer& transfer);
+  bool has_controls() const {
+    return controls_head_ < controls_.size() || credit_due_ || refusing_;
+  }
   FrameHeader header_of(FrameKind kind, const MessageKey& key, std::uint64_t total) const;
-  bool next_control(OutFrame& frame);
+  void next_control(OutFrame& frame);  // has_controls()
   bool agrees(const Transfer& transfer, const Signature& theirs, std::uint64_t total) const;
   /// Ends the link with a mismatch and tells the peer.
   void refuse(const Transfer& transfer, const Signature& theirs, std::uint64_t total);

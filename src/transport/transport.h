@@ -73,9 +73,9 @@ class Transport {
   virtual void close() = 0;
 
   /// A descriptor that is readable (epoll) when poll() may have work, for a rank that wants to
-  /// sleep after a poll() that returned false (that one has armed it); the same one at every call.
-  /// -1 where a peer rings the rank's doorbell instead.
-  virtual int wait_descriptor() const = 0;
+  /// sleep after a poll() that returned false; the same one at every call, and every call arms it
+  /// anew. -1 where a peer rings the rank's doorbell instead.
+  virtual int wait_descriptor() = 0;
   /// True while transfers are in flight or links have bytes to flush.
   virtual bool active() const = 0;
 };

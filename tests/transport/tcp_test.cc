@@ -118,6 +118,8 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
   EXPECT_TRUE(readable(at_one));  // a connection
   settle(fabric.at(0));
   settle(fabric.at(1));
+  EXPECT_EQ(at_zero, fabric.at(0).wait_descriptor());
+  EXPECT_EQ(at_one, fabric.at(1).wait_descriptor());
   EXPECT_FALSE(readable(at_zero));
   EXPECT_FALSE(readable(at_one));
   Message send(1, {.sequence = 1}, 8), recv(0, {.sequence = 1}, 8);
@@ -133,6 +135,7 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
   fabric.at(0).post_send(large.transfer);
   settle(fabric.at(0));  // until the socket is full: the receiver does not poll
   EXPECT_FALSE(large.transfer.done);
+  EXPECT_EQ(at_zero, fabric.at(0).wait_descriptor());
   EXPECT_FALSE(readable(at_zero));
   settle(fabric.at(1));
   EXPECT_TRUE(readable(at_zero));  // room

@@ -20,7 +20,7 @@ class SelfTransport final : public Transport {
   bool poll() override { return false; }
   void cancel(const Status& why) override;
   void close() override {}
-  int wait_descriptor() const override { return -1; }
+  int wait_descriptor() override { return -1; }
   bool active() const override { return false; }
 
  private:

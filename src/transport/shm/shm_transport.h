@@ -38,7 +38,7 @@ class ShmTransport final : public Transport {
   bool poll() override;
   void cancel(const Status& why) override;
   void close() override;
-  int wait_descriptor() const override { return -1; }
+  int wait_descriptor() override { return -1; }
   bool active() const override;
 
  private:

@@ -44,7 +44,9 @@ class Connection {
   /// Adds a frame without a transfer behind everything else.
   void append(const OutFrame& frame);
 
-  bool armed = false;  // the transport's note: epoll also watches for room to write
+  // The transport's notes:
+  std::uint32_t watched = 0;       // for these events by epoll; 0: not at all
+  unsigned received_unwaited = 0;  // times that bytes were received since a rank last slept
 
  private:
   static constexpr std::size_t stage_bytes = 8 << 10;

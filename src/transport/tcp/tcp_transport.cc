@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t sweep_polls = 64;  // idle links are looked at once in so many polls
-constexpr int linger_rounds = 200;         // of linger_round_ms each, over all links, in close()
+// So often a connection receives in a row, with no sleep between, before epoll stops watching it.
+constexpr unsigned receives_before_unwatch = 8;
+constexpr int linger_rounds = 200;  // of linger_round_ms each, over all links, in close()
 constexpr int linger_round_ms = 5;
 
 std::string peer_text(int fd) {
@@ -122,26 +124,18 @@ bool TcpTransport::install(Adopted& adopted) {
     const std::string text = peer_text(adopted.fd.get());
     if (!text.empty()) to.name = fmt::format("tcp {}", text);
   }
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = tag_of(adopted.peer, index);
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, adopted.fd.get(), &event) != 0) {
-    fail(to, system_error("epoll refused a connection"));
-    return true;
-  }
   to.connections[index] = std::make_unique<Connection>(std::move(adopted.fd));
-  activate(to);
+  watch(to, index, EPOLLIN);
+  if (to.connections[index] != nullptr) activate(to);
   return true;
 }
 
-TcpTransport::Link& TcpTransport::link(int peer) {
+TcpTransport::Link& TcpTransport::make_link(int peer) {
   std::unique_ptr<Link>& slot = links_[peer];
-  if (slot == nullptr) {
-    slot = std::make_unique<Link>(rank_, peer, epoch_, options_.matching, pool_);
-    slot->connections.resize(std::max(1, options_.connections));
-    slot->dialled.resize(slot->connections.size());
-    slot->name = dialler_.address ? fmt::format("tcp {}", dialler_.address(peer)) : "tcp";
-  }
+  slot = std::make_unique<Link>(rank_, peer, epoch_, options_.matching, pool_);
+  slot->connections.resize(std::max(1, options_.connections));
+  slot->dialled.resize(slot->connections.size());
+  slot->name = dialler_.address ? fmt::format("tcp {}", dialler_.address(peer)) : "tcp";
   return *slot;
 }
 
@@ -252,7 +246,11 @@ bool TcpTransport::receive(Link& link, std::size_t index) {
 
 bool TcpTransport::serve(Link& link) {
   bool moved = flush(link);
-  for (std::size_t i = 0; i < link.connections.size(); ++i) moved |= receive(link, i);
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    if (!receive(link, i)) continue;
+    moved = true;
+    if (link.connections[i] != nullptr) unwatch_busy(link, i);
+  }
   if (link.matching.has_frames()) moved |= flush(link);
   return moved;
 }
@@ -262,8 +260,7 @@ bool TcpTransport::poll() {
   if (has_adopted_.load(std::memory_order_acquire)) [[unlikely]]
     moved |= take_adopted();
   const bool many = active_.size() > options_.busy_links;
-  const bool sweep = ++polls_ % sweep_polls == 0;
-  if (many || sweep) moved |= ask_epoll();
+  if (many || ++polls_ % sweep_polls == 0) moved |= sweep();
   for (std::size_t i = 0; i < active_.size(); ++i) {
     if (many) {
       moved |= flush(*active_[i]);
@@ -274,16 +271,26 @@ bool TcpTransport::poll() {
   for (std::size_t i = 0; i < active_.size();) {
     Link& link = *active_[i];
     if (busy(link)) {
-      if (!moved) arm(link);
       ++i;
       continue;
     }
-    arm(link);
     link.listed = false;
     active_[i] = active_.back();
     active_.pop_back();
   }
   return moved;
+}
+
+// Looks at what poll() does not look at by itself. Idle links are watched again.
+bool TcpTransport::sweep() {
+  const bool many = active_.size() > options_.busy_links;
+  std::erase_if(unwatched_, [&](Link* link) {
+    if (link->listed && !many) return false;
+    link->unwatched = false;
+    watch_all(*link, false);
+    return true;
+  });
+  return ask_epoll();
 }
 
 bool TcpTransport::ask_epoll() {
@@ -298,27 +305,58 @@ bool TcpTransport::ask_epoll() {
     }
     Link* const link = links_[tag >> 16].get();
     if (link == nullptr) continue;
-    if (events[i].events & ~EPOLLOUT) moved |= receive(*link, tag & 0xffff);
+    const std::size_t index = tag & 0xffff;
+    if (events[i].events & ~EPOLLOUT) {
+      moved |= receive(*link, index);
+    } else if (link->connections[index] != nullptr) {
+      watch(*link, index, EPOLLIN);  // whoever is awake finds the room by writing
+    }
     if (busy(*link)) activate(*link);
   }
   return moved;
 }
 
-// Whoever sleeps must be woken when there is room to write again; while bytes move nobody sleeps,
-// so the interest is only brought up to date in polls that moved nothing.
-void TcpTransport::arm(Link& link) {
-  for (std::size_t i = 0; i < link.connections.size(); ++i) {
-    Connection* const connection = link.connections[i].get();
-    if (connection == nullptr) continue;
-    const bool wanted = connection->blocked() && connection->has_output();
-    if (wanted == connection->armed) continue;
-    epoll_event event{};
-    event.events = wanted ? EPOLLIN | EPOLLOUT : EPOLLIN;
-    event.data.u64 = tag_of(link.matching.peer(), i);
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->fd(), &event) == 0) {
-      connection->armed = wanted;
-    }
+int TcpTransport::wait_descriptor() {
+  for (Link* link : unwatched_) link->unwatched = false;
+  unwatched_.clear();
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link != nullptr) watch_all(*link, true);
   }
+  return epoll_.get();
+}
+
+// room: whoever sleeps must be woken when there is room to write again.
+void TcpTransport::watch_all(Link& link, bool room) {
+  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+    const Connection* const connection = link.connections[i].get();
+    if (connection == nullptr) continue;
+    const bool wants_room = room && connection->blocked() && connection->has_output();
+    watch(link, i, wants_room ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  }
+}
+
+void TcpTransport::watch(Link& link, std::size_t index, std::uint32_t events) {
+  Connection& connection = *link.connections[index];
+  connection.received_unwaited = 0;
+  if (connection.watched == events) return;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag_of(link.matching.peer(), index);
+  const int operation = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  if (::epoll_ctl(epoll_.get(), operation, connection.fd(), &event) != 0) {
+    return fail(link, system_error("epoll refused a connection"));
+  }
+  connection.watched = events;
+}
+
+void TcpTransport::unwatch_busy(Link& link, std::size_t index) {
+  Connection& connection = *link.connections[index];
+  if (connection.watched == 0 || ++connection.received_unwaited < receives_before_unwatch) return;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.fd(), nullptr) != 0) return;
+  connection.watched = 0;
+  if (link.unwatched) return;
+  link.unwatched = true;
+  unwatched_.push_back(&link);
 }
 
 // ---- Ends

@@ -54,7 +54,7 @@ class TcpTransport final : public Transport {
   bool poll() override;
   void cancel(const Status& why) override;
   void close() override;
-  int wait_descriptor() const override { return epoll_.get(); }
+  int wait_descriptor() override;
   bool active() const override;
 
  private:
@@ -67,6 +67,7 @@ class TcpTransport final : public Transport {
     std::string name;                   // "tcp 10.0.0.1:4000"
     std::uint64_t flushed_in_poll = 0;  // polls_ when a post last wrote at once
     bool listed = false;                // in active_
+    bool unwatched = false;             // in unwatched_
     bool let_go = false;                // its end has been carried out
   };
   struct Adopted {
@@ -78,7 +79,8 @@ class TcpTransport final : public Transport {
 
   TcpTransport(int rank, int ranks, std::uint64_t epoch, TcpDialler dialler,
                const TcpOptions& options);
-  Link& link(int peer);
+  Link& link(int peer) { return links_[peer] != nullptr ? *links_[peer] : make_link(peer); }
+  Link& make_link(int peer);
   bool begin(Transfer& transfer);
   void dial(Link& link, int index);
   void activate(Link& link);
@@ -95,7 +97,10 @@ class TcpTransport final : public Transport {
   void leave(Link& link);
   void fail(Link& link, const Status& why);
   void drop(Link& link, std::size_t index);
-  void arm(Link& link);
+  void watch(Link& link, std::size_t index, std::uint32_t events);
+  void watch_all(Link& link, bool room);
+  void unwatch_busy(Link& link, std::size_t index);
+  bool sweep();
   void linger(Link& link, int& rounds);
 
   const int rank_;
@@ -107,6 +112,9 @@ class TcpTransport final : public Transport {
   EarlyPool pool_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null: never used
   std::vector<Link*> active_;
+  // Each packet of a watched connection costs the sender a look at our epoll: connections that are
+  // polled over and over are not watched while nobody sleeps. Links with such connections:
+  std::vector<Link*> unwatched_;
   std::uint64_t polls_ = 1;
   UniqueFd epoll_;
   UniqueFd wake_;  // eventfd: something was adopted
