@@ -334,8 +334,8 @@ HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
 HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
 
 /* Effect:  ends all operations on comm at once, its join too, on this rank and soon on all others;
- *          their calls and all later ones return hocketAborted. Unlike ncclCommAbort it frees nothing, because
- *          another thread may be inside: hocketCommDestroy is still needed.
+ *          their calls and all later ones return hocketAborted. Unlike ncclCommAbort it frees
+ *          nothing, because another thread may be inside: hocketCommDestroy is still needed.
  * Needs:   comm not yet destroyed, not NULL.
  * Blocks:  no; needs no peer's help; uses no stream.
  * Threads: any, at any time, while others are inside calls on comm.

@@ -41,7 +41,7 @@ void set_rate(benchmark::State& state, int streams, std::size_t bytes) {
 }
 
 void fold_of(benchmark::State& state, Dtype dtype, Op op, int src_count, int dst_count,
-             bool non_temporal) {
+             Stores stores) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   Buffers buffers(src_count, dst_count, bytes);
   Fold f;
@@ -53,7 +53,7 @@ void fold_of(benchmark::State& state, Dtype dtype, Op op, int src_count, int dst
   f.dtype = dtype;
   f.op = op;
   f.divisor = static_cast<std::uint32_t>(src_count);
-  f.non_temporal = non_temporal;
+  f.stores = stores;
   for (auto _ : state) {
     fold(f);
     benchmark::ClobberMemory();
@@ -93,34 +93,36 @@ BENCHMARK(memcpy_of)->Apply(sizes);
 BENCHMARK(plain_loop_sum_2_to_1)->Apply(sizes);
 
 #define HOCKET_FOLD(name, ...) BENCHMARK_CAPTURE(fold_of, name, __VA_ARGS__)->Apply(sizes)
-HOCKET_FOLD(copy, Dtype::float32, Op::sum, 1, 1, false);
-HOCKET_FOLD(copy_streamed, Dtype::float32, Op::sum, 1, 1, true);
-HOCKET_FOLD(fp32_sum_2_to_1, Dtype::float32, Op::sum, 2, 1, false);
-HOCKET_FOLD(fp32_sum_2_to_1_streamed, Dtype::float32, Op::sum, 2, 1, true);
-HOCKET_FOLD(fp32_sum_2_to_2, Dtype::float32, Op::sum, 2, 2, false);
-HOCKET_FOLD(fp32_sum_2_to_2_streamed, Dtype::float32, Op::sum, 2, 2, true);
-HOCKET_FOLD(fp32_sum_4_to_1, Dtype::float32, Op::sum, 4, 1, false);
-HOCKET_FOLD(fp32_sum_8_to_1, Dtype::float32, Op::sum, 8, 1, false);
-HOCKET_FOLD(fp32_sum_8_to_8_streamed, Dtype::float32, Op::sum, 8, 8, true);
-HOCKET_FOLD(fp32_max_2_to_1, Dtype::float32, Op::max, 2, 1, false);
-HOCKET_FOLD(fp32_avg_2_to_1, Dtype::float32, Op::avg, 2, 1, false);
-HOCKET_FOLD(fp64_sum_2_to_1, Dtype::float64, Op::sum, 2, 1, false);
-HOCKET_FOLD(bf16_sum_2_to_1, Dtype::bfloat16, Op::sum, 2, 1, false);
-HOCKET_FOLD(fp16_sum_2_to_1, Dtype::float16, Op::sum, 2, 1, false);
-HOCKET_FOLD(e4m3_sum_2_to_1, Dtype::float8_e4m3, Op::sum, 2, 1, false);
-HOCKET_FOLD(e5m2_sum_2_to_1, Dtype::float8_e5m2, Op::sum, 2, 1, false);
-HOCKET_FOLD(int32_sum_2_to_1, Dtype::int32, Op::sum, 2, 1, false);
-HOCKET_FOLD(int8_sum_2_to_1, Dtype::int8, Op::sum, 2, 1, false);
-HOCKET_FOLD(int32_avg_2_to_1, Dtype::int32, Op::avg, 2, 1, false);
-HOCKET_FOLD(int64_avg_2_to_1, Dtype::int64, Op::avg, 2, 1, false);
+HOCKET_FOLD(copy, Dtype::float32, Op::sum, 1, 1, Stores::together);
+HOCKET_FOLD(copy_streamed, Dtype::float32, Op::sum, 1, 1, Stores::past_caches);
+HOCKET_FOLD(fp32_sum_2_to_1, Dtype::float32, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(fp32_sum_2_to_1_streamed, Dtype::float32, Op::sum, 2, 1, Stores::past_caches);
+HOCKET_FOLD(fp32_sum_2_to_2, Dtype::float32, Op::sum, 2, 2, Stores::together);
+HOCKET_FOLD(fp32_sum_2_to_2_streamed, Dtype::float32, Op::sum, 2, 2, Stores::past_caches);
+HOCKET_FOLD(fp32_sum_2_to_2_one_by_one, Dtype::float32, Op::sum, 2, 2, Stores::one_by_one);
+HOCKET_FOLD(fp32_sum_2_to_2_near_and_far, Dtype::float32, Op::sum, 2, 2, Stores::near_and_far);
+HOCKET_FOLD(fp32_sum_4_to_1, Dtype::float32, Op::sum, 4, 1, Stores::together);
+HOCKET_FOLD(fp32_sum_8_to_1, Dtype::float32, Op::sum, 8, 1, Stores::together);
+HOCKET_FOLD(fp32_sum_8_to_8_streamed, Dtype::float32, Op::sum, 8, 8, Stores::past_caches);
+HOCKET_FOLD(fp32_max_2_to_1, Dtype::float32, Op::max, 2, 1, Stores::together);
+HOCKET_FOLD(fp32_avg_2_to_1, Dtype::float32, Op::avg, 2, 1, Stores::together);
+HOCKET_FOLD(fp64_sum_2_to_1, Dtype::float64, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(bf16_sum_2_to_1, Dtype::bfloat16, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(fp16_sum_2_to_1, Dtype::float16, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(e4m3_sum_2_to_1, Dtype::float8_e4m3, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(e5m2_sum_2_to_1, Dtype::float8_e5m2, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(int32_sum_2_to_1, Dtype::int32, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(int8_sum_2_to_1, Dtype::int8, Op::sum, 2, 1, Stores::together);
+HOCKET_FOLD(int32_avg_2_to_1, Dtype::int32, Op::avg, 2, 1, Stores::together);
+HOCKET_FOLD(int64_avg_2_to_1, Dtype::int64, Op::avg, 2, 1, Stores::together);
 #undef HOCKET_FOLD
 
-#define HOCKET_TINY(name, dtype, ...)                                         \
-  BENCHMARK_CAPTURE(fold_of, name, Dtype::dtype, Op::sum, __VA_ARGS__, false) \
-      ->Arg(8)                                                                \
-      ->Arg(16)                                                               \
-      ->Arg(64)                                                               \
-      ->Arg(256)                                                              \
+#define HOCKET_TINY(name, dtype, ...)                                                    \
+  BENCHMARK_CAPTURE(fold_of, name, Dtype::dtype, Op::sum, __VA_ARGS__, Stores::together) \
+      ->Arg(8)                                                                           \
+      ->Arg(16)                                                                          \
+      ->Arg(64)                                                                          \
+      ->Arg(256)                                                                         \
       ->Arg(1024)
 HOCKET_TINY(tiny_fp32_2_to_1, float32, 2, 1);
 HOCKET_TINY(tiny_fp32_2_to_2, float32, 2, 2);

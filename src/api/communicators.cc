@@ -101,8 +101,7 @@ struct LaunchedJob {
 };
 
 /// Without a launcher: this process is its own job.
-Status make_alone(const CommConfig& config, StopRequest* stop,
-                  std::unique_ptr<Communicator>* out) {
+Status make_alone(const CommConfig& config, StopRequest* stop, std::unique_ptr<Communicator>* out) {
   UniqueId id;
   HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
   HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));

@@ -161,8 +161,7 @@ void Descriptors::forget(const std::shared_ptr<Request>& request) {
 /// A fault of the one who is asked, or the asker's own abort.
 bool Descriptors::ends(const Fault& fault, const Request& request) const {
   if (fault.channel != 0 && fault.channel != request.name.space) return false;
-  return fault.rank == request.peer ||
-         (fault.rank == rank_ && fault.kind == Fault::Kind::aborted);
+  return fault.rank == request.peer || (fault.rank == rank_ && fault.kind == Fault::Kind::aborted);
 }
 
 void Descriptors::new_fault(const Fault& fault) {

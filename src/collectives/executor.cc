@@ -99,7 +99,8 @@ bool Execution::advance() {
     for (std::size_t i = 0; i < lanes_used_; ++i) {
       Lane& lane = lanes_[i];
       if (lane.done) continue;
-      moved |= run_lane(lane);
+      const bool waits_for_message = lane.posted && !lane.transfer.done;
+      if (!waits_for_message) moved |= run_lane(lane);
       if (failed_) return true;
       all_done &= lane.done;
     }
@@ -221,7 +222,8 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   fold.op = binding_->op;
   fold.finish = instruction.finish;
   fold.divisor = static_cast<std::uint32_t>(program_->shape.ranks);
-  fold.non_temporal = binding_->non_temporal && only_output;
+  // Scratch is read again at once: it stays in the caches.
+  fold.stores = only_output ? binding_->stores : Stores::one_by_one;
   hocket::fold(fold);
   return Outcome::next;
 }
@@ -231,7 +233,8 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
   if (!lane.posted) {
     const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
     Transport* transport = links_->transport_to[instruction.peer];
-    transfer = {};
+    transfer.data = nullptr;
+    transfer.bytes = 0;
     transfer.key.sequence = binding_->message_sequence;
     transfer.key.index =
         static_cast<std::uint32_t>(lane.chunk * instruction.per_chunk + instruction.message);

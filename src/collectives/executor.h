@@ -36,7 +36,7 @@ struct Binding {
   Partition part;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
-  bool non_temporal = false;  // the message is larger than the caches
+  Stores stores = Stores::together;  // of results, into outputs
   bool p2p = false;
   std::uint64_t message_sequence = 0;  // names its messages
   std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1

@@ -123,10 +123,24 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   const std::size_t blocks = std::max(program.input_blocks, program.output_blocks);
   choice->part = partition(question.collective, blocks, question.count, question.dtype,
                            chunk_elements(sized, question));
-  const double held = static_cast<double>(message_bytes(question)) * 2 * options_.ranks;
-  choice->non_temporal =
-      options_.one_node && held > static_cast<double>(options_.figures.node_cache_bytes);
+  choice->stores = stores(question);
   return {};
+}
+
+/// By where the lines of the outputs lie: in memory; in the cache that the cores share; or in other
+/// cores' own caches, where each store waits until its line is given up. There it depends on the
+/// machine (measure_push in agree.cc). 128 KiB on 2 cores: of a Zen 5, folding and then copying
+/// took 0.7 of the time of folding into both at once; of a Zen 4, 0.8, and stores past the caches
+/// 0.4, or 0.6 with the reading of the results.
+Stores Selector::stores(const Question& question) const {
+  const Figures& f = options_.figures;
+  const std::size_t held = 2 * message_bytes(question);
+  if (!options_.one_node) return Stores::together;
+  if (held * options_.ranks > f.node_cache_bytes) return Stores::past_caches;
+  if (held > f.core_cache_bytes) return Stores::together;
+  const bool half_full = held <= f.core_cache_bytes / 2;
+  return half_full && f.push_past_ns_per_byte < f.push_ns_per_byte ? Stores::near_and_far
+                                                                   : Stores::one_by_one;
 }
 
 Status Selector::program_for(const Builder& builder, const Question& question,

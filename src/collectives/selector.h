@@ -13,6 +13,7 @@
 
 #include "collectives/partition.h"
 #include "collectives/program.h"
+#include "reduce/fold.h"
 
 namespace hocket {
 
@@ -21,9 +22,13 @@ namespace hocket {
 struct Figures {
   double sync_ns = 300;             // all local ranks see one another's flags
   double touch_ns_per_byte = 0.05;  // one byte read or written by the processor, streaming
-  double message_ns = 15'000;       // one small message between two ranks
-  double link_ns_per_byte = 0.8;    // one byte of a large message
-  double message_work_ns = 3'000;   // processor time that a message costs beside its bytes
+  // One byte folded into a rank's own and a peer's memory that both have in their caches, and read
+  // again there: by copying the result to the peer's, and by stores past the caches.
+  double push_ns_per_byte = 0.1;
+  double push_past_ns_per_byte = 0.2;
+  double message_ns = 15'000;      // one small message between two ranks
+  double link_ns_per_byte = 0.8;   // one byte of a large message
+  double message_work_ns = 3'000;  // processor time that a message costs beside its bytes
   std::uint64_t core_cache_bytes = 1 << 20;
   std::uint64_t node_cache_bytes = 32 << 20;
   std::int32_t cores = 2;  // of a node, for its ranks
@@ -44,7 +49,7 @@ struct Choice {
   const Program* staged =
       nullptr;  // where program maps buffers: what runs when some are not mapped
   Partition part;
-  bool non_temporal = false;
+  Stores stores = Stores::together;
   std::uint64_t call_hash = 0;  // of signatures of such calls
 };
 
@@ -83,6 +88,7 @@ class Selector {
   double price_of_messages(const std::string& algorithm, const Question& question) const;
   std::size_t chunk_elements(const Program& program, const Question& question) const;
   std::size_t message_bytes(const Question& question) const;
+  Stores stores(const Question& question) const;
 
   struct Entry {
     Question question;

@@ -20,6 +20,7 @@ struct Communicator::Hello {
 
 namespace {
 
+constexpr std::size_t push_elements = 8 << 10;
 constexpr int burst_messages = 17;
 constexpr std::size_t large_bytes = 512 << 10;
 
@@ -58,6 +59,41 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
   return std::make_unique<Selector>(options);
 }
 
+/// What a fold into one's own and a peer's memory costs where both have all of it in their caches,
+/// as programs will do it: in the board's scratch, which nothing else uses yet. All local ranks do
+/// it at once, in pairs.
+Status Communicator::measure_push(Stores stores, double* ns_per_byte) {
+  const int me = board_.local_rank();
+  const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
+  const auto in = [&](int rank) { return reinterpret_cast<float*>(board_.scratch(rank, 0)); };
+  const auto out = [&](int rank) { return in(rank) + 2 * push_elements; };
+  const std::size_t mine = (me & 1) * push_elements;  // of two halves
+  const FoldSource srcs[] = {{in(me) + mine, false}, {in(peer) + mine, false}};
+  void* const dsts[] = {out(me) + mine, out(peer) + mine};
+  Fold push;
+  push.srcs = srcs;
+  push.src_count = 2;
+  push.dsts = dsts;
+  push.dst_count = peer == me ? 1 : 2;
+  push.count = push_elements;
+  push.stores = stores;
+  const Call barrier;
+  double best = 1e12;
+  float sum = 0;
+  for (int i = 0; i < 5; ++i) {
+    std::fill(in(me), out(me), static_cast<float>(i));
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    const Nanos begin = monotonic_now();
+    fold(push);
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    for (std::size_t e = 0; e < 2 * push_elements; e += 16) sum += out(me)[e];
+    best = std::min(best, static_cast<double>(monotonic_now() - begin));
+    if (sum < 0) break;  // never: the reading must not be left out
+  }
+  *ns_per_byte = best / (push_elements * sizeof(float));
+  return {};
+}
+
 /// All ranks run the same calls; rank 0's clock counts.
 Status Communicator::measure(Hello* hello) {
   Figures& figures = hello->figures;
@@ -79,7 +115,9 @@ Status Communicator::measure(Hello* hello) {
     // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
     figures.message_ns = 3 * best;
     figures.link_ns_per_byte = 4 * touch;
-    return {};
+    if (ranks() > figures.cores) return {};  // the caches would be others' in between
+    HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures.push_ns_per_byte));
+    return measure_push(Stores::near_and_far, &figures.push_past_ns_per_byte);
   }
   figures.message_ns = best / (2 * std::ceil(std::log2(ranks())));
   return measure_link(&figures);
@@ -108,8 +146,8 @@ Status Communicator::measure_link(Figures* figures) {
 Status Communicator::time_messages(int far, int messages, std::size_t bytes, double* best) {
   std::vector<std::byte> data(bytes);
   const auto call = [&](Collective collective, std::size_t count) {
-    return Call{collective, data.data(), data.data(), count, Dtype::uint8, Op::sum,
-                rank_ == 0 ? far : 0};
+    return Call{collective,   data.data(), data.data(),         count,
+                Dtype::uint8, Op::sum,     rank_ == 0 ? far : 0};
   };
   std::vector<Call> there(static_cast<std::size_t>(messages),
                           call(rank_ == 0 ? Collective::send : Collective::recv, bytes));

@@ -112,6 +112,7 @@ class Communicator {
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
   Status agree();
   Status measure(Hello* hello);
+  Status measure_push(Stores stores, double* ns_per_byte);
   Status measure_link(struct Figures* figures);
   Status time_messages(int far, int messages, std::size_t bytes, double* best);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;

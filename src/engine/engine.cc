@@ -82,7 +82,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   binding.part = choice->part;
   binding.dtype = call.dtype;
   binding.op = call.op;
-  binding.non_temporal = choice->non_temporal;
+  binding.stores = choice->stores;
   Signature& signature = binding.signature;
   signature.count = call.count;
   signature.root = call.root;
@@ -241,8 +241,8 @@ void Engine::ring_pending() {
   }
 }
 
-bool Engine::uses_board_only() const {
-  for (const Transport* transport : transports_) {
+bool Engine::uses_board_only() {
+  for (Transport* transport : transports_) {
     if (transport->active() && transport->wait_descriptor() >= 0) return false;
   }
   return true;

@@ -70,27 +70,28 @@ Kernel kernel_of(Dtype dtype, int op) {
 /// Several destinations are written piece by piece, so that the source is read from memory once.
 constexpr std::size_t copy_piece_bytes = std::size_t{16} << 10;
 
+StreamCopy chosen_stream_copy() {
+  StreamCopy stream = stream_copy_kernel.load(std::memory_order_relaxed);
+  if (stream != nullptr) return stream;
+  choose_kernels();
+  return stream_copy_kernel.load(std::memory_order_relaxed);
+}
+
 void copy(const Fold& f, std::size_t bytes) {
   const char* const src = static_cast<const char*>(f.srcs[0].data);
-  if (f.dst_count == 1 && !f.non_temporal) {
+  const int near = near_count(f);
+  if (f.dst_count == 1 && near == 1) {
     if (f.dsts[0] != src && bytes != 0) std::memcpy(f.dsts[0], src, bytes);
     return;
   }
-  StreamCopy stream = nullptr;
-  if (f.non_temporal) {
-    stream = stream_copy_kernel.load(std::memory_order_relaxed);
-    if (stream == nullptr) {
-      choose_kernels();
-      stream = stream_copy_kernel.load(std::memory_order_relaxed);
-    }
-  }
+  const StreamCopy stream = near < f.dst_count ? chosen_stream_copy() : nullptr;
   const std::size_t piece = f.dst_count == 1 ? bytes : copy_piece_bytes;
   for (std::size_t at = 0; at < bytes; at += piece) {
     const std::size_t size = std::min(piece, bytes - at);
     for (int d = 0; d < f.dst_count; ++d) {
       char* const dst = static_cast<char*>(f.dsts[d]);
       if (dst == src) continue;
-      if (stream != nullptr) {
+      if (d >= near) {
         stream(dst + at, src + at, size);
       } else {
         std::memcpy(dst + at, src + at, size);
@@ -139,7 +140,7 @@ void average_integers(const Fold& f) {
   Fold sum = f;
   sum.op = Op::sum;
   sum.dst_count = 1;
-  sum.non_temporal = false;
+  sum.stores = Stores::together;
   const Kernel kernel = kernel_of(f.dtype, kernel_op(Op::sum));
   const std::size_t size = size_of(f.dtype);
   for (std::size_t begin = 0; begin < f.count; begin += average_piece) {
@@ -154,22 +155,14 @@ void average_integers(const Fold& f) {
   }
 }
 
-/// Several destinations at once make several streams of stores; where one of them lies in another
-/// core's cache, all wait for it. Folding into the first and copying that to the others, while it
-/// is still near, took 0.7 of the time for 64 KiB, 0.4 for 256 KiB, and 1.1 for 1 MiB (2 ranks, Zen
-/// 5, second-level cache of 1 MiB).
+/// Fewer bytes are not worth a second pass.
 constexpr std::size_t least_copied_bytes = 1 << 10;
-constexpr std::size_t most_copied_bytes = 256 << 10;
-
-bool folds_then_copies(const Fold& f, std::size_t bytes) {
-  return f.dst_count > 1 && !f.non_temporal && bytes >= least_copied_bytes &&
-         bytes <= most_copied_bytes;
-}
 
 /// A source may be the same memory as any destination: all have been read when the copies begin.
 void fold_then_copy(const Fold& f, Kernel kernel, std::size_t bytes) {
   Fold first = f;
   first.dst_count = 1;
+  first.stores = Stores::together;
   kernel(first, 0, f.count);
   for (int d = 1; d < f.dst_count; ++d) {
     if (f.dsts[d] != f.dsts[0]) std::memcpy(f.dsts[d], f.dsts[0], bytes);
@@ -206,7 +199,7 @@ void fold(const Fold& f) {
     const reduce::Kernel kernel = reduce::kernel_of(f.dtype, op);
     const bool wide = f.wide_dst && is_widened(f.dtype);
     const std::size_t bytes = f.count * (wide ? wide_size_of(f.dtype) : size_of(f.dtype));
-    if (reduce::folds_then_copies(f, bytes)) {
+    if (f.stores == Stores::one_by_one && bytes >= reduce::least_copied_bytes) {
       reduce::fold_then_copy(f, kernel, bytes);
     } else {
       kernel(f, 0, f.count);

@@ -26,6 +26,16 @@ struct FoldSource {
   bool wide = false;  // elements are fp32 although the dtype is narrower
 };
 
+/// How destinations are written: the same bytes, in another way. Stores that go past the caches are
+/// ordered before every store after the call (so that a flag set then publishes them), as ordinary
+/// stores are.
+enum class Stores : std::uint8_t {
+  together,      // each piece to all destinations at once, through the caches
+  one_by_one,    // all of the first destination, then copies of it to the others
+  near_and_far,  // together, but only to the first through the caches
+  past_caches,   // together, to none through the caches
+};
+
 struct Fold {
   const FoldSource* srcs = nullptr;
   int src_count = 1;  // 1: a copy (or a conversion, where src and dst differ in width)
@@ -37,9 +47,7 @@ struct Fold {
   Op op = Op::sum;
   bool finish = true;         // this is the last fold of the value: divide for avg
   std::uint32_t divisor = 1;  // ranks, for avg; 0 and 1 divide nothing
-  // dsts are too large for the caches: stream the stores past them. They are ordered before every
-  // store after the call (so that a flag set then publishes them), as ordinary stores are.
-  bool non_temporal = false;
+  Stores stores = Stores::together;
 };
 
 /// Sources and destinations may be the same memory exactly (in place), never overlap otherwise.

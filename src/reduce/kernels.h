@@ -1,6 +1,7 @@
 // Inside the room: the functions that fold a range of elements, and the tables that hold them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -44,6 +45,17 @@ const char* target_name();
 void forget_targets();
 
 constexpr bool is_integer(Dtype dtype) { return dtype <= Dtype::uint64; }
+/// So many destinations, the first ones, are written through the caches.
+inline int near_count(const Fold& f) {
+  switch (f.stores) {
+    case Stores::near_and_far:
+      return std::min(f.dst_count, 1);
+    case Stores::past_caches:
+      return 0;
+    default:
+      return f.dst_count;
+  }
+}
 inline bool divides(const Fold& f) { return f.op == Op::avg && f.finish && f.divisor > 1; }
 
 }  // namespace hocket::reduce

@@ -164,7 +164,7 @@ class Loop {
     std::size_t i = begin;
     if (end - begin >= small_lanes) {
       Loop loop(fold);
-      if (fold.non_temporal) i = loop.align(begin, end);
+      if (loop.near_ < fold.dst_count) i = loop.align(begin, end);
       if (loop.mixed_) {
         i = loop.template any_sources<true>(i, end);
       } else if (fold.src_count == 2) {
@@ -190,6 +190,7 @@ class Loop {
       : f_(fold),
         mixed_(has_wide_operand(fold)),
         wide_dst_(Element::widened && fold.wide_dst),
+        near_(near_count(fold)),
         division_(std::is_floating_point_v<Wide> && divides(fold)) {}
 
   static bool has_wide_operand(const Fold& fold) {
@@ -202,11 +203,12 @@ class Loop {
 
   std::size_t dst_element_bytes() const { return wide_dst_ ? sizeof(Wide) : sizeof(Narrow); }
 
-  /// Folds the elements before the first at which the first destination is aligned for streaming.
+  /// Folds the elements before the first at which the first far destination is aligned for
+  /// streaming.
   std::size_t align(std::size_t begin, std::size_t end) {
     const std::size_t size = dst_element_bytes();
     const std::size_t vector = hn::Lanes(D()) * sizeof(Wide);
-    const auto address = reinterpret_cast<std::uintptr_t>(f_.dsts[0]) + begin * size;
+    const auto address = reinterpret_cast<std::uintptr_t>(f_.dsts[near_]) + begin * size;
     const std::size_t past = address % vector;
     if (past % size != 0) return begin;  // never aligned
     const std::size_t head = past == 0 ? 0 : (vector - past) / size;
@@ -216,10 +218,11 @@ class Loop {
     return begin + head;
   }
 
-  /// True where the stores to this destination, from element i on, may stream.
-  HWY_INLINE bool streams(const void* to, std::size_t i) const {
-    const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(to) + i * dst_element_bytes();
-    return stream_ && address % (hn::Lanes(D()) * sizeof(Wide)) == 0;
+  /// True where the stores to this destination, from element i on, stream.
+  HWY_INLINE bool streams(int dst, std::size_t i) const {
+    if (!stream_ || dst < near_) return false;
+    const auto address = reinterpret_cast<std::uintptr_t>(f_.dsts[dst]) + i * dst_element_bytes();
+    return address % (hn::Lanes(D()) * sizeof(Wide)) == 0;
   }
 
   template <bool kMixed>
@@ -236,9 +239,10 @@ class Loop {
   }
 
   template <bool kMixed>
-  HWY_INLINE void store4(void* to, std::size_t i, V v0, V v1, V v2, V v3) const {
+  HWY_INLINE void store4(int dst, std::size_t i, V v0, V v1, V v2, V v3) const {
     const D d;
-    const bool stream = streams(to, i);
+    void* const to = f_.dsts[dst];
+    const bool stream = streams(dst, i);
     if constexpr (!kMixed) {
       Element::store4(d, v0, v1, v2, v3, element<Narrow>(to, i), stream);
     } else if (wide_dst_) {
@@ -306,7 +310,7 @@ class Loop {
         apply4(v0, v1, v2, v3, w0, w1, w2, w3);
       }
       finish4(v0, v1, v2, v3);
-      for (int k = 0; k < f_.dst_count; ++k) store4<kMixed>(f_.dsts[k], i, v0, v1, v2, v3);
+      for (int k = 0; k < f_.dst_count; ++k) store4<kMixed>(k, i, v0, v1, v2, v3);
     }
     return i;
   }
@@ -317,7 +321,6 @@ class Loop {
     const FoldSource a = f_.srcs[0];
     const FoldSource b = f_.srcs[1];
     const int dst_count = f_.dst_count;
-    void* const first = f_.dsts[0];
     for (; i + block <= end; i += block) {
       V v0, v1, v2, v3;
       V w0, w1, w2, w3;
@@ -325,8 +328,7 @@ class Loop {
       load4<false>(b, i, w0, w1, w2, w3);
       apply4(v0, v1, v2, v3, w0, w1, w2, w3);
       finish4(v0, v1, v2, v3);
-      store4<false>(first, i, v0, v1, v2, v3);
-      for (int k = 1; k < dst_count; ++k) store4<false>(f_.dsts[k], i, v0, v1, v2, v3);
+      for (int k = 0; k < dst_count; ++k) store4<false>(k, i, v0, v1, v2, v3);
     }
     return i;
   }
@@ -334,6 +336,7 @@ class Loop {
   const Fold& f_;
   const bool mixed_;  // an operand is wide although the dtype is narrower
   const bool wide_dst_;
+  const int near_;  // destinations before this one are written through the caches
   const bool division_;
   bool stream_ = false;
 };

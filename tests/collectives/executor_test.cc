@@ -83,7 +83,7 @@ class World {
                              plan.single_chunk ? 0 : of.chunk_elements);
     binding.dtype = of.dtype;
     binding.op = of.op;
-    binding.non_temporal = of.seed % 4 == 0;
+    binding.stores = static_cast<Stores>(of.seed % 4);
     binding.message_sequence = sequence_;
     binding.board_sequence = board_sequence_;
     Signature& signature = binding.signature;

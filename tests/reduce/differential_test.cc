@@ -41,7 +41,7 @@ struct Case {
   bool wide_dst;
   bool finish;
   std::uint32_t divisor;
-  bool non_temporal;
+  Stores stores;
   std::vector<std::size_t> misalignments;  // of sources, then destinations
   int in_place_source;                     // the first destination is this source; -1: none
   std::uint64_t data_seed;
@@ -55,8 +55,8 @@ struct Case {
     return std::string(name_of(dtype)) + " " + name_of(op) + ", " + std::to_string(count) +
            " elements, sources " + sources + ", " + std::to_string(dst_count) + " destinations" +
            (wide_dst ? " wide" : "") + (finish ? ", finish" : "") + ", divisor " +
-           std::to_string(divisor) + (non_temporal ? ", streamed" : "") + ", in place " +
-           std::to_string(in_place_source);
+           std::to_string(divisor) + ", stores " + std::to_string(static_cast<int>(stores)) +
+           ", in place " + std::to_string(in_place_source);
   }
 };
 
@@ -78,7 +78,7 @@ Case random_case(Dtype dtype, Op op, std::mt19937_64& random) {
   c.finish = below(4) != 0;
   const std::uint32_t divisors[] = {1, 2, 3, 7, 64, 1000003, 0x80000001, 0xffffffff};
   c.divisor = divisors[below(8)];
-  c.non_temporal = below(3) == 0;
+  c.stores = static_cast<Stores>(below(4));
   const std::size_t operands = sources + static_cast<std::size_t>(c.dst_count);
   const std::size_t unit = below(2) == 0 ? 1 : size_of(dtype);
   for (std::size_t i = 0; i < operands; ++i) {
@@ -127,7 +127,7 @@ std::vector<std::vector<unsigned char>> run(const Case& c, void (*how)(const Fol
   f.op = c.op;
   f.finish = c.finish;
   f.divisor = c.divisor;
-  f.non_temporal = c.non_temporal;
+  f.stores = c.stores;
   how(f);
   for (const auto& region : regions) EXPECT_TRUE(region->guards_hold());
   std::vector<std::vector<unsigned char>> results;

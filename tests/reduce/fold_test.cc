@@ -15,6 +15,9 @@ namespace {
 /// More than a vector of any type, and not a multiple of one.
 constexpr std::size_t repeats = 77;
 
+constexpr Stores every_way[] = {Stores::together, Stores::one_by_one, Stores::near_and_far,
+                                Stores::past_caches};
+
 /// Folds one element per source, repeated through vectors and tails, and returns the result; fails
 /// if the positions differ.
 template <class T>
@@ -192,14 +195,14 @@ TEST(fold, floating_averages_divide) {
 TEST(fold, a_copy_keeps_every_bit) {
   on_every_target([](const char* name) {
     for (int dtype = 0; dtype < dtype_count; ++dtype) {
-      for (const bool non_temporal : {false, true}) {
+      for (const Stores stores : every_way) {
         for (const Op op : {Op::max, Op::avg}) {
           Fold f;
           f.dtype = static_cast<Dtype>(dtype);
           f.op = op;
           f.divisor = 5;
           f.finish = op != Op::avg;  // an unfinished average is not divided
-          f.non_temporal = non_temporal;
+          f.stores = stores;
           f.count = 40000;
           const std::size_t bytes = f.count * size_of(f.dtype);
           std::vector<unsigned char> from(bytes);
@@ -225,7 +228,7 @@ TEST(fold, zero_elements_touch_nothing) {
   void* const dsts[] = {nullptr, nullptr};
   for (int dtype = 0; dtype < dtype_count; ++dtype) {
     for (const int src_count : {1, 2}) {
-      for (const bool non_temporal : {false, true}) {
+      for (const Stores stores : every_way) {
         Fold f;
         f.srcs = sources;
         f.src_count = src_count;
@@ -234,7 +237,7 @@ TEST(fold, zero_elements_touch_nothing) {
         f.dtype = static_cast<Dtype>(dtype);
         f.op = Op::avg;
         f.divisor = 2;
-        f.non_temporal = non_temporal;
+        f.stores = stores;
         fold(f);
         fold_reference(f);
       }

@@ -1,0 +1,63 @@
+// What the selector answers, given figures.
+#include "collectives/selector.h"
+
+#include <gtest/gtest.h>
+
+#include "collectives/builders.h"
+
+namespace hocket {
+namespace {
+
+Stores stores_of(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  const Choice* choice = nullptr;
+  const Question question{Collective::all_reduce, Dtype::float32, Op::sum, -1, bytes / 4};
+  EXPECT_TRUE(selector.choose(question, &choice).ok());
+  return choice->stores;
+}
+
+SelectorOptions two_ranks() {
+  SelectorOptions options;
+  options.ranks = 2;
+  options.board_scratch_bytes = 4 << 20;
+  options.figures.core_cache_bytes = 1 << 20;
+  options.figures.node_cache_bytes = 32 << 20;
+  return options;
+}
+
+TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measured) {
+  SelectorOptions options = two_ranks();
+  options.figures.push_ns_per_byte = 0.10;
+  options.figures.push_past_ns_per_byte = 0.09;
+  EXPECT_EQ(Stores::near_and_far, stores_of(options, 128 << 10));
+  EXPECT_EQ(Stores::one_by_one, stores_of(options, 512 << 10)) << "no longer all in the core's own";
+  EXPECT_EQ(Stores::together, stores_of(options, 2 << 20)) << "in the shared cache";
+  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20)) << "in memory";
+  options.figures.push_past_ns_per_byte = 0.11;
+  EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
+  options.one_node = false;
+  EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
+}
+
+/// The fastest of what was asked for between two nodes.
+const char* between_nodes(double message_work_ns, double link_ns_per_byte, std::size_t bytes) {
+  SelectorOptions options = two_ranks();
+  options.ranks = 16;
+  options.one_node = false;
+  options.figures.message_ns = 20'000;
+  options.figures.message_work_ns = message_work_ns;
+  options.figures.link_ns_per_byte = link_ns_per_byte;
+  const Selector selector(options);
+  return selector.candidates({Collective::all_reduce, Dtype::float32, Op::sum, -1, bytes / 4})
+      .front()
+      .builder->algorithm;
+}
+
+TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
+  EXPECT_STREQ("one-shot", between_nodes(100, 0.1, 4 << 10)) << "messages for next to nothing";
+  EXPECT_STREQ("tree", between_nodes(50'000, 0.1, 4 << 10)) << "few messages";
+  EXPECT_STREQ("owner-fold", between_nodes(1000, 8, 4 << 20)) << "few bytes, few rounds";
+}
+
+}  // namespace
+}  // namespace hocket
