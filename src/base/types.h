@@ -40,6 +40,9 @@ enum class Collective : std::uint8_t {
   send,
   recv,
 };
+constexpr bool is_p2p(Collective collective) {
+  return collective == Collective::send || collective == Collective::recv;
+}
 
 constexpr std::size_t size_of(Dtype dtype) {
   switch (dtype) {

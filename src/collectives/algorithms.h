@@ -1,24 +1,40 @@
-// The builders behind the registry. Every rank builds its own plan, and the plans of all ranks fit
-// together (verify.h proves it for 1..64 ranks). With one rank every builder gives the same plan:
-// a copy.
+// The functions behind the registry's rows. Each lays the lanes of one rank's plan into a plan that
+// has its blocks already, for at least two ranks. Every rank lays its own, and the plans of all
+// ranks fit together (verify.h proves it for 1..64 ranks).
 #pragma once
 
 #include "collectives/plan.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 // Load/store, one node.
-Plan build_inline(
-    const Shape& shape);  // all-reduce, broadcast, all-gather, reduce-scatter, barrier
-Plan build_one_shot(const Shape& shape);  // all-reduce, broadcast, all-gather, reduce-scatter
-Plan build_staged(const Shape& shape);    // the same
-Plan build_direct(const Shape& shape);    // the same
+void inline_all_reduce(Plan& plan, const Shape& shape);
+void inline_broadcast(Plan& plan, const Shape& shape);
+void inline_all_gather(Plan& plan, const Shape& shape);
+void inline_reduce_scatter(Plan& plan, const Shape& shape);
+void inline_barrier(Plan& plan, const Shape& shape);
+void one_shot_all_reduce(Plan& plan, const Shape& shape);
+void one_shot_broadcast(Plan& plan, const Shape& shape);
+void one_shot_all_gather(Plan& plan, const Shape& shape);
+void one_shot_reduce_scatter(Plan& plan, const Shape& shape);
+void staged_all_reduce(Plan& plan, const Shape& shape);
+void staged_broadcast(Plan& plan, const Shape& shape);
+void staged_all_gather(Plan& plan, const Shape& shape);
+void staged_reduce_scatter(Plan& plan, const Shape& shape);
+void direct_all_reduce(Plan& plan, const Shape& shape);
+void direct_broadcast(Plan& plan, const Shape& shape);
+void direct_all_gather(Plan& plan, const Shape& shape);
+void direct_reduce_scatter(Plan& plan, const Shape& shape);
 
 // Messages.
-Plan build_exchange(const Shape& shape);    // "one-shot": all-reduce, all-gather, barrier
-Plan build_owner_fold(const Shape& shape);  // all-reduce, reduce-scatter
-Plan build_ring(const Shape& shape);        // all-reduce, all-gather, reduce-scatter
-Plan build_tree(const Shape& shape);        // all-reduce, broadcast, barrier
-Plan build_message(const Shape& shape);     // send, recv: with shape.root
+void exchange_all_reduce(Plan& plan, const Shape& shape);  // "one-shot"
+void exchange_all_gather(Plan& plan, const Shape& shape);
+void exchange_barrier(Plan& plan, const Shape& shape);
+void owner_fold(Plan& plan, const Shape& shape);  // all-reduce, reduce-scatter
+void ring(Plan& plan, const Shape& shape);        // all-reduce, all-gather, reduce-scatter
+void tree_all_reduce(Plan& plan, const Shape& shape);
+void tree_broadcast(Plan& plan, const Shape& shape);
+void tree_barrier(Plan& plan, const Shape& shape);
+void message(Plan& plan, const Shape& shape);  // send, recv: with shape.root
 
-}  // namespace hocket
+}  // namespace hocket::algorithms

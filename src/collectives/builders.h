@@ -15,7 +15,10 @@ struct Builder {
   bool load_store;  // needs all ranks on one node; else it runs over messages
   bool rank_order;  // folds in absolute rank order: fit for deterministic mode. True where nothing
                     // is folded
-  Plan (*build)(const Shape& shape);
+  bool cuts;        // all-reduce: the message has a block for each rank, else it is one block
+  void (*lay)(Plan& plan, const Shape& shape);  // for more than one rank: lanes, and all they need
+
+  Plan build(const Shape& shape) const;  // with one rank: a copy, whatever the algorithm
 };
 
 /// All of them, in the order in which docs list them. (registry.cc)

@@ -24,7 +24,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
@@ -32,8 +32,17 @@ namespace {
 
 enum Flag : int { done = 3 };  // not one of staged's
 
-void reduce(Plan& plan, const Shape& shape) {
+void meet_and_part(Plan& plan) {
+  plan.maps_input = true;
+  plan.prologue = meet_all();
+  plan.epilogue = {notify(done), wait(done)};
+}
+
+}  // namespace
+
+void direct_all_reduce(Plan& plan, const Shape& shape) {
   const int mine = shape.rank;
+  meet_and_part(plan);
   plan.maps_output = true;
   // The own output first, which is near; then the peers', each rank beginning with another one.
   std::vector<Range> outputs = in_rank_order(shape, output(mine), output(mine));
@@ -41,12 +50,14 @@ void reduce(Plan& plan, const Shape& shape) {
   plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), outputs)}};
 }
 
-void scatter(Plan& plan, const Shape& shape) {
+void direct_reduce_scatter(Plan& plan, const Shape& shape) {
   const int mine = shape.rank;
+  meet_and_part(plan);
   plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), {output(0)})}};
 }
 
-void gather(Plan& plan, const Shape& shape) {
+void direct_all_gather(Plan& plan, const Shape& shape) {
+  meet_and_part(plan);
   Steps lane;
   for (int i = 0; i < shape.ranks; ++i) {
     const int r = (shape.rank + i) % shape.ranks;
@@ -55,36 +66,11 @@ void gather(Plan& plan, const Shape& shape) {
   plan.lanes = {std::move(lane)};
 }
 
-void spread(Plan& plan, const Shape& shape) {
+void direct_broadcast(Plan& plan, const Shape& shape) {
+  meet_and_part(plan);
   const bool is_root = shape.rank == shape.root;
   plan.lanes = {{copy(0, is_root ? input(0) : input(0, shape.root), {output(0)})}};
   plan.epilogue = {is_root ? wait(done) : notify(done)};
 }
 
-}  // namespace
-
-Plan build_direct(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "direct");
-  const bool whole = shape.collective == Collective::broadcast;
-  Plan plan = empty_plan(shape, "direct", true, whole ? 1 : shape.ranks);
-  plan.maps_input = true;
-  plan.prologue = meet_all();
-  plan.epilogue = {notify(done), wait(done)};
-  switch (shape.collective) {
-    case Collective::all_gather:
-      gather(plan, shape);
-      break;
-    case Collective::reduce_scatter:
-      scatter(plan, shape);
-      break;
-    case Collective::broadcast:
-      spread(plan, shape);
-      break;
-    default:  // all-reduce
-      reduce(plan, shape);
-      break;
-  }
-  return plan;
-}
-
-}  // namespace hocket
+}  // namespace hocket::algorithms

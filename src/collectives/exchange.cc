@@ -15,7 +15,7 @@
 #include "collectives/pairs.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
@@ -23,7 +23,9 @@ namespace {
 
 constexpr int exchange_slots = 2;
 
-void reduce(Plan& plan, const Shape& shape) {
+}  // namespace
+
+void exchange_all_reduce(Plan& plan, const Shape& shape) {
   const Pairs pairs{shape.ranks};
   const int mine = shape.rank, ranks = shape.ranks;
   const int folded = 2 * ranks;  // flag `peer`: sent to it; flag ranks + peer: received from it
@@ -47,7 +49,7 @@ void reduce(Plan& plan, const Shape& shape) {
   plan.lanes.back() = std::move(fold);
 }
 
-void gather(Plan& plan, const Shape& shape) {
+void exchange_all_gather(Plan& plan, const Shape& shape) {
   const Pairs pairs{shape.ranks};
   const int mine = shape.rank;
   plan.lanes.resize(pairs.lanes() + 1);
@@ -59,7 +61,7 @@ void gather(Plan& plan, const Shape& shape) {
   plan.lanes.back() = {copy(mine, input(0), {output(mine)})};
 }
 
-void meet(Plan& plan, const Shape& shape) {
+void exchange_barrier(Plan& plan, const Shape& shape) {
   const Pairs pairs{shape.ranks};
   plan.single_chunk = true;
   plan.lanes.resize(pairs.lanes());
@@ -70,23 +72,4 @@ void meet(Plan& plan, const Shape& shape) {
   }
 }
 
-}  // namespace
-
-Plan build_exchange(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "one-shot");
-  Plan plan = empty_plan(shape, "one-shot", false, 1);
-  switch (shape.collective) {
-    case Collective::all_gather:
-      gather(plan, shape);
-      break;
-    case Collective::barrier:
-      meet(plan, shape);
-      break;
-    default:  // all-reduce
-      reduce(plan, shape);
-      break;
-  }
-  return plan;
-}
-
-}  // namespace hocket
+}  // namespace hocket::algorithms

@@ -18,25 +18,34 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
 namespace {
 
-void reduce(Steps& lane, const Shape& shape) {
-  lane = {copy(0, input(0), {line(0)}), arrive(), await_arrival()};
-  lane.push_back(finish(0, in_rank_order(shape, line(0), line(0)), {output(0)}));
+Steps& only_lane(Plan& plan) {
+  plan.single_chunk = true;
+  return plan.lanes.emplace_back();
 }
 
-void gather(Steps& lane, const Shape& shape) {
+}  // namespace
+
+void inline_all_reduce(Plan& plan, const Shape& shape) {
+  only_lane(plan) = {copy(0, input(0), {line(0)}), arrive(), await_arrival(),
+                     finish(0, in_rank_order(shape, line(0), line(0)), {output(0)})};
+}
+
+void inline_all_gather(Plan& plan, const Shape& shape) {
+  Steps& lane = only_lane(plan);
   lane = {copy(0, input(0), {line(0)}), arrive(), await_arrival()};
   for (int r = 0; r < shape.ranks; ++r) {
     lane.push_back(copy(r, r == shape.rank ? input(0) : line(0, r), {output(r)}));
   }
 }
 
-void scatter(Steps& lane, const Shape& shape) {
+void inline_reduce_scatter(Plan& plan, const Shape& shape) {
+  Steps& lane = only_lane(plan);
   for (int r = 0; r < shape.ranks; ++r) {
     if (r != shape.rank) lane.push_back(copy(r, input(r), {line(r)}));
   }
@@ -46,40 +55,15 @@ void scatter(Steps& lane, const Shape& shape) {
       finish(shape.rank, in_rank_order(shape, input(shape.rank), line(shape.rank)), {output(0)}));
 }
 
-void spread(Steps& lane, const Shape& shape) {
+void inline_broadcast(Plan& plan, const Shape& shape) {
   if (shape.rank == shape.root) {
-    lane = {copy(0, input(0), {line(0)}), arrive(), copy(0, input(0), {output(0)})};
+    only_lane(plan) = {copy(0, input(0), {line(0)}), arrive(), copy(0, input(0), {output(0)})};
   } else {
-    lane = {arrive(), await_arrival(shape.root), copy(0, line(0, shape.root), {output(0)})};
+    only_lane(plan) = {arrive(), await_arrival(shape.root),
+                       copy(0, line(0, shape.root), {output(0)})};
   }
 }
 
-}  // namespace
+void inline_barrier(Plan& plan, const Shape&) { only_lane(plan) = {arrive(), await_arrival()}; }
 
-Plan build_inline(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "inline");
-  Plan plan = empty_plan(shape, "inline", true, 1);
-  plan.single_chunk = true;
-  plan.lanes.resize(1);
-  Steps& lane = plan.lanes[0];
-  switch (shape.collective) {
-    case Collective::all_reduce:
-      reduce(lane, shape);
-      break;
-    case Collective::all_gather:
-      gather(lane, shape);
-      break;
-    case Collective::reduce_scatter:
-      scatter(lane, shape);
-      break;
-    case Collective::broadcast:
-      spread(lane, shape);
-      break;
-    default:  // barrier
-      lane = {arrive(), await_arrival()};
-      break;
-  }
-  return plan;
-}
-
-}  // namespace hocket
+}  // namespace hocket::algorithms

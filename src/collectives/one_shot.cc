@@ -17,19 +17,19 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
-namespace {
-
-void reduce(Plan& plan, const Shape& shape) {
+void one_shot_all_reduce(Plan& plan, const Shape& shape) {
+  plan.single_chunk = true;
   plan.scratch_blocks = 1;
   plan.lanes = {{copy(0, input(0), {scratch(0)}), arrive(), await_arrival(),
                  finish(0, in_rank_order(shape, input(0), scratch(0)), {output(0)})}};
 }
 
-void gather(Plan& plan, const Shape& shape) {
+void one_shot_all_gather(Plan& plan, const Shape& shape) {
+  plan.single_chunk = true;
   plan.scratch_blocks = 1;
   Steps lane = {copy(0, input(0), {scratch(0)}), arrive(),
                 copy(shape.rank, input(0), {output(shape.rank)}), await_arrival()};
@@ -40,7 +40,8 @@ void gather(Plan& plan, const Shape& shape) {
   plan.lanes = {std::move(lane)};
 }
 
-void scatter(Plan& plan, const Shape& shape) {
+void one_shot_reduce_scatter(Plan& plan, const Shape& shape) {
+  plan.single_chunk = true;
   plan.scratch_blocks = shape.ranks;
   Steps lane;
   for (int r = 0; r < shape.ranks; ++r) {
@@ -53,7 +54,8 @@ void scatter(Plan& plan, const Shape& shape) {
   plan.lanes = {std::move(lane)};
 }
 
-void spread(Plan& plan, const Shape& shape) {
+void one_shot_broadcast(Plan& plan, const Shape& shape) {
+  plan.single_chunk = true;
   plan.scratch_blocks = 1;
   if (shape.rank == shape.root) {
     plan.lanes = {{copy(0, input(0), {scratch(0)}), arrive(), copy(0, input(0), {output(0)})}};
@@ -63,27 +65,4 @@ void spread(Plan& plan, const Shape& shape) {
   }
 }
 
-}  // namespace
-
-Plan build_one_shot(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "one-shot");
-  Plan plan = empty_plan(shape, "one-shot", true, 1);
-  plan.single_chunk = true;
-  switch (shape.collective) {
-    case Collective::all_gather:
-      gather(plan, shape);
-      break;
-    case Collective::reduce_scatter:
-      scatter(plan, shape);
-      break;
-    case Collective::broadcast:
-      spread(plan, shape);
-      break;
-    default:  // all-reduce
-      reduce(plan, shape);
-      break;
-  }
-  return plan;
-}
-
-}  // namespace hocket
+}  // namespace hocket::algorithms

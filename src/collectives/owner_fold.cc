@@ -18,7 +18,7 @@
 #include "collectives/pairs.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
@@ -26,15 +26,13 @@ namespace {
 constexpr int owner_fold_slots = 2;
 }
 
-Plan build_owner_fold(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "owner-fold");
+void owner_fold(Plan& plan, const Shape& shape) {
   const Pairs pairs{shape.ranks};
   const int mine = shape.rank, ranks = shape.ranks;
   const int folded = 2 * ranks;  // flag `peer`: sent to it; flag ranks + peer: received from it
   const bool gathers = shape.collective == Collective::all_reduce;
   const int fold_lane = pairs.lanes(), results = pairs.lanes() + 1;
 
-  Plan plan = empty_plan(shape, "owner-fold", false, ranks);
   plan.slots = owner_fold_slots;
   plan.scratch_blocks = ranks - 1;
   plan.private_flags = 2 * ranks + 1;
@@ -55,7 +53,6 @@ Plan build_owner_fold(const Shape& shape) {
   fold.push_back(finish(mine, std::move(parts), {output(gathers ? mine : 0)}));
   fold.push_back(signal(folded));
   plan.lanes[fold_lane] = std::move(fold);
-  return plan;
 }
 
-}  // namespace hocket
+}  // namespace hocket::algorithms

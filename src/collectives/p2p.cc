@@ -7,18 +7,16 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
-Plan build_message(const Shape& shape) {
+void message(Plan& plan, const Shape& shape) {
   const bool sends = shape.collective == Collective::send;
-  Plan plan = empty_plan(shape, "message", false, 1);
   plan.input_blocks = sends ? 1 : 0;
   plan.output_blocks = sends ? 0 : 1;
   plan.single_chunk = true;
   plan.lanes = {{sends ? send(shape.root, 0, input(0)) : recv(shape.root, 0, output(0))}};
-  return plan;
 }
 
-}  // namespace hocket
+}  // namespace hocket::algorithms

@@ -37,7 +37,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
@@ -192,12 +192,9 @@ class Ring {
 
 }  // namespace
 
-Plan build_ring(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "ring");
-  Plan plan = empty_plan(shape, "ring", false, shape.ranks);
+void ring(Plan& plan, const Shape& shape) {
   plan.slots = ring_slots;
   Ring(shape, plan).build();
-  return plan;
 }
 
-}  // namespace hocket
+}  // namespace hocket::algorithms

@@ -18,10 +18,6 @@ constexpr std::size_t least_chunk_bytes = 4 << 10;
 
 bool is(const std::string& algorithm, const char* name) { return algorithm == name; }
 
-bool is_p2p(Collective collective) {
-  return collective == Collective::send || collective == Collective::recv;
-}
-
 std::size_t slot_of(const Question& question) {
   std::uint64_t hash = question.count * 0x9e3779b97f4a7c15ULL;
   hash ^= (static_cast<std::uint64_t>(question.collective) << 40) ^

@@ -28,7 +28,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
@@ -64,7 +64,15 @@ Steps collect(const Shape& shape, Flag there, bool own_blocks) {
   return lane;
 }
 
-void reduce(Plan& plan, const Shape& shape) {
+void meet(Plan& plan) {
+  plan.slots = staged_slots;
+  plan.prologue = meet_all();
+}
+
+}  // namespace
+
+void staged_all_reduce(Plan& plan, const Shape& shape) {
+  meet(plan);
   const int mine = shape.rank;
   plan.scratch_blocks = shape.ranks;
   plan.lanes = {stage_for_peers(shape, result),
@@ -75,7 +83,8 @@ void reduce(Plan& plan, const Shape& shape) {
                 collect(shape, result, true)};
 }
 
-void scatter(Plan& plan, const Shape& shape) {
+void staged_reduce_scatter(Plan& plan, const Shape& shape) {
+  meet(plan);
   const int mine = shape.rank;
   plan.scratch_blocks = shape.ranks;
   plan.lanes = {
@@ -84,14 +93,16 @@ void scatter(Plan& plan, const Shape& shape) {
        notify(consumed)}};
 }
 
-void gather(Plan& plan, const Shape& shape) {
+void staged_all_gather(Plan& plan, const Shape& shape) {
+  meet(plan);
   plan.scratch_blocks = 1;
   plan.lanes = {{wait(consumed, own, staged_slots),
                  copy(shape.rank, input(0), {scratch(0), output(shape.rank)}), notify(ready)},
                 collect(shape, ready, false)};
 }
 
-void spread(Plan& plan, const Shape& shape) {
+void staged_broadcast(Plan& plan, const Shape& shape) {
+  meet(plan);
   plan.scratch_blocks = 1;
   if (shape.rank == shape.root) {
     plan.lanes = {{wait(consumed, own, staged_slots), copy(0, input(0), {scratch(0), output(0)}),
@@ -102,29 +113,4 @@ void spread(Plan& plan, const Shape& shape) {
   }
 }
 
-}  // namespace
-
-Plan build_staged(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "staged");
-  const bool whole = shape.collective == Collective::broadcast;
-  Plan plan = empty_plan(shape, "staged", true, whole ? 1 : shape.ranks);
-  plan.slots = staged_slots;
-  plan.prologue = meet_all();
-  switch (shape.collective) {
-    case Collective::all_gather:
-      gather(plan, shape);
-      break;
-    case Collective::reduce_scatter:
-      scatter(plan, shape);
-      break;
-    case Collective::broadcast:
-      spread(plan, shape);
-      break;
-    default:  // all-reduce
-      reduce(plan, shape);
-      break;
-  }
-  return plan;
-}
-
-}  // namespace hocket
+}  // namespace hocket::algorithms

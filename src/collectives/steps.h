@@ -90,11 +90,6 @@ inline Step await(int flag, int ordinal = 1, int lag = 0) {
   return flag_step(StepKind::await, own, flag, ordinal, lag);
 }
 
-/// A plan with nothing in it but the blocks: `blocks` for the message of all-reduce and broadcast;
-/// one per rank on the long side of all-gather and reduce-scatter; none for barrier.
-Plan empty_plan(const Shape& shape, const char* algorithm, bool load_store, std::uint32_t blocks);
-/// The plan of a communicator of one rank: the input is the result.
-Plan alone(const Shape& shape, const char* algorithm);
 /// The prologue that staged and direct share: whoever may not use `direct` after it (a buffer is
 /// not mapped) goes on with staged's body.
 Steps meet_all();

@@ -26,7 +26,7 @@
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"
 
-namespace hocket {
+namespace hocket::algorithms {
 
 using namespace steps;
 
@@ -56,7 +56,10 @@ struct Place {
   bool is_leaf() const { return !has_child(0); }
 };
 
-void spread(Plan& plan, const Place& place) {
+}  // namespace
+
+void tree_broadcast(Plan& plan, const Shape& shape) {
+  const Place place(shape, shape.root);
   constexpr int have = 0;
   plan.private_flags = 1;
   plan.lanes.resize(place.levels + 1);
@@ -76,7 +79,9 @@ void spread(Plan& plan, const Place& place) {
   }
 }
 
-void reduce(Plan& plan, const Shape& shape, const Place& place) {
+void tree_all_reduce(Plan& plan, const Shape& shape) {
+  const Place place(shape, 0);
+  plan.slots = tree_slots;
   const int levels = place.levels;
   const int folded = levels, sent = levels + 1, have = levels + 2;  // below: child i's partial
   plan.private_flags = levels + 3;
@@ -114,6 +119,8 @@ void reduce(Plan& plan, const Shape& shape, const Place& place) {
   down(place.to_root).push_back(signal(have));
 }
 
+namespace {
+
 /// Colour of the edge that leaves `from` where every rank r has an edge to r + distance.
 int colour(int from, int distance, int ranks) {
   const int rings = std::gcd(distance, ranks);
@@ -123,7 +130,9 @@ int colour(int from, int distance, int ranks) {
   return length % 2 == 1 && place == length - 1 ? 2 : place % 2;
 }
 
-void disseminate(Plan& plan, const Shape& shape) {
+}  // namespace
+
+void tree_barrier(Plan& plan, const Shape& shape) {
   const auto levels = static_cast<int>(std::bit_width(static_cast<unsigned>(shape.ranks - 1)));
   plan.single_chunk = true;
   plan.private_flags = levels;
@@ -140,24 +149,4 @@ void disseminate(Plan& plan, const Shape& shape) {
   }
 }
 
-}  // namespace
-
-Plan build_tree(const Shape& shape) {
-  if (shape.ranks == 1) return alone(shape, "tree");
-  Plan plan = empty_plan(shape, "tree", false, 1);
-  switch (shape.collective) {
-    case Collective::broadcast:
-      spread(plan, Place(shape, shape.root));
-      break;
-    case Collective::barrier:
-      disseminate(plan, shape);
-      break;
-    default:  // all-reduce
-      plan.slots = tree_slots;
-      reduce(plan, shape, Place(shape, 0));
-      break;
-  }
-  return plan;
-}
-
-}  // namespace hocket
+}  // namespace hocket::algorithms

@@ -18,10 +18,6 @@ bool moves_data(StepKind kind) {
   return kind == StepKind::fold || kind == StepKind::send || kind == StepKind::recv;
 }
 
-bool is_p2p(Collective collective) {
-  return collective == Collective::send || collective == Collective::recv;
-}
-
 Status wrong(std::string where, const std::string& what) {
   return invalid_argument("the plan is wrong: " + std::move(where) + " " + what);
 }

@@ -17,8 +17,6 @@ struct Call {
   int root = -1;  // broadcast: the root; send, recv: the peer
 };
 
-constexpr bool is_p2p(const Call& call) {
-  return call.collective == Collective::send || call.collective == Collective::recv;
-}
+constexpr bool is_p2p(const Call& call) { return is_p2p(call.collective); }
 
 }  // namespace hocket

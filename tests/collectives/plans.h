@@ -9,10 +9,6 @@
 
 namespace hocket {
 
-inline bool is_p2p(Collective collective) {
-  return collective == Collective::send || collective == Collective::recv;
-}
-
 /// root: of a broadcast; other collectives have none.
 inline std::vector<Plan> plans_of(const Builder& builder, int ranks, bool widened, int root = 0) {
   std::vector<Plan> plans;

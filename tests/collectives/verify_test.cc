@@ -99,7 +99,7 @@ TEST(Plans, direct_and_staged_have_one_prologue) {
 TEST(Plans, are_found_by_name_collective_and_links) {
   std::set<std::tuple<std::string, Collective, bool>> seen;
   for (const Builder& b : builders()) {
-    EXPECT_EQ(find_builder(b.algorithm, b.collective, b.load_store)->build, b.build);
+    EXPECT_EQ(find_builder(b.algorithm, b.collective, b.load_store)->lay, b.lay);
     EXPECT_TRUE(seen.insert({b.algorithm, b.collective, b.load_store}).second);
   }
   EXPECT_EQ(find_builder("ring", Collective::barrier, false), nullptr);
