@@ -143,8 +143,11 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
   std::shared_ptr<Core> core;
   HOCKET_RETURN_IF_ERROR(Core::make(options, &core));
   lease->post([core] { core->start(); });
-  const StopRequest::Scope scope(options.stop, [&core] { core->stop_join(); });
-  const Status status = core->wait_joined();
+  Status status;
+  {
+    const StopRequest::Scope scope(options.stop, [&core] { core->stop_join(); });
+    status = core->wait_joined();
+  }
   if (!status.ok()) {
     lease->run([&] {
       core->finish();

@@ -57,8 +57,10 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
     HOCKET_RETURN_IF_ERROR(made->open_transports());
   }
   made->make_engine();
-  const StopRequest::Scope scope(stop, [&made] { made->abort(); });
-  HOCKET_RETURN_IF_ERROR(made->agree());
+  {
+    const StopRequest::Scope scope(stop, [&made] { made->abort(); });
+    HOCKET_RETURN_IF_ERROR(made->agree());
+  }
   *out = std::move(made);
   return {};
 }
