@@ -47,7 +47,7 @@ bool Board::ring(int to) const {
   Doorbell& bell = doorbell(to);
   // The publication before this call must be visible before the doorbell is read: else a peer that
   // goes to sleep at this moment could miss both. The sleeper does the reverse: exchanges `asleep`,
-  // then looks again.
+  // then looks again. tests/transport/doorbell.pml is the model of it.
 #if defined(__SANITIZE_THREAD__)
   // The thread sanitizer knows no fences; a read-modify-write of the same word gives the same
   // order, dearer.

@@ -1,0 +1,89 @@
+/* The doorbell of src/transport/shm/board.h: two peers publish something and ring, one rank looks
+ * for it and sleeps. Every interleaving, on a processor that keeps its stores in a buffer for as
+ * long as it likes (x86; what other processors reorder beyond that, the code's acquire and release
+ * forbid). The rank's own timeout, which would save it, is left out: asleep with nobody left to
+ * wake it is an invalid end state, and that is what spin looks for.
+ *
+ * WITHOUT_FENCE leaves out the fence in Board::ring(), WITHOUT_LOOK the sleeper's second look, and
+ * WITHOUT_CHECK the futex's comparison: each must be found to lose a ring. */
+#define PEERS 2
+#define ROUNDS 2
+
+byte published[PEERS]; /* memory, as other cores see it */
+byte asleep = 0;       /* Doorbell::asleep: 0 awake, 1 in the futex */
+bool in_futex = false; /* the kernel holds the rank */
+
+chan buffered[PEERS] = [ROUNDS] of { byte }; /* a peer's stores to its own line */
+
+/* A core writes its buffer out in order, at any time. */
+active [PEERS] proctype store_buffer() {
+  byte value;
+end:
+  do
+  :: atomic { nempty(buffered[_pid]); buffered[_pid]?<value>; published[_pid] = value;
+              buffered[_pid]?value }
+  od
+}
+
+proctype peer(byte me) {
+  byte round = 1, was;
+  do
+  :: round <= ROUNDS ->
+     buffered[me]!round; /* line.sequence.store(round, release) */
+#ifndef WITHOUT_FENCE
+     empty(buffered[me]); /* atomic_thread_fence(seq_cst) */
+#endif
+     if
+     :: asleep == 0
+     :: asleep != 0 ->
+        /* A locked instruction: it too waits for the buffer. */
+        atomic { empty(buffered[me]); was = asleep; asleep = 0 };
+        if
+        :: was == 1 -> in_futex = false /* FUTEX_WAKE */
+        :: else
+        fi
+     fi;
+     round++
+  :: else -> break
+  od
+}
+
+#define there (published[0] >= round && published[1] >= round)
+
+proctype sleeper() {
+  byte round = 1;
+  do
+  :: round > ROUNDS -> break
+  :: round <= ROUNDS && there -> round++
+  :: round <= ROUNDS && !there ->
+     asleep = 1; /* announce_sleep(): an exchange */
+     if
+#ifndef WITHOUT_LOOK
+     :: there -> asleep = 0 /* announce_awake() */
+     :: !there ->
+#else
+     :: true ->
+#endif
+        atomic { /* FUTEX_WAIT: the kernel compares and queues in one */
+          if
+#ifndef WITHOUT_CHECK
+          :: asleep == 1 -> in_futex = true
+          :: else
+#else
+          :: in_futex = true
+#endif
+          fi
+        };
+        !in_futex;
+        asleep = 0
+     fi
+  od
+}
+
+init {
+  atomic {
+    byte i;
+    for (i : 0 .. PEERS - 1) { run peer(i) };
+    run sleeper()
+  }
+}
