@@ -193,6 +193,14 @@ std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const 
   return nullptr;
 }
 
+/// Scratch is read again at once, by a peer: it stays in the caches, unless that costs more than
+/// memory does. An output comes before it.
+Stores Execution::scratch_stores(Buffer first) const {
+  if (!binding_->far_scratch) return Stores::one_by_one;
+  const bool near_output = first == Buffer::output && binding_->stores != Stores::past_caches;
+  return near_output ? Stores::near_and_far : Stores::past_caches;
+}
+
 Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction) {
   const Operand* operands = program_->operands.data() + instruction.first_operand;
   Fold fold;
@@ -222,8 +230,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   fold.op = binding_->op;
   fold.finish = instruction.finish;
   fold.divisor = static_cast<std::uint32_t>(program_->shape.ranks);
-  // Scratch is read again at once: it stays in the caches.
-  fold.stores = only_output ? binding_->stores : Stores::one_by_one;
+  fold.stores = only_output ? binding_->stores : scratch_stores(operands[0].buffer);
   hocket::fold(fold);
   return Outcome::next;
 }

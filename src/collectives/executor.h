@@ -37,6 +37,7 @@ struct Binding {
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   Stores stores = Stores::together;  // of results, into outputs
+  bool far_scratch = false;          // scratch is written past the caches
   bool p2p = false;
   std::uint64_t message_sequence = 0;  // names its messages
   std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
@@ -94,6 +95,7 @@ class Execution {
   Outcome mismatch_with(int peer);
   bool reads_input_of(int peer) const;
   bool resolve_peers();
+  Stores scratch_stores(Buffer first) const;
   std::byte* place_of(const Operand& operand, std::size_t chunk) const;
   std::size_t length_of(const Operand& operand, std::size_t chunk) const;
   std::uint64_t flag_value(std::uint64_t count) const;

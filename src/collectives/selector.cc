@@ -12,6 +12,7 @@ namespace {
 
 // How far a chunk of a pipelined message is cut down, and how much private scratch messages may
 // take.
+constexpr std::size_t least_far_scratch_bytes = 4 << 10;
 constexpr std::size_t message_chunk_bytes = 512 << 10;
 constexpr std::size_t message_scratch_bytes = 16 << 20;
 constexpr std::size_t least_chunk_bytes = 4 << 10;
@@ -120,19 +121,29 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   choice->part = partition(question.collective, blocks, question.count, question.dtype,
                            chunk_elements(sized, question));
   choice->stores = stores(question);
+  choice->far_scratch =
+      program.load_store && far_cores() && message_bytes(question) >= least_far_scratch_bytes;
   return {};
+}
+
+/// Another core's line costs more than one from memory: the cores share no cache, or no near one.
+bool Selector::far_cores() const {
+  const Figures& f = options_.figures;
+  return options_.one_node && 2 * f.push_past_ns_per_byte < f.push_ns_per_byte;
 }
 
 /// By where the lines of the outputs lie: in memory; in the cache that the cores share; or in other
 /// cores' own caches, where each store waits until its line is given up. There it depends on the
 /// machine (measure_push in agree.cc). 128 KiB on 2 cores: of a Zen 5, folding and then copying
 /// took 0.7 of the time of folding into both at once; of a Zen 4, 0.8, and stores past the caches
-/// 0.4, or 0.6 with the reading of the results.
+/// 0.4, or 0.6 with the reading of the results. Where the cores share no cache they took 0.13, and
+/// for 1 MiB 0.11, where else they take 1.7.
 Stores Selector::stores(const Question& question) const {
   const Figures& f = options_.figures;
   const std::size_t held = 2 * message_bytes(question);
   if (!options_.one_node) return Stores::together;
   if (held * options_.ranks > f.node_cache_bytes) return Stores::past_caches;
+  if (far_cores()) return Stores::near_and_far;
   if (held > f.core_cache_bytes) return Stores::together;
   const bool half_full = held <= f.core_cache_bytes / 2;
   return half_full && f.push_past_ns_per_byte < f.push_ns_per_byte ? Stores::near_and_far

@@ -50,6 +50,7 @@ struct Choice {
       nullptr;  // where program maps buffers: what runs when some are not mapped
   Partition part;
   Stores stores = Stores::together;
+  bool far_scratch = false;
   std::uint64_t call_hash = 0;  // of signatures of such calls
 };
 
@@ -88,6 +89,7 @@ class Selector {
   double price_of_messages(const std::string& algorithm, const Question& question) const;
   std::size_t chunk_elements(const Program& program, const Question& question) const;
   std::size_t message_bytes(const Question& question) const;
+  bool far_cores() const;
   Stores stores(const Question& question) const;
 
   struct Entry {

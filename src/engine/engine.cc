@@ -83,6 +83,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   binding.dtype = call.dtype;
   binding.op = call.op;
   binding.stores = choice->stores;
+  binding.far_scratch = choice->far_scratch;
   Signature& signature = binding.signature;
   signature.count = call.count;
   signature.root = call.root;

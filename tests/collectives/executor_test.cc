@@ -84,6 +84,7 @@ class World {
     binding.dtype = of.dtype;
     binding.op = of.op;
     binding.stores = static_cast<Stores>(of.seed % 4);
+    binding.far_scratch = of.seed % 8 >= 4;
     binding.message_sequence = sequence_;
     binding.board_sequence = board_sequence_;
     Signature& signature = binding.signature;

@@ -8,12 +8,16 @@
 namespace hocket {
 namespace {
 
-Stores stores_of(const SelectorOptions& options, std::size_t bytes) {
+Choice choice_of(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
   const Choice* choice = nullptr;
   const Question question{Collective::all_reduce, Dtype::float32, Op::sum, -1, bytes / 4};
   EXPECT_TRUE(selector.choose(question, &choice).ok());
-  return choice->stores;
+  return *choice;
+}
+
+Stores stores_of(const SelectorOptions& options, std::size_t bytes) {
+  return choice_of(options, bytes).stores;
 }
 
 SelectorOptions two_ranks() {
@@ -37,6 +41,20 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
   options.one_node = false;
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
+}
+
+TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
+  SelectorOptions options = two_ranks();
+  options.figures.push_ns_per_byte = 0.30;
+  options.figures.push_past_ns_per_byte = 0.16;
+  EXPECT_FALSE(choice_of(options, 1 << 20).far_scratch);
+  options.figures.push_past_ns_per_byte = 0.10;
+  EXPECT_TRUE(choice_of(options, 1 << 20).far_scratch);
+  EXPECT_EQ(Stores::near_and_far, stores_of(options, 2 << 20));
+  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20));
+  EXPECT_FALSE(choice_of(options, 1 << 10).far_scratch) << "too little";
+  options.one_node = false;
+  EXPECT_FALSE(choice_of(options, 1 << 20).far_scratch) << "scratch is the rank's own";
 }
 
 /// The fastest of what was asked for between two nodes.
