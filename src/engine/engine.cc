@@ -123,6 +123,7 @@ void Engine::find_places() {
     const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
     return elements * size_of(binding.dtype);
   };
+  regions_seen_ = Regions::instance().generation();
   const auto* input = binding.input;
   if (find_place(input, bytes(program.input_blocks), &binding.input_place)) binding.mapped |= 1;
   const auto* output = binding.output;
@@ -178,6 +179,12 @@ bool Engine::advance_collective() {
   ring_due_ |= execution.take_published();
   if (execution.failed()) {
     fail(execution.status());
+  } else if (execution.done() && output_was_revoked(current_)) [[unlikely]] {
+    fail(invalid_usage(
+        "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
+        "and that page was taken away from peers: what they wrote is lost. Give communicators that "
+        "run at the same time receive buffers in different pages"));
+    moved = true;
   } else if (execution.done()) {
     finish_collective();
     moved = true;
@@ -249,14 +256,23 @@ bool Engine::uses_board_only() {
   return true;
 }
 
-void Engine::revoke(Operation& operation) {
-  const Execution& execution = operation.execution;
-  if (!execution.exposes_output()) return;
+std::size_t Engine::output_bytes(const Operation& operation) const {
   const Partition& part = operation.binding.part;
-  const std::size_t elements =
-      std::min(execution.program().output_blocks * part.block_elements, part.total);
-  const Status status = Regions::instance().revoke(operation.binding.output,
-                                                   elements * size_of(operation.binding.dtype));
+  const std::uint32_t blocks = operation.execution.program().output_blocks;
+  return std::min(blocks * part.block_elements, part.total) * size_of(operation.binding.dtype);
+}
+
+/// By another communicator of this process, while peers wrote into it.
+bool Engine::output_was_revoked(const Operation& operation) const {
+  return operation.execution.exposes_output() &&
+         regions_seen_ != Regions::instance().generation() &&
+         Regions::instance().was_revoked(operation.binding.output, output_bytes(operation));
+}
+
+void Engine::revoke(Operation& operation) {
+  if (!operation.execution.exposes_output()) return;
+  const Status status =
+      Regions::instance().revoke(operation.binding.output, output_bytes(operation));
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
 

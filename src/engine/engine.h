@@ -100,7 +100,9 @@ class Engine {
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);
   std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
   std::string names(const std::vector<int>& ranks) const;
+  std::size_t output_bytes(const Operation& operation) const;
   void revoke(Operation& operation);
+  bool output_was_revoked(const Operation& operation) const;
 
   EngineOptions options_;
   Links links_;
@@ -132,6 +134,7 @@ class Engine {
   std::uint64_t board_sequence_ = 0;    // of the last one that used the board
   std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
   std::uint64_t call_hash_ = 0;         // of the call being prepared
+  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for places
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far

@@ -155,15 +155,27 @@ UniqueFd Regions::descriptor(std::uint64_t number) {
   return {};
 }
 
+bool Regions::was_revoked(const void* pointer, std::size_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  std::lock_guard lock(mutex_);
+  const auto found = holding(address, bytes);
+  if (found == by_address_.end()) return false;
+  for (const auto& [begin, end] : found->second.taken) {
+    if (begin < address + bytes && address < end) return true;
+  }
+  return false;
+}
+
 Status Regions::revoke(void* pointer, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::lock_guard lock(mutex_);
   const auto found = holding(address, bytes);
   if (found == by_address_.end() || bytes == 0) return {};
-  found->second.revoked = true;
-  generation_.fetch_add(1, std::memory_order_release);
   const std::uintptr_t begin = address & ~(page_bytes() - 1);
   const std::size_t size = round_up(address + bytes, page_bytes()) - begin;
+  found->second.revoked = true;
+  found->second.taken.emplace_back(begin, begin + size);
+  generation_.fetch_add(1, std::memory_order_release);
   void* copy = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED) return system_error("cannot take a buffer away from late peers");
   std::memcpy(copy, reinterpret_cast<void*>(begin), size);

@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
@@ -46,8 +48,11 @@ class Regions {
 
   /// Takes [pointer, pointer + bytes) away from peers: the same bytes at the same address, in
   /// private memory, and the whole region is staged from now on. Late peers write into pages that
-  /// nobody sees.
+  /// nobody sees: whatever else of this process lies in those pages and is still being written by
+  /// peers is lost, which its operation finds out by was_revoked().
   Status revoke(void* pointer, std::size_t bytes);
+  /// True where a page of [pointer, pointer + bytes) has been taken away from peers.
+  bool was_revoked(const void* pointer, std::size_t bytes);
 
  private:
   Regions();
@@ -58,6 +63,8 @@ class Regions {
     std::uint64_t file_offset;
     bool allocated;  // by allocate(): free() ends it
     bool revoked;
+    // Pages taken away from peers: [first, second).
+    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken = {};
   };
   using ByAddress = std::map<std::uintptr_t, Region>;
   ByAddress::iterator holding(std::uintptr_t address, std::size_t bytes);

@@ -138,6 +138,47 @@ TEST_P(Endings, abort_from_another_thread_ends_every_call_on_every_rank) {
   }
 }
 
+/// Two communicators' receive buffers share a page. The operation of one fails and takes the page
+/// away from peers, while the other's has told its peers to write there.
+TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
+  const ranks::Env direct(ranks::Env::List{{"HOCKET_ALGORITHM", "direct"}});
+  hocketConfig_t hasty = ranks::patient_config();
+  hasty.deadline_ms = 200;  // ends the operation that rank 1 never joins
+  const auto body = [](Rank& self) {
+    constexpr std::size_t count = 3000;
+    hocketConfig_t patient = ranks::patient_config();
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, self.rank, &other, &patient));
+    float* memory = nullptr;
+    ASSERT_HOCKET(hocketMemAlloc(reinterpret_cast<void**>(&memory), 3 * count * sizeof(float)));
+    float *in = memory, *failing = memory + count, *healthy = memory + 2 * count;
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    self.meet();
+    if (self.rank == 0) {
+      EXPECT_HOCKET(hocketAllReduce(in, healthy, count, hocketFloat32, hocketSum, other, stream));
+      EXPECT_EQ(hocketTimeout,
+                hocketAllReduce(in, failing, count, hocketFloat32, hocketSum, self.comm, nullptr));
+    }
+    self.meet();
+    if (self.rank == 1) {
+      // Its own result is complete; it may hear of rank 0's error or not.
+      (void)hocketAllReduce(in, healthy, count, hocketFloat32, hocketSum, other, stream);
+      (void)hocketStreamSynchronize(stream);
+    } else {
+      EXPECT_EQ(hocketInvalidUsage, hocketStreamSynchronize(stream));
+      const std::string text = hocketGetLastError(other);
+      EXPECT_NE(std::string::npos, text.find("different pages")) << text;
+    }
+    self.meet();
+    hocketStreamDestroy(stream);
+    EXPECT_HOCKET(hocketCommDestroy(other));
+    self.meet();
+    EXPECT_HOCKET(hocketMemFree(memory));
+  };
+  ranks::run_ranks(2, body, hasty);
+}
+
 TEST_P(Endings, who_waits_for_a_rank_that_left_is_told) {
   ranks::run_ranks(3, [](Rank& self) {
     float x = 1;
