@@ -104,7 +104,7 @@ void Engine::begin(const Call& call) {
   binding.message_sequence = binding.signature.sequence = sequence_;
   binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
-  last_program_ = &program;
+  last_program_.store(&program, std::memory_order_release);
   if (!program.load_store) {
     waits_for_turn_ = false;
     current_.execution.start(program, nullptr, binding, links_);
@@ -195,7 +195,7 @@ bool Engine::advance_collective() {
 void Engine::finish_collective() {
   const Program& program = current_.execution.program();
   if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
-  last_program_ = &program;
+  last_program_.store(&program, std::memory_order_release);
   running_ = false;
 }
 

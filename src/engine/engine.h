@@ -65,12 +65,13 @@ class Engine {
   const std::vector<Transport*>& transports() const { return transports_; }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
+    last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
     selector_ = std::move(selector);
     signature_flags_ = signature_flags;
   }
   Selector& selector() { return *selector_; }
-  /// What the last collective ran; null before the first.
-  const Program* last_program() const { return last_program_; }
+  /// What the last collective ran; null before the first. Any thread.
+  const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
   std::uint64_t sequence() const { return sequence_; }
 
  private:
@@ -140,7 +141,7 @@ class Engine {
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   std::vector<int> left_;
   Nanos left_since_ = 0;  // with ranks that left: nothing has moved since then
-  const Program* last_program_ = nullptr;
+  std::atomic<const Program*> last_program_ = nullptr;
 };
 
 }  // namespace hocket

@@ -39,6 +39,19 @@ TEST_P(Split, makes_a_communicator_for_each_color_in_order_of_keys) {
   });
 }
 
+TEST(LastAlgorithm, is_none_until_a_collective_of_ones_own_has_run) {
+  ranks::run_ranks(2, [](Rank& self) {
+    const char *algorithm = nullptr, *transport = nullptr;
+    EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
+    EXPECT_STREQ("none", algorithm) << "what making the communicator took is not the user's";
+    EXPECT_STREQ("none", transport);
+    EXPECT_EQ(2, sum_of_ones(self.comm));
+    EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
+    EXPECT_STREQ("inline", algorithm);
+    EXPECT_STREQ("shm", transport);
+  });
+}
+
 TEST_P(Split, may_be_split_again_and_destroyed_in_any_order) {
   ranks::run_ranks(4, [](Rank& self) {
     hocketComm_t half = nullptr, quarter = nullptr, again = nullptr;
