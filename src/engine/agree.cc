@@ -115,7 +115,12 @@ Status Communicator::measure(Hello* hello) {
     // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
     figures.message_ns = 3 * best;
     figures.link_ns_per_byte = 4 * touch;
-    if (ranks() > figures.cores) return {};  // the caches would be others' in between
+    // Where ranks share cores the caches would be others' in between. Ranks may be bound to
+    // different numbers of cores: rank 0 says for all.
+    std::uint8_t roomy = ranks() <= figures.cores ? 1 : 0;
+    const Call ask{Collective::broadcast, &roomy, &roomy, 1, Dtype::uint8, Op::sum, 0};
+    HOCKET_RETURN_IF_ERROR(run({&ask, 1}));
+    if (roomy == 0) return {};
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures.push_ns_per_byte));
     return measure_push(Stores::near_and_far, &figures.push_past_ns_per_byte);
   }

@@ -31,6 +31,12 @@ for field in collective bytes count dtype redop root ranks nodes inplace memory 
 done
 check "the JSON knows the memory" grep -q '"memory": "alloc"' "$out/rows.json"
 
+# One rank of two sees one core only, the other all of them: both must measure alike.
+"$bin/hocket-run" -n 2 bash -c \
+  'if mkdir "$0" 2>/dev/null; then exec taskset -c 0 "$@"; else exec "$@"; fi' "$out/bound" \
+  "$bin/hocket-perf" all_reduce -b 8 -e 1M -f 64 -n 3 --memory alloc >"$out/table" 2>&1
+check "ranks that are bound differently" test $? = 0
+
 perf 2 broadcast -r 5 -b 8 -e 8
 check "a root that is no rank fails" test $? != 0
 check "and is named" grep -q -e '-r 5' "$out/errors"
