@@ -314,6 +314,12 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
   return ranks;
 }
 
+bool Engine::has_begun(int rank, const Operation& operation) const {
+  if (operation.binding.p2p || operation.program->load_store) return false;
+  const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
+  return transport != nullptr && transport->heard_of(rank) >= operation.binding.message_sequence;
+}
+
 void Engine::check_times(Nanos now) {
   if (!left_.empty() && left_since_ == 0) left_since_ = now;
   if (running_) check_time(current_, waits_for_turn_, now);
@@ -329,7 +335,10 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   if (!gone && now < operation.next_late_log && now - operation.started < options_.deadline) {
     return;
   }
-  const std::vector<int> ranks = waits_for(operation, waits_for_turn);
+  std::vector<int> ranks = waits_for(operation, waits_for_turn);
+  // Whoever has begun the operation waits itself, most likely for one who has not.
+  std::stable_partition(ranks.begin(), ranks.end(),
+                        [&](int rank) { return !has_begun(rank, operation); });
   const std::string what = describe(operation.binding.signature);
   for (int rank : ranks) {
     if (!gone) break;

@@ -100,6 +100,7 @@ class Engine {
   void check_times(Nanos now);
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);
   std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
+  bool has_begun(int rank, const Operation& operation) const;
   std::string names(const std::vector<int>& ranks) const;
   std::size_t output_bytes(const Operation& operation) const;
   void revoke(Operation& operation);

@@ -291,6 +291,7 @@ Status Matching::accept(const FrameHeader& header, InFrame& frame) {
     return violation(fault);
   }
   frame.header = header;
+  if (!(header.flags & frame_flag::p2p)) heard_of_ = std::max(heard_of_, header.sequence);
   switch (header.kind) {
     case FrameKind::data:
       return accept_data(header, frame);

@@ -61,6 +61,8 @@ class Matching {
   Matching& operator=(const Matching&) = delete;
 
   int peer() const { return peer_; }
+  /// The newest collective of which anything has come; 0: none.
+  std::uint64_t heard_of() const { return heard_of_; }
   void post_send(Transfer& transfer);
   void post_recv(Transfer& transfer);
 
@@ -152,6 +154,7 @@ class Matching {
   EarlyPool& pool_;
   Status ended_;
   std::size_t open_ = 0;
+  std::uint64_t heard_of_ = 0;
 
   KeyTable<Transfer> recvs_;    // posted, no early entry
   KeyTable<Early> early_;       // eager payload and offers without a recv

@@ -76,6 +76,8 @@ class Transport {
   /// sleep after a poll() that returned false; the same one at every call, and every call arms it
   /// anew. -1 where a peer rings the rank's doorbell instead.
   virtual int wait_descriptor() = 0;
+  /// The newest collective of which anything has come from peer; 0: none.
+  virtual std::uint64_t heard_of(int peer) const = 0;
   /// True while transfers are in flight or links have bytes to flush.
   virtual bool active() const = 0;
 };

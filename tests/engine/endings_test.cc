@@ -138,6 +138,29 @@ TEST_P(Endings, abort_from_another_thread_ends_every_call_on_every_rank) {
   }
 }
 
+/// The ranks that came wait for one another, too: the one that has not begun is named.
+TEST(Culprit, is_the_rank_of_which_nothing_has_come) {
+  for (const char* algorithm : {"ring", "one-shot", "owner-fold", "tree"}) {
+    SCOPED_TRACE(algorithm);
+    const ranks::Env forced(
+        ranks::Env::List{{"HOCKET_ALGORITHM", algorithm}, {"HOCKET_TRANSPORT", "tcp"}});
+    hocketConfig_t config = ranks::patient_config();
+    config.deadline_ms = 400;
+    const auto body = [](Rank& self) {
+      std::vector<float> memory(10 * large);
+      if (self.rank != 0) {
+        EXPECT_EQ(hocketTimeout, hocketAllReduce(memory.data(), memory.data(), memory.size(),
+                                                 hocketFloat32, hocketSum, self.comm, nullptr));
+        int culprit = -1;
+        EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+        EXPECT_EQ(0, culprit) << hocketGetLastError(self.comm);
+      }
+      self.meet();
+    };
+    ranks::run_ranks(3, body, config);
+  }
+}
+
 /// Two communicators' receive buffers share a page. The operation of one fails and takes the page
 /// away from peers, while the other's has told its peers to write there.
 TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {

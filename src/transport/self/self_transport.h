@@ -20,6 +20,7 @@ class SelfTransport final : public Transport {
   bool poll() override { return false; }
   void cancel(const Status& why) override;
   void close() override {}
+  std::uint64_t heard_of(int) const override { return 0; }
   int wait_descriptor() override { return -1; }
   bool active() const override { return false; }
 

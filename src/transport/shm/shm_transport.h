@@ -38,6 +38,10 @@ class ShmTransport final : public Transport {
   bool poll() override;
   void cancel(const Status& why) override;
   void close() override;
+  std::uint64_t heard_of(int peer) const override {
+    const int link = local_of(peer);
+    return link < 0 ? 0 : links_[link]->matching.heard_of();
+  }
   int wait_descriptor() override { return -1; }
   bool active() const override;
 

@@ -54,6 +54,9 @@ class TcpTransport final : public Transport {
   bool poll() override;
   void cancel(const Status& why) override;
   void close() override;
+  std::uint64_t heard_of(int peer) const override {
+    return links_[peer] == nullptr ? 0 : links_[peer]->matching.heard_of();
+  }
   int wait_descriptor() override;
   bool active() const override;
 
