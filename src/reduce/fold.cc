@@ -199,7 +199,7 @@ void fold(const Fold& f) {
     const reduce::Kernel kernel = reduce::kernel_of(f.dtype, op);
     const bool wide = f.wide_dst && is_widened(f.dtype);
     const std::size_t bytes = f.count * (wide ? wide_size_of(f.dtype) : size_of(f.dtype));
-    if (f.stores == Stores::one_by_one && bytes >= reduce::least_copied_bytes) {
+    if (f.dst_count > 1 && f.stores == Stores::one_by_one && bytes >= reduce::least_copied_bytes) {
       reduce::fold_then_copy(f, kernel, bytes);
     } else {
       kernel(f, 0, f.count);
