@@ -142,6 +142,8 @@ Status Core::table_known(const Key& key) {
 }
 
 void Core::joined(Joined joined) {
+  const Member& self = joined.table.members[options_.rank];
+  joined.page->line(self.local_rank).cores = options_.cores;
   control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
                                        std::move(joined), faults_, [this](const Fault& fault) {
                                          descriptors_.new_fault(fault);

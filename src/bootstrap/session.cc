@@ -34,6 +34,8 @@ class CoreSession final : public Session {
   int ranks() const override { return static_cast<int>(core_->members().size()); }
   const std::vector<Member>& members() const override { return core_->members(); }
 
+  CoreSet cores_of(int peer) const override { return core_->cores_of(peer); }
+
   std::uint64_t fault_count() const override { return core_->faults().count(); }
   std::vector<Fault> faults() const override { return core_->faults().all(); }
 

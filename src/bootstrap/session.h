@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/core_set.h"
 #include "base/status.h"
 #include "base/stop.h"
 #include "base/unique_fd.h"
@@ -53,6 +54,7 @@ struct JoinOptions {
   bool share_memory = true;  // false: every rank counts as a node of its own (HOCKET_TRANSPORT=tcp)
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
+  CoreSet cores;  // that this rank may run on: for its local peers
   StopRequest* stop = nullptr;  // ends the join before its deadline; outlives it
 };
 
@@ -101,6 +103,10 @@ class Session {
   virtual int ranks() const = 0;
   virtual const std::vector<Member>& members() const = 0;  // by rank
   bool local(int peer) const { return members()[peer].node == members()[rank()].node; }
+
+  /// What a local peer gave as JoinOptions::cores. Empty until it has joined, which may be a little
+  /// later than this rank: ask after the first message of its.
+  virtual CoreSet cores_of(int peer) const = 0;
 
   // ---- Faults
   /// Grows with every fault known here. Cheap: to be looked at while polling.

@@ -179,7 +179,7 @@ std::size_t Selector::chunk_elements(const Program& program, const Question& que
   if (program.load_store) {
     // All slots of a rank stay in its core's cache, unless ranks share cores: then every hand-over
     // costs a switch of the processor, and fewer, larger ones are cheaper than cache misses.
-    const bool crowded = options_.ranks > options_.figures.cores;
+    const bool crowded = options_.figures.crowd > 1;
     const std::size_t room = crowded ? options_.board_scratch_bytes
                                      : std::min<std::size_t>(options_.board_scratch_bytes,
                                                              options_.figures.core_cache_bytes / 2);
@@ -203,7 +203,7 @@ double Selector::price_on_board(const std::string& algorithm, const Question& qu
   const Figures& f = options_.figures;
   const double p = options_.ranks;
   const double bytes = static_cast<double>(message_bytes(question));
-  const double crowd = std::max(1.0, p / f.cores);
+  const double crowd = std::max(1.0, f.crowd);
   double syncs = 1, touched = 0;  // touched: by the busiest rank, in whole messages
   const auto by_collective = [&](double all_reduce, double all_gather, double reduce_scatter,
                                  double broadcast) {

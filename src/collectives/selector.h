@@ -31,8 +31,7 @@ struct Figures {
   double message_work_ns = 3'000;  // processor time that a message costs beside its bytes
   std::uint64_t core_cache_bytes = 1 << 20;
   std::uint64_t node_cache_bytes = 32 << 20;
-  std::int32_t cores = 2;  // of a node, for its ranks
-  std::int32_t padding = 0;
+  double crowd = 1;  // ranks per core
 };
 
 struct Question {

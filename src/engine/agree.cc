@@ -1,10 +1,13 @@
 // What ranks agree on when a communicator is made: rank 0 measures the machine, and its figures and
 // settings go to all. A rank whose own settings would make it choose differently says so now, not
 // by a hang later.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "base/log.h"
 #include "engine/communicator.h"
 #include "reduce/fold.h"
 #include "topology/machine.h"
@@ -16,6 +19,7 @@ struct Communicator::Hello {
   char algorithm[16] = {};
   std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
   std::uint8_t version = 1;
+  std::uint8_t zero[4] = {};
 };
 
 namespace {
@@ -94,15 +98,27 @@ Status Communicator::measure_push(Stores stores, double* ns_per_byte) {
   return {};
 }
 
+/// Of all ranks of this node, this communicator's or not: they may all be at work at once. All
+/// local ranks get the same answer, once each has heard of each.
+double Communicator::crowd() const {
+  std::vector<CoreSet> cores;
+  for (int member = 0; member < session_->ranks(); ++member) {
+    if (session_->local(member)) cores.push_back(session_->cores_of(member));
+  }
+  return hocket::crowd(cores);
+}
+
 /// All ranks run the same calls; rank 0's clock counts.
 Status Communicator::measure(Hello* hello) {
+  const Call barrier;
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   Figures& figures = hello->figures;
+  figures.crowd = crowd();
+  policy_ = WaitPolicy::for_crowd(figures.crowd);
   static const double touch = measure_touch();
   figures.touch_ns_per_byte = touch;
-  figures.cores = machine().cores;
   if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
-  Call barrier;
   const Call barriers[] = {barrier, barrier, barrier, barrier};
   double best = 1e12;
   for (int i = 0; i < 4; ++i) {
@@ -115,12 +131,8 @@ Status Communicator::measure(Hello* hello) {
     // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
     figures.message_ns = 3 * best;
     figures.link_ns_per_byte = 4 * touch;
-    // Where ranks share cores the caches would be others' in between. Ranks may be bound to
-    // different numbers of cores: rank 0 says for all.
-    std::uint8_t roomy = ranks() <= figures.cores ? 1 : 0;
-    const Call ask{Collective::broadcast, &roomy, &roomy, 1, Dtype::uint8, Op::sum, 0};
-    HOCKET_RETURN_IF_ERROR(run({&ask, 1}));
-    if (roomy == 0) return {};
+    // Where ranks share cores the caches would be others' in between.
+    if (figures.crowd > 1) return {};
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures.push_ns_per_byte));
     return measure_push(Stores::near_and_far, &figures.push_past_ns_per_byte);
   }
@@ -167,10 +179,26 @@ Status Communicator::time_messages(int far, int messages, std::size_t bytes, dou
   return {};
 }
 
+void Communicator::log_ready(const Figures& f) const {
+  if (!log_enabled(LogLevel::info)) return;
+  std::string line = fmt::format(
+      "'{}' is ready: {}, {} of {} on this node, {} in all on {} node{}; {:.3g} ranks per core here",
+      config_.name, name_of_rank(rank_), local_rank(), local_ranks(), ranks(), nodes_,
+      nodes_ == 1 ? "" : "s", crowd());
+  if (ranks() > 1 && rank_ == 0) {
+    line += fmt::format(
+        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.0f} ns per message, {:.3f} ns "
+        "per byte of it",
+        f.sync_ns, f.touch_ns_per_byte, f.message_ns, f.link_ns_per_byte);
+  }
+  log_line(LogLevel::info, line);
+}
+
 Status Communicator::agree() {
   Hello hello;
   if (ranks() == 1) {
     engine_->set_selector(make_selector(hello.figures), signature_flags());
+    log_ready(hello.figures);
     return {};
   }
   HOCKET_RETURN_IF_ERROR(measure(&hello));
@@ -208,6 +236,7 @@ Status Communicator::agree() {
     return status;
   }
   engine_->set_selector(make_selector(theirs.figures), signature_flags());
+  log_ready(theirs.figures);
   return {};
 }
 

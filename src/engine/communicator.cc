@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "base/log.h"
-#include "topology/machine.h"
 #include "transport/self/self_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -185,10 +184,6 @@ void Communicator::make_engine() {
   links.map_place = [this](int peer, Place place, std::size_t bytes, std::byte** base) {
     return map_place(peer, place, bytes, base);
   };
-  int node_threads = 0;
-  for (int member = 0; member < session_->ranks(); ++member)
-    node_threads += session_->local(member);
-  policy_ = WaitPolicy::for_load(node_threads, machine().cores);
   // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
   SelectorOptions common;
   common.rank = rank_;

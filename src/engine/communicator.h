@@ -110,7 +110,9 @@ class Communicator {
   Status open_transports();
   void make_engine();
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
+  double crowd() const;
   Status agree();
+  void log_ready(const struct Figures& figures) const;
   Status measure(Hello* hello);
   Status measure_push(Stores stores, double* ns_per_byte);
   Status measure_link(struct Figures* figures);
@@ -150,7 +152,7 @@ class Communicator {
   std::vector<UniqueFd> peer_events_;  // by local rank; fetched when first needed
   CollectiveOrder order_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  WaitPolicy policy_;
+  WaitPolicy policy_ = WaitPolicy::for_crowd(2);  // until all have said where they run
   std::unique_ptr<Engine> engine_;
   int watch_ = -1;
   std::size_t faults_seen_ = 0;

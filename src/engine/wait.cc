@@ -109,8 +109,8 @@ class Driver {
 
 }  // namespace
 
-WaitPolicy WaitPolicy::for_load(int threads, int cores) {
-  if (threads <= cores) return {};
+WaitPolicy WaitPolicy::for_crowd(double ranks_per_core) {
+  if (ranks_per_core <= 1) return {};
   // The thread that this one waits for may need this very core.
   return {.polls = 8, .spin = 0, .yield = 500'000};
 }

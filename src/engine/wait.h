@@ -13,8 +13,7 @@ struct WaitPolicy {
   unsigned polls = 1000;    // before anything else: no clock, no lock, no system call
   Nanos spin = 100'000;     // then with an eye on the clock
   Nanos yield = 1'000'000;  // then giving way between polls; after that it sleeps
-  /// For so many runnable threads on so many cores.
-  static WaitPolicy for_load(int threads, int cores);
+  static WaitPolicy for_crowd(double ranks_per_core);
 };
 
 /// How the waiting thread of one communicator is woken.

@@ -1,7 +1,6 @@
 #include "topology/machine.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -25,16 +24,25 @@ std::size_t cache_bytes(int index, std::string* type, std::string* shared) {
   return unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : size;
 }
 
+CoreSet own_cores() {
+  constexpr std::size_t most = 1 << 16;  // the kernel refuses a set that is too small for its cores
+  CoreSet cores;
+  cpu_set_t* const set = CPU_ALLOC(most);
+  const std::size_t bytes = CPU_ALLOC_SIZE(most);
+  CPU_ZERO_S(bytes, set);
+  if (::sched_getaffinity(0, bytes, set) == 0) {
+    for (std::size_t core = 0; core < most; ++core) {
+      if (CPU_ISSET_S(core, bytes, set)) cores.set(core % cores.size());
+    }
+  }
+  CPU_FREE(set);
+  if (cores.none()) cores.set(0);
+  return cores;
+}
+
 Machine look() {
   Machine found;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) {
-    found.cores = std::max(1, CPU_COUNT(&set));
-  } else {
-    // More than 1024 CPUs: the set is too small, and the exact number no longer matters.
-    found.cores = static_cast<int>(std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  }
+  found.cores = own_cores();
   std::string type, shared;
   for (int index = 0; index < 8; ++index) {
     const std::size_t bytes = cache_bytes(index, &type, &shared);
@@ -52,6 +60,20 @@ Machine look() {
 const Machine& machine() {
   static const Machine found = look();
   return found;
+}
+
+double crowd(std::span<const CoreSet> ranks) {
+  const auto within = [ranks](const CoreSet& cores) {
+    const auto bound = std::count_if(ranks.begin(), ranks.end(), [&](const CoreSet& of_rank) {
+      return (of_rank & ~cores).none();
+    });
+    return static_cast<double>(bound) / static_cast<double>(std::max<std::size_t>(1, cores.count()));
+  };
+  CoreSet all;
+  for (const CoreSet& cores : ranks) all |= cores;
+  double most = within(all);
+  for (const CoreSet& cores : ranks) most = std::max(most, within(cores));
+  return most;
 }
 
 }  // namespace hocket

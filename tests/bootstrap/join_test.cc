@@ -47,6 +47,26 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Joins,
                                            Shape{1, false}, Shape{2, false}, Shape{3, false},
                                            Shape{7, false}, Shape{16, false}, Shape{64, false}));
 
+TEST(Join, local_ranks_learn_where_each_may_run) {
+  constexpr int ranks = 5;
+  Job job(ranks);
+  job.start();
+  std::vector<std::shared_ptr<Session>> sessions(ranks);
+  in_threads(ranks, [&](int rank) {
+    JoinOptions options = job.of(rank);
+    options.cores.set(static_cast<std::size_t>(200 * rank)).set(1023);
+    EXPECT_TRUE(Session::join(options, &sessions[static_cast<std::size_t>(rank)]).ok());
+  });
+  for (const auto& session : sessions) {
+    ASSERT_TRUE(session);
+    for (int peer = 0; peer < ranks; ++peer) {
+      const CoreSet cores = session->cores_of(peer);
+      EXPECT_EQ(2u, cores.count());
+      EXPECT_TRUE(cores[static_cast<std::size_t>(200 * peer)] && cores[1023]);
+    }
+  }
+}
+
 TEST(Join, works_over_ipv6) {
   Job job(3, false, true);
   job.start();

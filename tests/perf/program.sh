@@ -31,11 +31,24 @@ for field in collective bytes count dtype redop root ranks nodes inplace memory 
 done
 check "the JSON knows the memory" grep -q '"memory": "alloc"' "$out/rows.json"
 
-# One rank of two sees one core only, the other all of them: both must measure alike.
-"$bin/hocket-run" -n 2 bash -c \
-  'if mkdir "$0" 2>/dev/null; then exec taskset -c 0 "$@"; else exec "$@"; fi' "$out/bound" \
-  "$bin/hocket-perf" all_reduce -b 8 -e 1M -f 64 -n 3 --memory alloc >"$out/table" 2>&1
-check "ranks that are bound differently" test $? = 0
+# Ranks that a launcher binds: all must measure alike, and know how they share the cores.
+bound() {  # FIRST SECOND RANKS_PER_CORE: two ranks, each bound to the cores given
+  rm -rf "$out/first"
+  HOCKET_LOG=info "$bin/hocket-run" -n 2 bash -c \
+    'mkdir "$0" 2>/dev/null && cores=$1 || cores=$2; exec taskset -c "$cores" "${@:3}"' \
+    "$out/first" "$1" "$2" "$bin/hocket-perf" all_reduce -b 8 -e 1M -f 64 -n 3 --memory alloc \
+    >"$out/table" 2>&1
+  check "ranks bound to $1 and $2" test $? = 0
+  cp "$out/table" "$out/log"
+  check "ranks bound to $1 and $2 are $3 per core" \
+    test "$(grep -c "; $3 ranks per core here" "$out/log")" = 2
+}
+bound 0 0 2
+if [ "$(nproc)" -ge 2 ] && taskset -c 0,1 true; then
+  bound 0 1 1
+  bound 0 0,1 1
+  bound 0,1 0,1 1
+fi
 
 perf 2 broadcast -r 5 -b 8 -e 8
 check "a root that is no rank fails" test $? != 0
