@@ -75,7 +75,7 @@ class Driver {
 
   void sleep() {
     const bool futex = sleepers_.size() == 1 && sleepers_[0].engine->uses_board_only();
-    const std::uint32_t how = futex ? Board::asleep_in_futex : Board::asleep_in_epoll;
+    const std::uint32_t how = futex ? Board::asleep_in_futex : Board::asleep_in_poll;
     for (const Sleeper& sleeper : sleepers_) sleeper.board->announce_sleep(how);
     // Whatever was published before the announcement is seen by this look; whatever comes after it
     // rings.

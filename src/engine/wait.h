@@ -20,7 +20,7 @@ struct WaitPolicy {
 struct Sleeper {
   Engine* engine = nullptr;
   const Board* board = nullptr;
-  int event_fd = -1;  // readable when rung while asleep in epoll
+  int event_fd = -1;  // readable when rung while asleep in poll
 };
 
 /// Drives all engines until each is idle or has failed; their status() says which.

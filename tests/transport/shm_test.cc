@@ -60,13 +60,13 @@ struct Pair {
   std::unique_ptr<ShmTransport> transports[2];
 };
 
-TEST(Shm, a_receiver_asleep_in_epoll_is_woken_by_a_message) {
+TEST(Shm, a_receiver_asleep_in_poll_is_woken_by_a_message) {
   std::vector<int> woken;
   Pair pair([&](int rank) { woken.push_back(rank); });
   Message first(1, {.sequence = 1}, 8), second(1, {.sequence = 2}, 8);
   pair.transports[0]->post_send(first.transfer);
   EXPECT_TRUE(woken.empty());
-  pair.boards[1].announce_sleep(Board::asleep_in_epoll);
+  pair.boards[1].announce_sleep(Board::asleep_in_poll);
   pair.transports[0]->post_send(second.transfer);
   EXPECT_EQ(woken, std::vector<int>{1});
 }
@@ -82,7 +82,7 @@ TEST(Shm, a_sender_that_sleeps_because_the_fifo_is_full_is_woken_by_room) {
     while (pair.transports[0]->poll()) {
     }
     if (send.transfer.done) break;
-    pair.boards[0].announce_sleep(Board::asleep_in_epoll);
+    pair.boards[0].announce_sleep(Board::asleep_in_poll);
     ASSERT_FALSE(pair.transports[0]->poll());
     woken = 0;
     pair.transports[1]->poll();

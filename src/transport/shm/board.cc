@@ -58,7 +58,7 @@ bool Board::ring(int to) const {
 #endif
   if (state == awake) [[likely]]
     return false;
-  if (state == asleep_in_epoll) return true;
+  if (state == asleep_in_poll) return true;
   if (bell.asleep.exchange(awake, std::memory_order_seq_cst) == asleep_in_futex) {
     ::syscall(SYS_futex, &bell.asleep, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }

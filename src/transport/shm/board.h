@@ -41,7 +41,7 @@ struct alignas(128) FlagLine {
 /// How a rank sleeps. A peer that has published something rings whoever sleeps.
 struct alignas(128) Doorbell {
   std::atomic<std::uint32_t>
-      asleep;  // 0: awake; 1: in futex on this word; 2: in epoll, its eventfd is to be written
+      asleep;  // 0: awake; 1: in futex on this word; 2: in poll, its eventfd is to be written
 };
 
 struct alignas(128) SignatureSlots {
@@ -81,11 +81,11 @@ class Board {
   std::size_t fifo_bytes() const { return fifo_bytes_; }  // a multiple of 4096
 
   /// Wakes rank `to` if it sleeps in its futex. Call after publishing; orders the publication
-  /// before the look at the doorbell. True: it sleeps in epoll, and the caller must write its
+  /// before the look at the doorbell. True: it sleeps in poll, and the caller must write its
   /// eventfd.
   bool ring(int to) const;
 
-  static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_epoll = 2;
+  static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
   /// Step one of falling asleep: from now on peers ring. The caller then looks once more for what
   /// it waits for, and either sleeps or takes it back.
   void announce_sleep(std::uint32_t how) const {

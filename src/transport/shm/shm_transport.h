@@ -24,7 +24,7 @@ struct ShmOptions {
 class ShmTransport final : public Transport {
  public:
   /// ranks_of: the communicator's rank of each local rank of the board. wake: rings a rank that
-  /// sleeps in epoll (Board::ring returned true); may be empty where nobody does.
+  /// sleeps in poll (Board::ring returned true); may be empty where nobody does.
   ShmTransport(const Board& board, std::vector<int> ranks_of, std::uint64_t epoch,
                std::function<void(int rank)> wake, const ShmOptions& options);
   ~ShmTransport() override;
