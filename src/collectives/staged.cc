@@ -9,8 +9,7 @@
 //   in,s1,s2,s3      s0,in,s2,s3      s0,s1,in,s3      s0,s1,s2,in        own part from the input;
 //   -> out, s[0]     -> out, s[1]     -> out, s[2]     -> out, s[3]       then notify result
 //   copies 1 2 3     copies 2 3 0     copies 3 0 1     copies 0 1 2     lane 2, each when its owner
-//   from s of owner  from s of owner  from s of owner  from s of owner    has a result; then
-//   consumed
+//   from s of owner  from s of owner  from s of owner  from s of owner    has one, then consumed
 //
 // A block's owner never stages it, so its place in the owner's scratch is free for the result,
 // which is written to the own output and to scratch in one go: 5p - 2 passes over memory instead of
@@ -22,8 +21,9 @@
 // with the result; the result exists only because all ranks were ready, so lane 0 has staged input
 // block j of that chunk before.
 //
-// The other collectives have two lanes, staging and collecting. The traffic count and the idea not
-// to stage one's own slice: "CICO two-shot" in the literature on shared-memory collectives
+// The others have fewer lanes: reduce-scatter stages and folds, all-gather stages and collects, a
+// broadcast has one lane, in which the root stages and its peers collect. The traffic count and the
+// idea not to stage one's own slice: "CICO two-shot" in the literature on shared-memory collectives
 // (Jain et al., SC'18; MPICH release_gather).
 #include "collectives/algorithms.h"
 #include "collectives/steps.h"

@@ -2,15 +2,21 @@
 //
 // The binomial tree. With v = rank - root (mod p), rank v's children are v + 1, v + 2, v + 4, ...
 // as far as the power of two is below v's lowest set bit (the root: all of them); the subtree of
-// child v + 2^i is the ranks v + 2^i .. v + 2^(i+1) - 1. Lane i joins a rank with the child at
-// distance 2^i, at both ends.
+// child v + 2^i is the ranks v + 2^i .. v + 2^(i+1) - 1. Each distance has a lane of its own, at
+// both ends; an all-reduce has one for the way up and one for the way down.
 //
-//          0                    broadcast: down. A rank receives into its output and sends from
-//        / |                    there; chunk by chunk, so a long message is a pipeline.
-//       2  1
-//       |                       all-reduce: up, then down. A rank folds its input and its
-//       children's 3                       partials, in this order (v; v+1; v+2..v+3; ...), in one
-//       go.
+//        0          broadcast: down. A rank receives into its output and sends from there; chunk
+//       / \         by chunk, so a long message is a pipeline. The larger subtree comes first.
+//      1   2
+//          |        all-reduce: up, then down. A rank folds its input and its children's partials,
+//          3        in this order (v; v+1; v+2..v+3; ...), in one go.
+//
+//   rank 0            rank 1            rank 2            rank 3            an all-reduce's lane
+//   receives b        b > 0             receives d        d > 2             0, up
+//   receives c+d                        folds, c+d > 0                      1, up
+//   folds to r                                                              2, the root's
+//   r > 2                               receives r                          3, down
+//   r > 1             receives r        r > 3             receives r        4, down
 //
 // Partials of fp16, bf16 and fp8 travel as fp32, what a leaf sends is its plain input; the root
 // rounds once. The order is by rank but grouped by subtree: other bits than the plans that fold in
