@@ -49,10 +49,11 @@ std::string settings_text();
 /// allowed. Unknown HOCKET_* variables are no error: they are returned, and logged as warnings
 /// with the nearest name. Also puts HOCKET_LOG into effect (set_log_level), if it is set.
 Status read_settings(Settings* settings);
-/// The same from any "NAME=value" list that ends with a null pointer.
+/// Only reads: from any "NAME=value" list that ends with a null pointer. Unknown names are not
+/// logged, and HOCKET_LOG is not put into effect.
 Status read_settings(const char* const* environment, Settings* settings);
 
-/// "HOCKET_DEADLIN is not a setting; did you mean HOCKET_DEADLINE_MS?"
+/// "HOCKET_DEADLIN is not a setting of hocket; did you mean HOCKET_DEADLINE_MS?"
 std::string unknown_setting_text(const std::string& name);
 
 }  // namespace hocket

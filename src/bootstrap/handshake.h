@@ -14,8 +14,8 @@
 
 namespace hocket {
 
-/// Accepts on one listener. Half-open connections are few (the oldest go) and short-lived, so
-/// that a scan costs nothing but a little time of this thread.
+/// Accepts on one listener. Half-open connections are few (first the oldest goes that has said no
+/// hello) and short-lived, so that a scan costs nothing but a little time of this thread.
 class Acceptor {
  public:
   using Judge = std::function<Verdict(const Claim& claim)>;
@@ -24,7 +24,7 @@ class Acceptor {
   Acceptor(Monitor& monitor, UniqueFd listener, Credentials credentials, Judge judge,
            Accepted accepted);
   ~Acceptor();
-  /// "; 3 connections with a wrong key were refused, the last from 10.0.0.2:999", or nothing.
+  /// "; 3 connections with another job's key were refused, the last from 10.0.0.2:999", or nothing.
   std::string refusals() const;
 
  private:

@@ -1,5 +1,5 @@
 // The process's one monitor thread: it sleeps in epoll and runs whatever became ready. Everything
-// else in this folder is a state machine on it, so that none needs a lock.
+// else in this folder is a state machine on it; locks guard only what other threads share with it.
 //
 // It starts with the first lease and ends with the last one (or at exit). It blocks all signals. In
 // a forked child it does not exist: the child closes its copies of the watched descriptors (so that

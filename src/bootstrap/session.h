@@ -118,15 +118,17 @@ class Session {
   /// unwatch().
   virtual int watch(std::function<void()> wake) = 0;
   virtual void unwatch(int token) = 0;  // the callback is not running when it returns
-  /// Nanoseconds since the last sign of life of a rank (its node's, for ranks on other nodes).
+  /// Nanoseconds since the last sign of life of a rank. For ranks on other nodes: of the neighbour
+  /// in the tree of leaders towards it, and the silence of this node's leader on top.
   virtual Nanos silence_of(int peer) const = 0;
 
   // ---- Descriptors for local peers
   /// The service sends duplicates of fd, until withdrawn. It keeps a duplicate of its own.
   virtual Status offer(DescriptorName name, int fd) = 0;
   virtual void withdraw(DescriptorName name) = 0;
-  /// Blocks until the peer offers it: at most until deadline (monotonic), or until a fault of the
-  /// peer.
+  /// Blocks until the peer offers it, at most until deadline (monotonic). Earlier errors: a fault
+  /// of the peer or an abort here (of all channels, or of this space); the peer's service does not
+  /// answer within the silence limit (at least 5 s) or closes; this session ends.
   virtual Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) = 0;
 
   // ---- Data connections, to any peer
@@ -145,10 +147,11 @@ class Session {
   virtual void leave() = 0;
 };
 
-/// Starts a root, which lives in this process until all have joined or the deadline passed. With
-/// listener: adopts that socket (hocket-run made it); else listens on `interface` (empty: the
-/// default route's, loopback where there is none). Fills root. The deadline is the longest that it
-/// waits for the first rank; each rank brings its own join deadline, and the earliest counts.
+/// Starts a root, which lives in this process until all have joined or the join has failed, and,
+/// while the process has sessions, up to 60 s more to answer latecomers. With listener: adopts that
+/// socket (hocket-run made it); else listens on `interface` (empty: the default route's, loopback
+/// where there is none). Fills root. The deadline is the longest that it waits for the first rank;
+/// each rank brings its own join deadline, and the earliest counts.
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
                   UniqueFd listener, Address* root, std::int64_t deadline_ms = 600'000);
 

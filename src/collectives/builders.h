@@ -1,5 +1,6 @@
 // Every algorithm: a pure function from a shape to one rank's plan. One file each (inline.cc,
-// one_shot.cc, ...), which opens with the idea, a 4-rank drawing and its source.
+// one_shot.cc, ...), which opens with the idea and a 4-rank drawing, and names its source where it
+// has one.
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
-// The CPU executor: runs one rank's program for one operation, a step at a time, never blocking.
-// There is no other road for a byte: 8 bytes and 8 GiB, collectives and messages, all go through
+// The CPU executor: runs one rank's program for one operation, a step at a time. It blocks in
+// map_place alone, which fetches a descriptor the first time that it meets a peer's region. There
+// is no other road for a byte: 8 bytes and 8 GiB, collectives and messages, all go through
 // advance().
 #pragma once
 

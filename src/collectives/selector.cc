@@ -10,9 +10,10 @@
 namespace hocket {
 namespace {
 
+// Scratch of smaller messages stays in the caches also where cores are far.
+constexpr std::size_t least_far_scratch_bytes = 4 << 10;
 // How far a chunk of a pipelined message is cut down, and how much private scratch messages may
 // take.
-constexpr std::size_t least_far_scratch_bytes = 4 << 10;
 constexpr std::size_t message_chunk_bytes = 512 << 10;
 constexpr std::size_t message_scratch_bytes = 16 << 20;
 constexpr std::size_t least_chunk_bytes = 4 << 10;

@@ -97,7 +97,7 @@ class Selector {
     bool valid = false;
   };
   SelectorOptions options_;
-  std::array<Entry, 64> recent_;  // by hash; a miss costs a pricing, never a lowering
+  std::array<Entry, 64> recent_;  // by hash; an evicted entry costs a pricing, no lowering
   using ProgramKey = std::tuple<const struct Builder*, int, bool>;  // builder, root, widened
   std::map<ProgramKey, std::unique_ptr<Program>> programs_;
 };

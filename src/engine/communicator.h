@@ -2,8 +2,9 @@
 // engine over both.
 //
 // Order. Calls on one communicator run in the order in which they were made, whatever streams they
-// were given: each takes a ticket when it is made and runs when its ticket is served. Tickets also
-// hand the engine from thread to thread, so that one thread at a time uses it.
+// were given: each takes a ticket when it is made and runs when its ticket is served. One on the
+// NULL stream with nothing pending runs at once, without a ticket. Tickets also hand the engine
+// from thread to thread, so that one thread at a time uses it.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,7 @@
 // The engine of one communicator: its operations, their deadlines, their errors. One visible loop,
-// run_once(now), which never blocks and never reads the clock; whoever waits (wait.h) drives it.
+// run_once(now), which itself never blocks and never reads the clock; whoever waits (wait.h) drives
+// it. What it calls may do both: the first use of a peer's region or eventfd fetches its
+// descriptor, and a broken link waits a moment for the fault that explains it.
 //
 // Collectives run one after another in call order; sends and receives run beside them, all at once.
 // The first error ends everything in flight and stays: a communicator whose ranks have lost step

@@ -25,7 +25,8 @@ class HostStream {
 
   /// Starts the thread at the first task.
   Status push(Task task);
-  /// Blocks until all tasks so far have ended. The first error among them, told once.
+  /// Blocks until no task is left; those pushed meanwhile count too. The first error among them,
+  /// told once.
   Status synchronize();
   /// in_progress while tasks are left, else as synchronize().
   Status query();

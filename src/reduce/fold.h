@@ -31,7 +31,8 @@ struct FoldSource {
 /// stores are.
 enum class Stores : std::uint8_t {
   together,      // each piece to all destinations at once, through the caches
-  one_by_one,    // all of the first destination, then copies of it to the others
+  one_by_one,    // all of the first destination, then copies of it to the others; less than 1 KiB
+                 // together, copies and integer averages in pieces
   near_and_far,  // together, but only to the first through the caches
   past_caches,   // together, to none through the caches
 };

@@ -4,11 +4,11 @@
 //
 // Small messages are eager: they are sent unasked, and buffered where no receive is posted yet, as
 // long as their sum stays within the window that the receiver grants. All others are a rendezvous:
-// the receiver says `ready` when its transfer is posted, and only then does payload travel,
-// straight into the posted memory. The sender of a rendezvous offers it, so that both learn of a
-// mismatch whichever of them is wrong. Nothing ever waits for a message in front of it: every frame
-// that arrives has a place to go, so transfers complete whatever the order of posting on either
-// side.
+// the receiver says `ready` when its transfer is posted (where that is at most eager_bytes: when an
+// offer has come too), and only then does payload travel, straight into the posted memory. A sender
+// that has no `ready` yet offers, so that both learn of a mismatch whichever of them is wrong.
+// Nothing ever waits for a message in front of it: every frame that arrives has a place to go, so
+// transfers complete whatever the order of posting on either side.
 //
 // A mismatch ends the link: the one who sees it tells the other (refuse), and everything between
 // the two ends with the same error, now and later.
@@ -30,11 +30,13 @@ namespace hocket {
 /// The same on both sides of a link.
 struct MatchingOptions {
   std::size_t eager_bytes = 64 << 10;
-  std::size_t frame_bytes = 512 << 10;      // at most max_frame_bytes
-  std::size_t window_bytes = 16 << 20;      // unasked and unconsumed traffic of a peer
-  std::size_t max_early_entries = 1 << 20;  // offers and readies of a peer that nobody has posted
-  bool checksum = false;                    // send CRC32C of payloads
-  CollectiveOrder* order = nullptr;         // null: messages may be posted in any order
+  std::size_t frame_bytes = 512 << 10;  // at most max_frame_bytes
+  std::size_t window_bytes = 16 << 20;  // unasked and unconsumed traffic of a peer
+  /// Buffered messages, offers and readies of a peer that nobody has posted for: with so many, one
+  /// more offer or ready is a violation.
+  std::size_t max_early_entries = 1 << 20;
+  bool checksum = false;             // send CRC32C of payloads
+  CollectiveOrder* order = nullptr;  // null: messages may be posted in any order
 };
 
 /// A frame to send: header, then header.length bytes at payload.

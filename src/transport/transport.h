@@ -26,7 +26,7 @@ struct MessageKey {
 };
 
 /// One message being sent or received. The caller owns it and its memory, and keeps both where they
-/// are from post until done(), or until cancel() of the transport has returned.
+/// are from post until done is set, or until cancel() of the transport has returned.
 struct Transfer {
   MessageKey key;
   int peer = -1;
@@ -55,7 +55,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  virtual const char* name() const = 0;  // "shm", "tcp"
+  virtual const char* name() const = 0;  // "shm", "tcp", "self"
   virtual Capabilities capabilities() const = 0;
   /// Whether peer can be reached at all (shm: is local).
   virtual bool reaches(int peer) const = 0;

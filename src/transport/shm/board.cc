@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
 
-// Shared memory of a node stays under about 64 MiB up to 8 ranks and grows slowly after that; what
-// is not touched takes no memory.
+// Scratch: at most 32 MiB up to 256 ranks. Fifos: 8 MiB for 8 ranks, 64 for 64, and beyond, since
+// none is smaller than 16 KiB, with the square: 1 GiB for 256. What is not touched takes no memory.
 std::size_t scratch_half(int ranks) {
   return std::clamp<std::size_t>(std::bit_floor(16 * mib / static_cast<std::size_t>(ranks)),
                                  64 * kib, 2 * mib);
