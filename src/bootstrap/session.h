@@ -54,7 +54,7 @@ struct JoinOptions {
   bool share_memory = true;  // false: every rank counts as a node of its own (HOCKET_TRANSPORT=tcp)
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
-  CoreSet cores;  // that this rank may run on: for its local peers
+  CoreSet cores;                // that this rank may run on: for its local peers
   StopRequest* stop = nullptr;  // ends the join before its deadline; outlives it
 };
 

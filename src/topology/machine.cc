@@ -67,7 +67,8 @@ double crowd(std::span<const CoreSet> ranks) {
     const auto bound = std::count_if(ranks.begin(), ranks.end(), [&](const CoreSet& of_rank) {
       return (of_rank & ~cores).none();
     });
-    return static_cast<double>(bound) / static_cast<double>(std::max<std::size_t>(1, cores.count()));
+    return static_cast<double>(bound) /
+           static_cast<double>(std::max<std::size_t>(1, cores.count()));
   };
   CoreSet all;
   for (const CoreSet& cores : ranks) all |= cores;
