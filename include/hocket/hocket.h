@@ -84,7 +84,7 @@
  *   HOCKET_ALGORITHM          one algorithm wherever it is possible, for experiments: inline,
  *                             one-shot, staged, direct, ring, tree or owner-fold; equal on all
  *                             ranks
- *   HOCKET_CHECKSUM           1: every TCP frame carries a CRC32C of its bytes
+ *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
  *   HOCKET_LOG                none, error, warn, info or debug: lines on standard error, without a
  *                             callback
  *   HOCKET_JOB_KEY_FILE       file of mode 0600 with the job key, for launchers without a secret

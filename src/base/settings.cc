@@ -124,7 +124,7 @@ constexpr Setting table[] = {
       "Takes this algorithm wherever it is possible. For experiments; equal on all ranks."},
      parse_algorithm},
     {{"HOCKET_CHECKSUM", SettingKind::flag, "0|1", "0",
-      "1: every TCP frame carries a CRC32C of its bytes."},
+      "1: every frame of a message, over TCP and shared memory, carries a CRC32C of its payload."},
      parse_flag<&Settings::checksum>},
     {{"HOCKET_LOG", SettingKind::choice, "none|error|warn|info|debug", "none",
       "Lines of this level and above go to standard error."},
