@@ -55,8 +55,10 @@ void describe(CLI::App* app, CommandLine* line) {
   app->name("hocket-run");
   app->formatter(std::make_shared<Help>());
   app->footer(
-      "Exit status: 0 if every rank's is 0, else that of the rank that failed first (128 + signal "
-      "if a signal killed it); 125 if hocket-run could not start the job.");
+      "Exit status: 0 if every rank's is 0, else that of what failed first: a rank's own (128 + "
+      "signal if a signal killed it), 137 if a host was lost, 141 if standard output could not be "
+      "written, 125 if the job could not be started or an agent failed. 128 + signal if one came "
+      "before the ranks were started.");
   app->add_option("-n", line->options.ranks, "Number of ranks")
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("RANKS");
@@ -75,7 +77,8 @@ void describe(CLI::App* app, CommandLine* line) {
       ->option_text("COMMAND");
   app->add_option("--interface", line->options.interface,
                   "Network interface or address at which the ranks meet. Default: "
-                  "HOCKET_INTERFACE, else the one that routes to the other hosts")
+                  "HOCKET_INTERFACE, else the address that ssh used, or the one that routes to the "
+                  "other hosts; on one host 127.0.0.1")
       ->option_text("NAME");
   app->add_option("--env", line->environment,
                   "Environment variable for all ranks; NAME alone carries its value here. May be "
