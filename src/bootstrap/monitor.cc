@@ -325,10 +325,6 @@ void Monitor::loop() {
   while (!last_round) {
     const int count = ::epoll_wait(epoll_.get(), events, 64, wait_ms());
     now_ = monotonic_now();
-    {
-      std::lock_guard lock(posted_mutex_);
-      last_round = stopping_;
-    }
     for (int i = 0; i < count; ++i) {
       if (events[i].data.u64 == 0) {
         std::uint64_t drained;
@@ -339,6 +335,11 @@ void Monitor::loop() {
       if (found == watched_.end()) continue;  // unwatched earlier in this round
       const std::shared_ptr<Ready> ready = found->second.ready;
       (*ready)(events[i].events);
+    }
+    {
+      // After the wake-ups have been drained: one of them may be stop()'s.
+      std::lock_guard lock(posted_mutex_);
+      last_round = stopping_;
     }
     run_posted();
     run_timers();

@@ -1,0 +1,46 @@
+#include "bootstrap/monitor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/job.h"
+
+namespace hocket {
+namespace {
+
+TEST(Monitor, ends_whenever_its_last_lease_does) {
+  wait_for_monitor_to_end();
+  int ran = 0;
+  // stop() comes at every point of a round that a task woke: the thread must not fall asleep.
+  for (int i = 0; i < 10'000; ++i) {
+    MonitorLease lease;
+    ASSERT_TRUE(MonitorLease::take(&lease).ok());
+    lease->run([&ran] { ++ran; });
+    lease->post([&ran] { ++ran; });
+    const Nanos end = monotonic_now() + i % 200 * 100;
+    while (monotonic_now() < end) continue;
+  }
+  EXPECT_EQ(20'000, ran) << "what was posted before the end runs";
+}
+
+TEST(Monitor, starts_anew_for_leases_of_several_threads) {
+  std::vector<std::thread> threads;
+  std::atomic<int> ran{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&ran] {
+      for (int i = 0; i < 2000; ++i) {
+        MonitorLease lease;
+        ASSERT_TRUE(MonitorLease::take(&lease).ok());
+        lease->run([&ran] { ran.fetch_add(1); });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(8000, ran.load());
+}
+
+}  // namespace
+}  // namespace hocket
