@@ -67,7 +67,6 @@ Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
   auto handle = make_handle();
   if (config.blocking) {
     HOCKET_RETURN_IF_ERROR(make(nullptr, &handle->communicator));
-    if (handle->communicator == nullptr) return {};  // a split without a color
     handle->ready.store(true, std::memory_order_release);
     *out = handle.release();
     return {};
@@ -91,6 +90,48 @@ Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
           "the communicator joins: ask hocketCommGetAsyncError until it is done"};
 }
 
+/// A split's turn among the calls on the communicator, which passes whether it is used or not.
+class Split {
+ public:
+  Split(Communicator& parent, int color, int key, CommConfig config)
+      : parent_(parent),
+        ticket_(parent.take_ticket()),
+        color_(color),
+        key_(key),
+        config_(std::move(config)) {}
+  ~Split() {
+    if (done_) return;
+    parent_.await_ticket(ticket_);
+    parent_.serve_next();
+  }
+  Split(const Split&) = delete;
+  Split& operator=(const Split&) = delete;
+
+  Status run(StopRequest* stop, std::unique_ptr<Communicator>* out) {
+    done_ = true;
+    return parent_.split(ticket_, color_, key_, config_, stop, out);
+  }
+
+ private:
+  Communicator& parent_;
+  Communicator::Ticket ticket_;
+  int color_, key_;
+  CommConfig config_;
+  bool done_ = false;
+};
+
+/// The part in a split of a rank that gets no communicator, and so has none to ask how far it is:
+/// it waits here, or comm's own stream does.
+Status split_without_color(hocketComm* comm, const std::shared_ptr<Split>& split) {
+  const auto run = [split] {
+    std::unique_ptr<Communicator> none;
+    return split->run(nullptr, &none);
+  };
+  if (comm->own == nullptr) return run();
+  HOCKET_RETURN_IF_ERROR(comm->own->push(run));
+  return {Code::in_progress, "the split runs: ask hocketCommGetAsyncError until it is done"};
+}
+
 /// All communicators that this process makes from its launcher share one session.
 struct LaunchedJob {
   std::mutex mutex;
@@ -106,7 +147,8 @@ struct LaunchedJob {
 Status make_alone(const CommConfig& config, StopRequest* stop, std::unique_ptr<Communicator>* out) {
   UniqueId id;
   HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
-  HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));
+  HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root,
+                                    config.join_deadline_ms));
   JoinOptions options = join_options(config, 0, 1, stop);
   options.key = id.key;
   options.job_id = id.job_id;
@@ -148,7 +190,8 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
     }
     if (info.root_listener) {
       HOCKET_RETURN_IF_ERROR(start_root(options.key, options.job_id, config.interface,
-                                        std::move(info.root_listener), &options.root));
+                                        std::move(info.root_listener), &options.root,
+                                        config.join_deadline_ms));
     }
     HOCKET_RETURN_IF_ERROR(join_again(options, job.made > 0, &session));
     job.session = session;
@@ -169,7 +212,8 @@ hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
     HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
     UniqueId id;
     HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
-    HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root));
+    HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root,
+                                      config.join_deadline_ms));
     const UniqueIdBytes bytes = encode(id);
     static_assert(sizeof bytes == sizeof uniqueId->internal);
     std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
@@ -244,13 +288,11 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
     HOCKET_RETURN_IF_ERROR(api::make_config(config, parent->config(), &full, &settings));
     if (!parent->enter())
       return invalid_usage("another thread is inside a call of this communicator");
-    parent->flush();
-    const auto split = [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-      return parent->split(color, key, full, stop, out);
-    };
-    const Status status = api::fill(full, newcomm, split);
+    const auto split = std::make_shared<api::Split>(*parent, color, key, full);
     parent->exit();
-    return status;
+    if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
+    return api::fill(full, newcomm,
+                     [split](StopRequest* stop, auto* out) { return split->run(stop, out); });
   });
 }
 
@@ -329,8 +371,12 @@ hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank) {
   return api::guarded(nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (rank == nullptr) return invalid_argument("rank is NULL");
-    *rank = -1;
-    if (comm->ready.load(std::memory_order_acquire)) *rank = comm->communicator->error().culprit();
+    if (comm->ready.load(std::memory_order_acquire)) {
+      *rank = comm->communicator->error().culprit();
+      return {};
+    }
+    std::lock_guard lock(comm->mutex);
+    *rank = comm->init_error.culprit();
     return {};
   });
 }

@@ -3,17 +3,19 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/limits.h"
+
 namespace hocket::api {
 namespace {
 
 // The first version's fields: what a caller's config must at least have.
 constexpr std::size_t least_size = offsetof(hocketConfig_t, interface_name) + sizeof(char*);
 
-Status take_ms(int field, const char* name, std::int64_t* value) {
+Status take_ms(int field, const char* name, int least, std::int64_t* value) {
   if (field == HOCKET_CONFIG_UNDEF_INT) return {};
-  if (field <= 0) {
+  if (field < least) {
     return invalid_argument(std::string("config.") + name + " is " + std::to_string(field) +
-                            ": give milliseconds, at least 1");
+                            ": give milliseconds, at least " + std::to_string(least));
   }
   *value = field;
   return {};
@@ -37,10 +39,11 @@ Status take_fields(const hocketConfig_t& given, CommConfig* out) {
   std::memcpy(&config, &given, std::min(given.size, sizeof config));
   HOCKET_RETURN_IF_ERROR(take_flag(config.blocking, "blocking", &out->blocking));
   HOCKET_RETURN_IF_ERROR(take_flag(config.deterministic, "deterministic", &out->deterministic));
-  HOCKET_RETURN_IF_ERROR(take_ms(config.deadline_ms, "deadline_ms", &out->deadline_ms));
+  HOCKET_RETURN_IF_ERROR(take_ms(config.deadline_ms, "deadline_ms", 1, &out->deadline_ms));
   HOCKET_RETURN_IF_ERROR(
-      take_ms(config.join_deadline_ms, "join_deadline_ms", &out->join_deadline_ms));
-  HOCKET_RETURN_IF_ERROR(take_ms(config.silence_ms, "silence_ms", &out->silence_ms));
+      take_ms(config.join_deadline_ms, "join_deadline_ms", 1, &out->join_deadline_ms));
+  HOCKET_RETURN_IF_ERROR(
+      take_ms(config.silence_ms, "silence_ms", least_silence_ms, &out->silence_ms));
   if (config.commName != nullptr) out->name = config.commName;
   if (config.interface_name != nullptr) out->interface = config.interface_name;
   return {};

@@ -1,4 +1,4 @@
-// Sizes that plans, the board and the executor must agree on.
+// Sizes that plans, the board and the executor must agree on, and what callers may ask for.
 #pragma once
 
 namespace hocket {
@@ -8,5 +8,6 @@ inline constexpr int line_payload_bytes =
     104;                             // what rides in an arrival line beside flag and fingerprint
 inline constexpr int max_slots = 8;  // chunks of scratch that may be in flight
 inline constexpr int max_ranks = 1 << 20;
+inline constexpr int least_silence_ms = 100;  // below, silence cannot be told from a busy machine
 
 }  // namespace hocket

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/limits.h"
+
 namespace hocket {
 namespace {
 
@@ -28,10 +30,10 @@ bool parse_int(std::string_view text, int least, int most, int* out) {
   return error == std::errc() && end == text.data() + text.size() && *out >= least && *out <= most;
 }
 
-template <std::optional<int> Settings::*member>
+template <std::optional<int> Settings::*member, int least = 1>
 bool parse_ms(std::string_view value, const SettingInfo&, Settings* settings) {
   int ms = 0;
-  if (!parse_int(value, 1, INT_MAX, &ms)) return false;
+  if (!parse_int(value, least, INT_MAX, &ms)) return false;
   settings->*member = ms;
   return true;
 }
@@ -106,9 +108,9 @@ constexpr Setting table[] = {
     {{"HOCKET_JOIN_DEADLINE_MS", SettingKind::milliseconds, a_time, "600000",
       "Longest time that all ranks may take to meet."},
      parse_ms<&Settings::join_deadline_ms>},
-    {{"HOCKET_SILENCE_MS", SettingKind::milliseconds, a_time, "10000",
+    {{"HOCKET_SILENCE_MS", SettingKind::milliseconds, "100 to 2147483647", "10000",
       "A rank that gives no sign of life for so long (stopped, cut off) is an error."},
-     parse_ms<&Settings::silence_ms>},
+     parse_ms<&Settings::silence_ms, least_silence_ms>},
     {{"HOCKET_DETERMINISTIC", SettingKind::flag, "0|1", "0",
       "1: the same bits for a rank count, whatever the size, transport and placement."},
      parse_flag<&Settings::deterministic>},
@@ -130,8 +132,8 @@ constexpr Setting table[] = {
       "Lines of this level and above go to standard error."},
      parse_log},
     {{"HOCKET_JOB_KEY_FILE", SettingKind::text, "a file of mode 0600: 64 hexadecimal digits", "",
-      "The job key, for launchers that have no secret of their own (not for hocket-run, which "
-      "makes one)."},
+      "The job key, for launchers that give their ranks none. hocket-run and hocketUniqueId do, so "
+      "that nothing reads it yet."},
      parse_text<&Settings::job_key_file>},
     {{"HOCKET_SSH", SettingKind::text, "a command and its options", "ssh",
       "What hocket-run calls to reach another host; --ssh comes first."},

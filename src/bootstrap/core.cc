@@ -11,7 +11,6 @@
 namespace hocket {
 namespace {
 
-constexpr std::int64_t least_silence_ms = 100;
 constexpr std::int64_t linger_check_ms = 100;
 
 Status check(const JoinOptions& options) {

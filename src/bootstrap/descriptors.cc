@@ -158,10 +158,12 @@ void Descriptors::forget(const std::shared_ptr<Request>& request) {
   }
 }
 
-/// A fault of the one who is asked, or the asker's own abort.
+/// A fault of the one who is asked, or what ends the asker's communicator.
 bool Descriptors::ends(const Fault& fault, const Request& request) const {
-  if (fault.channel != 0 && fault.channel != request.name.space) return false;
-  return fault.rank == request.peer || (fault.rank == rank_ && fault.kind == Fault::Kind::aborted);
+  if (fault.channel != 0 && fault.channel != request.channel) return false;
+  if (fault.rank == request.peer) return true;
+  if (fault.kind == Fault::Kind::left) return false;
+  return fault.channel != 0 || (fault.rank == rank_ && fault.kind == Fault::Kind::aborted);
 }
 
 void Descriptors::new_fault(const Fault& fault) {

@@ -18,6 +18,7 @@ class Descriptors {
   /// A fetch that a thread waits for.
   struct Request {
     int peer = -1;
+    std::uint64_t channel = 0;
     DescriptorName name;
     std::mutex mutex;
     std::condition_variable ended;

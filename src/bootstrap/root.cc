@@ -10,10 +10,15 @@
 
 namespace hocket {
 
+namespace {
+constexpr std::int64_t longest_linger_ms = 60'000;
+}
+
 std::shared_ptr<Root> Root::start(Monitor& monitor, const Key& key, std::int64_t deadline_ms,
                                   std::function<void()> ended) {
   std::shared_ptr<Root> root(new Root(monitor, key));
   root->ended_ = std::move(ended);
+  root->linger_ms_ = std::min(deadline_ms / 10, longest_linger_ms);
   root->set_deadline(monitor.now() + deadline_ms * nanos_per_ms);
   return root;
 }
@@ -46,7 +51,6 @@ std::string Root::who(const Arrival& arrival) const {
 }
 
 void Root::set_deadline(Nanos deadline) {
-  if (deadline_ != 0 && deadline >= deadline_) return;
   deadline_ = deadline;
   monitor_.cancel(timer_);
   std::weak_ptr<Root> weak = weak_from_this();
@@ -106,8 +110,10 @@ std::string Root::violation(const Arrival& arrival) const {
 }
 
 void Root::arrive(int node, const Arrival& arrival) {
+  ++came_;
   if (state_ == State::failed) {
-    return nodes_[node].conn->send(MessageType::fail, encode(failure_));
+    nodes_[node].conn->send(MessageType::fail, encode(failure_));
+    return came_ < ranks_ ? void() : end();
   }
   const std::string bad = violation(arrival);
   if (state_ == State::done || state_ == State::confirming) {
@@ -126,8 +132,11 @@ void Root::arrive(int node, const Arrival& arrival) {
     log_line(LogLevel::debug,
              fmt::format("{} has come, {} of {}", who(arrival), arrivals_.size(), ranks_));
   }
-  set_deadline(monitor_.now() +
-               std::clamp<std::int64_t>(arrival.remaining_ms, 0, 1'000'000'000) * nanos_per_ms);
+  // Until the first has come, nobody's own deadline is known.
+  const Nanos deadline =
+      monitor_.now() +
+      std::clamp<std::int64_t>(arrival.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
+  if (arrivals_.size() == 1 || deadline < deadline_) set_deadline(deadline);
   if (static_cast<int>(arrivals_.size()) == ranks_) place_all();
 }
 
@@ -212,7 +221,12 @@ void Root::fail(Code code, int culprit, const std::string& text) {
   failure_ = {code, culprit, text};
   log_line(LogLevel::error, "the join failed: " + text);
   for (auto& [number, node] : nodes_) node.conn->send(MessageType::fail, encode(failure_));
-  end();
+  if (came_ >= ranks_) return end();
+  monitor_.cancel(timer_);
+  std::weak_ptr<Root> weak = weak_from_this();
+  timer_ = monitor_.after_ms(linger_ms_, [weak] {
+    if (const auto self = weak.lock()) self->end();
+  });
 }
 
 /// The root goes on to answer latecomers while its process has sessions, or for a while.

@@ -20,7 +20,8 @@ inline constexpr int tree_arity = 8;  // children of a leader: 64 nodes are two 
 class Root : public std::enable_shared_from_this<Root> {
  public:
   /// key: goes into the table, for everything after the join.
-  /// ended: all ranks have joined, or the join has failed.
+  /// ended: all ranks have joined; or the join has failed, and all know, or latecomers have had a
+  /// tenth of deadline_ms (at most a minute) to come and hear why.
   static std::shared_ptr<Root> start(Monitor& monitor, const Key& key, std::int64_t deadline_ms,
                                      std::function<void()> ended);
   void listen(UniqueFd listener, const Credentials& credentials);
@@ -53,10 +54,12 @@ class Root : public std::enable_shared_from_this<Root> {
   std::function<void()> ended_;
   State state_ = State::gathering;
   Nanos deadline_ = 0;
+  std::int64_t linger_ms_ = 0;
   Monitor::Token timer_ = 0;
   int next_node_ = 0;
   std::map<int, Node> nodes_;  // by order of connection
   std::map<int, Arrival> arrivals_;
+  int came_ = 0;         // ranks that have come, in time or not
   int ranks_ = 0;        // 0: nobody has come
   int first_rank_ = -1;  // who said so
   Failure failure_;

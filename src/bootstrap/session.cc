@@ -13,6 +13,7 @@ namespace hocket {
 namespace {
 
 constexpr std::int64_t root_linger_ms = 60'000;
+constexpr std::int64_t forever_ms = std::int64_t{1} << 40;  // 34 years
 
 class CoreSession final : public Session {
  public:
@@ -65,7 +66,8 @@ class CoreSession final : public Session {
     post([name](Core& core) { core.descriptors().withdraw(name); });
   }
 
-  Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) override;
+  Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+               UniqueFd* fd) override;
 
   void listen(std::uint64_t channel, Adopt adopt) override {
     if (inherited()) return;
@@ -107,13 +109,15 @@ class CoreSession final : public Session {
   std::shared_ptr<Core> core_;
 };
 
-Status CoreSession::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
+Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+                          UniqueFd* fd) {
   if (inherited()) return forked();
   if (peer < 0 || peer >= ranks() || !local(peer) || peer == rank()) {
     return invalid_usage(fmt::format("rank {} is not a local peer of rank {}", peer, rank()));
   }
   auto request = std::make_shared<Descriptors::Request>();
   request->peer = peer;
+  request->channel = channel;
   request->name = name;
   post([request](Core& core) { core.descriptors().fetch(request); });
   const auto until = std::chrono::steady_clock::time_point(
@@ -187,8 +191,8 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
   const Credentials credentials{key, job_id, false};
   const std::shared_ptr<Monitor> monitor = lease->monitor();
   monitor->post([monitor, lease, socket, credentials, deadline_ms] {
-    // Held by its timer: until the join has ended, and then a while for latecomers, who are told
-    // why they come too late. That while does not keep the thread running.
+    // Held by its timer: until the join has ended and, where it failed, the latecomers know; and
+    // then a while for those who come after all, which does not keep the thread running.
     auto holder = std::make_shared<Monitor::Token>(0);
     auto root_of = std::make_shared<std::weak_ptr<Root>>();
     const std::shared_ptr<Root> root =
@@ -199,7 +203,7 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
         });
     *root_of = root;
     root->listen(std::move(*socket), credentials);
-    *holder = monitor->after_ms(2 * deadline_ms + root_linger_ms, [root] {});
+    *holder = monitor->after_ms(forever_ms, [root] {});
   });
   *root = address;
   return {};

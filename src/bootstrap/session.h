@@ -127,9 +127,10 @@ class Session {
   virtual Status offer(DescriptorName name, int fd) = 0;
   virtual void withdraw(DescriptorName name) = 0;
   /// Blocks until the peer offers it, at most until deadline (monotonic). Earlier errors: a fault
-  /// of the peer or an abort here (of all channels, or of this space); the peer's service does not
-  /// answer within the silence limit (at least 5 s) or closes; this session ends.
-  virtual Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) = 0;
+  /// of the peer, or any of `channel` but a rank's leaving; the peer's service does not answer
+  /// within the silence limit (at least 5 s) or closes; this session ends.
+  virtual Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+                       UniqueFd* fd) = 0;
 
   // ---- Data connections, to any peer
   /// Gets both sides' new connections of a channel: authenticated, non-blocking, TCP_NODELAY.
@@ -153,6 +154,6 @@ class Session {
 /// where there is none). Fills root. The deadline is the longest that it waits for the first rank;
 /// each rank brings its own join deadline, and the earliest counts.
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
-                  UniqueFd listener, Address* root, std::int64_t deadline_ms = 600'000);
+                  UniqueFd listener, Address* root, std::int64_t deadline_ms);
 
 }  // namespace hocket

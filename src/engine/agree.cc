@@ -182,8 +182,7 @@ Status Communicator::time_messages(int far, int messages, std::size_t bytes, dou
 void Communicator::log_ready(const Figures& f) const {
   if (!log_enabled(LogLevel::info)) return;
   std::string line = fmt::format(
-      "'{}' is ready: {}, {} of {} on this node, {} in all on {} node{}; {:.3g} ranks per core "
-      "here",
+      "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
       config_.name, name_of_rank(rank_), local_rank(), local_ranks(), ranks(), nodes_,
       nodes_ == 1 ? "" : "s", crowd());
   if (ranks() > 1 && rank_ == 0) {

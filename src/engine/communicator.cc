@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "collectives/builders.h"
 #include "transport/self/self_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -95,9 +96,8 @@ Status Communicator::open_board() {
     HOCKET_RETURN_IF_ERROR(make_memfd("hocket-board", bytes, &fd));
     if (local_ranks > 1) HOCKET_RETURN_IF_ERROR(session_->offer({channel_, 0}, fd.get()));
   } else {
-    const int leader = members_[static_cast<std::size_t>(local_members_[0])];
     const Nanos deadline = monotonic_now() + config_.join_deadline_ms * nanos_per_ms;
-    HOCKET_RETURN_IF_ERROR(session_->fetch(leader, {channel_, 0}, deadline, &fd));
+    HOCKET_RETURN_IF_ERROR(fetch(local_members_[0], {channel_, 0}, deadline, &fd));
   }
   HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
   if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
@@ -260,7 +260,12 @@ void Communicator::tell_abort() {
 
 const char* Communicator::last_algorithm() const {
   const Program* program = engine_->last_program();
-  return program == nullptr ? "none" : program->algorithm.c_str();
+  if (program == nullptr) return "none";
+  // The program is the communicator's, the name outlives it.
+  for (const Builder& builder : builders()) {
+    if (program->algorithm == builder.algorithm) return builder.algorithm;
+  }
+  return "none";
 }
 
 const char* Communicator::last_transport() const {
@@ -270,8 +275,8 @@ const char* Communicator::last_transport() const {
   return local_members_.size() > 1 ? "shm,tcp" : "tcp";
 }
 
-Status Communicator::split(int color, int key, const CommConfig& config, StopRequest* stop,
-                           std::unique_ptr<Communicator>* out) {
+Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& config,
+                           StopRequest* stop, std::unique_ptr<Communicator>* out) {
   struct Entry {
     std::int32_t color, key;
   };
@@ -283,19 +288,22 @@ Status Communicator::split(int color, int key, const CommConfig& config, StopReq
   call.output = all.data();
   call.count = 2;
   call.dtype = Dtype::int32;
-  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
-  ++splits_;
-  if (color < 0) return {};
+  await_ticket(ticket);
+  const Status gathered = run({&call, 1});
+  const std::uint64_t channel = mix_channel(channel_, ++splits_, static_cast<std::uint64_t>(color));
+  const std::shared_ptr<Session> session = session_;
+  const std::vector<int> members = members_;
+  serve_next();  // from here on this communicator may be gone
+  if (!gathered.ok() || color < 0) return gathered;
   std::vector<int> group;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    if (all[static_cast<std::size_t>(rank)].color == color) group.push_back(rank);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    if (all[rank].color == color) group.push_back(static_cast<int>(rank));
   }
   std::stable_sort(group.begin(), group.end(), [&](int a, int b) {
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
-  for (int& rank : group) rank = members_[static_cast<std::size_t>(rank)];
-  const std::uint64_t channel = mix_channel(channel_, splits_, static_cast<std::uint64_t>(color));
-  return create(session_, std::move(group), channel, config, stop, out);
+  for (int& rank : group) rank = members[static_cast<std::size_t>(rank)];
+  return create(session, std::move(group), channel, config, stop, out);
 }
 
 std::byte* Communicator::private_scratch(std::size_t bytes) {
@@ -313,12 +321,12 @@ void Communicator::ring(int local_rank) {
   int fd = event_fd_.get();
   if (local_rank != board_.local_rank()) {
     if (!event) {
-      const int peer = members_[static_cast<std::size_t>(local_members_[local_rank])];
+      const int peer = local_members_[static_cast<std::size_t>(local_rank)];
       const auto number = 1 + static_cast<std::uint64_t>(local_rank);
       // The peer looks around by itself ten times a second: a ring that cannot be delivered only
       // delays it.
       const Nanos deadline = monotonic_now() + 100 * nanos_per_ms;
-      const Status status = session_->fetch(peer, {channel_, number}, deadline, &event);
+      const Status status = fetch(peer, {channel_, number}, deadline, &event);
       if (!status.ok()) return;
     }
     fd = event.get();

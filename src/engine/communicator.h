@@ -66,13 +66,14 @@ class Communicator {
   const char* last_algorithm() const;
   const char* last_transport() const;
 
-  /// Collective. color < 0: *out stays empty. stop ends the making of the new communicator, not
-  /// this one's part in it.
-  Status split(int color, int key, const CommConfig& config, StopRequest* stop,
+  using Ticket = std::uint64_t;
+  /// Collective, a call with a ticket like any other; this communicator may go as soon as that is
+  /// served. color < 0: *out stays empty. stop ends the making of the new communicator, not this
+  /// one's part in it.
+  Status split(Ticket ticket, int color, int key, const CommConfig& config, StopRequest* stop,
                std::unique_ptr<Communicator>* out);
 
   // ---- Running calls
-  using Ticket = std::uint64_t;
   /// Takes the caller's side: false where another thread is inside a call of this communicator.
   bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
   void exit() { busy_.store(false, std::memory_order_release); }
@@ -132,6 +133,7 @@ class Communicator {
   Status status_of(const Fault& fault) const;
   Status explain(const Status& status);
   bool expose(std::uint64_t region);
+  Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd);
   Status map_place(int peer, Place place, std::size_t bytes, std::byte** out);
   Status place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
                   std::byte** out) const;

@@ -117,6 +117,14 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
+/// The session names its own ranks.
+Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
+  const int member = members_[static_cast<std::size_t>(peer)];
+  const Status status = session_->fetch(member, channel_, name, deadline, fd);
+  if (status.ok()) return {};
+  return {status.code(), name_of_rank(peer) + " of this communicator: " + status.message(), peer};
+}
+
 Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::byte** out) {
   auto found = peer_regions_.find({peer, place.region});
   if (found == peer_regions_.end()) {
@@ -130,7 +138,7 @@ Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::by
     UniqueFd fd;
     const Nanos deadline = monotonic_now() + config_.deadline_ms * nanos_per_ms;
     HOCKET_RETURN_IF_ERROR(
-        session_->fetch(member, {DescriptorName::memory_space, place.region}, deadline, &fd));
+        fetch(peer, {DescriptorName::memory_space, place.region}, deadline, &fd));
     PeerMapping fresh;
     HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
     if (peer_regions_.size() >= most_peer_regions) drop_peer_regions();

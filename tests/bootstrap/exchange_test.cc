@@ -43,7 +43,7 @@ TEST(Descriptors, every_peer_gets_what_a_rank_offers_before_or_after_it_asks) {
       if (peer == rank) continue;
       for (int again = 0; again < 2; ++again) {
         UniqueFd fd;
-        const Status status = session.fetch(peer, name, in_ms(60'000), &fd);
+        const Status status = session.fetch(peer, name.space, name, in_ms(60'000), &fd);
         ASSERT_TRUE(status.ok()) << status.message();
         EXPECT_EQ(content(fd), "of " + std::to_string(peer));
         EXPECT_NE(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, 0);
@@ -58,10 +58,10 @@ TEST(Descriptors, what_is_not_offered_ends_at_the_deadline_and_names_the_peer) {
   const auto sessions = join_all(job);
   ASSERT_TRUE(sessions[0]->offer({1, 1}, file_with("x").get()).ok());
   UniqueFd fd;
-  ASSERT_TRUE(sessions[1]->fetch(0, {1, 1}, in_ms(60'000), &fd).ok());
+  ASSERT_TRUE(sessions[1]->fetch(0, 1, {1, 1}, in_ms(60'000), &fd).ok());
   sessions[0]->withdraw({1, 1});
   for (const DescriptorName name : {DescriptorName{1, 2}, DescriptorName{1, 1}}) {
-    const Status status = sessions[1]->fetch(0, name, in_ms(50), &fd);
+    const Status status = sessions[1]->fetch(0, name.space, name, in_ms(50), &fd);
     EXPECT_EQ(status.code(), Code::timeout);
     EXPECT_EQ(status.culprit(), 0);
     EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
@@ -74,7 +74,7 @@ TEST(Descriptors, a_fault_of_the_peer_ends_the_wait) {
   auto sessions = join_all(job);
   std::thread waiting([&] {
     UniqueFd fd;
-    const Status status = sessions[1]->fetch(2, {5, 5}, in_ms(60'000), &fd);
+    const Status status = sessions[1]->fetch(2, 5, {5, 5}, in_ms(60'000), &fd);
     EXPECT_EQ(status.code(), Code::aborted) << status.message();
     EXPECT_EQ(status.culprit(), 2);
     EXPECT_NE(status.message().find("gave up"), std::string::npos) << status.message();
@@ -83,12 +83,32 @@ TEST(Descriptors, a_fault_of_the_peer_ends_the_wait) {
   waiting.join();
 }
 
+TEST(Descriptors, the_end_of_the_askers_communicator_ends_the_wait) {
+  Job job(4);
+  job.start();
+  auto sessions = join_all(job);
+  const DescriptorName memory{DescriptorName::memory_space, 77};
+  for (const int culprit : {1, 3}) {  // the one who asks, and one who has nothing to do with it
+    const auto channel = static_cast<std::uint64_t>(100 + culprit);
+    std::thread waiting([&] {
+      UniqueFd fd;
+      const Status status = sessions[1]->fetch(2, channel, memory, in_ms(60'000), &fd);
+      EXPECT_EQ(status.code(), Code::aborted) << status.message();
+      EXPECT_EQ(status.culprit(), culprit);
+    });
+    sessions[3]->report({Fault::Kind::aborted, 3, 99, 9, Code::aborted, "another communicator"});
+    sessions[3]->report({Fault::Kind::left, 3, channel, 0, Code::remote_error, "left"});
+    sessions[culprit]->report({Fault::Kind::aborted, culprit, channel, 9, Code::aborted, "ends"});
+    waiting.join();
+  }
+}
+
 TEST(Descriptors, ranks_without_shared_memory_have_none) {
   Job job(2, false);
   job.start();
   const auto sessions = join_all(job);
   UniqueFd fd;
-  EXPECT_EQ(sessions[0]->fetch(1, {1, 1}, in_ms(60'000), &fd).code(), Code::invalid_usage);
+  EXPECT_EQ(sessions[0]->fetch(1, 1, {1, 1}, in_ms(60'000), &fd).code(), Code::invalid_usage);
 }
 
 /// What one rank's listener got.
@@ -240,7 +260,7 @@ TEST(Dial, an_error_reaches_the_listener_where_the_other_side_has_closed_the_cha
   // Tasks of a session run in order: the channel has ended once this fetch was answered.
   UniqueFd fd;
   ASSERT_TRUE(sessions[1]->offer({1, 1}, file_with("x").get()).ok());
-  ASSERT_TRUE(sessions[0]->fetch(1, {1, 1}, in_ms(60'000), &fd).ok());
+  ASSERT_TRUE(sessions[0]->fetch(1, 1, {1, 1}, in_ms(60'000), &fd).ok());
   sessions[0]->dial(1, 4, 0);
   ASSERT_TRUE(adopted[0].wait(1, 0));
   EXPECT_FALSE(adopted[0].status(1, 0).ok());

@@ -72,7 +72,8 @@ class TwoHostJob : public ::testing::Test {
     processes.start([&] {
       if (!hosts.enter(0)) return 1;
       Address address = job.options.root;
-      const Status status = start_root(job.options.key, job.options.job_id, "hk0", {}, &address);
+      const Status status = start_root(job.options.key, job.options.job_id, "hk0", {}, &address,
+                                       job.options.join_deadline_ms);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(address.text().find("10.83.0.1:"), 0u) << address.text();
       numbers[root_port].store(address.port);

@@ -125,6 +125,19 @@ TEST(Join, without_a_key_other_hosts_are_refused_with_the_remedy) {
   }
 }
 
+TEST(Join, the_first_ranks_own_deadline_replaces_the_roots) {
+  Job job(2);
+  ASSERT_TRUE(start_root(job.options.key, job.options.job_id, "", std::move(job.listener),
+                         &job.options.root, 2000)
+                  .ok());
+  in_threads(2, [&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+    std::shared_ptr<Session> session;
+    const Status status = Session::join(job.of(rank), &session);
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
+}
+
 TEST(Join, missing_ranks_are_named_at_the_deadline) {
   for (const bool share_memory : {true, false}) {
     Job job(7, share_memory);
@@ -179,6 +192,22 @@ TEST(Join, a_duplicate_rank_is_an_error_for_all) {
   }
 }
 
+TEST(Join, a_rank_that_comes_when_the_join_has_failed_is_told_why) {
+  for (const bool share_memory : {true, false}) {
+    Job job(3, share_memory);
+    job.start();
+    const auto expect_the_error = [&](int rank) {
+      std::shared_ptr<Session> session;
+      const Status status = Session::join(job.of(rank), &session);
+      EXPECT_EQ(status.code(), Code::invalid_usage) << status.message();
+      EXPECT_NE(status.message().find("two processes claim to be rank 1"), std::string::npos)
+          << status.message();
+    };
+    in_threads(2, [&](int) { expect_the_error(1); });
+    expect_the_error(0);  // nothing else of the job is left in this process
+  }
+}
+
 TEST(Join, a_rank_that_comes_when_all_have_joined_is_refused) {
   for (const bool share_memory : {true, false}) {
     Job job(2, share_memory);
@@ -197,13 +226,13 @@ TEST(Join, ranks_that_disagree_about_their_number_are_both_named) {
   for (const bool share_memory : {true, false}) {
     Job job(3, share_memory);
     job.start();
-    in_threads(2, [&](int rank) {
+    in_threads(3, [&](int rank) {
       JoinOptions options = job.of(rank);
-      options.ranks = 3 + rank;
+      options.ranks = 3 + rank % 2;
       std::shared_ptr<Session> session;
       const Status status = Session::join(options, &session);
       EXPECT_EQ(status.code(), Code::invalid_usage) << status.message();
-      for (const char* part : {"rank 0", "rank 1", "says 3", "says 4"}) {
+      for (const char* part : {"rank 1", "says 3", "says 4"}) {
         EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
       }
     });
@@ -281,6 +310,7 @@ TEST(Join, leaves_no_descriptor_behind) {
     job.start();
     join_all(job);
   };
+  wait_for_monitor_to_end();  // the root of a join that failed waits for latecomers
   const int before = open_fds();
   // The monitor thread carries the last goodbyes a moment longer.
   const auto settles_at = [&](int count) {

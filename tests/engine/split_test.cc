@@ -1,4 +1,6 @@
 // Splits: who is in which communicator, in which order, and what ends when.
+#include <chrono>
+
 #include "matrix/ranks.h"
 
 namespace {
@@ -49,6 +51,9 @@ TEST(LastAlgorithm, is_none_until_a_collective_of_ones_own_has_run) {
     EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
     EXPECT_STREQ("inline", algorithm);
     EXPECT_STREQ("shm", transport);
+    EXPECT_HOCKET(hocketCommDestroy(self.comm));
+    self.comm = nullptr;
+    EXPECT_STREQ("inline", algorithm) << "the name outlives the communicator";
   });
 }
 
@@ -89,6 +94,68 @@ TEST_P(Split, an_error_of_a_part_is_the_parts_own) {
     EXPECT_EQ(4, sum_of_ones(self.comm));
   });
 }
+
+/// Asks until the communicator is made or has failed.
+hocketResult_t settle(hocketComm_t comm) {
+  hocketResult_t state = hocketInProgress;
+  while (state == hocketInProgress) {
+    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return state;
+}
+
+TEST_P(Split, without_blocking_takes_its_turn_among_the_calls_on_the_parent) {
+  ranks::run_ranks(4, [](Rank& self) {
+    hocketConfig_t config = ranks::patient_config();
+    config.blocking = 0;
+    std::vector<hocketComm_t> parts(8);
+    for (hocketComm_t& part : parts) {
+      EXPECT_EQ(hocketInProgress, hocketCommSplit(self.comm, self.rank / 2, 0, &part, &config));
+      EXPECT_EQ(4, sum_of_ones(self.comm)) << "the parent is used while the split runs";
+    }
+    EXPECT_HOCKET(hocketCommDestroy(self.comm)) << "and may go before the parts are made";
+    self.comm = nullptr;
+    for (hocketComm_t part : parts) {
+      EXPECT_EQ(hocketSuccess, settle(part)) << hocketGetLastError(part);
+      int x = 1;
+      EXPECT_EQ(hocketInProgress,
+                hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, part, nullptr));
+      EXPECT_EQ(hocketSuccess, settle(part)) << hocketGetLastError(part);
+      EXPECT_EQ(2, x);
+    }
+    for (hocketComm_t part : parts) EXPECT_HOCKET(hocketCommDestroy(part));
+  });
+}
+
+TEST_P(Split, without_blocking_and_without_a_color_gives_none) {
+  ranks::run_ranks(3, [](Rank& self) {
+    hocketConfig_t config = ranks::patient_config();
+    config.blocking = 0;
+    hocketComm_t all = nullptr, part = self.comm;
+    // From a parent that blocks, and from one that does not.
+    const int color = self.rank == 1 ? HOCKET_SPLIT_NOCOLOR : 7;
+    EXPECT_EQ(color == 7 ? hocketInProgress : hocketSuccess,
+              hocketCommSplit(self.comm, color, 0, &part, &config));
+    EXPECT_EQ(color == 7, part != nullptr);
+    if (part != nullptr) {
+      EXPECT_EQ(hocketSuccess, settle(part)) << hocketGetLastError(part);
+    }
+    EXPECT_HOCKET(hocketCommDestroy(part));
+
+    EXPECT_EQ(hocketInProgress, hocketCommSplit(self.comm, 0, 0, &all, &config));
+    ASSERT_EQ(hocketSuccess, settle(all)) << hocketGetLastError(all);
+    EXPECT_EQ(hocketInProgress, hocketCommSplit(all, color, 0, &part, nullptr));
+    EXPECT_EQ(color == 7, part != nullptr);
+    if (part != nullptr) {
+      EXPECT_EQ(hocketSuccess, settle(part)) << hocketGetLastError(part);
+    }
+    EXPECT_EQ(hocketSuccess, settle(all)) << hocketGetLastError(all);
+    EXPECT_HOCKET(hocketCommDestroy(all));
+    EXPECT_HOCKET(hocketCommDestroy(part));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Split, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -232,6 +232,9 @@ TEST(NotBlocking, a_join_that_fails_is_asked_for_too) {
   hocketComm_t comm = nullptr;
   ASSERT_EQ(hocketInProgress, hocketCommInitRankConfig(&comm, 2, id, 0, &config));
   EXPECT_EQ(hocketTimeout, settle(comm));
+  int culprit = -1;
+  EXPECT_HOCKET(hocketCommGetCulprit(comm, &culprit));
+  EXPECT_EQ(1, culprit);
   const std::string text = hocketGetLastError(comm);
   EXPECT_NE(std::string::npos, text.find("1")) << "the missing rank is named: " << text;
   EXPECT_HOCKET(hocketCommDestroy(comm));
