@@ -76,14 +76,16 @@ class Meeting {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return missing_ == 0; });
   }
-  void end() {
+  void end(const Status& status) {
     std::lock_guard lock(mutex_);
     ended_ = true;
+    status_ = status;
     changed_.notify_all();
   }
-  void await_end() {
+  Status await_end() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return ended_; });
+    return status_;
   }
 
  private:
@@ -91,6 +93,7 @@ class Meeting {
   std::condition_variable changed_;
   std::size_t missing_;
   bool ended_ = false;
+  Status status_;  // how the batch ended
 };
 
 Status run(const Batch& batch) {
@@ -112,7 +115,7 @@ Status run(const Batch& batch) {
 Status run_with(const Batch& batch, Meeting* meeting) {
   if (meeting != nullptr) meeting->await_all();
   const Status status = run(batch);
-  if (meeting != nullptr) meeting->end();
+  if (meeting != nullptr) meeting->end(status);
   return status;
 }
 
@@ -131,8 +134,7 @@ Status push(const Batch& batch, const std::shared_ptr<Meeting>& meeting, bool in
     if (has_runner) {
       task = [meeting] {
         meeting->come();
-        meeting->await_end();
-        return Status();
+        return meeting->await_end();
       };
     } else {
       task = [batch, meeting] { return run_with(batch, meeting.get()); };

@@ -156,6 +156,28 @@ TEST_P(Groups, many_calls_fit_in_one_group) {
 INSTANTIATE_TEST_SUITE_P(Transports, Groups, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(Group, that_fails_is_an_error_of_each_of_its_streams) {
+  ranks::run_ranks(2, [](Rank& self) {
+    if (self.rank == 1) {
+      EXPECT_EQ(hocketMismatch, hocketBarrier(self.comm, nullptr));
+      return;
+    }
+    hocketStream_t streams[3];
+    float x[3] = {1, 2, 3};
+    EXPECT_HOCKET(hocketGroupStart());
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_HOCKET(hocketStreamCreate(&streams[i]));
+      EXPECT_HOCKET(
+          hocketAllReduce(&x[i], &x[i], 1, hocketFloat32, hocketSum, self.comm, streams[i]));
+    }
+    EXPECT_HOCKET(hocketGroupEnd());
+    for (hocketStream_t stream : streams) {
+      EXPECT_EQ(hocketMismatch, hocketStreamSynchronize(stream));
+      EXPECT_HOCKET(hocketStreamDestroy(stream));
+    }
+  });
+}
+
 TEST(Group, with_a_wrong_argument_begins_nothing) {
   ranks::run_ranks(2, [](Rank& self) {
     float x = 1;
