@@ -28,7 +28,9 @@ hocketResult_t result(const Status& status, hocketComm* comm) {
   if (status.ok()) [[likely]]
     return hocketSuccess;
   thread_error = status;
-  if (comm != nullptr && status.code() != Code::in_progress) {
+  const bool live =
+      comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live;
+  if (live && status.code() != Code::in_progress) {
     std::lock_guard lock(comm->mutex);
     comm->call_error = status;
   }

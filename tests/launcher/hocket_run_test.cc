@@ -276,7 +276,7 @@ TEST(HocketRun, working_directory_and_environment_are_the_callers) {
   const Result result =
       run(shell({"-n", "1", "--env", "ALPHA=a b", "--env", "BETA", "--interface", "lo"},
                 "pwd; echo $ALPHA,$BETA,$GAMMA,$HOCKET_INTERFACE"),
-          {"BETA=b", "GAMMA=c", "HOCKET_SILENCE_MS=77"});
+          {"BETA=b", "GAMMA=c", "HOCKET_SILENCE_MS=777"});
   char directory[4096];
   ASSERT_NE(::getcwd(directory, sizeof directory), nullptr);
   EXPECT_EQ(result.out, std::string(directory) + "\na b,b,c,lo\n") << result.err;

@@ -175,10 +175,10 @@ TEST_P(BetweenHosts, ranks_run_where_they_should_with_directory_and_environment)
   const Result result =
       run(with("h1:2,h2:2", {"--tag-output", "--env", "ALPHA=a b", "sh", "-c",
                              "echo $(hostname) $(pwd) $ALPHA $HOCKET_SILENCE_MS $LD_LIBRARY_PATH"}),
-          {"HOCKET_SILENCE_MS=88", "LD_LIBRARY_PATH=/x"});
+          {"HOCKET_SILENCE_MS=888", "LD_LIBRARY_PATH=/x"});
   char directory[4096];
   ASSERT_NE(::getcwd(directory, sizeof directory), nullptr);
-  const std::string rest = " " + std::string(directory) + " a b 88 /x";
+  const std::string rest = " " + std::string(directory) + " a b 888 /x";
   EXPECT_EQ(sorted_lines_of(result.out),
             (Words{"[0] h1" + rest, "[1] h1" + rest, "[2] h2" + rest, "[3] h2" + rest}))
       << result.err;

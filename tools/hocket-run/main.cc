@@ -9,6 +9,7 @@
 
 #include "agent.h"
 #include "base/settings.h"
+#include "bootstrap/address.h"
 #include "launcher.h"
 #include "options.h"
 #include "root_listener.h"
@@ -23,6 +24,12 @@ int refuse(const Status& status) {
   return usage_status;
 }
 
+/// An address is one host's; an interface's name means something on every host.
+bool is_address(const std::string& interface) {
+  Address address;
+  return parse_address(interface, &address).ok() && address.port == 0;
+}
+
 /// What a rank on another host gets from here: hocket's settings, and where programs and libraries
 /// are found.
 void carry_environment(const Options& options, std::vector<std::string>* environment) {
@@ -31,6 +38,7 @@ void carry_environment(const Options& options, std::vector<std::string>* environ
     const std::string_view name = name_of(*entry);
     const bool wanted = name == "PATH" || name == "LD_LIBRARY_PATH" || name.starts_with("HOCKET_");
     if (!wanted || name == "HOCKET_LAUNCH_FD") continue;
+    if (name == "HOCKET_INTERFACE" && is_address(*entry + name.size() + 1)) continue;
     const auto same = [&](const std::string& given) { return name_of(given) == name; };
     if (std::ranges::none_of(options.environment, same)) environment->emplace_back(*entry);
   }
@@ -104,9 +112,7 @@ Status check(CommandLine* line, const Settings& settings, bool ssh_given) {
 
   std::vector<std::string> given;
   HOCKET_RETURN_IF_ERROR(parse_environment(line->environment, &given));
-  // An address is one host's; a name means something on every host.
-  const bool is_name = options.interface.find_first_of(".:") == std::string::npos;
-  if (!options.interface.empty() && is_name)
+  if (!options.interface.empty() && !is_address(options.interface))
     given.push_back("HOCKET_INTERFACE=" + options.interface);
   if (options.interface.empty()) options.interface = settings.interface;
   options.environment = std::move(given);
