@@ -45,9 +45,10 @@
  * touched.
  *
  * Threads. A communicator is used by one thread at a time; its streams' workers count as belonging
- * to it. A call that finds another thread inside returns hocketInvalidUsage and changes nothing: an
- * error, not a race. hocketCommAbort, hocketCommGetAsyncError, hocketCommGetCulprit and
- * hocketGetLastError may be called from any thread at any time. Different communicators may be used
+ * to it. A collective, message, split or finalize that finds another thread inside one of them
+ * returns hocketInvalidUsage and changes nothing: an error, not a race. hocketCommAbort,
+ * hocketCommGetAsyncError, hocketCommGetCulprit, hocketGetLastError and the queries may be called
+ * from any thread at any time before hocketCommDestroy. Different communicators may be used
  * by different threads at once. After fork() the child's communicators are dead: each call on one
  * but hocketCommDestroy returns hocketInvalidUsage, and the child's exit touches nothing of the
  * parent's.
@@ -72,8 +73,8 @@
  * configuration says deterministic.
  *
  * Environment. A variable beats the configuration's field, so that users can change a program's
- * settings without touching it. A HOCKET_* variable or value that is not known makes the init call
- * fail with hocketInvalidUsage and is named by hocketGetLastError.
+ * settings without touching it; an empty one counts as not set. A HOCKET_* variable or value that
+ * is not known makes the init call fail with hocketInvalidUsage and is named by hocketGetLastError.
  *
  *   HOCKET_DEADLINE_MS        deadline_ms
  *   HOCKET_JOIN_DEADLINE_MS   join_deadline_ms
@@ -87,7 +88,8 @@
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
  *   HOCKET_LOG                none, error, warn, info or debug: lines on standard error, without a
  *                             callback
- *   HOCKET_JOB_KEY_FILE       file of mode 0600 with the job key, for launchers without a secret
+ *   HOCKET_JOB_KEY_FILE       file of mode 0600 with the job key, for launchers that give their
+ *                             ranks none: not yet read, because hocket-run and hocketUniqueId do
  *   HOCKET_SSH                what hocket-run calls to reach another host
  *   HOCKET_LAUNCH_FD          set by hocket-run for its ranks; not for people
  *
@@ -193,7 +195,7 @@ typedef struct {
   int deadline_ms;
   /* Longest time all ranks may take to meet. Default 600000. */
   int join_deadline_ms;
-  /* A rank that gives no sign of life for so long is an error. Default 10000. */
+  /* A rank that gives no sign of life for so long is an error. At least 100. Default 10000. */
   int silence_ms;
   /* 1: the same bits for a rank count, whatever the size, transport and placement. Default 0. */
   int deterministic;
@@ -225,9 +227,10 @@ HOCKET_API hocketResult_t hocketGetVersion(int* version);
  * Errors:  none. */
 HOCKET_API const char* hocketGetErrorString(hocketResult_t result);
 
-/* Effect:  the sentence behind the last error of comm, or of the calling thread where comm is
- *          NULL: who, in which operation, and what to do next. "" where there was none; never
- *          NULL.
+/* Effect:  the sentence behind the error that poisoned comm or ended its join, else behind the
+ *          last one of a call on it (queries aside); where comm is NULL, behind the calling
+ *          thread's last result that was not hocketSuccess: who, in which operation, and what to
+ *          do next. "" where there was none; never NULL.
  * Needs:   comm NULL or not yet destroyed. The text is valid until the calling thread calls this
  *          function again.
  * Blocks:  no; uses no stream.
@@ -250,8 +253,9 @@ HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, voi
 /* ---- Communicators --------------------------------------------------------------------------- */
 
 /* Effect:  makes the name of a new job in *uniqueId: this process's address and a fresh 256-bit
- *          key. The process listens there until all ranks have joined or the join deadline has
- *          passed.
+ *          key. The process listens there for the first rank as long as HOCKET_JOIN_DEADLINE_MS
+ *          says (600 s where it does not), then until all ranks have joined or the earliest of
+ *          their join deadlines has passed, and up to a minute more to tell latecomers.
  * Needs:   uniqueId not NULL. One rank calls it and hands the bytes to the others by a way that
  *          strangers cannot read: whoever has them can join.
  * Blocks:  no; uses no stream.
@@ -264,12 +268,15 @@ HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
  * Needs:   called once per rank, with the same commId and nranks and distinct ranks from 0 to
  *          nranks - 1; any order, minutes apart. Each commId serves one communicator. Not in a
  *          group.
- * Blocks:  until all ranks have joined, at most the join deadline; uses no stream.
+ * Blocks:  until all ranks have joined, at most the join deadline and two seconds; then for the
+ *          first operations among them, each at most the deadline. Uses no stream.
  * Threads: any; several communicators of one process may be joined by several threads.
- * Errors:  hocketInvalidArgument; hocketTimeout: the sentence lists the missing ranks;
- *          hocketInvalidUsage: two processes claim a rank, nranks differ, or a HOCKET_* variable
- *          is wrong; hocketRemoteError: a process was lost or does not know the key;
- *          hocketSystemError. *comm becomes NULL and there is nothing to destroy. */
+ * Errors:  hocketInvalidArgument (an interface that does not exist too); hocketTimeout: the
+ *          sentence lists the missing ranks; hocketInvalidUsage: two processes claim a rank,
+ *          nranks differ, or a HOCKET_* variable is wrong; hocketMismatch: ranks have different
+ *          settings; hocketAborted: another rank aborted its join; hocketRemoteError: a process
+ *          was lost or does not know the key; hocketSystemError. *comm becomes NULL and there is
+ *          nothing to destroy. */
 HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId,
                                              int rank);
 
@@ -287,13 +294,15 @@ HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nrank
                                                    hocketConfig_t* config);
 
 /* Effect:  joins this process to its job, rank and rank count as its launcher (hocket-run) gives
- *          them.
+ *          them. Without a launcher: a communicator of this process alone.
  * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All processes of the
- *          job call it equally often, in the same order. Not in a group.
+ *          job call it equally often, and end their communicators in the same places between
+ *          these calls: communicators that live at the same time share what the first of them
+ *          joined, its interface, transports and silence limit too. Not in a group.
  * Blocks:  as hocketCommInitRankConfig; uses no stream.
  * Threads: one at a time in a process.
- * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage where no launcher started this process
- *          or its data are damaged. */
+ * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage too where the launcher's data are
+ *          damaged, or its descriptor was closed on the way here. */
 HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
 
 #define HOCKET_SPLIT_NOCOLOR -1
@@ -304,11 +313,15 @@ HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocket
  *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL:
  *          comm's. Not in a group.
  * Blocks:  until the calls already made on comm have ended and all ranks have split, at most
- *          comm's deadline; with blocking = 0 in config (or inherited) it returns
- *          hocketInProgress. Uses no stream.
+ *          comm's deadline, and then as hocketCommInitRank, with config's deadlines. With
+ *          blocking = 0 in config (or inherited) it returns hocketInProgress, comm may be used
+ *          and destroyed meanwhile, and *newcomm must be destroyed even where making it failed.
+ *          A rank without a color waits for the split's turn on comm, unless comm itself has
+ *          blocking = 0. Uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage: comm stays usable. Others poison comm.
- *          *newcomm becomes NULL. */
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage: comm stays usable. Others as
+ *          hocketAllReduce, which poison comm; once all have split, as hocketCommInitRank, and
+ *          comm stays usable. *newcomm becomes NULL. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
                                           hocketComm_t* newcomm, hocketConfig_t* config);
 
@@ -318,19 +331,23 @@ HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
  * Blocks:  until all ranks have called it and this rank's streams are through with comm, at most
  *          the deadline.
  * Threads: one at a time on comm.
- * Errors:  the error that poisoned comm, or one met while waiting; hocketCommDestroy is still
- *          needed, and works. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage (in a group, another thread inside, finalized
+ *          before) and hocketInProgress (not joined): nothing happened. The error that poisoned
+ *          comm, or one met while waiting. With blocking = 0 it waits all the same.
+ *          hocketCommDestroy is still needed, and works. */
 HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
 
 /* Effect:  frees comm and leaves the job with it. A peer that still waits for this rank gets
  *          hocketRemoteError, which names it. In a forked child it only forgets comm.
  * Needs:   no other thread inside a call on comm; every registration on it becomes invalid. A
- *          communicator and those split from it may be destroyed in any order. NULL does nothing.
- * Blocks:  until this rank's own operations on comm have ended (each does, by its deadline); waits
- *          for no other rank.
+ *          communicator and those split from it may be destroyed in any order. Not in a group.
+ *          NULL does nothing.
+ * Blocks:  until this rank's own operations on comm, and its join, have ended (each does, by its
+ *          deadline, or by hocketCommAbort); waits for no other rank.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: comm was destroyed before, or is no communicator. Otherwise
- *          hocketSuccess: a poisoned, aborted or finalized communicator is freed like any other. */
+ * Errors:  hocketInvalidArgument: comm was destroyed before, or is no communicator.
+ *          hocketInvalidUsage: in a group; nothing changes. Otherwise hocketSuccess: a poisoned,
+ *          aborted or finalized communicator is freed like any other. */
 HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
 
 /* Effect:  ends all operations on comm at once, its join too, on this rank and soon on all others;
@@ -343,9 +360,9 @@ HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
  *          hocketSuccess. */
 HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
 
-/* Effect:  *asyncError becomes comm's state: hocketSuccess; hocketInProgress while an init or
- *          NULL-stream call of a communicator with blocking = 0 has not ended; else the error that
- *          poisoned it, or that of its join.
+/* Effect:  *asyncError becomes comm's state: hocketSuccess; hocketInProgress while the init or a
+ *          call (of any stream) of a communicator with blocking = 0 has not ended; else the error
+ *          that poisoned it, or that of its join.
  * Needs:   comm and asyncError not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
@@ -353,8 +370,8 @@ HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
  *          *asyncError says. */
 HOCKET_API hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError);
 
-/* Effect:  *rank becomes the rank of comm that caused its error, -1 where there is no error or
- *          nobody to name.
+/* Effect:  *rank becomes the rank of comm that caused its error or that of its join, -1 where
+ *          there is no error or nobody to name.
  * Needs:   comm and rank not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
@@ -404,10 +421,11 @@ HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
 HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
 
 /* Effect:  *algorithm and *transport become the names of how this rank's last collective went,
- *          such as "staged" and "shm": static strings, "none" before the first.
+ *          such as "staged" and "shm": static strings, "none" before the first; the transport is
+ *          "none" too where comm has one rank.
  * Needs:   comm joined, algorithm and transport not NULL.
  * Blocks:  no; uses no stream.
- * Threads: one at a time on comm.
+ * Threads: any, at any time; works on a poisoned communicator too.
  * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): both are
  *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
@@ -419,7 +437,10 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  * count, datatype, operator and root; ranks that disagree get hocketMismatch, and its sentence
  * quotes both. Calls on one communicator run in the order in which they were made, whatever their
  * streams. Buffers are host memory of any alignment and have at least count x size of datatype
- * bytes; more than 2^63 - 1 bytes are hocketInvalidArgument. Send and receive buffers are the same
+ * bytes; where n times that is more than 2^63 - 1 it is hocketInvalidArgument, n being comm's
+ * ranks. While operations on two communicators run at once, their receive buffers should not share
+ * a memory page: where one fails, the other's may lose what peers wrote to that page, and is then
+ * hocketRemoteError. Send and receive buffers are the same
  * where the call says "in place"; any other overlap is hocketInvalidArgument. With count 0 buffers
  * may be NULL, and the ranks still have to make the call. */
 
@@ -432,7 +453,8 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  * Threads: one at a time on comm; the stream may be fed by several.
  * Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing happened. hocketMismatch,
  *          hocketRemoteError, hocketTimeout, hocketAborted, hocketSystemError: recvbuff is
- *          unspecified and comm poisoned; on a host stream from hocketStreamSynchronize. */
+ *          unspecified and comm poisoned; on a host stream from hocketStreamSynchronize, but that
+ *          its worker cannot be started (hocketSystemError) the first call on it says. */
 HOCKET_API hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                           hocketDataType_t datatype, hocketRedOp_t op,
                                           hocketComm_t comm, hocketStream_t stream);
@@ -483,13 +505,13 @@ HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream
  *          the order of messages from this rank to that.
  * Needs:   count elements in sendbuff; the same count and datatype on both sides.
  * Blocks:  NULL stream: until sendbuff is the caller's again, which for all but small messages is
- *          when peer has received it, at most the deadline. Two ranks that send to one another
- *          first and receive afterwards wait in vain: use a group. Host stream: no; ends in its
- *          order.
+ *          not before peer has called hocketRecv, at most the deadline. Two ranks that send to
+ *          one another first and receive afterwards wait in vain: use a group. Host stream: no;
+ *          ends in its order.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce; hocketInvalidArgument too where peer is no rank of comm;
- *          hocketInvalidUsage where peer is the caller's own rank and no group holds the
- *          hocketRecv too. */
+ *          hocketInvalidUsage where peer is the caller's own rank and the group does not hold the
+ *          hocketRecv too (hocketGroupEnd says so), or there is no group. */
 HOCKET_API hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
 
@@ -519,13 +541,17 @@ HOCKET_API hocketResult_t hocketGroupStart(void);
  *          in whatever order peers take them; collectives of one communicator run in the order of
  *          the calls.
  * Needs:   a hocketGroupStart before, in this thread.
- * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline; not for
- *          those on host streams. The end of an inner group: no.
+ * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline, and
+ *          those on host streams that share a communicator with them. The end of an inner group:
+ *          no.
  * Threads: one at a time on each communicator in the group.
- * Errors:  hocketInvalidUsage: no group is open, or another thread is inside one of its
- *          communicators. The first error of a collected call: nothing of the group has begun.
- *          Otherwise the first error of its operations; each communicator with one is poisoned,
- *          the others' operations have ended as they should. */
+ * Errors:  hocketInvalidUsage: no group is open, another thread is inside one of its
+ *          communicators, or a message to oneself lacks its other half; hocketInvalidArgument: a
+ *          communicator was destroyed since; the first error of a collected call: nothing of the
+ *          group has begun. hocketInProgress: blocking = 0. Otherwise the first error of its
+ *          operations; each communicator with one is poisoned, the others' operations have ended
+ *          as they should. Streams whose operations share a communicator, or a stream that has
+ *          two, run as one: each tells the first error among them. */
 HOCKET_API hocketResult_t hocketGroupEnd(void);
 
 /* ---- Streams and events ---------------------------------------------------------------------- */
@@ -568,8 +594,8 @@ HOCKET_API hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEve
  * Needs:   nobody uses the stream any more. NULL does nothing.
  * Blocks:  until all that was put on it has ended; every operation does, by its deadline.
  * Threads: any, once.
- * Errors:  none; an error that was not asked for is lost here, and still known to its
- *          communicator. */
+ * Errors:  the first error among its operations that no call has returned yet; the stream is freed
+ *          all the same. hocketInvalidUsage: called by the stream's own worker; nothing changes. */
 HOCKET_API hocketResult_t hocketStreamDestroy(hocketStream_t stream);
 
 /* Effect:  *event becomes a new event: a point in a stream's order. It counts as happened until it
@@ -622,8 +648,7 @@ typedef enum {
 /* Effect:  *ptr becomes size bytes of zeroed, page-aligned memory that local peers of any of this
  *          process's communicators can map. Nothing is named in the file system, nothing remains
  *          after the process.
- * Needs:   ptr not NULL. size 0 gives memory that has no bytes to use, and is freed like other
- *          memory.
+ * Needs:   ptr not NULL, size > 0.
  * Blocks:  no; uses no stream. Pages are taken when touched.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument, hocketSystemError (no memory, no descriptors): *ptr becomes
@@ -646,7 +671,8 @@ HOCKET_API hocketResult_t hocketMemFree(void* ptr);
  *          collective.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: nothing is registered, *handle is unchanged. */
+ * Errors:  hocketInvalidArgument, or the error that keeps comm from being used (not joined,
+ *          finalized, poisoned): nothing is registered, *handle becomes NULL. */
 HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size,
                                              void** handle);
 
@@ -654,13 +680,12 @@ HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff
  *          whose bytes [offset, offset + size) are mapped MAP_SHARED at buff. The descriptor is
  *          duplicated (the caller may close its own) and sealed against shrinking, by which one
  *          process could kill the others.
- * Needs:   a memfd made with MFD_ALLOW_SEALING; size > 0; no overlap with memory that is
- *          registered already. The mapping stays until hocketCommDeregister. Only this rank; not a
- *          collective.
- * Blocks:  no; uses no stream.
- * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument (range, descriptor), hocketInvalidUsage (overlap),
- *          hocketSystemError: nothing is registered, *handle is unchanged. */
+ * Needs:   a memfd made with MFD_ALLOW_SEALING; size > 0; offset a multiple of the page size; no
+ *          overlap with memory that is registered already. The mapping stays until
+ * hocketCommDeregister. Only this rank; not a collective. Blocks:  no; uses no stream. Threads: one
+ * at a time on comm. Errors:  hocketInvalidArgument (range, descriptor), hocketInvalidUsage
+ * (overlap), hocketSystemError, or the error that keeps comm from being used: nothing is
+ * registered, *handle becomes NULL. */
 HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size,
                                                int fd, int64_t offset, void** handle);
 
@@ -677,7 +702,8 @@ HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* ha
  * Needs:   comm joined and not finalized; buff and path not NULL, size > 0.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: *path is unchanged. */
+ * Errors:  hocketInvalidArgument, or the error that keeps comm from being used: *path is
+ *          unchanged. */
 HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff,
                                                size_t size, hocketMemoryPath_t* path);
 

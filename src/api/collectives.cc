@@ -147,6 +147,19 @@ hocketResult_t run(hocketComm* comm, const Call& call, hocketStream_t stream) {
   return outcome;
 }
 
+/// A message to oneself needs both its halves in one group: alone it would wait for ever.
+Status check_own_messages(const std::vector<GroupedCall>& calls, const Communicator* of) {
+  int unmatched = 0;
+  for (const GroupedCall& one : calls) {
+    if (one.communicator != of || !is_p2p(one.call) || one.call.root != of->rank()) continue;
+    unmatched += one.call.collective == Collective::send ? 1 : -1;
+  }
+  if (unmatched == 0) return {};
+  return invalid_usage(
+      "the group has more messages from this rank to itself than it receives, or fewer: the others "
+      "would wait for ever");
+}
+
 Status end_group() {
   if (group_depth == 0) return invalid_usage("hocketGroupEnd without a hocketGroupStart");
   if (--group_depth > 0) return {};
@@ -169,6 +182,8 @@ Status end_group() {
     if (!entered.back()->ok()) return two_threads();
   }
   if (calls.empty()) return {};
+  for (const Communicator* communicator : held)
+    HOCKET_RETURN_IF_ERROR(check_own_messages(calls, communicator));
   HOCKET_RETURN_IF_ERROR(launch(calls));
   if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
   return {};

@@ -315,6 +315,7 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
 hocketResult_t hocketCommDestroy(hocketComm_t comm) {
   if (comm == nullptr) return hocketSuccess;
   return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::not_in_group());
     if (comm->state.load() == hocketComm::live && comm->fork_generation != api::fork_generation()) {
       // The parent's: its threads, sockets and locks are not ours to end.
       [[maybe_unused]] Communicator* leaked = comm->communicator.release();

@@ -58,10 +58,11 @@ Status check(hocketComm* comm) {
     return {Code::in_progress,
             "the communicator is still joining: ask hocketCommGetAsyncError until it is done"};
   }
+  HOCKET_RETURN_IF_ERROR(comm->communicator->error());
   if (comm->finalized.load(std::memory_order_relaxed)) {
     return invalid_usage("this communicator was finalized: destroy it, and make another one");
   }
-  return comm->communicator->error();
+  return {};
 }
 
 std::unique_ptr<hocketComm> make_handle() {
@@ -88,6 +89,7 @@ hocketResult_t hocketGetVersion(int* version) {
 }
 
 const char* hocketGetErrorString(hocketResult_t result) {
+  if (result == hocketUnhandledCudaError) return "unhandled CUDA error";
   return code_name(static_cast<Code>(static_cast<int>(result)));
 }
 

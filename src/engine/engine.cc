@@ -180,7 +180,8 @@ bool Engine::advance_collective() {
   if (execution.failed()) {
     fail(execution.status());
   } else if (execution.done() && output_was_revoked(current_)) [[unlikely]] {
-    fail(invalid_usage(
+    fail(Status(
+        Code::remote_error,
         "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
         "and that page was taken away from peers: what they wrote is lost. Give communicators that "
         "run at the same time receive buffers in different pages"));

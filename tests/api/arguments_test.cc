@@ -268,6 +268,15 @@ TEST(Handles, are_refused_after_their_end) {
   });
 }
 
+TEST(Handles, that_are_none_are_refused_and_left_alone) {
+  alignas(64) std::array<std::uint64_t, 128> memory{};
+  const auto comm = reinterpret_cast<hocketComm_t>(memory.data());
+  EXPECT_EQ(hocketInvalidArgument, hocketBarrier(comm, nullptr));
+  EXPECT_EQ(hocketInvalidArgument, hocketCommAbort(comm));
+  EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(comm));
+  EXPECT_EQ((std::array<std::uint64_t, 128>{}), memory);
+}
+
 TEST(Memory, is_mapped_where_the_library_or_a_descriptor_gave_it) {
   ranks::run_ranks(2, [](Rank& self) {
     constexpr std::size_t bytes = 1 << 20;

@@ -189,7 +189,7 @@ TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
       (void)hocketAllReduce(in, healthy, count, hocketFloat32, hocketSum, other, stream);
       (void)hocketStreamSynchronize(stream);
     } else {
-      EXPECT_EQ(hocketInvalidUsage, hocketStreamSynchronize(stream));
+      EXPECT_EQ(hocketRemoteError, hocketStreamSynchronize(stream));
       const std::string text = hocketGetLastError(other);
       EXPECT_NE(std::string::npos, text.find("different pages")) << text;
     }

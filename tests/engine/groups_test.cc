@@ -178,6 +178,24 @@ TEST(Group, that_fails_is_an_error_of_each_of_its_streams) {
   });
 }
 
+TEST(Group, with_half_a_message_to_oneself_begins_nothing) {
+  ranks::run_ranks(2, [](Rank& self) {
+    int x = 5, y = 0;
+    for (const bool sends : {true, false}) {
+      EXPECT_HOCKET(hocketGroupStart());
+      EXPECT_HOCKET(sends ? hocketSend(&x, 1, hocketInt32, self.rank, self.comm, nullptr)
+                          : hocketRecv(&y, 1, hocketInt32, self.rank, self.comm, nullptr));
+      EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+      EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd());
+    }
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_EQ(hocketInvalidUsage, hocketCommDestroy(self.comm)) << "not in a group";
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, self.comm, nullptr));
+    EXPECT_EQ(10, x);
+  });
+}
+
 TEST(Group, with_a_wrong_argument_begins_nothing) {
   ranks::run_ranks(2, [](Rank& self) {
     float x = 1;

@@ -52,6 +52,16 @@ TEST(OtherHosts, what_a_login_shell_says_first_does_no_harm) {
   EXPECT_EQ(result.out, "rank 0 met 2\n");
 }
 
+TEST(OtherHosts, are_not_told_an_address_of_this_one) {
+  const FakeSsh ssh("unset HOCKET_INTERFACE; " + std::string(run_here));
+  for (const char* interface : {"127.0.0.1", "lo"}) {
+    const Result result = run({"--ssh", ssh.command(), "--hosts", "far1:1,far2:1", "sh", "-c",
+                               "echo \"[$HOCKET_INTERFACE]\""},
+                              {std::string("HOCKET_INTERFACE=") + interface});
+    EXPECT_EQ(result.out, interface[0] == 'l' ? "[lo]\n[lo]\n" : "[]\n[]\n") << result.err;
+  }
+}
+
 TEST(OtherHosts, the_environment_says_which_ssh) {
   const FakeSsh ssh(run_here);
   const Result result = run({"--interface", "lo", "--hosts", "far1:1,far2:1", "echo", "x"},
