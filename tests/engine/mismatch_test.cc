@@ -142,24 +142,4 @@ TEST_P(Mismatch, of_a_message_is_told_to_both) {
 INSTANTIATE_TEST_SUITE_P(Transports, Mismatch, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(Joining, names_a_setting_that_ranks_have_differently) {
-  hocketUniqueId id;
-  ASSERT_HOCKET(hocketGetUniqueId(&id));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 2; ++rank) {
-    threads.emplace_back([&, rank] {
-      hocketConfig_t config = ranks::patient_config();
-      config.deterministic = rank;
-      hocketComm_t comm = nullptr;
-      hocketResult_t result = hocketCommInitRankConfig(&comm, 2, id, rank, &config);
-      if (result == hocketSuccess) result = hocketBarrier(comm, nullptr);
-      EXPECT_EQ(hocketMismatch, result);
-      const std::string text = hocketGetLastError(comm);
-      EXPECT_NE(std::string::npos, text.find("HOCKET_DETERMINISTIC")) << text;
-      EXPECT_HOCKET(hocketCommDestroy(comm));
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 }  // namespace

@@ -94,25 +94,6 @@ TEST(Footprint, sixty_four_ranks_join) {
               static_cast<double>(last - begin) / 1e6);
 }
 
-TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
-  Job job(3);
-  hocketConfig_t config = ranks::patient_config();
-  const auto body = [](Process& self) {
-    if (self.rank == 2) {  // a stranger who has the address but not the key
-      hocketUniqueId wrong = self.shared->id;
-      for (int i = 20; i < 80; ++i) wrong.internal[i] ^= 0x11;
-      hocketConfig_t hasty = ranks::patient_config();
-      hasty.join_deadline_ms = 1500;
-      hocketComm_t comm = nullptr;
-      EXPECT_NE(hocketSuccess, hocketCommInitRankConfig(&comm, 3, wrong, 2, &hasty));
-      EXPECT_EQ(nullptr, comm);
-    }
-    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
-  };
-  ASSERT_NO_FATAL_FAILURE(job.start(config, body));
-  job.finish();
-}
-
 TEST(Late, ranks_are_logged_and_are_no_error) {
   if (!ranks::long_tests()) GTEST_SKIP() << "it takes a minute: LONG_TESTS=1";
   Job job(3);

@@ -71,6 +71,16 @@ struct Process {
   }
 };
 
+/// A job of its own for all ranks: its id, on every rank.
+inline hocketUniqueId share_new_id(Process& self) {
+  hocketUniqueId id{};
+  if (self.rank == 0) {
+    EXPECT_HOCKET(hocketGetUniqueId(&id));
+  }
+  EXPECT_HOCKET(hocketBroadcast(&id, &id, sizeof id, hocketUint8, 0, self.comm, nullptr));
+  return id;
+}
+
 using Body = std::function<void(Process&)>;
 
 /// The seconds after which a process that hangs is ended by its alarm, and the test fails.
