@@ -1,4 +1,9 @@
-// What ranks find out about one another before they rely on it: the key and the settings.
+// What ranks find out about one another before they rely on it: the key, the settings, the bytes
+// of a frame.
+#include <dlfcn.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
 #include "bootstrap/unique_id.h"
 #include "faults/processes.h"
 
@@ -80,6 +85,79 @@ TEST(Joining, names_a_setting_that_ranks_have_differently) {
       job.finish();
       if (testing::Test::HasFailure()) return;
     }
+  }
+}
+
+// ---- A network that changes a bit
+
+constexpr unsigned char mark = 0x5a;
+constexpr std::size_t marked_bytes = 100'000;
+std::atomic<int> bits_to_change{0};  // in the next marked payloads that this process sends
+
+bool is_marked(const iovec& part) {
+  const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+  return part.iov_len >= 1000 &&
+         std::all_of(bytes, bytes + 1000, [](unsigned char byte) { return byte == mark; });
+}
+
+}  // namespace
+}  // namespace faults
+
+/// Stands before libc's, in this program only.
+extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  using namespace faults;
+  static const auto real = reinterpret_cast<decltype(&sendmsg)>(dlsym(RTLD_NEXT, "sendmsg"));
+  std::vector<iovec> parts(message->msg_iov, message->msg_iov + message->msg_iovlen);
+  for (iovec& part : parts) {
+    if (bits_to_change <= 0 || !is_marked(part)) continue;
+    const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
+    std::vector<unsigned char> changed(bytes, bytes + part.iov_len);
+    changed[500] ^= 0x10;
+    part = {changed.data(), changed.size()};
+    msghdr other = *message;
+    other.msg_iov = parts.data();
+    const ssize_t sent = real(fd, &other, flags);
+    if (sent > 1000) --bits_to_change;
+    return sent;
+  }
+  return real(fd, message, flags);
+}
+
+namespace faults {
+namespace {
+
+/// Without checksums the changed bit arrives, which shows that it was changed.
+TEST(Checksum, of_the_environment_finds_a_changed_bit) {
+  for (const char* checksum : {"0", "1"}) {
+    const Env env({{"HOCKET_TRANSPORT", "tcp"}, {"HOCKET_CHECKSUM", checksum}});
+    SCOPED_TRACE(std::string("HOCKET_CHECKSUM=") + checksum);
+    const bool finds = *checksum == '1';
+    Job job(2);
+    const auto body = [finds](Process& self) {
+      std::vector<unsigned char> bytes(marked_bytes, self.rank == 0 ? mark : 0);
+      if (self.rank == 0) {
+        bits_to_change = 1;
+        (void)hocketSend(bytes.data(), bytes.size(), hocketUint8, 1, self.comm, nullptr);
+        EXPECT_EQ(0, bits_to_change);
+        return;
+      }
+      const hocketResult_t result =
+          hocketRecv(bytes.data(), bytes.size(), hocketUint8, 0, self.comm, nullptr);
+      const std::string text = hocketGetLastError(self.comm);
+      if (finds) {
+        EXPECT_EQ(hocketRemoteError, result) << text;
+        EXPECT_NE(std::string::npos, text.find("CRC32C")) << text;
+        int culprit = -1;
+        EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+        EXPECT_EQ(0, culprit);
+      } else {
+        EXPECT_EQ(hocketSuccess, result) << text;
+        EXPECT_EQ(1, std::count_if(bytes.begin(), bytes.end(),
+                                   [](unsigned char byte) { return byte == (mark ^ 0x10); }));
+      }
+    };
+    ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+    job.finish();
   }
 }
 

@@ -201,16 +201,16 @@ struct Relay {
       ends[rank] = std::move(near);
     }
   }
-  /// Forwards one piece in one direction. flip: at that byte of the stream from rank 0 to 1.
+  /// Forwards one piece in one direction. flip: that bit of the stream from rank 0 to 1.
   void forward(int from, std::int64_t flip) {
     std::vector<std::byte>& queue = waiting[from];
     if (queue.empty()) {
       queue.resize(1 + random() % 3000);
       const ssize_t got = ::recv(ends[from].get(), queue.data(), queue.size(), 0);
       queue.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-      const std::int64_t at = flip - passed[from];
+      const std::int64_t at = flip / 8 - passed[from];
       if (from == 0 && flip >= 0 && at >= 0 && at < static_cast<std::int64_t>(queue.size())) {
-        queue[static_cast<std::size_t>(at)] ^= std::byte{4};
+        queue[static_cast<std::size_t>(at)] ^= std::byte{1} << flip % 8;
       }
       passed[from] += static_cast<std::int64_t>(queue.size());
     }
@@ -250,26 +250,36 @@ TEST(Hostile, a_stream_cut_anywhere_is_put_together_again) {
   }
 }
 
+/// A message from rank 0 to rank 1 with that bit of its stream flipped on the way.
+void expect_caught(std::uint64_t seed, std::size_t bytes, std::int64_t bit) {
+  Relay relay(seed, true);
+  Message send(1, {.sequence = 1}, bytes), recv(0, {.sequence = 1}, bytes);
+  send.fill(1);
+  relay.transports[0]->post_send(send.transfer);
+  relay.transports[1]->post_recv(recv.transfer);
+  while (!recv.transfer.done) {
+    for (int rank = 0; rank < 2; ++rank) {
+      relay.transports[rank]->poll();
+      relay.forward(rank, bit);
+    }
+  }
+  ASSERT_EQ(recv.transfer.status.code(), Code::remote_error) << "bit " << bit << " of " << bytes;
+  EXPECT_EQ(recv.transfer.status.culprit(), 0);
+  EXPECT_EQ(recv.transfer.status.link().rfind("tcp 127.0.0.1:", 0), 0u);
+}
+
 TEST(Hostile, with_checksums_every_flipped_bit_is_caught) {
   const std::uint64_t seed = test_seed();
   SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed));
-  for (int round = 0; round < 60; ++round) {
-    Relay relay(seed + round, true);
+  constexpr std::size_t small = 40;
+  for (std::int64_t bit = 0; bit < 8 * static_cast<int>(sizeof(FrameHeader) + small); ++bit) {
+    ASSERT_NO_FATAL_FAILURE(expect_caught(seed, small, bit));
+  }
+  std::mt19937_64 random(seed);  // of large ones any
+  for (std::uint64_t round = 0; round < 60; ++round) {
     const std::size_t bytes = round % 2 == 0 ? 1000 : 100'000;
-    Message send(1, {.sequence = 1}, bytes), recv(0, {.sequence = 1}, bytes);
-    send.fill(1);
-    relay.transports[0]->post_send(send.transfer);
-    relay.transports[1]->post_recv(recv.transfer);
-    const auto flip = static_cast<std::int64_t>(relay.random() % (sizeof(FrameHeader) + bytes));
-    while (!recv.transfer.done) {
-      for (int rank = 0; rank < 2; ++rank) {
-        relay.transports[rank]->poll();
-        relay.forward(rank, flip);
-      }
-    }
-    ASSERT_EQ(recv.transfer.status.code(), Code::remote_error) << "byte " << flip;
-    EXPECT_EQ(recv.transfer.status.culprit(), 0);
-    EXPECT_EQ(recv.transfer.status.link().rfind("tcp 127.0.0.1:", 0), 0u);
+    const auto bit = static_cast<std::int64_t>(random() % (8 * (sizeof(FrameHeader) + bytes)));
+    ASSERT_NO_FATAL_FAILURE(expect_caught(seed + round, bytes, bit));
   }
 }
 
