@@ -295,6 +295,11 @@ TEST(Memory, is_mapped_where_the_library_or_a_descriptor_gave_it) {
               hocketCommRegisterFd(self.comm, mapped, 3 * bytes, fd, 4096, &handle));
     EXPECT_EQ(hocketInvalidArgument,
               hocketCommRegisterFd(self.comm, mapped, bytes, -1, 4096, &handle));
+    const int unsealable = ::memfd_create("test", MFD_CLOEXEC);
+    ASSERT_EQ(0, ::ftruncate(unsealable, 2 * bytes));
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketCommRegisterFd(self.comm, mapped, bytes, unsealable, 4096, &handle));
+    ::close(unsealable);
     EXPECT_EQ(nullptr, handle);
     ASSERT_HOCKET(hocketCommRegisterFd(self.comm, mapped, bytes, fd, 4096, &handle));
     ::close(fd);  // the library has a duplicate

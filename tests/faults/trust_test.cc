@@ -1,6 +1,7 @@
-// What ranks find out about one another before they rely on it: the key, the settings, the bytes
-// of a frame.
+// What ranks find out about one another before they rely on it: the key, the settings, the bytes of
+// a frame, and whose memory they read.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -159,6 +160,36 @@ TEST(Checksum, of_the_environment_finds_a_changed_bit) {
     ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
     job.finish();
   }
+}
+
+/// Another process maps the caller's memfd only where it is sealed against shrinking.
+TEST(Registered, memory_is_mapped_by_other_processes_and_cannot_shrink) {
+  const Env env({{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}});
+  Job job(2);
+  const auto body = [](Process& self) {
+    constexpr std::size_t bytes = 1 << 20;
+    const int fd = ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ASSERT_EQ(0, ::ftruncate(fd, bytes));
+    void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    ASSERT_NE(MAP_FAILED, mapped);
+    void* handle = nullptr;
+    ASSERT_HOCKET(hocketCommRegisterFd(self.comm, mapped, bytes, fd, 0, &handle));
+    EXPECT_EQ(-1, ::ftruncate(fd, 0)) << "the file could be shrunk under its readers";
+    EXPECT_EQ(EPERM, errno);
+    auto* const x = static_cast<unsigned char*>(mapped);
+    std::fill(x, x + bytes, static_cast<unsigned char>(self.rank + 1));
+    EXPECT_HOCKET(hocketAllReduce(x, x, bytes, hocketUint8, hocketSum, self.comm, nullptr));
+    EXPECT_EQ(static_cast<std::ptrdiff_t>(bytes), std::count(x, x + bytes, 3));
+    const char *algorithm = "", *transport = "";
+    EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
+    EXPECT_STREQ("direct", algorithm);
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    EXPECT_HOCKET(hocketCommDeregister(self.comm, handle));
+    ::munmap(mapped, bytes);
+    ::close(fd);
+  };
+  ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+  job.finish();
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "memory/regions.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -77,6 +79,50 @@ TEST(Regions, a_registered_descriptor_is_checked_and_found) {
   EXPECT_TRUE(regions.remove(number).ok());
   EXPECT_EQ(regions.remove(number).code(), Code::invalid_argument);
   ::munmap(base, 8192);
+}
+
+/// What its owner could still shrink kills whoever reads it.
+TEST(Regions, a_file_that_could_shrink_is_sealed_or_refused) {
+  auto& regions = Regions::instance();
+  std::uint64_t number = 0;
+  const UniqueFd open(::memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const UniqueFd unsealable(::memfd_create("unsealable", MFD_CLOEXEC));
+  const UniqueFd closed(::memfd_create("closed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  for (const UniqueFd* fd : {&open, &unsealable, &closed}) {
+    ASSERT_EQ(0, ::ftruncate(fd->get(), 8192));
+  }
+  ASSERT_EQ(0, ::fcntl(closed.get(), F_ADD_SEALS, F_SEAL_SEAL));
+  void* base = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, open.get(), 0);
+  for (const UniqueFd* fd : {&unsealable, &closed}) {
+    const Status status = regions.add(base, 8192, fd->get(), 0, &number);
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_NE(status.message().find("sealed"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(0, ::ftruncate(open.get(), 8192));  // nothing has been done to it so far
+  ASSERT_TRUE(regions.add(base, 8192, open.get(), 0, &number).ok());
+  EXPECT_EQ(-1, ::ftruncate(open.get(), 4096));
+  EXPECT_EQ(EPERM, errno);
+  EXPECT_TRUE(regions.remove(number).ok());
+  ::munmap(base, 8192);
+}
+
+TEST(Regions, allocated_memory_cannot_shrink) {
+  Allocation memory(8192);
+  Place place;
+  ASSERT_TRUE(Regions::instance().find(memory.data, 8192, &place));
+  const UniqueFd fd = Regions::instance().descriptor(place.region);
+  EXPECT_EQ(-1, ::ftruncate(fd.get(), 4096));
+  EXPECT_EQ(EPERM, errno);
+}
+
+TEST(Mapping, of_a_file_that_could_shrink_is_refused) {
+  const UniqueFd open(::memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(0, ::ftruncate(open.get(), 4096));
+  std::shared_ptr<Mapping> mapping;
+  EXPECT_EQ(Mapping::of(open.get(), &mapping).code(), Code::invalid_argument);
+  EXPECT_EQ(mapping, nullptr);
+  ASSERT_EQ(0, ::fcntl(open.get(), F_ADD_SEALS, F_SEAL_SHRINK));
+  EXPECT_TRUE(Mapping::of(open.get(), &mapping).ok());
 }
 
 TEST(Mapping, a_file_is_mapped_once_per_process) {
