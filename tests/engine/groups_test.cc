@@ -119,6 +119,23 @@ TEST_P(Groups, collectives_and_messages_are_fused_in_any_order) {
   });
 }
 
+/// Each takes the result of the one before, and the steps do not commute.
+TEST_P(Groups, collectives_of_one_communicator_run_in_the_order_of_the_calls) {
+  ranks::run_ranks(3, [](Rank& self) {
+    std::vector<std::uint64_t> x(2000, 5);
+    std::uint64_t expected = 5;
+    EXPECT_HOCKET(hocketGroupStart());
+    for (int step = 0; step < 20; ++step) {
+      const hocketRedOp_t op = 0x9e3779b97f4a7c15ULL >> step & 1 ? hocketProd : hocketSum;
+      EXPECT_HOCKET(
+          hocketAllReduce(x.data(), x.data(), x.size(), hocketUint64, op, self.comm, nullptr));
+      expected = op == hocketSum ? 3 * expected : expected * expected * expected;
+    }
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_EQ(std::vector<std::uint64_t>(2000, expected), x);
+  });
+}
+
 TEST_P(Groups, several_communicators_may_be_in_opposite_orders) {
   ranks::run_ranks(2, [](Rank& self) {
     hocketComm_t other = nullptr;

@@ -8,19 +8,56 @@ namespace {
 using ranks::Env;
 using ranks::Rank;
 
+// Steps that do not commute, so that a result tells the order in which they ran: among three ranks
+// with equal values a sum is x -> 3 x, and a product x -> x * x * x, modulo 2^64. Odd numbers stay
+// odd, so nothing is lost.
+constexpr int three = 3;
+
+/// In no regular order, of which a part or the reverse would be the same.
+hocketRedOp_t op_of_step(int step) {
+  return 0x9e3779b97f4a7c15ULL >> step & 1 ? hocketProd : hocketSum;
+}
+
+std::vector<std::uint64_t> odd_numbers(std::size_t count) {
+  std::vector<std::uint64_t> x;
+  for (std::size_t i = 0; i < count; ++i) x.push_back(2 * i + 1);
+  return x;
+}
+
+hocketResult_t run_step(int step, std::vector<std::uint64_t>& x, hocketComm_t comm,
+                        hocketStream_t stream) {
+  return hocketAllReduce(x.data(), x.data(), x.size(), hocketUint64, op_of_step(step), comm,
+                         stream);
+}
+
+/// The odd numbers after so many steps, in order.
+std::vector<std::uint64_t> after_steps(std::size_t count, int steps) {
+  std::vector<std::uint64_t> x = odd_numbers(count);
+  for (std::uint64_t& value : x) {
+    for (int step = 0; step < steps; ++step) {
+      value = op_of_step(step) == hocketSum ? 3 * value : value * value * value;
+    }
+  }
+  return x;
+}
+
+/// On two communicators in turn: only the stream holds the steps to their order.
 TEST(Streams, run_their_calls_in_order_beside_the_caller) {
-  ranks::run_ranks(3, [](Rank& self) {
+  ranks::run_ranks(three, [](Rank& self) {
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
     hocketStream_t stream = nullptr;
     ASSERT_HOCKET(hocketStreamCreate(&stream));
-    std::vector<float> x(50'000, 1);
-    for (int i = 0; i < 20; ++i) {  // each takes the result of the one before
-      EXPECT_HOCKET(hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32,
-                                    i % 2 ? hocketAvg : hocketSum, self.comm, stream));
+    constexpr std::size_t count = 20'000;
+    std::vector<std::uint64_t> x = odd_numbers(count);
+    for (int step = 0; step < 20; ++step) {  // each takes the result of the one before
+      EXPECT_HOCKET(run_step(step, x, step % 2 ? other : self.comm, stream));
     }
     EXPECT_HOCKET(hocketStreamSynchronize(stream));
     EXPECT_HOCKET(hocketStreamQuery(stream));
-    EXPECT_EQ(std::vector<float>(50'000, 59049), x);  // 3 to the power of 10
+    EXPECT_TRUE(after_steps(count, 20) == x);
     EXPECT_HOCKET(hocketStreamDestroy(stream));
+    EXPECT_HOCKET(hocketCommDestroy(other));
   });
 }
 
@@ -44,57 +81,55 @@ TEST(Streams, return_before_the_peers_have_come) {
 }
 
 TEST(Streams, two_on_one_communicator_run_in_the_order_of_the_calls) {
-  ranks::run_ranks(2, [](Rank& self) {
+  ranks::run_ranks(three, [](Rank& self) {
     hocketStream_t streams[2] = {};
     for (auto& stream : streams) {
       ASSERT_HOCKET(hocketStreamCreate(&stream));
     }
-    std::vector<std::int64_t> x(40, self.rank);
-    for (int i = 0; i < 40; ++i) {
+    constexpr std::size_t count = 2000;
+    std::vector<std::uint64_t> x = odd_numbers(count);
+    for (int step = 0; step < 40; ++step) {
       // The ranks use their streams differently; the communicator's order is that of the calls.
-      hocketStream_t stream = streams[self.rank == 0 ? i % 2 : (i / 3) % 2];
-      const auto op = static_cast<hocketRedOp_t>(i % 3 == 0 ? hocketSum : hocketMax);
-      EXPECT_HOCKET(hocketAllReduce(&x[i], &x[i], 1, hocketInt64, op, self.comm,
-                                    i % 7 == 6 ? nullptr : stream));
+      hocketStream_t stream = streams[self.rank == 0 ? step % 2 : (step / 3) % 2];
+      EXPECT_HOCKET(run_step(step, x, self.comm, step % 7 == 6 ? nullptr : stream));
     }
     for (auto& stream : streams) {
       EXPECT_HOCKET(hocketStreamSynchronize(stream));
     }
-    EXPECT_EQ(std::vector<std::int64_t>(40, 1), x);
+    EXPECT_TRUE(after_steps(count, 40) == x);
     for (auto& stream : streams) {
       EXPECT_HOCKET(hocketStreamDestroy(stream));
     }
   });
 }
 
+/// Two streams, each with a communicator of its own: only the events hold the steps to their order.
 TEST(Streams, wait_for_events_of_one_another) {
-  ranks::run_ranks(2, [](Rank& self) {
-    hocketStream_t first = nullptr, second = nullptr;
+  ranks::run_ranks(three, [](Rank& self) {
+    hocketStream_t streams[2] = {};
+    for (auto& stream : streams) {
+      ASSERT_HOCKET(hocketStreamCreate(&stream));
+    }
     hocketEvent_t event = nullptr;
-    ASSERT_HOCKET(hocketStreamCreate(&first));
-    ASSERT_HOCKET(hocketStreamCreate(&second));
     ASSERT_HOCKET(hocketEventCreate(&event));
     hocketComm_t other = nullptr;
     ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
     EXPECT_HOCKET(hocketEventQuery(event));  // never recorded: it counts as happened
-    EXPECT_HOCKET(hocketStreamWaitEvent(second, event));
-    std::vector<float> x(100'000, 1);
-    for (int i = 0; i < 10; ++i) {
-      EXPECT_HOCKET(hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketSum,
-                                    self.comm, first));
-      EXPECT_HOCKET(hocketEventRecord(event, first));
-      EXPECT_HOCKET(hocketStreamWaitEvent(second, event));
-      EXPECT_HOCKET(
-          hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketAvg, other, second));
-      EXPECT_HOCKET(hocketEventRecord(event, second));
-      EXPECT_HOCKET(hocketStreamWaitEvent(first, event));
+    EXPECT_HOCKET(hocketStreamWaitEvent(streams[1], event));
+    constexpr std::size_t count = 50'000;
+    std::vector<std::uint64_t> x = odd_numbers(count);
+    for (int step = 0; step < 20; ++step) {
+      EXPECT_HOCKET(run_step(step, x, step % 2 ? other : self.comm, streams[step % 2]));
+      EXPECT_HOCKET(hocketEventRecord(event, streams[step % 2]));
+      EXPECT_HOCKET(hocketStreamWaitEvent(streams[1 - step % 2], event));
     }
     EXPECT_HOCKET(hocketEventSynchronize(event));
     EXPECT_HOCKET(hocketEventQuery(event));
-    EXPECT_EQ(std::vector<float>(100'000, 1024), x);
+    EXPECT_TRUE(after_steps(count, 20) == x);
     EXPECT_HOCKET(hocketEventDestroy(event));
-    EXPECT_HOCKET(hocketStreamDestroy(first));
-    EXPECT_HOCKET(hocketStreamDestroy(second));
+    for (auto& stream : streams) {
+      EXPECT_HOCKET(hocketStreamDestroy(stream));
+    }
     EXPECT_HOCKET(hocketCommDestroy(other));
   });
 }
