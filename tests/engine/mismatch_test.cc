@@ -113,6 +113,45 @@ TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
   }
 }
 
+/// Until this rank has heard of an error on the communicator.
+hocketResult_t hear(hocketComm_t comm) {
+  hocketResult_t state = hocketSuccess;
+  while (state == hocketSuccess) {
+    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+TEST_P(Mismatch, stays_the_error_when_another_one_follows) {
+  const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
+  ranks::run_ranks(3, [](Rank& self) {
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
+    const std::size_t count = self.rank == 0 ? 3 : 4;
+    hocketResult_t result = all_reduce(count, hocketFloat32, hocketSum, "").make(self.comm);
+    if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
+    EXPECT_EQ(hocketMismatch, result);
+    const std::string first = hocketGetLastError(self.comm);
+    int culprit = -1;
+    EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+    self.meet();
+    if (self.rank == 1) {
+      EXPECT_HOCKET(hocketCommAbort(self.comm));
+      EXPECT_HOCKET(hocketCommAbort(other));
+    }
+    EXPECT_EQ(hocketAborted, hear(other));  // so this rank has heard of the abort before it, too
+    EXPECT_EQ(hocketMismatch, hear(self.comm));
+    EXPECT_EQ(hocketMismatch, hocketBarrier(self.comm, nullptr));
+    EXPECT_EQ(first, hocketGetLastError(self.comm));
+    int culprit_now = -1;
+    EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit_now));
+    EXPECT_EQ(culprit, culprit_now);
+    self.meet();
+    EXPECT_HOCKET(hocketCommDestroy(other));
+  });
+}
+
 TEST_P(Mismatch, of_a_message_is_told_to_both) {
   const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
   struct Sides {
