@@ -263,35 +263,76 @@ TEST_P(Endings, finalize_waits_for_all_and_leaves_only_queries) {
   });
 }
 
+enum class Inside { all_reduce, recv };
+
+/// What rank 0 waits in for rank 1, which joins in later.
+hocketResult_t wait_inside(Inside what, Rank& self, int* x) {
+  if (what == Inside::all_reduce) {
+    return hocketAllReduce(x, x, 1, hocketInt32, hocketSum, self.comm, nullptr);
+  }
+  return self.rank == 0 ? hocketRecv(x, 1, hocketInt32, 1, self.comm, nullptr)
+                        : hocketSend(x, 1, hocketInt32, 0, self.comm, nullptr);
+}
+
+/// Until another thread is inside, this one makes calls that could succeed at any time.
+hocketResult_t call_until_refused(Rank& self) {
+  hocketResult_t result = hocketSuccess;
+  while (result == hocketSuccess) {
+    int to_itself = 1, back = 0;
+    hocketGroupStart();
+    EXPECT_HOCKET(hocketSend(&to_itself, 1, hocketInt32, 0, self.comm, nullptr));
+    EXPECT_HOCKET(hocketRecv(&back, 1, hocketInt32, 0, self.comm, nullptr));
+    result = hocketGroupEnd();
+  }
+  return result;
+}
+
+/// Each call, while another thread is inside for sure.
+void expect_all_refused(Rank& self) {
+  const auto refused = hocketInvalidUsage;
+  float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const hocketComm_t comm = self.comm;
+  EXPECT_EQ(refused, hocketAllReduce(x, x, 8, hocketFloat32, hocketSum, comm, nullptr));
+  EXPECT_EQ(refused, hocketBroadcast(x, x, 8, hocketFloat32, 0, comm, nullptr));
+  EXPECT_EQ(refused, hocketAllGather(x, x + 2, 2, hocketFloat32, comm, nullptr));
+  EXPECT_EQ(refused, hocketReduceScatter(x, x + 4, 2, hocketFloat32, hocketSum, comm, nullptr));
+  EXPECT_EQ(refused, hocketBarrier(comm, nullptr));
+  EXPECT_EQ(refused, hocketSend(x, 1, hocketFloat32, 1, comm, nullptr));
+  EXPECT_EQ(refused, hocketRecv(x, 1, hocketFloat32, 1, comm, nullptr));
+  hocketComm_t made = nullptr;
+  EXPECT_EQ(refused, hocketCommSplit(comm, 0, 0, &made, nullptr));
+  EXPECT_EQ(nullptr, made);
+  EXPECT_EQ(refused, hocketCommFinalize(comm));
+  const std::string text = hocketGetLastError(nullptr);
+  EXPECT_NE(std::string::npos, text.find("another thread")) << text;
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(i + 1, x[i]);
+}
+
 /// Threads that find another one inside are refused, and nothing breaks.
 TEST_P(Endings, a_second_thread_on_a_communicator_is_refused) {
-  ranks::run_ranks(2, [](Rank& self) {
-    int x = 1;
-    if (self.rank == 0) {
-      std::thread inside([&] {
-        hocketResult_t got = hocketInvalidUsage;  // the other one may be inside
-        while (got == hocketInvalidUsage) {
-          got = hocketRecv(&x, 1, hocketInt32, 1, self.comm, nullptr);
-        }
-        EXPECT_HOCKET(got);
-      });
-      // Until the other thread is inside, this one makes calls that could succeed at any time.
-      hocketResult_t result = hocketSuccess;
-      while (result == hocketSuccess) {
-        int to_itself = 1, back = 0;
-        hocketGroupStart();
-        EXPECT_HOCKET(hocketSend(&to_itself, 1, hocketInt32, 0, self.comm, nullptr));
-        EXPECT_HOCKET(hocketRecv(&back, 1, hocketInt32, 0, self.comm, nullptr));
-        result = hocketGroupEnd();
+  for (const Inside what : {Inside::recv, Inside::all_reduce}) {
+    ranks::run_ranks(2, [what](Rank& self) {
+      int x = 1;
+      if (self.rank == 0) {
+        std::thread inside([&] {
+          hocketResult_t got = hocketInvalidUsage;  // the other one may be inside
+          while (got == hocketInvalidUsage) got = wait_inside(what, self, &x);
+          EXPECT_HOCKET(got);
+        });
+        EXPECT_EQ(hocketInvalidUsage, call_until_refused(self));
+        expect_all_refused(self);
+        self.meet();
+        inside.join();
+      } else {
+        self.meet();
+        EXPECT_HOCKET(wait_inside(what, self, &x));
       }
-      EXPECT_EQ(hocketInvalidUsage, result);
-      self.meet();
-      inside.join();
-    } else {
-      self.meet();
-      EXPECT_HOCKET(hocketSend(&x, 1, hocketInt32, 0, self.comm, nullptr));
-    }
-  });
+      // Nothing of the refused calls has remained.
+      int sum = 1;
+      EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, self.comm, nullptr));
+      EXPECT_EQ(2, sum);
+    });
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Transports, Endings, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
