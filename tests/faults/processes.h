@@ -39,6 +39,7 @@ struct Report {
   std::int64_t joined_ns;
   int result, culprit;
   char text[1000];
+  char algorithm[16];  // of the first call, where the body says so
   std::uint64_t figures[32];
 };
 
