@@ -119,13 +119,15 @@ class World {
     Arena& in_arena = c.alloc ? alloc_in_ : plain_in_;
     Arena& out_arena = c.alloc ? alloc_out_ : plain_out_;
     std::uint8_t *in = nullptr, *out = nullptr;
+    // What a NaN's payload becomes could depend on where vectors begin: on each rank elsewhere.
+    const std::size_t shift = c.data == Data::any ? me * reference::size_of(c.type) : 0;
     if (c.in_place && c.what == What::reduce_scatter) {
-      in = in_arena.take(c.offset, in_bytes);
+      in = in_arena.take(c.offset + shift, in_bytes);
       out = in + me * bytes;
     } else {
-      out = out_arena.take(c.offset, out_bytes);
+      out = out_arena.take(c.offset + shift, out_bytes);
       if (!c.in_place) {
-        in = in_arena.take(c.offset, in_bytes);
+        in = in_arena.take(c.offset + shift, in_bytes);
       } else {
         in = c.what == What::all_gather ? out + me * bytes : out;
       }
