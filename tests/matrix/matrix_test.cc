@@ -40,7 +40,9 @@ Data data_for(const Case& c, const WorldKind& kind, std::uint64_t hash) {
   return !loose ? Data::exact : kind.ordered ? Data::any : Data::small;
 }
 
-std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of) {
+/// One of so many, each in one of the four ways that a call can have its memory: plain or the
+/// library's, in place or not; all_ways: in each.
+std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of, bool all_ways) {
   std::vector<Case> cases;
   const std::uint64_t world =
       mix(static_cast<std::uint64_t>(kind.ranks) * 1000 + std::string(kind.algorithm).size() * 10 +
@@ -49,14 +51,17 @@ std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of) {
   const auto add = [&](Case c) {
     const std::uint64_t hash = mix(world + ++number * 0x9e3779b97f4a7c15ULL);
     if (hash % keep_one_of != 0) return;
-    c.in_place = hash >> 8 & 1;
-    c.alloc = hash >> 9 & 1;
     static constexpr std::size_t offsets[] = {0, 0, 64, 8, 1, 4};
     c.offset = offsets[(hash >> 10) % 6];
     c.root = static_cast<int>((hash >> 16) % static_cast<std::uint64_t>(kind.ranks));
     c.data = data_for(c, kind, hash);
     c.seed = hash >> 32;
-    cases.push_back(c);
+    for (std::uint64_t way = 0; way < 4; ++way) {
+      if (!all_ways && way != (hash >> 8 & 3)) continue;
+      c.in_place = way & 1;
+      c.alloc = way >> 1;
+      cases.push_back(c);
+    }
   };
   for (int type = 0; type < hocketNumTypes; ++type) {
     for (What what : {What::all_reduce, What::reduce_scatter, What::all_gather, What::broadcast}) {
@@ -72,6 +77,10 @@ std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of) {
         }
       }
     }
+    Case barrier;
+    barrier.what = What::barrier;
+    barrier.seed = static_cast<std::uint64_t>(type);
+    cases.push_back(barrier);
   }
   return cases;
 }
@@ -102,7 +111,7 @@ TEST_P(Matrix, every_rank_gets_what_the_reference_says) {
   if (ranks::sanitized) keep_one_of *= 8;
   if (ranks::long_tests()) keep_one_of = 1;
   std::set<std::string> ran;
-  run_world(kind, cases_of(kind, keep_one_of), &ran);
+  run_world(kind, cases_of(kind, keep_one_of, ranks::long_tests()), &ran);
   if (*kind.algorithm != '\0' && kind.ranks > 1) {
     EXPECT_TRUE(ran.contains(kind.algorithm)) << "the forced algorithm never ran";
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,10 +16,10 @@ namespace matrix {
 
 using reference::Data;
 
-enum class What { all_reduce, reduce_scatter, all_gather, broadcast };
+enum class What { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
 inline const char* name_of(What what) {
-  static constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather",
-                                          "broadcast"};
+  static constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                          "barrier"};
   return names[static_cast<int>(what)];
 }
 
@@ -93,7 +94,8 @@ struct Ledger {
   explicit Ledger(int ranks) : inputs(static_cast<std::size_t>(ranks)) {}
   std::vector<reference::Bytes> inputs;
   reference::Bytes expected, low, high, first_output;
-  std::set<std::string> algorithms;  // that ran; rank 0 writes
+  std::set<std::string> algorithms;    // that ran; rank 0 writes
+  std::atomic<int> barriers_begun{0};  // by all ranks together
 };
 
 class World {
@@ -108,6 +110,7 @@ class World {
 
   /// All ranks, with the same case.
   void run(const Case& c) {
+    if (c.what == What::barrier) return run_barrier(c);
     const auto n = static_cast<std::size_t>(self_.ranks), me = static_cast<std::size_t>(self_.rank);
     const std::size_t bytes = c.count * reference::size_of(c.type);
     const std::size_t in_bytes = c.what == What::reduce_scatter ? n * bytes : bytes;
@@ -138,8 +141,7 @@ class World {
     if (me == c.seed % n) expect(c);
     EXPECT_EQ(hocketSuccess, call(c, in, out))
         << describe(c) << ": " << hocketGetLastError(self_.comm);
-    const char *algorithm = "", *transport = "";
-    EXPECT_HOCKET(hocketCommLastAlgorithm(self_.comm, &algorithm, &transport));
+    const std::string algorithm = last_algorithm();
     if (me == 0) {
       ledger_.algorithms.insert(algorithm);
       ledger_.first_output.assign(out, out + out_bytes);
@@ -156,6 +158,30 @@ class World {
   }
 
  private:
+  /// One rank comes after the others, who must not be let through before it.
+  void run_barrier(const Case& c) {
+    const int n = self_.ranks;
+    self_.meet();
+    const int before = ledger_.barriers_begun.load() / n;  // whole barriers
+    self_.meet();
+    for (int i = 0;
+         self_.rank == static_cast<int>(c.seed % static_cast<std::uint64_t>(n)) && i < 50; ++i) {
+      std::this_thread::yield();
+    }
+    ++ledger_.barriers_begun;
+    EXPECT_EQ(hocketSuccess, hocketBarrier(self_.comm, nullptr)) << hocketGetLastError(self_.comm);
+    EXPECT_EQ(n * (before + 1), ledger_.barriers_begun.load())
+        << "by " << last_algorithm() << " on rank " << self_.rank;
+    self_.meet();
+    if (self_.rank == 0) ledger_.algorithms.insert(last_algorithm());
+  }
+
+  std::string last_algorithm() {
+    const char *algorithm = "", *transport = "";
+    EXPECT_HOCKET(hocketCommLastAlgorithm(self_.comm, &algorithm, &transport));
+    return algorithm;
+  }
+
   hocketResult_t call(const Case& c, const void* in, void* out) {
     switch (c.what) {
       case What::all_reduce:
