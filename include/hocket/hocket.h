@@ -682,10 +682,12 @@ HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff
  *          process could kill the others.
  * Needs:   a memfd made with MFD_ALLOW_SEALING; size > 0; offset a multiple of the page size; no
  *          overlap with memory that is registered already. The mapping stays until
- * hocketCommDeregister. Only this rank; not a collective. Blocks:  no; uses no stream. Threads: one
- * at a time on comm. Errors:  hocketInvalidArgument (range, descriptor), hocketInvalidUsage
- * (overlap), hocketSystemError, or the error that keeps comm from being used: nothing is
- * registered, *handle becomes NULL. */
+ *          hocketCommDeregister. Only this rank; not a collective.
+ * Blocks:  no; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument (range, descriptor), hocketInvalidUsage (overlap),
+ *          hocketSystemError, or the error that keeps comm from being used: nothing is
+ *          registered, *handle becomes NULL. */
 HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size,
                                                int fd, int64_t offset, void** handle);
 
