@@ -116,6 +116,8 @@ class Communicator {
   Status agree();
   void log_ready(const struct Figures& figures) const;
   Status measure(Hello* hello);
+  Status measure_barrier(double* ns);
+  Status measure_board(struct Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
   Status measure_link(struct Figures* figures);
   Status time_messages(int far, int messages, std::size_t bytes, double* best);

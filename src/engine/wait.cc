@@ -31,6 +31,7 @@ class Driver {
   void run() {
     Nanos now = 0;
     unsigned quiet = 0, moves = 0;
+    bool looked = false;  // whether a peer has this core
     Nanos quiet_since = 0;
     for (;;) {
       bool busy = false;
@@ -39,6 +40,7 @@ class Driver {
       now = 0;
       if (moved) {
         quiet = 0;
+        looked = false;
         // A long operation that keeps moving has a deadline too.
         if (++moves % moves_between_clock_reads == 0) now = monotonic_now();
         continue;
@@ -54,11 +56,14 @@ class Driver {
         pause_briefly();
       } else {
         for (const Sleeper& sleeper : sleepers_) sleeper.engine->ring_pending();
-        if (quiet_for < policy_.yield) {
+        if (!looked && policy_.spin > 0 && shares_core()) {
+          sleep();
+        } else if (quiet_for < policy_.yield) {
           ::sched_yield();
         } else {
           sleep();
         }
+        looked = true;
       }
     }
   }
@@ -71,6 +76,15 @@ class Driver {
       *busy |= !sleeper.engine->idle();
     }
     return moved;
+  }
+
+  /// There is a core for each rank, and yet the scheduler may have put two on one. Yielding leaves
+  /// them there; who sleeps is woken on another.
+  bool shares_core() const {
+    const int core = ::sched_getcpu();
+    bool shares = false;
+    for (const Sleeper& sleeper : sleepers_) shares |= sleeper.board->shares_core(core);
+    return shares;
   }
 
   void sleep() {

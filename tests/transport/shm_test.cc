@@ -118,6 +118,19 @@ TEST(Shm, a_sleeping_sender_wakes_whatever_the_reader_had_seen_of_the_fifo) {
   EXPECT_TRUE(send.memory == recv.memory);
 }
 
+TEST(Board, tells_ranks_that_wait_on_one_core) {
+  std::vector<std::byte> memory(Board::bytes(3) + 4096);
+  auto* const base =
+      memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096);
+  const Board a(base, 3, 0), b(base, 3, 1), c(base, 3, 2);
+  EXPECT_FALSE(a.shares_core(0)) << "nobody else has said anything";
+  EXPECT_FALSE(b.shares_core(1));
+  EXPECT_TRUE(c.shares_core(0));
+  EXPECT_TRUE(a.shares_core(0));
+  EXPECT_FALSE(c.shares_core(2)) << "it has moved";
+  EXPECT_FALSE(a.shares_core(0));
+}
+
 TEST(Shm, ranks_beyond_the_node_are_out_of_reach) {
   std::vector<std::byte> area(Board::bytes(2) + 4096);
   auto* base =

@@ -65,6 +65,16 @@ bool Board::ring(int to) const {
   return false;
 }
 
+bool Board::shares_core(int core) const {
+  const auto mine = static_cast<std::uint32_t>(core + 1);
+  doorbell(local_rank_).core.store(mine, std::memory_order_relaxed);
+  for (int rank = 0; rank < local_ranks_; ++rank) {
+    if (rank == local_rank_) continue;
+    if (doorbell(rank).core.load(std::memory_order_relaxed) == mine) return true;
+  }
+  return false;
+}
+
 void Board::sleep(std::int64_t timeout_ns) const {
   timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
   Doorbell& bell = doorbell(local_rank_);

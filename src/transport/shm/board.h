@@ -42,6 +42,7 @@ struct alignas(128) FlagLine {
 struct alignas(128) Doorbell {
   std::atomic<std::uint32_t>
       asleep;  // 0: awake; 1: in futex on this word; 2: in poll, its eventfd is to be written
+  std::atomic<std::uint32_t> core;  // 1 + the core that it ran on when it last waited long; 0: none
 };
 
 struct alignas(128) SignatureSlots {
@@ -94,6 +95,8 @@ class Board {
   void announce_awake() const {
     doorbell(local_rank_).asleep.store(awake, std::memory_order_seq_cst);
   }
+  /// Says on which core this rank runs. True where another rank was last seen on the same.
+  bool shares_core(int core) const;
   /// Step two: sleeps in the futex until rung, at most timeout_ns. Awake afterwards.
   void sleep(std::int64_t timeout_ns) const;
 
