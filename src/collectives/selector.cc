@@ -178,14 +178,9 @@ std::size_t Selector::chunk_elements(const Program& program, const Question& que
       std::max<std::size_t>(1, std::size_t{program.scratch_blocks} * program.slots);
   std::size_t bytes = message_chunk_bytes;
   if (program.load_store) {
-    // All slots of a rank stay in its core's cache, unless ranks share cores: then every hand-over
-    // costs a switch of the processor, and fewer, larger ones are cheaper than cache misses.
-    const bool crowded = options_.figures.crowd > 1;
-    const std::size_t room = crowded ? options_.board_scratch_bytes
-                                     : std::min<std::size_t>(options_.board_scratch_bytes,
-                                                             options_.figures.core_cache_bytes / 2);
-    bytes =
-        std::max(room / pieces, std::min(least_chunk_bytes, options_.board_scratch_bytes / pieces));
+    // All there is. Slots that fit into the core's own cache are no better: what a peer reads there
+    // comes from that cache, which takes longer than from the one that the cores share.
+    bytes = options_.board_scratch_bytes / pieces;
   } else {
     bytes = std::clamp(message_scratch_bytes / pieces, least_chunk_bytes, message_chunk_bytes);
   }
@@ -224,7 +219,7 @@ double Selector::price_on_board(const std::string& algorithm, const Question& qu
   } else if (is(algorithm, "one-shot")) {
     touched = by_collective(3 + p, 2 + 2 / p, 3 + 1 / p, 4);
   } else if (is(algorithm, "staged")) {
-    const double chunk = static_cast<double>(f.core_cache_bytes) / 2;
+    const double chunk = static_cast<double>(options_.board_scratch_bytes);
     syncs = by_collective(3, 2, 2, 2) + std::floor(bytes / chunk) * 0.5;
     touched = by_collective((5 * p - 2) / p, 2 + 2 / p, 3 - 1 / p, 2.5);
   } else {  // direct: may fall back to staged, so it is not chosen where that would be much dearer
