@@ -184,8 +184,8 @@ void Joining::fail(const Status& status) {
   if (ended_) return;
   ended_ = true;
   monitor_.cancel(timer_);
-  const Failure failure{status.code(), status.culprit(), status.message()};
-  for (auto& [id, local] : locals_) local.conn->send(MessageType::fail, encode(failure));
+  failure_ = {status.code(), status.culprit(), status.message()};
+  for (auto& [id, local] : locals_) local.conn->send(MessageType::fail, encode(failure_));
   handlers_.failed(status);
 }
 

@@ -96,6 +96,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
   Monitor::Token timer_ = 0;
   Monitor::Token retry_ = 0;
   bool ended_ = false;
+  Failure failure_{Code::ok, -1, {}};  // another code: how it ended
 
   int leader_rank_ = -1;
   std::string leader_name_ = "the leader of this node";

@@ -102,6 +102,8 @@ void Joining::adopt_local(UniqueFd fd) {
         if (const auto self = weak.lock()) self->on_local_closed(id);
       });
   locals_[id].conn->send(MessageType::arrive, encode(self_));  // for its messages
+  // It came between the end of this join and of the listener.
+  if (failure_.code != Code::ok) locals_[id].conn->send(MessageType::fail, encode(failure_));
 }
 
 void Joining::on_local_message(int id, Message& message) {
