@@ -213,8 +213,7 @@ void Communicator::log_ready(const Figures& f) const {
       nodes_ == 1 ? "" : "s", crowd());
   if (ranks() > 1 && rank_ == 0) {
     line += fmt::format(
-        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} stored in a "
-        "peer's "
+        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "
         "memory, {:.0f} ns per message, {:.3f} per byte of it",
         f.sync_ns, f.touch_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte, f.message_ns,
         f.link_ns_per_byte);

@@ -122,7 +122,10 @@ Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, Unique
   const int member = members_[static_cast<std::size_t>(peer)];
   const Status status = session_->fetch(member, channel_, name, deadline, fd);
   if (status.ok()) return {};
-  return {status.code(), name_of_rank(peer) + " of this communicator: " + status.message(), peer};
+  const int named = status.culprit() < 0 ? -1 : rank_of_session(status.culprit());
+  const int culprit = named < 0 ? peer : named;
+  return {status.code(), name_of_rank(culprit) + " of this communicator: " + status.message(),
+          culprit};
 }
 
 Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::byte** out) {

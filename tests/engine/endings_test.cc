@@ -6,17 +6,8 @@
 namespace {
 
 using ranks::Env;
+using ranks::hear;
 using ranks::Rank;
-
-/// Until this rank has heard of an error too.
-hocketResult_t hear(hocketComm_t comm) {
-  hocketResult_t state = hocketSuccess;
-  while (state == hocketSuccess) {
-    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
-    std::this_thread::yield();
-  }
-  return state;
-}
 
 constexpr std::size_t large = 300'000;
 

@@ -5,6 +5,7 @@
 namespace {
 
 using ranks::Env;
+using ranks::hear;
 using ranks::Rank;
 
 struct Call {
@@ -111,16 +112,6 @@ TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
       if (HasFailure()) return;
     }
   }
-}
-
-/// Until this rank has heard of an error on the communicator.
-hocketResult_t hear(hocketComm_t comm) {
-  hocketResult_t state = hocketSuccess;
-  while (state == hocketSuccess) {
-    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
-    std::this_thread::yield();
-  }
-  return state;
 }
 
 TEST_P(Mismatch, stays_the_error_when_another_one_follows) {

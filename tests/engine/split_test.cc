@@ -1,12 +1,11 @@
 // Splits: who is in which communicator, in which order, and what ends when.
-#include <chrono>
-
 #include "matrix/ranks.h"
 
 namespace {
 
 using ranks::Env;
 using ranks::Rank;
+using ranks::settle;
 
 int sum_of_ones(hocketComm_t comm) {
   int x = 1;
@@ -93,16 +92,6 @@ TEST_P(Split, an_error_of_a_part_is_the_parts_own) {
     EXPECT_HOCKET(hocketCommDestroy(half));
     EXPECT_EQ(4, sum_of_ones(self.comm));
   });
-}
-
-/// Asks until the communicator is made or has failed.
-hocketResult_t settle(hocketComm_t comm) {
-  hocketResult_t state = hocketInProgress;
-  while (state == hocketInProgress) {
-    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return state;
 }
 
 TEST_P(Split, without_blocking_takes_its_turn_among_the_calls_on_the_parent) {

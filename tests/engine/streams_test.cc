@@ -7,6 +7,7 @@ namespace {
 
 using ranks::Env;
 using ranks::Rank;
+using ranks::settle;
 
 // Steps that do not commute, so that a result tells the order in which they ran: among three ranks
 // with equal values a sum is x -> 3 x, and a product x -> x * x * x, modulo 2^64. Odd numbers stay
@@ -190,15 +191,6 @@ TEST(Streams, of_one_group_may_share_communicators_crosswise) {
     }
     EXPECT_HOCKET(hocketCommDestroy(other));
   });
-}
-
-hocketResult_t settle(hocketComm_t comm) {
-  hocketResult_t state = hocketInProgress;
-  while (state == hocketInProgress) {
-    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
-    std::this_thread::yield();
-  }
-  return state;
 }
 
 TEST(NotBlocking, calls_return_at_once_and_are_asked_for) {

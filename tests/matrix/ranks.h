@@ -81,6 +81,20 @@ inline hocketConfig_t patient_config() {
   return config;
 }
 
+/// Asks for comm's state as long as it is `passing`.
+inline hocketResult_t state_after(hocketResult_t passing, hocketComm_t comm) {
+  hocketResult_t state = passing;
+  while (state == passing) {
+    EXPECT_HOCKET(hocketCommGetAsyncError(comm, &state));
+    std::this_thread::yield();
+  }
+  return state;
+}
+/// Until an error on the communicator is known here.
+inline hocketResult_t hear(hocketComm_t comm) { return state_after(hocketSuccess, comm); }
+/// Until what a communicator with blocking = 0 does has ended.
+inline hocketResult_t settle(hocketComm_t comm) { return state_after(hocketInProgress, comm); }
+
 struct Rank {
   int rank = 0;
   int ranks = 1;
