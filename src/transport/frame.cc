@@ -139,7 +139,7 @@ const char* fault_of(const FrameHeader& header, std::uint64_t epoch, std::uint32
   }
   if (header.epoch != epoch) return "a frame of another communicator";
   if (header.source != source) return "a frame in the name of another rank";
-  if (header.kind < FrameKind::data || header.kind > FrameKind::bye) {
+  if (header.kind < FrameKind::data || header.kind > FrameKind::hello) {
     return "a frame of an unknown kind";
   }
   if ((header.flags & ~frame_flag::all) != 0) return "a frame with unknown flags";

@@ -18,6 +18,7 @@ enum class FrameKind : std::uint8_t {
   credit = 4,  // total: how much of the peer's unasked traffic was consumed so far
   refuse = 5,  // sender and receiver disagree; the payload (a Refusal) quotes the one spoken to
   bye = 6,     // the last frame of a connection
+  hello = 7,   // the first frame of a further connection: its sender reads it
 };
 
 namespace frame_flag {

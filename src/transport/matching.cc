@@ -232,13 +232,13 @@ void Matching::next_control(OutFrame& frame) {
 }
 
 bool Matching::next_frame(Want want, std::size_t max_payload, OutFrame& frame) {
-  if (want == Want::any && has_controls()) {
+  if ((want & controls) && has_controls()) {
     next_control(frame);
     return true;
   }
-  Queue& queue = want == Want::any && !eager_.empty() ? eager_ : bulk_;
+  if (!has(want)) return false;
+  Queue& queue = (want & eager) && !eager_.empty() ? eager_ : bulk_;
   Transfer* const transfer = queue.head;
-  if (transfer == nullptr) return false;
   const std::size_t length =
       std::min({transfer->bytes - transfer->cut, options_.frame_bytes, max_payload});
   frame.transfer = transfer;
@@ -267,9 +267,9 @@ void Matching::sent(Transfer& transfer, std::size_t bytes) {
 
 std::size_t Matching::bulk_bytes() const { return bulk_.empty() ? 0 : bulk_.head->bytes; }
 
-OutFrame Matching::bye() const {
+OutFrame Matching::signal(FrameKind kind) const {
   OutFrame frame;
-  frame.header = header_of(FrameKind::bye, {}, 0);
+  frame.header = header_of(kind, {}, 0);
   seal(frame.header);
   return frame;
 }
@@ -309,6 +309,7 @@ Status Matching::accept(const FrameHeader& header, InFrame& frame) {
       frame.data = reinterpret_cast<std::byte*>(&refusal_in_);
       return {};
     case FrameKind::bye:
+    case FrameKind::hello:
       return {};
   }
   return violation("a frame of an unknown kind");

@@ -69,15 +69,22 @@ class Matching {
   void post_recv(Transfer& transfer);
 
   // ---- Outgoing
-  enum class Want : std::uint8_t { any, bulk };  // bulk: only what may overtake everything else
+  using Want = std::uint8_t;  // which frames, a sum of:
+  static constexpr Want controls = 1, eager = 2, bulk = 4, any = 7;
   /// The next frame, with at most max_payload bytes where it is a piece of a message.
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
   /// The payload of a frame of `transfer` is no longer needed.
   void sent(Transfer& transfer, std::size_t bytes);
-  bool has_frames() const { return has_controls() || !eager_.empty() || !bulk_.empty(); }
-  bool has_bulk() const { return !bulk_.empty(); }
+  bool has(Want want) const {
+    return ((want & controls) && has_controls()) || ((want & eager) && !eager_.empty()) ||
+           ((want & bulk) && !bulk_.empty());
+  }
+  bool has_frames() const { return has(any); }
+  /// The eager message that is sent next; null: there is none.
+  const Transfer* next_eager() const { return eager_.head; }
   std::size_t bulk_bytes() const;  // of the message being cut
-  OutFrame bye() const;
+  /// A frame of nothing but its kind: hello or bye.
+  OutFrame signal(FrameKind kind) const;
 
   // ---- Incoming
   /// Judges a header and says where the payload goes. An error is a violation: fail the link.

@@ -1,8 +1,12 @@
 // What tcp does beyond what every transport does.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 
+#include <array>
+#include <cstring>
 #include <deque>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,6 +146,172 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
   finish(fabric, {&large.transfer, &large_recv.transfer});
   settle(fabric.at(0));
   EXPECT_FALSE(readable(at_zero));
+}
+
+// Two ranks whose connections the test has in its hands.
+struct Pair {
+  explicit Pair(int dial_from = 0) {
+    for (int rank = 0; rank < 2; ++rank) {
+      TcpDialler dialler;
+      dialler.dial = [this, dial_from](int, int index) {
+        if (index >= dial_from && !connected.at(index)) connect(index);
+      };
+      if (!TcpTransport::make(rank, 2, epoch, dialler, {}, &at[rank]).ok()) std::abort();
+    }
+  }
+  void connect(int index) {
+    connected.at(index) = true;
+    auto [here, there] = tcp_pair();
+    fds[0][index] = here.get();
+    fds[1][index] = there.get();
+    at[0]->adopt(1, index, std::move(here), {});
+    at[1]->adopt(0, index, std::move(there), {});
+  }
+  void settle_both() {
+    for (int idle = 0; idle < 200;) idle = at[0]->poll() | at[1]->poll() ? 0 : idle + 1;
+  }
+  // A small message each way, posted on both sides before either looks.
+  void exchange(std::uint64_t sequence, const std::function<void()>& look) {
+    const MessageKey key{.sequence = sequence};
+    Message sends[] = {{1, key, 8}, {0, key, 8}}, recvs[] = {{1, key, 8}, {0, key, 8}};
+    for (int rank = 0; rank < 2; ++rank) at[rank]->post_recv(recvs[rank].transfer);
+    for (int rank = 0; rank < 2; ++rank) {
+      sends[rank].fill(2 * sequence + rank);
+      at[rank]->post_send(sends[rank].transfer);
+    }
+    if (look) look();
+    for (int rank = 0; rank < 2; ++rank) {
+      while (!sends[rank].transfer.done || !recvs[rank].transfer.done) {
+        at[0]->poll();
+        at[1]->poll();
+      }
+      ASSERT_TRUE(recvs[rank].transfer.status.ok()) << recvs[rank].transfer.status.message();
+      ASSERT_EQ(recvs[rank].memory, sends[1 - rank].memory);
+    }
+  }
+  // The connection on which something waits to be read by rank.
+  int arrived(int rank) const {
+    for (;;) {
+      for (int index = 0; index < 2; ++index) {
+        int bytes = 0;
+        if (::ioctl(fds[rank][index], FIONREAD, &bytes) == 0 && bytes > 0) return index;
+      }
+    }
+  }
+
+  std::unique_ptr<TcpTransport> at[2];
+  std::array<bool, 2> connected{};
+  std::array<std::array<int, 2>, 2> fds{};
+};
+
+FrameHeader signal_from(std::uint32_t source, FrameKind kind) {
+  FrameHeader header;
+  header.kind = kind;
+  header.epoch = epoch;
+  header.source = source;
+  seal(header);
+  return header;
+}
+
+TEST(Tcp, small_messages_that_cross_take_turns_between_two_connections) {
+  Pair pair;
+  std::uint64_t sequence = 1;
+  for (; sequence < 50; ++sequence) pair.exchange(sequence, {});
+  EXPECT_FALSE(pair.connected[1]) << "a few messages need no second connection";
+  for (; sequence < 200; ++sequence) pair.exchange(sequence, {});
+  ASSERT_TRUE(pair.connected[1]);
+  int before = -1;
+  for (; sequence < 220; ++sequence) {
+    pair.exchange(sequence, [&] {
+      const int at_zero = pair.arrived(0), at_one = pair.arrived(1);
+      EXPECT_NE(at_zero, at_one) << "both ranks wrote to one socket";
+      EXPECT_NE(at_zero, before);
+      before = at_zero;
+    });
+  }
+}
+
+TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
+  for (const bool closed_before : {false, true}) {
+    Pair pair(2);
+    pair.connect(0);
+    auto [mine, theirs] = tcp_pair();
+    pair.at[0]->adopt(1, 1, std::move(mine), {});
+    const MessageKey key{.sequence = 3};
+    Message send(0, key, 8), recv(1, key, 8), next(1, {.sequence = 4}, 8);
+    pair.at[0]->post_recv(recv.transfer);
+    if (closed_before) theirs.reset();
+    for (const std::uint64_t sequence : {1, 2}) {  // nothing may be sent on it either
+      Message there(1, {.sequence = sequence}, 8), here(0, {.sequence = sequence}, 8);
+      pair.at[1]->post_recv(here.transfer);
+      pair.at[0]->post_send(there.transfer);
+      pair.settle_both();
+      ASSERT_TRUE(here.transfer.done && here.transfer.status.ok());
+    }
+    pair.at[1]->post_send(send.transfer);
+    pair.at[1]->close();
+    theirs.reset();
+    while (!recv.transfer.done) pair.at[0]->poll();
+    EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
+    pair.at[0]->post_recv(next.transfer);
+    while (!next.transfer.done) pair.at[0]->poll();
+    EXPECT_NE(next.transfer.status.message().find("has left"), std::string::npos)
+        << next.transfer.status.message();
+  }
+}
+
+TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
+  for (const std::uint64_t sequence : {std::uint64_t{1}, std::uint64_t{2}}) {
+    Pair pair(2);
+    pair.connect(0);
+    pair.connect(1);
+    pair.settle_both();
+    const MessageKey key{.sequence = sequence};
+    Message send(0, key, 8), recv(1, key, 8);
+    send.fill(sequence);
+    pair.at[1]->post_send(send.transfer);
+    std::thread closer([&] { pair.at[1]->close(); });
+    settle(*pair.at[0]);
+    closer.join();
+    settle(*pair.at[0]);
+    pair.at[0]->post_recv(recv.transfer);
+    while (!recv.transfer.done) pair.at[0]->poll();
+    EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
+    EXPECT_EQ(recv.memory, send.memory);
+  }
+}
+
+TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
+  std::unique_ptr<TcpTransport> transport;
+  ASSERT_TRUE(TcpTransport::make(0, 2, epoch, {}, {}, &transport).ok());
+  std::array<UniqueFd, 2> theirs;
+  for (int index = 0; index < 2; ++index) {
+    auto [here, there] = tcp_pair();
+    transport->adopt(1, index, std::move(here), {});
+    theirs[index] = std::move(there);
+  }
+  Message recv(1, {.sequence = 1}, 8);
+  transport->post_recv(recv.transfer);
+  settle(*transport);
+  for (const FrameKind kind : {FrameKind::hello, FrameKind::bye}) {
+    const FrameHeader header = signal_from(1, kind);
+    ASSERT_EQ(::send(theirs[1].get(), &header, sizeof header, 0), 88);
+  }
+  settle(*transport);
+  theirs[1].reset();  // with our hello unread in it: a reset
+  settle(*transport);
+  EXPECT_FALSE(recv.transfer.done) << recv.transfer.status.message();
+  FrameHeader header = signal_from(1, FrameKind::data);
+  header.sequence = 1;
+  header.total = header.length = 8;
+  header.signature = recv.signature;
+  header.flags = frame_flag::eager;
+  seal(header);
+  std::vector<std::byte> bytes(sizeof header + 8);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  ASSERT_EQ(::send(theirs[0].get(), bytes.data(), bytes.size(), 0), 96);
+  while (!recv.transfer.done) transport->poll();
+  EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
 }
 
 TEST(Tcp, close_delivers_what_was_sent_even_if_the_peer_has_sent_what_nobody_read) {

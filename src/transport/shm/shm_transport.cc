@@ -97,7 +97,7 @@ bool ShmTransport::write(Link& link) {
       break;
     }
     if (room < sizeof(FrameHeader) + frame_bytes_ / 2) break;
-    if (!link.matching.next_frame(Matching::Want::any, room - sizeof(FrameHeader), frame)) break;
+    if (!link.matching.next_frame(Matching::any, room - sizeof(FrameHeader), frame)) break;
     link.to.put(&frame.header, sizeof frame.header);
     link.to.put(frame.payload, frame.header.length);
     link.to.publish();
@@ -190,7 +190,7 @@ void ShmTransport::close() {
   if (!cancelled_.ok()) return;
   for (const std::unique_ptr<Link>& link : links_) {
     write(*link);
-    const OutFrame bye = link->matching.bye();
+    const OutFrame bye = link->matching.signal(FrameKind::bye);
     if (link->matching.ended() || link->to.room(sizeof bye.header) < sizeof bye.header) continue;
     link->to.put(&bye.header, sizeof bye.header);
     link->to.publish();

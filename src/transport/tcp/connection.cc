@@ -56,13 +56,10 @@ void Connection::stage(const void* data, std::size_t bytes) {
 }
 
 bool Connection::fill(Matching& matching, Matching::Want want) {
-  const auto has_more = [&] {
-    return want == Matching::Want::any ? matching.has_frames() : matching.has_bulk();
-  };
-  if (!has_more()) return has_output();
+  if (!matching.has(want)) return has_output();
   OutFrame frame;
   while (iov_count_ + 2 <= max_iov && staged_ + sizeof(FrameHeader) + copied_bytes <= stage_bytes &&
-         has_more() && matching.next_frame(want, max_frame_bytes, frame)) {
+         matching.next_frame(want, max_frame_bytes, frame)) {
     stage(&frame.header, sizeof frame.header);
     const std::size_t length = frame.header.length;
     if (length <= copied_bytes) {
@@ -247,7 +244,7 @@ bool Connection::receive(Matching& matching) {
       state_ = State::closed;
       return true;
     }
-    moved = true;
+    moved = heard_ = true;
     std::size_t bytes = static_cast<std::size_t>(got);
     if (drain_) {
       begin_ = end_ = 0;

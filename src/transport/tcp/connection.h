@@ -26,6 +26,8 @@ class Connection {
   const Status& status() const { return status_; }
   State state() const { return state_; }
   bool said_bye() const { return peer_bye_; }
+  /// Anything came over it: the peer has it too.
+  bool heard() const { return heard_; }
 
   /// Writes frames until the socket is full, nothing is left, or enough was done for one poll.
   /// True where bytes moved.
@@ -71,6 +73,7 @@ class Connection {
   bool blocked_ = false;
   bool drain_ = false;  // throw input away
   bool peer_bye_ = false;
+  bool heard_ = false;
 
   // Output: iov_[iov_first_..iov_count_) is still to be written.
   std::array<iovec, max_iov> iov_;

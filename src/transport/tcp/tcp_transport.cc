@@ -20,6 +20,7 @@ constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
 constexpr std::uint64_t sweep_polls = 64;  // idle links are looked at once in so many polls
 // So often a connection receives in a row, with no sleep between, before epoll stops watching it.
 constexpr unsigned receives_before_unwatch = 8;
+constexpr unsigned eager_writes_before_second = 64;  // connection
 constexpr int linger_rounds = 200;  // of linger_round_ms each, over all links, in close()
 constexpr int linger_round_ms = 5;
 
@@ -125,6 +126,10 @@ bool TcpTransport::install(Adopted& adopted) {
     if (!text.empty()) to.name = fmt::format("tcp {}", text);
   }
   to.connections[index] = std::make_unique<Connection>(std::move(adopted.fd));
+  if (index > 0) {
+    to.connections[index]->append(to.matching.signal(FrameKind::hello));
+    to.connections[index]->flush(to.matching, 0);
+  }
   watch(to, index, EPOLLIN);
   if (to.connections[index] != nullptr) activate(to);
   return true;
@@ -185,6 +190,7 @@ void TcpTransport::post_recv(Transfer& transfer) {
   if (!begin(transfer)) return;
   Link& from = link(transfer.peer);
   from.matching.post_recv(transfer);
+  from.expected = turn_of(transfer.key, transfer.peer, rank_);
   settle(from);
   if (!from.matching.busy()) return;
   dial(from, 0);
@@ -212,19 +218,42 @@ bool TcpTransport::active() const {
 
 // ---- Moving bytes
 
+// Two ranks that write to one socket at once meet in its locks: each sends while the other's packet
+// comes in, and takes it from the socket's backlog. So eager messages take turns between two
+// connections, and what crosses another travels on the other one. What is sent on each carries the
+// acknowledgement of what was received there the time before.
+std::size_t TcpTransport::turn_of(const MessageKey& key, int from, int to) const {
+  return options_.connections > 1 ? (key.sequence + key.index + (from > to ? 1 : 0)) % 2 : 0;
+}
+
+std::size_t TcpTransport::eager_connection(Link& link) {
+  const Transfer* const next = link.matching.next_eager();
+  if (next == nullptr || options_.connections < 2 || link.connections[0] == nullptr ||
+      link.connections[0]->has_output()) {
+    return 0;
+  }
+  if (++link.eager_writes >= eager_writes_before_second && active_.size() <= options_.busy_links) {
+    dial(link, 1);
+  }
+  const std::size_t turn = turn_of(next->key, rank_, link.matching.peer());
+  const Connection* const connection = link.connections[turn].get();
+  return connection != nullptr && connection->heard() && !connection->has_output() ? turn : 0;
+}
+
 bool TcpTransport::flush(Link& link) {
   bool moved = false;
   if (link.matching.bulk_bytes() >= options_.stripe_bytes) {
     for (std::size_t i = 1; i < link.connections.size(); ++i) dial(link, static_cast<int>(i));
   }
+  const std::size_t for_eager = eager_connection(link);
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     Connection* const connection = link.connections[i].get();
     if (connection == nullptr) continue;
-    if (!connection->has_output() &&
-        !(i == 0 ? link.matching.has_frames() : link.matching.has_bulk())) {
-      continue;
-    }
-    moved |= connection->flush(link.matching, i == 0 ? Matching::Want::any : Matching::Want::bulk);
+    Matching::Want want = i == 0 ? Matching::controls : 0;
+    if (i == for_eager) want |= Matching::eager;
+    if (i == 0 || connection->heard()) want |= Matching::bulk;
+    if (!connection->has_output() && !link.matching.has(want)) continue;
+    moved |= connection->flush(link.matching, want);
     if (connection->state() == Connection::State::failed) drop(link, i);
   }
   return moved;
@@ -246,10 +275,13 @@ bool TcpTransport::receive(Link& link, std::size_t index) {
 
 bool TcpTransport::serve(Link& link) {
   bool moved = flush(link);
-  for (std::size_t i = 0; i < link.connections.size(); ++i) {
+  const std::size_t count = link.connections.size();
+  for (std::size_t n = 0; n < count; ++n) {
+    const std::size_t i = (link.expected + n) % count;
     if (!receive(link, i)) continue;
     moved = true;
     if (link.connections[i] != nullptr) unwatch_busy(link, i);
+    if (!link.matching.busy()) break;
   }
   if (link.matching.has_frames()) moved |= flush(link);
   return moved;
@@ -381,17 +413,20 @@ void TcpTransport::drop(Link& link, std::size_t index) {
   const std::unique_ptr<Connection> connection = std::move(link.connections[index]);
   if (link.matching.ended()) return connection->let_go(link.matching, false);
   const int peer = link.matching.peer();
-  if (connection->state() == Connection::State::closed && connection->said_bye()) {
+  Status why = connection->status();
+  const bool of_the_socket = why.culprit() < 0;  // not what the peer wrote
+  if (of_the_socket && connection->said_bye()) {
     connection->has_output() ? leave(link) : check_goodbyes(link);
     return connection->let_go(link.matching, false);
   }
-  Status why = connection->status();
+  // The peer had ended the link before it took this one: it never wrote to it, nor did we.
+  if (of_the_socket && index > 0 && !connection->heard()) return check_goodbyes(link);
   if (connection->state() == Connection::State::closed) {
     why = {Code::remote_error,
            "lost the connection to rank " + std::to_string(peer) +
                ": it was closed without a goodbye. Its process has probably ended; see its output",
            peer};
-  } else if (why.culprit() < 0) {
+  } else if (of_the_socket) {
     why = {Code::remote_error,
            "lost the connection to rank " + std::to_string(peer) + ": " + why.message(), peer};
   }
@@ -443,7 +478,7 @@ void TcpTransport::close() {
   for (const std::unique_ptr<Link>& link : links_) {
     if (link == nullptr) continue;
     for (const std::unique_ptr<Connection>& connection : link->connections) {
-      if (connection != nullptr) connection->append(link->matching.bye());
+      if (connection != nullptr) connection->append(link->matching.signal(FrameKind::bye));
     }
     flush(*link);
   }
@@ -461,7 +496,7 @@ void TcpTransport::linger(Link& link, int& rounds) {
     for (; rounds > 0; --rounds) {
       Connection* const connection = link.connections[i].get();
       if (connection == nullptr) break;
-      connection->flush(link.matching, Matching::Want::bulk);
+      connection->flush(link.matching, 0);
       connection->receive(link.matching);
       settle(link);
       if (link.connections[i].get() != connection) break;

@@ -21,7 +21,7 @@ namespace hocket {
 
 struct TcpOptions {
   MatchingOptions matching;
-  int connections = 2;                 // per peer, once large messages flow
+  int connections = 2;                 // per peer, once large messages flow or many small ones
   std::size_t stripe_bytes = 4 << 20;  // a message of this size asks for all connections
   std::size_t busy_links = 8;          // with more links than this in use, epoll is asked
 };
@@ -69,9 +69,11 @@ class TcpTransport final : public Transport {
     std::vector<bool> dialled;
     std::string name;                   // "tcp 10.0.0.1:4000"
     std::uint64_t flushed_in_poll = 0;  // polls_ when a post last wrote at once
-    bool listed = false;                // in active_
-    bool unwatched = false;             // in unwatched_
-    bool let_go = false;                // its end has been carried out
+    unsigned eager_writes = 0;
+    std::size_t expected = 0;  // connection on which the next eager message should come
+    bool listed = false;       // in active_
+    bool unwatched = false;    // in unwatched_
+    bool let_go = false;       // its end has been carried out
   };
   struct Adopted {
     int peer;
@@ -90,6 +92,8 @@ class TcpTransport final : public Transport {
   bool busy(const Link& link) const;
   bool take_adopted();
   bool install(Adopted& adopted);
+  std::size_t turn_of(const MessageKey& key, int from, int to) const;
+  std::size_t eager_connection(Link& link);
   bool flush(Link& link);
   void flush_once(Link& link);
   bool serve(Link& link);
