@@ -228,11 +228,10 @@ std::size_t TcpTransport::turn_of(const MessageKey& key, int from, int to) const
 
 std::size_t TcpTransport::eager_connection(Link& link) {
   const Transfer* const next = link.matching.next_eager();
-  if (next == nullptr || options_.connections < 2 || link.connections[0] == nullptr ||
-      link.connections[0]->has_output()) {
-    return 0;
-  }
-  if (++link.eager_writes >= eager_writes_before_second && active_.size() <= options_.busy_links) {
+  const Connection* const first = link.connections[0].get();
+  if (next == nullptr || first == nullptr || options_.connections < 2) return 0;
+  if (!first->has_output() && ++link.eager_writes >= eager_writes_before_second &&
+      active_.size() <= options_.busy_links) {
     dial(link, 1);
   }
   const std::size_t turn = turn_of(next->key, rank_, link.matching.peer());

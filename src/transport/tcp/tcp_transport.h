@@ -1,5 +1,6 @@
-// Messages over TCP: one connection per peer, and more where large messages want them. A large
-// message is cut in frames, and each frame goes to whichever connection has room.
+// Messages over TCP: one connection per peer, and more where large messages or many small ones want
+// them. A large message is cut in frames, and each frame goes to whichever connection has room;
+// small messages take turns.
 #pragma once
 
 #include <atomic>
