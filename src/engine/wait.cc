@@ -56,14 +56,13 @@ class Driver {
         pause_briefly();
       } else {
         for (const Sleeper& sleeper : sleepers_) sleeper.engine->ring_pending();
-        if (!looked && policy_.spin > 0 && shares_core()) {
-          sleep();
-        } else if (quiet_for < policy_.yield) {
+        const bool on_a_peers_core = !looked && policy_.spin > 0 && shares_core();
+        looked = true;
+        if (quiet_for < policy_.yield && !on_a_peers_core) {
           ::sched_yield();
         } else {
           sleep();
         }
-        looked = true;
       }
     }
   }

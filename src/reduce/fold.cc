@@ -15,7 +15,7 @@ namespace reduce {
 namespace {
 
 /// Resolved once per process. Atomics, because two threads may both be first; they write the same.
-std::array<std::atomic<Kernel>, dtype_count * kernel_op_count> kernels;
+std::array<std::atomic<Kernel>, std::size_t{dtype_count} * kernel_op_count> kernels;
 std::atomic<StreamCopy> stream_copy_kernel;
 
 int index_of(Dtype dtype, int op) { return static_cast<int>(dtype) * kernel_op_count + op; }

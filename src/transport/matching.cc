@@ -201,7 +201,8 @@ FrameHeader Matching::header_of(FrameKind kind, const MessageKey& key, std::uint
 void Matching::tell(FrameKind kind, const Transfer& transfer) {
   // The list is emptied whenever it runs dry; under steady pressure its dead front is cut off.
   if (controls_head_ > 64 && 2 * controls_head_ > controls_.size()) {
-    controls_.erase(controls_.begin(), controls_.begin() + controls_head_);
+    controls_.erase(controls_.begin(),
+                    controls_.begin() + static_cast<std::ptrdiff_t>(controls_head_));
     controls_head_ = 0;
   }
   controls_.push_back({kind, transfer.key, signature_of(transfer), transfer.bytes});
