@@ -10,11 +10,15 @@
 
 #include "collectives/steps.h"
 #include "plans.h"
+#include "sanitized.h"
 
 namespace hocket {
 namespace {
 
 class EveryPlan : public testing::TestWithParam<Builder> {};
+
+/// Under a sanitizer a few of the 64 numbers of ranks do: all take the same ways through the code.
+bool is_tried(int ranks) { return !tests::sanitized || ranks <= 17 || ranks == 33 || ranks == 64; }
 
 /// For 1 to 64 ranks; broadcasts from a rank in the middle.
 std::array<Proof, 65> proofs_of(const Builder& builder, bool widened) {
@@ -22,7 +26,7 @@ std::array<Proof, 65> proofs_of(const Builder& builder, bool widened) {
   std::atomic<int> next = 64;  // the long ones first
   const auto work = [&] {
     for (int ranks = next--; ranks >= 1; ranks = next--) {
-      proofs[ranks] = prove(plans_of(builder, ranks, widened, ranks / 3));
+      if (is_tried(ranks)) proofs[ranks] = prove(plans_of(builder, ranks, widened, ranks / 3));
     }
   };
   std::thread helper(work);
@@ -36,6 +40,7 @@ TEST_P(EveryPlan, verifies_for_1_to_64_ranks) {
   const std::array<Proof, 65> proofs = proofs_of(builder, true);
   bool always_in_rank_order = true;
   for (int ranks = 1; ranks <= 64; ++ranks) {
+    if (!is_tried(ranks)) continue;
     const Proof& proof = proofs[ranks];
     ASSERT_TRUE(proof.status.ok()) << ranks << " ranks: " << proof.status.message();
     ASSERT_GT(proof.steps_run + (ranks == 1), 0u);
@@ -47,6 +52,7 @@ TEST_P(EveryPlan, verifies_for_1_to_64_ranks) {
 TEST_P(EveryPlan, verifies_for_types_that_are_not_widened) {
   const std::array<Proof, 65> proofs = proofs_of(GetParam(), false);
   for (int ranks = 1; ranks <= 64; ++ranks) {
+    if (!is_tried(ranks)) continue;
     const Status& status = proofs[ranks].status;
     ASSERT_TRUE(status.ok()) << ranks << " ranks: " << status.message();
   }

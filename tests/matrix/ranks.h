@@ -19,13 +19,11 @@
 #include <utility>
 #include <vector>
 
+#include "sanitized.h"
+
 namespace ranks {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
+using tests::sanitized;
 
 inline bool long_tests() { return std::getenv("LONG_TESTS") != nullptr; }
 
