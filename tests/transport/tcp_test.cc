@@ -204,15 +204,6 @@ struct Pair {
   std::array<std::array<int, 2>, 2> fds{};
 };
 
-FrameHeader signal_from(std::uint32_t source, FrameKind kind) {
-  FrameHeader header;
-  header.kind = kind;
-  header.epoch = epoch;
-  header.source = source;
-  seal(header);
-  return header;
-}
-
 TEST(Tcp, small_messages_that_cross_take_turns_between_two_connections) {
   Pair pair;
   std::uint64_t sequence = 1;
@@ -260,58 +251,79 @@ TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
   }
 }
 
-TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
-  for (const std::uint64_t sequence : {std::uint64_t{1}, std::uint64_t{2}}) {
-    Pair pair(2);
-    pair.connect(0);
-    pair.connect(1);
-    pair.settle_both();
-    const MessageKey key{.sequence = sequence};
-    Message send(0, key, 8), recv(1, key, 8);
-    send.fill(sequence);
-    pair.at[1]->post_send(send.transfer);
-    std::thread closer([&] { pair.at[1]->close(); });
-    settle(*pair.at[0]);
-    closer.join();
-    settle(*pair.at[0]);
-    pair.at[0]->post_recv(recv.transfer);
-    while (!recv.transfer.done) pair.at[0]->poll();
+// Rank 0 with two connections to a rank 1 that the test plays.
+struct Played {
+  Played() {
+    if (!TcpTransport::make(0, 2, epoch, {}, {}, &transport).ok()) std::abort();
+    for (int index = 0; index < 2; ++index) {
+      auto [here, there] = tcp_pair();
+      transport->adopt(1, index, std::move(here), {});
+      theirs[index] = std::move(there);
+    }
+    transport->post_recv(recv.transfer);
+    settle(*transport);
+  }
+  void signal(int index, FrameKind kind) {
+    FrameHeader header;
+    header.kind = kind;
+    header.epoch = epoch;
+    header.source = 1;
+    seal(header);
+    ASSERT_EQ(::send(theirs[index].get(), &header, sizeof header, 0), 88);
+    settle(*transport);
+  }
+  void send_message(int index) {
+    FrameHeader header;
+    header.epoch = epoch;
+    header.source = 1;
+    header.sequence = 1;
+    header.total = header.length = 8;
+    header.signature = recv.signature;
+    header.flags = frame_flag::eager;
+    seal(header);
+    std::vector<std::byte> bytes(sizeof header + 8, std::byte{7});
+    std::memcpy(bytes.data(), &header, sizeof header);
+    ASSERT_EQ(::send(theirs[index].get(), bytes.data(), bytes.size(), 0), 96);
+    settle(*transport);
+  }
+  void expect_received() {
+    while (!recv.transfer.done) transport->poll();
     EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
-    EXPECT_EQ(recv.memory, send.memory);
+    EXPECT_EQ(recv.memory, std::vector<std::byte>(8, std::byte{7}));
+  }
+
+  std::unique_ptr<TcpTransport> transport;
+  std::array<UniqueFd, 2> theirs;
+  Message recv{1, {.sequence = 1}, 8};
+};
+
+TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
+  for (const bool says_hello : {false, true}) {
+    Played peer;
+    if (says_hello) peer.signal(1, FrameKind::hello);
+    peer.signal(0, FrameKind::bye);
+    EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
+    if (!says_hello) peer.signal(1, FrameKind::hello);
+    peer.send_message(1);
+    peer.signal(1, FrameKind::bye);
+    peer.expect_received();
+    Message next(1, {.sequence = 2}, 8);
+    peer.transport->post_recv(next.transfer);
+    while (!next.transfer.done) peer.transport->poll();
+    EXPECT_NE(next.transfer.status.message().find("has left"), std::string::npos)
+        << next.transfer.status.message();
   }
 }
 
 TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
-  std::unique_ptr<TcpTransport> transport;
-  ASSERT_TRUE(TcpTransport::make(0, 2, epoch, {}, {}, &transport).ok());
-  std::array<UniqueFd, 2> theirs;
-  for (int index = 0; index < 2; ++index) {
-    auto [here, there] = tcp_pair();
-    transport->adopt(1, index, std::move(here), {});
-    theirs[index] = std::move(there);
-  }
-  Message recv(1, {.sequence = 1}, 8);
-  transport->post_recv(recv.transfer);
-  settle(*transport);
-  for (const FrameKind kind : {FrameKind::hello, FrameKind::bye}) {
-    const FrameHeader header = signal_from(1, kind);
-    ASSERT_EQ(::send(theirs[1].get(), &header, sizeof header, 0), 88);
-  }
-  settle(*transport);
-  theirs[1].reset();  // with our hello unread in it: a reset
-  settle(*transport);
-  EXPECT_FALSE(recv.transfer.done) << recv.transfer.status.message();
-  FrameHeader header = signal_from(1, FrameKind::data);
-  header.sequence = 1;
-  header.total = header.length = 8;
-  header.signature = recv.signature;
-  header.flags = frame_flag::eager;
-  seal(header);
-  std::vector<std::byte> bytes(sizeof header + 8);
-  std::memcpy(bytes.data(), &header, sizeof header);
-  ASSERT_EQ(::send(theirs[0].get(), bytes.data(), bytes.size(), 0), 96);
-  while (!recv.transfer.done) transport->poll();
-  EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
+  Played peer;
+  peer.signal(1, FrameKind::hello);
+  peer.signal(1, FrameKind::bye);
+  peer.theirs[1].reset();  // with a hello unread in it: a reset
+  settle(*peer.transport);
+  EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
+  peer.send_message(0);
+  peer.expect_received();
 }
 
 TEST(Tcp, close_delivers_what_was_sent_even_if_the_peer_has_sent_what_nobody_read) {
