@@ -55,6 +55,7 @@ JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequ
   options.share_memory = config.use_shm;
   options.join_deadline_ms = config.join_deadline_ms;
   options.silence_ms = config.silence_ms;
+  options.machine = machine().id;
   options.cores = machine().cores;
   options.stop = stop;
   return options;

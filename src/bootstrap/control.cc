@@ -242,10 +242,6 @@ std::vector<int> Control::ranks_behind(std::size_t link) const {
   return out;
 }
 
-CoreSet Control::cores_of(int peer) const {
-  return joined_.page->line(members()[peer].local_rank).cores;
-}
-
 Nanos Control::silence_of(int peer) const {
   if (peer == rank_) return 0;
   const Member& member = members()[peer];

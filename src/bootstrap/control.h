@@ -39,7 +39,6 @@ class Control {
 
   const std::vector<Member>& members() const { return joined_.table.members; }
   Nanos silence_of(int peer) const;  // from any thread
-  CoreSet cores_of(int peer) const;  // of a local peer; from any thread
 
  private:
   struct Pulse {  // of a local peer

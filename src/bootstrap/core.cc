@@ -74,9 +74,14 @@ Status Core::make(const JoinOptions& options, std::shared_ptr<Core>* out) {
   HOCKET_RETURN_IF_ERROR(MonitorLease::take(&lease));
   std::shared_ptr<Core> core(new Core(options, std::move(lease)));
   HOCKET_RETURN_IF_ERROR(core->open_listener());
-  core->self_ = {
-      options.rank, options.ranks,      static_cast<int>(::getpid()), process_number(), 0,
-      host_name(),  core->self_.address};
+  Arrival& self = core->self_;  // open_listener() has filled in the address
+  self.rank = options.rank;
+  self.ranks = options.ranks;
+  self.pid = static_cast<int>(::getpid());
+  self.process = process_number();
+  self.host = host_name();
+  self.machine = options.machine;
+  self.cores = options.cores;
   *out = std::move(core);
   return {};
 }
@@ -141,8 +146,6 @@ Status Core::table_known(const Key& key) {
 }
 
 void Core::joined(Joined joined) {
-  const Member& self = joined.table.members[options_.rank];
-  joined.page->line(self.local_rank).cores = options_.cores;
   control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
                                        std::move(joined), faults_, [this](const Fault& fault) {
                                          descriptors_.new_fault(fault);

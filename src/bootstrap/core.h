@@ -36,7 +36,6 @@ class Core : public std::enable_shared_from_this<Core> {
   const std::vector<Member>& members() const { return control_->members(); }
   int rank() const { return options_.rank; }
   Nanos silence_of(int peer) const { return control_->silence_of(peer); }
-  CoreSet cores_of(int peer) const { return control_->cores_of(peer); }
   FaultBoard& faults() { return faults_; }
   DataConnections& data() { return data_; }
   Monitor& monitor() const { return *lease_; }

@@ -134,11 +134,7 @@ void Descriptors::end(std::uint64_t id, const Status& status, UniqueFd fd) {
   if (found == requests_.end()) return;
   const std::shared_ptr<Request> request = found->second;
   requests_.erase(found);
-  std::lock_guard lock(request->mutex);
-  request->done = true;
-  request->status = status;
-  request->fd = std::move(fd);
-  request->ended.notify_all();
+  request->finish(status, std::move(fd));
 }
 
 void Descriptors::end_all_of(int peer, const Status& status) {

@@ -1,10 +1,8 @@
 // Descriptors that local peers may ask for. Each rank serves its own on an abstract Unix socket.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "bootstrap/conn.h"
@@ -15,17 +13,7 @@ namespace hocket {
 
 class Descriptors {
  public:
-  /// A fetch that a thread waits for.
-  struct Request {
-    int peer = -1;
-    std::uint64_t channel = 0;
-    DescriptorName name;
-    std::mutex mutex;
-    std::condition_variable ended;
-    bool done = false;
-    Status status;
-    UniqueFd fd;
-  };
+  using Request = Fetch;
 
   Descriptors(Monitor& monitor, const FaultBoard& faults, int rank)
       : monitor_(monitor), faults_(faults), rank_(rank) {}

@@ -1,12 +1,10 @@
-// A page that a node's ranks share: each says in its own line which cores it may run on, beats
-// there while its monitor thread runs, and marks there that it has left. Beats are counted, not
-// timed: clocks of containers differ.
+// A page that a node's ranks share: each beats in its own line while its monitor thread runs, and
+// marks there that it has left. Beats are counted, not timed: clocks of containers differ.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "base/core_set.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 
@@ -15,7 +13,6 @@ namespace hocket {
 struct alignas(64) PulseLine {
   std::atomic<std::uint64_t> beats;
   std::atomic<std::uint32_t> left;
-  CoreSet cores;  // that the rank may run on: written before it has joined
 };
 
 /// How long the leader has not heard from its neighbours in the tree: [0] the one above, then those

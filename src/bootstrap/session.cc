@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <condition_variable>
 
 #include "bootstrap/address.h"
 #include "bootstrap/core.h"
@@ -34,8 +35,6 @@ class CoreSession final : public Session {
   int rank() const override { return core_->rank(); }
   int ranks() const override { return static_cast<int>(core_->members().size()); }
   const std::vector<Member>& members() const override { return core_->members(); }
-
-  CoreSet cores_of(int peer) const override { return core_->cores_of(peer); }
 
   std::uint64_t fault_count() const override { return core_->faults().count(); }
   std::vector<Fault> faults() const override { return core_->faults().all(); }
@@ -68,6 +67,9 @@ class CoreSession final : public Session {
 
   Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
                UniqueFd* fd) override;
+  Status post_fetch(int peer, std::uint64_t channel, DescriptorName name,
+                    std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch) override;
+  void forget(const std::shared_ptr<Fetch>& fetch) override;
 
   void listen(std::uint64_t channel, Adopt adopt) override {
     if (inherited()) return;
@@ -109,27 +111,45 @@ class CoreSession final : public Session {
   std::shared_ptr<Core> core_;
 };
 
-Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
-                          UniqueFd* fd) {
+Status CoreSession::post_fetch(int peer, std::uint64_t channel, DescriptorName name,
+                               std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch) {
   if (inherited()) return forked();
   if (peer < 0 || peer >= ranks() || !local(peer) || peer == rank()) {
     return invalid_usage(fmt::format("rank {} is not a local peer of rank {}", peer, rank()));
   }
-  auto request = std::make_shared<Descriptors::Request>();
-  request->peer = peer;
-  request->channel = channel;
-  request->name = name;
-  post([request](Core& core) { core.descriptors().fetch(request); });
+  *fetch = std::make_shared<Fetch>(peer, channel, name, std::move(ended));
+  post([request = *fetch](Core& core) { core.descriptors().fetch(request); });
+  return {};
+}
+
+void CoreSession::forget(const std::shared_ptr<Fetch>& fetch) {
+  fetch->disregard();
+  if (inherited() || fetch->done()) return;
+  post([fetch](Core& core) { core.descriptors().forget(fetch); });
+}
+
+Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+                          UniqueFd* fd) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::shared_ptr<Fetch> request;
+  const auto ended = [&](const Fetch&) {
+    std::lock_guard lock(mutex);
+    done = true;
+    changed.notify_all();
+  };
+  HOCKET_RETURN_IF_ERROR(post_fetch(peer, channel, name, ended, &request));
   const auto until = std::chrono::steady_clock::time_point(
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
           std::chrono::nanoseconds(deadline)));
-  std::unique_lock lock(request->mutex);
-  if (request->ended.wait_until(lock, until, [&] { return request->done; })) {
-    *fd = std::move(request->fd);
-    return request->status;
+  bool in_time = false;
+  {
+    std::unique_lock lock(mutex);
+    in_time = changed.wait_until(lock, until, [&] { return done; });
   }
-  lock.unlock();
-  post([request](Core& core) { core.descriptors().forget(request); });
+  forget(request);
+  if (in_time || request->done()) return request->take(fd);
   const Member& member = members()[peer];
   return {
       Code::timeout,
@@ -140,6 +160,26 @@ Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, 
 }
 
 }  // namespace
+
+Status Fetch::take(UniqueFd* fd) {
+  if (!done()) return internal_error("a descriptor was taken before it came");
+  std::lock_guard lock(mutex_);  // `ended` may still read the descriptor
+  *fd = std::move(fd_);
+  return status_;
+}
+
+void Fetch::finish(const Status& status, UniqueFd fd) {
+  status_ = status;
+  fd_ = std::move(fd);
+  std::lock_guard lock(mutex_);
+  done_.store(true, std::memory_order_release);
+  if (ended_) ended_(*this);
+}
+
+void Fetch::disregard() {
+  std::lock_guard lock(mutex_);
+  ended_ = nullptr;
+}
 
 Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) {
   // A lease of its own outlives the core, so that the thread ends in the thread that closes the

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,8 @@ struct JoinOptions {
   bool share_memory = true;  // false: every rank counts as a node of its own (HOCKET_TRANSPORT=tcp)
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
-  CoreSet cores;                // that this rank may run on: for its local peers
+  std::uint64_t machine = 0;    // equal for ranks whose processes one kernel runs
+  CoreSet cores;                // that this rank may run on
   StopRequest* stop = nullptr;  // ends the join before its deadline; outlives it
 };
 
@@ -64,6 +66,8 @@ struct Member {
   int pid = 0;         // for messages
   std::string host;    // for messages
   Address address;     // where this rank accepts data connections
+  std::uint64_t machine = 0;  // what the rank gave as JoinOptions::machine
+  CoreSet cores;              // what the rank gave as JoinOptions::cores
 };
 
 /// Something that ends operations. Every member learns of it, once.
@@ -91,6 +95,34 @@ struct DescriptorName {
   static constexpr std::uint64_t memory_space = 1;  // number: region number of the offering process
 };
 
+/// A descriptor that a local peer was asked for. The monitor thread finishes it; any thread may
+/// look at it, one may take what came.
+class Fetch {
+ public:
+  /// ended: called once, by the monitor thread, when done() has become true; must not block.
+  Fetch(int peer, std::uint64_t channel, DescriptorName name, std::function<void(const Fetch&)> ended)
+      : peer(peer), channel(channel), name(name), ended_(std::move(ended)) {}
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  /// Where it is done: how it ended. OK: *fd is the descriptor.
+  Status take(UniqueFd* fd);
+  /// Where it is done and not taken: the descriptor; -1: none came.
+  int fd() const { return fd_.get(); }
+  void finish(const Status& status, UniqueFd fd);
+  /// `ended` is not called any more, nor running, when it returns.
+  void disregard();
+
+  const int peer;
+  const std::uint64_t channel;
+  const DescriptorName name;
+
+ private:
+  std::mutex mutex_;
+  std::function<void(const Fetch&)> ended_;  // under mutex_
+  std::atomic<bool> done_{false};
+  Status status_;  // before done_
+  UniqueFd fd_;    // before done_
+};
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -103,10 +135,6 @@ class Session {
   virtual int ranks() const = 0;
   virtual const std::vector<Member>& members() const = 0;  // by rank
   bool local(int peer) const { return members()[peer].node == members()[rank()].node; }
-
-  /// What a local peer gave as JoinOptions::cores. Empty until it has joined, which may be a little
-  /// later than this rank: ask after the first message of its.
-  virtual CoreSet cores_of(int peer) const = 0;
 
   // ---- Faults
   /// Grows with every fault known here. Cheap: to be looked at while polling.
@@ -131,6 +159,11 @@ class Session {
   /// within the silence limit (at least 5 s) or closes; this session ends.
   virtual Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
                        UniqueFd* fd) = 0;
+  /// The same without waiting. It has no deadline: whoever gives up calls forget().
+  virtual Status post_fetch(int peer, std::uint64_t channel, DescriptorName name,
+                            std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch) = 0;
+  /// Gives a fetch up; its `ended` is not called afterwards.
+  virtual void forget(const std::shared_ptr<Fetch>& fetch) = 0;
 
   // ---- Data connections, to any peer
   /// Gets both sides' new connections of a channel: authenticated, non-blocking, TCP_NODELAY.

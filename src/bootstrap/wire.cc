@@ -8,6 +8,7 @@
 namespace hocket {
 namespace {
 
+constexpr std::size_t core_bytes = CoreSet().size() / 8;
 constexpr std::uint64_t known_codes[] = {0, 2, 3, 4, 5, 6, 7, 8, 100, 101};
 
 Code to_code(std::uint32_t value) {
@@ -75,6 +76,29 @@ Address Reader::address() {
   return out;
 }
 
+/// As many bytes as the highest core needs; their number first.
+void Writer::cores(const CoreSet& v) {
+  std::uint8_t bytes[core_bytes] = {};
+  std::uint8_t used = 0;
+  for (std::size_t core = 0; core < v.size(); ++core) {
+    if (!v[core]) continue;
+    bytes[core / 8] |= static_cast<std::uint8_t>(1 << core % 8);
+    used = static_cast<std::uint8_t>(core / 8 + 1);
+  }
+  u8(used);
+  raw(bytes, used);
+}
+
+CoreSet Reader::cores() {
+  std::uint8_t bytes[core_bytes] = {};
+  const std::uint8_t used = u8();
+  if (used > core_bytes) good_ = false;
+  if (good_) raw(bytes, used);
+  CoreSet out;
+  for (std::size_t core = 0; core < out.size(); ++core) out[core] = bytes[core / 8] >> core % 8 & 1;
+  return out;
+}
+
 std::vector<std::uint8_t> encode(const Arrival& v) {
   Writer w;
   w.i32(v.rank);
@@ -84,6 +108,8 @@ std::vector<std::uint8_t> encode(const Arrival& v) {
   w.i64(v.remaining_ms);
   w.text(v.host, host_cap);
   w.address(v.address);
+  w.u64(v.machine);
+  w.cores(v.cores);
   return w.take();
 }
 
@@ -96,6 +122,8 @@ bool decode(const std::vector<std::uint8_t>& bytes, Arrival* out) {
   out->remaining_ms = r.i64();
   out->host = r.text(host_cap);
   out->address = r.address();
+  out->machine = r.u64();
+  out->cores = r.cores();
   return r.complete();
 }
 
@@ -150,6 +178,8 @@ std::vector<std::uint8_t> encode(const Table& v) {
     w.i32(member.node);
     w.i32(member.pid);
     w.address(member.address);
+    w.u64(member.machine);
+    w.cores(member.cores);
   }
   return w.take();
 }
@@ -175,6 +205,8 @@ bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Table* out) {
     member.node = r.i32();
     member.pid = r.i32();
     member.address = r.address();
+    member.machine = r.u64();
+    member.cores = r.cores();
     if (!r.good() || member.node < 0 || member.node > seen || member.node >= int(nodes)) {
       return false;
     }
@@ -214,7 +246,7 @@ bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Fault* out) {
 }
 
 std::size_t body_cap(int ranks) {
-  return 8192 + static_cast<std::size_t>(std::clamp(ranks, 0, max_ranks)) * (32 + host_cap + 8);
+  return 8192 + static_cast<std::size_t>(std::clamp(ranks, 0, max_ranks)) * (32 + host_cap + 8 + 9 + core_bytes);
 }
 
 }  // namespace hocket

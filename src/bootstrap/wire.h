@@ -23,6 +23,7 @@ class Writer {
   }
   void text(const std::string& v, std::size_t cap);  // cut at cap
   void address(const Address& v);
+  void cores(const CoreSet& v);
   const std::vector<std::uint8_t>& bytes() const { return bytes_; }
   std::vector<std::uint8_t> take() { return std::move(bytes_); }
 
@@ -46,6 +47,7 @@ class Reader {
   void raw(std::uint8_t* out, std::size_t size);
   std::string text(std::size_t cap);
   Address address();
+  CoreSet cores();
   bool good() const { return good_; }
   bool complete() const { return good_ && left_ == 0; }
   std::size_t left() const { return left_; }
@@ -81,6 +83,8 @@ struct Arrival {
   std::int64_t remaining_ms = 0;
   std::string host;
   Address address;
+  std::uint64_t machine = 0;
+  CoreSet cores;
 };
 
 struct Failure {

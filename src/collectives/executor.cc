@@ -37,6 +37,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   parity_ = static_cast<int>(binding.board_sequence & 1);
   done_ = published_ = exposed_ = false;
   all_mapped_ = true;
+  mapping_of_ = -1;
   if (failed_) [[unlikely]] {
     failed_ = false;
     status_ = {};
@@ -299,13 +300,15 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
         (reads_input_of(static_cast<int>(lane.peer)) ? 1 : 0) | (program_->maps_output ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
   }
-  lane.peer = 0;
-  if (!program_->maps_input && !program_->maps_output) return Outcome::next;
-  if (!all_mapped_) {
-    exposed_ = false;
-    return Outcome::next;
+  if (program_->maps_input || program_->maps_output) {
+    if (!all_mapped_) {
+      exposed_ = false;
+    } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {
+      return resolved;
+    }
   }
-  return resolve_peers() ? Outcome::next : Outcome::failed;
+  lane.peer = 0;
+  return Outcome::next;
 }
 
 /// A rooted collective has one input; the other ranks may not even have a buffer for it.
@@ -313,8 +316,10 @@ bool Execution::reads_input_of(int peer) const {
   return program_->maps_input && (program_->shape.root < 0 || program_->shape.root == peer);
 }
 
-bool Execution::resolve_peers() {
+/// Begins anew after a peer that was not mapped yet: what is mapped by then is found at once.
+Execution::Outcome Execution::resolve_peers() {
   const Board& board = *links_->board;
+  mapping_of_ = -1;
   peers_.resize(static_cast<std::size_t>(board.local_ranks()));
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     if (peer == links_->rank) continue;
@@ -334,12 +339,13 @@ bool Execution::resolve_peers() {
       status = map(program_->output_blocks, {places.output_region, places.output_offset},
                    &peers_[peer].output);
     }
-    if (!status.ok()) {
-      fail(status);
-      return false;
+    if (status.code() == Code::in_progress) {
+      mapping_of_ = peer;
+      return Outcome::blocked;
     }
+    if (!status.ok()) return fail(status);
   }
-  return true;
+  return Outcome::next;
 }
 
 Execution::Outcome Execution::do_wait(Lane& lane, const Instruction& instruction) {
@@ -377,6 +383,7 @@ std::vector<int> Execution::waits_for() const {
       ranks.push_back(rank);
     }
   };
+  if (!done_ && mapping_of_ >= 0) add(mapping_of_);
   for (std::size_t i = 0; i < lanes_used_ && !done_; ++i) {
     const Lane& lane = lanes_[i];
     if (lane.done) continue;

@@ -1,6 +1,5 @@
-// The CPU executor: runs one rank's program for one operation, a step at a time. It blocks in
-// map_place alone, which fetches a descriptor the first time that it meets a peer's region. There
-// is no other road for a byte: 8 bytes and 8 GiB, collectives and messages, all go through
+// The CPU executor: runs one rank's program for one operation, a step at a time, and never blocks.
+// There is no other road for a byte: 8 bytes and 8 GiB, collectives and messages, all go through
 // advance().
 #pragma once
 
@@ -27,6 +26,7 @@ struct Links {
   std::function<std::byte*(std::size_t)>
       private_scratch;  // for programs over messages: so many bytes
   /// Where so many bytes at a place of a peer are mapped here; a status where they cannot be.
+  /// in_progress: not yet, the first time that this rank meets a peer's region.
   std::function<Status(int peer, Place place, std::size_t bytes, std::byte** out)> map_place;
 };
 
@@ -51,7 +51,8 @@ struct Binding {
 class Execution {
  public:
   /// staged: what runs instead, after the same prologue, where a program maps buffers and some
-  /// rank's are not mapped; null if it maps none. Both programs and links outlive the execution.
+  /// rank's are not mapped; null if it maps none. Both programs, the binding and the links
+  /// outlive the execution.
   void start(const Program& program, const Program* staged, const Binding& binding,
              const Links& links);
 
@@ -95,7 +96,7 @@ class Execution {
   Outcome fail(Status status);
   Outcome mismatch_with(int peer);
   bool reads_input_of(int peer) const;
-  bool resolve_peers();
+  Outcome resolve_peers();
   Stores scratch_stores(Buffer first) const;
   std::byte* place_of(const Operand& operand, std::size_t chunk) const;
   std::size_t length_of(const Operand& operand, std::size_t chunk) const;
@@ -121,6 +122,7 @@ class Execution {
     std::byte* output = nullptr;
   };
   std::vector<PeerBuffers> peers_;
+  int mapping_of_ = -1;  // the peer whose region is not mapped yet; -1: none
 };
 
 }  // namespace hocket

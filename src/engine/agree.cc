@@ -103,23 +103,12 @@ Status Communicator::measure_push(Stores stores, double* ns_per_byte) {
   return {};
 }
 
-/// Of all ranks of this node, this communicator's or not: they may all be at work at once. All
-/// local ranks get the same answer, once each has heard of each.
-double Communicator::crowd() const {
-  std::vector<CoreSet> cores;
-  for (int member = 0; member < session_->ranks(); ++member) {
-    if (session_->local(member)) cores.push_back(session_->cores_of(member));
-  }
-  return hocket::crowd(cores);
-}
-
 /// All ranks run the same calls; rank 0's clock counts.
 Status Communicator::measure(Hello* hello) {
   const Call barrier;
   HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   Figures& figures = hello->figures;
-  figures.crowd = crowd();
-  policy_ = WaitPolicy::for_crowd(figures.crowd);
+  figures.crowd = ranks_per_core(*session_);
   static const double touch = measure_touch();
   figures.touch_ns_per_byte = touch;
   if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
@@ -210,7 +199,7 @@ void Communicator::log_ready(const Figures& f) const {
   std::string line = fmt::format(
       "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
       config_.name, name_of_rank(rank_), local_rank(), local_ranks(), ranks(), nodes_,
-      nodes_ == 1 ? "" : "s", crowd());
+      nodes_ == 1 ? "" : "s", ranks_per_core(*session_));
   if (ranks() > 1 && rank_ == 0) {
     line += fmt::format(
         "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "

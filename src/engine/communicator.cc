@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "collectives/builders.h"
+#include "topology/machine.h"
 #include "transport/self/self_transport.h"
 #include "transport/shm/shm_transport.h"
 #include "transport/tcp/tcp_transport.h"
@@ -24,7 +25,22 @@ std::uint64_t mix_channel(std::uint64_t channel, std::uint64_t a, std::uint64_t 
   return fingerprint(call_hash(seed), a) | 1;
 }
 
+void write_event(int fd) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
+}
+
 }  // namespace
+
+double ranks_per_core(const Session& session) {
+  const std::vector<Member>& members = session.members();
+  const std::uint64_t machine = members[static_cast<std::size_t>(session.rank())].machine;
+  std::vector<CoreSet> cores;
+  for (const Member& member : members) {
+    if (member.machine == machine) cores.push_back(member.cores);
+  }
+  return crowd(cores);
+}
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
                            std::uint64_t channel, const CommConfig& config)
@@ -32,7 +48,8 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
       members_(std::move(members)),
       rank_of_member_(static_cast<std::size_t>(session_->ranks()), -1),
       channel_(channel),
-      config_(config) {
+      config_(config),
+      oversubscription_(ranks_per_core(*session_)) {
   std::vector<int> nodes;
   for (int rank = 0; rank < ranks(); ++rank) {
     const int member = members_[static_cast<std::size_t>(rank)];
@@ -68,6 +85,10 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
 Communicator::~Communicator() {
   if (engine_ != nullptr) flush();
   if (watch_ >= 0) session_->unwatch(watch_);
+  for (const auto& [region, fetch] : region_fetches_) session_->forget(fetch);
+  for (const PeerEvent& event : peer_events_) {
+    if (event.fetch != nullptr) session_->forget(event.fetch);
+  }
   if (has_error_.load()) {
     for (auto& transport : transports_) transport->cancel(error());
   }
@@ -163,7 +184,6 @@ void Communicator::make_engine() {
   options.ring = [this](int local_rank) { ring(local_rank); };
   options.expose = [this](std::uint64_t region) { return expose(region); };
   options.inspect_faults = [this](std::vector<int>* left) { return inspect_faults(left); };
-  options.explain = [this](const Status& status) { return explain(status); };
   options.on_failure = [this](const Status& status, bool tell) {
     if (tell) tell_failure(status);
     set_error(status);
@@ -202,7 +222,7 @@ void Communicator::make_engine() {
 Status Communicator::run(std::span<const Call> calls) {
   for (const Call& call : calls) engine_->submit(call);
   const Sleeper self = sleeper();
-  drive({&self, 1}, policy_);
+  drive({&self, 1}, oversubscription_);
   return engine_->status();
 }
 
@@ -317,22 +337,29 @@ std::byte* Communicator::private_scratch(std::size_t bytes) {
 
 void Communicator::ring(int local_rank) {
   if (!board_.ring(local_rank)) return;
-  UniqueFd& event = peer_events_[static_cast<std::size_t>(local_rank)];
-  int fd = event_fd_.get();
-  if (local_rank != board_.local_rank()) {
-    if (!event) {
-      const int peer = local_members_[static_cast<std::size_t>(local_rank)];
-      const auto number = 1 + static_cast<std::uint64_t>(local_rank);
-      // The peer looks around by itself ten times a second: a ring that cannot be delivered only
-      // delays it.
-      const Nanos deadline = monotonic_now() + 100 * nanos_per_ms;
-      const Status status = fetch(peer, {channel_, number}, deadline, &event);
-      if (!status.ok()) return;
-    }
-    fd = event.get();
+  if (local_rank == board_.local_rank()) return write_event(event_fd_.get());
+  if (fetch_event(local_rank)) {
+    write_event(peer_events_[static_cast<std::size_t>(local_rank)].fd.get());
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
+}
+
+/// False: the descriptor of the peer's doorbell is on its way, and rings when it comes. Where it
+/// cannot be had the peer is only late: it looks around by itself ten times a second.
+bool Communicator::fetch_event(int local_rank) {
+  PeerEvent& event = peer_events_[static_cast<std::size_t>(local_rank)];
+  if (event.fd) return true;
+  if (event.fetch == nullptr) {
+    const int peer = local_members_[static_cast<std::size_t>(local_rank)];
+    const DescriptorName name{channel_, 1 + static_cast<std::uint64_t>(local_rank)};
+    const Status posted = session_->post_fetch(
+        members_[static_cast<std::size_t>(peer)], channel_, name,
+        [](const Fetch& fetch) { write_event(fetch.fd()); }, &event.fetch);
+    if (!posted.ok()) return false;
+  }
+  if (!event.fetch->done()) return false;
+  const Status taken = event.fetch->take(&event.fd);
+  event.fetch.reset();
+  return taken.ok();
 }
 
 void Communicator::wake() { ring(board_.local_rank()); }

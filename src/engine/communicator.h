@@ -44,6 +44,10 @@ struct CommConfig {
   std::string algorithm;
 };
 
+/// Ranks of the job on this machine for each core that they may run on, whatever transport joins
+/// them and whatever communicator they belong to: all of them may be at work at once.
+double ranks_per_core(const Session& session);
+
 class Communicator {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
@@ -93,7 +97,7 @@ class Communicator {
   /// error().
   void submit(const Call& call) { engine_->submit(call); }
   Sleeper sleeper() const { return {engine_.get(), &board_, event_fd_.get()}; }
-  WaitPolicy wait_policy() const { return policy_; }
+  Oversubscription& oversubscription() { return oversubscription_; }
 
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
@@ -112,7 +116,6 @@ class Communicator {
   Status open_transports();
   void make_engine();
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
-  double crowd() const;
   Status agree();
   void log_ready(const struct Figures& figures) const;
   Status measure(Hello* hello);
@@ -129,13 +132,15 @@ class Communicator {
   void set_error(const Status& status);
   void tell_abort();
   void ring(int local_rank);
+  bool fetch_event(int local_rank);
   void wake();
   std::string name_of_rank(int rank) const;
   int rank_of_session(int session_rank) const;
   Status status_of(const Fault& fault) const;
-  Status explain(const Status& status);
   bool expose(std::uint64_t region);
   Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd);
+  Status fetch_region(int peer, std::uint64_t region, UniqueFd* fd);
+  Status of_peer(int peer, const Status& status) const;
   Status map_place(int peer, Place place, std::size_t bytes, std::byte** out);
   Status place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
                   std::byte** out) const;
@@ -154,10 +159,14 @@ class Communicator {
   std::shared_ptr<Mapping> mapping_;
   Board board_;
   UniqueFd event_fd_;
-  std::vector<UniqueFd> peer_events_;  // by local rank; fetched when first needed
+  struct PeerEvent {
+    std::shared_ptr<Fetch> fetch;  // while it is on its way
+    UniqueFd fd;
+  };
+  std::vector<PeerEvent> peer_events_;  // by local rank; fetched when first needed
   CollectiveOrder order_;
   std::vector<std::unique_ptr<Transport>> transports_;
-  WaitPolicy policy_ = WaitPolicy::for_crowd(2);  // until all have said where they run
+  Oversubscription oversubscription_;
   std::unique_ptr<Engine> engine_;
   int watch_ = -1;
   std::size_t faults_seen_ = 0;
@@ -169,6 +178,7 @@ class Communicator {
   };
   void drop_peer_regions();
   std::map<PeerRegion, PeerMapping> peer_regions_;
+  std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // on their way
   std::set<std::uint64_t> offered_;  // own regions that peers may ask for
   std::uint64_t offered_generation_ = 0;
   std::unique_ptr<std::byte, void (*)(void*)> scratch_{nullptr, std::free};

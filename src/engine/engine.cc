@@ -15,6 +15,9 @@ constexpr unsigned quiet_polls_before_ring = 16;
 // long nothing may have moved before its leaving is an error.
 constexpr Nanos patience_with_left = nanos_per_s;
 
+// So long a broken link waits for the fault that explains it.
+constexpr Nanos patience_for_explanation = 250 * nanos_per_ms;
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, Links links, std::vector<Transport*> transports,
@@ -26,7 +29,11 @@ Engine::Engine(EngineOptions options, Links links, std::vector<Transport*> trans
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {}
 
-bool Engine::run_once(Nanos now) {
+bool Engine::run_once(std::optional<Nanos> now) {
+  if (!unexplained_.ok()) [[unlikely]] {
+    await_explanation(now);
+    return unexplained_.ok();
+  }
   bool moved = false;
   for (Transport* transport : transports_) {
     if (transport->active()) moved |= transport->poll();
@@ -41,9 +48,9 @@ bool Engine::run_once(Nanos now) {
     fail(options_.order->failure);
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     look_at_faults();
-  if (now != 0) check_times(now);
+  if (now) check_times(*now);
   quiet_ = moved ? 0 : quiet_ + 1;
-  if (moved) left_since_ = 0;
+  if (moved) left_since_.reset();
   if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
   return moved;
 }
@@ -66,7 +73,7 @@ void Engine::begin_next() {
 
 bool Engine::prepare(Operation& operation, const Call& call) {
   operation.call = call;
-  operation.started = operation.next_late_log = 0;
+  operation.started.reset();
   const Choice* choice = nullptr;
   const Question question{call.collective, call.dtype, call.op, call.root, call.count};
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
@@ -250,11 +257,15 @@ void Engine::ring_pending() {
   }
 }
 
-bool Engine::uses_board_only() {
-  for (Transport* transport : transports_) {
+bool Engine::uses_board_only() const {
+  for (const Transport* transport : transports_) {
     if (transport->active() && transport->wait_descriptor() >= 0) return false;
   }
   return true;
+}
+
+void Engine::prepare_to_sleep() {
+  for (Transport* transport : transports_) transport->prepare_to_sleep();
 }
 
 std::size_t Engine::output_bytes(const Operation& operation) const {
@@ -277,8 +288,25 @@ void Engine::revoke(Operation& operation) {
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
 
-void Engine::end(const Status& status, bool tell) {
+void Engine::fail(const Status& status) {
+  if (!status_.ok() || !unexplained_.ok()) return;
+  if (status.code() != Code::remote_error) return end(status, true);
+  unexplained_ = status;
+  unexplained_since_.reset();
+  look_at_faults();
+}
+
+void Engine::await_explanation(std::optional<Nanos> now) {
+  if (attention_.load(std::memory_order_relaxed)) look_at_faults();
+  if (unexplained_.ok() || !now) return;
+  if (!unexplained_since_) unexplained_since_ = now;
+  if (*now - *unexplained_since_ >= patience_for_explanation) end(unexplained_, true);
+}
+
+void Engine::end(const Status& error, bool tell) {
   if (!status_.ok()) return;
+  const Status status = error;
+  unexplained_ = Status();
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
   for (Transport* transport : transports_) transport->cancel(status_);
   if (running_ && !waits_for_turn_) revoke(current_);
@@ -322,20 +350,19 @@ bool Engine::has_begun(int rank, const Operation& operation) const {
 }
 
 void Engine::check_times(Nanos now) {
-  if (!left_.empty() && left_since_ == 0) left_since_ = now;
+  if (!left_.empty() && !left_since_) left_since_ = now;
   if (running_) check_time(current_, waits_for_turn_, now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
 
 void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
-  if (operation.started == 0) {
+  if (!operation.started) {
     operation.started = now;
     operation.next_late_log = now + options_.late_log;
   }
-  const bool gone = left_since_ != 0 && now - left_since_ >= patience_with_left;
-  if (!gone && now < operation.next_late_log && now - operation.started < options_.deadline) {
-    return;
-  }
+  const Nanos waited = now - *operation.started;
+  const bool gone = left_since_ && now - *left_since_ >= patience_with_left;
+  if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
   std::vector<int> ranks = waits_for(operation, waits_for_turn);
   // Whoever has begun the operation waits itself, most likely for one who has not.
   std::stable_partition(ranks.begin(), ranks.end(),
@@ -349,7 +376,6 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
                      ", which has left: it destroyed its communicator or ended before this call",
                  rank});
   }
-  const Nanos waited = now - operation.started;
   if (waited >= options_.deadline) {
     return fail({Code::timeout,
                  what + " did not end within its deadline of " +

@@ -1,7 +1,7 @@
 // The engine of one communicator: its operations, their deadlines, their errors. One visible loop,
-// run_once(now), which itself never blocks and never reads the clock; whoever waits (wait.h) drives
-// it. What it calls may do both: the first use of a peer's region or eventfd fetches its
-// descriptor, and a broken link waits a moment for the fault that explains it.
+// run_once(now), which never blocks and never reads the clock; whoever waits (wait.h) drives it.
+// What takes time is asked for and looked at again in a later round: the descriptor of a peer's
+// region or eventfd, and the fault that explains a broken link.
 //
 // Collectives run one after another in call order; sends and receives run beside them, all at once.
 // The first error ends everything in flight and stays: a communicator whose ranks have lost step
@@ -13,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -30,13 +31,11 @@ struct EngineOptions {
   Nanos late_log = 10 * nanos_per_s;       // between log lines about who is waited for
   const CollectiveOrder* order = nullptr;  // what links find out beside their transfers
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
-  std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
+  std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps; never blocks
   /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
   std::function<Status(std::vector<int>* left)> inspect_faults;
   /// Lets local peers map a region of this process. False where they cannot.
   std::function<bool(std::uint64_t region)> expose;
-  /// A link broke: perhaps something better is known of why.
-  std::function<Status(const Status&)> explain;
   /// The engine has failed. tell: the other ranks do not know yet.
   std::function<void(const Status&, bool tell)> on_failure;
 };
@@ -48,22 +47,29 @@ class Engine {
 
   /// Queues a checked call. Nothing happens to it after an error.
   void submit(const Call& call);
-  /// Does what can be done now. True where anything moved. now: 0 where the caller has not read the
-  /// clock.
-  bool run_once(Nanos now);
-  bool idle() const { return !running_ && queue_.empty() && messages_.empty(); }
+  /// Does what can be done now. True where anything moved. now: empty where the caller has not read
+  /// the clock.
+  bool run_once(std::optional<Nanos> now);
+  bool idle() const {
+    return !running_ && queue_.empty() && messages_.empty() && unexplained_.ok();
+  }
   /// The first error. Stays.
   const Status& status() const { return status_; }
-  /// Ends everything with an error that arose here; the other ranks are told.
-  void fail(const Status& status) { end(options_.explain(status), true); }
+  /// Ends everything with an error that arose here; the other ranks are told. A broken link is
+  /// often only the first sign of a fault that names its cause: that error waits a moment for it,
+  /// and nothing moves meanwhile.
+  void fail(const Status& status);
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& attention() { return attention_; }
   /// Rings the peers that a publication has not been told to yet. Before the caller's thread pauses
   /// for long.
   void ring_pending();
-  /// Nothing but the board can have news. Before a sleep: arms the transports.
-  bool uses_board_only();
+  /// True where only local peers can have news, which ring the doorbell: no active transport waits
+  /// for a descriptor.
+  bool uses_board_only() const;
+  /// Arms the transports' wait descriptors. Once before each sleep in poll.
+  void prepare_to_sleep();
   const std::vector<Transport*>& transports() const { return transports_; }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
@@ -71,7 +77,6 @@ class Engine {
     selector_ = std::move(selector);
     signature_flags_ = signature_flags;
   }
-  Selector& selector() { return *selector_; }
   /// What the last collective ran; null before the first. Any thread.
   const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
   std::uint64_t sequence() const { return sequence_; }
@@ -83,7 +88,7 @@ class Engine {
     const Program* program = nullptr;
     const Program* staged = nullptr;
     Binding binding;
-    Nanos started = 0;
+    std::optional<Nanos> started;  // empty until the clock is first read
     Nanos next_late_log = 0;
   };
 
@@ -99,6 +104,7 @@ class Engine {
   bool advance_messages();
   void finish_collective();
   void look_at_faults();
+  void await_explanation(std::optional<Nanos> now);
   void check_times(Nanos now);
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);
   std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
@@ -143,7 +149,9 @@ class Engine {
   Signature last_signature_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   std::vector<int> left_;
-  Nanos left_since_ = 0;  // with ranks that left: nothing has moved since then
+  std::optional<Nanos> left_since_;  // with ranks that left: nothing has moved since then
+  Status unexplained_;               // of a broken link, while a fault may still name its cause
+  std::optional<Nanos> unexplained_since_;
   std::atomic<const Program*> last_program_ = nullptr;
 };
 

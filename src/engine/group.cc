@@ -103,7 +103,7 @@ Status run(const Batch& batch) {
     for (const Call& call : part.calls) part.communicator->submit(call);
     sleepers.push_back(part.communicator->sleeper());
   }
-  drive(sleepers, batch.parts.front().communicator->wait_policy());
+  drive(sleepers, batch.parts.front().communicator->oversubscription());
   Status first;
   for (const Batch::Part& part : batch.parts) {
     if (first.ok()) first = part.communicator->error();

@@ -8,8 +8,6 @@
 namespace hocket {
 namespace {
 
-// A link that breaks is often only the first sign of a fault that names its cause: wait for that.
-constexpr Nanos explanation_patience = 250 * nanos_per_ms;
 constexpr std::size_t most_peer_regions = 256;
 
 }  // namespace
@@ -70,18 +68,6 @@ Status Communicator::inspect_faults(std::vector<int>* left) {
   return {};
 }
 
-Status Communicator::explain(const Status& status) {
-  if (status.code() != Code::remote_error) return status;
-  const Nanos deadline = monotonic_now() + explanation_patience;
-  do {
-    std::vector<int> left;
-    const Status cause = inspect_faults(&left);
-    if (!cause.ok()) return cause;
-    ::usleep(1000);
-  } while (monotonic_now() < deadline);
-  return status;
-}
-
 void Communicator::tell_failure(const Status& status) {
   Fault fault;
   fault.kind = Fault::Kind::failed;
@@ -117,10 +103,13 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
-/// The session names its own ranks.
 Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
   const int member = members_[static_cast<std::size_t>(peer)];
-  const Status status = session_->fetch(member, channel_, name, deadline, fd);
+  return of_peer(peer, session_->fetch(member, channel_, name, deadline, fd));
+}
+
+/// The session names its own ranks.
+Status Communicator::of_peer(int peer, const Status& status) const {
   if (status.ok()) return {};
   const int named = status.culprit() < 0 ? -1 : rank_of_session(status.culprit());
   const int culprit = named < 0 ? peer : named;
@@ -139,9 +128,7 @@ Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::by
       if (*out != nullptr) return {};
     }
     UniqueFd fd;
-    const Nanos deadline = monotonic_now() + config_.deadline_ms * nanos_per_ms;
-    HOCKET_RETURN_IF_ERROR(
-        fetch(peer, {DescriptorName::memory_space, place.region}, deadline, &fd));
+    HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, &fd));
     PeerMapping fresh;
     HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
     if (peer_regions_.size() >= most_peer_regions) drop_peer_regions();
@@ -149,6 +136,22 @@ Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::by
   }
   found->second.used_by = engine_->sequence();
   return place_in(*found->second.mapping, peer, place, bytes, out);
+}
+
+/// in_progress until the descriptor has come, which wakes this rank.
+Status Communicator::fetch_region(int peer, std::uint64_t region, UniqueFd* fd) {
+  static const Status on_its_way(Code::in_progress, "a peer's memory is not mapped yet");
+  std::shared_ptr<Fetch>& fetch = region_fetches_[{peer, region}];
+  if (fetch == nullptr) {
+    const int member = members_[static_cast<std::size_t>(peer)];
+    HOCKET_RETURN_IF_ERROR(session_->post_fetch(
+        member, channel_, {DescriptorName::memory_space, region},
+        [this](const Fetch&) { wake(); }, &fetch));
+  }
+  if (!fetch->done()) return on_its_way;
+  const Status status = fetch->take(fd);
+  region_fetches_.erase({peer, region});
+  return of_peer(peer, status);
 }
 
 /// All but those that the collective under way has addresses in.

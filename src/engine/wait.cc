@@ -1,10 +1,14 @@
 #include "engine/wait.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <vector>
+
+#include "base/unique_fd.h"
 
 namespace hocket {
 namespace {
@@ -14,6 +18,9 @@ constexpr Nanos longest_sleep = 100 * nanos_per_ms;
 // A peer in step answers within a few polls: a pause would only make the answer late.
 constexpr unsigned polls_without_pause = 32;
 constexpr unsigned moves_between_clock_reads = 256;
+// Of the time between two looks, waited for a core: 1 / shared_fraction of it makes a core shared.
+constexpr Nanos shared_fraction = 10;
+constexpr Nanos shared_for = nanos_per_s;
 
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -25,19 +32,20 @@ inline void pause_briefly() {
 
 class Driver {
  public:
-  Driver(std::span<const Sleeper> sleepers, const WaitPolicy& policy)
-      : sleepers_(sleepers), policy_(policy) {}
+  Driver(std::span<const Sleeper> sleepers, Oversubscription& oversubscription)
+      : sleepers_(sleepers), oversubscription_(oversubscription) {}
 
   void run() {
-    Nanos now = 0;
+    std::optional<Nanos> now;
     unsigned quiet = 0, moves = 0;
     bool looked = false;  // whether a peer has this core
     Nanos quiet_since = 0;
+    const WaitPolicy* policy = &oversubscription_.policy();
     for (;;) {
       bool busy = false;
       const bool moved = run_all(now, &busy);
       if (!busy) return;
-      now = 0;
+      now.reset();
       if (moved) {
         quiet = 0;
         looked = false;
@@ -45,30 +53,35 @@ class Driver {
         if (++moves % moves_between_clock_reads == 0) now = monotonic_now();
         continue;
       }
-      if (++quiet <= policy_.polls) {
+      if (++quiet <= policy->polls) {
         if (quiet > polls_without_pause) pause_briefly();
         continue;
       }
       now = monotonic_now();
-      if (quiet == policy_.polls + 1) quiet_since = now;
-      const Nanos quiet_for = now - quiet_since;
-      if (quiet_for < policy_.spin) {
+      if (quiet == policy->polls + 1) quiet_since = *now;
+      const WaitPhase phase = policy->phase(quiet, *now - quiet_since);
+      if (phase == WaitPhase::spin) {
         pause_briefly();
+        continue;
+      }
+      for (const Sleeper& sleeper : sleepers_) sleeper.engine->ring_pending();
+      if (oversubscription_.is_due(*now)) {
+        oversubscription_.look(std::this_thread::get_id(), *now, run_delay());
+        policy = &oversubscription_.policy();
+      }
+      const bool on_a_peers_core =
+          !looked && !oversubscription_.shares_core() && peer_on_this_core();
+      looked = true;
+      if (phase == WaitPhase::yield && !on_a_peers_core) {
+        ::sched_yield();
       } else {
-        for (const Sleeper& sleeper : sleepers_) sleeper.engine->ring_pending();
-        const bool on_a_peers_core = !looked && policy_.spin > 0 && shares_core();
-        looked = true;
-        if (quiet_for < policy_.yield && !on_a_peers_core) {
-          ::sched_yield();
-        } else {
-          sleep();
-        }
+        sleep();
       }
     }
   }
 
  private:
-  bool run_all(Nanos now, bool* busy) {
+  bool run_all(std::optional<Nanos> now, bool* busy) {
     bool moved = false;
     for (const Sleeper& sleeper : sleepers_) {
       moved |= sleeper.engine->run_once(now);
@@ -79,7 +92,7 @@ class Driver {
 
   /// There is a core for each rank, and yet the scheduler may have put two on one. Yielding leaves
   /// them there; who sleeps is woken on another.
-  bool shares_core() const {
+  bool peer_on_this_core() const {
     const int core = ::sched_getcpu();
     bool shares = false;
     for (const Sleeper& sleeper : sleepers_) shares |= sleeper.board->shares_core(core);
@@ -93,7 +106,7 @@ class Driver {
     // Whatever was published before the announcement is seen by this look; whatever comes after it
     // rings.
     bool busy = false;
-    const bool moved = run_all(0, &busy);
+    const bool moved = run_all({}, &busy);
     if (!moved && busy && futex) return sleepers_[0].board->sleep(longest_sleep);
     if (!moved && busy) sleep_in_poll();
     for (const Sleeper& sleeper : sleepers_) sleeper.board->announce_awake();
@@ -102,6 +115,7 @@ class Driver {
   void sleep_in_poll() {
     waits_.clear();
     for (const Sleeper& sleeper : sleepers_) {
+      sleeper.engine->prepare_to_sleep();
       waits_.push_back({sleeper.event_fd, POLLIN, 0});
       for (Transport* transport : sleeper.engine->transports()) {
         const int descriptor = transport->wait_descriptor();
@@ -116,20 +130,42 @@ class Driver {
   }
 
   std::span<const Sleeper> sleepers_;
-  const WaitPolicy& policy_;
+  Oversubscription& oversubscription_;
   std::vector<pollfd> waits_;
 };
 
 }  // namespace
 
-WaitPolicy WaitPolicy::for_crowd(double ranks_per_core) {
-  if (ranks_per_core <= 1) return {};
-  // The thread that this one waits for may need this very core.
-  return {.polls = 8, .spin = 0, .yield = 500'000};
+const WaitPolicy& Oversubscription::policy() const {
+  static const WaitPolicy own_core;
+  static const WaitPolicy shared_core{.polls = 8, .spin = 0, .yield = 500'000};
+  return shares_core() ? shared_core : own_core;
 }
 
-void drive(std::span<const Sleeper> sleepers, const WaitPolicy& policy) {
-  Driver(sleepers, policy).run();
+void Oversubscription::look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay) {
+  if (!run_delay) return;
+  if (last_ && last_->thread == thread &&
+      *run_delay - last_->run_delay >= (now - last_->at) / shared_fraction) {
+    shared_until_ = now + shared_for;
+  } else if (shared_until_ && now >= *shared_until_) {
+    shared_until_.reset();
+  }
+  last_ = {thread, now, *run_delay};
+}
+
+std::optional<Nanos> run_delay() {
+  const UniqueFd file(::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC));
+  char text[96] = {};
+  long long on_core = 0, waiting = 0;
+  if (!file || ::read(file.get(), text, sizeof text - 1) <= 0 ||
+      std::sscanf(text, "%lld %lld", &on_core, &waiting) != 2) {
+    return {};
+  }
+  return waiting;
+}
+
+void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription) {
+  Driver(sleepers, oversubscription).run();
 }
 
 }  // namespace hocket

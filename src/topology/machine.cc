@@ -1,9 +1,11 @@
 #include "topology/machine.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <string>
 
 namespace hocket {
@@ -40,8 +42,18 @@ CoreSet own_cores() {
   return cores;
 }
 
+/// Containers of one host share its kernel, and with it this number, whatever they call themselves.
+std::uint64_t machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  char host[256] = {};
+  if (id.empty() && ::gethostname(host, sizeof host - 1) == 0) id = host;
+  return std::hash<std::string>()(id);
+}
+
 Machine look() {
   Machine found;
+  found.id = machine_id();
   found.cores = own_cores();
   std::string type, shared;
   for (int index = 0; index < 8; ++index) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/core_set.h"
@@ -9,6 +10,7 @@
 namespace hocket {
 
 struct Machine {
+  std::uint64_t id = 0;              // equal for processes that one kernel runs
   CoreSet cores;                     // that this process may run on; at least one
   std::size_t last_level_cache = 0;  // bytes, of the largest cache; 0: unknown
   std::size_t core_cache = 0;  // bytes, of the largest cache a core has to itself (L2); 0: unknown

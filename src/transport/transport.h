@@ -44,24 +44,15 @@ struct Transfer {
   Transfer* next = nullptr;
 };
 
-struct Capabilities {
-  std::size_t eager_bytes = 0;  // sends up to this end without the receiver
-  std::size_t frame_bytes = 0;  // unit in which a message is cut
-  bool ordered = true;          // frames of a pair arrive in the order sent
-  bool zero_copy = false;       // the link reads and writes the caller's memory itself
-};
-
 class Transport {
  public:
   virtual ~Transport() = default;
 
   virtual const char* name() const = 0;  // "shm", "tcp", "self"
-  virtual Capabilities capabilities() const = 0;
   /// Whether peer can be reached at all (shm: is local).
   virtual bool reaches(int peer) const = 0;
 
-  /// Starts to connect where that is still needed (posting does it too). Errors end the transfers.
-  virtual void connect(int peer) = 0;
+  /// Connects where that is still needed; errors end the transfers.
   virtual void post_send(Transfer& transfer) = 0;
   virtual void post_recv(Transfer& transfer) = 0;
   /// Moves what can be moved now, without blocking. True where anything did.
@@ -73,9 +64,11 @@ class Transport {
   virtual void close() = 0;
 
   /// A descriptor that is readable (epoll) when poll() may have work, for a rank that wants to
-  /// sleep after a poll() that returned false; the same one at every call, and every call arms it
-  /// anew. -1 where a peer rings the rank's doorbell instead.
-  virtual int wait_descriptor() = 0;
+  /// sleep after a poll() that returned false; always the same. -1 where a peer rings the rank's
+  /// doorbell instead.
+  virtual int wait_descriptor() const = 0;
+  /// Arms that descriptor for one sleep. What came before is not lost: it is readable then.
+  virtual void prepare_to_sleep() {}
   /// The newest collective of which anything has come from peer; 0: none.
   virtual std::uint64_t heard_of(int peer) const = 0;
   /// True while transfers are in flight or links have bytes to flush.

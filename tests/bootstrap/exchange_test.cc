@@ -52,6 +52,32 @@ TEST(Descriptors, every_peer_gets_what_a_rank_offers_before_or_after_it_asks) {
   });
 }
 
+TEST(Descriptors, that_are_asked_for_without_waiting_come_later_and_may_be_given_up) {
+  Job job(2);
+  job.start();
+  const auto sessions = join_all(job);
+  std::atomic<int> came{0}, unwanted{0};
+  std::shared_ptr<Fetch> fetch, given_up;
+  const auto count = [](std::atomic<int>& number) {
+    return [&number](const Fetch& fetch) {
+      EXPECT_GE(fetch.fd(), 0);
+      ++number;
+    };
+  };
+  ASSERT_TRUE(sessions[1]->post_fetch(0, 1, {1, 1}, count(came), &fetch).ok());
+  ASSERT_TRUE(sessions[1]->post_fetch(0, 1, {1, 1}, count(unwanted), &given_up).ok());
+  EXPECT_FALSE(fetch->done());
+  sessions[1]->forget(given_up);
+  ASSERT_TRUE(sessions[0]->offer({1, 1}, file_with("late").get()).ok());
+  while (!fetch->done()) std::this_thread::yield();
+  UniqueFd fd;
+  EXPECT_TRUE(fetch->take(&fd).ok());
+  EXPECT_EQ(content(fd), "late");
+  EXPECT_EQ(1, came.load());
+  EXPECT_EQ(0, unwanted.load());
+  sessions[1]->forget(fetch);
+}
+
 TEST(Descriptors, what_is_not_offered_ends_at_the_deadline_and_names_the_peer) {
   Job job(2);
   job.start();

@@ -47,20 +47,27 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Joins,
                                            Shape{1, false}, Shape{2, false}, Shape{3, false},
                                            Shape{7, false}, Shape{16, false}, Shape{64, false}));
 
-TEST(Join, local_ranks_learn_where_each_may_run) {
+class Cores : public ::testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(ShareMemory, Cores, ::testing::Bool());
+
+TEST_P(Cores, of_every_rank_and_its_machine_are_known_whether_ranks_share_memory_or_not) {
   constexpr int ranks = 5;
-  Job job(ranks);
+  Job job(ranks, GetParam());
   job.start();
   std::vector<std::shared_ptr<Session>> sessions(ranks);
   in_threads(ranks, [&](int rank) {
     JoinOptions options = job.of(rank);
+    options.machine = rank < 3 ? 77 : 78;
     options.cores.set(static_cast<std::size_t>(200 * rank)).set(1023);
     EXPECT_TRUE(Session::join(options, &sessions[static_cast<std::size_t>(rank)]).ok());
   });
   for (const auto& session : sessions) {
     ASSERT_TRUE(session);
     for (int peer = 0; peer < ranks; ++peer) {
-      const CoreSet cores = session->cores_of(peer);
+      const Member& member = session->members()[static_cast<std::size_t>(peer)];
+      const CoreSet& cores = member.cores;
+      EXPECT_EQ(peer < 3 ? 77u : 78u, member.machine);
       EXPECT_EQ(2u, cores.count());
       EXPECT_TRUE(cores[static_cast<std::size_t>(200 * peer)] && cores[1023]);
     }

@@ -239,7 +239,7 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   Table table;
-  for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}});
+  for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});
   table.leaders = {1, 4};
   using Bytes = std::vector<std::uint8_t>;
   const auto plain = [](auto message) {
@@ -249,7 +249,7 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
     return [message](const Bytes& bytes) mutable { return decode(bytes, 6, &message); };
   };
   const std::pair<Bytes, std::function<bool(const Bytes&)>> messages[] = {
-      {encode(Arrival{1, 2, 3, 4, 5, "host", loopback(true)}), plain(Arrival{})},
+      {encode(Arrival{1, 2, 3, 4, 5, "host", loopback(true), 6, CoreSet(7)}), plain(Arrival{})},
       {encode(Failure{Code::mismatch, 3, "text"}), plain(Failure{})},
       {encode(Place{1, 2, 6, 0, loopback(false)}), plain(Place{})},
       {encode(table), of_six(Table{})},
@@ -273,7 +273,7 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
 TEST(Wire, a_table_that_does_not_fit_together_is_refused) {
   const auto accepts = [](auto change) {
     Table table, out;
-    for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}});
+    for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});
     table.leaders = {1, 4};
     change(table);
     return decode(encode(table), 6, &out);

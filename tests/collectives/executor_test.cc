@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <tuple>
 
 #include "data.h"
 #include "plans.h"
@@ -36,9 +38,13 @@ class World {
         rank.scratch.assign(bytes, std::byte{0xa5});
         return rank.scratch.data();
       };
-      rank.links.map_place = [this](int peer, Place place, std::size_t, std::byte** out) {
+      rank.links.map_place = [this, &rank](int peer, Place place, std::size_t, std::byte** out) {
         const Binding& theirs = ranks_[peer].binding;
         EXPECT_EQ(place.region, static_cast<std::uint64_t>(peer));
+        // The first time that a rank meets a peer's buffer, its descriptor is still on its way.
+        if (met_.insert({sequence_, rank.links.rank, peer, place.offset}).second) {
+          return Status(Code::in_progress, "not mapped yet");
+        }
         *out = place.offset == 0 ? const_cast<std::byte*>(theirs.input) : theirs.output;
         return Status();
       };
@@ -123,6 +129,7 @@ class World {
   std::byte* base_;
   std::vector<Rank> ranks_;
   std::uint64_t sequence_ = 0, board_sequence_ = 0;
+  std::set<std::tuple<std::uint64_t, int, int, std::uint64_t>> met_;
 };
 
 Interpretation draw(const Builder& builder, int ranks, std::uint64_t seed,

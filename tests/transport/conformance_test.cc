@@ -95,7 +95,7 @@ TEST_P(Conformance, every_size_arrives_whichever_side_posts_first) {
 
 TEST_P(Conformance, a_small_send_ends_before_its_receive_and_a_large_one_does_not) {
   auto fabric = make();
-  const std::size_t eager = fabric->at(0).capabilities().eager_bytes;
+  const std::size_t eager = MatchingOptions().eager_bytes;
   Message connect(1, {.sequence = 1}, 1), connected(0, {.sequence = 1}, 1);
   fabric->at(0).post_send(connect.transfer);
   fabric->at(1).post_recv(connected.transfer);
@@ -270,6 +270,21 @@ TEST_P(Conformance, a_flood_that_nobody_awaits_is_held_back_and_still_arrives) {
   }
   drive(*fabric, all);
   for (int i = 0; i < count; ++i) ASSERT_EQ(sends[i].memory, recvs[count - 1 - i].memory);
+}
+
+TEST_P(Conformance, received_messages_give_the_sender_its_window_back) {
+  auto fabric = make({.window_bytes = 100'000});
+  // Each charges the window with 1000 bytes and 256: 4 windows in all.
+  for (std::uint64_t sequence = 1; sequence <= 320; ++sequence) {
+    Message send(1, {.sequence = sequence}, 1000), recv(0, {.sequence = sequence}, 1000);
+    fabric->at(0).post_send(send.transfer);
+    poll_idle(*fabric);
+    // It ends before its receive is posted, which only an eager message does.
+    ASSERT_TRUE(send.transfer.done) << "message " << sequence << " was held back";
+    fabric->at(1).post_recv(recv.transfer);
+    drive(*fabric, {&recv.transfer});
+    poll_idle(*fabric);
+  }
 }
 
 TEST_P(Conformance, both_sides_may_send_first_as_much_as_they_like) {

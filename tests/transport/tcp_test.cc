@@ -55,8 +55,10 @@ TEST(Tcp, small_messages_use_one_connection_and_large_ones_open_the_others) {
 TEST(Tcp, nothing_is_dialled_before_it_is_needed) {
   TcpFabric fabric({.ranks = 4});
   EXPECT_EQ(fabric.dialled(), 0u);
-  fabric.at(2).connect(3);
+  Message recv(3, {.sequence = 1}, 8);
+  fabric.at(2).post_recv(recv.transfer);
   EXPECT_EQ(fabric.dialled(), 1u);
+  fabric.at(2).cancel({Code::aborted, "enough"});
 }
 
 TEST(Tcp, a_connection_lost_in_mid_message_is_an_error_that_names_rank_and_address) {
@@ -118,12 +120,15 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
   TcpFabric fabric({.connections = 1});
   const int at_zero = fabric.at(0).wait_descriptor(), at_one = fabric.at(1).wait_descriptor();
   EXPECT_FALSE(readable(at_one));
-  fabric.at(0).connect(1);
+  Message first(1, {.sequence = 3}, 8), first_recv(0, {.sequence = 3}, 8);
+  fabric.at(1).post_recv(first_recv.transfer);
   EXPECT_TRUE(readable(at_one));  // a connection
+  fabric.at(0).post_send(first.transfer);
+  finish(fabric, {&first.transfer, &first_recv.transfer});
   settle(fabric.at(0));
   settle(fabric.at(1));
-  EXPECT_EQ(at_zero, fabric.at(0).wait_descriptor());
-  EXPECT_EQ(at_one, fabric.at(1).wait_descriptor());
+  fabric.at(0).prepare_to_sleep();
+  fabric.at(1).prepare_to_sleep();
   EXPECT_FALSE(readable(at_zero));
   EXPECT_FALSE(readable(at_one));
   Message send(1, {.sequence = 1}, 8), recv(0, {.sequence = 1}, 8);
@@ -139,7 +144,7 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
   fabric.at(0).post_send(large.transfer);
   settle(fabric.at(0));  // until the socket is full: the receiver does not poll
   EXPECT_FALSE(large.transfer.done);
-  EXPECT_EQ(at_zero, fabric.at(0).wait_descriptor());
+  fabric.at(0).prepare_to_sleep();
   EXPECT_FALSE(readable(at_zero));
   settle(fabric.at(1));
   EXPECT_TRUE(readable(at_zero));  // room

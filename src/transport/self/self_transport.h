@@ -12,16 +12,14 @@ class SelfTransport final : public Transport {
   explicit SelfTransport(int rank) : rank_(rank) {}
 
   const char* name() const override { return "self"; }
-  Capabilities capabilities() const override { return {.zero_copy = true}; }
   bool reaches(int peer) const override { return peer == rank_; }
-  void connect(int) override {}
   void post_send(Transfer& transfer) override { post(transfer, sends_, recvs_, true); }
   void post_recv(Transfer& transfer) override { post(transfer, recvs_, sends_, false); }
   bool poll() override { return false; }
   void cancel(const Status& why) override;
   void close() override {}
   std::uint64_t heard_of(int) const override { return 0; }
-  int wait_descriptor() override { return -1; }
+  int wait_descriptor() const override { return -1; }
   bool active() const override { return false; }
 
  private:

@@ -37,10 +37,6 @@ ShmTransport::~ShmTransport() {
   if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
 }
 
-Capabilities ShmTransport::capabilities() const {
-  return {options_.matching.eager_bytes, frame_bytes_, true, false};
-}
-
 int ShmTransport::local_of(int peer) const {
   if (peer < 0 || static_cast<std::size_t>(peer) >= link_of_rank_.size()) return -1;
   return link_of_rank_[peer];

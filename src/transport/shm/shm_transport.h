@@ -30,9 +30,7 @@ class ShmTransport final : public Transport {
   ~ShmTransport() override;
 
   const char* name() const override { return "shm"; }
-  Capabilities capabilities() const override;
   bool reaches(int peer) const override { return local_of(peer) >= 0; }
-  void connect(int) override {}
   void post_send(Transfer& transfer) override;
   void post_recv(Transfer& transfer) override;
   bool poll() override;
@@ -42,7 +40,7 @@ class ShmTransport final : public Transport {
     const int link = local_of(peer);
     return link < 0 ? 0 : links_[link]->matching.heard_of();
   }
-  int wait_descriptor() override { return -1; }
+  int wait_descriptor() const override { return -1; }
   bool active() const override;
 
  private:

@@ -78,10 +78,6 @@ Status TcpTransport::make(int rank, int ranks, std::uint64_t epoch, TcpDialler d
   return {};
 }
 
-Capabilities TcpTransport::capabilities() const {
-  return {options_.matching.eager_bytes, options_.matching.frame_bytes, false, false};
-}
-
 // ---- Connections
 
 void TcpTransport::adopt(int peer, int index, UniqueFd fd, const Status& status) {
@@ -148,10 +144,6 @@ void TcpTransport::dial(Link& link, int index) {
   if (link.dialled[index] || link.matching.ended()) return;
   link.dialled[index] = true;
   if (dialler_.dial) dialler_.dial(link.matching.peer(), index);
-}
-
-void TcpTransport::connect(int peer) {
-  if (reaches(peer) && cancelled_.ok()) dial(link(peer), 0);
 }
 
 // ---- Posting
@@ -347,13 +339,12 @@ bool TcpTransport::ask_epoll() {
   return moved;
 }
 
-int TcpTransport::wait_descriptor() {
+void TcpTransport::prepare_to_sleep() {
   for (Link* link : unwatched_) link->unwatched = false;
   unwatched_.clear();
   for (const std::unique_ptr<Link>& link : links_) {
     if (link != nullptr) watch_all(*link, true);
   }
-  return epoll_.get();
 }
 
 // room: whoever sleeps must be woken when there is room to write again.

@@ -47,9 +47,7 @@ class TcpTransport final : public Transport {
   void adopt(int peer, int index, UniqueFd fd, const Status& status);
 
   const char* name() const override { return "tcp"; }
-  Capabilities capabilities() const override;
   bool reaches(int peer) const override { return peer >= 0 && peer < ranks_ && peer != rank_; }
-  void connect(int peer) override;
   void post_send(Transfer& transfer) override;
   void post_recv(Transfer& transfer) override;
   bool poll() override;
@@ -58,7 +56,8 @@ class TcpTransport final : public Transport {
   std::uint64_t heard_of(int peer) const override {
     return links_[peer] == nullptr ? 0 : links_[peer]->matching.heard_of();
   }
-  int wait_descriptor() override;
+  int wait_descriptor() const override { return epoll_.get(); }
+  void prepare_to_sleep() override;
   bool active() const override;
 
  private:

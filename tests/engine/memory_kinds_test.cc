@@ -1,0 +1,39 @@
+// Memory that peers can map and memory that they cannot, in one call.
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+TEST(MemoryKinds, may_be_mixed_within_one_call_and_between_ranks) {
+  constexpr std::size_t count = 1 << 15;
+  const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 10'000;
+  ranks::run_ranks(
+      2,
+      [&](Rank& self) {
+        void* mapped[2] = {};
+        for (void*& memory : mapped) ASSERT_HOCKET(hocketMemAlloc(&memory, count * sizeof(int)));
+        std::vector<int> plain_in(count), plain_out(count);
+        // Bits 0 and 1: rank 0's input and output are mapped; bits 2 and 3: rank 1's.
+        for (int kinds = 0; kinds < 16; ++kinds) {
+          const int own = kinds >> (2 * self.rank) & 3;
+          int* const in = (own & 1) != 0 ? static_cast<int*>(mapped[0]) : plain_in.data();
+          int* const out = (own & 2) != 0 ? static_cast<int*>(mapped[1]) : plain_out.data();
+          std::fill(in, in + count, kinds + 100 * self.rank);
+          std::fill(out, out + count, -1);
+          ASSERT_HOCKET(
+              hocketAllReduce(in, out, count, hocketInt32, hocketSum, self.comm, nullptr))
+              << " kinds " << kinds;
+          EXPECT_EQ(std::vector<int>(count, 2 * kinds + 100), std::vector<int>(out, out + count))
+              << "kinds " << kinds;
+        }
+        self.meet();
+        for (void* memory : mapped) EXPECT_HOCKET(hocketMemFree(memory));
+      },
+      config);
+}
+
+}  // namespace

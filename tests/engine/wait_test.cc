@@ -1,0 +1,192 @@
+// How ranks wait, by state and not by time: which phase follows from cores, ranks and run delay;
+// what happens between announcing a sleep and sleeping; what a broken link waits for.
+#include "engine/wait.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transport/order.h"
+#include "transport/shm/board.h"
+
+namespace hocket {
+namespace {
+
+constexpr Nanos ms = nanos_per_ms;
+
+TEST(WaitPolicy, polls_long_on_a_core_of_its_own_and_gives_a_shared_core_away_after_a_few_polls) {
+  const Oversubscription alone(1), two_ranks(2);
+  EXPECT_FALSE(alone.shares_core());
+  EXPECT_TRUE(two_ranks.shares_core());
+  const WaitPolicy own = alone.policy(), shared = two_ranks.policy();
+  EXPECT_EQ(WaitPhase::poll, own.phase(1000, 0)) << "no clock, no system call before that";
+  EXPECT_EQ(WaitPhase::spin, own.phase(1001, 0));
+  EXPECT_EQ(WaitPhase::spin, own.phase(5000, 99'000));
+  EXPECT_EQ(WaitPhase::yield, own.phase(5000, 100'000));
+  EXPECT_EQ(WaitPhase::sleep, own.phase(5000, 1'000'000));
+  EXPECT_EQ(WaitPhase::poll, shared.phase(8, 0));
+  EXPECT_EQ(WaitPhase::yield, shared.phase(9, 0)) << "it never spins";
+  EXPECT_EQ(WaitPhase::sleep, shared.phase(5000, 500'000));
+}
+
+TEST(Oversubscription, follows_the_run_delay_where_ranks_have_a_core_each) {
+  const std::thread::id here = std::this_thread::get_id();
+  Oversubscription load(1);
+  ASSERT_TRUE(load.is_due(0));
+  load.look(here, 0, 500 * ms);  // what was before does not count
+  EXPECT_FALSE(load.shares_core());
+  EXPECT_FALSE(load.is_due(9 * ms)) << "the file is read at most once in 10 ms";
+  ASSERT_TRUE(load.is_due(10 * ms));
+  load.look(here, 10 * ms, 500 * ms + 900'000);
+  EXPECT_FALSE(load.shares_core()) << "9 % of the time";
+  load.look(here, 20 * ms, 502 * ms);
+  EXPECT_TRUE(load.shares_core()) << "11 % of the time";
+  EXPECT_EQ(WaitPhase::yield, load.policy().phase(9, 0));
+  load.look(here, 1019 * ms, 502 * ms);
+  EXPECT_TRUE(load.shares_core()) << "for a second";
+  load.look(here, 1029 * ms, 502 * ms);
+  EXPECT_FALSE(load.shares_core()) << "and then the core is its own again";
+  EXPECT_EQ(WaitPhase::poll, load.policy().phase(1000, 0));
+}
+
+TEST(Oversubscription, compares_no_thread_with_another_and_needs_no_schedstat) {
+  std::thread::id other;
+  std::thread([&other] { other = std::this_thread::get_id(); }).join();
+  Oversubscription load(0.5);
+  load.look(std::this_thread::get_id(), 0, 0);
+  load.look(other, 10 * ms, 9'000 * ms);
+  EXPECT_FALSE(load.shares_core()) << "the other thread may have waited before it came here";
+  load.look(other, 20 * ms, {});
+  EXPECT_FALSE(load.shares_core());
+  load.look(other, 30 * ms, 9'010 * ms);
+  EXPECT_TRUE(load.shares_core());
+}
+
+TEST(Oversubscription, by_ranks_holds_for_good_and_asks_nothing_of_the_kernel) {
+  Oversubscription crowded(2);
+  EXPECT_FALSE(crowded.is_due(0));
+  crowded.look(std::this_thread::get_id(), 0, 0);
+  crowded.look(std::this_thread::get_id(), 5'000 * ms, 0);
+  EXPECT_TRUE(crowded.shares_core());
+}
+
+/// Two local ranks that share a board; the test is rank 1, the engine rank 0.
+class OneRank {
+ public:
+  explicit OneRank(std::vector<Transport*> transports) {
+    memory_.resize(Board::bytes(2) + 4096);
+    const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
+    board = Board(memory_.data() + (4096 - at % 4096), 2, 0);
+    EngineOptions options;
+    options.ranks = 2;
+    options.deadline = nanos_per_s;
+    options.order = &order_;
+    options.name_of_rank = [](int rank) { return "rank " + std::to_string(rank); };
+    options.ring = [](int) {};
+    options.inspect_faults = [this](std::vector<int>*) { return fault; };
+    options.on_failure = [this](const Status&, bool tell) { told = tell; };
+    Links links;
+    links.board = &board;
+    SelectorOptions selector;
+    selector.ranks = 2;
+    selector.one_node = true;
+    selector.board_scratch_bytes = board.scratch_bytes();
+    engine = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
+                                      std::make_unique<Selector>(selector));
+  }
+  /// Rank 1 arrives at the first barrier, and rings nobody.
+  void peer_arrives() {
+    board.arrival(1, 1).fingerprint = board.arrival(0, 1).fingerprint;
+    board.arrival(1, 1).sequence.store(1, std::memory_order_release);
+  }
+  Board board;
+  std::unique_ptr<Engine> engine;
+  Status fault;
+  bool told = false;
+
+ private:
+  std::vector<std::byte> memory_;
+  CollectiveOrder order_;
+};
+
+/// Carries nothing. It is polled in every round of the engine, as long as the engine has work.
+class Lookout final : public Transport {
+ public:
+  std::function<void()> when_polled;
+  const char* name() const override { return "lookout"; }
+  bool reaches(int) const override { return false; }
+  void post_send(Transfer&) override {}
+  void post_recv(Transfer&) override {}
+  bool poll() override {
+    if (when_polled) when_polled();
+    return false;
+  }
+  void cancel(const Status&) override {}
+  void close() override {}
+  int wait_descriptor() const override { return -1; }
+  std::uint64_t heard_of(int) const override { return 0; }
+  bool active() const override { return true; }
+};
+
+TEST(Sleep, is_not_begun_when_a_peer_published_before_it_could_see_the_announcement) {
+  Lookout lookout;
+  OneRank rank({&lookout});
+  int slept = 0;
+  // The peer publishes after this rank's last look while awake. It reads the doorbell before the
+  // announcement reaches it, and so does not ring: only the look after the announcement finds it.
+  lookout.when_polled = [&] {
+    if (rank.board.doorbell(0).asleep.load() == Board::awake) return;
+    ++slept;
+    rank.peer_arrives();
+  };
+  rank.engine->submit(Call{});
+  const Sleeper sleeper{rank.engine.get(), &rank.board, -1};
+  Oversubscription shared(2);
+  drive({&sleeper, 1}, shared);
+  EXPECT_TRUE(rank.engine->status().ok()) << rank.engine->status().message();
+  EXPECT_EQ(1, slept);
+  EXPECT_EQ(Board::awake, rank.board.doorbell(0).asleep.load());
+}
+
+const Status lost(Code::remote_error, "lost the connection to rank 1", 1);
+
+TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_up) {
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->fail(lost);
+  EXPECT_FALSE(rank.engine->run_once({}));
+  EXPECT_FALSE(rank.engine->run_once(1'000 * ms));
+  EXPECT_FALSE(rank.engine->run_once(1'249 * ms));
+  EXPECT_FALSE(rank.engine->idle());
+  EXPECT_TRUE(rank.engine->status().ok());
+  rank.fault = Status(Code::remote_error, "rank 1 was killed by signal 9", 1);
+  rank.engine->attention().store(true);
+  EXPECT_TRUE(rank.engine->run_once({}));
+  EXPECT_TRUE(rank.engine->idle());
+  EXPECT_EQ(rank.fault.message(), rank.engine->status().message());
+  EXPECT_FALSE(rank.told) << "the others know of a fault";
+}
+
+TEST(BrokenLink, that_nothing_explains_is_the_error_after_a_quarter_of_a_second) {
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->fail(lost);
+  EXPECT_FALSE(rank.engine->run_once(1'000 * ms));
+  EXPECT_TRUE(rank.engine->run_once(1'250 * ms));
+  EXPECT_EQ(lost.message(), rank.engine->status().message());
+  EXPECT_TRUE(rank.engine->idle());
+  EXPECT_TRUE(rank.told);
+}
+
+TEST(BrokenLink, leaves_any_other_error_as_it_is) {
+  OneRank rank({});
+  rank.engine->fail(Status(Code::mismatch, "ranks disagree"));
+  EXPECT_EQ(Code::mismatch, rank.engine->status().code());
+}
+
+}  // namespace
+}  // namespace hocket
