@@ -59,10 +59,18 @@
  * communicator: receive buffers of operations that had not ended hold unspecified bytes, no peer
  * writes to them any more, every later call on the communicator returns the same error at once, on
  * this rank and soon on all others, and hocketCommDestroy still works. hocketGetLastError has the
- * sentence: which rank, which operation, what to do. A dead rank is reported to all others at once;
- * a silent one (stopped, cut off) after the silence limit; a late one (alive, but elsewhere) is
- * logged every 10 s and an error only at the operation's deadline. The library never prints (but
- * see HOCKET_LOG), never exits the process and never throws.
+ * sentence: the call that returned the error, which rank, which operation, what to do. Operation n
+ * is the n-th collective, message or finalize that the named rank called on the communicator; what
+ * hocket runs by itself (to make or split a communicator) is not counted. A dead rank is reported
+ * to all others at once; a silent one (stopped, cut off) after the silence limit; a late one
+ * (alive, but elsewhere) is logged every 10 s and an error only at the operation's deadline. The
+ * library never prints (but see HOCKET_LOG), never exits the process and never throws.
+ *
+ * Ranks that make different calls. A call that ends before this rank can know of the other call
+ * returns hocketSuccess: a broadcast on its root, and a hocketSend, of up to 64 KiB. The next call
+ * on the communicator then returns hocketMismatch. The culprit is the rank whose call was seen to
+ * differ from this rank's: each side names the other, and of several ranks the one that is wrong
+ * may name any that is right.
  *
  * Numerics. fp16, bf16 and fp8 accumulate in fp32 and are rounded once, to nearest even, whatever
  * the algorithm. fp32, fp64 and integers accumulate in their own type; integer sums and products
@@ -189,7 +197,8 @@ typedef struct {
   unsigned int version; /* HOCKET_VERSION_CODE of the caller's header */
   /* 1 (default): calls return when done. 0: init and NULL-stream calls return hocketInProgress. */
   int blocking;
-  /* For messages; copied. */
+  /* Name of the communicator in errors and log lines; copied. NULL: "world", or after a split the
+   * parent's. */
   const char* commName;
   /* Longest time an operation may take, from the start of its execution. Default 600000. */
   int deadline_ms;
@@ -265,9 +274,9 @@ HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, voi
 HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
 
 /* Effect:  joins rank `rank` of nranks to the job; *comm is a communicator of all of them.
- * Needs:   called once per rank, with the same commId and nranks and distinct ranks from 0 to
- *          nranks - 1; any order, minutes apart. Each commId serves one communicator. Not in a
- *          group.
+ * Needs:   called once per rank, with the same commId and nranks (1 to 32767) and distinct ranks
+ *          from 0 to nranks - 1; any order, minutes apart. Each commId serves one communicator. Not
+ *          in a group.
  * Blocks:  until all ranks have joined, at most the join deadline and two seconds; then for the
  *          first operations among them, each at most the deadline. Uses no stream.
  * Threads: any; several communicators of one process may be joined by several threads.
@@ -275,8 +284,9 @@ HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
  *          sentence lists the missing ranks; hocketInvalidUsage: two processes claim a rank,
  *          nranks differ, or a HOCKET_* variable is wrong; hocketMismatch: ranks have different
  *          settings; hocketAborted: another rank aborted its join; hocketRemoteError: a process
- *          was lost or does not know the key; hocketSystemError. *comm becomes NULL and there is
- *          nothing to destroy. */
+ *          was lost or does not know the key; hocketSystemError. A rank that is done earlier may
+ *          go on to its first operations: an error of those (any result of hocketAllReduce) can
+ *          be the result here. *comm becomes NULL and there is nothing to destroy. */
 HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId,
                                              int rank);
 
@@ -437,12 +447,12 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  * count, datatype, operator and root; ranks that disagree get hocketMismatch, and its sentence
  * quotes both. Calls on one communicator run in the order in which they were made, whatever their
  * streams. Buffers are host memory of any alignment and have at least count x size of datatype
- * bytes; where n times that is more than 2^63 - 1 it is hocketInvalidArgument, n being comm's
- * ranks. While operations on two communicators run at once, their receive buffers should not share
- * a memory page: where one fails, the other's may lose what peers wrote to that page, and is then
- * hocketRemoteError. Send and receive buffers are the same
- * where the call says "in place"; any other overlap is hocketInvalidArgument. With count 0 buffers
- * may be NULL, and the ranks still have to make the call. */
+ * bytes; where n times that is more than 2^63 - 1, or a buffer would end beyond the address space,
+ * it is hocketInvalidArgument, n being comm's ranks. While operations on two communicators run at
+ * once, their receive buffers should not share a memory page: where one fails, the other's may lose
+ * what peers wrote to that page, and is then hocketRemoteError. Send and receive buffers are the
+ * same where the call says "in place"; any other overlap is hocketInvalidArgument. With count 0
+ * buffers may be NULL, and the ranks still have to make the call. */
 
 /* Effect:  recvbuff on every rank := sendbuff of rank 0 op ... op sendbuff of rank n - 1, element
  *          by element. In place: sendbuff == recvbuff.
@@ -504,10 +514,10 @@ HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream
 /* Effect:  the message in sendbuff goes to the hocketRecv of rank peer that is the same number in
  *          the order of messages from this rank to that.
  * Needs:   count elements in sendbuff; the same count and datatype on both sides.
- * Blocks:  NULL stream: until sendbuff is the caller's again, which for all but small messages is
- *          not before peer has called hocketRecv, at most the deadline. Two ranks that send to
- *          one another first and receive afterwards wait in vain: use a group. Host stream: no;
- *          ends in its order.
+ * Blocks:  NULL stream: until sendbuff is the caller's again, which for messages above 64 KiB is
+ *          not before peer has called hocketRecv, at most the deadline. Two ranks that send to one
+ *          another first and receive afterwards wait in vain: use a group. Host stream: no; ends in
+ *          its order.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce; hocketInvalidArgument too where peer is no rank of comm;
  *          hocketInvalidUsage where peer is the caller's own rank and the group does not hold the
@@ -530,7 +540,8 @@ HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataTyp
  *          outermost one counts.
  * Needs:   buffers stay as they are until the operations have ended. All ranks of a communicator
  *          put the same collectives in a group. Communicators are neither made nor ended in a
- *          group (hocketInvalidUsage).
+ *          group (hocketInvalidUsage). Nor are streams or events waited for, asked, recorded, or
+ *          streams destroyed: nothing that was collected has begun (hocketInvalidUsage).
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  none. A collected call with a wrong argument says so itself, and hocketGroupEnd
@@ -566,36 +577,40 @@ HOCKET_API hocketResult_t hocketGroupEnd(void);
 HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
 
 /* Effect:  waits until all that was put on the stream before has ended.
- * Needs:   a stream; NULL is allowed and does nothing.
+ * Needs:   a stream; NULL is allowed and does nothing. Not in a group.
  * Blocks:  until then; every operation ends by its deadline.
- * Threads: any, at any time, but not inside a group.
+ * Threads: any, at any time.
  * Errors:  the first error among the stream's operations that no call has returned yet. The stream
  *          stays usable; the communicator of that operation is poisoned. hocketInvalidUsage:
- *          called by the stream's own worker (a log callback, say). */
+ *          in a group, or called by the stream's own worker (a log callback, say).
+ *          hocketInvalidArgument: the stream was destroyed before, or is no stream; so for every
+ *          call with a stream or an event. */
 HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
 
 /* Effect:  says whether all that was put on the stream has ended: hocketSuccess, or
  *          hocketInProgress.
- * Needs:   a stream; NULL is allowed: hocketSuccess.
+ * Needs:   a stream; NULL is allowed: hocketSuccess. Not in a group.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  when all has ended: as hocketStreamSynchronize. */
+ * Errors:  when all has ended: as hocketStreamSynchronize. hocketInvalidUsage: in a group. */
 HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
 
 /* Effect:  what is put on the stream afterwards begins only when the event's last record has
  *          happened. An event that was never recorded holds nothing up.
- * Needs:   stream and event not destroyed; a NULL stream is the caller's thread.
+ * Needs:   stream and event not destroyed; a NULL stream is the caller's thread. Not in a group.
  * Blocks:  NULL stream: until the event has happened. Host stream: no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument: event is NULL; nothing changes. */
+ * Errors:  hocketInvalidArgument: event is NULL; hocketInvalidUsage: in a group; nothing
+ *          changes. */
 HOCKET_API hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event);
 
 /* Effect:  ends the worker thread and frees the stream.
- * Needs:   nobody uses the stream any more. NULL does nothing.
+ * Needs:   nobody uses the stream any more. NULL does nothing. Not in a group.
  * Blocks:  until all that was put on it has ended; every operation does, by its deadline.
  * Threads: any, once.
  * Errors:  the first error among its operations that no call has returned yet; the stream is freed
- *          all the same. hocketInvalidUsage: called by the stream's own worker; nothing changes. */
+ *          all the same. hocketInvalidUsage: in a group, or called by the stream's own worker;
+ *          nothing changes. */
 HOCKET_API hocketResult_t hocketStreamDestroy(hocketStream_t stream);
 
 /* Effect:  *event becomes a new event: a point in a stream's order. It counts as happened until it
@@ -611,28 +626,29 @@ HOCKET_API hocketResult_t hocketEventCreate(hocketEvent_t* event);
  * Needs:   event not NULL.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument: nothing changes. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; nothing changes. */
 HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream);
 
 /* Effect:  waits until the event's last record has happened.
  * Needs:   event not NULL.
  * Blocks:  until then; every operation before it ends by its deadline.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument. An operation's error is the stream's to tell, not the event's. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. An operation's error is the
+ *          stream's to tell, not the event's. */
 HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
 
 /* Effect:  says whether the event's last record has happened: hocketSuccess, or hocketInProgress.
  * Needs:   event not NULL.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. */
 HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 
 /* Effect:  frees the event; what already waits for it goes on waiting for what it stood for.
  * Needs:   no thread inside a call on the event. NULL does nothing.
  * Blocks:  no.
  * Threads: any, once.
- * Errors:  none. */
+ * Errors:  hocketInvalidArgument: the event was destroyed before, or is no event. */
 HOCKET_API hocketResult_t hocketEventDestroy(hocketEvent_t event);
 
 /* ---- Memory ----------------------------------------------------------------------------------

@@ -17,6 +17,17 @@ thread_local int group_depth = 0;
 thread_local std::vector<Grouped> group_calls;
 thread_local Status group_error;
 
+/// A call as the user made it: its enumerators may have any value.
+struct Arguments {
+  Collective collective = Collective::barrier;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  hocketDataType_t datatype = hocketInt8;
+  hocketRedOp_t op = hocketSum;
+  int root = -1;
+};
+
 struct Sizes {
   std::size_t input = 0, output = 0;  // bytes
 };
@@ -35,6 +46,21 @@ Status sizes_of(const Call& call, int ranks, Sizes* sizes) {
   if (call.collective == Collective::send) sizes->output = 0;
   if (call.collective == Collective::recv) sizes->input = 0;
   return {};
+}
+
+/// No machine has longer addresses.
+constexpr std::uint64_t address_space = std::uint64_t{1} << 57;
+
+Status check_ends(const Call& call, const Sizes& sizes) {
+  const auto ends = [](const void* buffer, std::uint64_t bytes) {
+    const auto start = reinterpret_cast<std::uintptr_t>(buffer);
+    return bytes <= address_space && start <= address_space - bytes;
+  };
+  const bool input = ends(call.input, sizes.input);
+  if (input && ends(call.output, sizes.output)) return {};
+  return invalid_argument("count is " + std::to_string(call.count) + ": " +
+                          (input ? "recvbuff" : "sendbuff") +
+                          " would reach past the end of the address space");
 }
 
 bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
@@ -63,15 +89,24 @@ Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
   }
 }
 
-Status check_call(const Call& call, const Communicator& comm) {
-  if (static_cast<unsigned>(call.dtype) >= dtype_count) {
-    return invalid_argument("datatype " + std::to_string(static_cast<int>(call.dtype)) +
+/// Enumerators are looked at before they are narrowed: 263 is no float32.
+Status to_call(const Arguments& given, Call* call) {
+  const int datatype = static_cast<int>(given.datatype), op = static_cast<int>(given.op);
+  if (datatype < 0 || datatype >= dtype_count) {
+    return invalid_argument("datatype " + std::to_string(datatype) +
                             " does not exist: use a hocketDataType_t");
   }
-  if (static_cast<unsigned>(call.op) >= op_count) {
-    return invalid_argument("operator " + std::to_string(static_cast<int>(call.op)) +
+  if (op < 0 || op >= op_count) {
+    return invalid_argument("operator " + std::to_string(op) +
                             " does not exist: use a hocketRedOp_t");
   }
+  *call = {
+      given.collective,    given.input, given.output, given.count, static_cast<Dtype>(datatype),
+      static_cast<Op>(op), given.root};
+  return {};
+}
+
+Status check_call(const Call& call, const Communicator& comm) {
   const bool rooted = call.collective == Collective::broadcast || is_p2p(call);
   if (rooted && (call.root < 0 || call.root >= comm.ranks())) {
     return invalid_argument((is_p2p(call) ? "peer " : "root ") + std::to_string(call.root) +
@@ -86,16 +121,17 @@ Status check_call(const Call& call, const Communicator& comm) {
   HOCKET_RETURN_IF_ERROR(sizes_of(call, comm.ranks(), &sizes));
   const bool reads = call.collective != Collective::broadcast || call.root == comm.rank();
   if (call.input == nullptr && sizes.input > 0 && reads) {
-    return invalid_argument("sendbuff is NULL, but count is not 0");
+    return invalid_argument("sendbuff is NULL, but count is " + std::to_string(call.count));
   }
   if (call.output == nullptr && sizes.output > 0) {
-    return invalid_argument("recvbuff is NULL, but count is not 0");
+    return invalid_argument("recvbuff is NULL, but count is " + std::to_string(call.count));
   }
+  HOCKET_RETURN_IF_ERROR(check_ends(call, sizes));
   return reads ? check_overlap(call, sizes, comm.rank()) : Status();
 }
 
 HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
-  return stream != nullptr ? &stream->stream : comm->own.get();
+  return stream != nullptr ? stream->stream.get() : comm->own.get();
 }
 
 /// Holds a communicator for the calling thread.
@@ -119,11 +155,14 @@ Status two_threads() {
       "thread with hocketCommSplit");
 }
 
-Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
+Status start(hocketComm* comm, const Arguments& given, hocketStream_t stream) {
   if (!is_usable(comm)) [[unlikely]]
     HOCKET_RETURN_IF_ERROR(check(comm));
   Communicator& communicator = *comm->communicator;
+  Call call;
+  HOCKET_RETURN_IF_ERROR(to_call(given, &call));
   HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
+  HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
     group_calls.push_back({comm, call, host});
@@ -132,6 +171,7 @@ Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
   const Entered entered(communicator);
   if (!entered.ok()) [[unlikely]]
     return two_threads();
+  call.number = communicator.next_number();
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
   if (stream == nullptr && host != nullptr) {
     return {Code::in_progress, "the call runs: ask hocketCommGetAsyncError until it is done"};
@@ -139,8 +179,10 @@ Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
   return {};
 }
 
-hocketResult_t run(hocketComm* comm, const Call& call, hocketStream_t stream) {
-  const hocketResult_t outcome = guarded(comm, [&] { return start(comm, call, stream); });
+hocketResult_t run(const char* function, hocketComm* comm, const Arguments& given,
+                   hocketStream_t stream) {
+  const hocketResult_t outcome =
+      guarded(function, comm, [&] { return start(comm, given, stream); });
   if (group_depth > 0 && outcome != hocketSuccess && group_error.ok()) {
     group_error = {static_cast<Code>(outcome), hocketGetLastError(nullptr)};
   }
@@ -184,6 +226,7 @@ Status end_group() {
   if (calls.empty()) return {};
   for (const Communicator* communicator : held)
     HOCKET_RETURN_IF_ERROR(check_own_messages(calls, communicator));
+  for (GroupedCall& one : calls) one.call.number = one.communicator->next_number();
   HOCKET_RETURN_IF_ERROR(launch(calls));
   if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
   return {};
@@ -200,57 +243,48 @@ using namespace hocket;
 hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
                                hocketStream_t stream) {
-  return api::run(comm,
-                  {Collective::all_reduce, sendbuff, recvbuff, count, static_cast<Dtype>(datatype),
-                   static_cast<Op>(op), -1},
-                  stream);
+  return api::run(__func__, comm,
+                  {Collective::all_reduce, sendbuff, recvbuff, count, datatype, op, -1}, stream);
 }
 
 hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                hocketDataType_t datatype, int root, hocketComm_t comm,
                                hocketStream_t stream) {
-  return api::run(comm,
-                  {Collective::broadcast, sendbuff, recvbuff, count, static_cast<Dtype>(datatype),
-                   Op::sum, root},
+  return api::run(__func__, comm,
+                  {Collective::broadcast, sendbuff, recvbuff, count, datatype, hocketSum, root},
                   stream);
 }
 
 hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                hocketDataType_t datatype, hocketComm_t comm,
                                hocketStream_t stream) {
-  return api::run(comm,
-                  {Collective::all_gather, sendbuff, recvbuff, sendcount,
-                   static_cast<Dtype>(datatype), Op::sum, -1},
+  return api::run(__func__, comm,
+                  {Collective::all_gather, sendbuff, recvbuff, sendcount, datatype, hocketSum, -1},
                   stream);
 }
 
 hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                    hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
                                    hocketStream_t stream) {
-  return api::run(comm,
-                  {Collective::reduce_scatter, sendbuff, recvbuff, recvcount,
-                   static_cast<Dtype>(datatype), static_cast<Op>(op), -1},
+  return api::run(__func__, comm,
+                  {Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op, -1},
                   stream);
 }
 
 hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream) {
-  return api::run(comm, {}, stream);
+  return api::run(__func__, comm, {}, stream);
 }
 
 hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype, int peer,
                           hocketComm_t comm, hocketStream_t stream) {
-  return api::run(
-      comm,
-      {Collective::send, sendbuff, nullptr, count, static_cast<Dtype>(datatype), Op::sum, peer},
-      stream);
+  return api::run(__func__, comm,
+                  {Collective::send, sendbuff, nullptr, count, datatype, hocketSum, peer}, stream);
 }
 
 hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype, int peer,
                           hocketComm_t comm, hocketStream_t stream) {
-  return api::run(
-      comm,
-      {Collective::recv, nullptr, recvbuff, count, static_cast<Dtype>(datatype), Op::sum, peer},
-      stream);
+  return api::run(__func__, comm,
+                  {Collective::recv, nullptr, recvbuff, count, datatype, hocketSum, peer}, stream);
 }
 
 hocketResult_t hocketGroupStart(void) {
@@ -259,5 +293,5 @@ hocketResult_t hocketGroupStart(void) {
 }
 
 hocketResult_t hocketGroupEnd(void) {
-  return api::guarded(nullptr, [] { return api::end_group(); });
+  return api::guarded(__func__, nullptr, [] { return api::end_group(); });
 }

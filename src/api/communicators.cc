@@ -63,7 +63,7 @@ JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequ
 
 /// Makes a handle and fills it now or, where config is not blocking, on its own stream.
 using Make = std::function<Status(StopRequest*, std::unique_ptr<Communicator>*)>;
-Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
+Status fill(const char* function, const CommConfig& config, hocketComm_t* out, Make make) {
   *out = nullptr;
   auto handle = make_handle();
   if (config.blocking) {
@@ -75,11 +75,11 @@ Status fill(const CommConfig& config, hocketComm_t* out, Make make) {
   handle->blocking = false;
   handle->own = std::make_unique<HostStream>();
   hocketComm* raw = handle.get();
-  HOCKET_RETURN_IF_ERROR(handle->own->push([raw, make = std::move(make)] {
+  HOCKET_RETURN_IF_ERROR(handle->own->push([function, raw, make = std::move(make)] {
     const Status status = make(&raw->stop, &raw->communicator);
     if (!status.ok()) {
       std::lock_guard lock(raw->mutex);
-      raw->init_error = status;
+      raw->init_error = status.returned_by(function);
       return Status();
     }
     raw->ready.store(true);
@@ -206,8 +206,8 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
 using namespace hocket;
 
 hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
-  if (uniqueId == nullptr) return api::result(invalid_argument("uniqueId is NULL"));
-  return api::guarded(nullptr, [&]() -> Status {
+  if (uniqueId == nullptr) return api::result(__func__, invalid_argument("uniqueId is NULL"));
+  return api::guarded(__func__, nullptr, [&]() -> Status {
     CommConfig config;
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
@@ -222,18 +222,17 @@ hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
   });
 }
 
-hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId, int rank) {
-  return hocketCommInitRankConfig(comm, nranks, commId, rank, nullptr);
-}
+namespace {
 
-hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUniqueId commId,
-                                        int rank, hocketConfig_t* config) {
-  return api::guarded(nullptr, [&]() -> Status {
+hocketResult_t init_rank(const char* function, hocketComm_t* comm, int nranks,
+                         const hocketUniqueId& commId, int rank, const hocketConfig_t* config) {
+  return api::guarded(function, nullptr, [&]() -> Status {
     if (comm == nullptr) return invalid_argument("comm is NULL");
     *comm = nullptr;
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     if (nranks < 1 || nranks > max_ranks) {
-      return invalid_argument("nranks is " + std::to_string(nranks) + ": at least 1, at most " +
+      return invalid_argument("nranks is " + std::to_string(nranks) +
+                              ": a communicator has at least 1 rank and at most " +
                               std::to_string(max_ranks));
     }
     if (rank < 0 || rank >= nranks) {
@@ -248,18 +247,31 @@ hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUn
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
-    return api::fill(full, comm, [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-      JoinOptions options = api::join_options(full, rank, nranks, stop);
-      options.key = id.key;
-      options.job_id = id.job_id;
-      options.root = id.root;
-      return api::join(options, full, 0, nullptr, out);
-    });
+    return api::fill(function, full, comm,
+                     [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
+                       JoinOptions options = api::join_options(full, rank, nranks, stop);
+                       options.key = id.key;
+                       options.job_id = id.job_id;
+                       options.root = id.root;
+                       return api::join(options, full, 0, nullptr, out);
+                     });
   });
 }
 
+}  // namespace
+
+hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId, int rank) {
+  return init_rank(__func__, comm, nranks, commId, rank, nullptr);
+}
+
+hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUniqueId commId,
+                                        int rank, hocketConfig_t* config) {
+  return init_rank(__func__, comm, nranks, commId, rank, config);
+}
+
 hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config) {
-  return api::guarded(nullptr, [&]() -> Status {
+  const char* const function = __func__;
+  return api::guarded(function, nullptr, [&]() -> Status {
     if (comm == nullptr) return invalid_argument("comm is NULL");
     *comm = nullptr;
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
@@ -267,15 +279,17 @@ hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* c
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
-    return api::fill(full, comm, [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-      return api::make_from_launcher(full, settings, stop, out);
-    });
+    return api::fill(function, full, comm,
+                     [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
+                       return api::make_from_launcher(full, settings, stop, out);
+                     });
   });
 }
 
 hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm_t* newcomm,
                                hocketConfig_t* config) {
-  return api::guarded(comm, [&]() -> Status {
+  const char* const function = __func__;
+  return api::guarded(function, comm, [&]() -> Status {
     if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
     *newcomm = nullptr;
     HOCKET_RETURN_IF_ERROR(api::check(comm));
@@ -292,13 +306,13 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
     const auto split = std::make_shared<api::Split>(*parent, color, key, full);
     parent->exit();
     if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
-    return api::fill(full, newcomm,
+    return api::fill(function, full, newcomm,
                      [split](StopRequest* stop, auto* out) { return split->run(stop, out); });
   });
 }
 
 hocketResult_t hocketCommFinalize(hocketComm_t comm) {
-  return api::guarded(comm, [&]() -> Status {
+  return api::guarded(__func__, comm, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check(comm));
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     Communicator& communicator = *comm->communicator;
@@ -306,7 +320,9 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
       return invalid_usage("another thread is inside a call of this communicator");
     }
     communicator.flush();
-    const Status status = launch_one(communicator, Call{}, nullptr);
+    Call barrier;
+    barrier.number = communicator.next_number();
+    const Status status = launch_one(communicator, barrier, nullptr);
     communicator.exit();
     comm->finalized.store(true, std::memory_order_relaxed);
     return status;
@@ -315,7 +331,7 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
 
 hocketResult_t hocketCommDestroy(hocketComm_t comm) {
   if (comm == nullptr) return hocketSuccess;
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     if (comm->state.load() == hocketComm::live && comm->fork_generation != api::fork_generation()) {
       // The parent's: its threads, sockets and locks are not ours to end.
@@ -334,7 +350,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
 }
 
 hocketResult_t hocketCommAbort(hocketComm_t comm) {
-  return api::guarded(comm, [&]() -> Status {
+  return api::guarded(__func__, comm, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     comm->stop.stop();
     if (comm->ready.load()) {
@@ -350,7 +366,7 @@ hocketResult_t hocketCommAbort(hocketComm_t comm) {
 }
 
 hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError) {
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
     if (!comm->ready.load(std::memory_order_acquire)) {
@@ -370,7 +386,7 @@ hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncE
 }
 
 hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank) {
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (rank == nullptr) return invalid_argument("rank is NULL");
     if (comm->ready.load(std::memory_order_acquire)) {
@@ -387,8 +403,9 @@ namespace {
 
 /// A query needs a communicator that has joined; errors and finalization do not matter to it.
 template <typename Value>
-hocketResult_t query(hocketComm_t comm, Value* out, Value (*get)(const Communicator&)) {
-  return api::guarded(nullptr, [&]() -> Status {
+hocketResult_t query(const char* function, hocketComm_t comm, Value* out,
+                     Value (*get)(const Communicator&)) {
+  return api::guarded(function, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (out == nullptr) return invalid_argument("the place for the answer is NULL");
     if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
@@ -400,28 +417,28 @@ hocketResult_t query(hocketComm_t comm, Value* out, Value (*get)(const Communica
 }  // namespace
 
 hocketResult_t hocketCommCount(hocketComm_t comm, int* count) {
-  return query<int>(comm, count, [](const Communicator& c) { return c.ranks(); });
+  return query<int>(__func__, comm, count, [](const Communicator& c) { return c.ranks(); });
 }
 
 hocketResult_t hocketCommUserRank(hocketComm_t comm, int* rank) {
-  return query<int>(comm, rank, [](const Communicator& c) { return c.rank(); });
+  return query<int>(__func__, comm, rank, [](const Communicator& c) { return c.rank(); });
 }
 
 hocketResult_t hocketCommLocalRank(hocketComm_t comm, int* rank) {
-  return query<int>(comm, rank, [](const Communicator& c) { return c.local_rank(); });
+  return query<int>(__func__, comm, rank, [](const Communicator& c) { return c.local_rank(); });
 }
 
 hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count) {
-  return query<int>(comm, count, [](const Communicator& c) { return c.local_ranks(); });
+  return query<int>(__func__, comm, count, [](const Communicator& c) { return c.local_ranks(); });
 }
 
 hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count) {
-  return query<int>(comm, count, [](const Communicator& c) { return c.nodes(); });
+  return query<int>(__func__, comm, count, [](const Communicator& c) { return c.nodes(); });
 }
 
 hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
                                        const char** transport) {
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (algorithm == nullptr || transport == nullptr) {
       return invalid_argument("the place for the answer is NULL");

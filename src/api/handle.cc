@@ -24,15 +24,19 @@ unsigned fork_generation() {
   return forks.load(std::memory_order_relaxed);
 }
 
-hocketResult_t result(const Status& status, hocketComm* comm) {
-  if (status.ok()) [[likely]]
+hocketResult_t result(const char* function, const Status& cause, hocketComm* comm) {
+  if (cause.ok()) [[likely]]
     return hocketSuccess;
+  const Status status = cause.returned_by(function);
   thread_error = status;
   const bool live =
       comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live;
   if (live && status.code() != Code::in_progress) {
+    const bool poisoned =
+        comm->ready.load(std::memory_order_acquire) && comm->communicator->has_error();
     std::lock_guard lock(comm->mutex);
     comm->call_error = status;
+    if (poisoned && comm->poison.ok()) comm->poison = status;
   }
   return static_cast<hocketResult_t>(status.code());
 }
@@ -83,7 +87,7 @@ void bury(hocketComm* comm) {
 using namespace hocket;
 
 hocketResult_t hocketGetVersion(int* version) {
-  if (version == nullptr) return api::result(invalid_argument("version is NULL"));
+  if (version == nullptr) return api::result(__func__, invalid_argument("version is NULL"));
   *version = HOCKET_VERSION_CODE;
   return hocketSuccess;
 }
@@ -100,6 +104,7 @@ const char* hocketGetLastError(hocketComm_t comm) {
   } else if (api::check_handle(comm).ok()) {
     if (comm->ready.load(std::memory_order_acquire)) status = comm->communicator->error();
     std::lock_guard lock(comm->mutex);
+    if (!status.ok() && !comm->poison.ok()) status = comm->poison;
     if (status.ok()) status = comm->init_error;
     if (status.ok()) status = comm->call_error;
   }

@@ -28,10 +28,12 @@ struct hocketComm {
   std::mutex mutex;
   hocket::Status init_error;  // under mutex
   hocket::Status call_error;  // the last error of a call that changed nothing; under mutex
+  hocket::Status poison;      // the communicator's error as a call first returned it; under mutex
 };
 
+/// What stays of a destroyed stream or event is the empty handle.
 struct hocketStream {
-  hocket::HostStream stream;
+  std::unique_ptr<hocket::HostStream> stream = std::make_unique<hocket::HostStream>();
 };
 
 struct hocketEvent {
@@ -42,8 +44,9 @@ namespace hocket::api {
 
 unsigned fork_generation();
 
-/// Remembers a status as the thread's (and the handle's) last error; returns its number.
-hocketResult_t result(const Status& status, hocketComm* comm = nullptr);
+/// Remembers a status as the thread's (and the handle's) last error, under the name of the function
+/// that the user called; returns its number. Every error that reaches the user comes through here.
+hocketResult_t result(const char* function, const Status& status, hocketComm* comm = nullptr);
 
 /// Grows in the child of every fork.
 extern std::atomic<unsigned> forks;
@@ -69,15 +72,19 @@ void end_registrations(hocketComm* comm);
 
 /// No exception crosses the C ABI.
 template <typename Body>
-hocketResult_t guarded(hocketComm* comm, Body body) {
+hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
   try {
-    return result(body(), comm);
+    return result(function, body(), comm);
   } catch (const std::bad_alloc&) {
-    return result({Code::system_error, "out of memory"}, comm);
+    return result(function, {Code::system_error, "out of memory"}, comm);
   } catch (const std::exception& error) {
-    return result(internal_error(std::string("unexpected exception: ") + error.what()), comm);
+    return result(function, internal_error(std::string("unexpected exception: ") + error.what()),
+                  comm);
   }
 }
+
+/// OK where it is NULL, or a live stream of this process.
+Status check_stream(hocketStream_t stream);
 
 /// True between hocketGroupStart and hocketGroupEnd of this thread.
 bool in_group();

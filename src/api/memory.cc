@@ -60,19 +60,20 @@ void api::end_registrations(hocketComm* comm) {
 }
 
 hocketResult_t hocketMemAlloc(void** ptr, size_t size) {
-  if (ptr == nullptr) return api::result(invalid_argument("ptr is NULL"));
+  if (ptr == nullptr) return api::result(__func__, invalid_argument("ptr is NULL"));
   *ptr = nullptr;
-  if (size == 0) return api::result(invalid_argument("size is 0: ask for at least one byte"));
-  return api::guarded(nullptr, [&] { return Regions::instance().allocate(size, ptr); });
+  if (size == 0)
+    return api::result(__func__, invalid_argument("size is 0: ask for at least one byte"));
+  return api::guarded(__func__, nullptr, [&] { return Regions::instance().allocate(size, ptr); });
 }
 
 hocketResult_t hocketMemFree(void* ptr) {
   if (ptr == nullptr) return hocketSuccess;
-  return api::guarded(nullptr, [&] { return Regions::instance().free(ptr); });
+  return api::guarded(__func__, nullptr, [&] { return Regions::instance().free(ptr); });
 }
 
 hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size, void** handle) {
-  return api::guarded(comm, [&]() -> Status {
+  return api::guarded(__func__, comm, [&]() -> Status {
     if (handle == nullptr) return invalid_argument("handle is NULL");
     *handle = nullptr;
     HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
@@ -83,7 +84,7 @@ hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t si
 
 hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size, int fd,
                                     int64_t offset, void** handle) {
-  return api::guarded(comm, [&]() -> Status {
+  return api::guarded(__func__, comm, [&]() -> Status {
     if (handle == nullptr) return invalid_argument("handle is NULL");
     *handle = nullptr;
     HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
@@ -100,7 +101,7 @@ hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t 
 }
 
 hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* handle) {
-  return api::guarded(comm, [&]() -> Status {
+  return api::guarded(__func__, comm, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     const auto registration = Registrations::instance().take(comm, handle);
     if (registration == nullptr) {
@@ -115,7 +116,7 @@ hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* handle) {
 
 hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff, size_t size,
                                     hocketMemoryPath_t* path) {
-  return api::guarded(comm, [&]() -> Status {
+  return api::guarded(__func__, comm, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
     if (path == nullptr) return invalid_argument("path is NULL");
     *path = comm->communicator->is_mapped(buff, size) ? hocketPathMapped : hocketPathStaged;

@@ -1,3 +1,6 @@
+#include <deque>
+#include <set>
+
 #include "api/handle.h"
 
 using namespace hocket;
@@ -6,39 +9,113 @@ namespace {
 
 Status no(const char* what) { return invalid_argument(std::string("the ") + what + " is NULL"); }
 
+/// The handles of one kind that have not been destroyed: a handle is looked up here before it is
+/// looked at. Memory of destroyed ones is kept back for a while: a new handle at the same address
+/// would make an old one good again.
+template <typename Handle>
+class Handles {
+ public:
+  static Handles& instance() {
+    static auto* handles = new Handles;
+    return *handles;
+  }
+  Handle* add(std::unique_ptr<Handle> handle) {
+    std::lock_guard lock(mutex_);
+    live_.insert(handle.get());
+    return handle.release();
+  }
+  Status check(Handle* handle, const char* kind) {
+    std::lock_guard lock(mutex_);
+    if (live_.contains(handle)) return {};
+    for (const auto& retired : retired_) {
+      if (retired.get() != handle) continue;
+      return invalid_argument(std::string("this ") + kind + " was destroyed before");
+    }
+    return invalid_argument(std::string("this pointer is no ") + kind);
+  }
+  void retire(Handle* handle) {
+    std::lock_guard lock(mutex_);
+    live_.erase(handle);
+    retired_.emplace_back(handle);
+    if (retired_.size() > most_retired) retired_.pop_front();
+  }
+
+ private:
+  static constexpr std::size_t most_retired = 1024;
+  std::mutex mutex_;
+  std::set<Handle*> live_;
+  std::deque<std::unique_ptr<Handle>> retired_;
+};
+
+using Streams = Handles<hocketStream>;
+using Events = Handles<hocketEvent>;
+
+Status check_event(hocketEvent_t event) {
+  if (event == nullptr) return no("event");
+  return Events::instance().check(event, "event");
+}
+
+/// What a group collects has not begun: nothing can wait for it, or be ordered behind it.
+Status not_in_group() {
+  if (!api::in_group()) return {};
+  return invalid_usage(
+      "this call is not allowed inside a group, whose operations begin at hocketGroupEnd: call it "
+      "before hocketGroupStart or after hocketGroupEnd");
+}
+
+Status check(hocketStream_t stream) {
+  HOCKET_RETURN_IF_ERROR(api::check_stream(stream));
+  return not_in_group();
+}
+
+Status check(hocketStream_t stream, hocketEvent_t event) {
+  HOCKET_RETURN_IF_ERROR(check_event(event));
+  return check(stream);
+}
+
 }  // namespace
 
+Status api::check_stream(hocketStream_t stream) {
+  if (stream == nullptr) return {};
+  return Streams::instance().check(stream, "stream");
+}
+
 hocketResult_t hocketStreamCreate(hocketStream_t* stream) {
-  if (stream == nullptr) return api::result(no("place for the stream"));
-  *stream = nullptr;
-  return api::guarded(nullptr, [&] {
-    *stream = new hocketStream;
-    return Status();
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    if (stream == nullptr) return no("place for the stream");
+    *stream = nullptr;
+    *stream = Streams::instance().add(std::make_unique<hocketStream>());
+    return {};
   });
 }
 
 hocketResult_t hocketStreamSynchronize(hocketStream_t stream) {
-  if (stream == nullptr) return hocketSuccess;
-  return api::guarded(nullptr, [&]() -> Status {
-    if (stream->stream.is_current_thread()) return invalid_usage("a stream cannot wait for itself");
-    return stream->stream.synchronize();
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(stream));
+    if (stream == nullptr) return {};
+    if (stream->stream->is_current_thread()) {
+      return invalid_usage("a stream cannot wait for itself");
+    }
+    return stream->stream->synchronize();
   });
 }
 
 hocketResult_t hocketStreamQuery(hocketStream_t stream) {
-  if (stream == nullptr) return hocketSuccess;
-  return api::guarded(nullptr, [&] { return stream->stream.query(); });
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(stream));
+    return stream == nullptr ? Status() : stream->stream->query();
+  });
 }
 
 hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(stream, event));
     const std::uint64_t number = event->event->recorded();
     if (stream == nullptr) {
       event->event->await(number);
       return {};
     }
-    return stream->stream.push([shared = event->event, number] {
+    return stream->stream->push([shared = event->event, number] {
       shared->await(number);
       return Status();
     });
@@ -47,32 +124,34 @@ hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event)
 
 hocketResult_t hocketStreamDestroy(hocketStream_t stream) {
   if (stream == nullptr) return hocketSuccess;
-  return api::guarded(nullptr, [&]() -> Status {
-    if (stream->stream.is_current_thread()) return invalid_usage("a stream cannot end itself");
-    const Status status = stream->stream.synchronize();
-    delete stream;
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(stream));
+    if (stream->stream->is_current_thread()) return invalid_usage("a stream cannot end itself");
+    const Status status = stream->stream->synchronize();
+    stream->stream.reset();
+    Streams::instance().retire(stream);
     return status;
   });
 }
 
 hocketResult_t hocketEventCreate(hocketEvent_t* event) {
-  if (event == nullptr) return api::result(no("place for the event"));
-  *event = nullptr;
-  return api::guarded(nullptr, [&] {
-    *event = new hocketEvent;
-    return Status();
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    if (event == nullptr) return no("place for the event");
+    *event = nullptr;
+    *event = Events::instance().add(std::make_unique<hocketEvent>());
+    return {};
   });
 }
 
 hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
-  if (event == nullptr) return api::result(no("event"));
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(stream, event));
     const std::uint64_t number = event->event->record();
     if (stream == nullptr) {
       event->event->complete(number);
       return {};
     }
-    const Status pushed = stream->stream.push([shared = event->event, number] {
+    const Status pushed = stream->stream->push([shared = event->event, number] {
       shared->complete(number);
       return Status();
     });
@@ -82,22 +161,26 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
 }
 
 hocketResult_t hocketEventSynchronize(hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
-  return api::guarded(nullptr, [&] {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(nullptr, event));
     event->event->await(event->event->recorded());
-    return Status();
+    return {};
   });
 }
 
 hocketResult_t hocketEventQuery(hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
-  return api::guarded(nullptr, [&]() -> Status {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(nullptr, event));
     if (event->event->reached(event->event->recorded())) return {};
     return {Code::in_progress, "the event has not been reached"};
   });
 }
 
 hocketResult_t hocketEventDestroy(hocketEvent_t event) {
-  delete event;
-  return hocketSuccess;
+  if (event == nullptr) return hocketSuccess;
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    Events::instance().retire(event);
+    return {};
+  });
 }

@@ -55,6 +55,13 @@ Status Status::on_link(std::string link) const {
   return Status(std::move(detail));
 }
 
+Status Status::returned_by(const char* function) const {
+  if (ok()) return *this;
+  Detail detail = *detail_;
+  detail.message = std::string(function) + ": " + detail.message;
+  return Status(std::move(detail));
+}
+
 Status system_error(const std::string& what) { return system_error(what, errno); }
 
 Status system_error(const std::string& what, int error_number) {

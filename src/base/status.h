@@ -50,6 +50,8 @@ class [[nodiscard]] Status {
   /// The same error with its operation (or its link) filled in; no change where it is OK.
   Status in_operation(std::uint64_t sequence) const;
   Status on_link(std::string link) const;
+  /// The same error as the user's call returns it: "hocketAllReduce: ...".
+  Status returned_by(const char* function) const;
 
  private:
   std::shared_ptr<const Detail> detail_;

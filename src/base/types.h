@@ -87,16 +87,21 @@ const char* name_of(Op op);
 const char* name_of(Collective collective);
 
 /// What a rank says that it is doing. Plain bytes: it travels in frames and lies in shared memory.
-/// Two ranks of one operation must hold equal signatures (p2p: send pairs with recv).
+/// Two ranks of one operation make the same call; each numbers its own calls, for messages to
+/// people.
 struct Signature {
   std::uint64_t count = 0;     // elements, as the caller gave them
-  std::uint64_t sequence = 0;  // operation number in the communicator
+  std::uint64_t sequence = 0;  // number of the rank's call on the communicator; 0: hocket's own
   std::int32_t root = -1;      // broadcast's root; -1: none
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   std::uint8_t flags = 0;  // bit 0: deterministic; others 0
   bool operator==(const Signature&) const = default;
+  bool same_call(const Signature& other) const {
+    return count == other.count && root == other.root && collective == other.collective &&
+           dtype == other.dtype && op == other.op && flags == other.flags;
+  }
 };
 static_assert(sizeof(Signature) == 24);
 

@@ -157,10 +157,8 @@ void Root::place_all() {
     table.leaders.push_back(nodes_[number].ranks.front());
     for (const int rank : nodes_[number].ranks) {
       const Arrival& arrival = arrivals_[rank];
-      table.members[rank] = {node,         0,
-                                   arrival.pid,  arrival.host,
-                                   arrival.address, arrival.machine,
-                                   arrival.cores};
+      table.members[rank] = {
+          node, 0, arrival.pid, arrival.host, arrival.address, arrival.machine, arrival.cores};
     }
   }
   for (std::size_t node = 0; node < order.size(); ++node) {

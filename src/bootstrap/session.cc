@@ -68,7 +68,8 @@ class CoreSession final : public Session {
   Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
                UniqueFd* fd) override;
   Status post_fetch(int peer, std::uint64_t channel, DescriptorName name,
-                    std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch) override;
+                    std::function<void(const Fetch&)> ended,
+                    std::shared_ptr<Fetch>* fetch) override;
   void forget(const std::shared_ptr<Fetch>& fetch) override;
 
   void listen(std::uint64_t channel, Adopt adopt) override {
@@ -112,7 +113,8 @@ class CoreSession final : public Session {
 };
 
 Status CoreSession::post_fetch(int peer, std::uint64_t channel, DescriptorName name,
-                               std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch) {
+                               std::function<void(const Fetch&)> ended,
+                               std::shared_ptr<Fetch>* fetch) {
   if (inherited()) return forked();
   if (peer < 0 || peer >= ranks() || !local(peer) || peer == rank()) {
     return invalid_usage(fmt::format("rank {} is not a local peer of rank {}", peer, rank()));

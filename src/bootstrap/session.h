@@ -61,11 +61,11 @@ struct JoinOptions {
 };
 
 struct Member {
-  int node = 0;        // nodes are numbered by their lowest rank
-  int local_rank = 0;  // by rank within the node
-  int pid = 0;         // for messages
-  std::string host;    // for messages
-  Address address;     // where this rank accepts data connections
+  int node = 0;               // nodes are numbered by their lowest rank
+  int local_rank = 0;         // by rank within the node
+  int pid = 0;                // for messages
+  std::string host;           // for messages
+  Address address;            // where this rank accepts data connections
   std::uint64_t machine = 0;  // what the rank gave as JoinOptions::machine
   CoreSet cores;              // what the rank gave as JoinOptions::cores
 };
@@ -100,7 +100,8 @@ struct DescriptorName {
 class Fetch {
  public:
   /// ended: called once, by the monitor thread, when done() has become true; must not block.
-  Fetch(int peer, std::uint64_t channel, DescriptorName name, std::function<void(const Fetch&)> ended)
+  Fetch(int peer, std::uint64_t channel, DescriptorName name,
+        std::function<void(const Fetch&)> ended)
       : peer(peer), channel(channel), name(name), ended_(std::move(ended)) {}
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// Where it is done: how it ended. OK: *fd is the descriptor.
@@ -161,7 +162,8 @@ class Session {
                        UniqueFd* fd) = 0;
   /// The same without waiting. It has no deadline: whoever gives up calls forget().
   virtual Status post_fetch(int peer, std::uint64_t channel, DescriptorName name,
-                            std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch) = 0;
+                            std::function<void(const Fetch&)> ended,
+                            std::shared_ptr<Fetch>* fetch) = 0;
   /// Gives a fetch up; its `ended` is not called afterwards.
   virtual void forget(const std::shared_ptr<Fetch>& fetch) = 0;
 

@@ -246,7 +246,8 @@ bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Fault* out) {
 }
 
 std::size_t body_cap(int ranks) {
-  return 8192 + static_cast<std::size_t>(std::clamp(ranks, 0, max_ranks)) * (32 + host_cap + 8 + 9 + core_bytes);
+  return 8192 + static_cast<std::size_t>(std::clamp(ranks, 0, max_ranks)) *
+                    (32 + host_cap + 8 + 9 + core_bytes);
 }
 
 }  // namespace hocket

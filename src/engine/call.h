@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/types.h"
 
@@ -15,6 +16,9 @@ struct Call {
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   int root = -1;  // broadcast: the root; send, recv: the peer
+  /// Which of the user's collectives and messages on the communicator it is, from 1 on; 0: one that
+  /// hocket makes by itself.
+  std::uint64_t number = 0;
 };
 
 constexpr bool is_p2p(const Call& call) { return is_p2p(call.collective); }

@@ -81,6 +81,8 @@ class Communicator {
   /// Takes the caller's side: false where another thread is inside a call of this communicator.
   bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
   void exit() { busy_.store(false, std::memory_order_release); }
+  /// For Call::number, by the thread that has entered.
+  std::uint64_t next_number() { return ++numbered_; }
   Ticket take_ticket() { return issued_.fetch_add(1, std::memory_order_relaxed); }
   void await_ticket(Ticket ticket);
   void serve_next();
@@ -185,6 +187,7 @@ class Communicator {
   std::size_t scratch_bytes_ = 0;
 
   std::atomic<bool> busy_{false};
+  std::uint64_t numbered_ = 0;  // calls of the user
   std::atomic<std::uint64_t> issued_{0}, served_{0};
 
   mutable std::mutex error_mutex_;

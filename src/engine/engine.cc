@@ -93,6 +93,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   binding.far_scratch = choice->far_scratch;
   Signature& signature = binding.signature;
   signature.count = call.count;
+  signature.sequence = call.number;
   signature.root = call.root;
   signature.collective = call.collective;
   signature.dtype = call.dtype;
@@ -108,7 +109,7 @@ void Engine::begin(const Call& call) {
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
   binding.p2p = false;
-  binding.message_sequence = binding.signature.sequence = sequence_;
+  binding.message_sequence = sequence_;
   binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
@@ -220,10 +221,7 @@ void Engine::begin_message(const Call& call) {
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
   binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
-  // Sender and receiver hold equal signatures: what a pair agrees on is its n-th message.
-  binding.signature.collective = Collective::send;
-  binding.signature.root = -1;
-  binding.signature.sequence = binding.message_sequence;
+  binding.signature.root = -1;  // the peer
   operation->execution.start(*operation->program, nullptr, binding, links_);
   messages_.push_back(std::move(operation));
 }
@@ -307,7 +305,8 @@ void Engine::end(const Status& error, bool tell) {
   if (!status_.ok()) return;
   const Status status = error;
   unexplained_ = Status();
-  status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
+  status_ =
+      status.sequence() != 0 || !running_ ? status : status.in_operation(current_.call.number);
   for (Transport* transport : transports_) transport->cancel(status_);
   if (running_ && !waits_for_turn_) revoke(current_);
   running_ = false;

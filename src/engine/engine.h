@@ -31,7 +31,7 @@ struct EngineOptions {
   Nanos late_log = 10 * nanos_per_s;       // between log lines about who is waited for
   const CollectiveOrder* order = nullptr;  // what links find out beside their transfers
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
-  std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps; never blocks
+  std::function<void(int local_rank)> ring;  // wakes a local peer that sleeps; never blocks
   /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
   std::function<Status(std::vector<int>* left)> inspect_faults;
   /// Lets local peers map a region of this process. False where they cannot.

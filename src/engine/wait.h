@@ -53,7 +53,9 @@ class Oversubscription {
   const WaitPolicy& policy() const;
 
   /// Whether the run delay is worth reading now.
-  bool is_due(Nanos now) const { return !by_ranks_ && (!last_ || now - last_->at >= between_looks); }
+  bool is_due(Nanos now) const {
+    return !by_ranks_ && (!last_ || now - last_->at >= between_looks);
+  }
   /// run_delay: what the calling thread, `thread`, has waited for a core in all; empty: unknown.
   void look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay);
 

@@ -64,8 +64,7 @@ bool Matching::start(Transfer& transfer) {
 
 void Matching::finish(Transfer& transfer, const Status& status) {
   if (!status.ok()) {
-    const std::uint64_t sequence = signature_of(transfer).sequence;
-    transfer.status = status.in_operation(sequence != 0 ? sequence : transfer.key.sequence);
+    transfer.status = status.in_operation(signature_of(transfer).sequence);
   }
   --open_;
   transfer.done = true;  // from here on it is the caller's again
@@ -76,8 +75,7 @@ void Matching::finish(Transfer& transfer, const Status& status) {
 void Matching::begin_collective(const Transfer& transfer) {
   CollectiveOrder& order = *options_.order;
   order.before_newest = order.newest;
-  order.newest = signature_of(transfer);
-  order.newest.sequence = transfer.key.sequence;
+  order.newest = {transfer.key.sequence, signature_of(transfer)};
   std::erase_if(order.with_early, [](Matching* link) { return !link->review_early(); });
 }
 
@@ -473,9 +471,9 @@ bool Matching::agrees(const Transfer& transfer, const Signature& theirs,
                       std::uint64_t total) const {
   const Signature& mine = signature_of(transfer);
   if (transfer.bytes != total) return false;
-  // A send pairs with a receive, and their operation numbers are each rank's own.
+  // A send pairs with a receive.
   if (transfer.key.p2p) return mine.count == theirs.count && mine.dtype == theirs.dtype;
-  return mine == theirs;
+  return mine.same_call(theirs);
 }
 
 Status Matching::mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
@@ -492,7 +490,7 @@ Status Matching::mismatch(const MessageKey& key, const Signature& mine, std::uin
   detail.code = Code::mismatch;
   detail.message = std::move(text);
   detail.culprit = peer_;
-  detail.sequence = mine.sequence != 0 ? mine.sequence : key.sequence;
+  detail.sequence = mine.sequence;
   return Status(std::move(detail));
 }
 

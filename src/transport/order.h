@@ -17,17 +17,21 @@ namespace hocket {
 class Matching;
 
 struct CollectiveOrder {
-  Signature newest, before_newest;    // sequence: their messages' key's
+  struct Posted {
+    std::uint64_t sequence = 0;  // of its messages' keys
+    Signature signature;
+  };
+  Posted newest, before_newest;
   Status failure;                     // the first disagreement; the engine looks at it
   std::vector<Matching*> with_early;  // links with messages of collectives that nobody has posted
 
   bool is_newer(const MessageKey& key) const { return !key.p2p && key.sequence > newest.sequence; }
   bool is_astray(const MessageKey& key, const Signature& theirs) const {
     if (key.p2p || is_newer(key)) return false;
-    return key.sequence < newest.sequence || theirs != newest;
+    return key.sequence < newest.sequence || !theirs.same_call(newest.signature);
   }
   const Signature& mine(const MessageKey& key) const {
-    return key.sequence == before_newest.sequence ? before_newest : newest;
+    return key.sequence == before_newest.sequence ? before_newest.signature : newest.signature;
   }
 };
 

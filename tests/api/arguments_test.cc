@@ -34,11 +34,23 @@ Wrongs wrong_collectives() {
        [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
       {"no send buffer", argument, "sendbuff",
        [=](hocketComm_t c) { return hocketAllReduce(nullptr, x, 1, f32, hocketSum, c, nullptr); }},
-      {"no receive buffer", argument, "recvbuff",
+      {"no receive buffer", argument, "hocketAllReduce: recvbuff is NULL, but count is 1",
        [=](hocketComm_t c) { return hocketAllReduce(x, nullptr, 1, f32, hocketSum, c, nullptr); }},
       {"a type past the end", argument, "datatype 12",
        [=](hocketComm_t c) { return hocketAllReduce(x, x, 1, bad_type, hocketSum, c, nullptr); }},
-      {"a negative type", argument, "datatype",
+      {"a type that is float32 in its last 8 bits", argument, "hocketAllReduce: datatype 263",
+       [=](hocketComm_t c) {
+         return hocketAllReduce(x, x, 1, static_cast<hocketDataType_t>(263), hocketSum, c, nullptr);
+       }},
+      {"a large type", argument, "hocketRecv: datatype 268435463",
+       [=](hocketComm_t c) {
+         return hocketRecv(x, 1, static_cast<hocketDataType_t>(0x10000007), 0, c, nullptr);
+       }},
+      {"an operator that is max in its last 8 bits", argument, "operator 258",
+       [=](hocketComm_t c) {
+         return hocketAllReduce(x, x, 1, f32, static_cast<hocketRedOp_t>(258), c, nullptr);
+       }},
+      {"a negative type", argument, "hocketAllGather: datatype -1",
        [=](hocketComm_t c) { return hocketAllGather(x, x, 1, bad_low, c, nullptr); }},
       {"an operator past the end", argument, "operator 5",
        [=](hocketComm_t c) { return hocketReduceScatter(x, x, 1, f32, bad_op, c, nullptr); }},
@@ -56,6 +68,14 @@ Wrongs wrong_collectives() {
        }},
       {"a count whose product wraps to little", argument, "count",
        [=](hocketComm_t c) { return hocketAllGather(x, x, SIZE_MAX / 8 + 2, f32, c, nullptr); }},
+      {"a count beyond the address space", argument, "sendbuff would reach past the end",
+       [=](hocketComm_t c) {
+         return hocketAllReduce(x, x, std::size_t{1} << 61, hocketInt8, hocketSum, c, nullptr);
+       }},
+      {"a receive buffer beyond the address space", argument, "recvbuff would reach past the end",
+       [=](hocketComm_t c) {
+         return hocketAllGather(x, x, std::size_t{1} << 56, hocketInt8, c, nullptr);
+       }},
       {"buffers that overlap in part", argument, "overlap",
        [=](hocketComm_t c) { return hocketAllReduce(x, x + 1, 4, f32, hocketSum, c, nullptr); }},
       {"a gather in the wrong place", argument, "overlap",
@@ -88,8 +108,8 @@ Wrongs wrong_communicators() {
          EXPECT_NE(std::string::npos, text.find("group")) << text;
          return result;
        }},
-      {"no place for a count", argument, "NULL",
-       [](hocketComm_t c) { return hocketCommCount(c, nullptr); }},
+      {"no place for a count", argument,
+       "hocketCommCount: ", [](hocketComm_t c) { return hocketCommCount(c, nullptr); }},
       {"no place for a rank", argument, "NULL",
        [](hocketComm_t c) { return hocketCommUserRank(c, nullptr); }},
       {"no place for a state", argument, "NULL",
@@ -131,8 +151,8 @@ Wrongs wrong_memory_and_streams() {
        [](hocketComm_t c) { return hocketCommDeregister(c, x); }},
       {"no event", argument, "event",
        [](hocketComm_t) { return hocketStreamWaitEvent(nullptr, nullptr); }},
-      {"no place for a stream", argument, "NULL",
-       [](hocketComm_t) { return hocketStreamCreate(nullptr); }},
+      {"no place for a stream", argument,
+       "hocketStreamCreate: ", [](hocketComm_t) { return hocketStreamCreate(nullptr); }},
       {"no place for a version", argument, "version",
        [](hocketComm_t) { return hocketGetVersion(nullptr); }},
       {"no place for an id", argument, "uniqueId",
@@ -173,11 +193,15 @@ TEST(Arguments, of_a_message_to_oneself_outside_a_group_are_refused) {
 TEST(Arguments, of_a_join_are_checked) {
   hocketUniqueId id;
   ASSERT_HOCKET(hocketGetUniqueId(&id));
-  for (const auto& [ranks, rank] : {std::pair{0, 0}, {-1, 0}, {2, 2}, {2, -1}, {INT_MAX, 0}}) {
+  for (const auto& [ranks, rank] :
+       {std::pair{0, 0}, {-1, 0}, {2, 2}, {2, -1}, {INT_MAX, 0}, {32'768, 0}}) {
     hocketComm_t comm = reinterpret_cast<hocketComm_t>(&id);
     EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(&comm, ranks, id, rank)) << ranks;
     EXPECT_EQ(nullptr, comm);
   }
+  EXPECT_STREQ(
+      "hocketCommInitRank: nranks is 32768: a communicator has at least 1 rank and at most 32767",
+      hocketGetLastError(nullptr));
   EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(nullptr, 1, id, 0));
   for (int byte : {0, 5, 40, 127}) {
     hocketUniqueId garbage;
@@ -275,6 +299,71 @@ TEST(Handles, that_are_none_are_refused_and_left_alone) {
   EXPECT_EQ(hocketInvalidArgument, hocketCommAbort(comm));
   EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(comm));
   EXPECT_EQ((std::array<std::uint64_t, 128>{}), memory);
+}
+
+TEST(Handles, of_streams_and_events_are_refused_after_their_end) {
+  ranks::run_ranks(1, [](Rank& self) {
+    hocketStream_t stream = nullptr, other = nullptr;
+    hocketEvent_t event = nullptr, another = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    ASSERT_HOCKET(hocketEventCreate(&event));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+    EXPECT_HOCKET(hocketEventDestroy(event));
+    ASSERT_HOCKET(hocketStreamCreate(&other));
+    ASSERT_HOCKET(hocketEventCreate(&another));
+    const std::string last = "was destroyed before";
+    const auto refused = [&](hocketResult_t result, const std::string& function) {
+      EXPECT_EQ(hocketInvalidArgument, result) << function;
+      const std::string text = hocketGetLastError(nullptr);
+      EXPECT_EQ(0u, text.find(function + ": this ")) << text;
+      EXPECT_NE(std::string::npos, text.find(last)) << text;
+    };
+    refused(hocketBarrier(self.comm, stream), "hocketBarrier");
+    refused(hocketStreamSynchronize(stream), "hocketStreamSynchronize");
+    refused(hocketStreamQuery(stream), "hocketStreamQuery");
+    refused(hocketStreamWaitEvent(stream, another), "hocketStreamWaitEvent");
+    refused(hocketStreamWaitEvent(other, event), "hocketStreamWaitEvent");
+    refused(hocketStreamDestroy(stream), "hocketStreamDestroy");
+    refused(hocketEventRecord(event, other), "hocketEventRecord");
+    refused(hocketEventRecord(another, stream), "hocketEventRecord");
+    refused(hocketEventSynchronize(event), "hocketEventSynchronize");
+    refused(hocketEventQuery(event), "hocketEventQuery");
+    refused(hocketEventDestroy(event), "hocketEventDestroy");
+    std::array<std::uint64_t, 128> memory{};
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketStreamQuery(reinterpret_cast<hocketStream_t>(memory.data())));
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketEventQuery(reinterpret_cast<hocketEvent_t>(memory.data())));
+    EXPECT_HOCKET(hocketBarrier(self.comm, other));
+    EXPECT_HOCKET(hocketStreamDestroy(other));
+    EXPECT_HOCKET(hocketEventDestroy(another));
+  });
+}
+
+TEST(Group, refuses_to_wait_for_what_it_has_collected) {
+  hocketStream_t stream = nullptr;
+  hocketEvent_t event = nullptr;
+  ASSERT_HOCKET(hocketStreamCreate(&stream));
+  ASSERT_HOCKET(hocketEventCreate(&event));
+  ASSERT_HOCKET(hocketGroupStart());
+  const auto refused = [](hocketResult_t result, const std::string& function) {
+    EXPECT_EQ(hocketInvalidUsage, result) << function;
+    const std::string text = hocketGetLastError(nullptr);
+    EXPECT_EQ(0u, text.find(function + ": ")) << text;
+    EXPECT_NE(std::string::npos, text.find("group")) << text;
+  };
+  refused(hocketStreamSynchronize(stream), "hocketStreamSynchronize");
+  refused(hocketStreamSynchronize(nullptr), "hocketStreamSynchronize");
+  refused(hocketStreamQuery(stream), "hocketStreamQuery");
+  refused(hocketStreamWaitEvent(stream, event), "hocketStreamWaitEvent");
+  refused(hocketEventRecord(event, stream), "hocketEventRecord");
+  refused(hocketEventSynchronize(event), "hocketEventSynchronize");
+  refused(hocketEventQuery(event), "hocketEventQuery");
+  refused(hocketStreamDestroy(stream), "hocketStreamDestroy");
+  ASSERT_HOCKET(hocketGroupEnd());
+  EXPECT_HOCKET(hocketStreamSynchronize(stream));
+  EXPECT_HOCKET(hocketEventDestroy(event));
+  EXPECT_HOCKET(hocketStreamDestroy(stream));
 }
 
 TEST(Memory, is_mapped_where_the_library_or_a_descriptor_gave_it) {

@@ -9,12 +9,13 @@ namespace hocket::api {
 namespace {
 
 TEST(Guarded, exceptions_end_as_results_with_a_sentence) {
-  EXPECT_EQ(guarded(nullptr, []() -> Status { throw std::bad_alloc(); }), hocketSystemError);
-  EXPECT_STREQ(hocketGetLastError(nullptr), "out of memory");
-  EXPECT_EQ(guarded(nullptr, []() -> Status { throw std::out_of_range("far off"); }),
+  EXPECT_EQ(guarded("hocketTest", nullptr, []() -> Status { throw std::bad_alloc(); }),
+            hocketSystemError);
+  EXPECT_STREQ(hocketGetLastError(nullptr), "hocketTest: out of memory");
+  EXPECT_EQ(guarded("hocketTest", nullptr, []() -> Status { throw std::out_of_range("far off"); }),
             hocketInternalError);
   EXPECT_NE(std::string(hocketGetLastError(nullptr)).find("far off"), std::string::npos);
-  EXPECT_EQ(guarded(nullptr, [] { return Status(); }), hocketSuccess);
+  EXPECT_EQ(guarded("hocketTest", nullptr, [] { return Status(); }), hocketSuccess);
 }
 
 }  // namespace

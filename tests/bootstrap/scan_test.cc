@@ -239,7 +239,8 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   Table table;
-  for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});
+  for (int rank = 0; rank < 6; ++rank)
+    table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});
   table.leaders = {1, 4};
   using Bytes = std::vector<std::uint8_t>;
   const auto plain = [](auto message) {
@@ -273,7 +274,8 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
 TEST(Wire, a_table_that_does_not_fit_together_is_refused) {
   const auto accepts = [](auto change) {
     Table table, out;
-    for (int rank = 0; rank < 6; ++rank) table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});
+    for (int rank = 0; rank < 6; ++rank)
+      table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});
     table.leaders = {1, 4};
     change(table);
     return decode(encode(table), 6, &out);

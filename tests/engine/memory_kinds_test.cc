@@ -24,8 +24,7 @@ TEST(MemoryKinds, may_be_mixed_within_one_call_and_between_ranks) {
           int* const out = (own & 2) != 0 ? static_cast<int*>(mapped[1]) : plain_out.data();
           std::fill(in, in + count, kinds + 100 * self.rank);
           std::fill(out, out + count, -1);
-          ASSERT_HOCKET(
-              hocketAllReduce(in, out, count, hocketInt32, hocketSum, self.comm, nullptr))
+          ASSERT_HOCKET(hocketAllReduce(in, out, count, hocketInt32, hocketSum, self.comm, nullptr))
               << " kinds " << kinds;
           EXPECT_EQ(std::vector<int>(count, 2 * kinds + 100), std::vector<int>(out, out + count))
               << "kinds " << kinds;

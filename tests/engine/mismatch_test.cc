@@ -165,10 +165,39 @@ TEST_P(Mismatch, of_a_message_is_told_to_both) {
       EXPECT_EQ(hocketMismatch, result) << "rank " << self.rank << ": " << text;
       EXPECT_NE(std::string::npos, text.find(std::to_string(sides.sent) + " ")) << text;
       EXPECT_NE(std::string::npos, text.find(std::to_string(sides.received) + " ")) << text;
+      EXPECT_NE(std::string::npos, text.find("called send of")) << text;
+      EXPECT_NE(std::string::npos, text.find("called recv of")) << text;
       self.meet();
     });
   }
 }
+TEST_P(Mismatch, names_the_function_and_numbers_the_users_calls) {
+  const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketComm_t part = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &part, nullptr));  // it is no operation
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    int x = self.rank;
+    // A message, which only one side may count among its collectives.
+    EXPECT_HOCKET(self.rank == 0 ? hocketSend(&x, 1, hocketInt32, 1, self.comm, nullptr)
+                                 : hocketRecv(&x, 1, hocketInt32, 0, self.comm, nullptr));
+    const std::size_t count = self.rank == 0 ? 3 : 4;
+    hocketResult_t result = all_reduce(count, hocketFloat32, hocketSum, "").make(self.comm);
+    EXPECT_EQ(hocketMismatch, result);
+    const std::string text = hocketGetLastError(self.comm);
+    EXPECT_EQ(0u, text.find("hocketAllReduce: ")) << text;
+    EXPECT_NE(std::string::npos, text.find("3 float32, sum (operation 3)")) << text;
+    EXPECT_NE(std::string::npos, text.find("4 float32, sum (operation 3)")) << text;
+    // The part has numbers of its own.
+    result = all_reduce(count, hocketFloat32, hocketSum, "").make(part);
+    EXPECT_EQ(hocketMismatch, result);
+    const std::string other = hocketGetLastError(part);
+    EXPECT_NE(std::string::npos, other.find("(operation 1)")) << other;
+    self.meet();
+    EXPECT_HOCKET(hocketCommDestroy(part));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Mismatch, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "agent.h"
+#include "base/limits.h"
 #include "base/settings.h"
 #include "bootstrap/address.h"
 #include "launcher.h"
@@ -68,7 +69,7 @@ void describe(CLI::App* app, CommandLine* line) {
       "written, 125 if the job could not be started or an agent failed. 128 + signal if one came "
       "before the ranks were started.");
   app->add_option("-n", line->options.ranks, "Number of ranks")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(CLI::Range(1, max_ranks))
       ->option_text("RANKS");
   app->add_option("--hosts", line->hosts,
                   "Hosts and how many ranks each has room for; a host without a number has one. "
