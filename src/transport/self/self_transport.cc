@@ -22,7 +22,8 @@ void SelfTransport::post(Transfer& transfer, List& same, List& opposite, bool is
   opposite.erase(match);
   Transfer& send = is_send ? transfer : other;
   Transfer& recv = is_send ? other : transfer;
-  if (send.bytes != recv.bytes || !(*send.signature == *recv.signature)) {
+  if (send.bytes != recv.bytes || send.signature->count != recv.signature->count ||
+      send.signature->dtype != recv.signature->dtype) {
     send.status = recv.status = disagreement(rank_, *recv.signature, rank_, *send.signature);
   } else if (send.bytes > 0) {
     std::memmove(recv.data, send.data, send.bytes);
