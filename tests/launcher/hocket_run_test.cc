@@ -189,7 +189,7 @@ TEST(HocketRun, the_key_is_in_no_argument_list_and_no_environment) {
     raw += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
   }
   const std::vector<pid_t> processes = job.processes();
-  EXPECT_GE(processes.size(), 5u);  // launcher, warden, agent, two ranks
+  EXPECT_GE(processes.size(), 5u);  // launcher, supervisor, agent, two ranks
   for (const pid_t pid : processes) {
     for (const char* file : {"cmdline", "environ"}) {
       const std::string text = slurp("/proc/" + std::to_string(pid) + "/" + file);

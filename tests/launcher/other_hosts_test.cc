@@ -262,7 +262,8 @@ TEST_P(BetweenHosts, an_unknown_host_is_named_and_nothing_runs) {
 }
 
 TEST_P(BetweenHosts, nothing_is_left_when_anything_is_killed) {
-  // Children of the launcher are the local warden and the way to h2; the others are found by name.
+  // Children of the launcher are the local supervisor and the way to h2; the others are found by
+  // name.
   enum class Victim { launcher, connection, any_agent };
   const char* const family = "sleep 1000 & setsid sleep 1000 & echo ready; wait";
   const char* given = std::getenv("LAUNCHER_TEST_SEED");

@@ -212,7 +212,7 @@ void Agent::read_signals() {
     if (info.ssi_signo == SIGCHLD) {
       children = true;
     } else {
-      end_ranks(0);  // the warden has died, or somebody wants this agent to end
+      end_ranks(0);  // the supervisor has died, or somebody wants this agent to end
     }
   }
   if (children) reap();

@@ -1,8 +1,8 @@
 // The part of hocket-run that runs on every host, this one included: it starts the host's ranks,
 // passes their output up and signals down, and sees to it that they end when the launcher does.
 //
-// On a host there are two processes: a warden, and its child, the agent proper. Each kills all that
-// is left when the other one dies, kill -9 included; a rank whose agent dies is killed by the
+// On a host there are two processes: a supervisor, and its child, the agent proper. Each kills all
+// that is left when the other one dies, kill -9 included; a rank whose agent dies is killed by the
 // kernel.
 #pragma once
 

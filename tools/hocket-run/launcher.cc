@@ -20,7 +20,7 @@ namespace {
 constexpr int cannot_start_status = 125;
 // Survivors learn from the library which rank has died, and say so; then they are told to end.
 constexpr Nanos time_to_report = 2 * nanos_per_s;
-// For ssh (or the local warden) to end when the agent has ended.
+// For ssh (or the local supervisor) to end when the agent has ended.
 constexpr Nanos time_to_go = 15 * nanos_per_s;
 // A second Ctrl-C so soon means: now.
 constexpr Nanos insisting = 2 * nanos_per_s;
