@@ -165,15 +165,24 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
   return {};
 }
 
+namespace {
+
+Status prepare_listener(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return system_error("cannot use the root's listener");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
                   UniqueFd listener, Address* root, std::int64_t deadline_ms) {
   Address address;
   if (listener) {
-    const int flags = ::fcntl(listener.get(), F_GETFL);
-    if (flags < 0 || ::fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
-        ::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0) {
-      return system_error("cannot use the root's listener");
-    }
+    HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
     HOCKET_RETURN_IF_ERROR(own_address(listener.get(), &address));
   } else {
     if (interface.empty()) {
@@ -206,6 +215,24 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
     *holder = monitor->after_ms(forever_ms, [root] {});
   });
   *root = address;
+  return {};
+}
+
+Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,
+                    const std::string& text) {
+  HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
+  MonitorLease taken;
+  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&taken));
+  auto lease = std::make_shared<MonitorLease>(std::move(taken));
+  auto socket = std::make_shared<UniqueFd>(std::move(listener));
+  const Credentials credentials{key, job_id, false};
+  const std::shared_ptr<Monitor> monitor = lease->monitor();
+  monitor->post([monitor, lease, socket, credentials, culprit, text] {
+    const std::shared_ptr<Root> root = Root::start(*monitor, credentials.key, forever_ms, [] {});
+    root->listen(std::move(*socket), credentials);
+    root->fail(Code::remote_error, culprit, text);
+    monitor->after_ms(forever_ms, [root, lease] {});
+  });
   return {};
 }
 

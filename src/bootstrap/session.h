@@ -156,4 +156,10 @@ class Session {
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
                   UniqueFd listener, Address* root, std::int64_t deadline_ms);
 
+/// For the launcher, when the process that was to be the root has ended: every rank that comes to
+/// its listener, now or later, learns in its join that the culprit has ended, and how. Lasts until
+/// this process ends.
+Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,
+                    const std::string& text);
+
 }  // namespace hocket
