@@ -92,6 +92,10 @@
  *                             ranks none: not yet read, because hocket-run and hocketUniqueId do
  *   HOCKET_SSH                what hocket-run calls to reach another host
  *   HOCKET_LAUNCH_FD          set by hocket-run for its ranks; not for people
+ *   HOCKET_RANK               set by hocket-run for scripts, and not read here: rank,
+ *   HOCKET_RANKS              number of ranks,
+ *   HOCKET_LOCAL_RANK         rank among those of the same host,
+ *   HOCKET_LOCAL_RANKS        number of ranks on the same host
  *
  * Each call below is documented by the same five lines: Effect; Needs (preconditions); Blocks
  * (blocking and stream rules); Threads; Errors (and what state remains). */
