@@ -61,6 +61,26 @@ int meet(const LaunchInfo& info) {
   return ::send(fd.get(), &info.rank, sizeof info.rank, 0) == sizeof info.rank ? 0 : 22;
 }
 
+/// Joins the job as the library does, with the default join deadline.
+int join(LaunchInfo info) {
+  if (info.root_listener) {
+    const Status status = start_root(info.key, info.job_id, "", std::move(info.root_listener),
+                                     &info.root, JoinOptions().join_deadline_ms);
+    if (!status.ok()) return 12;
+  }
+  JoinOptions options;
+  options.key = info.key;
+  options.job_id = info.job_id;
+  options.root = info.root;
+  options.rank = info.rank;
+  options.ranks = info.ranks;
+  std::shared_ptr<Session> session;
+  const Status status = Session::join(options, &session);
+  std::printf("%s\n", status.ok() ? "joined" : status.message().c_str());
+  if (status.ok()) session->leave();
+  return status.ok() ? 0 : 13;
+}
+
 int rank_main(const std::string& what) {
   Settings settings;
   LaunchInfo info;
@@ -72,6 +92,7 @@ int rank_main(const std::string& what) {
   }
   if (what == "place") return print_place(info);
   if (what == "meet") return meet(info);
+  if (what == "join") return join(std::move(info));
   if (what == "hold") {
     print_place(info);
     std::fflush(stdout);

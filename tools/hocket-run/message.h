@@ -11,7 +11,7 @@
 
 namespace hocket::launch {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 /// The first bytes from an agent. What a login shell prints before them is skipped.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
