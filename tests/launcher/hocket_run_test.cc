@@ -101,8 +101,9 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},
       {{"-n", "1", "--ssh", "'open", "true"}, "open quote"},
       {{"-n", "1", "--ssh", " ", "true"}, "ssh command is empty"},
-      {{"-n", "1", "--interface", "nosuch0", "true"}, "interface nosuch0 does not exist"},
-      {{"-n", "1", "--interface", "192.0.2.1", "true"}, "192.0.2.1 is not an address of this host"},
+      {{"-n", "1", "--interface", "nosuch0", "true"}, "interface \"nosuch0\" does not exist"},
+      {{"-n", "1", "--interface", "192.0.2.1", "true"},
+       "\"192.0.2.1\": no interface of this host has that address"},
   };
   for (const auto& row : rows) {
     const Result result = run(row.arguments);

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -44,6 +45,8 @@ int meet(const LaunchInfo& info) {
   if (info.rank == 0) {
     std::set<int> met;
     for (int i = 1; i < info.ranks; ++i) {
+      pollfd event{info.root_listener.get(), POLLIN, 0};  // it does not block
+      ::poll(&event, 1, -1);
       const UniqueFd peer(::accept(info.root_listener.get(), nullptr, nullptr));
       int rank = -1;
       if (::recv(peer.get(), &rank, sizeof rank, MSG_WAITALL) != sizeof rank) return 20;

@@ -144,7 +144,7 @@ void Agent::read_launcher() {
 }
 
 void Agent::handle(const Message& message) {
-  Reader in(message.payload);
+  Reader in = reader_of(message.payload);
   switch (message.type) {
     case Type::listen:
       return listen(message);
@@ -178,7 +178,7 @@ void Agent::listen(const Message& message) {
   if (status.ok()) status = to_high_number(&listener);
   if (!status.ok()) return fail(status);
   listener_ = std::move(listener);
-  launcher_.send(Type::listening, Writer().address(address).take());
+  launcher_.send(Type::listening, payload_of(address));
 }
 
 void Agent::start(const Message& message) {
@@ -345,7 +345,7 @@ void Agent::feed_input() {
   if (!input) taken = input_.size();
   input_.erase(0, taken);
   if (taken != 0) {
-    launcher_.send(Type::input_taken, Writer().u32(static_cast<std::uint32_t>(taken)).take());
+    launcher_.send(Type::input_taken, payload_of(static_cast<std::uint32_t>(taken)));
   }
   if (input_ended_ && input_.empty()) input.reset();
 }

@@ -247,17 +247,18 @@ void Launcher::read_host(Host& host) {
 }
 
 void Launcher::handle(Host& host, const Message& message) {
-  Reader in(message.payload);
+  Reader in = reader_of(message.payload);
   switch (message.type) {
     case Type::hello:
       return on_hello(host, message);
     case Type::listening: {
-      const Address root = in.address();
-      return in.done() ? start_ranks(root) : cannot_start("bad answer from " + host.title());
+      Address root;
+      return decode(message.payload, &root) ? start_ranks(root)
+                                            : cannot_start("bad answer from " + host.title());
     }
     case Type::output: {
       const int fd = in.u8() == 2 ? 2 : 1;
-      return console_.put(fd, in.rest());
+      return console_.put(fd, std::string_view(message.payload).substr(in.good() ? 1 : 0));
     }
     case Type::exited:
       return on_exit(host, message);
@@ -350,7 +351,8 @@ void Launcher::on_exit(Host& host, const Message& message) {
 
 /// The agent of rank 0's host answers latecomers there until it is told that none will come.
 void Launcher::release_root_host() {
-  if (!any_rank_runs() && !hosts_[0].gone) hosts_[0].stream.send(Type::end, Writer().u32(0).take());
+  if (hosts_.size() > 1 && !any_rank_runs() && !hosts_[0].gone)
+    hosts_[0].stream.send(Type::end, payload_of(0));
 }
 
 Failure Launcher::failure_of(const Host& host, const Exited& exited) const {
@@ -391,7 +393,7 @@ void Launcher::end_ranks(Nanos wait) {
   if (ending_ && term_at >= term_at_) return;  // it comes sooner already
   ending_ = true;
   term_at_ = term_at;
-  const std::string payload = Writer().u32(static_cast<std::uint32_t>(wait / nanos_per_ms)).take();
+  const std::string payload = payload_of(static_cast<std::uint32_t>(wait / nanos_per_ms));
   for (Host& host : hosts_) {
     if (!host.gone) host.stream.send(Type::end, payload);
   }
@@ -452,7 +454,7 @@ void Launcher::on_user_signal(int number) {
     user_signal_ = number;
     user_signal_at_ = now;
   }
-  const std::string payload = Writer().i32(number).take();
+  const std::string payload = payload_of(static_cast<std::uint32_t>(number));
   for (Host& host : hosts_) {
     if (!host.gone) host.stream.send(Type::signal, payload);
   }
