@@ -124,6 +124,7 @@ Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
     HOCKET_RETURN_IF_ERROR(check(comm));
   Communicator& communicator = *comm->communicator;
   HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
+  if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
     group_calls.push_back({comm, call, host});
@@ -142,7 +143,7 @@ Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
 hocketResult_t run(hocketComm* comm, const Call& call, hocketStream_t stream) {
   const hocketResult_t outcome = guarded(comm, [&] { return start(comm, call, stream); });
   if (group_depth > 0 && outcome != hocketSuccess && group_error.ok()) {
-    group_error = {static_cast<Code>(outcome), hocketGetLastError(nullptr)};
+    group_error = last_error();
   }
   return outcome;
 }
@@ -186,6 +187,14 @@ Status end_group() {
     HOCKET_RETURN_IF_ERROR(check_own_messages(calls, communicator));
   HOCKET_RETURN_IF_ERROR(launch(calls));
   if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
+  return {};
+}
+
+Status cancel_group() {
+  if (group_depth == 0) return invalid_usage("hocketGroupCancel without a hocketGroupStart");
+  group_depth = 0;
+  group_calls.clear();
+  group_error = {};
   return {};
 }
 
@@ -260,4 +269,14 @@ hocketResult_t hocketGroupStart(void) {
 
 hocketResult_t hocketGroupEnd(void) {
   return api::guarded(nullptr, [] { return api::end_group(); });
+}
+
+hocketResult_t hocketGroupCancel(void) {
+  return api::guarded(nullptr, [] { return api::cancel_group(); });
+}
+
+hocketResult_t hocketGroupDepth(int* depth) {
+  if (depth == nullptr) return api::result(invalid_argument("depth is NULL"));
+  *depth = api::group_depth;
+  return hocketSuccess;
 }

@@ -37,6 +37,8 @@ hocketResult_t result(const Status& status, hocketComm* comm) {
   return static_cast<hocketResult_t>(status.code());
 }
 
+const Status& last_error() { return thread_error; }
+
 Status check_handle(hocketComm* comm) {
   if (comm == nullptr) return invalid_argument("the communicator is NULL");
   const std::uint32_t state = comm->state.load(std::memory_order_relaxed);
@@ -106,6 +108,12 @@ const char* hocketGetLastError(hocketComm_t comm) {
   api::shown = status.ok() ? "" : status.message();
   if (!status.ok() && !status.link().empty()) api::shown += " [" + status.link() + "]";
   return api::shown.c_str();
+}
+
+hocketResult_t hocketGetLastCulprit(int* rank) {
+  if (rank == nullptr) return api::result(invalid_argument("rank is NULL"));
+  *rank = api::thread_error.culprit();
+  return hocketSuccess;
 }
 
 hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, void* user) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <unordered_set>
 
 #include "base/status.h"
 #include "engine/communicator.h"
@@ -44,6 +45,8 @@ unsigned fork_generation();
 
 /// Remembers a status as the thread's (and the handle's) last error; returns its number.
 hocketResult_t result(const Status& status, hocketComm* comm = nullptr);
+/// The calling thread's last status that was not OK.
+const Status& last_error();
 
 /// Grows in the child of every fork.
 extern std::atomic<unsigned> forks;
@@ -66,6 +69,40 @@ void bury(hocketComm* comm);
 
 /// Ends every registration on a communicator that goes.
 void end_registrations(hocketComm* comm);
+
+/// The streams, or the events, that are not destroyed: a handle is looked up here before it is
+/// looked at. Unlike a communicator's, a destroyed one's memory is freed, for there are many.
+template <typename Handle>
+class LiveHandles {
+ public:
+  static LiveHandles& instance() {
+    static auto* handles = new LiveHandles;
+    return *handles;
+  }
+  Handle* add(std::unique_ptr<Handle> handle) {
+    std::lock_guard lock(mutex_);
+    live_.insert(handle.get());
+    return handle.release();
+  }
+  bool has(Handle* handle) {
+    std::lock_guard lock(mutex_);
+    return live_.contains(handle);
+  }
+  void remove(Handle* handle) {
+    {
+      std::lock_guard lock(mutex_);
+      live_.erase(handle);
+    }
+    delete handle;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<Handle*> live_;
+};
+
+/// OK where stream is NULL or alive.
+Status check_stream(hocketStream_t stream);
 
 /// No exception crosses the C ABI.
 template <typename Body>

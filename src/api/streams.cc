@@ -6,13 +6,27 @@ namespace {
 
 Status no(const char* what) { return invalid_argument(std::string("the ") + what + " is NULL"); }
 
+using Streams = api::LiveHandles<hocketStream>;
+using Events = api::LiveHandles<hocketEvent>;
+
+Status check_event(hocketEvent_t event) {
+  if (event == nullptr) return no("event");
+  if (Events::instance().has(event)) return {};
+  return invalid_argument("this event was destroyed before, or is none");
+}
+
 }  // namespace
+
+Status api::check_stream(hocketStream_t stream) {
+  if (stream == nullptr || Streams::instance().has(stream)) return {};
+  return invalid_argument("this stream was destroyed before, or is none");
+}
 
 hocketResult_t hocketStreamCreate(hocketStream_t* stream) {
   if (stream == nullptr) return api::result(no("place for the stream"));
   *stream = nullptr;
   return api::guarded(nullptr, [&] {
-    *stream = new hocketStream;
+    *stream = Streams::instance().add(std::make_unique<hocketStream>());
     return Status();
   });
 }
@@ -20,6 +34,7 @@ hocketResult_t hocketStreamCreate(hocketStream_t* stream) {
 hocketResult_t hocketStreamSynchronize(hocketStream_t stream) {
   if (stream == nullptr) return hocketSuccess;
   return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_stream(stream));
     if (stream->stream.is_current_thread()) return invalid_usage("a stream cannot wait for itself");
     return stream->stream.synchronize();
   });
@@ -27,12 +42,16 @@ hocketResult_t hocketStreamSynchronize(hocketStream_t stream) {
 
 hocketResult_t hocketStreamQuery(hocketStream_t stream) {
   if (stream == nullptr) return hocketSuccess;
-  return api::guarded(nullptr, [&] { return stream->stream.query(); });
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_stream(stream));
+    return stream->stream.query();
+  });
 }
 
 hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
   return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    HOCKET_RETURN_IF_ERROR(api::check_stream(stream));
     const std::uint64_t number = event->event->recorded();
     if (stream == nullptr) {
       event->event->await(number);
@@ -48,9 +67,10 @@ hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event)
 hocketResult_t hocketStreamDestroy(hocketStream_t stream) {
   if (stream == nullptr) return hocketSuccess;
   return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_stream(stream));
     if (stream->stream.is_current_thread()) return invalid_usage("a stream cannot end itself");
     const Status status = stream->stream.synchronize();
-    delete stream;
+    Streams::instance().remove(stream);
     return status;
   });
 }
@@ -59,45 +79,58 @@ hocketResult_t hocketEventCreate(hocketEvent_t* event) {
   if (event == nullptr) return api::result(no("place for the event"));
   *event = nullptr;
   return api::guarded(nullptr, [&] {
-    *event = new hocketEvent;
+    *event = Events::instance().add(std::make_unique<hocketEvent>());
     return Status();
   });
 }
 
 hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
-  if (event == nullptr) return api::result(no("event"));
   return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    HOCKET_RETURN_IF_ERROR(api::check_stream(stream));
     const std::uint64_t number = event->event->record();
     if (stream == nullptr) {
-      event->event->complete(number);
+      event->event->complete(number, {});
       return {};
     }
-    const Status pushed = stream->stream.push([shared = event->event, number] {
-      shared->complete(number);
+    const HostStream& host = stream->stream;
+    const Status pushed = stream->stream.push([&host, shared = event->event, number] {
+      shared->complete(number, host.error());
       return Status();
     });
-    if (!pushed.ok()) event->event->complete(number);  // nobody may wait for what will not come
+    if (!pushed.ok()) event->event->complete(number, pushed);  // or a wait for it would not end
     return pushed;
   });
 }
 
 hocketResult_t hocketEventSynchronize(hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
-  return api::guarded(nullptr, [&] {
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
     event->event->await(event->event->recorded());
-    return Status();
+    return {};
   });
 }
 
 hocketResult_t hocketEventQuery(hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
   return api::guarded(nullptr, [&]() -> Status {
-    if (event->event->reached(event->event->recorded())) return {};
-    return {Code::in_progress, "the event has not been reached"};
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    const Status result = event->event->result();
+    return result.code() == Code::in_progress ? result : Status();
+  });
+}
+
+hocketResult_t hocketEventGetResult(hocketEvent_t event) {
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    return event->event->result();
   });
 }
 
 hocketResult_t hocketEventDestroy(hocketEvent_t event) {
-  delete event;
-  return hocketSuccess;
+  if (event == nullptr) return hocketSuccess;
+  return api::guarded(nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    Events::instance().remove(event);
+    return {};
+  });
 }
