@@ -1,5 +1,5 @@
-# What a user gets: the C header, the C++ headers, libhocket.so, the programs (perf/ installs its own), a CMake
-# package and a pkg-config file. All of it may be moved to another prefix.
+# What a user gets: the C header, the C++ headers, libhocket.so, the programs (perf/ installs its
+# own), a CMake package and a pkg-config file. All of it may be moved to another prefix.
 include(CMakePackageConfigHelpers)
 
 install(FILES include/hocket/hocket.h include/hocket/hocket.hpp
