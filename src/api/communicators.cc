@@ -326,7 +326,6 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     comm->own.reset();
     comm->communicator.reset();
     api::end_registrations(comm);
-    comm->state.store(hocketComm::dead);
     api::bury(comm);
     return {};
   });

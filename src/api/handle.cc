@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include <vector>
+#include <deque>
 
 #include "base/log.h"
 
@@ -13,6 +13,15 @@ std::atomic<unsigned> forks{0};
 namespace {
 
 void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+
+struct Husks {
+  std::mutex mutex;
+  std::deque<hocketComm*> oldest_first;
+  static Husks& instance() {
+    static auto* husks = new Husks;
+    return *husks;
+  }
+};
 
 thread_local Status thread_error;
 thread_local std::string shown;
@@ -67,17 +76,41 @@ Status check(hocketComm* comm) {
   return {};
 }
 
-std::unique_ptr<hocketComm> make_handle() {
-  auto handle = std::make_unique<hocketComm>();
+std::unique_ptr<hocketComm, Bury> make_handle() {
+  Husks& husks = Husks::instance();
+  std::unique_ptr<hocketComm, Bury> handle;
+  {
+    std::lock_guard lock(husks.mutex);
+    if (husks.oldest_first.size() >= most_husks) {
+      handle.reset(husks.oldest_first.front());
+      husks.oldest_first.pop_front();
+    }
+  }
+  if (handle != nullptr) {
+    std::destroy_at(handle.get());
+    std::construct_at(handle.get());
+  } else {
+    handle.reset(new hocketComm);
+  }
   handle->fork_generation = fork_generation();
   return handle;
 }
 
 void bury(hocketComm* comm) {
-  static std::mutex mutex;
-  static auto* husks = new std::vector<hocketComm*>;
-  std::lock_guard lock(mutex);
-  husks->push_back(comm);
+  comm->state.store(hocketComm::dead);
+  {
+    std::lock_guard lock(comm->mutex);
+    comm->init_error = comm->call_error = {};
+  }
+  Husks& husks = Husks::instance();
+  std::lock_guard lock(husks.mutex);
+  husks.oldest_first.push_back(comm);
+}
+
+std::size_t husks() {
+  Husks& husks = Husks::instance();
+  std::lock_guard lock(husks.mutex);
+  return husks.oldest_first.size();
 }
 
 }  // namespace hocket::api

@@ -14,8 +14,9 @@
 #include "engine/stream.h"
 #include "hocket/hocket.h"
 
-/// A communicator's handle. Husks are kept for ever, so that a destroyed handle is told from a live
-/// one.
+/// A communicator's handle. The memory of a destroyed one stays a handle for good, so that a call
+/// with it is refused: until most_husks more have been destroyed, then a new communicator takes it.
+/// So there are no more than most_husks handles beside those that lived at one time.
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
@@ -63,9 +64,14 @@ inline bool is_usable(const hocketComm* comm) {
 /// The same where the communicator need not be ready, or may be finalized or in error.
 Status check_handle(hocketComm* comm);
 
-std::unique_ptr<hocketComm> make_handle();
 /// Keeps the husk of a destroyed handle.
 void bury(hocketComm* comm);
+struct Bury {
+  void operator()(hocketComm* comm) const { bury(comm); }
+};
+std::unique_ptr<hocketComm, Bury> make_handle();
+inline constexpr std::size_t most_husks = 4096;
+std::size_t husks();  // how many are kept
 
 /// Ends every registration on a communicator that goes.
 void end_registrations(hocketComm* comm);
