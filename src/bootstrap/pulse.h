@@ -14,8 +14,8 @@ namespace hocket {
 
 struct alignas(64) PulseLine {
   std::atomic<std::uint64_t> beats;
-  std::atomic<std::uint32_t> left;
-  CoreSet cores;  // that the rank may run on: written before it has joined
+  std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
+  CoreSet cores;                    // that the rank may run on: written before it has joined
 };
 
 /// How long the leader has not heard from its neighbours in the tree: [0] the one above, then those

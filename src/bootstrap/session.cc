@@ -40,9 +40,21 @@ class CoreSession final : public Session {
   std::uint64_t fault_count() const override { return core_->faults().count(); }
   std::vector<Fault> faults() const override { return core_->faults().all(); }
 
+  std::vector<Fault> faults_since(const FaultScope& scope, std::uint64_t* position) const override {
+    return core_->faults().since(scope, position);
+  }
+  void open(std::uint64_t channel) override {
+    if (!inherited()) core_->faults().open(channel);
+  }
+  void close(std::uint64_t channel) override {
+    if (inherited()) return;
+    core_->faults().close(channel);
+    post([channel](Core& core) { core.descriptors().close_space(channel); });
+  }
+
   void report(const Fault& fault) override {
-    if (inherited() || !core_->faults().add(fault)) return;
-    post([fault](Core& core) { core.publish(fault); });
+    if (inherited()) return;
+    lease_->run([&] { core_->raise(fault); });
   }
 
   int watch(std::function<void()> wake) override { return core_->faults().watch(std::move(wake)); }
@@ -66,7 +78,7 @@ class CoreSession final : public Session {
     post([name](Core& core) { core.descriptors().withdraw(name); });
   }
 
-  Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+  Status fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
                UniqueFd* fd) override;
 
   void listen(std::uint64_t channel, Adopt adopt) override {
@@ -91,6 +103,19 @@ class CoreSession final : public Session {
     lease_->run([this] { core_->leave(); });
   }
 
+  Held held() const override {
+    Held out;
+    lease_->run([&] {
+      out.faults = core_->faults().size();
+      out.closed_channels = core_->data().retired();
+      out.data = core_->data().records();
+      out.offered = core_->descriptors().offered();
+      out.wanted = core_->descriptors().wanted();
+      out.requests = core_->descriptors().requests();
+    });
+    return out;
+  }
+
  private:
   template <typename Task>
   void post(Task task) {
@@ -109,7 +134,7 @@ class CoreSession final : public Session {
   std::shared_ptr<Core> core_;
 };
 
-Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+Status CoreSession::fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
                           UniqueFd* fd) {
   if (inherited()) return forked();
   if (peer < 0 || peer >= ranks() || !local(peer) || peer == rank()) {
@@ -117,7 +142,7 @@ Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, 
   }
   auto request = std::make_shared<Descriptors::Request>();
   request->peer = peer;
-  request->channel = channel;
+  request->scope = scope;
   request->name = name;
   post([request](Core& core) { core.descriptors().fetch(request); });
   const auto until = std::chrono::steady_clock::time_point(

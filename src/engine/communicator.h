@@ -47,10 +47,11 @@ struct CommConfig {
 class Communicator {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
-  /// call it alike. stop ends it early with Code::aborted, on all ranks; may be null.
+  /// call it alike. parent: channel of the communicator that it is split from, open; 0: none. Its
+  /// abort ends the making. stop ends it early with Code::aborted, on all ranks; may be null.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
-                       std::uint64_t channel, const CommConfig& config, StopRequest* stop,
-                       std::unique_ptr<Communicator>* out);
+                       std::uint64_t channel, std::uint64_t parent, const CommConfig& config,
+                       StopRequest* stop, std::unique_ptr<Communicator>* out);
   /// Flushes and leaves. Never blocks on a peer beyond the deadline.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -85,13 +86,17 @@ class Communicator {
   }
   /// Blocks until all calls made so far have run.
   void flush();
+  /// Says goodbye to the other ranks: no call follows. Idempotent.
+  void leave();
 
   /// With the ticket served (or nothing pending): runs calls to their end. The error is the
   /// communicator's.
   Status run(std::span<const Call> calls);
   /// One side of a run over several communicators (a group): queue, then drive all, then look at
-  /// error().
+  /// outcome().
   void submit(const Call& call) { engine_->submit(call); }
+  /// The error that ended the calls; one that is known already but ended none comes with the next.
+  const Status& outcome() const { return engine_->status(); }
   Sleeper sleeper() const { return {engine_.get(), &board_, event_fd_.get()}; }
   WaitPolicy wait_policy() const { return policy_; }
 
@@ -104,10 +109,14 @@ class Communicator {
   /// True where local peers can read and write [pointer, pointer + bytes) in place.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
 
+  /// For tests.
+  Session::Held held() const { return session_->held(); }
+
  private:
   struct Hello;
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t channel,
                const CommConfig& config);
+  Status make(StopRequest* stop);
   Status open_board();
   Status open_transports();
   void make_engine();
@@ -122,10 +131,11 @@ class Communicator {
   Status measure_link(struct Figures* figures);
   Status time_messages(int far, int messages, std::size_t bytes, double* best);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
-  bool concerns(const Fault& fault) const;
   Status first_fault() const;
-  Status inspect_faults(std::vector<int>* left);
-  void tell_failure(const Status& status);
+  void inspect_faults(FaultNews* news);
+  void add_gone(const Fault& fault, FaultNews* news) const;
+  void tell_failure(const Status& status, std::uint64_t operation);
+  void tell_part(std::uint64_t channel, const Status& status);
   void set_error(const Status& status);
   void tell_abort();
   void ring(int local_rank);
@@ -133,7 +143,7 @@ class Communicator {
   std::string name_of_rank(int rank) const;
   int rank_of_session(int session_rank) const;
   Status status_of(const Fault& fault) const;
-  Status explain(const Status& status);
+  Status explain(const Status& status, FaultNews* news);
   bool expose(std::uint64_t region);
   Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd);
   Status map_place(int peer, Place place, std::size_t bytes, std::byte** out);
@@ -146,6 +156,9 @@ class Communicator {
   std::vector<int> local_members_;   // rank by local rank
   std::vector<int> rank_of_member_;  // rank by session rank; -1: not a member
   std::uint64_t channel_;
+  OpenChannel open_channel_;
+  FaultScope scope_;
+  bool left_ = false;
   CommConfig config_;
   int rank_ = 0;
   int nodes_ = 1;
@@ -160,7 +173,7 @@ class Communicator {
   WaitPolicy policy_ = WaitPolicy::for_crowd(2);  // until all have said where they run
   std::unique_ptr<Engine> engine_;
   int watch_ = -1;
-  std::size_t faults_seen_ = 0;
+  std::uint64_t faults_seen_ = 0;
 
   using PeerRegion = std::pair<int, std::uint64_t>;
   struct PeerMapping {

@@ -11,9 +11,9 @@ namespace {
 // left the store buffer and the fence in ring() is cheap.
 constexpr unsigned quiet_polls_before_ring = 16;
 
-// What a rank sent before it left may still be on its way, and news of the leaving overtakes it: so
-// long nothing may have moved before its leaving is an error.
-constexpr Nanos patience_with_left = nanos_per_s;
+// An error waits for collectives that come before the one that failed: so long, where nothing
+// moves.
+constexpr Nanos patience_with_earlier = nanos_per_s;
 
 }  // namespace
 
@@ -39,11 +39,11 @@ bool Engine::run_once(Nanos now) {
   if (!messages_.empty()) moved |= advance_messages();
   if (!options_.order->failure.ok()) [[unlikely]]
     fail(options_.order->failure);
+  if (moved) quiet_since_ = 0;
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
-    look_at_faults();
+    moved |= look_at_faults(moved);
   if (now != 0) check_times(now);
   quiet_ = moved ? 0 : quiet_ + 1;
-  if (moved) left_since_ = 0;
   if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
   return moved;
 }
@@ -279,20 +279,40 @@ void Engine::revoke(Operation& operation) {
 
 void Engine::end(const Status& status, bool tell) {
   if (!status_.ok()) return;
+  std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
+  if (status.sequence() != 0) operation = std::min(operation, status.sequence());
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
   for (Transport* transport : transports_) transport->cancel(status_);
   if (running_ && !waits_for_turn_) revoke(current_);
   running_ = false;
   queue_.clear();
   messages_.clear();
-  options_.on_failure(status_, tell);
+  options_.on_failure(status_, operation, tell);
   ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
-void Engine::look_at_faults() {
+/// True where a fault is news. An error ends nothing that can still go on with what has come; and
+/// what its rank had ended before it failed, the others can end too.
+bool Engine::look_at_faults(bool moved) {
+  const bool was_known = !news_.error.ok();
   attention_.store(false, std::memory_order_relaxed);
-  const Status status = options_.inspect_faults(&left_);
-  if (!status.ok()) end(status, false);
+  options_.inspect_faults(&news_);
+  if (news_.error.ok()) return false;
+  attention_.store(true, std::memory_order_relaxed);  // in the next round again
+  if (!news_.at_once) {
+    if (!was_known) return true;
+    if (moved || (running_ && sequence_ < news_.operation)) return false;
+  }
+  end(news_.error, false);
+  return true;
+}
+
+/// The entry of a rank from which nothing can come any more.
+const FaultNews::Gone* Engine::given_up(int rank, Nanos now) const {
+  for (const FaultNews::Gone& gone : news_.gone) {
+    if (gone.rank == rank && now - quiet_since_ >= gone.patience) return &gone;
+  }
+  return nullptr;
 }
 
 std::string Engine::names(const std::vector<int>& ranks) const {
@@ -322,7 +342,10 @@ bool Engine::has_begun(int rank, const Operation& operation) const {
 }
 
 void Engine::check_times(Nanos now) {
-  if (!left_.empty() && left_since_ == 0) left_since_ = now;
+  if (quiet_since_ == 0 && (!news_.gone.empty() || !news_.error.ok())) quiet_since_ = now;
+  if (!news_.error.ok() && now - quiet_since_ >= patience_with_earlier) {
+    return end(news_.error, false);
+  }
   if (running_) check_time(current_, waits_for_turn_, now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
@@ -332,7 +355,8 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
     operation.started = now;
     operation.next_late_log = now + options_.late_log;
   }
-  const bool gone = left_since_ != 0 && now - left_since_ >= patience_with_left;
+  // What had come before the news has been looked at since.
+  const bool gone = !news_.gone.empty() && now > quiet_since_;
   if (!gone && now < operation.next_late_log && now - operation.started < options_.deadline) {
     return;
   }
@@ -342,12 +366,14 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
                         [&](int rank) { return !has_begun(rank, operation); });
   const std::string what = describe(operation.binding.signature);
   for (int rank : ranks) {
-    if (!gone) break;
-    if (std::find(left_.begin(), left_.end(), rank) == left_.end()) continue;
-    return fail({Code::remote_error,
-                 what + " waits for " + options_.name_of_rank(rank) +
-                     ", which has left: it destroyed its communicator or ended before this call",
-                 rank});
+    const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;
+    if (entry == nullptr) continue;
+    const std::string text =
+        entry->why.ok()
+            ? what + " waits for " + options_.name_of_rank(rank) +
+                  ", which has left: it destroyed its communicator or ended before this call"
+            : entry->why.message() + "; " + what + " waits for that rank";
+    return end({Code::remote_error, text, rank}, true);
   }
   const Nanos waited = now - operation.started;
   if (waited >= options_.deadline) {

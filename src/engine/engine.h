@@ -23,6 +23,20 @@
 
 namespace hocket {
 
+/// What is known of faults that concern the communicator.
+struct FaultNews {
+  /// A rank whose part in the communicator has ended in order.
+  struct Gone {
+    int rank = -1;
+    Status why;          // an error: it ended its process; OK: it left
+    Nanos patience = 0;  // what it sent before may still be on its way: so long nothing moves
+  };
+  Status error;                 // the first that ends operations
+  std::uint64_t operation = 0;  // but none that comes before this collective; 0: all
+  bool at_once = false;         // also one that could still go on
+  std::vector<Gone> gone;
+};
+
 struct EngineOptions {
   int rank = 0;
   int ranks = 1;
@@ -31,14 +45,15 @@ struct EngineOptions {
   const CollectiveOrder* order = nullptr;  // what links find out beside their transfers
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
   std::function<void(int local_rank)> ring;           // wakes a local peer that sleeps
-  /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
-  std::function<Status(std::vector<int>* left)> inspect_faults;
+  /// Adds new faults.
+  std::function<void(FaultNews*)> inspect_faults;
   /// Lets local peers map a region of this process. False where they cannot.
   std::function<bool(std::uint64_t region)> expose;
   /// A link broke: perhaps something better is known of why.
-  std::function<Status(const Status&)> explain;
-  /// The engine has failed. tell: the other ranks do not know yet.
-  std::function<void(const Status&, bool tell)> on_failure;
+  std::function<Status(const Status&, FaultNews*)> explain;
+  /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
+  /// not know yet.
+  std::function<void(const Status&, std::uint64_t operation, bool tell)> on_failure;
 };
 
 class Engine {
@@ -55,7 +70,7 @@ class Engine {
   /// The first error. Stays.
   const Status& status() const { return status_; }
   /// Ends everything with an error that arose here; the other ranks are told.
-  void fail(const Status& status) { end(options_.explain(status), true); }
+  void fail(const Status& status) { end(options_.explain(status, &news_), true); }
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& attention() { return attention_; }
@@ -98,8 +113,9 @@ class Engine {
   bool advance_collective();
   bool advance_messages();
   void finish_collective();
-  void look_at_faults();
+  bool look_at_faults(bool moved);
   void check_times(Nanos now);
+  const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);
   std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
   bool has_begun(int rank, const Operation& operation) const;
@@ -142,8 +158,8 @@ class Engine {
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
-  std::vector<int> left_;
-  Nanos left_since_ = 0;  // with ranks that left: nothing has moved since then
+  FaultNews news_;
+  Nanos quiet_since_ = 0;  // with faults that are known: nothing has moved since then
   std::atomic<const Program*> last_program_ = nullptr;
 };
 

@@ -9,8 +9,17 @@ namespace hocket {
 namespace {
 
 // A link that breaks is often only the first sign of a fault that names its cause: wait for that.
-constexpr Nanos explanation_patience = 250 * nanos_per_ms;
+constexpr Nanos explanation_patience = 500 * nanos_per_ms;
+// What a rank sent before it left may still be on its way, and news of the leaving overtakes it.
+constexpr Nanos patience_with_left = nanos_per_s;
+// The end of the rank's connections tells more exactly: this is for a rank that has none here.
+constexpr Nanos patience_with_exited = 200 * nanos_per_ms;
 constexpr std::size_t most_peer_regions = 256;
+
+/// Ends no operation but one that waits for the rank.
+bool is_gone_in_order(const Fault& fault) {
+  return fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::exited;
+}
 
 }  // namespace
 
@@ -39,56 +48,77 @@ Status Communicator::status_of(const Fault& fault) const {
       detail.message = name_of_rank(detail.culprit) + " of this communicator: " + fault.text;
     }
   }
+  if (fault.kind == Fault::Kind::exited && detail.culprit >= 0) {
+    const Member& member = session_->members()[static_cast<std::size_t>(fault.rank)];
+    detail.message = "rank " + std::to_string(detail.culprit) +
+                     " ended its process without finalizing the communicator (host " + member.host +
+                     ", pid " + std::to_string(member.pid) + ")";
+  }
   return Status(std::move(detail));
-}
-
-bool Communicator::concerns(const Fault& fault) const {
-  const int rank = rank_of_session(fault.rank);
-  if (fault.channel == 0 ? rank < 0 : fault.channel != channel_) return false;
-  // Its own leaving and aborting are its own affair; but others may have given up on it.
-  const bool own = fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::aborted;
-  return rank != rank_ || !own;
 }
 
 /// The first that ends operations. Any thread.
 Status Communicator::first_fault() const {
-  for (const Fault& fault : session_->faults()) {
-    if (fault.kind != Fault::Kind::left && concerns(fault)) return status_of(fault);
+  std::uint64_t first = 0;
+  for (const Fault& fault : session_->faults_since(scope_, &first)) {
+    if (!is_gone_in_order(fault)) return status_of(fault);
   }
   return {};
 }
 
-Status Communicator::inspect_faults(std::vector<int>* left) {
-  if (aborted_.load()) return error();
-  const std::vector<Fault> faults = session_->faults();
-  for (; faults_seen_ < faults.size(); ++faults_seen_) {
-    const Fault& fault = faults[faults_seen_];
-    if (!concerns(fault)) continue;
-    if (fault.kind != Fault::Kind::left) return status_of(fault);
-    left->push_back(rank_of_session(fault.rank));
+void Communicator::inspect_faults(FaultNews* news) {
+  if (aborted_.load()) {
+    if (news->error.ok()) news->error = error();
+    news->at_once = true;
+    return;
   }
-  return {};
+  if (session_->fault_count() == faults_seen_) return;
+  for (const Fault& fault : session_->faults_since(scope_, &faults_seen_)) {
+    if (is_gone_in_order(fault)) {
+      add_gone(fault, news);
+    } else if (news->error.ok()) {
+      news->error = status_of(fault);
+      news->operation = fault.kind == Fault::Kind::failed ? fault.sequence : 0;
+    } else if (fault.kind == Fault::Kind::failed) {
+      // An end that follows a failure explains nothing, another failure may have been earlier.
+      news->operation = std::min(news->operation, fault.sequence);
+    }
+    news->at_once |= fault.kind == Fault::Kind::aborted;
+  }
 }
 
-Status Communicator::explain(const Status& status) {
+void Communicator::add_gone(const Fault& fault, FaultNews* news) const {
+  const int rank = rank_of_session(fault.rank);
+  if (rank < 0 || rank == rank_) return;
+  FaultNews::Gone gone{rank, {}, patience_with_left};
+  if (fault.kind == Fault::Kind::exited) {
+    gone.why = status_of(fault);
+    gone.patience = session_->local(fault.rank) ? 0 : patience_with_exited;
+  }
+  news->gone.push_back(std::move(gone));
+}
+
+Status Communicator::explain(const Status& status, FaultNews* news) {
   if (status.code() != Code::remote_error) return status;
   const Nanos deadline = monotonic_now() + explanation_patience;
   do {
-    std::vector<int> left;
-    const Status cause = inspect_faults(&left);
-    if (!cause.ok()) return cause;
+    inspect_faults(news);
+    if (!news->error.ok()) return news->error;
+    for (const FaultNews::Gone& gone : news->gone) {
+      if (gone.rank == status.culprit()) return gone.why.ok() ? status : gone.why;
+    }
     ::usleep(1000);
   } while (monotonic_now() < deadline);
   return status;
 }
 
-void Communicator::tell_failure(const Status& status) {
+void Communicator::tell_failure(const Status& status, std::uint64_t operation) {
   Fault fault;
   fault.kind = Fault::Kind::failed;
   const int culprit = status.culprit() >= 0 ? status.culprit() : rank_;
   fault.rank = members_[static_cast<std::size_t>(culprit)];
   fault.channel = channel_;
-  fault.sequence = status.sequence();
+  fault.sequence = operation;
   fault.code = status.code();
   fault.text = name_of_rank(rank_) + " reports: " + status.message();
   session_->report(fault);
@@ -117,13 +147,22 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
-/// The session names its own ranks.
+/// The session names its own ranks, and does not know what this communicator's faults tell.
 Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
   const int member = members_[static_cast<std::size_t>(peer)];
-  const Status status = session_->fetch(member, channel_, name, deadline, fd);
+  FaultScope scope = scope_;
+  scope.operation = engine_ != nullptr ? engine_->sequence() : 0;
+  const Status status = session_->fetch(member, scope, name, deadline, fd);
   if (status.ok()) return {};
   const int named = status.culprit() < 0 ? -1 : rank_of_session(status.culprit());
   const int culprit = named < 0 ? peer : named;
+  std::uint64_t first = 0;
+  Status gone;
+  for (const Fault& fault : session_->faults_since(scope_, &first)) {
+    if (!is_gone_in_order(fault)) return status_of(fault);
+    if (rank_of_session(fault.rank) == culprit && !fault.text.empty()) gone = status_of(fault);
+  }
+  if (!gone.ok()) return gone;
   return {status.code(), name_of_rank(culprit) + " of this communicator: " + status.message(),
           culprit};
 }
