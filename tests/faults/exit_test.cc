@@ -20,7 +20,7 @@ enum class End { finalize, destroy, finalize_and_kill };
 TEST_P(Exit, with_a_leaked_communicator_harms_nobody_on_another_that_was_left) {
   constexpr int ranks = 5;
   for (const End end : {End::finalize, End::destroy, End::finalize_and_kill}) {
-    for (int i = 0; i < (ranks::long_tests() ? 40 : 8) && !HasFailure(); ++i) {
+    for (int i = 0; i < (ranks::long_tests() ? 40 : 5) && !HasFailure(); ++i) {
       Job job(ranks);
       const auto body = [end](Process& self) {
         hocketComm_t first = nullptr;
