@@ -14,9 +14,8 @@ using perf::Collective;
 
 const char* backend_name();
 
-/// Makes this process a rank. interface_address: what the network side binds, empty where all ranks
-/// are on one host. False: *error says why.
-bool backend_start(const std::string& interface_address, std::string* error);
+/// Makes this process a rank. False: *error says why.
+bool backend_start(std::string* error);
 /// The library's own words for its version; valid after backend_start.
 std::string backend_version();
 int backend_rank();

@@ -43,7 +43,7 @@ c10::intrusive_ptr<c10d::Work> begin(Collective collective, float* in, float* ou
 
 const char* backend_name() { return "gloo"; }
 
-bool backend_start(const std::string&, std::string* error) {
+bool backend_start(std::string* error) {
   try {
     group = c10d::resolve_process_group(text_from("PEER_GLOO_GROUP"));
   } catch (const std::exception& problem) {

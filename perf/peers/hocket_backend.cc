@@ -18,9 +18,8 @@ bool explain(hocketResult_t result, std::string* error) {
 
 const char* backend_name() { return "hocket"; }
 
-bool backend_start(const std::string& interface_address, std::string* error) {
-  hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
-  if (!interface_address.empty()) config.interface_name = interface_address.c_str();
+bool backend_start(std::string* error) {
+  const hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
   return explain(hocketCommInitFromEnv(&comm, &config), error);
 }
 

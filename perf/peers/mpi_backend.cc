@@ -23,7 +23,7 @@ bool explain(int code, std::string* error) {
 
 const char* backend_name() { return PEER_NAME; }
 
-bool backend_start(const std::string&, std::string* error) {
+bool backend_start(std::string* error) {
   if (!explain(MPI_Init(nullptr, nullptr), error)) return false;
   return explain(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), error);
 }

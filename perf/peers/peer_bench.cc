@@ -34,7 +34,6 @@ struct Options {
   std::vector<std::size_t> sizes{8};
   std::string memory = "plain";
   std::string session;
-  std::string interface_address;
   double seconds = 0.15;
   bool check = false;
 };
@@ -234,14 +233,13 @@ int peer_main(int argc, char** argv) {
   app.add_option("--memory", options.memory)->check(CLI::IsMember({"plain", "alloc"}));
   app.add_option("--session", options.session, "file shared by the ranks, empty at first")
       ->required();
-  app.add_option("--interface", options.interface_address, "address to bind");
   app.add_option("--seconds", options.seconds, "for each size")->check(CLI::Range(0.001, 600.0));
   app.add_flag("--check", options.check, "hold the last results of each size against a reference");
   CLI11_PARSE(app, argc, argv);
 
   std::string error;
   SessionFile* file = map_session(options.session, &error);
-  if (file == nullptr || !backend_start(options.interface_address, &error)) {
+  if (file == nullptr || !backend_start(&error)) {
     std::fprintf(stderr, "peer-%s: %s\n", backend_name(), error.c_str());
     return 1;
   }
