@@ -32,6 +32,10 @@ bool backend_in_place(Collective collective);
 bool backend_run(Collective collective, float* in, float* out, std::size_t count,
                  std::string* error);
 
+/// Lets the library go on with what a call that has returned left to do; a rank that waits for the
+/// others outside of the library calls it meanwhile.
+void backend_progress();
+
 void backend_stop();
 
 }  // namespace hocket::peers

@@ -101,7 +101,9 @@ CONFIGURATIONS = {
 # More ranks than cores. The first is tried with every configuration, the others with the default.
 CROWDED = {
     "openmpi": {"yield": Setting(mca("mpi_yield_when_idle=1"))},
-    "mpich": {"yield": env(MPIR_CVAR_POLLS_BEFORE_YIELD="1", MPIR_CVAR_ENABLE_HEAVY_YIELD="1")},
+    # Its collectives for shared memory spin whatever the settings; the general ones do not.
+    "mpich": {"yield": env(MPIR_CVAR_DEVICE_COLLECTIVES="none", MPIR_CVAR_POLLS_BEFORE_YIELD="1",
+                           MPIR_CVAR_ENABLE_HEAVY_YIELD="1")},
     "impi": {
         "wait": env(I_MPI_WAIT_MODE="1", I_MPI_PIN="0"),
         "yield": env(I_MPI_THREAD_YIELD="2", I_MPI_PIN="0"),

@@ -73,6 +73,11 @@ bool backend_run(Collective collective, float* in, float* out, std::size_t count
   return explain(code, error);
 }
 
+void backend_progress() {
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+}
+
 void backend_stop() { MPI_Finalize(); }
 
 }  // namespace hocket::peers
