@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "options.h"
+#include "../options.h"
 
 namespace hocket::peers {
 

@@ -1,8 +1,8 @@
 """Measures hocket and its peers and writes one file of results (perf/bench peers --help).
 
-A case is a transport, a number of ranks and a collective. In each round every configuration of every
-peer (backends.py) is started once per case, in turn, and goes through all sizes. Standard library
-only; over TCP it runs on the first of namespace hosts (tests/rig/hosts).
+A case is a transport, a number of ranks and a collective. In each round every configuration of
+every peer (backends.py) is started once per case, in turn, and goes through all sizes. Standard
+library only; over TCP it runs on the first of namespace hosts (tests/rig/hosts).
 """
 
 import argparse
@@ -26,25 +26,26 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast"]
 SIZES = "8 64 512 4K 16K 64K 128K 512K 2M 8M 32M 64M 128M".split()
 QUICK_SIZES = "8 4K 128K 2M".split()
 RAW_BYTES = 8
-# A configuration that took this many times its peer's best in the first round is not started again.
+# What took this many times its peer's best in the first round is left out of the later ones.
 HOPELESS = 1.5
 TERMINATE_S = 3
 METHOD = [
-    "fp32, sums, root 0, blocking calls. A size is that of the larger of input and output; the block "
-    "of a rank has at least one element. Out of place, except broadcast, and all-reduce by Gloo, whose "
-    "interface in libtorch has no other form.",
-    "One program (perf/peers/peer_bench.cc) measures all libraries. Above 4 KiB an iteration is one "
-    "call, at or below 4 KiB a batch of 64 calls, each on buffers of its own. Between iterations, "
-    "outside the timed stretch, every rank reads all results, rewrites all inputs and waits at a "
-    "barrier that belongs to the program.",
-    "A round starts every configuration of every library once per case, in turn. A library's figure "
-    "is the median over rounds of the median over iterations of the mean over ranks, in its best "
-    "configuration for that size. In the first round all results are held against a reference.",
-    "shm: all ranks on one host. tcp: each rank on a host of its own, network namespaces joined by a "
-    "bridge; all share this machine's cores.",
-    "hocket alloc: buffers from hocketMemAlloc. MPI's buffers are ordinary memory, or in one of its "
-    "configurations MPI_Alloc_mem's, whichever is faster. Gloo is called from C++ through libtorch's "
-    "process group, as PyTorch calls it.",
+    "fp32, sums, root 0, blocking calls. A size is that of the larger of input and output; the "
+    "block of a rank has at least one element. Out of place, except broadcast, and all-reduce "
+    "by Gloo, whose interface in libtorch has no other form.",
+    "One program (perf/peers/peer_bench.cc) measures all libraries. Above 4 KiB an iteration is "
+    "one call, at or below 4 KiB a batch of 64 calls, each on buffers of its own. Between "
+    "iterations, outside the timed stretch, every rank reads all results, rewrites all inputs "
+    "and waits at a barrier that belongs to the program.",
+    "A round starts every configuration of every library once per case, in turn. A library's "
+    "figure is the median over rounds of the median over iterations of the mean over ranks, in "
+    "its best configuration for that size. In the first round all results are held against a "
+    "reference.",
+    "shm: all ranks on one host. tcp: each rank on a host of its own, network namespaces joined "
+    "by a bridge; all share this machine's cores.",
+    "hocket alloc: buffers from hocketMemAlloc. MPI's buffers are ordinary memory, or in one of "
+    "its configurations MPI_Alloc_mem's, whichever is faster. Gloo is called from C++ through "
+    "libtorch's process group, as PyTorch calls it.",
 ]
 
 
@@ -69,8 +70,8 @@ def some_of(choices):
 def arguments():
     parser = argparse.ArgumentParser(prog="perf/bench peers", allow_abbrev=False)
     parser.add_argument("--quick", action="store_true",
-                        help="one round, 2 and 4 ranks, four sizes, one configuration of each peer: "
-                             "shows that all of it works")
+                        help="one round, 2 and 4 ranks, four sizes, one configuration of each "
+                             "peer: shows that all of it works")
     parser.add_argument("--rounds", type=int, help="default 5")
     parser.add_argument("--seconds", type=float, help="for a size and configuration, default 0.15")
     parser.add_argument("--limit", type=float, default=60, metavar="S",
@@ -189,12 +190,23 @@ class Runner:
             for process in left:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(TERMINATE_S)
+        for _ in range(50):
+            if not Runner.kill_all_with(marker):
+                break
+            time.sleep(0.1)
+        for process in running:
+            process.stdout.close()
+
+    @staticmethod
+    def kill_all_with(marker):
+        """Was there a process with marker in its command?"""
+        found = False
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+                    found = True
                     os.kill(int(entry.name), signal.SIGKILL)
-        for process in running:
-            process.stdout.close()
+        return found
 
     def raw_socket(self):
         """Half a round trip between two hosts over one socket that both sides poll."""

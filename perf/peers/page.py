@@ -57,7 +57,8 @@ def figure(results, transport, ranks):
         plot.tick_params(axis="x", labelrotation=35)
         plot.grid(which="major", color="#dddddd", linewidth=0.6)
     axes[0][0].set_ylabel("microseconds")
-    drawing.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6,
+    fullest = max(axes[0], key=lambda plot: len(plot.lines))
+    drawing.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=6,
                    frameon=False)
     text = io.StringIO()
     drawing.savefig(text, format="svg", metadata={"Date": None})

@@ -1,5 +1,5 @@
-// peer_main: times one collective over one backend at several sizes, and prints a JSON line for each
-// size. fp32, sums, root 0. All backends get this same source; measure.py starts them in turns.
+// peer_main: times one collective over one backend, and prints a JSON line for each size. fp32,
+// sums, root 0. All backends get this same source; measure.py starts them in turns.
 //
 // An iteration is one timed stretch. Above 4 KiB it is one operation; at or below, a batch of them,
 // each on buffers of its own, so that the timer is not what is measured. Between iterations,
@@ -153,8 +153,8 @@ class Bench {
       }
       barrier_.wait();
       // Slow operations need no more trials; the first is slow because memory is new to the rank.
-      settled = trial > 0 && file_->operations.load() == 1 &&
-                file_->batches.load() == least_batches;
+      settled =
+          trial > 0 && file_->operations.load() == 1 && file_->batches.load() == least_batches;
       operations = file_->operations.load();
       barrier_.wait();  // nobody overwrites the decision before all have read it
     }
@@ -194,8 +194,7 @@ class Bench {
       const float* result = out_ + slot * layout.stride;
       expectation.seed.slot = slot;
       if (options_.check) wrong += perf::count_wrong(expectation, result);
-      hash = perf::mix(
-          hash ^ perf::hash_bytes(result, expectation.output_count() * sizeof(float)));
+      hash = perf::mix(hash ^ perf::hash_bytes(result, expectation.output_count() * sizeof(float)));
     }
     file_->wrong[rank_] = wrong;
     file_->hash[rank_] = hash;
