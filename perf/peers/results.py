@@ -26,6 +26,12 @@ def time_text(us):
     return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
 
 
+def ratio_text(ratio):
+    if ratio is None:
+        return "-"
+    return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
+
+
 class Results:
     """Medians over rounds: case (transport, ranks, collective) -> size -> column -> figure."""
 
@@ -62,7 +68,7 @@ class Results:
 
     def cells(self, row):
         return ([time_text(row[column][0] if column in row else None) for column in COLUMNS] +
-                [f"{ratio:.2f}x" if (ratio := self.ratio(row, ours)) else "-" for ours in OURS])
+                [ratio_text(self.ratio(row, ours)) for ours in OURS])
 
     def configurations(self, case):
         """'Open MPI: staged (128 KiB to 8 MiB), default', the best for each size."""
