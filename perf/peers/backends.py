@@ -66,7 +66,9 @@ CONFIGURATIONS = {
         },
         "tcp": {
             "ob1": OMPI_TCP,
-            "ucx": Setting(mca("pml=ucx") + ("-x", "UCX_TLS=tcp,self")),
+            # Without the lists it takes UCX for InfiniBand only.
+            "ucx": Setting(mca("pml=ucx", "pml_ucx_tls=any", "pml_ucx_devices=any") +
+                           ("-x", "UCX_TLS=tcp,self")),
         },
     },
     "mpich": {

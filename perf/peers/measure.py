@@ -142,7 +142,8 @@ class Runner:
                                            len(sizes))
                 if not why and len(lines) < len(sizes):
                     errors.seek(0)
-                    why = " / ".join(errors.read().strip().splitlines()[-3:]) or "no result"
+                    said = [line.strip() for line in errors if re.search("[a-z]", line)]
+                    why = " / ".join(said[-4:]) or "no result"
         return lines, why
 
     def lines_of(self, commands, environment, errors, marker, wanted):
