@@ -18,6 +18,7 @@ extern "C" hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, 
   const hocketResult_t result = real(sendbuff, recvbuff, count, datatype, op, comm, stream);
   int rank = -1;
   if (hocketCommUserRank(comm, &rank) != hocketSuccess) return result;
+  if (hocketStreamSynchronize(stream) != hocketSuccess) return result;
   if (call++ == wanted_call && (wanted_rank == -1 || wanted_rank == rank)) {
     static_cast<unsigned char*>(recvbuff)[bit / 8] ^= static_cast<unsigned char>(1 << bit % 8);
   }
