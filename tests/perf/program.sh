@@ -15,8 +15,7 @@ spoiled() {  # CALL RANK BIT ARGS...: all-reduces with one result spoiled
   SPOIL_CALL=$1 SPOIL_RANK=$2 SPOIL_BIT=$3 LD_PRELOAD=$spoiler perf 2 all_reduce "${@:4}"
 }
 fields_of() { awk '/^ *[0-9]/ { print NF }' "$out/table" | sort -u | xargs; }
-in_range() { awk -v value="$1" -v least="$2" -v most="$3" \
-  'BEGIN { exit !(value + 0 >= least && value + 0 <= most) }'; }
+holds() { awk "BEGIN { exit !($1) }"; }  # EXPRESSION of numbers
 
 # ---- The lines that readers of nccl-tests' output look for, and the columns
 well() {  # WHAT PROGRAM FIELDS: $out/table is a whole table
@@ -143,6 +142,20 @@ check "a bandwidth below NCCL_TESTS_MIN_BW fails" test $? = 1
 check "and is shown" grep -q '^# Avg bus bandwidth .* FAILED$' "$out/table"
 NCCL_TESTS_MIN_BW=0 perf 2 all_reduce -b 64K -e 64K -n 2
 check "a bandwidth above it succeeds" test $? = 0
+
+# ---- The timed intervals. Rank 1 starts 200 ms after rank 0, whenever there was a barrier.
+late() {  # ARGS...: rank 0's time, and what follows #wrong; in us
+  LATE_RANK=1 LATE_MS=200 LD_PRELOAD=$spoiler perf 2 all_reduce -b 8 -e 8 -n 10 -w 1 "$@"
+  awk '/^ *8 / { print $6, $10 }' "$out/table"
+}
+read -r back_to_back _ <<<"$(late -a 0 -z 2)"
+read -r barrier _ <<<"$(late -a 0 --barrier)"
+read -r aligned skew <<<"$(late --aligned)"
+check "--barrier has the late start in every iteration: $barrier us" holds "$barrier >= 190000"
+check "back to back it counts once for 10 iterations: $back_to_back us" \
+  holds "$back_to_back >= 19000 && $back_to_back < $barrier / 2"
+check "--aligned has it in the skew: $skew us" holds "$skew >= 190000"
+check "and not in the time: $aligned us" holds "$aligned < $skew / 2"
 
 # ---- A wrong result is found
 # Large sizes: warm-up is call 0, the timed loop calls 1 to 5. The lowest bit is within the error
