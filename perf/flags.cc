@@ -179,6 +179,10 @@ void add_counts(CLI::App* app, Options* o) {
       ->check(CLI::Range(0, 1'000'000));
   app->add_option("--window", o->window, "messages under way (bandwidth, bibandwidth) (64)")
       ->check(CLI::Range(1, 1024));
+  app->add_option("--buffers", o->buffers,
+                  "copies that the calls rotate through; 0: 64 up to 4 KiB, above twice the "
+                  "last-level cache (0)")
+      ->check(CLI::Range(0, 1 << 20));
   app->add_option("-u,--unalign", o->unaligned, "elements by which buffers are misaligned (0)")
       ->check(CLI::Range(0, 1024));
   app->add_option("-T,--timeout", o->deadline_s,

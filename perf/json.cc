@@ -30,6 +30,7 @@ Json half_json(const Options& o, const Measured& m, int ranks, int nodes) {
                  {"nodes", nodes},
                  {"inplace", m.in_place},
                  {"memory", o.alloc_memory ? "alloc" : "plain"},
+                 {"buffers", o.buffers},
                  {"blocking", static_cast<int>(o.blocking)},
                  {"iterations", o.iterations},
                  {"per_iteration", m.group},

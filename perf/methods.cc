@@ -41,18 +41,21 @@ bool Runner::back_to_back(Operation* operation, Seen* seen, Measured* row, Failu
   }
   if (!operation->wait(failure)) return false;
   operation->fill();
-  if (!timed_loop(operation, seen, failure) || !learn_algorithm(row, failure)) return false;
-  // Each output slot holds the result of the last call that used it.
+  return timed_loop(operation, seen, failure) && learn_algorithm(row, failure) &&
+         check_left(operation, total, seen, failure);
+}
+
+/// After calls 0 to total - 1 each output slot holds the result of the last one that used it.
+bool Runner::check_left(Operation* operation, std::size_t total, Seen* seen, Failure* failure) {
+  if (options_.checks == 0) return true;
   const std::size_t left = std::min(total, operation->slots().out);
   const Expectation& e = operation->expectation();
   const bool fresh = !operation->in_place() || total <= left || e.repeatable_in_place();
   const std::size_t wanted = fresh ? checks_wanted(*operation) : 0;
-  if (options_.checks > 0) {
-    for (std::size_t i = 0; i < left; ++i) {
-      check(*operation, total - left + i, picked(i, left, wanted), seen);
-    }
+  for (std::size_t i = 0; i < left; ++i) {
+    check(*operation, total - left + i, picked(i, left, wanted), seen);
   }
-  return fresh || options_.checks == 0 || check_repeated(operation, seen, failure);
+  return fresh || check_repeated(operation, seen, failure);
 }
 
 bool Runner::timed_loop(Operation* operation, Seen* seen, Failure* failure) {
@@ -108,14 +111,16 @@ bool Runner::check_repeated(Operation* operation, Seen* seen, Failure* failure) 
 }
 
 /// As many iterations as there are slots, then their results are read and checked and their inputs
-/// rewritten, and so on. Before each iteration a barrier. Nothing of that is timed.
+/// rewritten, and so on. Before each iteration a barrier. Nothing of that is timed. With --buffers
+/// nothing is read or rewritten before the last iteration has ended.
 bool Runner::in_rounds(Operation* operation, const Timed& timed, Seen* seen, Measured* row,
                        Failure* failure) {
   const std::size_t group = operation->group();
   const auto warmups = static_cast<std::size_t>(options_.warmup_iterations);
   const std::size_t all = warmups + static_cast<std::size_t>(options_.iterations);
   const std::size_t results = (all - warmups) * group;
-  const std::size_t per_round = operation->slots().out / group;
+  const bool at_once = options_.buffers > 0;
+  const std::size_t per_round = at_once ? all : operation->slots().out / group;
   const std::size_t wanted = checks_wanted(*operation);
   for (std::size_t begin = 0; begin < all;) {
     const std::size_t end = std::min(all, begin + per_round);
@@ -126,6 +131,7 @@ bool Runner::in_rounds(Operation* operation, const Timed& timed, Seen* seen, Mea
         return false;
       }
     }
+    if (at_once) return check_left(operation, all * group, seen, failure);
     for (std::size_t i = std::max(begin, warmups); options_.checks > 0 && i < end; ++i) {
       for (std::size_t k = 0; k < group; ++k) {
         check(*operation, (i - begin) * group + k,

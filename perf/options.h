@@ -54,6 +54,7 @@ struct Options {
   int warmup_iterations = 1;
   int aggregated = 1;  // operations per group
   int window = 64;     // messages per group (bandwidth, bibandwidth)
+  int buffers = 0;     // copies that calls rotate through; 0: by the caches
   int checks = 1;      // results held against the reference at least; 0: no check
   int cycles = 1;      // times the whole table is run; 0: for ever
   std::vector<hocketDataType_t> dtypes{hocketFloat32};

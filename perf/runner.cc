@@ -137,7 +137,7 @@ bool Runner::allocate(Failure* failure) {
 Slots Runner::slots_of(std::size_t bytes, bool in_place) const {
   const auto group = static_cast<std::size_t>(options_.group_of(bytes));
   return slots_for(bytes, stride_of(bytes), static_cast<std::size_t>(options_.iterations) * group,
-                   group, in_place, cache_bytes_);
+                   group, in_place, cache_bytes_, static_cast<std::size_t>(options_.buffers));
 }
 
 Operation Runner::operation_for(const RowSpec& spec) {

@@ -75,6 +75,7 @@ class Runner {
 
   bool back_to_back(Operation* operation, Seen* seen, Measured* row, Failure* failure);
   bool timed_loop(Operation* operation, Seen* seen, Failure* failure);
+  bool check_left(Operation* operation, std::size_t total, Seen* seen, Failure* failure);
   bool check_repeated(Operation* operation, Seen* seen, Failure* failure);
   bool in_rounds(Operation* operation, const Timed& timed, Seen* seen, Measured* row,
                  Failure* failure);

@@ -89,12 +89,14 @@ bool picked(std::size_t index, std::size_t total, std::size_t wanted) {
 }
 
 Slots slots_for(std::size_t bytes, std::size_t stride, std::size_t operations, std::size_t group,
-                bool in_place, std::size_t cache_bytes) {
-  const std::size_t wanted =
-      bytes <= small_bytes ? small_slots : round_up(2 * cache_bytes, stride) / stride;
+                bool in_place, std::size_t cache_bytes, std::size_t copies) {
+  std::size_t wanted = copies;
+  if (copies == 0 && bytes <= small_bytes) wanted = small_slots;
+  if (copies == 0 && bytes > small_bytes) wanted = round_up(2 * cache_bytes, stride) / stride;
   Slots slots;
   slots.out = std::min(round_up(wanted, group), round_up(operations, group));
-  slots.in = !in_place && slots.out < operations ? slots.out + 1 : slots.out;
+  const bool one_more = copies == 0 && !in_place && slots.out < operations;
+  slots.in = slots.out + (one_more ? 1 : 0);
   return slots;
 }
 

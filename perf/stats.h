@@ -55,11 +55,12 @@ struct Slots {
   std::size_t in = 1;
   std::size_t out = 1;
 };
-/// At or below 4 KiB: 64. Above: so many that they are twice as large as the caches, at least one.
-/// Never more than there are operations, always whole groups. Out of place there is one input more
-/// than there are outputs, so that the second use of an output gets another result than the first.
+/// As many as `copies`. Where that is 0: at or below 4 KiB 64; above, so many that they are twice
+/// as large as the caches, at least one; and out of place one input more than there are outputs, so
+/// that the second use of an output gets another result than the first. Never more than there are
+/// operations, always whole groups.
 Slots slots_for(std::size_t bytes, std::size_t stride, std::size_t operations, std::size_t group,
-                bool in_place, std::size_t cache_bytes);
+                bool in_place, std::size_t cache_bytes, std::size_t copies = 0);
 /// The last-level cache that this processor's cores share; 32 MiB where the system does not say.
 std::size_t cache_bytes();
 

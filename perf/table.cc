@@ -189,8 +189,10 @@ std::string header(const Options& o, const std::vector<Place>& places, int nodes
       o.step_factor > 1 ? "factor" : "bytes", o.warmup_iterations, o.iterations, o.aggregated,
       o.checks, o.unaligned);
   text += fmt::format("# Method: {}: {}\n", name_of(o.method), what_is_timed(o));
-  text += fmt::format("# {} ranks on {} nodes, memory: {}, seed: {}\n#\n# Using devices\n",
-                      places.size(), nodes, o.alloc_memory ? "alloc" : "plain", o.seed);
+  text +=
+      fmt::format("# {} ranks on {} nodes, memory: {}, buffers: {}, seed: {}\n#\n# Using devices\n",
+                  places.size(), nodes, o.alloc_memory ? "alloc" : "plain",
+                  o.buffers == 0 ? "rotated" : std::to_string(o.buffers), o.seed);
   for (std::size_t r = 0; r < places.size(); ++r) {
     text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} device {:2} [cpu] CPU memory\n",
                         r, places[r].pid, places[r].host, places[r].local_rank);

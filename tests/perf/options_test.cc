@@ -95,6 +95,7 @@ const Accepted accepted[] = {
     {{"-I", "1", "-K", "2"}, [](const Options& o) { return o.times_each() && o.skipped == 2; }},
     {{"-v"}, [](const Options& o) { return o.verbose && o.times_each(); }},
     {{"-u", "3"}, [](const Options& o) { return o.unaligned == 3; }},
+    {{"--buffers", "1"}, [](const Options& o) { return o.buffers == 1; }},
     {{"--memory", "alloc"}, [](const Options& o) { return o.alloc_memory; }},
     {{"--memory", "0"}, [](const Options& o) { return !o.alloc_memory; }},
     {{"-t", "1", "-g", "1", "-p", "0", "-G", "0", "-D", "0", "-M", "0"},

@@ -57,6 +57,8 @@ for ranks in 2 4; do
   mode $ranks 13 all_gather -m 4 -u 3 -R 1 -y 1 --memory alloc
   mode $ranks 13 reduce_scatter -C 1 -G 0 -p 0 -C 0 -N 2
   mode $ranks 13 bibandwidth --window 3 -z 0
+  mode $ranks 13 all_reduce --buffers 1
+  mode $ranks 13 all_reduce --buffers 2 --barrier
 done
 mode 1 13 all_reduce
 for collective in all_reduce all_gather reduce_scatter broadcast sendrecv; do
@@ -162,7 +164,7 @@ check "and not in the time: $aligned us" holds "$aligned < $skew / 2"
 # ---- A wrong result is found
 # Large sizes: warm-up is call 0, the timed loop calls 1 to 5. The lowest bit is within the error
 # bound of a sum: only the comparison between ranks can see it.
-for method in "-z 0" "-z 2" --barrier --aligned; do
+for method in "-z 0" "-z 2" --barrier --aligned "--barrier --buffers 8"; do
   spoiled 3 1 0 -b 64K -e 64K -n 5 $method
   check "$method: one low bit on one rank in the timed loop fails" test $? != 0
   check "and the ranks are named" grep -q '# ranks 0 and 1 hold different bytes' "$out/table"

@@ -99,6 +99,16 @@ TEST(Stats, the_second_use_of_an_output_has_another_input) {
   }
 }
 
+TEST(Stats, as_many_buffers_as_asked_for) {
+  constexpr std::size_t mib = 1 << 20;
+  for (const std::size_t bytes : {std::size_t{8}, mib}) {
+    const Slots one = slots_for(bytes, 2 * mib, 1000, 1, false, 32 * mib, 1);
+    EXPECT_EQ(one.in, 1u);
+    EXPECT_EQ(one.out, 1u);
+    EXPECT_EQ(slots_for(bytes, 2 * mib, 1000, 4, false, 32 * mib, 1).out, 4u);  // a whole group
+  }
+}
+
 TEST(Stats, the_cache_is_known) {
   EXPECT_GE(cache_bytes(), std::size_t{16} << 10);
   EXPECT_LE(cache_bytes(), std::size_t{4} << 30);
