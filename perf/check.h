@@ -24,11 +24,25 @@ struct Expectation {
                                                     : count;
   }
   std::size_t output_count() const {
+    if (collective == Collective::bandwidth && sends_first()) return 0;
     return collective == Collective::all_gather ? count * static_cast<std::size_t>(ranks) : count;
+  }
+  /// The other rank of a pair: rank r of the first half and rank r + ranks / 2.
+  int partner() const { return (rank + ranks / 2) % ranks; }
+  bool sends_first() const { return rank < ranks / 2; }
+  /// Whose input a copy on this rank holds.
+  int source() const {
+    if (collective == Collective::broadcast) return root;
+    return is_pair(collective) ? partner() : (rank + ranks - 1) % ranks;
   }
   /// All ranks must hold the same bytes afterwards.
   bool same_on_all_ranks() const {
-    return collective != Collective::reduce_scatter && collective != Collective::sendrecv;
+    return collective == Collective::all_reduce || collective == Collective::all_gather ||
+           collective == Collective::broadcast;
+  }
+  /// In place, is the result the same when the operation runs on its own result again?
+  bool repeatable_in_place() const {
+    return collective == Collective::all_gather || collective == Collective::broadcast;
   }
   bool has_redop() const {
     return collective == Collective::all_reduce || collective == Collective::reduce_scatter;

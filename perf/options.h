@@ -12,15 +12,40 @@
 
 namespace hocket::perf {
 
-enum class Collective { all_reduce, all_gather, reduce_scatter, broadcast, sendrecv };
-inline constexpr int collective_count = 5;
+/// What a program measures. The first ones are nccl-tests' collectives; a barrier moves no data;
+/// the last three are messages between pairs of ranks, as OSU's osu_latency, osu_bw and osu_bibw.
+enum class Collective {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  sendrecv,
+  barrier,
+  latency,
+  bandwidth,
+  bibandwidth
+};
+inline constexpr int program_count = 9;
 const char* name_of(Collective collective);  // "all_reduce"
+inline bool is_pair(Collective collective) { return collective >= Collective::latency; }
 
-/// What a rank's "-a" makes of the ranks' times.
+/// What "-a" makes of the ranks' times.
 enum class Average { rank0 = 0, mean = 1, min = 2, max = 3 };
+
+/// What lies between two clock reads; docs/BENCHMARKS.md has the definitions.
+enum class Method { back_to_back, barrier, aligned, overlap };
+const char* name_of(Method method);  // "back-to-back"
+
+/// nccl-tests' -z.
+enum class Blocking {
+  stream = 0,            // calls on a host stream; one wait after the last
+  wait_and_barrier = 1,  // calls in the caller's thread, a barrier after each, both timed
+  wait = 2,              // calls in the caller's thread
+};
 
 struct Options {
   Collective collective = Collective::all_reduce;
+  Method method = Method::back_to_back;
   std::size_t min_bytes = 32 << 20;
   std::size_t max_bytes = 32 << 20;
   std::size_t step_bytes = 1 << 20;
@@ -28,22 +53,43 @@ struct Options {
   int iterations = 20;
   int warmup_iterations = 1;
   int aggregated = 1;  // operations per group
-  int checks = 1;      // timed iterations held against the reference at least; 0: no check
-  int cycles = 1;      // times the whole table is run
+  int window = 64;     // messages per group (bandwidth, bibandwidth)
+  int buffers = 0;     // copies that calls rotate through; 0: by the caches
+  int checks = 1;      // results held against the reference at least; 0: no check
+  int cycles = 1;      // times the whole table is run; 0: for ever
   std::vector<hocketDataType_t> dtypes{hocketFloat32};
   std::vector<hocketRedOp_t> ops{hocketSum};
   int root = 0;  // -1: every rank in turn
-  bool host_stream = false;
+  Blocking blocking = Blocking::stream;
   Average average = Average::mean;
-  int deadline_s = 0;  // 0: the library's default
+  int deadline_s = 0;       // 0: the library's default
+  bool cpu_time = false;    // the time column shows the time in the calls alone
+  bool timestamps = false;  // each row ends with the time of day
+  bool registered = false;  // buffers are given to hocketCommRegister
+  int unaligned = 0;        // elements by which every buffer is misaligned
+  bool each_iteration = false;
+  int skipped = 0;  // first iterations that the per-iteration columns leave out
+  bool verbose = false;
   bool alloc_memory = false;
   std::string json_path;
+  std::string nccl_json_path;
+  std::optional<double> min_bus_bandwidth;  // GB/s; NCCL_TESTS_MIN_BW
   std::uint64_t seed = 1;
 
   bool reduces() const {
     return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
   }
+  bool has_data() const { return collective != Collective::barrier; }
+  bool has_in_place() const {
+    return collective < Collective::sendrecv && method != Method::overlap;
+  }
+  bool needs_stream() const { return blocking == Blocking::stream || method == Method::overlap; }
+  /// Is every iteration's own time wanted where the method alone does not give it?
+  bool times_each() const { return each_iteration || verbose; }
+  /// Operations per iteration, for rows of so many bytes.
+  int group_of(std::size_t bytes) const;
   std::vector<std::size_t> sizes() const;  // in bytes, ascending
+  std::string program() const { return std::string(name_of(collective)) + "_perf"; }
 };
 
 /// "8", "4K", "1.5M", "2G" (powers of 1024, also "KiB", "KB"); nothing where it is no size.

@@ -1,19 +1,15 @@
-// Runs one row of the table: fills buffers, times the operation, checks every rank's results.
-//
-// An iteration is one timed stretch. Above 4 KiB it is one operation (or one group of -m); at or
-// below, a batch of 64, each on buffers of its own, so that the timer is not what is measured.
-// Between iterations, outside the timed stretch, every rank reads all of its results (a hash that
-// the ranks compare after the loop, and on some iterations the check against the reference),
-// rewrites all of its inputs with new random data, and waits at a barrier.
+// Measures one half of a row of the table: makes the data, times the calls by the method that was
+// asked for, checks every rank's results. docs/BENCHMARKS.md defines the methods.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "check.h"
-#include "options.h"
+#include "common_clock.h"
+#include "operation.h"
 
 namespace hocket::perf {
 
@@ -25,20 +21,27 @@ struct Measured {
   hocketRedOp_t op = hocketSum;
   int root = -1;
   bool in_place = false;
-  double time_us = 0;  // of one operation; mean over iterations
-  double p50_us = 0;   // over iterations
-  double p99_us = 0;
+  int group = 1;        // operations or messages per iteration
+  double time_us = 0;   // of one operation
+  double shown_us = 0;  // the time column: time_us, or the calls' alone (-C 1)
   double algbw_GBps = 0;
   double busbw_GBps = 0;
-  std::uint64_t wrong = 0;  // elements on all ranks, and buffers that differ between ranks
-  std::string remark;       // which ranks disagreed, and when
+  std::optional<Summary> each;  // of one operation, over the iterations
+  double skew_us = 0;           // --aligned: from the first start to the last, mean
+  double uncertainty_us = 0;    // --aligned: of time and skew, because hosts' clocks differ
+  Overlap overlap;
+  std::uint64_t wrong = 0;  // elements on all ranks, and results that differ between ranks
+  std::vector<std::string> remarks;
   std::string algorithm;
   std::string transport;
 };
 
-/// An operation of the library failed: the sentence says which and why.
-struct Failure {
-  std::string sentence;
+struct RowSpec {
+  std::size_t bytes = 0;  // as wanted; the row's is what fits the type and the number of ranks
+  hocketDataType_t dtype = hocketFloat32;
+  hocketRedOp_t op = hocketSum;
+  int root = 0;
+  bool in_place = false;
 };
 
 class Runner {
@@ -50,44 +53,54 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  /// Buffers for the largest size and the stream. False: *failure says why.
+  /// Buffers for the largest size, the stream, the clocks. False: *failure says why.
   bool prepare(Failure* failure);
-
-  /// bytes: the wanted size; the row's is what fits the type and the number of ranks.
-  bool measure(std::size_t bytes, hocketDataType_t dtype, hocketRedOp_t op, int root, bool in_place,
-               Measured* row, Failure* failure);
-
-  int rank() const { return rank_; }
-  int ranks() const { return ranks_; }
+  bool measure(const RowSpec& spec, Measured* row, Failure* failure);
 
  private:
-  struct Shape {
-    Expectation expectation;
-    bool in_place = false;
-    int operations = 1;      // per iteration
-    std::size_t stride = 0;  // bytes from one slot to the next
+  /// What one rank saw of a row. All ranks' have the same lengths.
+  struct Seen {
+    std::vector<double> first;  // see each method
+    std::vector<double> second;
+    std::vector<std::uint64_t> hashes;
+    std::uint64_t wrong = 0;
   };
+  /// Times iteration `i`, which begins with call `first`, and stores what it saw.
+  using Timed = std::function<bool(std::size_t i, std::size_t first, Failure* failure)>;
 
-  bool ok(hocketResult_t result, const char* call, Failure* failure);
-  Shape shape_for(std::size_t bytes, hocketDataType_t dtype, hocketRedOp_t op, int root,
-                  bool in_place) const;
-  char* input(const Shape& shape, int slot) const;
-  char* output(const Shape& shape, int slot) const;
-  bool post(const Shape& shape, int slot, Failure* failure);
-  bool iterate(const Shape& shape, double* time_us, Failure* failure);
-  bool should_check(const Shape& shape, int iteration) const;
-  bool compare_ranks(const Shape& shape, std::vector<double>* times_us,
-                     const std::vector<std::uint64_t>& hashes, Measured* row, Failure* failure);
-  void summarise(const Shape& shape, std::vector<double> times_us, Measured* row) const;
+  bool fits_the_ranks(Failure* failure) const;
+  bool allocate(Failure* failure);
+  Slots slots_of(std::size_t bytes, bool in_place) const;
+  Operation operation_for(const RowSpec& spec);
+
+  bool back_to_back(Operation* operation, Seen* seen, Measured* row, Failure* failure);
+  bool timed_loop(Operation* operation, Seen* seen, Failure* failure);
+  bool check_left(Operation* operation, std::size_t total, Seen* seen, Failure* failure);
+  bool check_repeated(Operation* operation, Seen* seen, Failure* failure);
+  bool in_rounds(Operation* operation, const Timed& timed, Seen* seen, Measured* row,
+                 Failure* failure);
+  bool one_by_one(Operation* operation, Seen* seen, Measured* row, Failure* failure);
+  bool overlapped(Operation* operation, Seen* seen, Measured* row, Failure* failure);
+
+  std::size_t checks_wanted(const Operation& operation) const;
+  void check(const Operation& operation, std::size_t k, bool against_reference, Seen* seen) const;
+  bool learn_algorithm(Measured* row, Failure* failure);
+  bool exchange(const Operation& operation, Seen* seen, ByRank* first, ByRank* second,
+                Measured* row, Failure* failure);
+  void conclude(const Operation& operation, const ByRank& first, const ByRank& second,
+                Measured* row) const;
+  void conclude_each(const Operation& operation, std::vector<double> times_us, Measured* row) const;
 
   const Options& options_;
-  hocketComm_t comm_;
+  Ground ground_;
   Progress progress_;
   int rank_ = 0;
   int ranks_ = 1;
-  hocketStream_t stream_ = nullptr;
-  char* send_ = nullptr;
-  char* recv_ = nullptr;
+  int nodes_ = 1;
+  std::size_t cache_bytes_;
+  CommonClock clock_;
+  std::vector<void*> registrations_;
+  std::vector<hocketEvent_t> events_;
   std::uint64_t row_number_ = 0;
 };
 

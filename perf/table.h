@@ -1,4 +1,4 @@
-// nccl-tests' table and our JSON. Only rank 0 uses them.
+// nccl-tests' table, its JSON and ours. Only rank 0 uses them.
 #pragma once
 
 #include <cstdio>
@@ -17,17 +17,47 @@ struct Place {
   char host[64] = {};
 };
 
+/// What is known of the whole table. Kept as sums, because -N 0 makes rows for ever.
+struct Totals {
+  std::uint64_t wrong = 0;
+  double busbw = 0;
+  std::size_t halves = 0;
+
+  void add(const Measured& half);
+  double average_busbw() const { return halves == 0 ? 0 : busbw / static_cast<double>(halves); }
+  /// As nccl-tests: at least 90 % of NCCL_TESTS_MIN_BW.
+  bool fast_enough(const Options& options) const;
+};
+
+/// A row's halves; without an in-place half where the operation has none.
+struct Row {
+  Measured out_of_place;
+  std::optional<Measured> in_place;
+};
+
 std::string header(const Options& options, const std::vector<Place>& places, int nodes);
 
-/// "size count type redop root"; then each half; a null half prints N/A.
-std::string row_line(const Options& options, const Measured& out_of_place,
-                     const Measured* in_place);
+/// "size count type redop root"; then each half; a missing half is N/A.
+std::string row_line(const Options& options, const Row& row, const std::string& timestamp);
 
-/// Rows that were wrong and the mean of all bus bandwidths.
-std::string footer(const Options& options, const std::vector<Measured>& rows);
+/// Results that were wrong, the mean of all bus bandwidths, and the program's name.
+std::string footer(const Options& options, const Totals& totals);
 
-std::string to_json(const Options& options, const std::vector<Measured>& rows, int ranks,
-                    int nodes);
+/// --json: an array with an object per half of a row.
+std::string to_json(const Options& options, const std::vector<Row>& rows, int ranks, int nodes);
+
+/// What -J needs besides the rows.
+struct RunRecord {
+  std::vector<std::string> arguments;
+  std::string start_time, end_time;
+  std::vector<Place> places;
+};
+/// -J: nccl-tests' JSON object, version 1.
+std::string to_nccl_json(const Options& options, const std::vector<Row>& rows,
+                         const RunRecord& record);
+
+/// "2026-11-21 20:40:26", as nccl-tests prints it.
+std::string time_of_day();
 
 /// A line on stderr that overwrites itself, where stderr is a terminal.
 class ProgressLine {

@@ -100,6 +100,10 @@
  *                             ranks none: not yet read, because hocket-run and hocketUniqueId do
  *   HOCKET_SSH                what hocket-run calls to reach another host
  *   HOCKET_LAUNCH_FD          set by hocket-run for its ranks; not for people
+ *   HOCKET_RANK               set by hocket-run for scripts, and not read here: rank,
+ *   HOCKET_RANKS              number of ranks,
+ *   HOCKET_LOCAL_RANK         rank among those of the same host,
+ *   HOCKET_LOCAL_RANKS        number of ranks on the same host
  *
  * Each call below is documented by the same five lines: Effect; Needs (preconditions); Blocks
  * (blocking and stream rules); Threads; Errors (and what state remains). */
@@ -246,6 +250,15 @@ HOCKET_API const char* hocketGetErrorString(hocketResult_t result);
  * Threads: any, at any time.
  * Errors:  none. */
 HOCKET_API const char* hocketGetLastError(hocketComm_t comm);
+
+/* Effect:  *rank becomes the rank that caused the calling thread's last result that was not
+ *          hocketSuccess, that of a join, a stream, an event or a group too: its number in the
+ *          communicator of the failed operation; -1 where there was none or nobody to name.
+ * Needs:   rank not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument: *rank is unchanged. */
+HOCKET_API hocketResult_t hocketGetLastCulprit(int* rank);
 
 /* level: 1 error, 2 warning, 3 information, 4 debugging. line: without a newline; valid during the
  * callback. user: as given. */
@@ -565,7 +578,28 @@ HOCKET_API hocketResult_t hocketGroupStart(void);
  *          two, run as one: each tells the first error among them. */
 HOCKET_API hocketResult_t hocketGroupEnd(void);
 
-/* ---- Streams and events ---------------------------------------------------------------------- */
+/* Effect:  discards everything that this thread has collected since its outermost
+ *          hocketGroupStart; no group is open afterwards, however deep they were nested. None of
+ *          the discarded calls begins, and their buffers are the caller's again.
+ * Needs:   a hocketGroupStart before, in this thread. Peers whose calls these were to meet wait
+ *          for them: either all ranks discard a collective, or this rank calls it later.
+ * Blocks:  no; uses no stream.
+ * Threads: any; a group belongs to the thread that started it.
+ * Errors:  hocketInvalidUsage: no group is open; nothing changes. */
+HOCKET_API hocketResult_t hocketGroupCancel(void);
+
+/* Effect:  *depth becomes the number of groups that this thread has open, one inside the other; 0:
+ *          its calls begin at once.
+ * Needs:   depth not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; says nothing of other threads' groups.
+ * Errors:  hocketInvalidArgument: *depth is unchanged. */
+HOCKET_API hocketResult_t hocketGroupDepth(int* depth);
+
+/* ---- Streams and events ------------------------------------------------------------------------
+ *
+ * A stream or event that was destroyed is hocketInvalidArgument in every call, as long as no other
+ * one has been created in its place. */
 
 /* Effect:  *stream becomes a new host stream, with a worker thread of its own from its first
  *          operation on.
@@ -633,8 +667,8 @@ HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t 
  * Needs:   event not NULL.
  * Blocks:  until then; every operation before it ends by its deadline.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. An operation's error is the
- *          stream's to tell, not the event's. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. An operation's error is not
+ *          returned here: hocketEventGetResult and hocketStreamSynchronize return it. */
 HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
 
 /* Effect:  says whether the event's last record has happened: hocketSuccess, or hocketInProgress.
@@ -644,11 +678,22 @@ HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
  * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. */
 HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 
+/* Effect:  says how all that was put on the stream before the event's last record has ended:
+ *          hocketSuccess, or hocketInProgress while the event has not happened.
+ * Needs:   event not NULL. An event that was never recorded, or recorded on a NULL stream:
+ *          hocketSuccess.
+ * Blocks:  no.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument; or the first error among the stream's operations before the
+ *          record that hocketStreamSynchronize or hocketStreamQuery had not returned when the event
+ *          happened. It is returned as often as asked for, and the stream still returns it too. */
+HOCKET_API hocketResult_t hocketEventGetResult(hocketEvent_t event);
+
 /* Effect:  frees the event; what already waits for it goes on waiting for what it stood for.
  * Needs:   no thread inside a call on the event. NULL does nothing.
  * Blocks:  no.
  * Threads: any, once.
- * Errors:  hocketInvalidArgument: the event was destroyed before, or is no event. */
+ * Errors:  hocketInvalidArgument: event was destroyed before, or is none; nothing changes. */
 HOCKET_API hocketResult_t hocketEventDestroy(hocketEvent_t event);
 
 /* ---- Memory ----------------------------------------------------------------------------------

@@ -1,80 +1,74 @@
-// Gloo, TCP transport (it has no other for CPU memory), ranks from PEER_RANK and PEER_RANKS,
-// meeting through files in the run's directory. PEER_GLOO_ALGORITHM=ring or bcube chooses one of
-// its two algorithms.
-#include <gloo/allreduce.h>
-#include <gloo/math.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
-#include <gloo/transport/tcp/device.h>
+// Gloo inside libtorch, as PyTorch's programs reach it: c10d's process group. The wheel has Gloo's
+// code but not its headers, so gloo_rank.py makes the group and loads this file as a library; it is
+// found again by its name. No Python runs while the collectives do.
+#include <ATen/ops/from_blob.h>
 
 #include <cstdlib>
 #include <exception>
-#include <memory>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include "backend.h"
 
 namespace hocket::peers {
 namespace {
 
-std::shared_ptr<gloo::rendezvous::Context> context;
-std::uint32_t next_tag = 0;
+c10::intrusive_ptr<c10d::ProcessGroup> group;
 
-int number_from(const char* variable) {
+std::string text_from(const char* variable) {
   const char* text = std::getenv(variable);
-  return text != nullptr ? std::atoi(text) : -1;
+  return text != nullptr ? text : "";
 }
 
-gloo::AllreduceOptions::Algorithm algorithm() {
-  const char* text = std::getenv("PEER_GLOO_ALGORITHM");
-  return text != nullptr && std::string(text) == "bcube" ? gloo::AllreduceOptions::Algorithm::BCUBE
-                                                         : gloo::AllreduceOptions::Algorithm::RING;
+at::Tensor tensor(float* data, std::size_t count) {
+  return at::from_blob(data, {static_cast<std::int64_t>(count)}, at::TensorOptions(at::kFloat));
+}
+
+c10::intrusive_ptr<c10d::Work> begin(Collective collective, float* in, float* out,
+                                     std::size_t count) {
+  const std::size_t ranks = static_cast<std::size_t>(group->getSize());
+  if (collective == Collective::all_gather) {
+    auto all = tensor(out, count * ranks), mine = tensor(in, count);
+    return group->all_gather_single(all, mine);
+  }
+  if (collective == Collective::reduce_scatter) {
+    auto mine = tensor(out, count), all = tensor(in, count * ranks);
+    return group->reduce_scatter_single(mine, all);
+  }
+  std::vector<at::Tensor> tensors{tensor(out, count)};
+  if (collective == Collective::broadcast) return group->broadcast(tensors);
+  return group->allreduce(tensors);
 }
 
 }  // namespace
 
-const char* backend_name() {
-  return algorithm() == gloo::AllreduceOptions::Algorithm::BCUBE ? "gloo-bcube" : "gloo-ring";
-}
+const char* backend_name() { return "gloo"; }
 
-bool backend_start(const std::string& interface_address, const std::string& rendezvous,
-                   std::string* error) {
-  const int rank = number_from("PEER_RANK");
-  const int ranks = number_from("PEER_RANKS");
-  if (rank < 0 || ranks < 1 || rank >= ranks) {
-    *error = "PEER_RANK and PEER_RANKS do not name a rank";
-    return false;
-  }
+bool backend_start(std::string* error) {
   try {
-    gloo::transport::tcp::attr attr;
-    attr.hostname = interface_address.empty() ? "127.0.0.1" : interface_address;
-    context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
-    gloo::rendezvous::FileStore store(rendezvous);
-    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attr);
-    context->connectFullMesh(store, device);
+    group = c10d::resolve_process_group(text_from("PEER_GLOO_GROUP"));
   } catch (const std::exception& problem) {
     *error = problem.what();
-    return false;
   }
-  return true;
+  return group != nullptr;
 }
 
-int backend_rank() { return context->rank; }
-int backend_ranks() { return context->size; }
+std::string backend_version() { return "Gloo in libtorch " + text_from("PEER_TORCH_VERSION"); }
+
+int backend_rank() { return group->getRank(); }
+int backend_ranks() { return group->getSize(); }
 
 void* backend_allocate(std::size_t bytes, bool) {
   return std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 }
 
-bool backend_all_reduce(const float* in, float* out, std::size_t count, std::string* error) {
+bool backend_in_place(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::broadcast;
+}
+
+bool backend_run(Collective collective, float* in, float* out, std::size_t count,
+                 std::string* error) {
   try {
-    gloo::AllreduceOptions options(context);
-    options.setAlgorithm(algorithm());
-    options.setInput(const_cast<float*>(in), count);
-    options.setOutput(out, count);
-    options.setReduceFunction(
-        static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
-    options.setTag(next_tag++);
-    gloo::allreduce(options);
+    begin(collective, in, out, count)->wait();
   } catch (const std::exception& problem) {
     *error = problem.what();
     return false;
@@ -82,6 +76,8 @@ bool backend_all_reduce(const float* in, float* out, std::size_t count, std::str
   return true;
 }
 
-void backend_stop() { context.reset(); }
+void backend_progress() {}  // Gloo has threads for that
+
+void backend_stop() { group.reset(); }
 
 }  // namespace hocket::peers

@@ -18,10 +18,14 @@ bool explain(hocketResult_t result, std::string* error) {
 
 const char* backend_name() { return "hocket"; }
 
-bool backend_start(const std::string& interface_address, const std::string&, std::string* error) {
-  hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
-  if (!interface_address.empty()) config.interface_name = interface_address.c_str();
+bool backend_start(std::string* error) {
+  const hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
   return explain(hocketCommInitFromEnv(&comm, &config), error);
+}
+
+std::string backend_version() {
+  return "hocket " + std::to_string(HOCKET_MAJOR) + "." + std::to_string(HOCKET_MINOR) + "." +
+         std::to_string(HOCKET_PATCH);
 }
 
 int backend_rank() {
@@ -42,10 +46,24 @@ void* backend_allocate(std::size_t bytes, bool shared) {
   return hocketMemAlloc(&memory, bytes) == hocketSuccess ? memory : nullptr;
 }
 
-bool backend_all_reduce(const float* in, float* out, std::size_t count, std::string* error) {
-  return explain(hocketAllReduce(in, out, count, hocketFloat32, hocketSum, comm, own_thread),
-                 error);
+bool backend_in_place(Collective collective) { return collective == Collective::broadcast; }
+
+bool backend_run(Collective collective, float* in, float* out, std::size_t count,
+                 std::string* error) {
+  hocketResult_t result = hocketInvalidArgument;
+  if (collective == Collective::all_reduce) {
+    result = hocketAllReduce(in, out, count, hocketFloat32, hocketSum, comm, own_thread);
+  } else if (collective == Collective::all_gather) {
+    result = hocketAllGather(in, out, count, hocketFloat32, comm, own_thread);
+  } else if (collective == Collective::reduce_scatter) {
+    result = hocketReduceScatter(in, out, count, hocketFloat32, hocketSum, comm, own_thread);
+  } else if (collective == Collective::broadcast) {
+    result = hocketBroadcast(in, out, count, hocketFloat32, 0, comm, own_thread);
+  }
+  return explain(result, error);
 }
+
+void backend_progress() {}  // a call that has returned left nothing to do
 
 void backend_stop() {
   (void)hocketCommFinalize(comm);

@@ -1,23 +1,24 @@
-// peer-NAME: times one size of fp32 sum all-reduce, out of place, over one backend, and prints one
-// JSON line. All backends get this same source; perf/bench starts them in turns.
+// peer_main: times one collective over one backend, and prints a JSON line for each size. fp32,
+// sums, root 0. All backends get this same source; measure.py starts them in turns.
 //
 // An iteration is one timed stretch. Above 4 KiB it is one operation; at or below, a batch of them,
 // each on buffers of its own, so that the timer is not what is measured. Between iterations,
 // outside the timed stretch, every rank reads all of its results (a hash), rewrites all of its
 // inputs, and waits at the session file's barrier.
-#include <unistd.h>
+#include "peer_bench.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
 #include "backend.h"
-#include "data.h"
+#include "check.h"
 #include "session_file.h"
 
 namespace hocket::peers {
@@ -25,15 +26,16 @@ namespace {
 
 constexpr std::size_t small_bytes = 4096;
 constexpr std::size_t batch_operations = 64;
-constexpr int least_batches = 5;
+constexpr int least_batches = 3;
+constexpr int most_trials = 4;
 
 struct Options {
-  std::size_t bytes = 8;
+  Collective collective = Collective::all_reduce;
+  std::vector<std::size_t> sizes{8};
   std::string memory = "plain";
   std::string session;
-  std::string rendezvous;
-  std::string interface_address;
-  double seconds = 0.3;
+  double seconds = 0.15;
+  bool check = false;
 };
 
 double now_us() {
@@ -42,6 +44,25 @@ double now_us() {
       .count();
 }
 
+/// What one size means for every rank. As in nccl-tests, the size is that of the larger of input
+/// and output; the block of a rank has at least one element.
+struct Layout {
+  Layout(Collective collective, std::size_t bytes, int ranks) {
+    expectation.collective = collective;
+    expectation.ranks = ranks;
+    const bool split =
+        collective == Collective::all_gather || collective == Collective::reduce_scatter;
+    const std::size_t blocks = split ? static_cast<std::size_t>(ranks) : 1;
+    expectation.count = std::max<std::size_t>(bytes / sizeof(float) / blocks, 1);
+    expectation.seed.row = bytes;
+    stride = (expectation.count * blocks * sizeof(float) + 127) / 128 * 128 / sizeof(float);
+    slots = bytes <= small_bytes ? batch_operations : 1;
+  }
+  perf::Expectation expectation;
+  std::size_t stride;  // elements from one slot to the next
+  std::size_t slots;
+};
+
 class Bench {
  public:
   Bench(const Options& options, SessionFile* file)
@@ -49,128 +70,131 @@ class Bench {
         file_(file),
         rank_(backend_rank()),
         ranks_(backend_ranks()),
-        count_(options.bytes / sizeof(float)),
-        stride_((options.bytes + 127) / 128 * 128 / sizeof(float)),
-        slots_(options.bytes <= small_bytes ? batch_operations : 1),
+        in_place_(backend_in_place(options.collective)),
         barrier_(file, rank_, ranks_,
                  ranks_ <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
   bool run(std::string* error) {
+    std::size_t most = 0;
+    for (std::size_t bytes : options_.sizes) {
+      const Layout layout(options_.collective, bytes, ranks_);
+      most = std::max(most, layout.slots * layout.stride * sizeof(float));
+    }
     const bool shared = options_.memory == "alloc";
-    in_ = static_cast<float*>(backend_allocate(slots_ * stride_ * sizeof(float), shared));
-    out_ = static_cast<float*>(backend_allocate(slots_ * stride_ * sizeof(float), shared));
+    out_ = static_cast<float*>(backend_allocate(most, shared));
+    in_ = in_place_ ? out_ : static_cast<float*>(backend_allocate(most, shared));
     if (in_ == nullptr || out_ == nullptr) {
       *error = "no memory for the buffers";
       return false;
     }
-    if (!decide(error)) return false;
-    const std::uint64_t batches = file_->batches.load();
-    for (batch_ = 1; batch_ <= batches; ++batch_) {
-      if (!one_batch(file_->operations.load(), error)) return false;
-      file_->times_us[rank_][batch_ - 1] = last_us_;
+    for (std::size_t bytes : options_.sizes) {
+      Layout layout(options_.collective, bytes, ranks_);
+      layout.expectation.rank = rank_;
+      if (!measure(&layout, error)) return false;
+      if (rank_ == 0) std::printf("%s\n", report(bytes, layout).dump().c_str());
+      std::fflush(stdout);
     }
-    --batch_;
-    check(file_->operations.load());
+    return true;
+  }
+
+ private:
+  bool measure(Layout* layout, std::string* error) {
+    if (!decide(layout, error)) return false;
+    const std::uint64_t batches = file_->batches.load();
+    const std::uint64_t operations = file_->operations.load();
+    for (std::uint64_t batch = 0; batch < batches; ++batch) {
+      if (!one_batch(layout, operations, error)) return false;
+      file_->times_us[rank_][batch] = last_us_;
+    }
+    judge(*layout, operations);
     barrier_.wait();
     return true;
   }
 
-  nlohmann::json report() const {
+  nlohmann::json report(std::size_t bytes, const Layout& layout) const {
     const std::uint64_t batches = file_->batches.load();
     std::vector<double> mean(batches, 0.0);
     std::uint64_t wrong = 0;
     for (int r = 0; r < ranks_; ++r) {
       for (std::uint64_t b = 0; b < batches; ++b) mean[b] += file_->times_us[r][b] / ranks_;
-      wrong += file_->wrong[r] + (file_->hash[r] != file_->hash[0]);
+      wrong += file_->wrong[r];
+      if (layout.expectation.same_on_all_ranks()) wrong += file_->hash[r] != file_->hash[0];
     }
     std::sort(mean.begin(), mean.end());
-    double sum = 0;
-    for (double t : mean) sum += t;
-    return {{"backend", backend_name()},
-            {"bytes", options_.bytes},
-            {"ranks", ranks_},
-            {"memory", options_.memory},
+    return {{"bytes", bytes},
+            {"count", layout.expectation.count},
             {"iterations", batches},
             {"operations", file_->operations.load()},
             {"min_us", mean.front()},
             {"p50_us", mean[batches / 2]},
-            {"mean_us", sum / batches},
             {"p99_us", mean[batches * 99 / 100]},
-            {"wrong", wrong}};
+            {"checked", options_.check},
+            {"wrong", wrong},
+            {"version", backend_version()}};
   }
 
- private:
-  std::uint64_t seed(int rank, std::size_t slot) const {
-    perf::Seed seed;
-    seed.row = options_.bytes;
-    seed.iteration = batch_;
-    seed.slot = slot;
-    seed.rank = static_cast<std::uint64_t>(rank);
-    return seed.value();
-  }
-
-  /// A trial operation and, where operations are quick, trial batches; after each, rank 0 says for
-  /// all how many operations and batches fill the time.
-  bool decide(std::string* error) {
+  /// Trial batches, the first of one operation; after each, rank 0 says for all how many operations
+  /// and batches fill the time.
+  bool decide(Layout* layout, std::string* error) {
     const double wanted_us = options_.seconds * 1e6;
     std::size_t operations = 1;
-    for (int trial = 0; trial < 4; ++trial) {
+    bool settled = false;
+    for (int trial = 0; trial < most_trials && !settled; ++trial) {
       const double start = now_us();
-      if (!one_batch(operations, error)) return false;
+      if (!one_batch(layout, operations, error)) return false;
       const double gap_us = now_us() - start - last_us_ * static_cast<double>(operations);
       if (rank_ == 0) {
         const double fit = std::floor(wanted_us / least_batches / last_us_);
-        const double chosen = std::clamp(fit, 1.0, static_cast<double>(slots_));
+        const double chosen = std::clamp(fit, 1.0, static_cast<double>(layout->slots));
+        const double batches = std::clamp(wanted_us / (last_us_ * chosen + gap_us),
+                                          1.0 * least_batches, 1.0 * max_session_times);
         file_->operations.store(static_cast<std::uint64_t>(chosen));
-        file_->batches.store(
-            static_cast<std::uint64_t>(std::clamp(wanted_us / (last_us_ * chosen + gap_us),
-                                                  1.0 * least_batches, 1.0 * max_session_times)));
+        file_->batches.store(static_cast<std::uint64_t>(batches));
       }
       barrier_.wait();
+      // Slow operations need no more trials; the first is slow because memory is new to the rank.
+      settled =
+          trial > 0 && file_->operations.load() == 1 && file_->batches.load() == least_batches;
       operations = file_->operations.load();
       barrier_.wait();  // nobody overwrites the decision before all have read it
     }
     return true;
   }
 
-  bool one_batch(std::size_t operations, std::string* error) {
-    hash_ = perf::hash_bytes(out_, operations * stride_ * sizeof(float));
-    for (std::size_t slot = 0; slot < operations; ++slot) {
-      perf::generate(in_ + slot * stride_, 0, count_, hocketFloat32, perf::Spread::sum,
-                     seed(rank_, slot));
+  bool one_batch(Layout* layout, std::size_t operations, std::string* error) {
+    perf::Expectation& expectation = layout->expectation;
+    hash_ = perf::hash_bytes(out_, operations * layout->stride * sizeof(float));
+    ++expectation.seed.iteration;
+    const bool has_input = options_.collective != Collective::broadcast || rank_ == 0;
+    for (std::size_t slot = 0; slot < operations && has_input; ++slot) {
+      expectation.seed.slot = slot;
+      perf::generate_input(expectation, rank_, in_ + slot * layout->stride);
     }
     barrier_.wait();
     const double start = now_us();
     for (std::size_t slot = 0; slot < operations; ++slot) {
-      if (!backend_all_reduce(in_ + slot * stride_, out_ + slot * stride_, count_, error)) {
+      const std::size_t at = slot * layout->stride;
+      if (!backend_run(options_.collective, in_ + at, out_ + at, expectation.count, error)) {
         return false;
       }
     }
     last_us_ = (now_us() - start) / static_cast<double>(operations);
+    // An MPI may return from a call with data still to be sent, and sends it within later calls.
+    barrier_.wait(backend_progress);
     return true;
   }
 
-  /// The results of the last timed batch, against an fp64 reference. fp32 sums of n values are off
-  /// by at most n - 1 roundings of the sum of magnitudes, in whatever order they were added.
-  void check(std::size_t operations) {
-    const double bound = (ranks_ - 1) * std::ldexp(1.0, -24) * 1.0001;
-    std::vector<float> input(count_);
+  /// The results of the last batch: a hash that the ranks compare, and with --check every element
+  /// against a reference.
+  void judge(const Layout& layout, std::size_t operations) {
+    perf::Expectation expectation = layout.expectation;
     std::uint64_t wrong = 0;
     std::uint64_t hash = 0;
     for (std::size_t slot = 0; slot < operations; ++slot) {
-      std::vector<double> sum(count_, 0.0), magnitude(count_, 0.0);
-      for (int r = 0; r < ranks_; ++r) {
-        perf::generate(input.data(), 0, count_, hocketFloat32, perf::Spread::sum, seed(r, slot));
-        for (std::size_t i = 0; i < count_; ++i) {
-          sum[i] += input[i];
-          magnitude[i] += std::fabs(input[i]);
-        }
-      }
-      const float* got = out_ + slot * stride_;
-      for (std::size_t i = 0; i < count_; ++i) {
-        wrong += !(std::fabs(got[i] - sum[i]) <= bound * magnitude[i]);
-      }
-      hash = perf::mix(hash ^ perf::hash_bytes(got, count_ * sizeof(float)));
+      const float* result = out_ + slot * layout.stride;
+      expectation.seed.slot = slot;
+      if (options_.check) wrong += perf::count_wrong(expectation, result);
+      hash = perf::mix(hash ^ perf::hash_bytes(result, expectation.output_count() * sizeof(float)));
     }
     file_->wrong[rank_] = wrong;
     file_->hash[rank_] = hash;
@@ -180,36 +204,43 @@ class Bench {
   SessionFile* file_;
   const int rank_;
   const int ranks_;
-  const std::size_t count_;
-  const std::size_t stride_;  // elements from one slot to the next
-  const std::size_t slots_;
+  const bool in_place_;
   SessionBarrier barrier_;
   float* in_ = nullptr;
   float* out_ = nullptr;
-  std::uint64_t batch_ = 0;
   double last_us_ = 0;
   volatile std::uint64_t hash_ = 0;
+};
+
+const std::map<std::string, Collective> collectives = {
+    {"all_reduce", Collective::all_reduce},
+    {"all_gather", Collective::all_gather},
+    {"reduce_scatter", Collective::reduce_scatter},
+    {"broadcast", Collective::broadcast},
 };
 
 }  // namespace
 }  // namespace hocket::peers
 
-int main(int argc, char** argv) {
+int peer_main(int argc, char** argv) {
   using namespace hocket::peers;
   Options options;
-  CLI::App app{"Times one size of fp32 all-reduce; started by perf/bench."};
-  app.add_option("--bytes", options.bytes)->check(CLI::Range(4ull, 1ull << 32));
+  CLI::App app{"Times one fp32 collective; started by measure.py."};
+  app.add_option("--collective", options.collective)
+      ->transform(CLI::CheckedTransformer(collectives));
+  app.add_option("--sizes", options.sizes, "bytes")
+      ->delimiter(',')
+      ->check(CLI::Range(4ull, 1ull << 32));
   app.add_option("--memory", options.memory)->check(CLI::IsMember({"plain", "alloc"}));
   app.add_option("--session", options.session, "file shared by the ranks, empty at first")
       ->required();
-  app.add_option("--rendezvous", options.rendezvous, "directory of the run (Gloo)");
-  app.add_option("--interface", options.interface_address, "address to bind");
-  app.add_option("--seconds", options.seconds)->check(CLI::Range(0.001, 600.0));
+  app.add_option("--seconds", options.seconds, "for each size")->check(CLI::Range(0.001, 600.0));
+  app.add_flag("--check", options.check, "hold the last results of each size against a reference");
   CLI11_PARSE(app, argc, argv);
 
   std::string error;
   SessionFile* file = map_session(options.session, &error);
-  if (file == nullptr || !backend_start(options.interface_address, options.rendezvous, &error)) {
+  if (file == nullptr || !backend_start(&error)) {
     std::fprintf(stderr, "peer-%s: %s\n", backend_name(), error.c_str());
     return 1;
   }
@@ -218,8 +249,6 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "peer-%s: rank %d: %s\n", backend_name(), backend_rank(), error.c_str());
     return 1;
   }
-  if (backend_rank() == 0) std::printf("%s\n", bench.report().dump().c_str());
-  std::fflush(stdout);
   backend_stop();
   return 0;
 }

@@ -21,11 +21,12 @@ SessionFile* map_session(const std::string& path, std::string* error) {
   return mapped == MAP_FAILED ? nullptr : static_cast<SessionFile*>(mapped);
 }
 
-void SessionBarrier::wait() {
+void SessionBarrier::wait(void (*meanwhile)()) {
   file_->arrivals[rank_].epoch.store(++epoch_, std::memory_order_release);
   for (int r = 0; r < ranks_; ++r) {
     int polls = 0;
     while (file_->arrivals[r].epoch.load(std::memory_order_acquire) < epoch_) {
+      if (meanwhile != nullptr) meanwhile();
       // A rank that shares its core must let the others arrive.
       if (!may_spin_ || ++polls > 20000) ::sched_yield();
     }

@@ -32,7 +32,8 @@ class SessionBarrier {
   /// may_spin: every rank has a core of its own.
   SessionBarrier(SessionFile* file, int rank, int ranks, bool may_spin)
       : file_(file), rank_(rank), ranks_(ranks), may_spin_(may_spin) {}
-  void wait();
+  /// meanwhile: called again and again until all have arrived.
+  void wait(void (*meanwhile)() = nullptr);
 
  private:
   SessionFile* file_;

@@ -184,7 +184,7 @@ hocketResult_t run(const char* function, hocketComm* comm, const Arguments& give
   const hocketResult_t outcome =
       guarded(function, comm, [&] { return start(comm, given, stream); });
   if (group_depth > 0 && outcome != hocketSuccess && group_error.ok()) {
-    group_error = {static_cast<Code>(outcome), hocketGetLastError(nullptr)};
+    group_error = last_error();
   }
   return outcome;
 }
@@ -229,6 +229,14 @@ Status end_group() {
   for (GroupedCall& one : calls) one.call.number = one.communicator->next_number();
   HOCKET_RETURN_IF_ERROR(launch(calls));
   if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
+  return {};
+}
+
+Status cancel_group() {
+  if (group_depth == 0) return invalid_usage("there is no hocketGroupStart before it");
+  group_depth = 0;
+  group_calls.clear();
+  group_error = {};
   return {};
 }
 
@@ -294,4 +302,14 @@ hocketResult_t hocketGroupStart(void) {
 
 hocketResult_t hocketGroupEnd(void) {
   return api::guarded(__func__, nullptr, [] { return api::end_group(); });
+}
+
+hocketResult_t hocketGroupCancel(void) {
+  return api::guarded(__func__, nullptr, [] { return api::cancel_group(); });
+}
+
+hocketResult_t hocketGroupDepth(int* depth) {
+  if (depth == nullptr) return api::result(__func__, invalid_argument("depth is NULL"));
+  *depth = api::group_depth;
+  return hocketSuccess;
 }

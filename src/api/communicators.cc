@@ -43,8 +43,8 @@ Status join(const JoinOptions& options, const CommConfig& config, std::uint64_t 
   std::vector<int> members(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
   const std::uint64_t channel = channel_of(options.job_id, number);
-  return Communicator::create(std::move(session), std::move(members), channel, config, options.stop,
-                              out);
+  return Communicator::create(std::move(session), std::move(members), channel, 0, config,
+                              options.stop, out);
 }
 
 JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequest* stop) {
@@ -323,8 +323,9 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     Call barrier;
     barrier.number = communicator.next_number();
     const Status status = launch_one(communicator, barrier, nullptr);
-    communicator.exit();
     comm->finalized.store(true, std::memory_order_relaxed);
+    if (status.ok()) communicator.leave();
+    communicator.exit();
     return status;
   });
 }
@@ -343,7 +344,6 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     comm->own.reset();
     comm->communicator.reset();
     api::end_registrations(comm);
-    comm->state.store(hocketComm::dead);
     api::bury(comm);
     return {};
   });

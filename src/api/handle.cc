@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-#include <vector>
+#include <deque>
 
 #include "base/log.h"
 
@@ -13,6 +13,15 @@ std::atomic<unsigned> forks{0};
 namespace {
 
 void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+
+struct Husks {
+  std::mutex mutex;
+  std::deque<hocketComm*> oldest_first;
+  static Husks& instance() {
+    static auto* husks = new Husks;
+    return *husks;
+  }
+};
 
 thread_local Status thread_error;
 thread_local std::string shown;
@@ -40,6 +49,8 @@ hocketResult_t result(const char* function, const Status& cause, hocketComm* com
   }
   return static_cast<hocketResult_t>(status.code());
 }
+
+const Status& last_error() { return thread_error; }
 
 Status check_handle(hocketComm* comm) {
   if (comm == nullptr) return invalid_argument("the communicator is NULL");
@@ -69,17 +80,41 @@ Status check(hocketComm* comm) {
   return {};
 }
 
-std::unique_ptr<hocketComm> make_handle() {
-  auto handle = std::make_unique<hocketComm>();
+std::unique_ptr<hocketComm, Bury> make_handle() {
+  Husks& husks = Husks::instance();
+  std::unique_ptr<hocketComm, Bury> handle;
+  {
+    std::lock_guard lock(husks.mutex);
+    if (husks.oldest_first.size() >= most_husks) {
+      handle.reset(husks.oldest_first.front());
+      husks.oldest_first.pop_front();
+    }
+  }
+  if (handle != nullptr) {
+    std::destroy_at(handle.get());
+    std::construct_at(handle.get());
+  } else {
+    handle.reset(new hocketComm);
+  }
   handle->fork_generation = fork_generation();
   return handle;
 }
 
 void bury(hocketComm* comm) {
-  static std::mutex mutex;
-  static auto* husks = new std::vector<hocketComm*>;
-  std::lock_guard lock(mutex);
-  husks->push_back(comm);
+  comm->state.store(hocketComm::dead);
+  {
+    std::lock_guard lock(comm->mutex);
+    comm->init_error = comm->call_error = {};
+  }
+  Husks& husks = Husks::instance();
+  std::lock_guard lock(husks.mutex);
+  husks.oldest_first.push_back(comm);
+}
+
+std::size_t husks() {
+  Husks& husks = Husks::instance();
+  std::lock_guard lock(husks.mutex);
+  return husks.oldest_first.size();
 }
 
 }  // namespace hocket::api
@@ -111,6 +146,12 @@ const char* hocketGetLastError(hocketComm_t comm) {
   api::shown = status.ok() ? "" : status.message();
   if (!status.ok() && !status.link().empty()) api::shown += " [" + status.link() + "]";
   return api::shown.c_str();
+}
+
+hocketResult_t hocketGetLastCulprit(int* rank) {
+  if (rank == nullptr) return api::result(__func__, invalid_argument("rank is NULL"));
+  *rank = api::thread_error.culprit();
+  return hocketSuccess;
 }
 
 hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, void* user) {

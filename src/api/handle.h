@@ -13,8 +13,9 @@
 #include "engine/stream.h"
 #include "hocket/hocket.h"
 
-/// A communicator's handle. Husks are kept for ever, so that a destroyed handle is told from a live
-/// one.
+/// A communicator's handle. The memory of a destroyed one stays a handle for good, so that a call
+/// with it is refused: until most_husks more have been destroyed, then a new communicator takes it.
+/// So there are no more than most_husks handles beside those that lived at one time.
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
@@ -47,6 +48,8 @@ unsigned fork_generation();
 /// Remembers a status as the thread's (and the handle's) last error, under the name of the function
 /// that the user called; returns its number. Every error that reaches the user comes through here.
 hocketResult_t result(const char* function, const Status& status, hocketComm* comm = nullptr);
+/// The calling thread's last status that was not OK.
+const Status& last_error();
 
 /// Grows in the child of every fork.
 extern std::atomic<unsigned> forks;
@@ -63,12 +66,20 @@ inline bool is_usable(const hocketComm* comm) {
 /// The same where the communicator need not be ready, or may be finalized or in error.
 Status check_handle(hocketComm* comm);
 
-std::unique_ptr<hocketComm> make_handle();
 /// Keeps the husk of a destroyed handle.
 void bury(hocketComm* comm);
+struct Bury {
+  void operator()(hocketComm* comm) const { bury(comm); }
+};
+std::unique_ptr<hocketComm, Bury> make_handle();
+inline constexpr std::size_t most_husks = 4096;
+std::size_t husks();  // how many are kept
 
 /// Ends every registration on a communicator that goes.
 void end_registrations(hocketComm* comm);
+
+/// OK where stream is NULL or alive.
+Status check_stream(hocketStream_t stream);
 
 /// No exception crosses the C ABI.
 template <typename Body>

@@ -148,14 +148,15 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
     HOCKET_RETURN_IF_ERROR(check(stream, event));
     const std::uint64_t number = event->event->record();
     if (stream == nullptr) {
-      event->event->complete(number);
+      event->event->complete(number, {});
       return {};
     }
-    const Status pushed = stream->stream->push([shared = event->event, number] {
-      shared->complete(number);
+    const HostStream& host = *stream->stream;
+    const Status pushed = stream->stream->push([&host, shared = event->event, number] {
+      shared->complete(number, host.error());
       return Status();
     });
-    if (!pushed.ok()) event->event->complete(number);  // nobody may wait for what will not come
+    if (!pushed.ok()) event->event->complete(number, pushed);  // or a wait for it would not end
     return pushed;
   });
 }
@@ -171,8 +172,15 @@ hocketResult_t hocketEventSynchronize(hocketEvent_t event) {
 hocketResult_t hocketEventQuery(hocketEvent_t event) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(check(nullptr, event));
-    if (event->event->reached(event->event->recorded())) return {};
-    return {Code::in_progress, "the event has not been reached"};
+    const Status result = event->event->result();
+    return result.code() == Code::in_progress ? result : Status();
+  });
+}
+
+hocketResult_t hocketEventGetResult(hocketEvent_t event) {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check_event(event));
+    return event->event->result();
   });
 }
 

@@ -99,6 +99,9 @@ bool parse_descriptor(std::string_view value, const SettingInfo&, Settings* sett
   return true;
 }
 
+/// For what the library itself does not read.
+bool parse_any(std::string_view, const SettingInfo&, Settings*) { return true; }
+
 constexpr const char* a_time = "1 to 2147483647";
 
 constexpr Setting table[] = {
@@ -138,9 +141,22 @@ constexpr Setting table[] = {
     {{"HOCKET_SSH", SettingKind::text, "a command and its options", "ssh",
       "What hocket-run calls to reach another host; --ssh comes first."},
      parse_text<&Settings::ssh>},
-    {{"HOCKET_LAUNCH_FD", SettingKind::descriptor, "set by hocket-run only", "",
+    {{"HOCKET_LAUNCH_FD", SettingKind::launcher, "set by hocket-run only", "",
       "The inherited descriptor with a rank's place and key. Not for people."},
      parse_descriptor},
+    {{"HOCKET_RANK", SettingKind::launcher, "set by hocket-run only", "",
+      "The number of this rank, for scripts. The library does not read it."},
+     parse_any},
+    {{"HOCKET_RANKS", SettingKind::launcher, "set by hocket-run only", "",
+      "How many ranks the job has, for scripts. The library does not read it."},
+     parse_any},
+    {{"HOCKET_LOCAL_RANK", SettingKind::launcher, "set by hocket-run only", "",
+      "The number of this rank among those of its host, for scripts. The library does not read "
+      "it."},
+     parse_any},
+    {{"HOCKET_LOCAL_RANKS", SettingKind::launcher, "set by hocket-run only", "",
+      "How many ranks this host has, for scripts. The library does not read it."},
+     parse_any},
 };
 
 constexpr auto infos = [] {
@@ -195,7 +211,7 @@ std::string allowed_text(const SettingInfo& info) {
     case SettingKind::choices:
       return words + ", or several separated by commas, each once";
     case SettingKind::text:
-    case SettingKind::descriptor:
+    case SettingKind::launcher:
       break;
   }
   return words;
@@ -245,6 +261,12 @@ std::string settings_text() {
     text += "\n";
   }
   return text;
+}
+
+bool set_by_launcher(std::string_view name) {
+  return std::ranges::any_of(infos, [&](const SettingInfo& info) {
+    return info.kind == SettingKind::launcher && name == info.name;
+  });
 }
 
 std::string unknown_setting_text(const std::string& name) {

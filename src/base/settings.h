@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -31,7 +32,8 @@ struct Settings {
   std::vector<std::string> unknown;  // HOCKET_* variables that the table does not have
 };
 
-enum class SettingKind { milliseconds, flag, text, choice, choices, descriptor };
+/// launcher: hocket-run sets it for its ranks, never a person.
+enum class SettingKind { milliseconds, flag, text, choice, choices, launcher };
 
 struct SettingInfo {
   const char* name;
@@ -52,6 +54,9 @@ Status read_settings(Settings* settings);
 /// Only reads: from any "NAME=value" list that ends with a null pointer. Unknown names are not
 /// logged, and HOCKET_LOG is not put into effect.
 Status read_settings(const char* const* environment, Settings* settings);
+
+/// True for the variables that hocket-run sets for its ranks.
+bool set_by_launcher(std::string_view name);
 
 /// "HOCKET_DEADLIN is not a setting of hocket; did you mean HOCKET_DEADLINE_MS?"
 std::string unknown_setting_text(const std::string& name);

@@ -31,7 +31,7 @@ class [[nodiscard]] Status {
     Code code = Code::ok;
     std::string message;         // one sentence: what happened and what to do next
     int culprit = -1;            // rank in the communicator (or session) that caused it; -1: none
-    std::uint64_t sequence = 0;  // operation number in its communicator; 0: not in an operation
+    std::uint64_t sequence = 0;  // of the collective, as all ranks count them; 0: not in a collective
     std::string link;            // "shm", "tcp 10.0.0.1:4000", ...; empty: not on a link
   };
 

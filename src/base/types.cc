@@ -68,12 +68,11 @@ std::string describe(const Signature& s) {
 }
 
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs) {
-  Status status(Code::mismatch,
+  return Status(Code::mismatch,
                 "ranks disagree: rank " + std::to_string(peer) + " called " + describe(theirs) +
                     ", but rank " + std::to_string(rank) + " called " + describe(mine) +
                     "; all ranks must make the same calls in the same order",
                 peer);
-  return status.in_operation(mine.sequence);
 }
 
 }  // namespace hocket

@@ -61,6 +61,11 @@ void Conn::ready(std::uint32_t events) {
   if (fd_ && (events & (EPOLLIN | EPOLLHUP | EPOLLERR))) receive();
 }
 
+void Conn::drain() {
+  const std::shared_ptr<Conn> self = shared_from_this();  // a handler may let go of it
+  for (int i = 0; i < rounds_per_wake && fd_; ++i) receive();
+}
+
 void Conn::receive() {
   for (int round = 0; round < rounds_per_wake && fd_; ++round) {
     const std::size_t before = in_.size();

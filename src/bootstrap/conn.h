@@ -37,6 +37,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
   void send(MessageType type, std::vector<std::uint8_t> body = {}, std::vector<SharedFd> fds = {});
   /// Changes who listens; the rest of a batch that is being delivered goes to the new one.
   void hand_over(OnMessage on_message, OnClosed on_closed);
+  /// Takes what has come; where the other end has closed, this one ends too.
+  void drain();
   /// No handler runs afterwards. What was sent and fits the socket's buffer still arrives.
   void close();
   bool is_open() const { return static_cast<bool>(fd_); }

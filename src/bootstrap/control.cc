@@ -10,6 +10,14 @@
 #include "bootstrap/address.h"
 
 namespace hocket {
+namespace {
+
+// What a rank told the leader before its process ended comes a little later than the end itself.
+constexpr std::int64_t leader_patience_ms = 100;
+
+constexpr std::uint32_t says_left = 1, says_exited = 2;  // PulseLine::left
+
+}  // namespace
 
 Control::Control(Monitor& monitor, int rank, std::int64_t silence_ms, Joined joined,
                  FaultBoard& faults, OnFault on_fault)
@@ -31,7 +39,10 @@ Control::Control(Monitor& monitor, int rank, std::int64_t silence_ms, Joined joi
 
 Control::~Control() {
   monitor_.cancel(timer_);
-  for (const auto& pulse : pulses_) monitor_.unwatch(pulse->pidfd_token);
+  for (const auto& pulse : pulses_) {
+    monitor_.unwatch(pulse->pidfd_token);
+    monitor_.cancel(pulse->end_timer);
+  }
   // Somebody may hold a connection while it delivers: no handler of ours runs any more.
   if (joined_.leader) joined_.leader->close();
   for (const auto& [rank, conn] : joined_.locals) conn->close();
@@ -72,7 +83,7 @@ void Control::start() {
     pulse->pidfd_token =
         monitor_.watch(found->second->get(), EPOLLIN, [this, p = pulse.get()](auto) {
           monitor_.unwatch(p->pidfd_token);
-          on_peer_ended(p->rank);
+          on_process_ended(*p);
         });
   }
   tick();
@@ -105,20 +116,60 @@ void Control::flood(const Fault& fault, const Conn* from) {
 
 void Control::on_message(const Conn* from, Message& message) {
   Fault fault;
-  if (message.type == MessageType::fault &&
-      decode(message.body, static_cast<int>(members().size()), &fault)) {
-    spread(fault, from);
+  if (message.type != MessageType::fault ||
+      !decode(message.body, static_cast<int>(members().size()), &fault)) {
+    return;
   }
+  const auto link = std::find_if(links_.begin(), links_.end(),
+                                 [from](const Link& l) { return l.conn && l.conn.get() == from; });
+  if (link != links_.end() && fault.kind == Fault::Kind::silent && is_heard(fault.rank)) {
+    fault = given_up_by(static_cast<std::size_t>(link - links_.begin()), fault.rank);
+  }
+  spread(fault, from);
+}
+
+/// This node hears the rank itself: it has the rank's beats in its pulse page, or is the rank.
+bool Control::is_heard(int rank) const {
+  if (rank < 0 || members()[rank].node != joined_.node || faults_.is_gone(rank)) return false;
+  if (rank == rank_) return true;
+  return pulses_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
+}
+
+/// The ranks behind a link take a rank of this node, which is alive, for silent: the network
+/// between was cut, and beats of this node came too late there. They have given up, and so they are
+/// lost to this side.
+Fault Control::given_up_by(std::size_t link, int rank) const {
+  const int accuser = joined_.table.leaders[links_[link].node];
+  return {Fault::Kind::silent,
+          accuser,
+          0,
+          0,
+          Code::remote_error,
+          fmt::format("{} at {} heard nothing from rank {} for longer than HOCKET_SILENCE_MS and "
+                      "has given up, though rank {} is alive: the network between the two was cut, "
+                      "or rank {} was stopped, for so long (ranks {} are on that side)",
+                      who(accuser), members()[accuser].address.text(), rank, rank, rank,
+                      ranks_text(ranks_behind(link)))};
+}
+
+/// Seen by local peers even where they learn of our end before they read our goodbye.
+void Control::mark_end(std::uint32_t how) {
+  left_ = true;
+  if (!joined_.page->mapped()) return;
+  joined_.page->line(members()[rank_].local_rank).left.store(how, std::memory_order_release);
 }
 
 void Control::leave() {
   if (left_) return;
-  left_ = true;
-  if (joined_.page->mapped()) {
-    // Seen by local peers even where they learn of our end before they read our goodbye.
-    joined_.page->line(members()[rank_].local_rank).left.store(1, std::memory_order_release);
-  }
+  mark_end(says_left);
   raise({Fault::Kind::left, rank_, 0, 0, Code::remote_error, who(rank_) + " left the job"});
+}
+
+void Control::say_exit() {
+  if (left_) return;
+  mark_end(says_exited);
+  raise({Fault::Kind::exited, rank_, 0, 0, Code::remote_error,
+         who(rank_) + " ended its process without finalizing the communicator"});
 }
 
 bool Control::carries() const {
@@ -135,10 +186,31 @@ bool Control::carries() const {
 
 // ---- Ends
 
+/// By its pidfd. What the process told before is waiting in its connection, or on its way over the
+/// leader, and comes first: an error that it reported, or that it left a communicator.
+void Control::on_process_ended(Pulse& pulse) {
+  const int rank = pulse.rank;
+  const auto local = joined_.locals.find(rank);
+  if (local != joined_.locals.end()) {
+    local->second->drain();
+  } else if (rank == leader()) {
+    if (joined_.leader) joined_.leader->drain();
+  } else if (!faults_.is_gone(leader())) {
+    pulse.end_timer = monitor_.after_ms(leader_patience_ms, [this, rank] { on_peer_ended(rank); });
+    return;
+  }
+  on_peer_ended(rank);
+}
+
 void Control::on_peer_ended(int rank) {
   const PulseLine& line = joined_.page->line(members()[rank].local_rank);
-  if (line.left.load(std::memory_order_acquire) != 0) {
+  const std::uint32_t how = line.left.load(std::memory_order_acquire);
+  if (how == says_left) {
     return raise({Fault::Kind::left, rank, 0, 0, Code::remote_error, who(rank) + " left the job"});
+  }
+  if (how == says_exited) {
+    return raise({Fault::Kind::exited, rank, 0, 0, Code::remote_error,
+                  who(rank) + " ended its process without finalizing the communicator"});
   }
   raise({Fault::Kind::dead, rank, 0, 0, Code::remote_error,
          who(rank) + " died: its process ended without leaving the job; look at its output, and at "

@@ -31,9 +31,9 @@ class Control {
 
   /// Adds a fault to the board and, where it is new, tells everybody.
   void raise(const Fault& fault) { spread(fault, nullptr); }
-  /// Tells everybody of a fault that is on the board already.
-  void publish(const Fault& fault) { flood(fault, nullptr); }
   void leave();
+  /// The process ends in order, but has not left.
+  void say_exit();
   /// True while others may still need this rank to carry their messages.
   bool carries() const;
 
@@ -46,6 +46,7 @@ class Control {
     std::uint64_t beats = 0;
     std::int64_t quiet_ticks = 0;
     Monitor::Token pidfd_token = 0;
+    Monitor::Token end_timer = 0;
     std::atomic<Nanos> heard{0};
   };
   struct Link {  // to a neighbour in the tree
@@ -58,6 +59,10 @@ class Control {
   void flood(const Fault& fault, const Conn* from);
   void take_over(const std::shared_ptr<Conn>& conn, std::function<void(int)> closed);
   void on_message(const Conn* from, Message& message);
+  bool is_heard(int rank) const;
+  Fault given_up_by(std::size_t link, int rank) const;
+  void mark_end(std::uint32_t how);
+  void on_process_ended(Pulse& pulse);
   void on_peer_ended(int rank);
   void on_link_closed(std::size_t index, int error);
   void tick();

@@ -148,11 +148,16 @@ Status Core::table_known(const Key& key) {
 void Core::joined(Joined joined) {
   control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
                                        std::move(joined), faults_, [this](const Fault& fault) {
-                                         descriptors_.new_fault(fault);
+                                         // Whoever returns from a wait for a descriptor must
+                                         // find the communicator's engine alerted already.
                                          faults_.wake_all();
+                                         descriptors_.new_fault(fault);
                                          if (lingering_) linger_soon(0);
                                        });
   control_->start();
+  exit_task_ = lease_->on_exit([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->say_exit();
+  });
   end_join({});
 }
 
@@ -186,6 +191,10 @@ void Core::leave() {
   if (control_) control_->leave();
 }
 
+void Core::say_exit() {
+  if (control_) control_->say_exit();
+}
+
 void Core::dial(int peer, std::uint64_t channel, int index) {
   Address address = members()[peer].address;
   if (is_link_local(address)) address.scope = self_.address.scope;
@@ -194,6 +203,7 @@ void Core::dial(int peer, std::uint64_t channel, int index) {
 
 void Core::finish() {
   leave();
+  lease_->cancel_exit(exit_task_);
   acceptor_.reset();
   joining_.reset();
   data_.close();

@@ -31,6 +31,8 @@ class Core : public std::enable_shared_from_this<Core> {
   /// The session is gone: what remains carries others' messages, or nothing.
   void finish();
   void leave();
+  /// The process ends in order, and nobody has closed the session.
+  void say_exit();
 
   // From any thread, after the join:
   const std::vector<Member>& members() const { return control_->members(); }
@@ -43,7 +45,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
   // On the monitor thread, after the join:
   Descriptors& descriptors() { return descriptors_; }
-  void publish(const Fault& fault) { control_->publish(fault); }
+  void raise(const Fault& fault) { control_->raise(fault); }
   void dial(int peer, std::uint64_t channel, int index);
 
  private:
@@ -67,6 +69,7 @@ class Core : public std::enable_shared_from_this<Core> {
   std::unique_ptr<Acceptor> acceptor_;
   std::shared_ptr<Joining> joining_;
   std::unique_ptr<Control> control_;
+  Monitor::Token exit_task_ = 0;
   bool lingering_ = false;
   Monitor::Token linger_timer_ = 0;
 

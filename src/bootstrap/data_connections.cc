@@ -39,7 +39,11 @@ void DataConnections::closed(std::uint64_t channel) {
     std::lock_guard lock(listeners_mutex_);
     if (listeners_.count(channel) != 0) return;  // somebody listens again already
   }
-  retired_.insert(channel);
+  if (retired_.insert(channel).second) retired_order_.push_back(channel);
+  if (retired_order_.size() > most_retired) {
+    retired_.erase(retired_order_.front());
+    retired_order_.pop_front();
+  }
   for (auto it = records_.lower_bound({channel, 0, 0});
        it != records_.end() && std::get<0>(it->first) == channel;) {
     drop(it++);

@@ -4,6 +4,7 @@
 //   - the higher end takes what the lower one dials, and drops its own attempt.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +33,8 @@ class DataConnections {
   Verdict judge(const Claim& claim) const;
   void accept(const Claim& claim, UniqueFd fd);
   void close();
+  std::size_t retired() const { return retired_.size() + retired_order_.size(); }
+  std::size_t records() const { return records_.size(); }
 
  private:
   using Name = std::tuple<std::uint64_t, int, int>;  // channel, peer, index
@@ -57,7 +60,11 @@ class DataConnections {
   std::int64_t patience_ms_;
   Credentials credentials_;
   std::map<Name, Record> records_;
-  std::set<std::uint64_t> retired_;       // channels that ended here: late connections are closed
+  // The channels that ended here last: their late connections are refused. A handshake ends long
+  // before so many more channels have ended.
+  static constexpr std::size_t most_retired = 4096;
+  std::set<std::uint64_t> retired_;
+  std::deque<std::uint64_t> retired_order_;
   std::recursive_mutex listeners_mutex_;  // held while a callback runs
   std::map<std::uint64_t, Session::Adopt> listeners_;
 };

@@ -6,6 +6,8 @@ namespace hocket {
 namespace {
 
 constexpr std::size_t message_cap = 64;
+// The end of a connection is often only the first sign of a fault that names its cause.
+constexpr std::int64_t explanation_patience_ms = 500;
 }  // namespace
 
 void Descriptors::serve(UniqueFd listener, const Credentials& credentials,
@@ -64,10 +66,17 @@ void Descriptors::offer(DescriptorName name, UniqueFd fd) {
 
 void Descriptors::withdraw(DescriptorName name) { offered_.erase(name); }
 
+void Descriptors::close_space(std::uint64_t space) {
+  const auto is_of_it = [space](const auto& entry) { return entry.first.space == space; };
+  std::erase_if(offered_, is_of_it);
+  std::erase_if(wanted_, is_of_it);
+}
+
 void Descriptors::fetch(const std::shared_ptr<Request>& request) {
   const std::uint64_t id = next_id_++;
   requests_[id] = request;
-  for (const Fault& fault : faults_.all()) {
+  std::uint64_t first = 0;
+  for (const Fault& fault : faults_.since(request->scope, &first)) {
     if (ends(fault, *request)) return end(id, Status(fault.code, fault.text, fault.rank), {});
   }
   Peer& peer = peers_[request->peer];
@@ -98,17 +107,22 @@ void Descriptors::dialled(int number, Dialer::Result result) {
   peer.conn = Conn::open(
       monitor_, std::move(result.fd), message_cap,
       [this, number](Message& message) { answered(number, message); },
-      [this, number](int) {
-        peers_[number].conn.reset();
-        end_all_of(number, Status(Code::remote_error,
-                                  fmt::format("rank {} closed its session while this rank waited "
-                                              "for memory of it",
-                                              number),
-                                  number));
-      });
+      [this, number](int) { lost(number); });
   for (const auto& [id, request] : requests_) {
     if (request->peer == number) ask(peer, id, request->name);
   }
+}
+
+void Descriptors::lost(int number) {
+  Peer& peer = peers_[number];
+  peer.conn.reset();
+  monitor_.cancel(peer.lost);
+  peer.lost = monitor_.after_ms(explanation_patience_ms, [this, number] {
+    if (peers_[number].conn) return;
+    const std::string text =
+        fmt::format("rank {} closed its session while this rank waited for memory of it", number);
+    end_all_of(number, Status(Code::remote_error, text, number));
+  });
 }
 
 void Descriptors::ask(Peer& peer, std::uint64_t id, const DescriptorName& name) {
@@ -154,18 +168,19 @@ void Descriptors::forget(const std::shared_ptr<Request>& request) {
   }
 }
 
-/// A fault of the one who is asked, or what ends the asker's communicator.
+/// The fault concerns the asker's communicator. That others than the asked peer leave is no error.
 bool Descriptors::ends(const Fault& fault, const Request& request) const {
-  if (fault.channel != 0 && fault.channel != request.channel) return false;
-  if (fault.rank == request.peer) return true;
-  if (fault.kind == Fault::Kind::left) return false;
-  return fault.channel != 0 || (fault.rank == rank_ && fault.kind == Fault::Kind::aborted);
+  const FaultScope& scope = request.scope;
+  if (fault.kind == Fault::Kind::left) return fault.rank == request.peer;
+  if (fault.kind == Fault::Kind::exited && fault.rank == rank_) return false;
+  return fault.kind != Fault::Kind::failed || scope.operation == 0 ||
+         fault.sequence <= scope.operation;
 }
 
 void Descriptors::new_fault(const Fault& fault) {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, request] : requests_) {
-    if (ends(fault, *request)) ids.push_back(id);
+    if (faults_.concerns(fault, request->scope) && ends(fault, *request)) ids.push_back(id);
   }
   for (const std::uint64_t id : ids) end(id, Status(fault.code, fault.text, fault.rank), {});
 }
@@ -173,6 +188,7 @@ void Descriptors::new_fault(const Fault& fault) {
 void Descriptors::close(const Status& why) {
   acceptor_.reset();
   clients_.clear();
+  for (const auto& [rank, peer] : peers_) monitor_.cancel(peer.lost);
   peers_.clear();
   offered_.clear();
   wanted_.clear();

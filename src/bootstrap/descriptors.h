@@ -25,7 +25,11 @@ class Descriptors {
   void fetch(const std::shared_ptr<Request>& request);
   void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
   void new_fault(const Fault& fault);
+  void close_space(std::uint64_t space);  // nothing of it is offered any more
   void close(const Status& why);
+  std::size_t offered() const { return offered_.size(); }
+  std::size_t wanted() const { return wanted_.size(); }
+  std::size_t requests() const { return requests_.size(); }
 
  private:
   struct NameLess {
@@ -40,6 +44,7 @@ class Descriptors {
   struct Peer {  // whom we ask
     std::shared_ptr<Dialer> dialer;
     std::shared_ptr<Conn> conn;
+    Monitor::Token lost = 0;  // ends what is still asked of it
   };
   void accept(UniqueFd fd);
   void asked(int client, Message& message);
@@ -47,6 +52,7 @@ class Descriptors {
   bool ends(const Fault& fault, const Request& request) const;
   void dial(int peer);
   void dialled(int peer, Dialer::Result result);
+  void lost(int peer);
   void ask(Peer& peer, std::uint64_t id, const DescriptorName& name);
   void answered(int peer, Message& message);
   void end(std::uint64_t id, const Status& status, UniqueFd fd);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -17,11 +17,18 @@ class FaultBoard {
  public:
   /// False where it is known already. A rank dies, falls silent or leaves once, and what left in
   /// order is neither dead nor silent afterwards; the others are told apart by channel and
-  /// operation.
+  /// operation. That a rank has left a channel which is not open here is passed on, but not kept.
   bool add(const Fault& fault);
+  /// How many have ever been added: the number of the next one.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
   std::vector<Fault> all() const;
-  bool has_left(int rank) const;
+  std::vector<Fault> since(const FaultScope& scope, std::uint64_t* position) const;
+  /// Covered by scope, and not the end of a rank that had left its channel before.
+  bool concerns(const Fault& fault, const FaultScope& scope) const;
+  void open(std::uint64_t channel);
+  void close(std::uint64_t channel);
+  std::size_t size() const;
+  bool has_left(int rank) const;  // or its process has ended in order
   /// Left, or dead: no message will come from it.
   bool is_gone(int rank) const;
 
@@ -31,9 +38,17 @@ class FaultBoard {
 
  private:
   using Name = std::tuple<Fault::Kind, int, std::uint64_t, std::uint64_t>;
+  using Faults = std::map<std::uint64_t, Fault>;  // by number
+  static Name name_of(const Fault& fault);
+  bool concerns_locked(const Fault& fault, const FaultScope& scope) const;
+  void forget(Faults::iterator it);
+  void keep_few_strays();
+
   mutable std::mutex mutex_;
-  std::vector<Fault> faults_;
-  std::set<Name> known_;
+  Faults faults_;
+  std::map<Name, std::uint64_t> known_;  // their numbers
+  std::map<std::uint64_t, int> open_;    // how often each channel is open
+  std::deque<std::uint64_t> strays_;     // numbers of faults whose channel was not open
   std::atomic<std::uint64_t> count_{0};
   std::recursive_mutex watch_mutex_;  // held while a callback runs; a callback may call unwatch()
   std::map<int, std::function<void()>> watchers_;

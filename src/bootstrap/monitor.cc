@@ -72,7 +72,10 @@ struct MonitorGlobals {
       monitor = std::move(globals.current);
       globals.leases = 0;
     }
-    if (monitor) monitor->stop();
+    if (monitor) {
+      monitor->post([self = monitor.get()] { self->run_exit_tasks(); });
+      monitor->stop();  // when what was posted has run
+    }
     wait_retired();
     // Sessions that static objects still hold are dead from here on, as in a forked child.
     globals.generation.fetch_add(1);
@@ -287,6 +290,20 @@ void Monitor::cancel(Token token) {
   if (found == timer_times_.end()) return;
   timers_.erase({found->second, token});
   timer_times_.erase(found);
+}
+
+Monitor::Token Monitor::on_exit(Task task) {
+  const Token token = next_token_++;
+  exit_tasks_[token] = std::move(task);
+  return token;
+}
+
+void Monitor::cancel_exit(Token token) { exit_tasks_.erase(token); }
+
+void Monitor::run_exit_tasks() {
+  std::map<Token, Task> tasks;
+  tasks.swap(exit_tasks_);
+  for (const auto& [token, task] : tasks) task();
 }
 
 void Monitor::run_posted() {

@@ -43,6 +43,9 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
     return at(now_ + ms * nanos_per_ms, std::move(task));
   }
   void cancel(Token token);
+  /// Runs task when the process ends in order (exit, return from main) while the thread runs.
+  Token on_exit(Task task);
+  void cancel_exit(Token token);
   /// When this round of the loop woke.
   Nanos now() const { return now_; }
 
@@ -59,6 +62,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   void loop();
   void run_posted();
   void run_timers();
+  void run_exit_tasks();
   int wait_ms() const;
   void wake();
   static void* thread_main(void* self);
@@ -72,6 +76,7 @@ class Monitor : public std::enable_shared_from_this<Monitor> {
   std::mutex fds_mutex_;
   std::map<std::pair<Nanos, Token>, Task> timers_;
   std::map<Token, Nanos> timer_times_;
+  std::map<Token, Task> exit_tasks_;
 
   std::mutex posted_mutex_;
   std::condition_variable ended_;

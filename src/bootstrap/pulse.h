@@ -12,7 +12,7 @@ namespace hocket {
 
 struct alignas(64) PulseLine {
   std::atomic<std::uint64_t> beats;
-  std::atomic<std::uint32_t> left;
+  std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
 };
 
 /// How long the leader has not heard from its neighbours in the tree: [0] the one above, then those

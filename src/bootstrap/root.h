@@ -27,6 +27,8 @@ class Root : public std::enable_shared_from_this<Root> {
   void listen(UniqueFd listener, const Credentials& credentials);
   /// A leader's connection that needs no handshake.
   void adopt(UniqueFd fd);
+  /// Ends the join: every rank that has come, or comes later, learns why.
+  void fail(Code code, int culprit, const std::string& text);
 
  private:
   enum class State { gathering, confirming, done, failed };
@@ -42,7 +44,6 @@ class Root : public std::enable_shared_from_this<Root> {
   std::string violation(const Arrival& arrival) const;
   void place_all();
   void confirm(int node);
-  void fail(Code code, int culprit, const std::string& text);
   void set_deadline(Nanos deadline);
   void deadline_passed();
   void end();

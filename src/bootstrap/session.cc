@@ -39,9 +39,21 @@ class CoreSession final : public Session {
   std::uint64_t fault_count() const override { return core_->faults().count(); }
   std::vector<Fault> faults() const override { return core_->faults().all(); }
 
+  std::vector<Fault> faults_since(const FaultScope& scope, std::uint64_t* position) const override {
+    return core_->faults().since(scope, position);
+  }
+  void open(std::uint64_t channel) override {
+    if (!inherited()) core_->faults().open(channel);
+  }
+  void close(std::uint64_t channel) override {
+    if (inherited()) return;
+    core_->faults().close(channel);
+    post([channel](Core& core) { core.descriptors().close_space(channel); });
+  }
+
   void report(const Fault& fault) override {
-    if (inherited() || !core_->faults().add(fault)) return;
-    post([fault](Core& core) { core.publish(fault); });
+    if (inherited()) return;
+    lease_->run([&] { core_->raise(fault); });
   }
 
   int watch(std::function<void()> wake) override { return core_->faults().watch(std::move(wake)); }
@@ -65,9 +77,9 @@ class CoreSession final : public Session {
     post([name](Core& core) { core.descriptors().withdraw(name); });
   }
 
-  Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+  Status fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
                UniqueFd* fd) override;
-  Status post_fetch(int peer, std::uint64_t channel, DescriptorName name,
+  Status post_fetch(int peer, const FaultScope& scope, DescriptorName name,
                     std::function<void(const Fetch&)> ended,
                     std::shared_ptr<Fetch>* fetch) override;
   void forget(const std::shared_ptr<Fetch>& fetch) override;
@@ -94,6 +106,19 @@ class CoreSession final : public Session {
     lease_->run([this] { core_->leave(); });
   }
 
+  Held held() const override {
+    Held out;
+    lease_->run([&] {
+      out.faults = core_->faults().size();
+      out.closed_channels = core_->data().retired();
+      out.data = core_->data().records();
+      out.offered = core_->descriptors().offered();
+      out.wanted = core_->descriptors().wanted();
+      out.requests = core_->descriptors().requests();
+    });
+    return out;
+  }
+
  private:
   template <typename Task>
   void post(Task task) {
@@ -112,14 +137,14 @@ class CoreSession final : public Session {
   std::shared_ptr<Core> core_;
 };
 
-Status CoreSession::post_fetch(int peer, std::uint64_t channel, DescriptorName name,
+Status CoreSession::post_fetch(int peer, const FaultScope& scope, DescriptorName name,
                                std::function<void(const Fetch&)> ended,
                                std::shared_ptr<Fetch>* fetch) {
   if (inherited()) return forked();
   if (peer < 0 || peer >= ranks() || !local(peer) || peer == rank()) {
     return invalid_usage(fmt::format("rank {} is not a local peer of rank {}", peer, rank()));
   }
-  *fetch = std::make_shared<Fetch>(peer, channel, name, std::move(ended));
+  *fetch = std::make_shared<Fetch>(peer, scope, name, std::move(ended));
   post([request = *fetch](Core& core) { core.descriptors().fetch(request); });
   return {};
 }
@@ -130,7 +155,7 @@ void CoreSession::forget(const std::shared_ptr<Fetch>& fetch) {
   post([fetch](Core& core) { core.descriptors().forget(fetch); });
 }
 
-Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+Status CoreSession::fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
                           UniqueFd* fd) {
   std::mutex mutex;
   std::condition_variable changed;
@@ -141,7 +166,7 @@ Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, 
     done = true;
     changed.notify_all();
   };
-  HOCKET_RETURN_IF_ERROR(post_fetch(peer, channel, name, ended, &request));
+  HOCKET_RETURN_IF_ERROR(post_fetch(peer, scope, name, ended, &request));
   const auto until = std::chrono::steady_clock::time_point(
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
           std::chrono::nanoseconds(deadline)));
@@ -207,15 +232,24 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
   return {};
 }
 
+namespace {
+
+Status prepare_listener(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return system_error("cannot use the root's listener");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
                   UniqueFd listener, Address* root, std::int64_t deadline_ms) {
   Address address;
   if (listener) {
-    const int flags = ::fcntl(listener.get(), F_GETFL);
-    if (flags < 0 || ::fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||
-        ::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0) {
-      return system_error("cannot use the root's listener");
-    }
+    HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
     HOCKET_RETURN_IF_ERROR(own_address(listener.get(), &address));
   } else {
     if (interface.empty()) {
@@ -248,6 +282,24 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
     *holder = monitor->after_ms(forever_ms, [root] {});
   });
   *root = address;
+  return {};
+}
+
+Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,
+                    const std::string& text) {
+  HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
+  MonitorLease taken;
+  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&taken));
+  auto lease = std::make_shared<MonitorLease>(std::move(taken));
+  auto socket = std::make_shared<UniqueFd>(std::move(listener));
+  const Credentials credentials{key, job_id, false};
+  const std::shared_ptr<Monitor> monitor = lease->monitor();
+  monitor->post([monitor, lease, socket, credentials, culprit, text] {
+    const std::shared_ptr<Root> root = Root::start(*monitor, credentials.key, forever_ms, [] {});
+    root->listen(std::move(*socket), credentials);
+    root->fail(Code::remote_error, culprit, text);
+    monitor->after_ms(forever_ms, [root, lease] {});
+  });
   return {};
 }
 

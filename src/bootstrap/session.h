@@ -78,13 +78,25 @@ struct Fault {
     left,     // left in order: an error only for those who still wait for it
     aborted,  // called abort
     failed,   // an operation failed there: mismatch, deadline, a lost link
+    exited,   // the process ended in order (exit, return from main) without leaving: as `left`
   };
   Kind kind = Kind::dead;
   int rank = -1;               // the culprit, as a session rank
   std::uint64_t channel = 0;   // the communicator concerned; 0: all that have the rank
-  std::uint64_t sequence = 0;  // operation, where one is known
+  std::uint64_t sequence = 0;  // of the collective that failed, where it is known; else 0
   Code code = Code::remote_error;
   std::string text;  // a sentence for the user
+};
+
+/// Which faults concern one communicator.
+struct FaultScope {
+  std::uint64_t channel = 0;
+  std::uint64_t parent = 0;  // channel whose abort concerns it too, while it is split off; else 0
+  std::vector<int> members;  // session ranks
+  std::uint64_t operation = 0;  // under way: what failed in a later one does not end it; 0: none
+
+  /// Apart from what its rank did before: see FaultBoard::concerns().
+  bool covers(const Fault& fault) const;
 };
 
 /// Names a descriptor that a local peer may ask for.
@@ -100,9 +112,8 @@ struct DescriptorName {
 class Fetch {
  public:
   /// ended: called once, by the monitor thread, when done() has become true; must not block.
-  Fetch(int peer, std::uint64_t channel, DescriptorName name,
-        std::function<void(const Fetch&)> ended)
-      : peer(peer), channel(channel), name(name), ended_(std::move(ended)) {}
+  Fetch(int peer, FaultScope scope, DescriptorName name, std::function<void(const Fetch&)> ended)
+      : peer(peer), scope(std::move(scope)), name(name), ended_(std::move(ended)) {}
   bool done() const { return done_.load(std::memory_order_acquire); }
   /// Where it is done: how it ended. OK: *fd is the descriptor.
   Status take(UniqueFd* fd);
@@ -113,7 +124,7 @@ class Fetch {
   void disregard();
 
   const int peer;
-  const std::uint64_t channel;
+  const FaultScope scope;
   const DescriptorName name;
 
  private:
@@ -141,7 +152,16 @@ class Session {
   /// Grows with every fault known here. Cheap: to be looked at while polling.
   virtual std::uint64_t fault_count() const = 0;
   virtual std::vector<Fault> faults() const = 0;  // in order of arrival
-  /// Tells all members (this one too). Returns at once; a duplicate is dropped.
+  /// Those that concern scope, from number *position on; *position becomes fault_count(). A rank's
+  /// end does not concern a communicator that the rank had left.
+  virtual std::vector<Fault> faults_since(const FaultScope& scope,
+                                          std::uint64_t* position) const = 0;
+  /// Faults of a channel are kept until it has been closed as often as opened. Where it is not open
+  /// nothing is kept of ranks that leave it, and a limited number of its other faults.
+  virtual void open(std::uint64_t channel) = 0;
+  virtual void close(std::uint64_t channel) = 0;
+  /// Tells all members (this one too): when it returns, the fault is on its way, and this process
+  /// may end. A duplicate is dropped.
   virtual void report(const Fault& fault) = 0;
   /// Called by the monitor thread after each new fault: wake whoever sleeps. Returns a token for
   /// unwatch().
@@ -155,13 +175,13 @@ class Session {
   /// The service sends duplicates of fd, until withdrawn. It keeps a duplicate of its own.
   virtual Status offer(DescriptorName name, int fd) = 0;
   virtual void withdraw(DescriptorName name) = 0;
-  /// Blocks until the peer offers it, at most until deadline (monotonic). Earlier errors: a fault
-  /// of the peer, or any of `channel` but a rank's leaving; the peer's service does not answer
-  /// within the silence limit (at least 5 s) or closes; this session ends.
-  virtual Status fetch(int peer, std::uint64_t channel, DescriptorName name, Nanos deadline,
+  /// Blocks until the peer offers it, at most until deadline (monotonic). Earlier errors: any fault
+  /// that concerns scope, but the leaving of others than the peer; the peer's service does not
+  /// answer within the silence limit (at least 5 s) or closes; this session ends.
+  virtual Status fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
                        UniqueFd* fd) = 0;
   /// The same without waiting. It has no deadline: whoever gives up calls forget().
-  virtual Status post_fetch(int peer, std::uint64_t channel, DescriptorName name,
+  virtual Status post_fetch(int peer, const FaultScope& scope, DescriptorName name,
                             std::function<void(const Fetch&)> ended,
                             std::shared_ptr<Fetch>* fetch) = 0;
   /// Gives a fetch up; its `ended` is not called afterwards.
@@ -181,6 +201,27 @@ class Session {
 
   /// Says goodbye: what ends here from now on is not a death. Idempotent.
   virtual void leave() = 0;
+
+  /// How many entries of each kind the session holds: for tests.
+  struct Held {
+    std::size_t faults = 0, closed_channels = 0, data = 0, offered = 0, wanted = 0, requests = 0;
+  };
+  virtual Held held() const = 0;
+};
+
+/// Keeps the faults of a channel while it lives; the session must outlive it.
+class OpenChannel {
+ public:
+  OpenChannel(Session& session, std::uint64_t channel) : session_(session), channel_(channel) {
+    session_.open(channel_);
+  }
+  ~OpenChannel() { session_.close(channel_); }
+  OpenChannel(const OpenChannel&) = delete;
+  OpenChannel& operator=(const OpenChannel&) = delete;
+
+ private:
+  Session& session_;
+  std::uint64_t channel_;
 };
 
 /// Starts a root, which lives in this process until all have joined or the join has failed, and,
@@ -190,5 +231,11 @@ class Session {
 /// each rank brings its own join deadline, and the earliest counts.
 Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
                   UniqueFd listener, Address* root, std::int64_t deadline_ms);
+
+/// For the launcher, when the process that was to be the root has ended: every rank that comes to
+/// its listener, now or later, learns in its join that the culprit has ended, and how. Lasts until
+/// this process ends.
+Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,
+                    const std::string& text);
 
 }  // namespace hocket

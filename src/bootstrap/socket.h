@@ -32,7 +32,8 @@ int connect_result(int fd);
 
 /// For a data or control connection: no delay; both fail silently on Unix sockets.
 void set_no_delay(int fd);
-/// Ends the connection when sent bytes stay unanswered so long; sends keepalives too.
+/// Ends the connection when sent bytes stay unanswered so long; sends keepalives too. While they
+/// stay unanswered they are sent again every second at least, where the kernel can do that.
 void set_silence_limit(int fd, std::int64_t silence_ms);
 
 /// The user at the other end of a Unix socket; -1 where unknown.

@@ -48,8 +48,11 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
       members_(std::move(members)),
       rank_of_member_(static_cast<std::size_t>(session_->ranks()), -1),
       channel_(channel),
+      open_channel_(*session_, channel),
       config_(config),
       oversubscription_(ranks_per_core(*session_)) {
+  scope_.channel = channel_;
+  scope_.members = members_;
   std::vector<int> nodes;
   for (int rank = 0; rank < ranks(); ++rank) {
     const int member = members_[static_cast<std::size_t>(rank)];
@@ -64,22 +67,29 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
 }
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
-                            std::uint64_t channel, const CommConfig& config, StopRequest* stop,
-                            std::unique_ptr<Communicator>* out) {
+                            std::uint64_t channel, std::uint64_t parent, const CommConfig& config,
+                            StopRequest* stop, std::unique_ptr<Communicator>* out) {
   std::unique_ptr<Communicator> made(
       new Communicator(std::move(session), std::move(members), channel, config));
-  {
-    const StopRequest::Scope scope(stop, [&made] { made->tell_abort(); });
-    HOCKET_RETURN_IF_ERROR(made->open_board());
-    HOCKET_RETURN_IF_ERROR(made->open_transports());
+  made->scope_.parent = parent;
+  if (const Status status = made->make(stop); !status.ok()) {
+    made->tell_failure(status, 0);
+    return status;
   }
-  made->make_engine();
-  {
-    const StopRequest::Scope scope(stop, [&made] { made->abort(); });
-    HOCKET_RETURN_IF_ERROR(made->agree());
-  }
+  made->scope_.parent = 0;
   *out = std::move(made);
   return {};
+}
+
+Status Communicator::make(StopRequest* stop) {
+  {
+    const StopRequest::Scope scope(stop, [this] { tell_abort(); });
+    HOCKET_RETURN_IF_ERROR(open_board());
+    HOCKET_RETURN_IF_ERROR(open_transports());
+  }
+  make_engine();
+  const StopRequest::Scope scope(stop, [this] { abort(); });
+  return agree();
 }
 
 Communicator::~Communicator() {
@@ -92,19 +102,21 @@ Communicator::~Communicator() {
   if (has_error_.load()) {
     for (auto& transport : transports_) transport->cancel(error());
   }
+  leave();
+}
+
+void Communicator::leave() {
+  if (left_) return;
+  left_ = true;
   for (auto& transport : transports_) transport->close();
   session_->unlisten(channel_);
-  session_->withdraw({channel_, 0});
-  session_->withdraw({channel_, 1 + static_cast<std::uint64_t>(board_.local_rank())});
-  // Other communicators still use the session: only this one is left. Else the session says goodbye
-  // for all.
-  if (session_.use_count() > 1) {
-    Fault fault;
-    fault.kind = Fault::Kind::left;
-    fault.rank = session_->rank();
-    fault.channel = channel_;
-    session_->report(fault);
-  }
+  if (ranks() == 1) return;
+  Fault fault;
+  fault.kind = Fault::Kind::left;
+  fault.rank = session_->rank();
+  fault.channel = channel_;
+  fault.text = name_of_rank(rank_) + " has left the communicator '" + config_.name + "'";
+  session_->report(fault);
 }
 
 Status Communicator::open_board() {
@@ -183,9 +195,9 @@ void Communicator::make_engine() {
   options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
   options.ring = [this](int local_rank) { ring(local_rank); };
   options.expose = [this](std::uint64_t region) { return expose(region); };
-  options.inspect_faults = [this](std::vector<int>* left) { return inspect_faults(left); };
-  options.on_failure = [this](const Status& status, bool tell) {
-    if (tell) tell_failure(status);
+  options.inspect_faults = [this](FaultNews* news) { inspect_faults(news); };
+  options.on_failure = [this](const Status& status, std::uint64_t operation, bool tell) {
+    if (tell) tell_failure(status, operation);
     set_error(status);
   };
   Links links;
@@ -313,6 +325,9 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   const std::uint64_t channel = mix_channel(channel_, ++splits_, static_cast<std::uint64_t>(color));
   const std::shared_ptr<Session> session = session_;
   const std::vector<int> members = members_;
+  const std::uint64_t parent = channel_;
+  const OpenChannel parents_faults(*session, parent);
+  if (!gathered.ok() && color >= 0) tell_part(channel, gathered);
   serve_next();  // from here on this communicator may be gone
   if (!gathered.ok() || color < 0) return gathered;
   std::vector<int> group;
@@ -323,7 +338,18 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
   for (int& rank : group) rank = members[static_cast<std::size_t>(rank)];
-  return create(session, std::move(group), channel, config, stop, out);
+  return create(session, std::move(group), channel, parent, config, stop, out);
+}
+
+/// This rank takes no part in the making of a part, for which other ranks may wait already.
+void Communicator::tell_part(std::uint64_t channel, const Status& status) {
+  Fault fault;
+  fault.kind = Fault::Kind::failed;
+  fault.rank = members_[static_cast<std::size_t>(status.culprit() >= 0 ? status.culprit() : rank_)];
+  fault.channel = channel;
+  fault.code = status.code();
+  fault.text = name_of_rank(rank_) + " could not split '" + config_.name + "': " + status.message();
+  session_->report(fault);
 }
 
 std::byte* Communicator::private_scratch(std::size_t bytes) {
@@ -352,7 +378,7 @@ bool Communicator::fetch_event(int local_rank) {
     const int peer = local_members_[static_cast<std::size_t>(local_rank)];
     const DescriptorName name{channel_, 1 + static_cast<std::uint64_t>(local_rank)};
     const Status posted = session_->post_fetch(
-        members_[static_cast<std::size_t>(peer)], channel_, name,
+        members_[static_cast<std::size_t>(peer)], scope_, name,
         [](const Fetch& fetch) { write_event(fetch.fd()); }, &event.fetch);
     if (!posted.ok()) return false;
   }

@@ -51,10 +51,11 @@ double ranks_per_core(const Session& session);
 class Communicator {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
-  /// call it alike. stop ends it early with Code::aborted, on all ranks; may be null.
+  /// call it alike. parent: channel of the communicator that it is split from, open; 0: none. Its
+  /// abort ends the making. stop ends it early with Code::aborted, on all ranks; may be null.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
-                       std::uint64_t channel, const CommConfig& config, StopRequest* stop,
-                       std::unique_ptr<Communicator>* out);
+                       std::uint64_t channel, std::uint64_t parent, const CommConfig& config,
+                       StopRequest* stop, std::unique_ptr<Communicator>* out);
   /// Flushes and leaves. Never blocks on a peer beyond the deadline.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -91,13 +92,17 @@ class Communicator {
   }
   /// Blocks until all calls made so far have run.
   void flush();
+  /// Says goodbye to the other ranks: no call follows. Idempotent.
+  void leave();
 
   /// With the ticket served (or nothing pending): runs calls to their end. The error is the
   /// communicator's.
   Status run(std::span<const Call> calls);
   /// One side of a run over several communicators (a group): queue, then drive all, then look at
-  /// error().
+  /// outcome().
   void submit(const Call& call) { engine_->submit(call); }
+  /// The error that ended the calls; one that is known already but ended none comes with the next.
+  const Status& outcome() const { return engine_->status(); }
   Sleeper sleeper() const { return {engine_.get(), &board_, event_fd_.get()}; }
   Oversubscription& oversubscription() { return oversubscription_; }
 
@@ -110,10 +115,14 @@ class Communicator {
   /// True where local peers can read and write [pointer, pointer + bytes) in place.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
 
+  /// For tests.
+  Session::Held held() const { return session_->held(); }
+
  private:
   struct Hello;
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t channel,
                const CommConfig& config);
+  Status make(StopRequest* stop);
   Status open_board();
   Status open_transports();
   void make_engine();
@@ -127,10 +136,11 @@ class Communicator {
   Status measure_link(struct Figures* figures);
   Status time_messages(int far, int messages, std::size_t bytes, double* best);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
-  bool concerns(const Fault& fault) const;
   Status first_fault() const;
-  Status inspect_faults(std::vector<int>* left);
-  void tell_failure(const Status& status);
+  void inspect_faults(FaultNews* news);
+  void add_gone(const Fault& fault, FaultNews* news) const;
+  void tell_failure(const Status& status, std::uint64_t operation);
+  void tell_part(std::uint64_t channel, const Status& status);
   void set_error(const Status& status);
   void tell_abort();
   void ring(int local_rank);
@@ -142,6 +152,7 @@ class Communicator {
   bool expose(std::uint64_t region);
   Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd);
   Status fetch_region(int peer, std::uint64_t region, UniqueFd* fd);
+  FaultScope fetch_scope() const;
   Status of_peer(int peer, const Status& status) const;
   Status map_place(int peer, Place place, std::size_t bytes, std::byte** out);
   Status place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
@@ -153,6 +164,9 @@ class Communicator {
   std::vector<int> local_members_;   // rank by local rank
   std::vector<int> rank_of_member_;  // rank by session rank; -1: not a member
   std::uint64_t channel_;
+  OpenChannel open_channel_;
+  FaultScope scope_;
+  bool left_ = false;
   CommConfig config_;
   int rank_ = 0;
   int nodes_ = 1;
@@ -171,7 +185,7 @@ class Communicator {
   Oversubscription oversubscription_;
   std::unique_ptr<Engine> engine_;
   int watch_ = -1;
-  std::size_t faults_seen_ = 0;
+  std::uint64_t faults_seen_ = 0;
 
   using PeerRegion = std::pair<int, std::uint64_t>;
   struct PeerMapping {

@@ -11,12 +11,12 @@ namespace {
 // left the store buffer and the fence in ring() is cheap.
 constexpr unsigned quiet_polls_before_ring = 16;
 
-// What a rank sent before it left may still be on its way, and news of the leaving overtakes it: so
-// long nothing may have moved before its leaving is an error.
-constexpr Nanos patience_with_left = nanos_per_s;
+// An error waits for collectives that come before the one that failed: so long, where nothing
+// moves.
+constexpr Nanos patience_with_earlier = nanos_per_s;
 
 // So long a broken link waits for the fault that explains it.
-constexpr Nanos patience_for_explanation = 250 * nanos_per_ms;
+constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
 }  // namespace
 
@@ -46,11 +46,11 @@ bool Engine::run_once(std::optional<Nanos> now) {
   if (!messages_.empty()) moved |= advance_messages();
   if (!options_.order->failure.ok()) [[unlikely]]
     fail(options_.order->failure);
+  if (moved) quiet_since_.reset();
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
-    look_at_faults();
+    moved |= look_at_faults(moved);
   if (now) check_times(*now);
   quiet_ = moved ? 0 : quiet_ + 1;
-  if (moved) left_since_.reset();
   if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
   return moved;
 }
@@ -162,7 +162,8 @@ bool Engine::my_turn() {
     if (line.fingerprint != last_fingerprint_) {
       // A rank that has returned already learns here that a peer was doing something else.
       fail(disagreement(options_.rank, last_signature_, peer,
-                        board.signatures(peer).of_parity[parity]));
+                        board.signatures(peer).of_parity[parity])
+               .in_operation(last_collective_));
       return false;
     }
   }
@@ -180,6 +181,7 @@ bool Engine::advance_collective() {
     binding.board_sequence = ++board_sequence_;
     last_fingerprint_ = binding.fingerprint;
     last_signature_ = binding.signature;
+    last_collective_ = sequence_;
     current_.execution.start(*current_.program, current_.staged, binding, links_);
   }
   Execution& execution = current_.execution;
@@ -291,12 +293,18 @@ void Engine::fail(const Status& status) {
   if (status.code() != Code::remote_error) return end(status, true);
   unexplained_ = status;
   unexplained_since_.reset();
-  look_at_faults();
+  attention_.store(true, std::memory_order_relaxed);
+  await_explanation({});
 }
 
 void Engine::await_explanation(std::optional<Nanos> now) {
-  if (attention_.load(std::memory_order_relaxed)) look_at_faults();
-  if (unexplained_.ok() || !now) return;
+  if (attention_.exchange(false, std::memory_order_relaxed)) options_.inspect_faults(&news_);
+  if (!news_.error.ok()) return end(news_.error, false);
+  for (const FaultNews::Gone& gone : news_.gone) {
+    if (gone.rank != unexplained_.culprit()) continue;
+    return end(gone.why.ok() ? unexplained_ : gone.why, true);
+  }
+  if (!now) return;
   if (!unexplained_since_) unexplained_since_ = now;
   if (*now - *unexplained_since_ >= patience_for_explanation) end(unexplained_, true);
 }
@@ -305,21 +313,40 @@ void Engine::end(const Status& error, bool tell) {
   if (!status_.ok()) return;
   const Status status = error;
   unexplained_ = Status();
-  status_ =
-      status.sequence() != 0 || !running_ ? status : status.in_operation(current_.call.number);
+  std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
+  if (status.sequence() != 0) operation = std::min(operation, status.sequence());
+  status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
   for (Transport* transport : transports_) transport->cancel(status_);
   if (running_ && !waits_for_turn_) revoke(current_);
   running_ = false;
   queue_.clear();
   messages_.clear();
-  options_.on_failure(status_, tell);
+  options_.on_failure(status_, operation, tell);
   ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
-void Engine::look_at_faults() {
+/// True where a fault is news. An error ends nothing that can still go on with what has come; and
+/// what its rank had ended before it failed, the others can end too.
+bool Engine::look_at_faults(bool moved) {
+  const bool was_known = !news_.error.ok();
   attention_.store(false, std::memory_order_relaxed);
-  const Status status = options_.inspect_faults(&left_);
-  if (!status.ok()) end(status, false);
+  options_.inspect_faults(&news_);
+  if (news_.error.ok()) return false;
+  attention_.store(true, std::memory_order_relaxed);  // in the next round again
+  if (!news_.at_once) {
+    if (!was_known) return true;
+    if (moved || (running_ && sequence_ < news_.operation)) return false;
+  }
+  end(news_.error, false);
+  return true;
+}
+
+/// The entry of a rank from which nothing can come any more.
+const FaultNews::Gone* Engine::given_up(int rank, Nanos now) const {
+  for (const FaultNews::Gone& gone : news_.gone) {
+    if (gone.rank == rank && now - *quiet_since_ >= gone.patience) return &gone;
+  }
+  return nullptr;
 }
 
 std::string Engine::names(const std::vector<int>& ranks) const {
@@ -349,7 +376,10 @@ bool Engine::has_begun(int rank, const Operation& operation) const {
 }
 
 void Engine::check_times(Nanos now) {
-  if (!left_.empty() && !left_since_) left_since_ = now;
+  if (!quiet_since_ && (!news_.gone.empty() || !news_.error.ok())) quiet_since_ = now;
+  if (!news_.error.ok() && now - *quiet_since_ >= patience_with_earlier) {
+    return end(news_.error, false);
+  }
   if (running_) check_time(current_, waits_for_turn_, now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
@@ -360,7 +390,8 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
     operation.next_late_log = now + options_.late_log;
   }
   const Nanos waited = now - *operation.started;
-  const bool gone = left_since_ && now - *left_since_ >= patience_with_left;
+  // What had come before the news has been looked at since.
+  const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
   std::vector<int> ranks = waits_for(operation, waits_for_turn);
   // Whoever has begun the operation waits itself, most likely for one who has not.
@@ -368,12 +399,14 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
                         [&](int rank) { return !has_begun(rank, operation); });
   const std::string what = describe(operation.binding.signature);
   for (int rank : ranks) {
-    if (!gone) break;
-    if (std::find(left_.begin(), left_.end(), rank) == left_.end()) continue;
-    return fail({Code::remote_error,
-                 what + " waits for " + options_.name_of_rank(rank) +
-                     ", which has left: it destroyed its communicator or ended before this call",
-                 rank});
+    const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;
+    if (entry == nullptr) continue;
+    const std::string text =
+        entry->why.ok()
+            ? what + " waits for " + options_.name_of_rank(rank) +
+                  ", which has left: it destroyed its communicator or ended before this call"
+            : entry->why.message() + "; " + what + " waits for that rank";
+    return end({Code::remote_error, text, rank}, true);
   }
   if (waited >= options_.deadline) {
     return fail({Code::timeout,

@@ -24,6 +24,20 @@
 
 namespace hocket {
 
+/// What is known of faults that concern the communicator.
+struct FaultNews {
+  /// A rank whose part in the communicator has ended in order.
+  struct Gone {
+    int rank = -1;
+    Status why;          // an error: it ended its process; OK: it left
+    Nanos patience = 0;  // what it sent before may still be on its way: so long nothing moves
+  };
+  Status error;                 // the first that ends operations
+  std::uint64_t operation = 0;  // but none that comes before this collective; 0: all
+  bool at_once = false;         // also one that could still go on
+  std::vector<Gone> gone;
+};
+
 struct EngineOptions {
   int rank = 0;
   int ranks = 1;
@@ -32,12 +46,13 @@ struct EngineOptions {
   const CollectiveOrder* order = nullptr;  // what links find out beside their transfers
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
   std::function<void(int local_rank)> ring;  // wakes a local peer that sleeps; never blocks
-  /// Looks at new faults: an error ends the engine. left: ranks that are gone in order.
-  std::function<Status(std::vector<int>* left)> inspect_faults;
+  /// Adds new faults.
+  std::function<void(FaultNews*)> inspect_faults;
   /// Lets local peers map a region of this process. False where they cannot.
   std::function<bool(std::uint64_t region)> expose;
-  /// The engine has failed. tell: the other ranks do not know yet.
-  std::function<void(const Status&, bool tell)> on_failure;
+  /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
+  /// not know yet.
+  std::function<void(const Status&, std::uint64_t operation, bool tell)> on_failure;
 };
 
 class Engine {
@@ -103,9 +118,10 @@ class Engine {
   bool advance_collective();
   bool advance_messages();
   void finish_collective();
-  void look_at_faults();
+  bool look_at_faults(bool moved);
   void await_explanation(std::optional<Nanos> now);
   void check_times(Nanos now);
+  const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);
   std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
   bool has_begun(int rank, const Operation& operation) const;
@@ -147,10 +163,11 @@ class Engine {
   std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for places
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
+  std::uint64_t last_collective_ = 0;  // sequence_ of that operation
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
-  std::vector<int> left_;
-  std::optional<Nanos> left_since_;  // with ranks that left: nothing has moved since then
-  Status unexplained_;               // of a broken link, while a fault may still name its cause
+  FaultNews news_;
+  std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
+  Status unexplained_;                // of a broken link, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;
   std::atomic<const Program*> last_program_ = nullptr;
 };

@@ -106,7 +106,7 @@ Status run(const Batch& batch) {
   drive(sleepers, batch.parts.front().communicator->oversubscription());
   Status first;
   for (const Batch::Part& part : batch.parts) {
-    if (first.ok()) first = part.communicator->error();
+    if (first.ok()) first = part.communicator->outcome();
     part.communicator->serve_next();
   }
   return first;

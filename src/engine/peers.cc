@@ -8,7 +8,16 @@
 namespace hocket {
 namespace {
 
+// What a rank sent before it left may still be on its way, and news of the leaving overtakes it.
+constexpr Nanos patience_with_left = nanos_per_s;
+// The end of the rank's connections tells more exactly: this is for a rank that has none here.
+constexpr Nanos patience_with_exited = 200 * nanos_per_ms;
 constexpr std::size_t most_peer_regions = 256;
+
+/// Ends no operation but one that waits for the rank.
+bool is_gone_in_order(const Fault& fault) {
+  return fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::exited;
+}
 
 }  // namespace
 
@@ -37,44 +46,63 @@ Status Communicator::status_of(const Fault& fault) const {
       detail.message = name_of_rank(detail.culprit) + " of this communicator: " + fault.text;
     }
   }
+  if (fault.kind == Fault::Kind::exited && detail.culprit >= 0) {
+    const Member& member = session_->members()[static_cast<std::size_t>(fault.rank)];
+    detail.message = "rank " + std::to_string(detail.culprit) +
+                     " ended its process without finalizing the communicator (host " + member.host +
+                     ", pid " + std::to_string(member.pid) + ")";
+  }
   return Status(std::move(detail));
-}
-
-bool Communicator::concerns(const Fault& fault) const {
-  const int rank = rank_of_session(fault.rank);
-  if (fault.channel == 0 ? rank < 0 : fault.channel != channel_) return false;
-  // Its own leaving and aborting are its own affair; but others may have given up on it.
-  const bool own = fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::aborted;
-  return rank != rank_ || !own;
 }
 
 /// The first that ends operations. Any thread.
 Status Communicator::first_fault() const {
-  for (const Fault& fault : session_->faults()) {
-    if (fault.kind != Fault::Kind::left && concerns(fault)) return status_of(fault);
+  std::uint64_t first = 0;
+  for (const Fault& fault : session_->faults_since(scope_, &first)) {
+    if (!is_gone_in_order(fault)) return status_of(fault);
   }
   return {};
 }
 
-Status Communicator::inspect_faults(std::vector<int>* left) {
-  if (aborted_.load()) return error();
-  const std::vector<Fault> faults = session_->faults();
-  for (; faults_seen_ < faults.size(); ++faults_seen_) {
-    const Fault& fault = faults[faults_seen_];
-    if (!concerns(fault)) continue;
-    if (fault.kind != Fault::Kind::left) return status_of(fault);
-    left->push_back(rank_of_session(fault.rank));
+void Communicator::inspect_faults(FaultNews* news) {
+  if (aborted_.load()) {
+    if (news->error.ok()) news->error = error();
+    news->at_once = true;
+    return;
   }
-  return {};
+  if (session_->fault_count() == faults_seen_) return;
+  for (const Fault& fault : session_->faults_since(scope_, &faults_seen_)) {
+    if (is_gone_in_order(fault)) {
+      add_gone(fault, news);
+    } else if (news->error.ok()) {
+      news->error = status_of(fault);
+      news->operation = fault.kind == Fault::Kind::failed ? fault.sequence : 0;
+    } else if (fault.kind == Fault::Kind::failed) {
+      // An end that follows a failure explains nothing, another failure may have been earlier.
+      news->operation = std::min(news->operation, fault.sequence);
+    }
+    news->at_once |= fault.kind == Fault::Kind::aborted;
+  }
 }
 
-void Communicator::tell_failure(const Status& status) {
+void Communicator::add_gone(const Fault& fault, FaultNews* news) const {
+  const int rank = rank_of_session(fault.rank);
+  if (rank < 0 || rank == rank_) return;
+  FaultNews::Gone gone{rank, {}, patience_with_left};
+  if (fault.kind == Fault::Kind::exited) {
+    gone.why = status_of(fault);
+    gone.patience = session_->local(fault.rank) ? 0 : patience_with_exited;
+  }
+  news->gone.push_back(std::move(gone));
+}
+
+void Communicator::tell_failure(const Status& status, std::uint64_t operation) {
   Fault fault;
   fault.kind = Fault::Kind::failed;
   const int culprit = status.culprit() >= 0 ? status.culprit() : rank_;
   fault.rank = members_[static_cast<std::size_t>(culprit)];
   fault.channel = channel_;
-  fault.sequence = status.sequence();
+  fault.sequence = operation;
   fault.code = status.code();
   fault.text = name_of_rank(rank_) + " reports: " + status.message();
   session_->report(fault);
@@ -103,16 +131,29 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
-Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
-  const int member = members_[static_cast<std::size_t>(peer)];
-  return of_peer(peer, session_->fetch(member, channel_, name, deadline, fd));
+FaultScope Communicator::fetch_scope() const {
+  FaultScope scope = scope_;
+  scope.operation = engine_ != nullptr ? engine_->sequence() : 0;
+  return scope;
 }
 
-/// The session names its own ranks.
+Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
+  const int member = members_[static_cast<std::size_t>(peer)];
+  return of_peer(peer, session_->fetch(member, fetch_scope(), name, deadline, fd));
+}
+
+/// The session names its own ranks, and does not know what this communicator's faults tell.
 Status Communicator::of_peer(int peer, const Status& status) const {
   if (status.ok()) return {};
   const int named = status.culprit() < 0 ? -1 : rank_of_session(status.culprit());
   const int culprit = named < 0 ? peer : named;
+  std::uint64_t first = 0;
+  Status gone;
+  for (const Fault& fault : session_->faults_since(scope_, &first)) {
+    if (!is_gone_in_order(fault)) return status_of(fault);
+    if (rank_of_session(fault.rank) == culprit && !fault.text.empty()) gone = status_of(fault);
+  }
+  if (!gone.ok()) return gone;
   return {status.code(), name_of_rank(culprit) + " of this communicator: " + status.message(),
           culprit};
 }
@@ -145,7 +186,7 @@ Status Communicator::fetch_region(int peer, std::uint64_t region, UniqueFd* fd) 
   if (fetch == nullptr) {
     const int member = members_[static_cast<std::size_t>(peer)];
     HOCKET_RETURN_IF_ERROR(session_->post_fetch(
-        member, channel_, {DescriptorName::memory_space, region}, [this](const Fetch&) { wake(); },
+        member, fetch_scope(), {DescriptorName::memory_space, region}, [this](const Fetch&) { wake(); },
         &fetch));
   }
   if (!fetch->done()) return on_its_way;

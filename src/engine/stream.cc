@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <system_error>
 
 namespace hocket {
@@ -72,6 +71,11 @@ Status HostStream::query() {
   return take_error();
 }
 
+Status HostStream::error() const {
+  std::lock_guard lock(mutex_);
+  return error_;
+}
+
 bool HostStream::is_current_thread() const {
   std::lock_guard lock(mutex_);
   return thread_.get_id() == std::this_thread::get_id();
@@ -82,9 +86,12 @@ std::uint64_t Event::record() {
   return ++recorded_;
 }
 
-void Event::complete(std::uint64_t number) {
+void Event::complete(std::uint64_t number, const Status& error) {
   std::lock_guard lock(mutex_);
-  completed_ = std::max(completed_, number);
+  if (number > completed_) {
+    completed_ = number;
+    error_ = error;
+  }
   changed_.notify_all();
 }
 
@@ -93,9 +100,10 @@ std::uint64_t Event::recorded() const {
   return recorded_;
 }
 
-bool Event::reached(std::uint64_t number) const {
+Status Event::result() const {
   std::lock_guard lock(mutex_);
-  return completed_ >= number;
+  if (completed_ < recorded_) return {Code::in_progress, "the event has not been reached"};
+  return error_;
 }
 
 void Event::await(std::uint64_t number) const {

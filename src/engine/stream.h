@@ -30,6 +30,8 @@ class HostStream {
   Status synchronize();
   /// in_progress while tasks are left, else as synchronize().
   Status query();
+  /// The first error of the tasks before that has not been told yet; it stays to be told.
+  Status error() const;
   /// True in a task of this stream: to wait for it there would never end.
   bool is_current_thread() const;
 
@@ -49,17 +51,20 @@ class HostStream {
 /// A point in a stream that others wait for. Recorded anew, it means the later point.
 class Event {
  public:
-  /// Numbers the point; complete(number) says that it has been reached.
+  /// Numbers the point; complete(number) says that it has been reached, and with which error of
+  /// the stream's.
   std::uint64_t record();
-  void complete(std::uint64_t number);
+  void complete(std::uint64_t number, const Status& error);
   std::uint64_t recorded() const;
-  bool reached(std::uint64_t number) const;
+  /// in_progress until the last recorded point has been reached, then its error.
+  Status result() const;
   void await(std::uint64_t number) const;
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t recorded_ = 0, completed_ = 0;
+  Status error_;  // of the point completed_
 };
 
 }  // namespace hocket

@@ -64,7 +64,7 @@ bool Matching::start(Transfer& transfer) {
 
 void Matching::finish(Transfer& transfer, const Status& status) {
   if (!status.ok()) {
-    transfer.status = status.in_operation(signature_of(transfer).sequence);
+    transfer.status = status.in_operation(transfer.key.p2p ? 0 : transfer.key.sequence);
   }
   --open_;
   transfer.done = true;  // from here on it is the caller's again
@@ -490,7 +490,7 @@ Status Matching::mismatch(const MessageKey& key, const Signature& mine, std::uin
   detail.code = Code::mismatch;
   detail.message = std::move(text);
   detail.culprit = peer_;
-  detail.sequence = mine.sequence;
+  detail.sequence = key.p2p ? 0 : key.sequence;
   return Status(std::move(detail));
 }
 

@@ -53,6 +53,18 @@ TEST(Settings, every_variable_reaches_its_field) {
   EXPECT_EQ(settings.launch_fd, 64);
 }
 
+TEST(Settings, what_the_launcher_sets_for_scripts_is_known_and_not_read) {
+  Settings settings;
+  const Status status = read({"HOCKET_RANK=x", "HOCKET_RANKS=-1", "HOCKET_LOCAL_RANK=0",
+                              "HOCKET_LOCAL_RANKS=2", "HOCKET_LOCAL=1"},
+                             &settings);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(settings.unknown, std::vector<std::string>{"HOCKET_LOCAL"});
+  EXPECT_TRUE(set_by_launcher("HOCKET_LOCAL_RANKS"));
+  EXPECT_TRUE(set_by_launcher("HOCKET_LAUNCH_FD"));
+  EXPECT_FALSE(set_by_launcher("HOCKET_LOG"));
+}
+
 TEST(Settings, an_empty_value_is_an_unset_variable) {
   for (const SettingInfo& info : settings_table()) {
     Settings settings;
@@ -100,7 +112,7 @@ TEST(Settings, a_bad_value_is_refused_by_name_with_what_is_allowed) {
 TEST(Settings, every_word_that_the_table_allows_is_allowed) {
   for (const SettingInfo& info : settings_table()) {
     if (info.kind == SettingKind::text || info.kind == SettingKind::milliseconds ||
-        info.kind == SettingKind::descriptor) {
+        info.kind == SettingKind::launcher) {
       continue;
     }
     std::string list = info.allowed;

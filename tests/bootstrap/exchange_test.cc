@@ -43,7 +43,7 @@ TEST(Descriptors, every_peer_gets_what_a_rank_offers_before_or_after_it_asks) {
       if (peer == rank) continue;
       for (int again = 0; again < 2; ++again) {
         UniqueFd fd;
-        const Status status = session.fetch(peer, name.space, name, in_ms(60'000), &fd);
+        const Status status = session.fetch(peer, scope_of(name.space), name, in_ms(60'000), &fd);
         ASSERT_TRUE(status.ok()) << status.message();
         EXPECT_EQ(content(fd), "of " + std::to_string(peer));
         EXPECT_NE(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, 0);
@@ -84,14 +84,78 @@ TEST(Descriptors, what_is_not_offered_ends_at_the_deadline_and_names_the_peer) {
   const auto sessions = join_all(job);
   ASSERT_TRUE(sessions[0]->offer({1, 1}, file_with("x").get()).ok());
   UniqueFd fd;
-  ASSERT_TRUE(sessions[1]->fetch(0, 1, {1, 1}, in_ms(60'000), &fd).ok());
+  ASSERT_TRUE(sessions[1]->fetch(0, scope_of(1), {1, 1}, in_ms(60'000), &fd).ok());
   sessions[0]->withdraw({1, 1});
   for (const DescriptorName name : {DescriptorName{1, 2}, DescriptorName{1, 1}}) {
-    const Status status = sessions[1]->fetch(0, name.space, name, in_ms(50), &fd);
+    const Status status = sessions[1]->fetch(0, scope_of(name.space), name, in_ms(50), &fd);
     EXPECT_EQ(status.code(), Code::timeout);
     EXPECT_EQ(status.culprit(), 0);
     EXPECT_NE(status.message().find("rank 0"), std::string::npos) << status.message();
   }
+}
+
+/// Rank 1 waits for rank 2, which is well.
+TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
+  constexpr std::uint64_t channel = 5, parent = 7;
+  struct Case {
+    Fault fault;
+    bool ends;
+  };
+  using Kind = Fault::Kind;
+  const std::vector<Case> cases = {
+      {{Kind::dead, 0, 0, 0, Code::remote_error, "died"}, true},
+      {{Kind::silent, 0, 0, 0, Code::remote_error, "silent"}, true},
+      {{Kind::exited, 0, 0, 0, Code::remote_error, "exited"}, true},
+      {{Kind::failed, 0, channel, 0, Code::timeout, "failed"}, true},
+      {{Kind::aborted, 0, parent, 0, Code::aborted, "aborted"}, true},
+      {{Kind::left, 0, channel, 0, Code::remote_error, "left"}, false},
+      {{Kind::failed, 0, parent, 0, Code::timeout, "failed"}, false},
+      {{Kind::dead, 3, 0, 0, Code::remote_error, "died"}, false},
+  };
+  for (const auto& [fault, ends] : cases) {
+    for (const bool before : {true, false}) {
+      SCOPED_TRACE(std::to_string(static_cast<int>(fault.kind)) + (before ? " before" : " during"));
+      Job job(4);
+      job.start();
+      auto sessions = join_all(job);
+      const OpenChannel open(*sessions[1], channel), parents(*sessions[1], parent);
+      FaultScope scope = scope_of(channel);
+      scope.parent = parent;
+      if (before) sessions[1]->report(fault);
+      std::thread late([&, fault = fault] {
+        if (before) return;
+        ::usleep(20'000);
+        sessions[1]->report(fault);
+      });
+      UniqueFd fd;
+      const Status status = sessions[1]->fetch(2, scope, {5, 5}, in_ms(ends ? 60'000 : 100), &fd);
+      late.join();
+      EXPECT_EQ(status.code(), ends ? fault.code : Code::timeout) << status.message();
+      if (ends) {
+        EXPECT_EQ(status.culprit(), 0) << status.message();
+        EXPECT_EQ(status.message(), fault.text);
+      }
+    }
+  }
+}
+
+/// Whoever has left a communicator may die: it is no fault there, but on every other one.
+TEST(FaultScopes, leave_out_the_end_of_a_rank_that_had_left_the_channel) {
+  Job job(3);
+  job.start();
+  auto sessions = join_all(job);
+  const OpenChannel first(*sessions[1], 5), second(*sessions[1], 6);
+  sessions[2]->report({Fault::Kind::left, 2, 5, 0, Code::remote_error, "left"});
+  sessions[2]->report({Fault::Kind::left, 2, 9, 0, Code::remote_error, "left what is not open"});
+  sessions[0]->report({Fault::Kind::dead, 2, 0, 0, Code::remote_error, "died"});
+  ASSERT_TRUE(wait_fault(*sessions[1], Fault::Kind::dead, 2));
+  std::uint64_t position = 0, other = 0;
+  const auto seen = sessions[1]->faults_since(scope_of(5), &position);
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].kind, Fault::Kind::left);
+  ASSERT_EQ(sessions[1]->faults_since(scope_of(6), &other).size(), 1u);
+  EXPECT_EQ(sessions[1]->faults_since(scope_of(6), &other).size(), 0u) << "each is told once";
+  EXPECT_EQ(sessions[1]->faults().size(), 2u) << "nothing is kept of a channel that is not open";
 }
 
 TEST(Descriptors, a_fault_of_the_peer_ends_the_wait) {
@@ -100,7 +164,7 @@ TEST(Descriptors, a_fault_of_the_peer_ends_the_wait) {
   auto sessions = join_all(job);
   std::thread waiting([&] {
     UniqueFd fd;
-    const Status status = sessions[1]->fetch(2, 5, {5, 5}, in_ms(60'000), &fd);
+    const Status status = sessions[1]->fetch(2, scope_of(5), {5, 5}, in_ms(60'000), &fd);
     EXPECT_EQ(status.code(), Code::aborted) << status.message();
     EXPECT_EQ(status.culprit(), 2);
     EXPECT_NE(status.message().find("gave up"), std::string::npos) << status.message();
@@ -118,7 +182,7 @@ TEST(Descriptors, the_end_of_the_askers_communicator_ends_the_wait) {
     const auto channel = static_cast<std::uint64_t>(100 + culprit);
     std::thread waiting([&] {
       UniqueFd fd;
-      const Status status = sessions[1]->fetch(2, channel, memory, in_ms(60'000), &fd);
+      const Status status = sessions[1]->fetch(2, scope_of(channel), memory, in_ms(60'000), &fd);
       EXPECT_EQ(status.code(), Code::aborted) << status.message();
       EXPECT_EQ(status.culprit(), culprit);
     });
@@ -134,7 +198,8 @@ TEST(Descriptors, ranks_without_shared_memory_have_none) {
   job.start();
   const auto sessions = join_all(job);
   UniqueFd fd;
-  EXPECT_EQ(sessions[0]->fetch(1, 1, {1, 1}, in_ms(60'000), &fd).code(), Code::invalid_usage);
+  EXPECT_EQ(sessions[0]->fetch(1, scope_of(1), {1, 1}, in_ms(60'000), &fd).code(),
+            Code::invalid_usage);
 }
 
 /// What one rank's listener got.
@@ -286,7 +351,7 @@ TEST(Dial, an_error_reaches_the_listener_where_the_other_side_has_closed_the_cha
   // Tasks of a session run in order: the channel has ended once this fetch was answered.
   UniqueFd fd;
   ASSERT_TRUE(sessions[1]->offer({1, 1}, file_with("x").get()).ok());
-  ASSERT_TRUE(sessions[0]->fetch(1, 1, {1, 1}, in_ms(60'000), &fd).ok());
+  ASSERT_TRUE(sessions[0]->fetch(1, scope_of(1), {1, 1}, in_ms(60'000), &fd).ok());
   sessions[0]->dial(1, 4, 0);
   ASSERT_TRUE(adopted[0].wait(1, 0));
   EXPECT_FALSE(adopted[0].status(1, 0).ok());

@@ -235,7 +235,7 @@ TEST(Fork, a_childs_exit_and_calls_disturb_nothing_of_the_parents) {
       for (int child = 0; child < 2; ++child) {
         children.start([&, child] {
           UniqueFd fd;
-          EXPECT_EQ(session->fetch((rank + 1) % 3, 1, {1, 1}, in_ms(60'000), &fd).code(),
+          EXPECT_EQ(session->fetch((rank + 1) % 3, scope_of(1), {1, 1}, in_ms(60'000), &fd).code(),
                     Code::invalid_usage);
           if (child == 0) session->leave();
           session.reset();

@@ -1,5 +1,7 @@
 // Two hosts, as network namespaces that live and die with their holders, two ranks on each.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -59,6 +61,7 @@ class TwoHosts {
 constexpr int joined = 0;  // SharedNumbers
 constexpr int learned = 1;
 constexpr int root_port = 2;
+constexpr int gave_up = 3;
 
 /// Four ranks, 0 and 2 on host 0, 1 and 3 on host 1, and the root on host 0.
 class TwoHostJob : public ::testing::Test {
@@ -88,6 +91,7 @@ class TwoHostJob : public ::testing::Test {
         if (!hosts.enter(rank % 2)) return 1;
         JoinOptions options = job.of(rank);
         options.root.port = static_cast<std::uint16_t>(numbers[root_port].load());
+        if (rank % 2 == 1 && impatient_silence_ms > 0) options.silence_ms = impatient_silence_ms;
         std::shared_ptr<Session> session;
         const Status status = Session::join(options, &session);
         EXPECT_TRUE(status.ok()) << status.message();
@@ -106,6 +110,7 @@ class TwoHostJob : public ::testing::Test {
   Job job{4};
   SharedNumbers numbers;
   Processes processes;
+  std::int64_t impatient_silence_ms = 0;  // of host 1, where it is not the job's
 };
 
 TEST_F(TwoHostJob, ranks_of_a_namespace_form_a_node_and_all_can_connect) {
@@ -179,6 +184,54 @@ TEST_F(TwoHostJob, a_cut_cable_is_silence_on_both_sides_and_all_learn_who_is_bey
   });
   ASSERT_TRUE(numbers.reaches(learned, 4));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
+  for (int rank = 0; rank < 4; ++rank) expect_success(rank);
+}
+
+/// Host 1 gives up first, and its verdict on host 0 arrives when the cable is whole again.
+TEST_F(TwoHostJob, a_verdict_on_a_rank_that_its_own_host_hears_turns_against_the_accuser) {
+  job.options.silence_ms = 20'000;
+  impatient_silence_ms = 1000;  // on host 1
+  start_ranks([&](Session& session) {
+    numbers[learned].fetch_add(1);
+    const int beyond = session.rank() % 2 == 0 ? 1 : 0;
+    Fault fault;
+    if (!wait_fault(session, Fault::Kind::silent, beyond, &fault)) return 4;
+    if (session.rank() % 2 == 1) numbers[gave_up].fetch_add(1);
+    if (session.rank() % 2 == 0) {
+      EXPECT_NE(fault.text.find("has given up"), std::string::npos) << fault.text;
+    }
+    for (const Fault& other : session.faults()) EXPECT_EQ(other.rank, beyond) << other.text;
+    numbers[learned].fetch_add(1);
+    return numbers.reaches(learned, 8) ? 0 : 5;
+  });
+  ASSERT_TRUE(numbers.reaches(learned, 4));
+  ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
+  ASSERT_TRUE(numbers.reaches(gave_up, 2));
+  ASSERT_TRUE(hosts.on(0, "ip link set hk0 up"));
+  for (int rank = 0; rank < 4; ++rank) expect_success(rank);
+}
+
+/// Beats come again within about a second, however long the cut was.
+TEST_F(TwoHostJob, a_cut_may_last_until_little_more_than_a_second_before_the_limit) {
+  const UniqueFd probe(::socket(AF_INET, SOCK_STREAM, 0));
+  const int least_ms = 1000;
+  if (::setsockopt(probe.get(), IPPROTO_TCP, 44, &least_ms, sizeof least_ms) != 0) {
+    GTEST_SKIP() << "needs TCP_RTO_MAX_MS (Linux 6.15)";
+  }
+  job.options.silence_ms = 10'000;
+  start_ranks([&](Session& session) {
+    numbers[learned].fetch_add(1);
+    if (!numbers.reaches(learned, 5)) return 4;
+    ::usleep(4'000'000);
+    EXPECT_EQ(session.fault_count(), 0u) << session.faults()[0].text;
+    numbers[learned].fetch_add(1);
+    return numbers.reaches(learned, 9) ? 0 : 6;
+  });
+  ASSERT_TRUE(numbers.reaches(learned, 4));
+  ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(7500));
+  ASSERT_TRUE(hosts.on(0, "ip link set hk0 up"));
+  numbers[learned].fetch_add(1);
   for (int rank = 0; rank < 4; ++rank) expect_success(rank);
 }
 

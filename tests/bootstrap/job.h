@@ -56,6 +56,14 @@ struct Job {
   }
 };
 
+/// Of a communicator of ranks 0 to 2.
+inline FaultScope scope_of(std::uint64_t channel) {
+  FaultScope scope;
+  scope.channel = channel;
+  scope.members = {0, 1, 2};
+  return scope;
+}
+
 inline Nanos in_ms(std::int64_t ms) { return monotonic_now() + ms * nanos_per_ms; }
 
 /// Runs body(rank) in a thread per rank and waits for all.

@@ -229,6 +229,67 @@ TEST(Group, with_a_wrong_argument_begins_nothing) {
   });
 }
 
+int depth() {
+  int open = -1;
+  EXPECT_HOCKET(hocketGroupDepth(&open));
+  return open;
+}
+
+TEST(Group, that_is_cancelled_begins_nothing_however_deep_it_is) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    int x = 1, discarded = 1;
+    for (int nested = 1; nested <= 3; ++nested) {
+      for (int i = 1; i <= nested; ++i) {
+        EXPECT_HOCKET(hocketGroupStart());
+        EXPECT_EQ(i, depth());
+        for (hocketStream_t where : {hocketStream_t(), stream}) {
+          EXPECT_HOCKET(
+              hocketAllReduce(&discarded, &discarded, 1, hocketInt32, hocketSum, self.comm, where));
+        }
+      }
+      EXPECT_HOCKET(hocketGroupCancel());
+      EXPECT_EQ(0, depth());
+      EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd()) << "no group is open";
+    }
+    // A refused call is forgotten with its group, and the communicator is as it was.
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_EQ(hocketInvalidArgument,
+              hocketAllReduce(nullptr, &x, 1, hocketInt32, hocketSum, self.comm, nullptr));
+    EXPECT_HOCKET(hocketGroupCancel());
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, self.comm, nullptr));
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_EQ(2, x);
+    EXPECT_HOCKET(hocketStreamSynchronize(stream));
+    EXPECT_EQ(1, discarded) << "not with a later group either";
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+TEST(Group, cancel_without_a_start_is_refused) {
+  EXPECT_EQ(hocketInvalidUsage, hocketGroupCancel());
+  const std::string text = hocketGetLastError(nullptr);
+  EXPECT_NE(std::string::npos, text.find("hocketGroupCancel")) << text;
+  EXPECT_EQ(0, depth());
+}
+
+/// The culprit of a call that was refused for its communicator's error is that of the group too.
+TEST(Group, on_a_poisoned_communicator_names_the_culprit) {
+  ranks::run_ranks(2, [](Rank& self) {
+    int x[2] = {}, culprit = -2;
+    const auto count = static_cast<std::size_t>(1 + self.rank);
+    EXPECT_EQ(hocketMismatch,
+              hocketAllReduce(x, x, count, hocketInt32, hocketSum, self.comm, nullptr));
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_EQ(hocketMismatch, hocketBarrier(self.comm, nullptr));
+    EXPECT_EQ(hocketMismatch, hocketGroupEnd());
+    EXPECT_HOCKET(hocketGetLastCulprit(&culprit));
+    EXPECT_EQ(1 - self.rank, culprit);
+  });
+}
+
 TEST(Group, end_without_a_start_is_refused) {
   EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd());
   EXPECT_HOCKET(hocketGroupStart());

@@ -1,7 +1,11 @@
 // Splits: who is in which communicator, in which order, and what ends when.
+#include "api/handle.h"
 #include "matrix/ranks.h"
 
 namespace {
+
+namespace api = hocket::api;
+using hocket::Session;
 
 using ranks::Env;
 using ranks::Rank;
@@ -143,6 +147,54 @@ TEST_P(Split, without_blocking_and_without_a_color_gives_none) {
     EXPECT_HOCKET(hocketCommDestroy(all));
     EXPECT_HOCKET(hocketCommDestroy(part));
   });
+}
+
+std::size_t total(const Session::Held& held) {
+  return held.faults + held.closed_channels + held.data + held.offered + held.wanted +
+         held.requests;
+}
+
+TEST_P(Split, again_and_again_keeps_nothing_of_the_parts_that_are_gone) {
+  const bool slow = std::string(GetParam()) == "tcp";
+  const int splits = ranks::long_tests() ? (slow ? 1000 : 25'000) : (slow ? 60 : 500);
+  ranks::run_ranks(3, [splits](Rank& self) {
+    Session::Held early;
+    for (int i = 0; i < splits && !testing::Test::HasFailure(); ++i) {
+      hocketComm_t part = nullptr;
+      // Rank 2 is in a communicator of its own: it hears of one that it never joins.
+      ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &part, nullptr));
+      ASSERT_HOCKET(hocketCommDestroy(part));
+      if (i == 20) early = self.comm->communicator->held();
+    }
+    self.meet();
+    // What is on its way arrives, and what was posted is done, before it is counted.
+    ASSERT_HOCKET(hocketBarrier(self.comm, nullptr));
+    const Session::Held late = self.comm->communicator->held();
+    EXPECT_LE(late.faults, early.faults + 16);
+    EXPECT_LE(late.data, early.data + 4);
+    EXPECT_LE(late.offered, early.offered + 4);
+    EXPECT_LE(late.wanted, early.wanted + 4);
+    EXPECT_LE(late.requests, early.requests + 4);
+    EXPECT_LE(late.closed_channels, 2u * 4096);
+    EXPECT_GT(total(early), 0u);
+    self.meet();
+  });
+  EXPECT_LE(api::husks(), api::most_husks + 64);
+}
+
+TEST(Handles, of_many_destroyed_communicators_are_told_apart_in_bounded_memory) {
+  const auto destroyed = [] {
+    hocketComm_t handle = api::make_handle().release();
+    EXPECT_HOCKET(hocketCommDestroy(handle));
+    return handle;
+  };
+  for (std::size_t i = 0; i < api::most_husks + 100; ++i) destroyed();
+  EXPECT_EQ(api::most_husks, api::husks());
+  const hocketComm_t old = destroyed();
+  for (std::size_t i = 0; i < api::most_husks - 1; ++i) destroyed();
+  EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(old));
+  EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find("destroyed before"));
+  EXPECT_EQ(api::most_husks, api::husks());
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Split, testing::Values("shm", "tcp"),

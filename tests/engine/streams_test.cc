@@ -150,6 +150,76 @@ TEST(Streams, tell_an_error_once_and_stay_usable) {
   });
 }
 
+/// An event keeps the error of what was put on the stream before it, and its culprit.
+TEST(Streams, events_return_the_error_of_what_came_before_them) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    hocketEvent_t before = nullptr, after = nullptr;
+    ASSERT_HOCKET(hocketEventCreate(&before));
+    ASSERT_HOCKET(hocketEventCreate(&after));
+    EXPECT_HOCKET(hocketEventGetResult(before));  // never recorded
+    float x[4] = {};
+    EXPECT_HOCKET(hocketAllReduce(x, x, 4, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketEventRecord(before, stream));
+    if (self.rank == 1) self.meet();  // rank 0 asks first
+    EXPECT_HOCKET(
+        hocketAllReduce(x, x, self.rank == 0 ? 3 : 4, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketEventRecord(after, stream));
+    if (self.rank == 0) {
+      EXPECT_EQ(hocketInProgress, hocketEventGetResult(after));
+      self.meet();
+    }
+    EXPECT_HOCKET(hocketEventSynchronize(after));
+    for (int i = 0; i < 2; ++i) {  // as often as asked for
+      int culprit = -2;
+      EXPECT_EQ(hocketMismatch, hocketEventGetResult(after));
+      EXPECT_HOCKET(hocketGetLastCulprit(&culprit));
+      EXPECT_EQ(1 - self.rank, culprit);
+    }
+    EXPECT_HOCKET(hocketEventGetResult(before));
+    EXPECT_EQ(hocketMismatch, hocketStreamSynchronize(stream)) << "the stream returns it too";
+    EXPECT_HOCKET(hocketEventRecord(after, stream));
+    EXPECT_HOCKET(hocketEventSynchronize(after));
+    EXPECT_HOCKET(hocketEventGetResult(after));
+    EXPECT_HOCKET(hocketEventDestroy(before));
+    EXPECT_HOCKET(hocketEventDestroy(after));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+TEST(Streams, and_events_that_were_destroyed_are_refused) {
+  ranks::run_ranks(1, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    hocketEvent_t event = nullptr, live = nullptr;
+    ASSERT_HOCKET(hocketEventCreate(&live));
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    ASSERT_HOCKET(hocketEventCreate(&event));
+    EXPECT_HOCKET(hocketBarrier(self.comm, stream));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+    EXPECT_HOCKET(hocketEventDestroy(event));
+    const hocketResult_t refused[] = {
+        hocketBarrier(self.comm, stream),
+        hocketStreamSynchronize(stream),
+        hocketStreamQuery(stream),
+        hocketStreamWaitEvent(stream, live),
+        hocketEventRecord(live, stream),
+        hocketStreamDestroy(stream),
+        hocketStreamWaitEvent(nullptr, event),
+        hocketEventRecord(event, nullptr),
+        hocketEventSynchronize(event),
+        hocketEventQuery(event),
+        hocketEventGetResult(event),
+        hocketEventDestroy(event),
+    };
+    for (const hocketResult_t result : refused) EXPECT_EQ(hocketInvalidArgument, result);
+    EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find("destroyed"));
+    EXPECT_HOCKET(hocketEventQuery(live));
+    EXPECT_HOCKET(hocketEventDestroy(live));
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+  });
+}
+
 TEST(Streams, destruction_returns_an_error_that_nobody_has_heard) {
   ranks::run_ranks(2, [](Rank& self) {
     hocketStream_t stream = nullptr;

@@ -1,9 +1,10 @@
 #!/bin/bash
-# usage: outside.sh BUILD_DIR CMAKE CC
-# Installs into a new prefix, moves it, and builds an outside C99 program against it, once by the
-# CMake package and once by pkg-config. Both run on 2 ranks with the installed hocket-run.
+# usage: outside.sh BUILD_DIR CMAKE CC CXX
+# Installs into a new prefix, moves it, and builds an outside C99 program and a C++20 one against
+# it, once by the CMake package and once by pkg-config. All run on 2 ranks with the installed
+# hocket-run.
 set -euo pipefail
-build=$1 cmake=$2 cc=$3
+build=$1 cmake=$2 cc=$3 cxx=$4
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +19,7 @@ for file in include/hocket/hocket.h include/hocket/hocket.hpp bin/hocket-run; do
 done
 
 step "nothing but the public headers, and no word of what the library itself links"
-headers=$(cd "$prefix/include" && find . -type f | sort | tr '\n' ' ')
+headers=$(cd "$prefix/include" && find . -type f ! -path './hocket/cpp/*.hpp' | sort | tr '\n' ' ')
 [[ $headers == "./hocket/hocket.h ./hocket/hocket.hpp " ]] || { echo "headers: $headers"; exit 1; }
 package=$(dirname "$(find "$prefix" -name hocket-config.cmake)")
 pc=$(dirname "$(find "$prefix" -name hocket.pc)")
@@ -27,9 +28,10 @@ if grep -rF -e "$build" -e "$work/first" "$package" "$pc"; then exit 1; fi
 
 step "by find_package"
 "$cmake" -S "$here/outside" -B "$work/by-cmake" -DCMAKE_PREFIX_PATH="$prefix" \
-  -DCMAKE_C_COMPILER="$cc" >"$work/log" || { cat "$work/log"; exit 1; }
+  -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" || { cat "$work/log"; exit 1; }
 "$cmake" --build "$work/by-cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside"
+"$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside_cpp"
 
 step "by pkg-config"
 export PKG_CONFIG_PATH=$pc
@@ -38,6 +40,11 @@ export PKG_CONFIG_PATH=$pc
   $(pkg-config --cflags --libs hocket) -o "$work/by-pkg-config"
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir hocket) \
   "$prefix/bin/hocket-run" -n 2 "$work/by-pkg-config"
+# shellcheck disable=SC2046
+"$cxx" -std=c++20 -pedantic -Wall -Wextra -Werror "$here/outside/outside.cc" \
+  $(pkg-config --cflags --libs hocket) -o "$work/cpp-by-pkg-config"
+LD_LIBRARY_PATH=$(pkg-config --variable=libdir hocket) \
+  "$prefix/bin/hocket-run" -n 2 "$work/cpp-by-pkg-config"
 
 step "a wrong result is the job's result"
 if "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside" --expect-nonsense; then exit 1; fi

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <random>
 #include <set>
@@ -82,7 +83,9 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"-n", "1048577", "true"}, "-n"},
       {{"--bogus", "-n", "2", "true"}, "unknown option --bogus"},
       {{"-n", "2", "--on-death=ignore", "true"}, "--on-death"},
+      {{"-n", "2", "echo", "a", ":", "-n", "2", "echo", "b"}, "':' separates programs for mpirun"},
       {{"-n", "2", "--env", "=x", "true"}, "--env: '=x' has no name"},
+      {{"-n", "2", "--env", "HOCKET_RANK=1", "true"}, "hocket-run itself sets HOCKET_RANK"},
       {{"-n", "2", "--env", "NOT_SET_ANYWHERE", "true"}, "NOT_SET_ANYWHERE is not set here"},
       {{"--hosts", "a:0", "true"}, "'a:0' has no sound number of ranks"},
       {{"--hosts", "a:-1", "true"}, "'a:-1'"},
@@ -98,8 +101,9 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},
       {{"-n", "1", "--ssh", "'open", "true"}, "open quote"},
       {{"-n", "1", "--ssh", " ", "true"}, "ssh command is empty"},
-      {{"-n", "1", "--interface", "nosuch0", "true"}, "interface nosuch0 does not exist"},
-      {{"-n", "1", "--interface", "192.0.2.1", "true"}, "192.0.2.1 is not an address of this host"},
+      {{"-n", "1", "--interface", "nosuch0", "true"}, "interface \"nosuch0\" does not exist"},
+      {{"-n", "1", "--interface", "192.0.2.1", "true"},
+       "\"192.0.2.1\": no interface of this host has that address"},
   };
   for (const auto& row : rows) {
     const Result result = run(row.arguments);
@@ -107,6 +111,82 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
     EXPECT_NE(result.err.find(row.said), std::string::npos) << row.said << " / " << result.err;
     EXPECT_EQ(result.out, "");
   }
+}
+
+TEST(HocketRun, np_is_n) {
+  for (const Words& words : {Words{"-np", "2"}, Words{"--np", "2"}, Words{"--np=2"},
+                             Words{"--tag-output", "-np", "2"}}) {
+    Words arguments = words;
+    arguments.insert(arguments.end(), {"echo", "-np", "--np"});
+    const Result result = run(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(lines_of(result.out).size(), 2u) << result.out;
+    EXPECT_NE(result.out.find("-np --np\n"), std::string::npos) << result.out;
+  }
+}
+
+TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
+  const struct {
+    Words arguments;
+    const char* remedy;
+  } rows[] = {
+      {{"-N", "2"}, "--hosts HOST:RANKS"},
+      {{"-H", "a,b"}, "--hosts"},
+      {{"-host", "a"}, "--hosts"},
+      {{"--host=a"}, "--hosts"},
+      {{"-hostfile", "f"}, "no host file yet"},
+      {{"--hostfile", "f"}, "no host file yet"},
+      {{"-x", "PATH"}, "--env"},
+      {{"--bind-to", "core"}, "HOCKET_LOCAL_RANK"},
+      {{"--oversubscribe"}, "not needed"},
+      {{"--timeout", "5"}, "timeout SECONDS"},
+      {{"--wdir", "/"}, "working directory of hocket-run"},
+      {{"-v"}, "HOCKET_LOG=info"},
+      {{"--nproc-per-node", "2"}, "-n RANKS"},
+      {{"--nproc_per_node=2"}, "-n RANKS"},
+  };
+  for (const auto& row : rows) {
+    Words arguments = {"--env", "A=-x", "-n", "2"};
+    arguments.insert(arguments.end(), row.arguments.begin(), row.arguments.end());
+    arguments.push_back("true");
+    const Result result = run(arguments);
+    EXPECT_EQ(result.status, 125) << result.err;
+    EXPECT_NE(result.err.find("has no option " + row.arguments[0]), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find(row.remedy), std::string::npos) << result.err;
+  }
+}
+
+TEST(HocketRun, ranks_learn_their_numbers_in_variables) {
+  const Words words =
+      shell({"-n", "3"}, "echo $HOCKET_RANK $HOCKET_RANKS $HOCKET_LOCAL_RANK $HOCKET_LOCAL_RANKS");
+  // Those of an outer job must not come through.
+  const Result result = run(words, {"HOCKET_RANK=7", "HOCKET_LOCAL_RANKS=9"});
+  EXPECT_EQ(sorted_lines_of(result.out), (Words{"0 3 0 3", "1 3 1 3", "2 3 2 3"}));
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(HocketRun, closed_standard_descriptors_do_no_harm) {
+  const Words words = shell({"-n", "2"}, "cat; echo out; echo err >&2");
+  for (const char* setup : {"exec <&-", "exec >&-", "exec 2>&-", "exec <&- >&- 2>&-"}) {
+    const Result result = run(words, {}, setup);
+    EXPECT_EQ(result.status, 0) << setup;
+    const std::string closed = setup;
+    EXPECT_EQ(result.out, closed.find(" >&-") == closed.npos ? "out\nout\n" : "") << setup;
+    EXPECT_EQ(result.err, closed.find("2>&-") == closed.npos ? "err\nerr\n" : "") << setup;
+  }
+}
+
+TEST(HocketRun, a_low_limit_of_open_files_is_named_with_the_remedy) {
+  const Result low = run({"-n", "2", "true"}, {}, "ulimit -n 20");
+  EXPECT_EQ(low.status, 125);
+  EXPECT_NE(low.err.find("the limit is 20; raise it with `ulimit -n 1024`"), std::string::npos)
+      << low.err;
+  const Result many = run({"-n", "40", "true"}, {}, "ulimit -n 80");
+  EXPECT_EQ(many.status, 125);
+  EXPECT_NE(many.err.find("needs 152 open files here, and the limit is 80"), std::string::npos)
+      << many.err;
+  EXPECT_EQ(run({"-n", "40", "true"}, {}, "ulimit -n 152").status, 0);
 }
 
 TEST(HocketRun, a_bad_setting_is_refused_and_an_unknown_one_reported) {
@@ -189,7 +269,7 @@ TEST(HocketRun, the_key_is_in_no_argument_list_and_no_environment) {
     raw += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
   }
   const std::vector<pid_t> processes = job.processes();
-  EXPECT_GE(processes.size(), 5u);  // launcher, warden, agent, two ranks
+  EXPECT_GE(processes.size(), 5u);  // launcher, supervisor, agent, two ranks
   for (const pid_t pid : processes) {
     for (const char* file : {"cmdline", "environ"}) {
       const std::string text = slurp("/proc/" + std::to_string(pid) + "/" + file);
@@ -263,6 +343,19 @@ TEST(HocketRun, ranks_end_when_nobody_reads_their_output) {
   EXPECT_EQ(job.status, 128 + SIGPIPE);
   EXPECT_NE(job.err.find("cannot write standard output"), std::string::npos) << job.err;
   EXPECT_TRUE(job.all_gone());
+}
+
+TEST(HocketRun, a_reader_that_stopped_reading_does_not_keep_it_from_ending) {
+  for (const char* script : {"exec yes", "head -c 200000 /dev/zero; exec sleep 1000"}) {
+    Job job(shell({"-n", "2"}, script));
+    ASSERT_TRUE(eventually([&] { return job.unread() > 60'000; }));
+    job.signal(SIGTERM);
+    EXPECT_TRUE(eventually([&] { return job.ended(); })) << script;
+    job.finish();
+    EXPECT_EQ(job.status, 128 + SIGTERM);
+    EXPECT_NE(job.err.find("because nobody read them after SIGTERM"), std::string::npos) << job.err;
+    EXPECT_TRUE(job.all_gone());
+  }
 }
 
 TEST(HocketRun, all_output_arrives_however_slowly_it_is_read) {
@@ -355,10 +448,83 @@ TEST(HocketRun, with_end_the_death_of_a_rank_ends_the_others_and_is_told) {
   EXPECT_EQ(job.status, 137);
   EXPECT_NE(job.err.find("rank 0 on "), std::string::npos) << job.err;
   EXPECT_NE(job.err.find("was killed by signal 9"), std::string::npos) << job.err;
-  EXPECT_NE(job.err.find("3 other ranks failed after that"), std::string::npos) << job.err;
+  EXPECT_NE(job.err.find("other failures: ranks 1-3 exited with status 5"), std::string::npos)
+      << job.err;
   for (const char* tag : {"[1] told", "[2] told", "[3] told"}) {
     EXPECT_NE(job.out.find(tag), std::string::npos) << job.out;
   }
+}
+
+TEST(HocketRun, a_killed_rank_is_named_though_a_survivor_ended_first) {
+  const TemporaryFile file;
+  Job job(shell({"-n", "3", "--tag-output"},
+                "echo $$; until [ -s $FILE ]; do sleep 0.01; done; [ $HOCKET_RANK = 1 ] || exit 1; "
+                "kill -9 $$"),
+          {"FILE=" + file.path()});
+  std::vector<pid_t> ranks;  // a line comes whole
+  for (const char* tag : {"[0] ", "[1] ", "[2] "}) {
+    ASSERT_TRUE(job.wait_for(tag));
+    ranks.push_back(std::atoi(job.out.c_str() + job.out.find(tag) + 4));
+  }
+  // The agent sees all three ends at once, and the kernel lists rank 0's first.
+  const pid_t agent = children_of(children_of(job.pid()).front()).front();
+  ::kill(agent, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return state_of(agent) == 'T'; }));
+  std::ofstream(file.path()) << "now\n";
+  for (const pid_t rank : ranks) {
+    ASSERT_TRUE(eventually([&] { return state_of(rank) == 'Z'; }));
+  }
+  ::kill(agent, SIGCONT);
+  job.finish();
+  EXPECT_EQ(job.status, 137) << job.err;
+  EXPECT_NE(job.err.find("hocket-run: rank 1 on "), std::string::npos) << job.err;
+  EXPECT_NE(job.err.find("other failures: ranks 0 and 2 exited with status 1"), std::string::npos)
+      << job.err;
+}
+
+TEST(HocketRun, what_else_fails_after_an_interrupt_is_told) {
+  Job job(shell({"-n", "2"},
+                "[ $HOCKET_RANK = 0 ] && { echo ready; exec sleep 1000; }; "
+                "trap 'exit 6' INT; echo ready; while :; do sleep 0.01; done"));
+  ASSERT_TRUE(job.wait_for("ready\nready\n"));
+  job.signal(SIGINT);
+  job.finish();
+  EXPECT_EQ(job.status, 128 + SIGINT) << job.err;
+  EXPECT_NE(job.err.find("after SIGINT: rank 1 exited with status 6"), std::string::npos)
+      << job.err;
+}
+
+// All ranks but rank 0 join; rank 0 ends as it is told, when its input ends.
+Words ends_without_joining(const Words& arguments, const std::string& end) {
+  return shell(arguments, "if [ $HOCKET_RANK = 0 ]; then cat; " + end + "; fi; exec " +
+                              this_program() + " --rank join");
+}
+
+TEST(HocketRun, ranks_that_wait_for_rank_0_learn_that_it_ended_without_joining) {
+  const struct {
+    const char* end;
+    const char* how;
+    int status;
+  } rows[] = {{"exit 0", "exited with status 0", 13},
+              {"exit 3", "exited with status 3", 3},
+              {"kill -9 $$", "was killed by signal 9", 137}};
+  for (const auto& row : rows) {
+    const Result result = run(ends_without_joining({"-n", "3", "--on-death=continue"}, row.end));
+    EXPECT_EQ(result.status, row.status) << result.err;
+    const Words lines = lines_of(result.out);
+    ASSERT_EQ(lines.size(), 2u) << result.out;
+    for (const std::string& line : lines) {
+      EXPECT_NE(line.find("rank 0 (process "), std::string::npos) << line;
+      EXPECT_NE(line.find(std::string(row.how)), std::string::npos) << line;
+      EXPECT_NE(line.find("before all ranks had joined"), std::string::npos) << line;
+    }
+  }
+}
+
+TEST(HocketRun, a_job_that_joins_is_not_disturbed) {
+  const Result result = run({"-n", "4", this_program(), "--rank", "join"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "joined\njoined\njoined\njoined\n");
 }
 
 // Rank 0 (the one with input) writes its number to a file and dies; the others wait for that.

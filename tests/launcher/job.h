@@ -21,9 +21,9 @@ bool eventually(const std::function<bool()>& is_so);
 class Job {
  public:
   /// Starts hocket-run with these arguments. Everything that comes of it on this host carries a
-  /// mark in its environment.
+  /// mark in its environment. With a setup, a shell runs that first: "exec 2>&-; ulimit -n 20".
   explicit Job(const std::vector<std::string>& arguments,
-               const std::vector<std::string>& environment = {});
+               const std::vector<std::string>& environment = {}, const std::string& setup = "");
   ~Job();  // kills what is left
   Job(const Job&) = delete;
 
@@ -31,6 +31,10 @@ class Job {
   void write_input(const std::string& bytes);  // in turn with reading what comes back
   void close_input() { input_.reset(); }
   void close_output() { output_[0].reset(); }
+  /// Bytes of standard output that wait to be read.
+  int unread() const;
+  /// Whether hocket-run has ended, read or not.
+  bool ended();
   /// Reads until standard output holds the text.
   bool wait_for(const std::string& text);
   /// Closes the input, reads both outputs to their end, and waits.
@@ -60,7 +64,7 @@ struct Result {
   std::string out, err;
 };
 Result run(const std::vector<std::string>& arguments,
-           const std::vector<std::string>& environment = {});
+           const std::vector<std::string>& environment = {}, const std::string& setup = "");
 
 /// An empty file, for as long as this lives.
 class TemporaryFile {

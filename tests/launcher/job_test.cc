@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,7 +74,8 @@ bool eventually(const std::function<bool()>& is_so) {
   return true;
 }
 
-Job::Job(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
+Job::Job(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+         const std::string& setup) {
   static int count = 0;
   mark_ = mark_name + std::to_string(::getpid()) + "." + std::to_string(++count) + ".";
   int in[2], out_pipe[2], err_pipe[2];
@@ -84,6 +86,10 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
   }
   std::vector<std::string> words = arguments;
   words.insert(words.begin(), hocket_run());
+  if (!setup.empty()) {
+    const std::string script = setup + "; exec \"$0\" \"$@\"";
+    words.insert(words.begin(), {"/bin/sh", "-c", script});
+  }
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -163,6 +169,18 @@ void Job::finish() {
   status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -WTERMSIG(wait_status);
 }
 
+int Job::unread() const {
+  int bytes = 0;
+  ::ioctl(output_[0].get(), FIONREAD, &bytes);
+  return bytes;
+}
+
+bool Job::ended() {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
+}
+
 void Job::signal(int number) const { ::kill(pid_, number); }
 
 std::vector<pid_t> Job::processes() const {
@@ -194,8 +212,9 @@ bool Job::all_gone() const {
   return gone;
 }
 
-Result run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
-  Job job(arguments, environment);
+Result run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+           const std::string& setup) {
+  Job job(arguments, environment, setup);
   job.finish();
   EXPECT_TRUE(job.all_gone());
   return {job.status, job.out, job.err};

@@ -15,8 +15,8 @@ const char* const family = "sleep 1000 & setsid sleep 1000 & echo ready; wait";
 const char* const stubborn_family =
     "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & echo ready; wait";
 
-enum class Victim { launcher, warden, agent };
-const char* const victim_names[] = {"launcher", "warden", "agent"};
+enum class Victim { launcher, supervisor, agent };
+const char* const victim_names[] = {"launcher", "supervisor", "agent"};
 
 pid_t only_child_of(pid_t parent) {
   const std::vector<pid_t> children = children_of(parent);
@@ -25,9 +25,9 @@ pid_t only_child_of(pid_t parent) {
 
 pid_t find(const Job& job, Victim victim) {
   if (victim == Victim::launcher) return job.pid();
-  const pid_t warden = only_child_of(job.pid());
-  if (victim == Victim::warden || warden == 0) return warden;
-  return only_child_of(warden);
+  const pid_t supervisor = only_child_of(job.pid());
+  if (victim == Victim::supervisor || supervisor == 0) return supervisor;
+  return only_child_of(supervisor);
 }
 
 void kill_and_expect_nothing_left(Job& job, Victim victim) {
@@ -45,7 +45,7 @@ void kill_and_expect_nothing_left(Job& job, Victim victim) {
 }
 
 TEST(Killed, nothing_is_left_of_a_running_job) {
-  for (const Victim victim : {Victim::launcher, Victim::warden, Victim::agent}) {
+  for (const Victim victim : {Victim::launcher, Victim::supervisor, Victim::agent}) {
     for (const char* script : {family, stubborn_family}) {
       Job job({"-n", "3", "sh", "-c", script});
       ASSERT_TRUE(job.wait_for("ready\nready\nready\n"));
@@ -76,7 +76,7 @@ TEST(Killed, an_agent_that_dies_counts_as_the_death_of_its_ranks) {
 }
 
 TEST(Killed, a_request_to_end_the_agent_ends_the_ranks_in_order) {
-  for (const Victim victim : {Victim::warden, Victim::agent}) {
+  for (const Victim victim : {Victim::supervisor, Victim::agent}) {
     Job job({"-n", "2", "sh", "-c",
              "trap 'echo bye; exit 0' TERM; echo ready; "
              "while :; do sleep 0.01; done"});

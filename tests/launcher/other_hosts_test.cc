@@ -62,6 +62,55 @@ TEST(OtherHosts, are_not_told_an_address_of_this_one) {
   }
 }
 
+TEST(OtherHosts, learn_that_rank_0_ended_without_joining_though_its_host_has_no_other_rank) {
+  const FakeSsh ssh(run_here);
+  const Result result =
+      run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:1,far2:2", "sh", "-c",
+           "if [ $HOCKET_RANK = 0 ]; then exit 0; fi; sleep 0.5; exec " + this_program() +
+               " --rank join"});
+  EXPECT_EQ(result.status, 13) << result.err;
+  const Words lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2u) << result.out;
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.find("exited with status 0 before all ranks had joined"), std::string::npos)
+        << line;
+  }
+}
+
+TEST(OtherHosts, the_job_ends_when_rank_0s_agent_was_to_end_before_the_start) {
+  const TemporaryFile file;
+  const FakeSsh ssh("if [ $host = far2 ]; then until [ -s $FILE ]; do sleep 0.01; done; fi; " +
+                    std::string(run_here));
+  Job job(
+      {"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:1,far2:1", "sleep", "1000"},
+      {"FILE=" + file.path()});
+  const std::string agent_command("hocket-run\0--agent", 18);
+  std::vector<pid_t> agents;  // of far1: the supervisor's child
+  ASSERT_TRUE(eventually([&] {
+    for (const pid_t pid : children_of(job.pid())) {
+      if (slurp("/proc/" + std::to_string(pid) + "/cmdline").find(agent_command) !=
+          std::string::npos) {
+        agents = children_of(pid);
+      }
+    }
+    return !agents.empty();
+  }));
+  ::kill(agents.front(), SIGTERM);
+  std::ofstream(file.path()) << "now\n";
+  job.finish();
+  EXPECT_NE(job.status, 0) << job.err;
+  EXPECT_TRUE(job.all_gone());
+}
+
+TEST(OtherHosts, number_their_own_ranks) {
+  const FakeSsh ssh(run_here);
+  const Result result =
+      run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:2,far2:1", "sh", "-c",
+           "echo $HOCKET_RANK $HOCKET_RANKS $HOCKET_LOCAL_RANK "
+           "$HOCKET_LOCAL_RANKS"});
+  EXPECT_EQ(sorted_lines_of(result.out), (Words{"0 3 0 2", "1 3 1 2", "2 3 0 1"})) << result.err;
+}
+
 TEST(OtherHosts, the_environment_says_which_ssh) {
   const FakeSsh ssh(run_here);
   const Result result = run({"--interface", "lo", "--hosts", "far1:1,far2:1", "echo", "x"},
@@ -262,7 +311,8 @@ TEST_P(BetweenHosts, an_unknown_host_is_named_and_nothing_runs) {
 }
 
 TEST_P(BetweenHosts, nothing_is_left_when_anything_is_killed) {
-  // Children of the launcher are the local warden and the way to h2; the others are found by name.
+  // Children of the launcher are the local supervisor and the way to h2; the others are found by
+  // name.
   enum class Victim { launcher, connection, any_agent };
   const char* const family = "sleep 1000 & setsid sleep 1000 & echo ready; wait";
   const char* given = std::getenv("LAUNCHER_TEST_SEED");

@@ -1,7 +1,7 @@
 #!/bin/bash
-# hocket-perf as a user runs it. usage: program.sh BIN_DIR SPOILER
+# hocket-perf as a user runs it. usage: program.sh BIN_DIR SPOILER HOSTS
 set -uo pipefail
-bin=$1 spoiler=$2 failed=0
+bin=$1 spoiler=$2 hosts=$3 failed=0
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
@@ -14,24 +14,83 @@ perf() { "$bin/hocket-run" -n "$1" "$bin/hocket-perf" "${@:2}" >"$out/table" 2>"
 spoiled() {  # CALL RANK BIT ARGS...: all-reduces with one result spoiled
   SPOIL_CALL=$1 SPOIL_RANK=$2 SPOIL_BIT=$3 LD_PRELOAD=$spoiler perf 2 all_reduce "${@:4}"
 }
+fields_of() { awk '/^ *[0-9]/ { print NF }' "$out/table" | sort -u | xargs; }
+holds() { awk "BEGIN { exit !($1) }"; }  # EXPRESSION of numbers
 
+# ---- The lines that readers of nccl-tests' output look for, and the columns
+well() {  # WHAT PROGRAM FIELDS: $out/table is a whole table
+  local line lines=(
+    "# Collective test starting: $2"
+    '# nThread 1 nGpus 1 minBytes [0-9]+ maxBytes [0-9]+ step: [0-9]+\((factor|bytes)\) .*'
+    '# Using devices'
+    '#  Rank  0 Group  0 Pid +[0-9]+ on +[^ ]+ device +0 \[cpu\] .*'
+    '# Method: (back-to-back|barrier|aligned|overlap): .*'
+    '# +size +count +type +redop +root .*'
+    '# Out of bounds values : 0 OK'
+    '# Avg bus bandwidth    : [0-9.e+-]+'
+    "# Collective test concluded: $2")
+  cp "$out/table" "$out/shown"
+  for line in "${lines[@]}"; do check "$1: $line" grep -qxE -e "$line" "$out/shown"; done
+  check "$1: $3 fields in every row, not $(fields_of)" test "$(fields_of)" = "$3"
+  check "$1: nothing on stderr" test ! -s "$out/errors"
+}
+mode() {  # RANKS FIELDS PROGRAM ARGS...
+  perf "$1" "${@:3}" -b 8 -e 32K -f 64 -n 5
+  check "$1 ranks, ${*:3}: exit status" test $? = 0
+  well "$1 ranks, ${*:3}" "$3_perf" "$2"
+}
+for ranks in 2 4; do
+  for program in all_reduce all_gather reduce_scatter broadcast sendrecv barrier latency \
+    bandwidth bibandwidth; do
+    mode $ranks 13 $program
+    case $program in latency | bandwidth | bibandwidth) continue ;; esac
+    mode $ranks 13 $program --barrier
+    mode $ranks 15 $program --aligned
+    mode $ranks 12 $program --overlap
+  done
+  for blocking in 0 1 2 3; do mode $ranks 13 all_reduce -z $blocking; done
+  mode $ranks 27 all_reduce -v
+  mode $ranks 27 latency -v
+  mode $ranks 27 bandwidth -v -z 0
+  mode $ranks 21 all_reduce -I 1 -K 1
+  mode $ranks 15 all_reduce -S 1
+  mode $ranks 13 all_gather -m 4 -u 3 -R 1 -y 1 --memory alloc
+  mode $ranks 13 reduce_scatter -C 1 -G 0 -p 0 -C 0 -N 2
+  mode $ranks 13 bibandwidth --window 3 -z 0
+  mode $ranks 13 all_reduce --buffers 1
+  mode $ranks 13 all_reduce --buffers 2 --barrier
+done
+mode 1 13 all_reduce
 for collective in all_reduce all_gather reduce_scatter broadcast sendrecv; do
   perf 3 $collective -b 4 -e 40K -f 100 -n 2 -d all -o all
   check "3 ranks, $collective, every type and operator" test $? = 0
-  check "$collective says that all is well" grep -q '^# Out of bounds values : 0 OK$' "$out/table"
-  check "$collective leaves stderr alone" test ! -s "$out/errors"
+  well "3 ranks, $collective" ${collective}_perf 13
 done
+perf 3 broadcast -b 8 -e 8 -r all -n 2
+check "-r all has a row for every root" \
+  test "$(awk '/^ *[0-9]/ { print $5 }' "$out/table" | xargs)" = "0 1 2"
+# 0 cycles go on for ever: until somebody ends them.
+timeout --signal=TERM 3 "$bin/hocket-run" -n 2 "$bin/hocket-perf" all_reduce -b 8 -e 8 -n 5 -N 0 \
+  >"$out/table" 2>"$out/errors"
+check "-N 0 goes on for ever" test "$(grep -c '^ *8 ' "$out/table")" -gt 1
 
-"$bin/hocket-run" -n 2 "$bin/all_reduce_perf" -b 8 -e 8M -f 1024 -n 3 --memory alloc \
-  --json "$out/rows.json" >"$out/table" 2>&1
+# ---- JSON
+"$bin/hocket-run" -n 2 "$bin/all_reduce_perf" -b 8 -e 8M -f 1024 -n 3 --memory alloc -v \
+  --json "$out/rows.json" -J "$out/theirs.json" >"$out/table" 2>&1
 check "all_reduce_perf by its name" test $? = 0
-for field in collective bytes count dtype redop root ranks nodes inplace memory time_us p50_us \
-  p99_us algbw_GBps busbw_GBps wrong algorithm transport; do
+for field in collective method bytes count dtype redop root ranks nodes inplace memory blocking \
+  iterations time_us min_us p50_us p95_us p99_us max_us algbw_GBps busbw_GBps wrong algorithm \
+  transport; do
   check "the JSON has 6 $field" test "$(grep -c "\"$field\":" "$out/rows.json")" = 6
 done
 check "the JSON knows the memory" grep -q '"memory": "alloc"' "$out/rows.json"
+check "-v has times in the JSON" grep -qE '"p50_us": [0-9]' "$out/rows.json"
+for field in start_time args config devices results out_of_bounds average_bus_bandwidth; do
+  check "-J writes $field" grep -q "\"$field\":" "$out/theirs.json"
+done
+check "-J has 3 results" test "$(grep -c '"out_of_place":' "$out/theirs.json")" = 3
 
-# Ranks that a launcher binds: all must measure alike, and know how they share the cores.
+# ---- Ranks that a launcher binds: all must measure alike, and know how they share the cores.
 bound() {  # FIRST SECOND RANKS_PER_CORE: two ranks, each bound to the cores given
   rm -rf "$out/first"
   HOCKET_LOG=info "$bin/hocket-run" -n 2 bash -c \
@@ -50,25 +109,105 @@ if [ "$(nproc)" -ge 2 ] && taskset -c 0,1 true; then
   bound 0,1 0,1 1
 fi
 
-perf 2 broadcast -r 5 -b 8 -e 8
-check "a root that is no rank fails" test $? != 0
-check "and is named" grep -q -e '-r 5' "$out/errors"
-perf 2 all_reduce -b 8 -e 8 --json "$out/no/such/folder/x"
-check "a JSON file that cannot be written fails" test $? != 0
-check "and is named" grep -q 'no/such/folder' "$out/errors"
+# ---- Mistakes are told once, whatever the number of ranks
+once() {  # WHAT TEXT STATUS RANKS ARGS...
+  perf "${@:4}"
+  check "$1: exit status" test $? = "$3"
+  cp "$out/errors" "$out/shown"
+  check "$1 is said once: $(cat "$out/shown")" test "$(grep -c -e "$2" "$out/shown")" = 1
+}
+once "an unknown flag" 'bogus' 2 4 all_reduce --bogus
+once "a refused flag" 'CUDA graphs' 2 4 all_reduce -G 1
+once "a missing program" 'collective is required' 2 3
+once "a root that is no rank" 'only ranks 0 to 1' 1 2 broadcast -r 5 -b 8 -e 8
+once "an odd number of ranks" '3 is odd' 1 3 latency -b 8 -e 8
+once "a file that cannot be written" 'no/such/folder' 1 3 all_reduce -b 8 -e 8 \
+  --json "$out/no/such/folder/x"
+once "too much memory" 'no memory' 1 2 all_reduce -b 8 -e 1024T -f 1000000 -c 0
+perf 4 --help
+check "--help succeeds" test $? = 0
+check "--help is shown once" test "$(grep -c 'Times and checks' "$out/table")" = 1
+# One rank alone is called wrongly: it says why, and all end with its status.
+rm -rf "$out/first"
+"$bin/hocket-run" -n 3 bash -c 'mkdir "$0" 2>/dev/null && set -- "$@" --bogus; exec "$@"' \
+  "$out/first" "$bin/hocket-perf" all_reduce -b 8 -e 8 >"$out/table" 2>"$out/errors"
+check "one wrong rank ends all" test $? = 2
+check "and says why, once" test "$(grep -c 'bogus' "$out/errors")" = 1
+# A rank dies: one survivor tells of it.
+rm -rf "$out/first"
+"$bin/hocket-run" -n 4 --on-death=continue bash -c \
+  'mkdir "$0" 2>/dev/null && { "$@" & sleep 1; kill -9 $!; exit 3; }; exec "$@"' \
+  "$out/first" "$bin/hocket-perf" all_reduce -b 8 -e 8 -N 0 >"$out/table" 2>"$out/errors"
+check "a dead rank is told of once: $(cat "$out/errors")" \
+  test "$(grep -c '^hocket-perf: rank' "$out/errors")" = 1
 
+NCCL_TESTS_MIN_BW=1000000 perf 2 all_reduce -b 64K -e 64K -n 2
+check "a bandwidth below NCCL_TESTS_MIN_BW fails" test $? = 1
+check "and is shown" grep -q '^# Avg bus bandwidth .* FAILED$' "$out/table"
+NCCL_TESTS_MIN_BW=0 perf 2 all_reduce -b 64K -e 64K -n 2
+check "a bandwidth above it succeeds" test $? = 0
+
+# ---- The timed intervals. Rank 1 starts 200 ms after rank 0, whenever there was a barrier.
+late() {  # ARGS...: rank 0's time, and what follows #wrong; in us
+  LATE_RANK=1 LATE_MS=200 LD_PRELOAD=$spoiler perf 2 all_reduce -b 8 -e 8 -n 10 -w 1 "$@"
+  awk '/^ *8 / { print $6, $10 }' "$out/table"
+}
+read -r back_to_back _ <<<"$(late -a 0 -z 2)"
+read -r barrier _ <<<"$(late -a 0 --barrier)"
+read -r aligned skew <<<"$(late --aligned)"
+check "--barrier has the late start in every iteration: $barrier us" holds "$barrier >= 190000"
+check "back to back it counts once for 10 iterations: $back_to_back us" \
+  holds "$back_to_back >= 19000 && $back_to_back < $barrier / 2"
+check "--aligned has it in the skew: $skew us" holds "$skew >= 190000"
+check "and not in the time: $aligned us" holds "$aligned < $skew / 2"
+
+# ---- A wrong result is found
 # Large sizes: warm-up is call 0, the timed loop calls 1 to 5. The lowest bit is within the error
 # bound of a sum: only the comparison between ranks can see it.
-spoiled 3 1 0 -b 64K -e 64K -n 5
-check "one low bit on one rank in the timed loop fails" test $? != 0
-check "and the ranks are named" grep -q '# ranks 0 and 1 hold different bytes' "$out/table"
-# The same on all ranks: only the reference can see it. Bit 30 is in the exponent.
-spoiled 5 -1 30 -b 64K -e 64K -n 5
-check "the same wrong value on all ranks fails" test $? != 0
-check "as out of bounds" grep -q '^# Out of bounds values : 2 FAILED$' "$out/table"
-# A batch of small ones: call 100 is in the timed batch after the warm-up's 64.
-spoiled 100 0 0 -b 8 -e 8 -n 2
-check "one low bit in a batch of small operations fails" test $? != 0
+for method in "-z 0" "-z 2" --barrier --aligned "--barrier --buffers 8"; do
+  spoiled 3 1 0 -b 64K -e 64K -n 5 $method
+  check "$method: one low bit on one rank in the timed loop fails" test $? != 0
+  check "and the ranks are named" grep -q '# ranks 0 and 1 hold different bytes' "$out/table"
+  # The same on all ranks: only the reference can see it. Bit 30 is in the exponent.
+  spoiled 5 -1 30 -b 64K -e 64K -n 5 $method
+  check "$method: the same wrong value on all ranks fails" test $? != 0
+  check "as out of bounds" grep -q '^# Out of bounds values : 2 FAILED$' "$out/table"
+done
+spoiled 40 0 0 -b 8 -e 8 -n 60
+check "one low bit in a loop of small operations fails" test $? != 0
+# In place, 64 slots serve 100 operations: those that count come after the timed loop.
+spoiled 250 -1 30 -b 8 -e 8 -n 100
+check "a wrong value after the timed loop in place fails" test $? != 0
 spoiled 999999 0 0 -b 8 -e 64K -f 8192 -n 2
 check "nothing is found where nothing was spoiled" test $? = 0
+
+# ---- Two hosts have two clocks, and so have two time namespaces. The second one's clock is
+# 100,000 s ahead: what is left of that, if anything, is 10^11 us.
+if unshare --time --monotonic 100000 --fork true 2>/dev/null; then
+  rm -rf "$out/first"
+  "$bin/hocket-run" -n 2 bash -c 'mkdir "$0" 2>/dev/null && exec "$@"
+    exec unshare --time --monotonic 100000 --fork "$@"' \
+    "$out/first" "$bin/hocket-perf" all_reduce -b 8 -e 8 -n 20 --aligned \
+    >"$out/table" 2>"$out/errors"
+  check "--aligned with two clocks" test $? = 0
+  read -r time skew <<<"$(awk '/^ *8 / { print $6, $10 }' "$out/table")"
+  check "--aligned knows how far clocks are apart: time $time, skew $skew us" \
+    holds "$time > -1e9 && $time < 1e9 && $skew < 1e9"
+fi
+skipped=77
+aligned_hosts() {
+  "$hosts" -- bash -c '"$0/hocket-run" -n 4 --hosts h1:2,h2:2 --ssh "$HOSTS_RSH" \
+    "$0/hocket-perf" all_reduce -b 8 -e 64K -f 8192 -n 20 --aligned --json "$1"' \
+    "$bin" "$out/hosts.json" >"$out/table" 2>"$out/errors"
+}
+aligned_hosts
+status=$?
+if [ $status != $skipped ]; then
+  check "--aligned between two hosts" test $status = 0
+  cp "$out/table" "$out/shown"
+  check "--aligned between two hosts: a time in every row" \
+    test "$(awk '/^ *[0-9]/ && $6 > 0' "$out/shown" | wc -l)" = 2
+  check "the clocks of two hosts are not known exactly" \
+    grep -qE '"clock_uncertainty_us": [0-9]*[1-9]' "$out/hosts.json"
+fi
 exit $failed

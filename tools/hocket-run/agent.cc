@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,8 +13,10 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/settings.h"
 #include "bootstrap/launch.h"
 #include "descendants.h"
+#include "host.h"
 #include "root_listener.h"
 
 namespace hocket::launch {
@@ -23,8 +26,27 @@ constexpr std::size_t most_pending = 1 << 20;
 // Shell scripts use the numbers below 10 for themselves.
 constexpr int lowest_inherited = 64;
 
-UniqueFd at_high_number(const UniqueFd& fd) {
-  return UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, lowest_inherited));
+constexpr unsigned long files_of_agent = 32;
+constexpr unsigned long files_per_rank = 3;  // the read ends of its pipes
+
+Status check_file_limit(int ranks) {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return system_error("cannot read the file limit");
+  const unsigned long needed = std::max<unsigned long>(
+      lowest_inherited + 2, files_of_agent + files_per_rank * static_cast<unsigned long>(ranks));
+  if (limit.rlim_cur >= needed) return {};
+  return Status(Code::system_error,
+                fmt::format("hocket-run needs {} open files here, and the limit is {}; raise it "
+                            "with `ulimit -n {}` before the start (as root, or in "
+                            "/etc/security/limits.conf, where the hard limit forbids that)",
+                            needed, limit.rlim_cur, std::max(needed, 1024ul)));
+}
+
+Status to_high_number(UniqueFd* fd) {
+  UniqueFd high(::fcntl(fd->get(), F_DUPFD_CLOEXEC, lowest_inherited));
+  if (!high) return system_error("cannot number a descriptor for a rank");
+  *fd = std::move(high);
+  return {};
 }
 }  // namespace
 
@@ -48,9 +70,16 @@ void Agent::run() {
     if (!launcher_gone_ && !launcher_.flush()) launcher_gone_ = true;
     if (launcher_gone_) end_ranks(0);
     keep_time();
-    if ((started_ || launcher_gone_) && running_ == 0) return finish();
+    if (all_done()) return finish();
     wait_for_events();
   }
+}
+
+bool Agent::all_done() {
+  if ((!started_ && !launcher_gone_) || running_ != 0) return false;
+  if (!swept_) kill_descendants(5 * nanos_per_s);
+  swept_ = true;
+  return !root_needed_;
 }
 
 bool Agent::launcher_listens() const {
@@ -79,6 +108,7 @@ void Agent::wait_for_events() {
   events.push_back({to_write ? launcher_.out() : -1, POLLOUT, 0});
   const bool to_feed = !ranks_.empty() && ranks_[0].input && !input_.empty();
   events.push_back({to_feed ? ranks_[0].input.get() : -1, POLLOUT, 0});
+  events.push_back({root_end_.empty() ? -1 : listener_.get(), POLLIN, 0});
   const std::size_t first = events.size();
   for (const RankProcess& rank : ranks_) {
     for (const UniqueFd& output : rank.output) {
@@ -94,7 +124,16 @@ void Agent::wait_for_events() {
   flush_held();
   if (events[0].revents != 0) read_signals();
   if (events[3].revents != 0) feed_input();
+  if (events[4].revents != 0) refuse_latecomers();
   if (events[1].revents != 0) read_launcher();
+}
+
+/// A rank has come to the root's listener, but rank 0 has ended: without an answer that rank would
+/// try until its join deadline.
+void Agent::refuse_latecomers() {
+  const Status status = refuse_joins(request_.key, request_.job_id, std::move(listener_), 0,
+                                     root_end_ + " before all ranks had joined the job");
+  if (!status.ok()) fail(status);
 }
 
 void Agent::read_launcher() {
@@ -105,7 +144,7 @@ void Agent::read_launcher() {
 }
 
 void Agent::handle(const Message& message) {
-  Reader in(message.payload);
+  Reader in = reader_of(message.payload);
   switch (message.type) {
     case Type::listen:
       return listen(message);
@@ -114,7 +153,7 @@ void Agent::handle(const Message& message) {
     case Type::signal:
       return signal_ranks(in.i32());
     case Type::end:
-      return end_ranks(in.u32() * nanos_per_ms);
+      return end(in.u32());
     case Type::input:
       input_ += message.payload;
       return feed_input();
@@ -134,40 +173,43 @@ void Agent::listen(const Message& message) {
   if (!request.decode(message.payload)) return fail(internal_error("bad listen message"));
   Address address;
   UniqueFd listener;
-  const Status status = listen_for_root(request, &listener, &address);
+  Status status = check_file_limit(1);
+  if (status.ok()) status = listen_for_root(request, &listener, &address);
+  if (status.ok()) status = to_high_number(&listener);
   if (!status.ok()) return fail(status);
-  listener_ = at_high_number(listener);
-  launcher_.send(Type::listening, Writer().address(address).take());
+  listener_ = std::move(listener);
+  launcher_.send(Type::listening, payload_of(address));
 }
 
 void Agent::start(const Message& message) {
-  StartRequest request;
-  if (started_ || !request.decode(message.payload)) {
+  if (started_ || !request_.decode(message.payload)) {
     return fail(internal_error("bad start message"));
   }
   started_ = true;
   Status status;
-  if (::chdir(request.directory.c_str()) != 0) {
-    status = system_error("cannot change to the working directory " + request.directory);
+  if (::chdir(request_.directory.c_str()) != 0) {
+    status = system_error("cannot change to the working directory " + request_.directory);
   }
-  if (status.ok()) status = start_ranks(request);
-  listener_.reset();  // rank 0 has it
+  if (status.ok()) status = check_file_limit(request_.count);
+  if (status.ok()) status = start_ranks(request_);
+  root_needed_ = status.ok() && listener_ && request_.count < request_.ranks;
   if (!status.ok()) {
     fail(status);
     end_ranks(0);
   }
 }
 
-std::vector<std::string> Agent::environment_for(const StartRequest& request, int record) const {
-  std::vector<std::string> wanted = request.environment;
-  wanted.push_back("HOCKET_LAUNCH_FD=" + std::to_string(record));
-  std::vector<std::string> environment;
+/// What is the same for all ranks: the agent's own environment, and over it what was asked for.
+std::vector<std::string> Agent::common_environment(const StartRequest& request) const {
   const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
+  std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const auto same = [&](const std::string& other) { return name_of(other) == name_of(*entry); };
-    if (std::ranges::none_of(wanted, same)) environment.emplace_back(*entry);
+    const std::string_view name = name_of(*entry);
+    const auto same = [&](const std::string& other) { return name_of(other) == name; };
+    if (set_by_launcher(name) || std::ranges::any_of(request.environment, same)) continue;
+    environment.emplace_back(*entry);
   }
-  environment.insert(environment.end(), wanted.begin(), wanted.end());
+  environment.insert(environment.end(), request.environment.begin(), request.environment.end());
   return environment;
 }
 
@@ -180,21 +222,23 @@ Status Agent::start_ranks(const StartRequest& request) {
   Command command;
   command.arguments = request.arguments;
   command.file_limit = file_limit_;
-  program_ = request.arguments[0];
   ranks_.reserve(static_cast<std::size_t>(request.count));
-  int numbered = -1;  // the record's number in the environment made last
+  const std::vector<std::string> common = common_environment(request);
   for (int local = 0; local < request.count; ++local) {
     info.rank = request.first_rank + local;
     command.wants_input = info.rank == 0;
     command.listener = info.rank == 0 ? listener_.get() : -1;
     UniqueFd record;
     HOCKET_RETURN_IF_ERROR(make_launch_record(info, command.listener, &record));
-    record = at_high_number(record);
-    if (!record) return system_error("cannot place the launch record");
+    HOCKET_RETURN_IF_ERROR(to_high_number(&record));
     command.record = record.get();
-    if (command.record != numbered) {
-      command.environment = environment_for(request, command.record);
-      numbered = command.record;
+    command.environment = common;
+    for (const auto& [name, value] : {std::pair("LAUNCH_FD", command.record),
+                                      {"RANK", info.rank},
+                                      {"RANKS", request.ranks},
+                                      {"LOCAL_RANK", local},
+                                      {"LOCAL_RANKS", request.count}}) {
+      command.environment.push_back(fmt::format("HOCKET_{}={}", name, value));
     }
     const std::string tag = request.tag_output ? fmt::format("[{}] ", info.rank) : "";
     RankProcess rank{info.rank, 0, false, {}, {Relay(tag), Relay(tag)}, {}, {}};
@@ -212,7 +256,7 @@ void Agent::read_signals() {
     if (info.ssi_signo == SIGCHLD) {
       children = true;
     } else {
-      end_ranks(0);  // the warden has died, or somebody wants this agent to end
+      end_ranks(0);  // the supervisor has died, or somebody wants this agent to end
     }
   }
   if (children) reap();
@@ -241,9 +285,12 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
   exited.rank = rank.rank;
   exited.pid = rank.pid;
   exited.wait_status = wait_status;
-  exited.reason = exec_failure(rank, program_);
+  exited.reason = exec_failure(rank, request_.arguments[0]);
   rank.exec_error.reset();
   rank.input.reset();
+  if (rank.rank == 0) {
+    root_end_ = fmt::format("rank 0 (process {}) {}", rank.pid, describe_end(wait_status));
+  }
   launcher_.send(Type::exited, exited.encode());
 }
 
@@ -298,7 +345,7 @@ void Agent::feed_input() {
   if (!input) taken = input_.size();
   input_.erase(0, taken);
   if (taken != 0) {
-    launcher_.send(Type::input_taken, Writer().u32(static_cast<std::uint32_t>(taken)).take());
+    launcher_.send(Type::input_taken, payload_of(static_cast<std::uint32_t>(taken)));
   }
   if (input_ended_ && input_.empty()) input.reset();
 }
@@ -308,6 +355,11 @@ void Agent::signal_ranks(int number) {
   for (const RankProcess& rank : ranks_) {
     if (rank.running) ::kill(-rank.pid, number);
   }
+}
+
+void Agent::end(std::uint32_t wait_ms) {
+  if (wait_ms == 0) root_needed_ = false;
+  end_ranks(wait_ms * nanos_per_ms);
 }
 
 void Agent::end_ranks(Nanos term_after) {
@@ -321,18 +373,19 @@ void Agent::keep_time() {
   const Nanos now = monotonic_now();
   if (term_at_ != 0 && now >= term_at_) {
     term_at_ = 0;
+    root_needed_ = false;
     signal_ranks(SIGTERM);
     signal_ranks(SIGCONT);  // a stopped process would not notice
   }
   if (term_at_ == 0 && kill_at_ != 0 && now >= kill_at_) {
     kill_at_ = now + grace;
+    root_needed_ = false;
     signal_ranks(SIGKILL);
   }
 }
 
 void Agent::finish() {
   over_ = true;
-  kill_descendants(5 * nanos_per_s);
   // With all writers dead, what is in the pipes is all there is.
   for (RankProcess& rank : ranks_) {
     for (int which = 0; which < 2; ++which) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace hocket::launch {
 
 class Console {
@@ -21,12 +23,20 @@ class Console {
   void write_some();
   /// Standard output cannot be written any more (its reader has gone, the disk is full).
   int output_error() const { return output_error_; }
+  /// Since when nothing could be written, while there was something to write.
+  Nanos blocked_since() const { return blocked_since_; }
+  /// Drops what waits for a descriptor that cannot be written now, and all that comes for it later.
+  void drop_blocked();
+  std::size_t dropped() const { return dropped_bytes_; }
 
  private:
   std::deque<std::pair<int, std::string>> queue_;
   std::size_t written_ = 0;  // of the front
   std::size_t bytes_ = 0;
   int output_error_ = 0;
+  Nanos blocked_since_ = 0;
+  bool drops_[3] = {};  // by descriptor
+  std::size_t dropped_bytes_ = 0;
 };
 
 }  // namespace hocket::launch

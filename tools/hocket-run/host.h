@@ -18,7 +18,7 @@ struct Host {
   bool remote = false;
   int first_rank = 0;
   int ranks = 0;
-  pid_t pid = 0;        // the agent's warden, or ssh; 0: reaped, or never started
+  pid_t pid = 0;        // the agent's supervisor, or ssh; 0: reaped, or never started
   int wait_status = 0;  // once pid is reaped
   Stream stream;
   bool gone = false;  // no more will come from the agent

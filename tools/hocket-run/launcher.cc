@@ -20,10 +20,12 @@ namespace {
 constexpr int cannot_start_status = 125;
 // Survivors learn from the library which rank has died, and say so; then they are told to end.
 constexpr Nanos time_to_report = 2 * nanos_per_s;
-// For ssh (or the local warden) to end when the agent has ended.
+// For ssh (or the local supervisor) to end when the agent has ended.
 constexpr Nanos time_to_go = 15 * nanos_per_s;
 // A second Ctrl-C so soon means: now.
 constexpr Nanos insisting = 2 * nanos_per_s;
+// So long the output may be blocked after the user has asked for the end; then it is dropped.
+constexpr Nanos output_grace = 2 * nanos_per_s;
 
 sigset_t handled_signals() {
   sigset_t set;
@@ -47,9 +49,7 @@ Launcher::Launcher(Options options, Settings settings)
 
 int Launcher::run() {
   if (const Status status = prepare(); !status.ok()) {
-    console_.say(status.message());
-    aborted_ = true;
-    status_ = cannot_start_status;
+    cannot_start(status.message());
   }
   while (!over()) {
     flush_all();
@@ -111,13 +111,34 @@ int Launcher::finish() {
   }
   for (Host& host : hosts_) {
     if (host.pid != 0) ::waitpid(host.pid, nullptr, 0);
+    host.pid = 0;
   }
-  if (other_failures_ > 0) {
-    console_.say(std::to_string(other_failures_) + " other rank" +
-                 (other_failures_ == 1 ? "" : "s") + " failed after that");
+  if (failures_.any()) {
+    if (failures_.name_at() != 0) failures_.name_first(!options_.end_on_death, &console_);
+    status_ = failures_.status();
+    const std::string others = options_.end_on_death ? failures_.others() : std::string();
+    const std::string when = failures_.first_is_news()
+                                 ? "other failures: "
+                                 : "after " + signal_name(user_signal_) + ": ";
+    if (!others.empty()) console_.say(when + others);
   }
-  while (!console_.empty() && console_.next_fd() >= 0) console_.write_some();
+  if (console_.dropped() != 0) {
+    console_.say("dropped " + std::to_string(console_.dropped()) +
+                 " bytes of output, because nobody read them after " + signal_name(end_signal_));
+  }
+  empty_console();
   return status_;
+}
+
+/// Writes what is left. A reader that does not read blocks this until the user asks for the end.
+void Launcher::empty_console() {
+  while (!console_.empty()) {
+    pollfd events[] = {{signals_.get(), POLLIN, 0}, {console_.next_fd(), POLLOUT, 0}};
+    ::poll(events, 2, poll_timeout_ms());
+    if (events[1].revents != 0) console_.write_some();
+    if (events[0].revents != 0) read_signals();
+    keep_time();
+  }
 }
 
 void Launcher::flush_all() {
@@ -125,11 +146,15 @@ void Launcher::flush_all() {
 }
 
 int Launcher::poll_timeout_ms() const {
-  Nanos next = started_ || failed_ ? 0 : start_deadline_;
+  Nanos next = 0;
+  const auto consider = [&](Nanos at) {
+    if (at != 0 && (next == 0 || at < next)) next = at;
+  };
+  if (!started_ && !failed_) consider(start_deadline_);
+  consider(failures_.name_at());
+  consider(output_deadline());
   for (const Host& host : hosts_) {
-    if (!host.gone || host.pid == 0) continue;
-    const Nanos at = host.gone_at + time_to_go;
-    next = next == 0 ? at : std::min(next, at);
+    if (host.gone && host.pid != 0) consider(host.gone_at + time_to_go);
   }
   if (next == 0) return -1;
   const Nanos left = next - monotonic_now();
@@ -143,6 +168,10 @@ void Launcher::keep_time() {
     ::kill(host.pid, SIGKILL);
     host.gone_at = now;
   }
+  if (failures_.name_at() != 0 && (now >= failures_.name_at() || !any_rank_runs())) {
+    failures_.name_first(!options_.end_on_death, &console_);
+  }
+  if (output_deadline() != 0 && now >= output_deadline()) console_.drop_blocked();
   if (started_ || failed_ || now <= start_deadline_) return;
   std::string missing;
   for (const Host& host : hosts_) {
@@ -150,6 +179,16 @@ void Launcher::keep_time() {
   }
   cannot_start("the join deadline has passed without an agent on " + missing +
                "; HOCKET_JOIN_DEADLINE_MS changes it");
+}
+
+bool Launcher::any_rank_runs() const {
+  return std::ranges::any_of(hosts_, [](const Host& host) { return host.running != 0; });
+}
+
+/// When output that is blocked is dropped; 0: it is not blocked, or the job may still wait for it.
+Nanos Launcher::output_deadline() const {
+  if (console_.empty() || end_asked_at_ == 0) return 0;
+  return std::max(end_asked_at_, console_.blocked_since()) + output_grace;
 }
 
 bool Launcher::may_read_input() const {
@@ -180,8 +219,9 @@ void Launcher::wait_for_events() {
   if (events[0].revents != 0) read_signals();
   if (events[2].revents != 0) read_input();
   if (console_.output_error() != 0 && !ending_) {
-    rank_failed(128 + SIGPIPE, "cannot write standard output: " +
-                                   std::generic_category().message(console_.output_error()));
+    job_failed({-1, 128 + SIGPIPE, Origin::cause, true, "",
+                "cannot write standard output: " +
+                    std::generic_category().message(console_.output_error())});
     end_ranks(0);
   }
   keep_time();
@@ -207,17 +247,18 @@ void Launcher::read_host(Host& host) {
 }
 
 void Launcher::handle(Host& host, const Message& message) {
-  Reader in(message.payload);
+  Reader in = reader_of(message.payload);
   switch (message.type) {
     case Type::hello:
       return on_hello(host, message);
     case Type::listening: {
-      const Address root = in.address();
-      return in.done() ? start_ranks(root) : cannot_start("bad answer from " + host.title());
+      Address root;
+      return decode(message.payload, &root) ? start_ranks(root)
+                                            : cannot_start("bad answer from " + host.title());
     }
     case Type::output: {
       const int fd = in.u8() == 2 ? 2 : 1;
-      return console_.put(fd, in.rest());
+      return console_.put(fd, std::string_view(message.payload).substr(in.good() ? 1 : 0));
     }
     case Type::exited:
       return on_exit(host, message);
@@ -227,7 +268,8 @@ void Launcher::handle(Host& host, const Message& message) {
     case Type::failed:
       if (!started_) return cannot_start(host.title() + ": " + message.payload);
       host.running = 0;
-      rank_failed(cannot_start_status, host.title() + ": " + message.payload);
+      job_failed({-1, cannot_start_status, Origin::cause, true, "",
+                  host.title() + ": " + message.payload});
       return end_ranks(0);
     default:
       return cannot_start("message of unknown type from " + host.title());
@@ -303,31 +345,55 @@ void Launcher::on_exit(Host& host, const Message& message) {
   if (!sound || host.ended[index]) return cannot_start("bad news of a rank from " + host.title());
   host.ended[index] = true;
   --host.running;
-  const int status = exit_status_of(exited.wait_status);
-  if (status == 0) return;
-  const std::string how = exited.reason.empty() ? describe_end(exited.wait_status) : exited.reason;
-  rank_failed(status, "rank " + std::to_string(exited.rank) + " on " + host.title() + " (pid " +
-                          std::to_string(exited.pid) + ")" + (exited.reason.empty() ? " " : ": ") +
-                          how);
+  if (exited.wait_status != 0) job_failed(failure_of(host, exited));
+  release_root_host();
 }
 
-void Launcher::rank_failed(int status, const std::string& text) {
-  const bool first = !failed_;
+/// The agent of rank 0's host answers latecomers there until it is told that none will come.
+void Launcher::release_root_host() {
+  if (hosts_.size() > 1 && !any_rank_runs() && !hosts_[0].gone)
+    hosts_[0].stream.send(Type::end, payload_of(0));
+}
+
+Failure Launcher::failure_of(const Host& host, const Exited& exited) const {
+  Failure failure;
+  failure.rank = exited.rank;
+  failure.status = exit_status_of(exited.wait_status);
+  // A shell around the program says in this way that a signal killed it.
+  const int number = failure.status > 128 && failure.status < 128 + NSIG ? failure.status - 128 : 0;
   // What the user asked for is no news.
-  const bool asked = user_signal_ != 0 && status == 128 + user_signal_;
-  if (first) status_ = status;
-  failed_ = true;
-  if (!first && ending_) {
-    ++other_failures_;
-    return;
+  failure.is_news = user_signal_ == 0 || failure.status != 128 + user_signal_;
+  failure.origin = number == 0         ? Origin::exited
+                   : number == SIGABRT ? Origin::aborted
+                                       : Origin::cause;
+  failure.subject = "rank " + std::to_string(exited.rank) + " on " + host.title() + " (pid " +
+                    std::to_string(exited.pid) + ")";
+  if (WIFSIGNALED(exited.wait_status) && ending_ && monotonic_now() >= term_at_ &&
+      (number == SIGTERM || number == SIGKILL)) {
+    failure.how = "was killed by hocket-run (" + signal_name(number) + ")";
+  } else if (exited.reason.empty()) {
+    failure.how = describe_end(exited.wait_status);
+  } else {
+    failure.subject += ":";
+    failure.how = exited.reason;
   }
-  if (!asked) console_.say(text);
+  return failure;
+}
+
+void Launcher::job_failed(Failure failure) {
+  const bool is_late = failures_.any() && failures_.name_at() == 0;
+  failures_.add(std::move(failure), monotonic_now());
+  failed_ = true;
   if (options_.end_on_death) end_ranks(time_to_report);
+  if (is_late && !options_.end_on_death) failures_.say_last(&console_);
 }
 
 void Launcher::end_ranks(Nanos wait) {
+  const Nanos term_at = monotonic_now() + wait;
+  if (ending_ && term_at >= term_at_) return;  // it comes sooner already
   ending_ = true;
-  const std::string payload = Writer().u32(static_cast<std::uint32_t>(wait / nanos_per_ms)).take();
+  term_at_ = term_at;
+  const std::string payload = payload_of(static_cast<std::uint32_t>(wait / nanos_per_ms));
   for (Host& host : hosts_) {
     if (!host.gone) host.stream.send(Type::end, payload);
   }
@@ -340,10 +406,11 @@ void Launcher::on_lost(Host& host) {
   const int first = host.first_rank;
   const int last = first + host.ranks - 1;
   host.running = 0;
-  rank_failed(128 + SIGKILL,
+  job_failed({-1, 128 + SIGKILL, Origin::cause, true, "",
               "lost " + host.title() + ": its " + (host.remote ? "connection " : "agent ") +
                   describe_end(host.wait_status) + "; its ranks (" + std::to_string(first) +
-                  " to " + std::to_string(last) + ") are ended there");
+                  " to " + std::to_string(last) + ") are ended there"});
+  release_root_host();
 }
 
 void Launcher::reap() {
@@ -368,6 +435,10 @@ void Launcher::read_signals() {
 void Launcher::on_user_signal(int number) {
   if (number == SIGHUP && hangup_ignored_) return;  // nohup
   const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+  if (ends) {
+    end_signal_ = number;
+    end_asked_at_ = monotonic_now();
+  }
   if (!started_) {
     if (!ends) return;
     status_ = 128 + number;
@@ -383,7 +454,7 @@ void Launcher::on_user_signal(int number) {
     user_signal_ = number;
     user_signal_at_ = now;
   }
-  const std::string payload = Writer().i32(number).take();
+  const std::string payload = payload_of(static_cast<std::uint32_t>(number));
   for (Host& host : hosts_) {
     if (!host.gone) host.stream.send(Type::signal, payload);
   }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "console.h"
+#include "failures.h"
 #include "host.h"
 #include "options.h"
 
@@ -17,7 +18,8 @@ class Launcher {
  public:
   Launcher(Options options, Settings settings);
   /// Returns the job's exit status: 0 if every rank's was 0, else that of the rank that failed
-  /// first (128 + signal where a signal killed it); 125 where the job could not be started.
+  /// first (see Failures; 128 + signal where a signal killed it); 125 where the job could not be
+  /// started.
   int run();
 
  private:
@@ -37,14 +39,19 @@ class Launcher {
   void start_ranks(const Address& root);
   void on_exit(Host& host, const Message& message);
   void on_lost(Host& host);
-  void rank_failed(int status, const std::string& text);
+  Failure failure_of(const Host& host, const Exited& exited) const;
+  void release_root_host();
+  void job_failed(Failure failure);
   void end_ranks(Nanos wait);
+  bool any_rank_runs() const;
+  Nanos output_deadline() const;
   void cannot_start(const std::string& text);
   void read_input();
   bool may_read_input() const;
   void flush_all();
   bool over() const;
   int finish();
+  void empty_console();
 
   Options options_;
   Settings settings_;
@@ -57,12 +64,15 @@ class Launcher {
   bool started_ = false;  // the ranks were asked to start
   bool aborted_ = false;  // do not wait for anybody
   Nanos start_deadline_ = 0;
-  int status_ = 0;  // of the first failure
+  int status_ = 0;  // where the job could not be started; else failures_ has it
   bool failed_ = false;
   bool ending_ = false;  // the ranks were asked to end
-  int other_failures_ = 0;
+  Nanos term_at_ = 0;    // when they get SIGTERM for that
+  Failures failures_;
   int user_signal_ = 0;  // the last that was passed on
   Nanos user_signal_at_ = 0;
+  int end_signal_ = 0;  // by which the user last asked for the end, before the start or after it
+  Nanos end_asked_at_ = 0;  // 0: never
   bool hangup_ignored_ = false;
   bool input_ended_ = false;
   std::uint32_t input_on_its_way_ = 0;

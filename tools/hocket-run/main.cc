@@ -1,4 +1,5 @@
 // hocket-run: starts the ranks of a job, here and over ssh.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "base/limits.h"
 #include "base/settings.h"
 #include "bootstrap/address.h"
+#include "foreign_options.h"
 #include "launcher.h"
 #include "options.h"
 #include "root_listener.h"
@@ -19,6 +21,13 @@ namespace hocket::launch {
 namespace {
 
 constexpr int usage_status = 125;
+
+/// A closed standard descriptor's number would go to the next file, socket or pipe that is opened.
+void open_standard_descriptors() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);  // lowest free number
+  if (fd >= 0) ::close(fd);
+}
 
 int refuse(const Status& status) {
   std::fprintf(stderr, "hocket-run: %s\n", status.message().c_str());
@@ -38,7 +47,7 @@ void carry_environment(const Options& options, std::vector<std::string>* environ
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name = name_of(*entry);
     const bool wanted = name == "PATH" || name == "LD_LIBRARY_PATH" || name.starts_with("HOCKET_");
-    if (!wanted || name == "HOCKET_LAUNCH_FD") continue;
+    if (!wanted || set_by_launcher(name)) continue;  // by the launcher of this process, that is
     if (name == "HOCKET_INTERFACE" && is_address(*entry + name.size() + 1)) continue;
     const auto same = [&](const std::string& given) { return name_of(given) == name; };
     if (std::ranges::none_of(options.environment, same)) environment->emplace_back(*entry);
@@ -68,7 +77,7 @@ void describe(CLI::App* app, CommandLine* line) {
       "signal if a signal killed it), 137 if a host was lost, 141 if standard output could not be "
       "written, 125 if the job could not be started or an agent failed. 128 + signal if one came "
       "before the ranks were started.");
-  app->add_option("-n", line->options.ranks, "Number of ranks")
+  app->add_option("-n", line->options.ranks, "Number of ranks; -np and --np are the same")
       ->check(CLI::Range(1, max_ranks))
       ->option_text("RANKS");
   app->add_option("--hosts", line->hosts,
@@ -123,6 +132,25 @@ Status check(CommandLine* line, const Settings& settings, bool ssh_given) {
   return {};
 }
 
+/// hocket-run's own options as its parser wants them: all words before the program. Refuses those
+/// of other launchers before the parser can take -hostfile for -h.
+Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
+  for (std::size_t i = 0; i < words->size(); ++i) {
+    std::string& word = (*words)[i];
+    if (word == "--" || !word.starts_with('-')) return {};
+    if (word == "-np" || word == "--np") word = "-n";
+    if (word.starts_with("--np=")) word = "-n" + word.substr(5);
+    const CLI::Option* own = app.get_option_no_throw(word.substr(0, word.find('=')));
+    if (own != nullptr) {
+      const bool value_follows = own->get_expected_min() > 0 && word.find('=') == std::string::npos;
+      i += value_follows ? 1 : 0;
+    } else if (const std::string remedy = remedy_for_foreign_option(word); !remedy.empty()) {
+      return invalid_argument("hocket-run has no option " + word + ": " + remedy);
+    }
+  }
+  return {};
+}
+
 /// The program and its arguments: what is left after hocket-run's own options.
 Status take_program(std::vector<std::string> rest, std::vector<std::string>* program) {
   if (!rest.empty() && rest.front() == "--") {
@@ -131,6 +159,10 @@ Status take_program(std::vector<std::string> rest, std::vector<std::string>* pro
     return invalid_argument("unknown option " + rest.front() +
                             "; `hocket-run --help` lists them (options of the program come after "
                             "it)");
+  } else if (std::ranges::find(rest, ":") != rest.end()) {
+    return invalid_argument(
+        "':' separates programs for mpirun, but hocket-run runs one program on all ranks; start a "
+        "script that chooses by $HOCKET_RANK (after `--`, ':' is an argument of the program)");
   }
   *program = std::move(rest);
   return {};
@@ -140,8 +172,11 @@ int launcher_main(int argc, char** argv) {
   CLI::App app("Starts the ranks of a hocket job (or of any program), here and over ssh.");
   CommandLine line;
   describe(&app, &line);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (const Status status = take_own_options(app, &words); !status.ok()) return refuse(status);
+  std::ranges::reverse(words);  // as the parser wants them
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : usage_status;
   }
@@ -164,6 +199,7 @@ int launcher_main(int argc, char** argv) {
 }  // namespace hocket::launch
 
 int main(int argc, char** argv) {
+  hocket::launch::open_standard_descriptors();
   // How hocket-run calls itself on every host; not for people.
   if (argc == 2 && std::strcmp(argv[1], "--agent") == 0) return hocket::launch::agent_main();
   return hocket::launch::launcher_main(argc, argv);

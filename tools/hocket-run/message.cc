@@ -1,153 +1,146 @@
 #include "message.h"
 
-#include <cstring>
+#include <algorithm>
 
 namespace hocket::launch {
+namespace {
 
-Writer& Writer::u8(std::uint8_t value) {
-  bytes_.push_back(static_cast<char>(value));
-  return *this;
+// Unlike the texts of wire.h these have no cap: an argument may be longer than 64 KiB.
+void put(Writer* out, const std::string& text) {
+  out->u32(static_cast<std::uint32_t>(text.size()));
+  out->raw(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
 }
 
-Writer& Writer::u32(std::uint32_t value) {
-  for (int shift = 0; shift < 32; shift += 8) u8(static_cast<std::uint8_t>(value >> shift));
-  return *this;
+void put(Writer* out, const std::vector<std::string>& texts) {
+  out->u32(static_cast<std::uint32_t>(texts.size()));
+  for (const std::string& text : texts) put(out, text);
 }
 
-Writer& Writer::text(std::string_view value) {
-  u32(static_cast<std::uint32_t>(value.size()));
-  bytes_.append(value);
-  return *this;
+// wire.h's addresses have no scope.
+void put(Writer* out, const Address& address) {
+  out->address(address);
+  out->u32(address.scope);
 }
 
-Writer& Writer::texts(const std::vector<std::string>& values) {
-  u32(static_cast<std::uint32_t>(values.size()));
-  for (const std::string& value : values) text(value);
-  return *this;
+void get(Reader* in, std::string* text) {
+  text->resize(std::min<std::size_t>(in->u32(), in->left() + 1));  // one too many: not good
+  in->raw(reinterpret_cast<std::uint8_t*>(text->data()), text->size());
 }
 
-Writer& Writer::raw(const void* data, std::size_t size) {
-  bytes_.append(static_cast<const char*>(data), size);
-  return *this;
-}
-
-Writer& Writer::address(const Address& value) {
-  raw(value.ip.data(), value.ip.size());
-  return u8(value.v6).u32(value.scope).u32(value.port);
-}
-
-std::uint8_t Reader::u8() {
-  std::uint8_t value = 0;
-  raw(&value, 1);
-  return value;
-}
-
-std::uint32_t Reader::u32() {
-  std::uint8_t bytes[4] = {};
-  raw(bytes, sizeof bytes);
-  return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<std::uint32_t>(bytes[3]) << 24;
-}
-
-void Reader::raw(void* data, std::size_t size) {
-  if (!ok_ || rest_.size() < size) {
-    ok_ = false;
-    return;
-  }
-  std::memcpy(data, rest_.data(), size);
-  rest_.remove_prefix(size);
-}
-
-std::string Reader::text() {
-  const std::uint32_t size = u32();
-  if (!ok_ || rest_.size() < size) {
-    ok_ = false;
-    return {};
-  }
-  std::string value(rest_.substr(0, size));
-  rest_.remove_prefix(size);
-  return value;
-}
-
-std::vector<std::string> Reader::texts() {
-  std::vector<std::string> values;
-  const std::uint32_t count = u32();
+void get(Reader* in, std::vector<std::string>* texts) {
+  texts->clear();
+  const std::uint32_t count = in->u32();
   // Each text takes four bytes at least, so a lying count ends the loop early.
-  for (std::uint32_t i = 0; ok_ && i < count; ++i) values.push_back(text());
-  return values;
+  for (std::uint32_t i = 0; in->good() && i < count; ++i) get(in, &texts->emplace_back());
 }
 
-Address Reader::address() {
-  Address value;
-  raw(value.ip.data(), value.ip.size());
-  value.v6 = u8() != 0;
-  value.scope = u32();
-  const std::uint32_t port = u32();
-  if (port > 0xffff) ok_ = false;
-  value.port = static_cast<std::uint16_t>(port);
-  return value;
+void get(Reader* in, Address* address) {
+  *address = in->address();
+  address->scope = in->u32();
+}
+
+std::string text_of(const Writer& out) { return {out.bytes().begin(), out.bytes().end()}; }
+
+}  // namespace
+
+Reader reader_of(std::string_view payload) {
+  return {reinterpret_cast<const std::uint8_t*>(payload.data()), payload.size()};
+}
+
+std::string payload_of(std::uint32_t value) {
+  Writer out;
+  out.u32(value);
+  return text_of(out);
+}
+
+std::string payload_of(const Address& address) {
+  Writer out;
+  put(&out, address);
+  return text_of(out);
+}
+
+bool decode(std::string_view payload, Address* address) {
+  Reader in = reader_of(payload);
+  get(&in, address);
+  return in.complete();
 }
 
 std::string ListenRequest::encode() const {
-  return Writer().text(interface).u8(local_only).texts(candidates).texts(route_to).take();
+  Writer out;
+  put(&out, interface);
+  out.u8(local_only);
+  put(&out, candidates);
+  put(&out, route_to);
+  return text_of(out);
 }
 
 bool ListenRequest::decode(std::string_view payload) {
-  Reader in(payload);
-  interface = in.text();
+  Reader in = reader_of(payload);
+  get(&in, &interface);
   local_only = in.u8() != 0;
-  candidates = in.texts();
-  route_to = in.texts();
-  return in.done();
+  get(&in, &candidates);
+  get(&in, &route_to);
+  return in.complete();
 }
 
 std::string StartRequest::encode() const {
   Writer out;
-  out.raw(key.data(), key.size()).raw(job_id.data(), job_id.size()).address(root);
-  out.i32(first_rank).i32(count).i32(ranks).u8(tag_output);
-  return out.text(directory).texts(arguments).texts(environment).take();
+  out.raw(key.data(), key.size());
+  out.raw(job_id.data(), job_id.size());
+  put(&out, root);
+  for (const std::int32_t value : {first_rank, count, ranks}) out.i32(value);
+  out.u8(tag_output);
+  put(&out, directory);
+  put(&out, arguments);
+  put(&out, environment);
+  return text_of(out);
 }
 
 bool StartRequest::decode(std::string_view payload) {
-  Reader in(payload);
+  Reader in = reader_of(payload);
   in.raw(key.data(), key.size());
   in.raw(job_id.data(), job_id.size());
-  root = in.address();
-  first_rank = in.i32();
-  count = in.i32();
-  ranks = in.i32();
+  get(&in, &root);
+  for (std::int32_t* value : {&first_rank, &count, &ranks}) *value = in.i32();
   tag_output = in.u8() != 0;
-  directory = in.text();
-  arguments = in.texts();
-  environment = in.texts();
-  return in.done() && first_rank >= 0 && count > 0 && count <= ranks - first_rank &&
+  get(&in, &directory);
+  get(&in, &arguments);
+  get(&in, &environment);
+  return in.complete() && first_rank >= 0 && count > 0 && count <= ranks - first_rank &&
          !arguments.empty();
 }
 
 std::string Hello::encode() const {
-  return Writer().u32(version).i32(pid).text(host).text(ssh_connection).take();
+  Writer out;
+  out.u32(version);
+  out.i32(pid);
+  put(&out, host);
+  put(&out, ssh_connection);
+  return text_of(out);
 }
 
 bool Hello::decode(std::string_view payload) {
-  Reader in(payload);
+  Reader in = reader_of(payload);
   version = in.u32();
-  if (in.ok() && version != protocol_version) return true;  // the rest may look different there
+  if (in.good() && version != protocol_version) return true;  // the rest may look different there
   pid = in.i32();
-  host = in.text();
-  ssh_connection = in.text();
-  return in.done();
+  get(&in, &host);
+  get(&in, &ssh_connection);
+  return in.complete();
 }
 
 std::string Exited::encode() const {
-  return Writer().i32(rank).i32(pid).i32(wait_status).text(reason).take();
+  Writer out;
+  for (const std::int32_t value : {rank, pid, wait_status}) out.i32(value);
+  put(&out, reason);
+  return text_of(out);
 }
 
 bool Exited::decode(std::string_view payload) {
-  Reader in(payload);
-  rank = in.i32();
-  pid = in.i32();
-  wait_status = in.i32();
-  reason = in.text();
-  return in.done();
+  Reader in = reader_of(payload);
+  for (std::int32_t* value : {&rank, &pid, &wait_status}) *value = in.i32();
+  get(&in, &reason);
+  return in.complete();
 }
 
 }  // namespace hocket::launch

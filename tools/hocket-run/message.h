@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "bootstrap/session.h"
+#include "bootstrap/wire.h"
 
 namespace hocket::launch {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 /// The first bytes from an agent. What a login shell prints before them is skipped.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
@@ -35,41 +35,12 @@ enum class Type : std::uint8_t {
   failed = 69,
 };
 
-/// Builds a payload: integers little-endian, texts and lists with a 32-bit length before them.
-class Writer {
- public:
-  Writer& u8(std::uint8_t value);
-  Writer& u32(std::uint32_t value);
-  Writer& i32(std::int32_t value) { return u32(static_cast<std::uint32_t>(value)); }
-  Writer& text(std::string_view value);
-  Writer& texts(const std::vector<std::string>& values);
-  Writer& raw(const void* data, std::size_t size);
-  Writer& address(const Address& value);
-  std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-/// Takes a payload apart. A value that is not there reads as zero, and ok() is false from then on.
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
-  std::uint8_t u8();
-  std::uint32_t u32();
-  std::int32_t i32() { return static_cast<std::int32_t>(u32()); }
-  std::string text();
-  std::vector<std::string> texts();
-  void raw(void* data, std::size_t size);
-  Address address();
-  std::string_view rest() const { return rest_; }
-  bool ok() const { return ok_; }
-  bool done() const { return ok_ && rest_.empty(); }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
-};
+/// Takes a payload apart.
+Reader reader_of(std::string_view payload);
+/// Payloads of one value.
+std::string payload_of(std::uint32_t value);
+std::string payload_of(const Address& address);
+bool decode(std::string_view payload, Address* address);
 
 /// Asks the agent of rank 0's host for the root's listening socket.
 struct ListenRequest {

@@ -66,6 +66,10 @@ Status parse_environment(const std::vector<std::string>& given, std::vector<std:
     if (equals == 0 || item.empty()) {
       return invalid_argument("--env: '" + item + "' has no name; write NAME or NAME=VALUE");
     }
+    if (set_by_launcher(item.substr(0, equals))) {
+      return invalid_argument("--env: hocket-run itself sets " + item.substr(0, equals) +
+                              ", another value for each rank; leave it out");
+    }
     if (equals != std::string::npos) {
       out->push_back(item);
       continue;

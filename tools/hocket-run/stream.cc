@@ -19,9 +19,8 @@ Stream::Stream(UniqueFd in, UniqueFd out) : in_(std::move(in)), out_(std::move(o
 }
 
 void Stream::send(Type type, std::string_view payload) {
-  Writer header;
-  header.u32(static_cast<std::uint32_t>(payload.size())).u8(static_cast<std::uint8_t>(type));
-  outgoing_ += header.take();
+  outgoing_ += payload_of(static_cast<std::uint32_t>(payload.size()));
+  outgoing_ += static_cast<char>(type);
   outgoing_ += payload;
 }
 
@@ -69,7 +68,7 @@ bool Stream::next(Message* message) {
   if (awaits_greeting_ && !skip_to_frames()) return false;
   const std::string_view rest = std::string_view(incoming_).substr(taken_);
   if (rest.size() < header_bytes) return false;
-  Reader header(rest);
+  Reader header = reader_of(rest);
   const std::uint32_t size = header.u32();
   message->type = static_cast<Type>(header.u8());
   if (size > max_payload) {

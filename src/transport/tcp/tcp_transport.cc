@@ -420,9 +420,14 @@ void TcpTransport::drop(Link& link, std::size_t index) {
     why = {Code::remote_error,
            "lost the connection to rank " + std::to_string(peer) + ": " + why.message(), peer};
   }
-  link.matching.end(why.on_link(link.name));
+  if (of_the_socket) {
+    // What the peer had sent in full is of use: a call that it has ended can end here too.
+    link.matching.leave(why.on_link(link.name));
+  } else {
+    link.matching.end(why.on_link(link.name));
+  }
   connection->let_go(link.matching, false);
-  fail(link, why);
+  let_go(link);
 }
 
 void TcpTransport::check_goodbyes(Link& link) {
@@ -445,6 +450,10 @@ void TcpTransport::leave(Link& link) {
 
 void TcpTransport::fail(Link& link, const Status& why) {
   link.matching.end(why.on_link(link.name));
+  let_go(link);
+}
+
+void TcpTransport::let_go(Link& link) {
   link.let_go = true;
   for (std::unique_ptr<Connection>& connection : link.connections) {
     if (connection != nullptr) connection->let_go(link.matching, false);

@@ -103,6 +103,7 @@ class TcpTransport final : public Transport {
   void check_goodbyes(Link& link);
   void leave(Link& link);
   void fail(Link& link, const Status& why);
+  void let_go(Link& link);
   void drop(Link& link, std::size_t index);
   void watch(Link& link, std::size_t index, std::uint32_t events);
   void watch_all(Link& link, bool room);

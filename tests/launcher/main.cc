@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -44,6 +45,8 @@ int meet(const LaunchInfo& info) {
   if (info.rank == 0) {
     std::set<int> met;
     for (int i = 1; i < info.ranks; ++i) {
+      pollfd event{info.root_listener.get(), POLLIN, 0};  // it does not block
+      ::poll(&event, 1, -1);
       const UniqueFd peer(::accept(info.root_listener.get(), nullptr, nullptr));
       int rank = -1;
       if (::recv(peer.get(), &rank, sizeof rank, MSG_WAITALL) != sizeof rank) return 20;
@@ -61,6 +64,26 @@ int meet(const LaunchInfo& info) {
   return ::send(fd.get(), &info.rank, sizeof info.rank, 0) == sizeof info.rank ? 0 : 22;
 }
 
+/// Joins the job as the library does, with the default join deadline.
+int join(LaunchInfo info) {
+  if (info.root_listener) {
+    const Status status = start_root(info.key, info.job_id, "", std::move(info.root_listener),
+                                     &info.root, JoinOptions().join_deadline_ms);
+    if (!status.ok()) return 12;
+  }
+  JoinOptions options;
+  options.key = info.key;
+  options.job_id = info.job_id;
+  options.root = info.root;
+  options.rank = info.rank;
+  options.ranks = info.ranks;
+  std::shared_ptr<Session> session;
+  const Status status = Session::join(options, &session);
+  std::printf("%s\n", status.ok() ? "joined" : status.message().c_str());
+  if (status.ok()) session->leave();
+  return status.ok() ? 0 : 13;
+}
+
 int rank_main(const std::string& what) {
   Settings settings;
   LaunchInfo info;
@@ -72,6 +95,7 @@ int rank_main(const std::string& what) {
   }
   if (what == "place") return print_place(info);
   if (what == "meet") return meet(info);
+  if (what == "join") return join(std::move(info));
   if (what == "hold") {
     print_place(info);
     std::fflush(stdout);

@@ -1,4 +1,4 @@
-// The warden: parent of the agent, and heir of all orphans on its host.
+// The supervisor: parent of the agent, and heir of all orphans on its host.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -30,9 +30,9 @@ unsigned long raise_file_limit() {
   return old;
 }
 
-[[noreturn]] void become_agent(pid_t warden) {
+[[noreturn]] void become_agent(pid_t supervisor) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != warden) ::_exit(1);
+  if (::getppid() != supervisor) ::_exit(1);
   adopt_orphans();
   const sigset_t set = ending_signals();
   UniqueFd signals(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
@@ -56,10 +56,10 @@ int agent_main() {
   ::sigprocmask(SIG_SETMASK, &set, nullptr);
   ::setsid();  // a terminal's signals go to the launcher alone, which passes them on
   adopt_orphans();
-  const pid_t warden = ::getpid();
+  const pid_t supervisor = ::getpid();
   const pid_t agent = ::fork();
   if (agent < 0) return 1;
-  if (agent == 0) become_agent(warden);
+  if (agent == 0) become_agent(supervisor);
 
   // The launcher must see the end of the agent's output when the agent ends.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));

@@ -1,0 +1,326 @@
+// Communicators: collectives, messages, queries.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <hocket/cpp/config.hpp>
+#include <hocket/cpp/elements.hpp>
+#include <hocket/cpp/error.hpp>
+#include <hocket/cpp/group.hpp>
+#include <hocket/cpp/memory.hpp>
+#include <hocket/cpp/owner.hpp>
+#include <hocket/cpp/stream.hpp>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace hocket {
+
+/// The ranks of a job, or a part of them. The destructor leaves them; it needs no group to be open
+/// in its thread, and no operation on a stream to use the communicator afterwards.
+///
+/// Operations take buffers (see elements.hpp) and check their sizes: a wrong one is
+/// InvalidArgument, and nothing has happened. Without a stream an operation runs in the calling
+/// thread and has ended when the call returns; with blocking = false, wait() says when. On a stream
+/// it ends with the stream's synchronize(), or with an event recorded after it. In a group it
+/// begins with the group's end. The caller keeps the buffers alive and untouched until then.
+class Communicator {
+ public:
+  /// The launcher's job (hocketCommInitFromEnv); without a launcher, this process alone.
+  [[nodiscard]] static Communicator from_environment(const Config& config = {}) {
+    const hocketConfig_t options = config.to_c();
+    hocketComm_t handle = nullptr;
+    check(hocketCommInitFromEnv(&handle, &options), "hocketCommInitFromEnv");
+    return Communicator(handle, config.blocking.value_or(true));
+  }
+  [[nodiscard]] static Communicator join(int ranks, const UniqueId& id, int rank,
+                                         const Config& config = {}) {
+    hocketConfig_t options = config.to_c();
+    hocketComm_t handle = nullptr;
+    check(hocketCommInitRankConfig(&handle, ranks, id.get(), rank, &options),
+          "hocketCommInitRankConfig");
+    return Communicator(handle, config.blocking.value_or(true));
+  }
+  /// A communicator of the ranks that give this color, numbered by key and then by rank. What
+  /// config does not set is as in this communicator. Empty for HOCKET_SPLIT_NOCOLOR.
+  [[nodiscard]] Communicator split(int color, int key = 0, const Config& config = {}) {
+    require_joined("hocketCommSplit");
+    hocketConfig_t options = config.to_c();
+    hocketComm_t handle = nullptr;
+    check(hocketCommSplit(get(), color, key, &handle, &options), "hocketCommSplit");
+    return Communicator(handle, config.blocking.value_or(blocking_));
+  }
+
+  [[nodiscard]] hocketComm_t get() const noexcept { return owner_.get(); }
+  /// False after a move, and for the split without a color: each call is InvalidArgument then.
+  [[nodiscard]] explicit operator bool() const noexcept { return get() != nullptr; }
+
+  // ---- Joining and errors. These may be called from any thread.
+
+  /// Whether the communicator may be used: with blocking = false not before all ranks have joined.
+  /// Throws the error of the join.
+  [[nodiscard]] bool ready() const {
+    int ranks = 0;
+    const hocketResult_t result = hocketCommCount(get(), &ranks);
+    check(result, "hocketCommCount");
+    return result == hocketSuccess;
+  }
+  /// With blocking = false: waits until the join, and every operation without a stream, has ended,
+  /// and throws the communicator's error. Otherwise it only throws that.
+  void wait() const {
+    std::chrono::microseconds pause(0);
+    for (hocketResult_t state = async_error(); state != hocketSuccess; state = async_error()) {
+      if (state != hocketInProgress) {
+        const std::string sentence = hocketGetLastError(get());
+        detail::throw_error(state, "hocketCommGetAsyncError", sentence, culprit());
+      }
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause + std::chrono::microseconds(1), std::chrono::microseconds(1000));
+    }
+  }
+  /// hocketSuccess, hocketInProgress, or the error that ended the join or poisoned the
+  /// communicator.
+  [[nodiscard]] hocketResult_t async_error() const {
+    hocketResult_t state = hocketSuccess;
+    check(hocketCommGetAsyncError(get(), &state), "hocketCommGetAsyncError");
+    return state;
+  }
+  /// The rank that caused that error; -1: there is none, or no rank is to be named.
+  [[nodiscard]] int culprit() const { return query(hocketCommGetCulprit, "hocketCommGetCulprit"); }
+  /// Ends all operations here and soon on all other ranks: they throw Aborted. The destructor is
+  /// still what frees the communicator.
+  void abort() { check(hocketCommAbort(get()), "hocketCommAbort"); }
+
+  // ---- Queries. Before the communicator is ready they throw InvalidUsage: see ready() and wait().
+
+  [[nodiscard]] int rank() const { return query(hocketCommUserRank, "hocketCommUserRank"); }
+  [[nodiscard]] int ranks() const { return query(hocketCommCount, "hocketCommCount"); }
+  [[nodiscard]] int local_rank() const { return query(hocketCommLocalRank, "hocketCommLocalRank"); }
+  [[nodiscard]] int local_ranks() const {
+    return query(hocketCommLocalCount, "hocketCommLocalCount");
+  }
+  [[nodiscard]] int nodes() const { return query(hocketCommNodeCount, "hocketCommNodeCount"); }
+
+  struct Algorithm {
+    std::string_view algorithm, transport;  // static strings
+  };
+  /// How this rank's last collective went.
+  [[nodiscard]] Algorithm last_algorithm() const {
+    require_joined("hocketCommLastAlgorithm");
+    const char *algorithm = "", *transport = "";
+    check(hocketCommLastAlgorithm(get(), &algorithm, &transport), "hocketCommLastAlgorithm");
+    return {algorithm, transport};
+  }
+
+  // ---- Collectives: every rank calls them, in the same order, with buffers of the same size.
+
+  /// Every rank's output becomes the reduction of all inputs, element by element.
+  template <typename In, typename Out>
+  void all_reduce(In&& input, Out&& output, hocketRedOp_t op, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    detail::require_reducible(out);
+    detail::require_equal("hocketAllReduce", in.size(), out.size());
+    reduce_all(in.data(), out, op, stream);
+  }
+  /// In place.
+  template <typename Data>
+  requires std::ranges::range<Data>
+  void all_reduce(Data&& data, hocketRedOp_t op, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    detail::require_reducible(out);
+    reduce_all(out.data(), out, op, stream);
+  }
+  /// The reduction of all ranks' values. It needs the result at once, and so is InvalidUsage in a
+  /// group.
+  template <typename T>
+  requires(!std::ranges::range<const T&>) [[nodiscard]] T
+      all_reduce(const T& value, hocketRedOp_t op) {
+    int depth = 0;
+    check(hocketGroupDepth(&depth), "hocketGroupDepth");
+    if (depth > 0) {
+      throw InvalidUsage("hocketAllReduce",
+                         "a group is open, and begins nothing before its end: the reduction of a "
+                         "single value has no result yet; reduce a buffer");
+    }
+    T result = value;
+    if constexpr (detail::check_reducible<T>()) {
+      const std::span<T> out(&result, 1);
+      if (blocking_) {
+        reduce_all(out.data(), out, op, caller_thread);
+      } else {  // a stream of its own, whose end is also that of an operation that fails
+        Stream stream = Stream::create();
+        reduce_all(out.data(), out, op, stream);
+        stream.synchronize();
+      }
+    }
+    return result;
+  }
+
+  /// Every rank's output becomes root's input, which is not looked at elsewhere.
+  template <typename In, typename Out>
+  void broadcast(In&& input, Out&& output, int root, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    if (root == rank()) detail::require_equal("hocketBroadcast", in.size(), out.size());
+    start("hocketBroadcast", hocketBroadcast, in.data(), out.data(), out.size(),
+          detail::datatype(out), root, get(), stream.get());
+  }
+  /// In place: root's data are sent, the others' are overwritten.
+  template <typename Data>
+  void broadcast(Data&& data, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    start("hocketBroadcast", hocketBroadcast, out.data(), out.data(), out.size(),
+          detail::datatype(out), root, get(), stream.get());
+  }
+
+  /// Every rank's output, ranks() times as large as an input, becomes all inputs in order of rank.
+  template <typename In, typename Out>
+  requires(!std::convertible_to<Out, StreamRef>) void all_gather(In&& input, Out&& output,
+                                                                 StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    detail::require_parts("hocketAllGather", "output", out.size(), ranks(), "input", in.size());
+    start("hocketAllGather", hocketAllGather, in.data(), out.data(), in.size(),
+          detail::datatype(out), get(), stream.get());
+  }
+  /// In place: data has ranks() parts of one size, of which this rank brings the rank()-th.
+  template <typename Data>
+  void all_gather(Data&& data, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    const std::size_t part = detail::part_of("hocketAllGather", out.size(), ranks());
+    const auto* own = out.data() + static_cast<std::size_t>(rank()) * part;
+    start("hocketAllGather", hocketAllGather, own, out.data(), part, detail::datatype(out), get(),
+          stream.get());
+  }
+
+  /// Rank r's output becomes the r-th part of the reduction of all inputs, which are ranks() times
+  /// as large as an output.
+  template <typename In, typename Out>
+  void reduce_scatter(In&& input, Out&& output, hocketRedOp_t op,
+                      StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    detail::require_reducible(out);
+    detail::require_parts("hocketReduceScatter", "input", in.size(), ranks(), "output", out.size());
+    start("hocketReduceScatter", hocketReduceScatter, in.data(), out.data(), out.size(),
+          detail::datatype(out), op, get(), stream.get());
+  }
+  /// In place: the rank()-th of data's ranks() parts becomes the result, the rest is unspecified.
+  template <typename Data>
+  void reduce_scatter(Data&& data, hocketRedOp_t op, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    detail::require_reducible(out);
+    const std::size_t part = detail::part_of("hocketReduceScatter", out.size(), ranks());
+    auto* own = out.data() + static_cast<std::size_t>(rank()) * part;
+    start("hocketReduceScatter", hocketReduceScatter, out.data(), own, part, detail::datatype(out),
+          op, get(), stream.get());
+  }
+
+  /// No rank's barrier ends before every rank's has begun.
+  void barrier(StreamRef stream = caller_thread) {
+    start("hocketBarrier", hocketBarrier, get(), stream.get());
+  }
+
+  // ---- Messages: the n-th send from one rank to another meets the n-th recv, of the same size.
+
+  template <typename In>
+  void send(In&& data, int peer, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(data));
+    start("hocketSend", hocketSend, in.data(), in.size(), detail::datatype(in), peer, get(),
+          stream.get());
+  }
+  template <typename Out>
+  void recv(Out&& data, int peer, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Out>(data));
+    start("hocketRecv", hocketRecv, out.data(), out.size(), detail::datatype(out), peer, get(),
+          stream.get());
+  }
+  /// A send to one rank and a recv from another, or the same, which progress together.
+  template <typename In, typename Out>
+  void sendrecv(In&& input, int to, Out&& output, int from, StreamRef stream = caller_thread) {
+    group([&] {
+      send(std::forward<In>(input), to, stream);
+      recv(std::forward<Out>(output), from, stream);
+    });
+  }
+
+  // ---- Memory.
+
+  /// Tells the communicator about a range of memory of this rank's (hocketCommRegister).
+  template <typename Range>
+  [[nodiscard]] Registration register_memory(Range&& memory) {
+    require_joined("hocketCommRegister");
+    const std::span<std::byte> bytes = detail::writable_bytes(std::forward<Range>(memory));
+    void* handle = nullptr;
+    check(hocketCommRegister(get(), bytes.data(), bytes.size(), &handle), "hocketCommRegister");
+    return Registration(get(), handle);
+  }
+  /// Lets local peers map memory that this rank has mapped from the memfd fd, from offset on
+  /// (hocketCommRegisterFd).
+  template <typename Range>
+  [[nodiscard]] Registration register_memory(Range&& memory, int fd, std::int64_t offset = 0) {
+    require_joined("hocketCommRegisterFd");
+    const std::span<std::byte> bytes = detail::writable_bytes(std::forward<Range>(memory));
+    void* handle = nullptr;
+    check(hocketCommRegisterFd(get(), bytes.data(), bytes.size(), fd, offset, &handle),
+          "hocketCommRegisterFd");
+    return Registration(get(), handle);
+  }
+  /// How local peers reach this memory in large collectives.
+  template <typename Range>
+  [[nodiscard]] hocketMemoryPath_t memory_path(const Range& memory) const {
+    require_joined("hocketCommMemoryPath");
+    const std::span<const std::byte> bytes = detail::bytes(memory);
+    hocketMemoryPath_t path = hocketPathStaged;
+    check(hocketCommMemoryPath(get(), bytes.data(), bytes.size(), &path), "hocketCommMemoryPath");
+    return path;
+  }
+
+  /// A collective, and this rank's last: when it returns, all operations of all ranks have ended.
+  /// It may be left out.
+  void finalize() {
+    require_joined("hocketCommFinalize");
+    check(hocketCommFinalize(get()), "hocketCommFinalize");
+  }
+
+ private:
+  Communicator(hocketComm_t handle, bool blocking) : owner_(handle), blocking_(blocking) {}
+
+  void require_joined(const char* operation) const {
+    if (!blocking_ && !ready()) not_joined(operation);
+  }
+  [[noreturn]] static void not_joined(const char* operation) {
+    throw InvalidUsage(operation,
+                       "the communicator is still joining: call wait() first, or ask ready()");
+  }
+  int query(hocketResult_t (*call)(hocketComm_t, int*), const char* operation) const {
+    int value = 0;
+    const hocketResult_t result = call(get(), &value);
+    check(result, operation);
+    if (result == hocketInProgress) not_joined(operation);
+    return value;
+  }
+  /// hocketInProgress means here that the operation runs: that it was refused for want of a join is
+  /// found before.
+  template <typename Call, typename... Arguments>
+  void start(const char* operation, Call call, Arguments... arguments) {
+    require_joined(operation);
+    check(call(arguments...), operation);
+  }
+  template <typename T>
+  void reduce_all(const void* input, std::span<T> output, hocketRedOp_t op, StreamRef stream) {
+    start("hocketAllReduce", hocketAllReduce, input, output.data(), output.size(),
+          detail::datatype(output), op, get(), stream.get());
+  }
+
+  detail::Owner<hocketComm_t, hocketCommDestroy> owner_;
+  bool blocking_;
+};
+
+}  // namespace hocket

@@ -1,0 +1,242 @@
+// Element types, and buffers: contiguous ranges of them.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <hocket/cpp/error.hpp>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+#if __has_include(<stdfloat>)
+#include <stdfloat>
+#endif
+
+#ifdef __FLT16_MANT_DIG__
+#define HOCKET_HAS_FLOAT16 1
+#endif
+#ifdef __BFLT16_MANT_DIG__
+#define HOCKET_HAS_BFLOAT16 1
+#endif
+
+namespace hocket {
+
+// The bits of an element, for formats that C++ or the compiler has no type for.
+enum class Float16 : std::uint16_t {};
+enum class Bfloat16 : std::uint16_t {};
+enum class Float8e4m3 : std::uint8_t {};
+enum class Float8e5m2 : std::uint8_t {};
+
+namespace detail {
+
+template <typename T, typename... Others>
+concept one_of = (std::same_as<T, Others> || ...);
+
+template <hocketDataType_t value_>
+struct Datatype {
+  static constexpr hocketDataType_t value = value_;
+};
+/// Without a value: the type is no element type.
+template <typename T>
+struct BuiltinDatatype {};
+
+// Integers by size and sign, so that long and long long, char and signed char take part too.
+template <typename T>
+concept integer = std::integral<T> && !one_of<T, bool, wchar_t, char8_t, char16_t, char32_t>;
+template <integer T>
+requires(sizeof(T) == 1) struct BuiltinDatatype<T>
+    : Datatype<std::is_signed_v<T> ? hocketInt8 : hocketUint8> {
+};
+template <integer T>
+requires(sizeof(T) == 4) struct BuiltinDatatype<T>
+    : Datatype<std::is_signed_v<T> ? hocketInt32 : hocketUint32> {
+};
+template <integer T>
+requires(sizeof(T) == 8) struct BuiltinDatatype<T>
+    : Datatype<std::is_signed_v<T> ? hocketInt64 : hocketUint64> {
+};
+
+template <>
+struct BuiltinDatatype<std::byte> : Datatype<hocketUint8> {};
+template <>
+struct BuiltinDatatype<float> : Datatype<hocketFloat32> {};
+template <>
+struct BuiltinDatatype<double> : Datatype<hocketFloat64> {};
+template <>
+struct BuiltinDatatype<Float8e4m3> : Datatype<hocketFloat8e4m3> {};
+template <>
+struct BuiltinDatatype<Float8e5m2> : Datatype<hocketFloat8e5m2> {};
+
+// A compiler may have one type under both names, so these are no specializations for a name each.
+template <typename T>
+concept any_float16 = one_of<T,
+#ifdef HOCKET_HAS_FLOAT16
+                             _Float16,
+#endif
+#ifdef __STDCPP_FLOAT16_T__
+                             std::float16_t,
+#endif
+                             Float16>;
+template <typename T>
+concept any_bfloat16 = one_of<T,
+#ifdef HOCKET_HAS_BFLOAT16
+                              __bf16,
+#endif
+#ifdef __STDCPP_BFLOAT16_T__
+                              std::bfloat16_t,
+#endif
+                              Bfloat16>;
+template <any_float16 T>
+struct BuiltinDatatype<T> : Datatype<hocketFloat16> {};
+template <any_bfloat16 T>
+struct BuiltinDatatype<T> : Datatype<hocketBfloat16> {};
+
+}  // namespace detail
+
+/// The hocketDataType_t of an element type. A type of the program's own takes part by
+///
+///   template <>
+///   struct hocket::DatatypeOf<Half> {
+///     static constexpr hocketDataType_t value = hocketFloat16;
+///   };
+template <typename T>
+struct DatatypeOf : detail::BuiltinDatatype<T> {};
+
+/// What collectives and messages move.
+template <typename T>
+concept Element = std::is_trivially_copyable_v<T> && requires {
+  { DatatypeOf<std::remove_cv_t<T>>::value } -> std::convertible_to<hocketDataType_t>;
+};
+/// What reductions compute with: std::byte is moved, but has no arithmetic.
+template <typename T>
+concept Reducible = Element<T> && !std::same_as<std::remove_cv_t<T>, std::byte>;
+
+template <Element T>
+inline constexpr hocketDataType_t datatype_of = DatatypeOf<std::remove_cv_t<T>>::value;
+
+namespace detail {
+
+// What is refused is refused by a sentence, and before anything else that the compiler has to say:
+// checks are consteval, and what needs their result is left out where they fail.
+
+template <typename T>
+consteval bool check_element() {
+  static_assert(Element<T>,
+                "hocket: this type is no element type: use an integer of 8, 32 or 64 bits, a "
+                "floating-point type of at most 64 bits, std::byte, or specialize "
+                "hocket::DatatypeOf for it");
+  return Element<T>;
+}
+template <typename T>
+consteval bool check_reducible() {
+  static_assert(!std::same_as<std::remove_cv_t<T>, std::byte>,
+                "hocket: std::byte has no arithmetic, so it cannot be reduced: use std::uint8_t");
+  return check_element<T>() && Reducible<T>;
+}
+
+template <typename Range>
+consteval bool check_range() {
+  constexpr bool is_range = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range>;
+  static_assert(is_range,
+                "hocket: a buffer is a contiguous range, such as std::vector, std::array, "
+                "std::span, an array or hocket::Memory");
+  if constexpr (is_range) {
+    static_assert(std::ranges::borrowed_range<Range>,
+                  "hocket: this buffer is a temporary object, which ends before the operation may: "
+                  "give it a name");
+  }
+  return is_range;
+}
+template <typename Range>
+using ElementOf = std::remove_reference_t<std::ranges::range_reference_t<Range>>;
+template <typename Range>
+consteval bool check_buffer() {
+  if constexpr (check_range<Range>()) {
+    return check_element<ElementOf<Range>>();
+  } else {
+    return false;
+  }
+}
+
+/// The elements of a buffer that is only read.
+template <typename Range>
+auto input(Range&& range) {
+  if constexpr (check_buffer<Range>()) {
+    return std::span<const ElementOf<Range>>(std::ranges::data(range), std::ranges::size(range));
+  } else {
+    return std::span<const std::uint8_t>();
+  }
+}
+/// The elements of a buffer that is written.
+template <typename Range>
+auto output(Range&& range) {
+  if constexpr (check_buffer<Range>()) {
+    static_assert(!std::is_const_v<ElementOf<Range>>,
+                  "hocket: the elements of this buffer are const, but a result is to be written to "
+                  "them");
+    return std::span(std::ranges::data(range), std::ranges::size(range));
+  } else {
+    return std::span<std::uint8_t>();
+  }
+}
+
+template <typename T>
+constexpr hocketDataType_t datatype(std::span<T>) {
+  return datatype_of<T>;
+}
+template <typename In, typename Out>
+constexpr void require_same(std::span<const In>, std::span<Out>) {
+  static_assert(datatype_of<In> == datatype_of<Out>,
+                "hocket: input and output have different element types");
+}
+template <typename T>
+constexpr void require_reducible(std::span<T>) {
+  static_assert(check_reducible<T>());
+}
+
+// ---- Sizes.
+
+inline std::string elements(std::size_t count) { return std::to_string(count) + " elements"; }
+
+inline void require_equal(const char* operation, std::size_t input, std::size_t output) {
+  if (input == output) return;
+  throw InvalidArgument(operation, "the input has " + elements(input) + ", the output has " +
+                                       elements(output) + ": they must have equally many");
+}
+/// whole and part: "input" or "output".
+inline void require_parts(const char* operation, const char* whole, std::size_t whole_size,
+                          int ranks, const char* part, std::size_t part_size) {
+  const auto parts = static_cast<std::size_t>(ranks);
+  if (whole_size % parts == 0 && whole_size / parts == part_size) return;
+  throw InvalidArgument(operation, std::string("the ") + whole + " has " + elements(whole_size) +
+                                       ", the " + part + " has " + elements(part_size) + ": the " +
+                                       whole + " must have " + std::to_string(ranks) +
+                                       " times as many, for " + std::to_string(ranks) + " ranks");
+}
+/// The size of each rank's part of a buffer.
+inline std::size_t part_of(const char* operation, std::size_t size, int ranks) {
+  const auto parts = static_cast<std::size_t>(ranks);
+  if (size % parts == 0) return size / parts;
+  throw InvalidArgument(operation, "the buffer has " + elements(size) +
+                                       ", which are no multiple of " + std::to_string(ranks) +
+                                       ", the number of ranks");
+}
+
+// ---- Bytes, of elements of any type.
+
+template <typename Range>
+std::span<const std::byte> bytes(const Range& range) {
+  static_assert(std::ranges::contiguous_range<const Range> && std::ranges::sized_range<const Range>,
+                "hocket: memory is given as a contiguous range, such as std::span");
+  return std::as_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
+}
+template <typename Range>
+std::span<std::byte> writable_bytes(Range&& range) {
+  if constexpr (check_range<Range>()) {
+    return std::as_writable_bytes(std::span(std::ranges::data(range), std::ranges::size(range)));
+  }
+}
+
+}  // namespace detail
+}  // namespace hocket

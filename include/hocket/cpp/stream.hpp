@@ -1,0 +1,121 @@
+// Streams and events.
+#pragma once
+
+#include <hocket/cpp/error.hpp>
+#include <hocket/cpp/owner.hpp>
+
+namespace hocket {
+
+class Event;
+class StreamRef;
+
+/// A host stream: its operations run in order on a worker thread of its own. An object that was
+/// moved from is no stream, and is refused with InvalidUsage.
+class Stream {
+ public:
+  [[nodiscard]] static Stream create() {
+    hocketStream_t handle = nullptr;
+    check(hocketStreamCreate(&handle), "hocketStreamCreate");
+    return Stream(handle);
+  }
+  /// The destructor waits until everything that was put on the stream has ended. An error that
+  /// neither synchronize() nor done() has thrown is lost.
+  ~Stream() = default;
+  Stream(Stream&&) noexcept = default;
+  Stream& operator=(Stream&&) noexcept = default;
+
+  /// Waits until everything that was put on the stream has ended; throws the first error among it
+  /// that neither synchronize() nor done() has thrown before.
+  void synchronize() { check(hocketStreamSynchronize(live()), "hocketStreamSynchronize"); }
+  /// Whether everything that was put on the stream has ended; throws as synchronize().
+  [[nodiscard]] bool done() {
+    const hocketResult_t result = hocketStreamQuery(live());
+    check(result, "hocketStreamQuery");
+    return result == hocketSuccess;
+  }
+  /// What is put on the stream afterwards begins when the event has happened.
+  void wait(const Event& event);
+  /// A new event, which stands for everything that was put on the stream before.
+  Event record();
+
+  [[nodiscard]] hocketStream_t get() const noexcept { return owner_.get(); }
+
+ private:
+  friend StreamRef;
+  explicit Stream(hocketStream_t handle) : owner_(handle) {}
+  hocketStream_t live() const {
+    if (get() == nullptr) throw InvalidUsage("hocket::Stream", "this Stream was moved from");
+    return get();
+  }
+
+  detail::Owner<hocketStream_t, hocketStreamDestroy> owner_;
+};
+
+/// In the place of a stream: the operation runs in the calling thread, and has ended when the call
+/// returns.
+struct CallerThread {
+  explicit CallerThread() = default;
+};
+inline constexpr CallerThread caller_thread{};
+
+/// Where an operation runs: a parameter type, made from a Stream or caller_thread.
+class StreamRef {
+ public:
+  StreamRef(CallerThread) noexcept {}                          // NOLINT: implicit by intention
+  StreamRef(const Stream& stream) : handle_(stream.live()) {}  // NOLINT
+  [[nodiscard]] hocketStream_t get() const noexcept { return handle_; }
+
+ private:
+  hocketStream_t handle_ = nullptr;
+};
+
+/// A point in a stream's order, and the future of everything that was put on the stream before it.
+/// Until it is recorded it counts as happened. It may outlive its stream.
+class Event {
+ public:
+  [[nodiscard]] static Event create() {
+    hocketEvent_t handle = nullptr;
+    check(hocketEventCreate(&handle), "hocketEventCreate");
+    return Event(handle);
+  }
+  /// From now on the event stands for everything that was put on the stream before.
+  void record(StreamRef stream) {
+    check(hocketEventRecord(get(), stream.get()), "hocketEventRecord");
+  }
+  /// Whether the event has happened. Throws no operation's error: wait() does.
+  [[nodiscard]] bool done() const {
+    const hocketResult_t result = hocketEventQuery(get());
+    check(result, "hocketEventQuery");
+    return result == hocketSuccess;
+  }
+  /// Waits until the event has happened; throws the first error among the stream's operations
+  /// before it that the stream had not thrown when it happened. Throws it each time; the stream
+  /// throws it too.
+  void wait() const {
+    for (;;) {
+      check(hocketEventSynchronize(get()), "hocketEventSynchronize");
+      const hocketResult_t result = hocketEventGetResult(get());
+      check(result, "hocketEventGetResult");
+      if (result == hocketSuccess) return;  // else it was recorded anew meanwhile
+    }
+  }
+
+  [[nodiscard]] hocketEvent_t get() const noexcept { return owner_.get(); }
+
+ private:
+  explicit Event(hocketEvent_t handle) : owner_(handle) {}
+
+  detail::Owner<hocketEvent_t, hocketEventDestroy> owner_;
+};
+
+inline void Stream::wait(const Event& event) {
+  check(hocketStreamWaitEvent(live(), event.get()), "hocketStreamWaitEvent");
+}
+
+inline Event Stream::record() {
+  Event event = Event::create();
+  event.record(*this);
+  return event;
+}
+
+}  // namespace hocket

@@ -1,0 +1,23 @@
+// hocket-perf's command-line flags, for options.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+
+#include "options.h"
+
+namespace hocket::perf {
+
+/// What flags said that says nothing before all flags are known.
+struct Pending {
+  std::optional<int> blocking;  // -z
+  bool null_stream = false;     // -y 1
+  bool barrier = false;
+  bool aligned = false;
+  bool overlap = false;
+  bool average = false;  // -a was given
+};
+
+void add_flags(CLI::App* app, Options* options, Pending* pending);
+
+}  // namespace hocket::perf

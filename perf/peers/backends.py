@@ -1,0 +1,229 @@
+"""How each library is started, and the documented settings that it is given.
+
+A library has several configurations for a case; the report takes the best for each size. Each
+entry of CONFIGURATIONS is what its manual offers for this machine's case: the way of large local
+messages (the kernel's cross-memory attach, or copies through shared memory), the network layer, the
+library's own allocator, and, where ranks outnumber cores, waiting that gives the core away.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUILD = Path(os.environ.get("BUILD_DIR", ROOT / "build")).resolve()
+PREFIX = BUILD / "peers"
+PROGRAMS = BUILD / "bin" / "peers"
+
+TITLES = {
+    "hocket": "hocket",
+    "impi": "Intel MPI",
+    "openmpi": "Open MPI",
+    "mpich": "MPICH",
+    "gloo": "Gloo",
+}
+PEERS = list(TITLES)
+
+
+@dataclass(frozen=True)
+class Setting:
+    arguments: tuple = ()  # of mpirun
+    environment: dict = field(default_factory=dict)
+    memory: str = "plain"  # or "alloc": the library's own allocator
+
+    def __add__(self, other):
+        return Setting(
+            self.arguments + other.arguments,
+            {**self.environment, **other.environment},
+            other.memory if self.memory == "plain" else self.memory,
+        )
+
+
+def mca(*pairs):
+    return tuple(word for pair in pairs for word in ("--mca", *pair.split("=")))
+
+
+def env(**variables):
+    return Setting(environment=variables)
+
+
+OMPI_SM = Setting(mca("pml=ob1", "btl=self,sm"))
+OMPI_TCP = Setting(mca("pml=ob1", "btl=self,tcp"))
+IMPI_SHM = env(I_MPI_FABRICS="shm")
+ALLOC = Setting(memory="alloc")
+
+CONFIGURATIONS = {
+    "hocket": {
+        "shm": {"plain": Setting(), "alloc": ALLOC},
+        "tcp": {"plain": Setting(), "alloc": ALLOC},
+    },
+    "openmpi": {
+        "shm": {
+            "default": OMPI_SM,
+            "staged": OMPI_SM + Setting(mca("smsc=^cma")),
+            "coll-sm": OMPI_SM + Setting(mca("coll_sm_priority=100")),
+            "alloc": OMPI_SM + ALLOC,
+        },
+        "tcp": {
+            "ob1": OMPI_TCP,
+            # Without the lists it takes UCX for InfiniBand only.
+            "ucx": Setting(mca("pml=ucx", "pml_ucx_tls=any", "pml_ucx_devices=any") +
+                           ("-x", "UCX_TLS=tcp,self")),
+        },
+    },
+    "mpich": {
+        "shm": {
+            "default": Setting(),
+            "staged": env(MPIR_CVAR_CH4_CMA_ENABLE="0"),
+            "release-gather": env(
+                MPIR_CVAR_BCAST_POSIX_INTRA_ALGORITHM="release_gather",
+                MPIR_CVAR_ALLREDUCE_POSIX_INTRA_ALGORITHM="release_gather",
+            ),
+            "alloc": ALLOC,
+        },
+        "tcp": {
+            "ofi": env(MPIR_CVAR_CH4_NETMOD="ofi", FI_PROVIDER="tcp"),
+            "ucx": env(MPIR_CVAR_CH4_NETMOD="ucx", UCX_TLS="tcp,self"),
+        },
+    },
+    "impi": {
+        "shm": {
+            "default": IMPI_SHM,
+            "staged": IMPI_SHM + env(I_MPI_SHM_CMA="0"),
+            "heap": IMPI_SHM + env(I_MPI_SHM_HEAP="1") + ALLOC,
+        },
+        "tcp": {
+            "shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp"),
+            "ofi": env(I_MPI_FABRICS="ofi", FI_PROVIDER="tcp"),
+        },
+    },
+    "gloo": {"shm": {"tcp": Setting()}, "tcp": {"tcp": Setting()}},
+}
+
+# More ranks than cores. The first is tried with every configuration, the others with the default.
+CROWDED = {
+    "openmpi": {"yield": Setting(mca("mpi_yield_when_idle=1"))},
+    # Its collectives for shared memory spin whatever the settings; the general ones do not.
+    "mpich": {"yield": env(MPIR_CVAR_DEVICE_COLLECTIVES="none", MPIR_CVAR_POLLS_BEFORE_YIELD="1",
+                           MPIR_CVAR_ENABLE_HEAVY_YIELD="1")},
+    "impi": {
+        "wait": env(I_MPI_WAIT_MODE="1", I_MPI_PIN="0"),
+        "yield": env(I_MPI_THREAD_YIELD="2", I_MPI_PIN="0"),
+        "unpinned": env(I_MPI_PIN="0"),
+    },
+}
+
+
+def configurations(peer, transport, crowded, quick):
+    """{name: Setting} for a case; quick: one of each peer (of hocket both kinds of memory)."""
+    base = CONFIGURATIONS[peer][transport]
+    if quick and peer != "hocket":
+        base = dict(list(base.items())[:1])
+    if not crowded or peer not in CROWDED:
+        return base
+    (first, setting), *others = base.items()
+    ways = list(CROWDED[peer].items())
+    if quick:
+        return {f"{first}+{ways[0][0]}": setting + ways[0][1]}
+    found = {first: setting}
+    for way, extra in ways:
+        found[f"{first}+{way}"] = setting + extra
+    for name, other in others:
+        found[f"{name}+{ways[0][0]}"] = other + ways[0][1]
+    return found
+
+
+def missing(peer):
+    """Why a peer cannot run; empty where it can."""
+    program = PROGRAMS / ("peer-gloo.so" if peer == "gloo" else f"peer-{peer}")
+    return "" if program.exists() else f"{program} is not built"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One start of a library: ranks of the measuring program with these arguments."""
+
+    peer: str
+    transport: str
+    ranks: int
+    setting: Setting
+    arguments: tuple
+    meeting_file: str
+
+    def hosts(self):
+        return [f"h{i + 1}" for i in range(self.ranks)]
+
+    def environment(self):
+        """What the starting process adds to its own environment."""
+        added = {
+            "openmpi": {
+                "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                "PRTE_ALLOW_RUN_AS_ROOT": "1",
+                "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            },
+            "impi": {
+                "I_MPI_ROOT": str(PREFIX / "impi"),
+                "LD_LIBRARY_PATH": str(PREFIX / "impi" / "lib"),
+                "PATH": f"{PREFIX / 'impi' / 'bin'}:{os.environ['PATH']}",
+                # PyPI's package comes without a libfabric; MPICH's contains version 2.5.
+                "I_MPI_OFI_LIBRARY": str(PREFIX / "mpich/lib/mpich/libfabric.so.1"),
+            },
+        }
+        return {**added.get(self.peer, {}), **self.setting.environment}
+
+    def commands(self):
+        """The processes to start together: an MPI's mpirun, or each rank."""
+        return getattr(self, "_" + self.peer)()
+
+    def _program(self):
+        return [str(PROGRAMS / f"peer-{self.peer}"), *self.arguments]
+
+    def _hocket(self):
+        where = ["-n", str(self.ranks)]
+        if self.transport == "tcp":
+            hosts = ",".join(f"{host}:1" for host in self.hosts())
+            where += ["--hosts", hosts, "--ssh", os.environ["HOSTS_RSH"]]
+        return [[str(BUILD / "bin" / "hocket-run"), *where, *self._program()]]
+
+    def _openmpi(self):
+        where = ["-n", str(self.ranks), "--map-by", ":OVERSUBSCRIBE"]
+        if self.transport == "tcp":
+            hosts = ",".join(f"{host}:1" for host in self.hosts())
+            where = ["--prtemca", "plm_ssh_agent", os.environ["HOSTS_RSH"], "--host", hosts]
+        # Bound to cores, it puts the ranks of two namespace hosts on the same core.
+        start = [str(PREFIX / "openmpi/bin/mpirun"), *where, "--bind-to", "none"]
+        return [start + list(self.setting.arguments) + self._program()]
+
+    def _mpich(self):
+        where = ["-n", str(self.ranks)]
+        if self.transport == "tcp":
+            where += ["-launcher", "ssh", "-launcher-exec", os.environ["HOSTS_RSH"]]
+            where += ["-hosts", ",".join(self.hosts()), "-ppn", "1"]
+        return [[str(PREFIX / "mpich/bin/mpirun"), *where, *self._program()]]
+
+    def _impi(self):
+        where = ["-hosts", "localhost", "-ppn", str(self.ranks)]
+        if self.transport == "tcp":  # over the hosts' sshd
+            where = ["-bootstrap", "ssh", "-hosts", ",".join(self.hosts()), "-ppn", "1"]
+        start = [str(PREFIX / "impi/bin/mpiexec.hydra"), *where, "-n", str(self.ranks)]
+        return [start + self._program()]
+
+    def _gloo(self):
+        """It has no starter: every rank by itself, rank 0 last."""
+        commands = []
+        for rank in reversed(range(self.ranks)):
+            variables = {
+                "GLOO_SOCKET_IFNAME": "eth1" if self.transport == "tcp" else "lo",
+                "PEER_MEETING_FILE": self.meeting_file,
+                "PEER_RANK": str(rank),
+                "PEER_RANKS": str(self.ranks),
+                "PYTHONWARNINGS": "ignore",
+            }
+            command = ["env", *(f"{name}={value}" for name, value in variables.items())]
+            command += [str(PREFIX / "gloo/bin/python"), str(ROOT / "perf/peers/gloo_rank.py")]
+            command += [str(PROGRAMS / "peer-gloo.so"), *self.arguments]
+            if self.transport == "tcp" and rank > 0:
+                command = [os.environ["HOSTS_RSH"], f"h{rank + 1}", *command]
+            commands.append(command)
+        return commands

@@ -1,0 +1,3 @@
+#include "peer_bench.h"
+
+int main(int argc, char** argv) { return peer_main(argc, argv); }

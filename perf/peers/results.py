@@ -1,0 +1,108 @@
+"""What measure.py wrote, condensed: a figure for each case, size and column of the report."""
+
+import json
+from statistics import median
+
+import backends
+
+RIVALS = [peer for peer in backends.PEERS if peer != "hocket"]
+OURS = [("hocket", "plain"), ("hocket", "alloc")]
+COLUMNS = {("hocket", "plain"): "hocket", ("hocket", "alloc"): "alloc",
+           **{(peer, None): backends.TITLES[peer] for peer in RIVALS}}
+HEADINGS = [*COLUMNS.values(), "best/hocket", "best/alloc"]
+PLACES = {"shm": "shared memory, one host", "tcp": "TCP, one host for each rank"}
+
+
+def size_text(size):
+    for shift, unit in (30, "GiB"), (20, "MiB"), (10, "KiB"):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift} {unit}"
+    return f"{size} B"
+
+
+def time_text(us):
+    if us is None:
+        return "-"
+    return f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 100 else f"{us:.0f}"
+
+
+def ratio_text(ratio):
+    if ratio is None:
+        return "-"
+    return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
+
+
+class Results:
+    """Medians over rounds: case (transport, ranks, collective) -> size -> column -> figure."""
+
+    def __init__(self, path):
+        self.whole = whole = json.loads(path.read_text())
+        rounds, self.raw_us = {}, []
+        for r in whole["results"]:
+            if r["peer"] == "raw-socket":
+                self.raw_us.append(r["p50_us"])
+                continue
+            key = (r["transport"], r["ranks"], r["collective"]), r["bytes"]
+            rounds.setdefault(key, {}).setdefault((r["peer"], r["config"]), []).append(r["p50_us"])
+        self.cases = {}
+        for (case, size), series in rounds.items():
+            self.cases.setdefault(case, {})[size] = self.best(series)
+        self.collectives = list(dict.fromkeys(collective for _, _, collective in self.cases))
+
+    @staticmethod
+    def best(series):
+        """{column: (median, configuration, all rounds)}; a peer's best configuration counts."""
+        row = {}
+        for (peer, config), times in series.items():
+            column = (peer, config) if (peer, config) in OURS else (peer, None)
+            figure = (median(times), config, times)
+            if column not in row or figure[0] < row[column][0]:
+                row[column] = figure
+        return row
+
+    @staticmethod
+    def ratio(row, ours):
+        """The best peer's time over ours; None where one of them is missing."""
+        rivals = [row[peer, None][0] for peer in RIVALS if (peer, None) in row]
+        return min(rivals) / row[ours][0] if rivals and ours in row else None
+
+    def cells(self, row):
+        return ([time_text(row[column][0] if column in row else None) for column in COLUMNS] +
+                [ratio_text(self.ratio(row, ours)) for ours in OURS])
+
+    def configurations(self, case):
+        """'Open MPI: staged (128 KiB to 8 MiB), default', the best for each size."""
+        lines = []
+        for peer in RIVALS:
+            used = {}
+            for size, row in sorted(self.cases[case].items()):
+                if (peer, None) in row:
+                    used.setdefault(row[peer, None][1], []).append(size_text(size))
+            if len(used) > 1:
+                lines.append(f"{backends.TITLES[peer]}: " + "; ".join(
+                    f"{config} ({', '.join(sizes)})" for config, sizes in used.items()))
+            elif used:
+                lines.append(f"{backends.TITLES[peer]}: {next(iter(used))}")
+        return lines
+
+    def about(self):
+        """Lines that say where, when and with what."""
+        machine = ", ".join(f"{name} {value}" if name[0].islower() else f"{name}: {value}"
+                            for name, value in self.whole["machine"].items())
+        versions = "; ".join(" ".join(text.split()) for text in self.whole["versions"].values())
+        lines = [f"{self.whole['date']}, commit {self.whole['commit']}, {self.whole['rounds']} "
+                 f"rounds in {self.whole['minutes']} minutes", machine, versions]
+        if self.raw_us:
+            lines.append(f"half a round trip of 8 bytes over one polled TCP socket between two "
+                         f"hosts: {median(self.raw_us):.2f} us")
+        return lines
+
+    def problems(self):
+        for failure in self.whole["failures"]:
+            yield (f"{failure['peer']} {failure['config']}, {failure['collective']}, "
+                   f"{failure['ranks']} ranks, {failure['transport']}, round {failure['round']}, "
+                   f"after {failure['after_sizes']} sizes: {failure['why']}")
+        for r in self.whole["results"]:
+            if r["wrong"]:
+                yield (f"WRONG RESULTS: {r['peer']} {r['config']}, {r['collective']}, "
+                       f"{r['bytes']} bytes, {r['ranks']} ranks, {r['transport']}")

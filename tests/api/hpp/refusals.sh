@@ -1,0 +1,83 @@
+#!/bin/bash
+# usage: refusals.sh CXX INCLUDE_DIR
+# What hocket.hpp must not accept does not compile, and the compiler's first error is hocket's
+# sentence, with the type beside it.
+set -euo pipefail
+cxx=$1 include=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+status=0
+
+compile() {  # STATEMENT: with a communicator `comm` and a stream `stream`; messages in $work/log
+  cat >"$work/program.cc" <<PROGRAM
+#include <hocket/hocket.hpp>
+#include <list>
+#include <string>
+#include <vector>
+struct Point { float x, y; };
+void f(hocket::Communicator& comm, hocket::Stream& stream) {
+  (void)comm, (void)stream;
+  $1
+}
+PROGRAM
+  LC_ALL=C "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I"$include" \
+    "$work/program.cc" >"$work/log" 2>&1
+}
+
+accept() {  # STATEMENT
+  compile "$1" || { echo "refused: $1"; cat "$work/log"; status=1; }
+}
+
+refuse() {  # STATEMENT, the words of the first error, a word that follows it or comes before it
+  if compile "$1"; then
+    echo "accepted: $1"
+    status=1
+    return
+  fi
+  local first
+  first=$(grep -m 1 -F 'error:' "$work/log")
+  if [[ $first != *"$2"* ]] || ! grep -qF -e "$3" "$work/log"; then
+    echo "refused with other words than '$2' and '$3': $1"
+    head -n 15 "$work/log"
+    status=1
+  fi
+}
+
+accept 'std::vector<std::byte> x(4); comm.broadcast(x, 0);'
+accept 'std::vector<long long> x(4); comm.all_reduce(x, hocketSum, stream);'
+accept 'stream.record();'  # an event that is not wanted
+
+element='hocket: this type is no element type'
+refuse 'std::vector<short> x(4); comm.all_reduce(x, hocketSum);' "$element" short
+refuse 'bool x[4] = {}; comm.broadcast(x, 0);' "$element" bool
+refuse 'std::vector<Point> x(4); comm.send(x, 0);' "$element" Point
+refuse 'std::vector<long double> x(4); comm.recv(x, 0);' "$element" 'long double'
+refuse 'std::vector<float*> x(4); comm.all_gather(x);' "$element" 'float*'
+refuse 'short x = comm.all_reduce(short{1}, hocketSum); (void)x;' "$element" short
+
+bytes='hocket: std::byte has no arithmetic'
+refuse 'std::vector<std::byte> x(4); comm.all_reduce(x, hocketSum);' "$bytes" byte
+refuse 'std::vector<std::byte> x(4), y(2); comm.reduce_scatter(x, y, hocketMax);' "$bytes" byte
+
+range='hocket: a buffer is a contiguous range'
+refuse 'std::list<float> x(4); comm.send(x, 0);' "$range" list
+refuse 'std::vector<bool> x(4); comm.broadcast(x, 0);' "$range" 'vector<bool'
+refuse 'float x = 0; comm.recv(x, 0);' "$range" float
+
+refuse 'const std::vector<float> x(4); comm.all_reduce(x, hocketSum);' \
+  'hocket: the elements of this buffer are const' 'const float'
+refuse 'comm.send(std::vector<float>(4), 0, stream);' 'hocket: this buffer is a temporary' vector
+refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_reduce(x, y, hocketSum);' \
+  'hocket: input and output have different element types' int
+refuse 'hocket::Memory<std::string> x(4);' "hocket: peers write the bytes" string
+
+dropped='nodiscard'
+refuse 'comm.rank();' "$dropped" rank
+refuse 'comm.all_reduce(1, hocketSum);' "$dropped" all_reduce
+refuse 'comm.split(0);' "$dropped" split
+refuse 'stream.done();' "$dropped" done
+refuse 'hocket::Stream::create();' "$dropped" create
+refuse 'hocket::UniqueId::create();' "$dropped" create
+refuse 'hocket::Communicator::from_environment();' "$dropped" from_environment
+refuse 'const hocket::Communicator& same = comm; same.barrier();' 'const' barrier
+exit $status

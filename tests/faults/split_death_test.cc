@@ -1,0 +1,116 @@
+// A rank dies or fails while a communicator is split: every other rank learns which, and why,
+// though those that know stay.
+#include <sys/resource.h>
+
+#include <random>
+
+#include "faults/processes.h"
+
+namespace faults {
+namespace {
+
+using ranks::Env;
+
+struct Case {
+  const char* transport;
+  int ranks;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.transport << "_" << c.ranks; }
+
+class DeathInSplit : public testing::TestWithParam<Case> {};
+
+/// Splits one after another until an error, which is kept; then stays, with its communicator.
+void split_until_error(Process& self) {
+  hocketResult_t result = hocketSuccess;
+  while (result == hocketSuccess) {
+    hocketComm_t part = nullptr;
+    result = hocketCommSplit(self.comm, 0, 0, &part, nullptr);
+    if (result == hocketSuccess) {
+      EXPECT_HOCKET(hocketCommDestroy(part));
+      ++self.report().rounds;
+    }
+  }
+  self.keep(result);
+  self.report().phase = 1;
+  self.await_phase(1);
+}
+
+TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
+  const auto [transport, ranks] = GetParam();
+  const Env env{{{"HOCKET_TRANSPORT", transport}}};
+  SCOPED_TRACE(ranks::replay_hint());
+  std::mt19937_64 random(ranks::test_seed());
+  std::vector<std::int64_t> latencies;
+  hocketConfig_t config = ranks::patient_config();
+  config.join_deadline_ms = 20'000;  // what a survivor that is never told would wait for
+  for (int i = 0; i < (ranks::long_tests() ? 150 : 15) && !HasFailure(); ++i) {
+    const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
+    Job job(ranks);
+    ASSERT_NO_FATAL_FAILURE(job.start(config, split_until_error));
+    ASSERT_NO_FATAL_FAILURE(job.await_rounds(1 + random() % 4));
+    ::usleep(static_cast<useconds_t>(random() % 20'000));
+    const std::int64_t killed = now_ns();
+    job.kill(victim, SIGKILL);
+    job.wait(victim);
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == victim) continue;
+      ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(rank).phase == 1; }));
+      const Report& report = job.report(rank);
+      EXPECT_EQ(hocketRemoteError, report.result)
+          << "rank " << rank << " of kill " << i << ", of rank " << victim << ": " << report.text;
+      EXPECT_EQ(victim, report.culprit)
+          << "rank " << rank << " of kill " << i << ": " << report.text;
+      latencies.push_back(report.error_ns.load() - killed);
+    }
+    job.shared().phase = 1;
+    job.finish();
+  }
+  std::printf("from SIGKILL in a split to the survivors' errors: %s\n", summary(latencies).c_str());
+}
+INSTANTIATE_TEST_SUITE_P(Cases, DeathInSplit,
+                         testing::Values(Case{"shm", 3}, Case{"shm", 4}, Case{"tcp", 3},
+                                         Case{"tcp", 4}),
+                         [](const auto& info) { return testing::PrintToString(info.param); });
+
+/// The lowest local rank makes the board, the last one only what wakes it: where either has no file
+/// descriptor left, the others wait at different places.
+class FailedSplit : public testing::TestWithParam<int> {};
+
+TEST_P(FailedSplit, tells_all_ranks_which_rank_failed_and_why) {
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}}};
+  const int poor = GetParam();
+  constexpr int ranks = 3;
+  Job job(ranks);
+  const auto body = [poor](Process& self) {
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    if (self.rank == poor) {
+      const int next = ::dup(0);
+      ::close(next);
+      // Rank 2 still gets the board.
+      const auto limit = static_cast<rlim_t>(poor == 0 ? next : next + 1);
+      const rlimit none{limit, limit};
+      EXPECT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &none));
+    }
+    hocketComm_t part = nullptr;
+    self.keep(hocketCommSplit(self.comm, 0, 0, &part, nullptr));
+    EXPECT_EQ(nullptr, part);
+  };
+  ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+  const std::string name = "rank " + std::to_string(poor) + " (host ";
+  const std::string pid = "pid " + std::to_string(job.pid(poor)) + ")";
+  job.finish();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string text = job.report(rank).text;
+    EXPECT_NE(hocketSuccess, job.report(rank).result);
+    EXPECT_NE(std::string::npos, text.find("Too many open files")) << rank << ": " << text;
+    if (rank == poor) continue;
+    EXPECT_NE(std::string::npos, text.find(name)) << rank << ": " << text;
+    EXPECT_NE(std::string::npos, text.find(pid)) << rank << ": " << text;
+    EXPECT_EQ(std::string::npos, text.find("destroyed")) << rank << ": " << text;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, FailedSplit, testing::Values(0, 2),
+                         [](const auto& info) { return "rank_" + std::to_string(info.param); });
+
+}  // namespace
+}  // namespace faults

@@ -1,0 +1,130 @@
+"""perf/bench peers without its peers: figures of a report, starting and ending of programs, and
+hocket's own measuring program. peers_test.py SPOILER; BUILD_DIR is the build's folder."""
+
+import argparse
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "perf" / "peers"))
+
+import backends
+import measure
+import results
+
+SPOILER = sys.argv.pop()
+
+
+def result(peer, config, number, p50_us, size=8):
+    return {"transport": "shm", "ranks": 2, "collective": "broadcast", "peer": peer, "wrong": 0,
+            "config": config, "round": number, "bytes": size, "p50_us": p50_us}
+
+
+def options(**changed):
+    return argparse.Namespace(**{"seconds": 0.001, "limit": 60, "sizes": [8, 4096], **changed})
+
+
+class Report(unittest.TestCase):
+    def read(self, lines):
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "results.json")
+            path.write_text(json.dumps({"results": lines, "failures": []}))
+            return results.Results(path)
+
+    def test_takes_the_median_of_the_rounds_and_the_best_configuration(self):
+        found = self.read(
+            [result("hocket", "plain", i, us) for i, us in enumerate([4, 9, 5])] +
+            [result("hocket", "alloc", i, us) for i, us in enumerate([2, 2, 2])] +
+            [result("mpich", "default", i, us) for i, us in enumerate([1, 20, 20])] +
+            [result("mpich", "staged", i, us) for i, us in enumerate([10, 11, 10])] +
+            [result("gloo", "tcp", 0, 600)])
+        case = ("shm", 2, "broadcast")
+        row = found.cases[case][8]
+        self.assertEqual(row["hocket", "plain"][0], 5)
+        self.assertEqual(row["mpich", None][:2], (10, "staged"))
+        self.assertEqual(found.ratio(row, ("hocket", "plain")), 2)
+        self.assertEqual(found.ratio(row, ("hocket", "alloc")), 5)
+        self.assertEqual(found.cells(row),
+                         ["5.00", "2.00", "-", "-", "10.0", "600", "2.00x", "5.00x"])
+        self.assertEqual(found.configurations(case), ["MPICH: staged", "Gloo: tcp"])
+
+    def test_has_no_ratio_without_a_peer(self):
+        found = self.read([result("hocket", "plain", 1, 4)])
+        row = found.cases["shm", 2, "broadcast"][8]
+        self.assertIsNone(found.ratio(row, ("hocket", "plain")))
+
+
+class LaterRounds(unittest.TestCase):
+    def test_leave_out_what_was_far_behind_its_own_library(self):
+        measurement = measure.Measurement(options(), ["openmpi"])
+        case = ("shm", 2, "broadcast")
+        measurement.results = [
+            result("openmpi", "default", 1, 10), result("openmpi", "staged", 1, 14),
+            result("openmpi", "default", 1, 10, 4096), result("openmpi", "staged", 1, 16, 4096),
+            result("mpich", "default", 1, 1), result("mpich", "default", 1, 1, 4096)]
+        sizes = lambda config, number: measurement.hopeful_sizes(case, "openmpi", config, number)
+        self.assertEqual(sizes("staged", 1), [8, 4096])
+        self.assertEqual(sizes("staged", 2), [8])
+        self.assertEqual(sizes("default", 2), [8, 4096])
+        self.assertEqual(sizes("gave nothing", 2), [])
+
+
+class Programs(unittest.TestCase):
+    def lines_of(self, script, limit, wanted):
+        with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as errors:
+            runner = measure.Runner(options(limit=limit))
+            found = runner.lines_of([["bash", "-c", script, directory]], {}, errors, directory,
+                                    wanted)
+            left = [entry for entry in Path("/proc").glob("[0-9]*/cmdline")
+                    if directory.encode() in self.content(entry)]
+        return (*found, left)
+
+    @staticmethod
+    def content(path):
+        try:
+            return path.read_bytes()
+        except OSError:  # it ended meanwhile
+            return b""
+
+    def test_lines_before_the_limit_count_and_nothing_is_left_running(self):
+        # The child has left the session, as a launcher's processes on other hosts have.
+        script = """echo banner; echo '{"bytes": 8}'
+                    setsid bash -c 'trap "" TERM; while :; do sleep 1; done' "$0" & sleep 1000"""
+        lines, why, left = self.lines_of(script, 1, 2)
+        self.assertEqual(lines, [{"bytes": 8}])
+        self.assertIn("for one size", why)
+        self.assertEqual(left, [])
+
+    def test_an_early_end_is_no_limit(self):
+        lines, why, _ = self.lines_of("""echo '{"bytes": 8}'; exit 1""", 60, 2)
+        self.assertEqual((lines, why), ([{"bytes": 8}], ""))
+
+
+class Hocket(unittest.TestCase):
+    def run_hocket(self, collective, sizes, **more):
+        runner = measure.Runner(options())
+        setting = backends.Setting(memory="alloc", **more)
+        return runner.run("hocket", "shm", 2, setting, collective, sizes, True)
+
+    def test_all_collectives_are_measured_and_right(self):
+        for collective in measure.COLLECTIVES:
+            lines, why = self.run_hocket(collective, [4, 4096, 1 << 20])
+            self.assertEqual(why, "")
+            self.assertEqual([line["bytes"] for line in lines], [4, 4096, 1 << 20])
+            for line in lines:
+                self.assertEqual((line["wrong"], line["checked"]), (0, True))
+                self.assertGreater(line["p50_us"], 0)
+
+    def test_a_wrong_result_is_found(self):
+        # So large that the time is up after the least number of calls: two trials, three timed.
+        spoiled = {"LD_PRELOAD": SPOILER, "SPOIL_CALL": "4", "SPOIL_RANK": "1", "SPOIL_BIT": "30"}
+        lines, why = self.run_hocket("all_reduce", [16 << 20], environment=spoiled)
+        self.assertEqual((why, lines[0]["iterations"]), ("", 3))
+        self.assertEqual(lines[0]["wrong"], 2)  # against the reference, and between the ranks
+
+
+if __name__ == "__main__":
+    unittest.main()
