@@ -72,7 +72,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
   void open_root(UniqueFd fd);
   void announce(const Arrival& arrival, Nanos deadline);
   void on_root_message(Message& message);
-  void take_place(const Place& place);
+  void take_place(const TreePosition& place);
   void open_parent(Dialer::Result result);
   void on_tree_message(Message& message);
   void take_table(const Message& message);
@@ -111,7 +111,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
   bool placed_ = false;
   bool has_table_ = false;
   bool confirmed_ = false;
-  Place place_;
+  TreePosition place_;
   std::vector<std::uint8_t> table_bytes_;
   Joined joined_;
 };

@@ -145,7 +145,7 @@ void Joining::on_root_message(Message& message) {
       return fail(Status(failure.code, failure.text, failure.culprit));
     }
   } else if (message.type == MessageType::place && !placed_) {
-    Place place;
+    TreePosition place;
     if (decode(message.body, &place) && place.ranks == options_.ranks) return take_place(place);
   } else if (message.type == MessageType::table && placed_ && !has_table_ && place_.node == 0) {
     return take_table(message);
@@ -158,7 +158,7 @@ void Joining::on_root_message(Message& message) {
   fail(internal_error("the root sent a message that does not belong into a join"));
 }
 
-void Joining::take_place(const Place& place) {
+void Joining::take_place(const TreePosition& place) {
   placed_ = true;
   place_ = place;
   joined_.node = place.node;

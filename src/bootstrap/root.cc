@@ -161,7 +161,7 @@ void Root::place_all() {
     }
   }
   for (std::size_t node = 0; node < order.size(); ++node) {
-    Place place;
+    TreePosition place;
     place.node = static_cast<int>(node);
     place.nodes = static_cast<int>(order.size());
     place.ranks = ranks_;

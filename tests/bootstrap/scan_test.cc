@@ -251,7 +251,7 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
   const std::pair<Bytes, std::function<bool(const Bytes&)>> messages[] = {
       {encode(Arrival{1, 2, 3, 4, 5, "host", loopback(true)}), plain(Arrival{})},
       {encode(Failure{Code::mismatch, 3, "text"}), plain(Failure{})},
-      {encode(Place{1, 2, 6, 0, loopback(false)}), plain(Place{})},
+      {encode(TreePosition{1, 2, 6, 0, loopback(false)}), plain(TreePosition{})},
       {encode(table), of_six(Table{})},
       {encode(Fault{Fault::Kind::silent, 3, 1, 2, Code::timeout, "text"}), of_six(Fault{})}};
   for (const auto& [bytes, decodes] : messages) {
