@@ -1,7 +1,6 @@
 #include "bootstrap/launch.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/limits.h"
+#include "memory/shared_memory.h"
 
 namespace hocket {
 namespace {
@@ -184,16 +184,7 @@ Status make_launch_record(const LaunchInfo& info, int listener, UniqueFd* record
   std::copy(info.job_id.begin(), info.job_id.end(), record.job_id);
   std::copy(info.key.begin(), info.key.end(), record.key);
 
-  UniqueFd fd(::memfd_create("hocket-launch", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("cannot make a memory file for the launch record");
-  if (::write(fd.get(), &record, sizeof record) != static_cast<ssize_t>(sizeof record)) {
-    return system_error("cannot write the launch record");
-  }
-  if (::fcntl(fd.get(), F_ADD_SEALS, record_seals) != 0) {
-    return system_error("cannot seal the launch record");
-  }
-  *record_fd = std::move(fd);
-  return {};
+  return make_constant_memfd("hocket-launch", &record, sizeof record, record_fd);
 }
 
 Status read_key_file(const std::string& path, Key* key) {

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/core_set.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "memory/shared_memory.h"
 
 namespace hocket {
 
@@ -29,18 +31,16 @@ class PulsePage {
   PulsePage() = default;
   PulsePage(const PulsePage&) = delete;
   PulsePage& operator=(const PulsePage&) = delete;
-  ~PulsePage();
   Status make(int local_ranks, UniqueFd* fd);
   Status map(int local_ranks, const UniqueFd& fd);
-  bool mapped() const { return base_ != nullptr; }
-  PulseHead& head() const { return *static_cast<PulseHead*>(base_); }
+  bool mapped() const { return mapping_ != nullptr; }
+  PulseHead& head() const { return *reinterpret_cast<PulseHead*>(mapping_->data()); }
   PulseLine& line(int local_rank) const {
-    return reinterpret_cast<PulseLine*>(static_cast<char*>(base_) + sizeof(PulseHead))[local_rank];
+    return reinterpret_cast<PulseLine*>(mapping_->data() + sizeof(PulseHead))[local_rank];
   }
 
  private:
-  void* base_ = nullptr;
-  std::size_t size_ = 0;
+  std::shared_ptr<Mapping> mapping_;
 };
 
 }  // namespace hocket

@@ -55,10 +55,16 @@ Status Regions::allocate(std::size_t size, void** out) {
     return system_error("cannot allocate " + std::to_string(size) + " bytes of shared memory");
   }
   std::uint64_t number = 0;
-  HOCKET_RETURN_IF_ERROR(insert(reinterpret_cast<std::uintptr_t>(base),
-                                Region{0, bytes, std::move(fd), 0, true, false}, &number));
-  *out = base;
-  return {};
+  const Status inserted = status_of_call([&] {
+    return insert(reinterpret_cast<std::uintptr_t>(base),
+                  Region{0, bytes, std::move(fd), 0, true, false}, &number);
+  });
+  if (inserted.ok()) {
+    *out = base;
+  } else {
+    ::munmap(base, bytes);
+  }
+  return inserted;
 }
 
 Status Regions::free(void* pointer) {
