@@ -13,9 +13,14 @@ struct Grouped {
   Call call;
   HostStream* stream;
 };
+/// The group that a thread has begun: lives from its outermost start to its end. Only what needs no
+/// destructor is thread_local: the first use of anything else ends the process where memory is out.
+struct Group {
+  std::vector<Grouped> calls;
+  Status error;  // of the first call that was refused
+};
 thread_local int group_depth = 0;
-thread_local std::vector<Grouped> group_calls;
-thread_local Status group_error;
+thread_local Group* group = nullptr;
 
 struct Sizes {
   std::size_t input = 0, output = 0;  // bytes
@@ -126,7 +131,7 @@ Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
   HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
-    group_calls.push_back({comm, call, host});
+    group->calls.push_back({comm, call, host});
     return {};
   }
   const Entered entered(communicator);
@@ -141,8 +146,9 @@ Status start(hocketComm* comm, const Call& call, hocketStream_t stream) {
 
 hocketResult_t run(hocketComm* comm, const Call& call, hocketStream_t stream) {
   const hocketResult_t outcome = guarded(comm, [&] { return start(comm, call, stream); });
-  if (group_depth > 0 && outcome != hocketSuccess && group_error.ok()) {
-    group_error = {static_cast<Code>(outcome), hocketGetLastError(nullptr)};
+  if (group_depth > 0 && outcome != hocketSuccess && group->error.ok()) {
+    group->error = last_error();
+    if (group->error.ok()) group->error = out_of_memory();  // the thread could not keep it
   }
   return outcome;
 }
@@ -163,15 +169,14 @@ Status check_own_messages(const std::vector<GroupedCall>& calls, const Communica
 Status end_group() {
   if (group_depth == 0) return invalid_usage("hocketGroupEnd without a hocketGroupStart");
   if (--group_depth > 0) return {};
-  std::vector<Grouped> grouped;
-  grouped.swap(group_calls);
+  const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
   // A call that was refused makes the whole group void: half a group would leave the peers waiting.
-  HOCKET_RETURN_IF_ERROR(std::exchange(group_error, Status()));
+  HOCKET_RETURN_IF_ERROR(ended->error);
   std::vector<GroupedCall> calls;
   std::vector<std::unique_ptr<Entered>> entered;
   std::vector<Communicator*> held;
   bool in_progress = false;
-  for (const Grouped& one : grouped) {
+  for (const Grouped& one : ended->calls) {
     HOCKET_RETURN_IF_ERROR(check(one.comm));
     Communicator* communicator = one.comm->communicator.get();
     calls.push_back({communicator, one.call, one.stream});
@@ -254,8 +259,11 @@ hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatyp
 }
 
 hocketResult_t hocketGroupStart(void) {
-  ++api::group_depth;
-  return hocketSuccess;
+  return api::guarded(nullptr, []() -> Status {
+    if (api::group_depth == 0) api::group = new api::Group;
+    ++api::group_depth;
+    return {};
+  });
 }
 
 hocketResult_t hocketGroupEnd(void) {

@@ -2,32 +2,73 @@
 
 #include <pthread.h>
 
+#include <new>
 #include <vector>
 
 #include "base/log.h"
 
 namespace hocket::api {
 
-std::atomic<unsigned> forks{0};
-
 namespace {
 
-void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+/// What a thread is told by hocketGetLastError. Behind a key, and not a thread_local: the first use
+/// in a thread of one with a destructor ends the process where memory is out.
+struct ThreadError {
+  Status last;
+  Status shown;  // the last answer's, which keeps its text alive
+  std::string text;
 
-thread_local Status thread_error;
-thread_local std::string shown;
+  /// Null before the thread's first error.
+  static ThreadError* mine() noexcept {
+    return has_key ? static_cast<ThreadError*>(::pthread_getspecific(key)) : nullptr;
+  }
+  /// Null where there is no memory for it; the thread's error is that then.
+  static ThreadError* make_mine() noexcept {
+    ThreadError* const found = mine();
+    if (!has_key || (found != nullptr && found != &exhausted)) return found;
+    std::unique_ptr<ThreadError> made(new (std::nothrow) ThreadError);
+    ThreadError* const kept = made != nullptr ? made.get() : &exhausted;
+    if (::pthread_setspecific(key, kept) != 0 || made == nullptr) return nullptr;
+    return made.release();
+  }
+  static void end(void* of_thread) {
+    if (of_thread != &exhausted) delete static_cast<ThreadError*>(of_thread);
+  }
+
+  static ThreadError exhausted;  // stands for those that could not be made
+  static pthread_key_t key;
+  static const bool has_key;
+};
+ThreadError ThreadError::exhausted;
+pthread_key_t ThreadError::key;
+const bool ThreadError::has_key = ::pthread_key_create(&key, ThreadError::end) == 0;
+
+/// The text of an error, valid until the thread asks again.
+const char* show(const Status& status) noexcept {
+  ThreadError* mine = ThreadError::make_mine();
+  if (mine == nullptr) return out_of_memory().message().c_str();
+  mine->shown = status;
+  const char* text = mine->shown.message().c_str();
+  if (status.link().empty()) return text;
+  best_effort([&] {
+    mine->text = status.message() + " [" + status.link() + "]";
+    text = mine->text.c_str();
+  });
+  return text;
+}
 
 }  // namespace
 
-unsigned fork_generation() {
-  [[maybe_unused]] static const int once = ::pthread_atfork(nullptr, nullptr, count_fork);
-  return forks.load(std::memory_order_relaxed);
+Status last_error() noexcept {
+  const ThreadError* mine = ThreadError::mine();
+  if (mine == &ThreadError::exhausted) return out_of_memory();
+  return mine == nullptr ? Status() : mine->last;
 }
 
-hocketResult_t result(const Status& status, hocketComm* comm) {
+hocketResult_t result(const Status& status, hocketComm* comm) noexcept {
   if (status.ok()) [[likely]]
     return hocketSuccess;
-  thread_error = status;
+  if (ThreadError* mine = ThreadError::make_mine(); mine != nullptr) mine->last = status;
   const bool live =
       comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live;
   if (live && status.code() != Code::in_progress) {
@@ -42,7 +83,7 @@ Status check_handle(hocketComm* comm) {
   const std::uint32_t state = comm->state.load(std::memory_order_relaxed);
   if (state == hocketComm::dead) return invalid_argument("this communicator was destroyed before");
   if (state != hocketComm::live) return invalid_argument("this pointer is no communicator");
-  if (comm->fork_generation != forks.load(std::memory_order_relaxed)) {
+  if (comm->fork_generation != fork_generation()) {
     return invalid_usage(
         "this communicator belongs to the parent process: after fork() a child has none, and makes "
         "its own");
@@ -65,12 +106,6 @@ Status check(hocketComm* comm) {
   return {};
 }
 
-std::unique_ptr<hocketComm> make_handle() {
-  auto handle = std::make_unique<hocketComm>();
-  handle->fork_generation = fork_generation();
-  return handle;
-}
-
 void bury(hocketComm* comm) {
   static std::mutex mutex;
   static auto* husks = new std::vector<hocketComm*>;
@@ -83,9 +118,11 @@ void bury(hocketComm* comm) {
 using namespace hocket;
 
 hocketResult_t hocketGetVersion(int* version) {
-  if (version == nullptr) return api::result(invalid_argument("version is NULL"));
-  *version = HOCKET_VERSION_CODE;
-  return hocketSuccess;
+  return api::guarded(nullptr, [&]() -> Status {
+    if (version == nullptr) return invalid_argument("version is NULL");
+    *version = HOCKET_VERSION_CODE;
+    return {};
+  });
 }
 
 const char* hocketGetErrorString(hocketResult_t result) {
@@ -94,18 +131,18 @@ const char* hocketGetErrorString(hocketResult_t result) {
 }
 
 const char* hocketGetLastError(hocketComm_t comm) {
-  Status status;
-  if (comm == nullptr) {
-    status = api::thread_error;
-  } else if (api::check_handle(comm).ok()) {
+  const auto error_of = [comm]() -> Status {
+    if (comm == nullptr) return api::last_error();
+    if (!api::check_handle(comm).ok()) return {};
+    Status status;
     if (comm->ready.load(std::memory_order_acquire)) status = comm->communicator->error();
     std::lock_guard lock(comm->mutex);
     if (status.ok()) status = comm->init_error;
     if (status.ok()) status = comm->call_error;
-  }
-  api::shown = status.ok() ? "" : status.message();
-  if (!status.ok() && !status.link().empty()) api::shown += " [" + status.link() + "]";
-  return api::shown.c_str();
+    return status;
+  };
+  const Status status = status_of_call(error_of);
+  return status.ok() ? "" : api::show(status);
 }
 
 hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, void* user) {

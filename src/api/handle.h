@@ -2,12 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 
+#include "base/fork.h"
 #include "base/status.h"
 #include "engine/communicator.h"
 #include "engine/stream.h"
@@ -18,7 +17,7 @@
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
-  unsigned fork_generation = 0;
+  std::uint64_t fork_generation = hocket::fork_generation();
   bool blocking = true;
   std::atomic<bool> finalized{false};
   std::unique_ptr<hocket::Communicator> communicator;
@@ -40,27 +39,24 @@ struct hocketEvent {
 
 namespace hocket::api {
 
-unsigned fork_generation();
-
-/// Remembers a status as the thread's (and the handle's) last error; returns its number.
-hocketResult_t result(const Status& status, hocketComm* comm = nullptr);
-
-/// Grows in the child of every fork.
-extern std::atomic<unsigned> forks;
+/// Remembers a status as the thread's (and the handle's) last error; returns its number. Allocates
+/// nothing that it cannot do without.
+hocketResult_t result(const Status& status, hocketComm* comm = nullptr) noexcept;
+/// The thread's last error.
+Status last_error() noexcept;
 
 /// OK where comm is a live handle of this process whose communicator may be used.
 Status check(hocketComm* comm);
 /// The same answer for the common case, without the words.
 inline bool is_usable(const hocketComm* comm) {
   return comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live &&
-         comm->fork_generation == forks.load(std::memory_order_relaxed) &&
+         comm->fork_generation == fork_generation() &&
          comm->ready.load(std::memory_order_acquire) &&
          !comm->finalized.load(std::memory_order_relaxed) && !comm->communicator->has_error();
 }
 /// The same where the communicator need not be ready, or may be finalized or in error.
 Status check_handle(hocketComm* comm);
 
-std::unique_ptr<hocketComm> make_handle();
 /// Keeps the husk of a destroyed handle.
 void bury(hocketComm* comm);
 
@@ -70,13 +66,7 @@ void end_registrations(hocketComm* comm);
 /// No exception crosses the C ABI.
 template <typename Body>
 hocketResult_t guarded(hocketComm* comm, Body body) {
-  try {
-    return result(body(), comm);
-  } catch (const std::bad_alloc&) {
-    return result({Code::system_error, "out of memory"}, comm);
-  } catch (const std::exception& error) {
-    return result(internal_error(std::string("unexpected exception: ") + error.what()), comm);
-  }
+  return result(status_of_call(body), comm);
 }
 
 /// True between hocketGroupStart and hocketGroupEnd of this thread.

@@ -9,11 +9,11 @@ Status no(const char* what) { return invalid_argument(std::string("the ") + what
 }  // namespace
 
 hocketResult_t hocketStreamCreate(hocketStream_t* stream) {
-  if (stream == nullptr) return api::result(no("place for the stream"));
-  *stream = nullptr;
-  return api::guarded(nullptr, [&] {
+  return api::guarded(nullptr, [&]() -> Status {
+    if (stream == nullptr) return no("place for the stream");
+    *stream = nullptr;
     *stream = new hocketStream;
-    return Status();
+    return {};
   });
 }
 
@@ -31,8 +31,8 @@ hocketResult_t hocketStreamQuery(hocketStream_t stream) {
 }
 
 hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
   return api::guarded(nullptr, [&]() -> Status {
+    if (event == nullptr) return no("event");
     const std::uint64_t number = event->event->recorded();
     if (stream == nullptr) {
       event->event->await(number);
@@ -56,17 +56,17 @@ hocketResult_t hocketStreamDestroy(hocketStream_t stream) {
 }
 
 hocketResult_t hocketEventCreate(hocketEvent_t* event) {
-  if (event == nullptr) return api::result(no("place for the event"));
-  *event = nullptr;
-  return api::guarded(nullptr, [&] {
+  return api::guarded(nullptr, [&]() -> Status {
+    if (event == nullptr) return no("place for the event");
+    *event = nullptr;
     *event = new hocketEvent;
-    return Status();
+    return {};
   });
 }
 
 hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
-  if (event == nullptr) return api::result(no("event"));
   return api::guarded(nullptr, [&]() -> Status {
+    if (event == nullptr) return no("event");
     const std::uint64_t number = event->event->record();
     if (stream == nullptr) {
       event->event->complete(number);
@@ -82,16 +82,16 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
 }
 
 hocketResult_t hocketEventSynchronize(hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
-  return api::guarded(nullptr, [&] {
+  return api::guarded(nullptr, [&]() -> Status {
+    if (event == nullptr) return no("event");
     event->event->await(event->event->recorded());
-    return Status();
+    return {};
   });
 }
 
 hocketResult_t hocketEventQuery(hocketEvent_t event) {
-  if (event == nullptr) return api::result(no("event"));
   return api::guarded(nullptr, [&]() -> Status {
+    if (event == nullptr) return no("event");
     if (event->event->reached(event->event->recorded())) return {};
     return {Code::in_progress, "the event has not been reached"};
   });

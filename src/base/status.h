@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -47,13 +48,39 @@ class [[nodiscard]] Status {
   const std::string& message() const;
   const std::string& link() const;
 
-  /// The same error with its operation (or its link) filled in; no change where it is OK.
+  /// The same error with its operation (or its link) filled in; no change where it is OK, or where
+  /// there is no memory for it.
   Status in_operation(std::uint64_t sequence) const;
   Status on_link(std::string link) const;
 
  private:
+  friend Status out_of_memory() noexcept;
+  template <typename Change>
+  Status changed(Change change) const;
   std::shared_ptr<const Detail> detail_;
 };
+
+/// The error where there is no memory, for the words of one neither.
+Status out_of_memory() noexcept;
+/// In a catch block: the exception as an error.
+Status caught() noexcept;
+/// What make() gives, or the error that it throws.
+template <typename Make>
+Status status_of_call(const Make& make) noexcept {
+  try {
+    return make();
+  } catch (const std::exception&) {
+    return caught();
+  }
+}
+/// Does what can be left undone where there is no memory for it, in a destructor above all.
+template <typename Task>
+void best_effort(Task task) noexcept {
+  try {
+    task();
+  } catch (const std::exception&) {
+  }
+}
 
 inline Status invalid_argument(std::string message) {
   return {Code::invalid_argument, std::move(message)};

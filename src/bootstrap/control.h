@@ -38,7 +38,6 @@ class Control {
   bool carries() const;
 
   const std::vector<Member>& members() const { return joined_.table.members; }
-  Nanos silence_of(int peer) const;  // from any thread
   CoreSet cores_of(int peer) const;  // of a local peer; from any thread
 
  private:
@@ -47,7 +46,6 @@ class Control {
     std::uint64_t beats = 0;
     std::int64_t quiet_ticks = 0;
     Monitor::Token pidfd_token = 0;
-    std::atomic<Nanos> heard{0};
   };
   struct Link {  // to a neighbour in the tree
     std::shared_ptr<Conn> conn;
@@ -79,7 +77,7 @@ class Control {
   FaultBoard& faults_;
   OnFault on_fault_;
   std::vector<std::unique_ptr<Pulse>> pulses_;  // by local rank; this rank's own stays empty
-  std::vector<Link> links_;  // [0]: above (none at the top), [1 + i]: child i, as in the pulse page
+  std::vector<Link> links_;                     // [0]: above (none at the top), [1 + i]: child i
   Monitor::Token timer_ = 0;
   bool left_ = false;
 };

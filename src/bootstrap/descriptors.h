@@ -25,6 +25,14 @@ class Descriptors {
     bool done = false;
     Status status;
     UniqueFd fd;
+
+    void end(const Status& how, UniqueFd with) noexcept {
+      std::lock_guard lock(mutex);
+      done = true;
+      status = how;
+      fd = std::move(with);
+      ended.notify_all();
+    }
   };
 
   Descriptors(Monitor& monitor, const FaultBoard& faults, int rank)
@@ -37,6 +45,7 @@ class Descriptors {
   void fetch(const std::shared_ptr<Request>& request);
   void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
   void new_fault(const Fault& fault);
+  void fail_all(const Status& why) noexcept;  // those that a thread waits for
   void close(const Status& why);
 
  private:

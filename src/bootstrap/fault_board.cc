@@ -14,10 +14,31 @@ bool FaultBoard::add(const Fault& fault) {
   const bool whole = concerns_whole_rank(fault);
   if (whole && known_.count({Fault::Kind::left, fault.rank, 0, 0}) != 0) return false;
   const Name name{fault.kind, fault.rank, whole ? 0 : fault.channel, whole ? 0 : fault.sequence};
-  if (!known_.insert(name).second) return false;
-  faults_.push_back(fault);
-  count_.store(faults_.size(), std::memory_order_release);
+  if (known_.count(name) != 0) return false;
+  Fault copy = fault;
+  if (faults_.capacity() < faults_.size() + 2) faults_.reserve(2 * faults_.size() + 8);
+  known_.insert(name);
+  faults_.push_back(std::move(copy));
   return true;
+}
+
+void FaultBoard::prepare_own_failure(Fault fault) {
+  std::lock_guard lock(mutex_);
+  own_failure_ = std::move(fault);
+  faults_.reserve(faults_.size() + 1);
+}
+
+bool FaultBoard::add_own_failure() noexcept {
+  std::lock_guard lock(mutex_);
+  if (own_failed_) return false;
+  own_failed_ = faults_.size();
+  faults_.push_back(std::move(own_failure_));
+  return true;
+}
+
+Fault FaultBoard::own_failure() const {
+  std::lock_guard lock(mutex_);
+  return faults_[own_failed_.value()];
 }
 
 std::vector<Fault> FaultBoard::all() const {
@@ -38,7 +59,7 @@ bool FaultBoard::is_gone(int rank) const {
 
 int FaultBoard::watch(std::function<void()> wake) {
   std::lock_guard lock(watch_mutex_);
-  watchers_[next_token_] = std::move(wake);
+  watchers_[next_token_] = std::make_shared<const std::function<void()>>(std::move(wake));
   return next_token_++;
 }
 
@@ -49,13 +70,13 @@ void FaultBoard::unwatch(int token) {
 
 void FaultBoard::wake_all() {
   std::lock_guard lock(watch_mutex_);
-  std::vector<int> tokens;
-  for (const auto& [token, wake] : watchers_) tokens.push_back(token);
-  for (const int token : tokens) {
-    const auto found = watchers_.find(token);  // a callback may have taken it away
-    if (found == watchers_.end()) continue;
-    const std::function<void()> wake = found->second;
-    wake();
+  // A callback may take itself away, or another one; those that it adds are not meant.
+  const int end = next_token_;
+  for (auto it = watchers_.begin(); it != watchers_.end() && it->first < end;) {
+    const int token = it->first;
+    const std::shared_ptr<const std::function<void()>> wake = it->second;
+    (*wake)();
+    it = watchers_.upper_bound(token);
   }
 }
 

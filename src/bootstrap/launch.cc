@@ -45,6 +45,14 @@ Status bad_record(int fd, const std::string& why) {
                        "inherited descriptors");
 }
 
+/// Set by hand, or by a launcher that is none of those: several processes, each of which would
+/// otherwise be a job of its own.
+bool has_ranks() {
+  const char* ranks = std::getenv("WORLD_SIZE");
+  return ranks != nullptr && *ranks != 0 && std::string_view(ranks) != "1" &&
+         std::getenv("RANK") != nullptr;
+}
+
 bool has(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr && *value != 0;
@@ -128,6 +136,8 @@ constexpr Detector detectors[] = {
      [](const Settings&) { return has("PMI_RANK") || has("PMI_PORT"); }, nullptr},
     // Without a step this is sbatch's script or salloc's shell, which are no ranks.
     {"Slurm's srun", [](const Settings&) { return has("SLURM_STEP_ID") && has("SLURM_PROCID"); },
+     nullptr},
+    {"a launcher that sets RANK and WORLD_SIZE", [](const Settings&) { return has_ranks(); },
      nullptr},
 };
 

@@ -3,7 +3,7 @@
 namespace hocket {
 namespace {
 std::size_t page_bytes(int local_ranks) {
-  return sizeof(PulseHead) + sizeof(PulseLine) * static_cast<std::size_t>(local_ranks);
+  return sizeof(PulseLine) * static_cast<std::size_t>(local_ranks);
 }
 }  // namespace
 

@@ -20,12 +20,6 @@ struct alignas(64) PulseLine {
   CoreSet cores;  // that the rank may run on: written before it has joined
 };
 
-/// How long the leader has not heard from its neighbours in the tree: [0] the one above, then those
-/// below.
-struct alignas(64) PulseHead {
-  std::atomic<std::uint64_t> link_silence_ns[16];
-};
-
 class PulsePage {
  public:
   PulsePage() = default;
@@ -34,9 +28,8 @@ class PulsePage {
   Status make(int local_ranks, UniqueFd* fd);
   Status map(int local_ranks, const UniqueFd& fd);
   bool mapped() const { return mapping_ != nullptr; }
-  PulseHead& head() const { return *reinterpret_cast<PulseHead*>(mapping_->data()); }
   PulseLine& line(int local_rank) const {
-    return reinterpret_cast<PulseLine*>(mapping_->data() + sizeof(PulseHead))[local_rank];
+    return reinterpret_cast<PulseLine*>(mapping_->data())[local_rank];
   }
 
  private:

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "base/descriptors.h"
 #include "bootstrap/address.h"
 #include "bootstrap/core.h"
 #include "bootstrap/root.h"
@@ -37,7 +38,6 @@ class CoreSession final : public Session {
 
   CoreSet cores_of(int peer) const override { return core_->cores_of(peer); }
 
-  std::uint64_t fault_count() const override { return core_->faults().count(); }
   std::vector<Fault> faults() const override { return core_->faults().all(); }
 
   void report(const Fault& fault) override {
@@ -49,11 +49,10 @@ class CoreSession final : public Session {
   void unwatch(int token) override {
     if (!inherited()) core_->faults().unwatch(token);
   }
-  Nanos silence_of(int peer) const override { return core_->silence_of(peer); }
 
   Status offer(DescriptorName name, int fd) override {
     if (inherited()) return forked();
-    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    UniqueFd copy(open_with_room([fd] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }));
     if (!copy) return system_error("cannot offer a file descriptor");
     // std::function wants to copy what it holds.
     auto shared = std::make_shared<UniqueFd>(std::move(copy));
@@ -99,7 +98,7 @@ class CoreSession final : public Session {
     });
   }
   /// In a forked child the session is the parent's.
-  bool inherited() const { return core_->generation() != fork_generation(); }
+  bool inherited() const { return core_->generation() != session_generation(); }
   static Status forked() {
     return invalid_usage(
         "this session belongs to the process that forked this one: join anew after a fork");
@@ -119,7 +118,13 @@ Status CoreSession::fetch(int peer, std::uint64_t channel, DescriptorName name, 
   request->peer = peer;
   request->channel = channel;
   request->name = name;
-  post([request](Core& core) { core.descriptors().fetch(request); });
+  post([request](Core& core) {
+    const Status status = status_of_call([&]() -> Status {
+      core.descriptors().fetch(request);
+      return {};
+    });
+    if (!status.ok()) request->end(status, {});
+  });
   const auto until = std::chrono::steady_clock::time_point(
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(
           std::chrono::nanoseconds(deadline)));
@@ -155,7 +160,7 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
     status = core->wait_joined();
   }
   if (!status.ok()) {
-    lease->run([&] {
+    lease->run([&core] {
       core->finish();
       core.reset();
     });
@@ -187,26 +192,29 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
   MonitorLease taken;
   HOCKET_RETURN_IF_ERROR(MonitorLease::take(&taken));
   auto lease = std::make_shared<MonitorLease>(std::move(taken));
-  auto socket = std::make_shared<UniqueFd>(std::move(listener));
   const Credentials credentials{key, job_id, false};
   const std::shared_ptr<Monitor> monitor = lease->monitor();
-  monitor->post([monitor, lease, socket, credentials, deadline_ms] {
+  const auto start = [&]() -> Status {
     // Held by its timer: until the join has ended and, where it failed, the latecomers know; and
     // then a while for those who come after all, which does not keep the thread running.
     auto holder = std::make_shared<Monitor::Token>(0);
     auto root_of = std::make_shared<std::weak_ptr<Root>>();
     const std::shared_ptr<Root> root =
         Root::start(*monitor, credentials.key, deadline_ms, [monitor, lease, holder, root_of] {
+          const auto alive = root_of->lock();
           monitor->cancel(*holder);
-          if (const auto alive = root_of->lock()) monitor->after_ms(root_linger_ms, [alive] {});
+          best_effort([&] { monitor->after_ms(root_linger_ms, [alive] {}); });
           lease->release();
         });
     *root_of = root;
-    root->listen(std::move(*socket), credentials);
+    root->listen(std::move(listener), credentials);
     *holder = monitor->after_ms(forever_ms, [root] {});
-  });
-  *root = address;
-  return {};
+    return {};
+  };
+  Status started;
+  monitor->run([&] { started = status_of_call(start); });
+  if (started.ok()) *root = address;
+  return started;
 }
 
 }  // namespace hocket

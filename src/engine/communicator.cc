@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "collectives/builders.h"
 #include "transport/self/self_transport.h"
@@ -69,20 +70,26 @@ Communicator::~Communicator() {
   if (engine_ != nullptr) flush();
   if (watch_ >= 0) session_->unwatch(watch_);
   if (has_error_.load()) {
-    for (auto& transport : transports_) transport->cancel(error());
+    best_effort([this] {
+      for (auto& transport : transports_) transport->cancel(error());
+    });
   }
-  for (auto& transport : transports_) transport->close();
-  session_->unlisten(channel_);
-  session_->withdraw({channel_, 0});
-  session_->withdraw({channel_, 1 + static_cast<std::uint64_t>(board_.local_rank())});
+  for (auto& transport : transports_) best_effort([&] { transport->close(); });
+  best_effort([this] { session_->unlisten(channel_); });
+  best_effort([this] {
+    session_->withdraw({channel_, 0});
+    session_->withdraw({channel_, 1 + static_cast<std::uint64_t>(board_.local_rank())});
+  });
   // Other communicators still use the session: only this one is left. Else the session says goodbye
   // for all.
   if (session_.use_count() > 1) {
-    Fault fault;
-    fault.kind = Fault::Kind::left;
-    fault.rank = session_->rank();
-    fault.channel = channel_;
-    session_->report(fault);
+    best_effort([this] {
+      Fault fault;
+      fault.kind = Fault::Kind::left;
+      fault.rank = session_->rank();
+      fault.channel = channel_;
+      session_->report(fault);
+    });
   }
 }
 
@@ -102,7 +109,7 @@ Status Communicator::open_board() {
   HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
   if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
   board_ = Board(mapping_->data(), local_ranks, local_rank);
-  event_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  event_fd_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
   if (!event_fd_) return system_error("cannot make an eventfd");
   if (local_ranks > 1) {
     const auto number = 1 + static_cast<std::uint64_t>(local_rank);
@@ -165,8 +172,9 @@ void Communicator::make_engine() {
   options.inspect_faults = [this](std::vector<int>* left) { return inspect_faults(left); };
   options.explain = [this](const Status& status) { return explain(status); };
   options.on_failure = [this](const Status& status, bool tell) {
-    if (tell) tell_failure(status);
     set_error(status);
+    // Without memory for it, the others find out by their deadline, or because this rank leaves.
+    if (tell) best_effort([&] { tell_failure(status); });
   };
   Links links;
   links.rank = rank_;
@@ -200,11 +208,17 @@ void Communicator::make_engine() {
 }
 
 Status Communicator::run(std::span<const Call> calls) {
-  for (const Call& call : calls) engine_->submit(call);
-  const Sleeper self = sleeper();
-  drive({&self, 1}, policy_);
+  try {
+    for (const Call& call : calls) engine_->submit(call);
+    const Sleeper self = sleeper();
+    drive({&self, 1}, policy_);
+  } catch (const std::exception&) {
+    engine_->fail(caught());
+  }
   return engine_->status();
 }
+
+void Communicator::fail(const Status& status) { engine_->fail(status); }
 
 void Communicator::await_ticket(Ticket ticket) {
   for (;;) {
@@ -281,7 +295,14 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
     std::int32_t color, key;
   };
   const Entry mine{color, key};
-  std::vector<Entry> all(static_cast<std::size_t>(ranks()));
+  std::vector<Entry> all;
+  std::vector<int> members;
+  // Without memory for the part in it, there is none: the others wait for it until the deadline.
+  const Status prepared = status_of_call([&]() -> Status {
+    all.resize(static_cast<std::size_t>(ranks()));
+    members = members_;
+    return {};
+  });
   Call call;
   call.collective = Collective::all_gather;
   call.input = &mine;
@@ -289,10 +310,10 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   call.count = 2;
   call.dtype = Dtype::int32;
   await_ticket(ticket);
-  const Status gathered = run({&call, 1});
+  if (!prepared.ok()) engine_->fail(prepared);
+  const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
   const std::uint64_t channel = mix_channel(channel_, ++splits_, static_cast<std::uint64_t>(color));
   const std::shared_ptr<Session> session = session_;
-  const std::vector<int> members = members_;
   serve_next();  // from here on this communicator may be gone
   if (!gathered.ok() || color < 0) return gathered;
   std::vector<int> group;

@@ -217,8 +217,10 @@ void Engine::begin_message(const Call& call) {
   binding.signature.collective = Collective::send;
   binding.signature.root = -1;
   binding.signature.sequence = binding.message_sequence;
-  operation->execution.start(*operation->program, nullptr, binding, links_);
+  // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));
+  Execution& execution = messages_.back()->execution;
+  execution.start(*messages_.back()->program, nullptr, binding, links_);
 }
 
 bool Engine::advance_messages() {
@@ -280,8 +282,9 @@ void Engine::revoke(Operation& operation) {
 void Engine::end(const Status& status, bool tell) {
   if (!status_.ok()) return;
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
-  for (Transport* transport : transports_) transport->cancel(status_);
-  if (running_ && !waits_for_turn_) revoke(current_);
+  // Each of these must happen, even where there is no memory for another one.
+  for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
+  if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
   running_ = false;
   queue_.clear();
   messages_.clear();

@@ -55,7 +55,9 @@ class Engine {
   /// The first error. Stays.
   const Status& status() const { return status_; }
   /// Ends everything with an error that arose here; the other ranks are told.
-  void fail(const Status& status) { end(options_.explain(status), true); }
+  void fail(const Status& status) {
+    end(status_of_call([&] { return options_.explain(status); }), true);
+  }
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& attention() { return attention_; }

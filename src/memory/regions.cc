@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/descriptors.h"
 
 namespace hocket {
 namespace {
@@ -101,7 +102,7 @@ Status Regions::add(void* base, std::size_t size, int fd, std::uint64_t offset,
   if (file_bytes < 0 || !end || *end > static_cast<std::uint64_t>(file_bytes)) {
     return invalid_argument("the buffer reaches past the end of the descriptor's file");
   }
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  UniqueFd copy(open_with_room([fd] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }));
   if (!copy) return system_error("cannot duplicate the descriptor");
   return insert(reinterpret_cast<std::uintptr_t>(base),
                 Region{0, size, std::move(copy), offset, false, false}, number);

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/descriptors.h"
 #include "base/signals.h"
 
 namespace hocket {
@@ -79,7 +80,8 @@ Status no_room(std::size_t bytes) {
 
 /// With data: the size bytes that it holds, and nobody can change them afterwards.
 Status make_sealed(const char* name, std::size_t size, const void* data, UniqueFd* out) {
-  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd fd(
+      open_with_room([name] { return ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); }));
   if (!fd) return system_error("cannot make shared memory (memfd_create)");
   const bool sized =
       without_signal(SIGXFSZ, [&] { return ::ftruncate(fd.get(), static_cast<off_t>(size)); }) == 0;
