@@ -106,7 +106,13 @@ void Control::on_message(const Conn* from, Message& message) {
   Fault fault;
   if (message.type == MessageType::fault &&
       decode(message.body, static_cast<int>(members().size()), &fault)) {
-    spread(fault, from);
+    return spread(fault, from);
+  }
+  // A local rank could not finish its join after this one had.
+  Failure failure;
+  if (message.type == MessageType::fail && decode(message.body, &failure) && failure.culprit >= 0 &&
+      failure.culprit < static_cast<int>(members().size())) {
+    raise({Fault::Kind::dead, failure.culprit, 0, 0, Code::remote_error, failure.text});
   }
 }
 

@@ -50,6 +50,19 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, OutOfDescriptors,
                                          Scenario{"tcp", 3, 2, "tcp"}),
                          [](const auto& info) { return info.param.name; });
 
+/// What the node's leader shares comes as descriptors: a rank that has no room for them says so,
+/// and all learn which rank it was, and on which host.
+TEST(Descriptors, that_a_rank_cannot_take_are_told_with_its_name) {
+  const Scenario scenario{"follower", 3, 1};
+  int told = 0;
+  for (unsigned long more = 4; more < 12; ++more) {
+    Job job(scenario, leave_descriptors(more));
+    job.judge(std::to_string(more) + " descriptors");
+    told = std::max(told, job.told_who());
+  }
+  EXPECT_LE(2, told);
+}
+
 /// The kernel's signal at the limit of a file's size would end the process.
 TEST(FileSize, limit_is_an_error_that_names_it) {
   for (const int victim : {0, 1}) {

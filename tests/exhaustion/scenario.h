@@ -44,6 +44,7 @@ inline constexpr std::size_t floats = 30'000;
 /// How a rank fared; lies in memory that all processes share. Zero bytes are a valid start.
 struct Report {
   int result;        // of the first call that failed; 0: all succeeded
+  int culprit;       // of that error
   const char* call;  // the last one made
   char text[600];    // the sentence of the error
   unsigned long counted;
@@ -85,6 +86,7 @@ class Rank {
     if (result == hocketSuccess) return true;
     mine_.result = result;
     std::snprintf(mine_.text, sizeof mine_.text, "%s", hocketGetLastError(comm));
+    hocketCommGetCulprit(comm, &mine_.culprit);
     return false;
   }
 
@@ -155,6 +157,8 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
+  /// How many ranks were told which rank could not join.
+  int told_who() const { return told_who_; }
   const Report& victim() const { return shared_->reports[scenario_.victim]; }
 
   /// Waits for all; adds a failure for everything that must not happen.
@@ -171,6 +175,13 @@ class Job {
           << who << " ended with status " << status << ": " << report.text;
       if (report.result == 0) continue;
       EXPECT_LT(10u, std::strlen(report.text)) << who << " gave no reason for " << report.result;
+      if (std::getenv("SHOW_TEXTS") != nullptr) std::printf("%s: %s\n", who.c_str(), report.text);
+      if (std::strstr(report.text, "cannot join") == nullptr) continue;
+      // A join that failed makes no communicator: its culprit is the thread's.
+      ++told_who_;
+      const std::string victim = "rank " + std::to_string(scenario_.victim) + " (process ";
+      EXPECT_NE(nullptr, std::strstr(report.text, victim.c_str())) << report.text;
+      EXPECT_EQ(scenario_.victim, report.culprit) << report.text;
     }
     const bool joined_all = shared_->has_id.load() == 1;
     for (int rank = 0; rank < scenario_.ranks && joined_all; ++rank) {
@@ -192,6 +203,7 @@ class Job {
   Scenario scenario_;
   Shared* shared_;
   pid_t pids_[most_ranks] = {};
+  int told_who_ = 0;
 };
 
 /// Runs a job for each moment, several at once. The number of those whose victim had an error.
