@@ -393,9 +393,10 @@ HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
  *          *asyncError says. */
 HOCKET_API hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError);
 
-/* Effect:  *rank becomes the rank of comm that caused its error or that of its join, -1 where
- *          there is no error or nobody to name.
- * Needs:   comm and rank not NULL.
+/* Effect:  *rank becomes the rank of comm that caused its error or that of its join; where comm is
+ *          NULL, the rank that caused the calling thread's last error, such as that of a join that
+ *          made no communicator. -1 where there is no error or nobody to name.
+ * Needs:   rank not NULL; comm NULL or not yet destroyed.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument: *rank is unchanged. */
@@ -557,8 +558,8 @@ HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataTyp
  *          streams destroyed: nothing that was collected has begun (hocketInvalidUsage).
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
- * Errors:  none. A collected call with a wrong argument says so itself, and hocketGroupEnd
- *          again. */
+ * Errors:  hocketSystemError: no memory; no group is begun. A collected call with a wrong argument
+ *          says so itself, and hocketGroupEnd again. */
 HOCKET_API hocketResult_t hocketGroupStart(void);
 
 /* Effect:  begins everything collected since hocketGroupStart: the messages progress all together,

@@ -13,9 +13,14 @@ struct Grouped {
   Call call;
   HostStream* stream;
 };
+/// The group that a thread has begun: lives from its outermost start to its end. Only what needs no
+/// destructor is thread_local: the first use of anything else ends the process where memory is out.
+struct Group {
+  std::vector<Grouped> calls;
+  Status error;  // of the first call that was refused
+};
 thread_local int group_depth = 0;
-thread_local std::vector<Grouped> group_calls;
-thread_local Status group_error;
+thread_local Group* group = nullptr;
 
 /// A call as the user made it: its enumerators may have any value.
 struct Arguments {
@@ -165,7 +170,7 @@ Status start(hocketComm* comm, const Arguments& given, hocketStream_t stream) {
   HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
-    group_calls.push_back({comm, call, host});
+    group->calls.push_back({comm, call, host});
     return {};
   }
   const Entered entered(communicator);
@@ -183,8 +188,9 @@ hocketResult_t run(const char* function, hocketComm* comm, const Arguments& give
                    hocketStream_t stream) {
   const hocketResult_t outcome =
       guarded(function, comm, [&] { return start(comm, given, stream); });
-  if (group_depth > 0 && outcome != hocketSuccess && group_error.ok()) {
-    group_error = last_error();
+  if (group_depth > 0 && outcome != hocketSuccess && group->error.ok()) {
+    group->error = last_error();
+    if (group->error.ok()) group->error = out_of_memory();  // the thread could not keep it
   }
   return outcome;
 }
@@ -205,15 +211,14 @@ Status check_own_messages(const std::vector<GroupedCall>& calls, const Communica
 Status end_group() {
   if (group_depth == 0) return invalid_usage("hocketGroupEnd without a hocketGroupStart");
   if (--group_depth > 0) return {};
-  std::vector<Grouped> grouped;
-  grouped.swap(group_calls);
+  const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
   // A call that was refused makes the whole group void: half a group would leave the peers waiting.
-  HOCKET_RETURN_IF_ERROR(std::exchange(group_error, Status()));
+  HOCKET_RETURN_IF_ERROR(ended->error);
   std::vector<GroupedCall> calls;
   std::vector<std::unique_ptr<Entered>> entered;
   std::vector<Communicator*> held;
   bool in_progress = false;
-  for (const Grouped& one : grouped) {
+  for (const Grouped& one : ended->calls) {
     HOCKET_RETURN_IF_ERROR(check(one.comm));
     Communicator* communicator = one.comm->communicator.get();
     calls.push_back({communicator, one.call, one.stream});
@@ -235,8 +240,7 @@ Status end_group() {
 Status cancel_group() {
   if (group_depth == 0) return invalid_usage("there is no hocketGroupStart before it");
   group_depth = 0;
-  group_calls.clear();
-  group_error = {};
+  delete std::exchange(group, nullptr);
   return {};
 }
 
@@ -296,8 +300,11 @@ hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatyp
 }
 
 hocketResult_t hocketGroupStart(void) {
-  ++api::group_depth;
-  return hocketSuccess;
+  return api::guarded(__func__, nullptr, []() -> Status {
+    if (api::group_depth == 0) api::group = new api::Group;
+    ++api::group_depth;
+    return {};
+  });
 }
 
 hocketResult_t hocketGroupEnd(void) {

@@ -1,7 +1,5 @@
-#include <chrono>
 #include <cstring>
-#include <map>
-#include <thread>
+#include <optional>
 
 #include "api/config.h"
 #include "api/handle.h"
@@ -76,7 +74,7 @@ Status fill(const char* function, const CommConfig& config, hocketComm_t* out, M
   handle->own = std::make_unique<HostStream>();
   hocketComm* raw = handle.get();
   HOCKET_RETURN_IF_ERROR(handle->own->push([function, raw, make = std::move(make)] {
-    const Status status = make(&raw->stop, &raw->communicator);
+    const Status status = status_of_call([&] { return make(&raw->stop, &raw->communicator); });
     if (!status.ok()) {
       std::lock_guard lock(raw->mutex);
       raw->init_error = status.returned_by(function);
@@ -138,6 +136,7 @@ struct LaunchedJob {
   std::mutex mutex;
   std::weak_ptr<Session> session;
   std::uint64_t made = 0;
+  std::optional<std::uint64_t> joined_in;  // fork_generation() of the process that did
   static LaunchedJob& instance() {
     static auto* job = new LaunchedJob;
     return *job;
@@ -157,19 +156,6 @@ Status make_alone(const CommConfig& config, StopRequest* stop, std::unique_ptr<C
   return join(options, config, 0, nullptr, out);
 }
 
-/// All sessions of a launched job meet at one listener. Until rank 0 has begun a later one, an
-/// earlier one's root still answers there, and refuses what is not its own.
-Status join_again(const JoinOptions& options, bool is_later, std::shared_ptr<Session>* session) {
-  constexpr Nanos pause = 20 * nanos_per_ms;
-  const Nanos deadline = monotonic_now() + options.join_deadline_ms * nanos_per_ms;
-  for (;;) {
-    const Status status = Session::join(options, session);
-    const bool refused = status.code() == Code::remote_error && status.culprit() < 0;
-    if (!is_later || !refused || monotonic_now() >= deadline) return status;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
-  }
-}
-
 Status make_from_launcher(const CommConfig& config, const Settings& settings, StopRequest* stop,
                           std::unique_ptr<Communicator>* out) {
   LaunchedJob& job = LaunchedJob::instance();
@@ -183,6 +169,12 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
   options.has_key = info.has_key;
   options.job_id = info.job_id;
   options.root = info.root;
+  if (job.joined_in.value_or(fork_generation()) != fork_generation()) {
+    return invalid_usage("this process was forked from rank " + std::to_string(info.rank) +
+                         " after that one had joined the job: a rank is one process. Fork before "
+                         "the first hocketCommInitFromEnv, or use hocketCommInitRank with an id "
+                         "from hocketGetUniqueId");
+  }
   std::shared_ptr<Session> session = job.session.lock();
   if (session == nullptr) {
     // Each session of a job has a name of its own: an earlier one may still be saying goodbye.
@@ -194,8 +186,9 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
                                         std::move(info.root_listener), &options.root,
                                         config.join_deadline_ms));
     }
-    HOCKET_RETURN_IF_ERROR(join_again(options, job.made > 0, &session));
+    HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
     job.session = session;
+    job.joined_in = fork_generation();
   }
   return join(options, config, job.made++, std::move(session), out);
 }
@@ -206,8 +199,8 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
 using namespace hocket;
 
 hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
-  if (uniqueId == nullptr) return api::result(__func__, invalid_argument("uniqueId is NULL"));
   return api::guarded(__func__, nullptr, [&]() -> Status {
+    if (uniqueId == nullptr) return invalid_argument("uniqueId is NULL");
     CommConfig config;
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
@@ -334,7 +327,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
   if (comm == nullptr) return hocketSuccess;
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
-    if (comm->state.load() == hocketComm::live && comm->fork_generation != api::fork_generation()) {
+    if (comm->state.load() == hocketComm::live && comm->fork_generation != fork_generation()) {
       // The parent's: its threads, sockets and locks are not ours to end.
       [[maybe_unused]] Communicator* leaked = comm->communicator.release();
       [[maybe_unused]] HostStream* also = comm->own.release();
@@ -387,8 +380,12 @@ hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncE
 
 hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
-    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (comm != nullptr) HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (rank == nullptr) return invalid_argument("rank is NULL");
+    if (comm == nullptr) {
+      *rank = api::last_error().culprit();
+      return {};
+    }
     if (comm->ready.load(std::memory_order_acquire)) {
       *rank = comm->communicator->error().culprit();
       return {};

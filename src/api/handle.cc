@@ -3,16 +3,13 @@
 #include <pthread.h>
 
 #include <deque>
+#include <new>
 
 #include "base/log.h"
 
 namespace hocket::api {
 
-std::atomic<unsigned> forks{0};
-
 namespace {
-
-void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
 
 struct Husks {
   std::mutex mutex;
@@ -23,21 +20,65 @@ struct Husks {
   }
 };
 
-thread_local Status thread_error;
-thread_local std::string shown;
+/// What a thread is told by hocketGetLastError. Behind a key, and not a thread_local: the first use
+/// in a thread of one with a destructor ends the process where memory is out.
+struct ThreadError {
+  Status last;
+  Status shown;  // the last answer's, which keeps its text alive
+  std::string text;
+
+  /// Null before the thread's first error.
+  static ThreadError* mine() noexcept {
+    return has_key ? static_cast<ThreadError*>(::pthread_getspecific(key)) : nullptr;
+  }
+  /// Null where there is no memory for it; the thread's error is that then.
+  static ThreadError* make_mine() noexcept {
+    ThreadError* const found = mine();
+    if (!has_key || (found != nullptr && found != &exhausted)) return found;
+    std::unique_ptr<ThreadError> made(new (std::nothrow) ThreadError);
+    ThreadError* const kept = made != nullptr ? made.get() : &exhausted;
+    if (::pthread_setspecific(key, kept) != 0 || made == nullptr) return nullptr;
+    return made.release();
+  }
+  static void end(void* of_thread) {
+    if (of_thread != &exhausted) delete static_cast<ThreadError*>(of_thread);
+  }
+
+  static ThreadError exhausted;  // stands for those that could not be made
+  static pthread_key_t key;
+  static const bool has_key;
+};
+ThreadError ThreadError::exhausted;
+pthread_key_t ThreadError::key;
+const bool ThreadError::has_key = ::pthread_key_create(&key, ThreadError::end) == 0;
+
+/// The text of an error, valid until the thread asks again.
+const char* show(const Status& status) noexcept {
+  ThreadError* mine = ThreadError::make_mine();
+  if (mine == nullptr) return out_of_memory().message().c_str();
+  mine->shown = status;
+  const char* text = mine->shown.message().c_str();
+  if (status.link().empty()) return text;
+  best_effort([&] {
+    mine->text = status.message() + " [" + status.link() + "]";
+    text = mine->text.c_str();
+  });
+  return text;
+}
 
 }  // namespace
 
-unsigned fork_generation() {
-  [[maybe_unused]] static const int once = ::pthread_atfork(nullptr, nullptr, count_fork);
-  return forks.load(std::memory_order_relaxed);
+Status last_error() noexcept {
+  const ThreadError* mine = ThreadError::mine();
+  if (mine == &ThreadError::exhausted) return out_of_memory();
+  return mine == nullptr ? Status() : mine->last;
 }
 
-hocketResult_t result(const char* function, const Status& cause, hocketComm* comm) {
+hocketResult_t result(const char* function, const Status& cause, hocketComm* comm) noexcept {
   if (cause.ok()) [[likely]]
     return hocketSuccess;
   const Status status = cause.returned_by(function);
-  thread_error = status;
+  if (ThreadError* mine = ThreadError::make_mine(); mine != nullptr) mine->last = status;
   const bool live =
       comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live;
   if (live && status.code() != Code::in_progress) {
@@ -50,14 +91,12 @@ hocketResult_t result(const char* function, const Status& cause, hocketComm* com
   return static_cast<hocketResult_t>(status.code());
 }
 
-const Status& last_error() { return thread_error; }
-
 Status check_handle(hocketComm* comm) {
   if (comm == nullptr) return invalid_argument("the communicator is NULL");
   const std::uint32_t state = comm->state.load(std::memory_order_relaxed);
   if (state == hocketComm::dead) return invalid_argument("this communicator was destroyed before");
   if (state != hocketComm::live) return invalid_argument("this pointer is no communicator");
-  if (comm->fork_generation != forks.load(std::memory_order_relaxed)) {
+  if (comm->fork_generation != fork_generation()) {
     return invalid_usage(
         "this communicator belongs to the parent process: after fork() a child has none, and makes "
         "its own");
@@ -122,9 +161,11 @@ std::size_t husks() {
 using namespace hocket;
 
 hocketResult_t hocketGetVersion(int* version) {
-  if (version == nullptr) return api::result(__func__, invalid_argument("version is NULL"));
-  *version = HOCKET_VERSION_CODE;
-  return hocketSuccess;
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    if (version == nullptr) return invalid_argument("version is NULL");
+    *version = HOCKET_VERSION_CODE;
+    return {};
+  });
 }
 
 const char* hocketGetErrorString(hocketResult_t result) {
@@ -133,24 +174,24 @@ const char* hocketGetErrorString(hocketResult_t result) {
 }
 
 const char* hocketGetLastError(hocketComm_t comm) {
-  Status status;
-  if (comm == nullptr) {
-    status = api::thread_error;
-  } else if (api::check_handle(comm).ok()) {
+  const auto error_of = [comm]() -> Status {
+    if (comm == nullptr) return api::last_error();
+    if (!api::check_handle(comm).ok()) return {};
+    Status status;
     if (comm->ready.load(std::memory_order_acquire)) status = comm->communicator->error();
     std::lock_guard lock(comm->mutex);
     if (!status.ok() && !comm->poison.ok()) status = comm->poison;
     if (status.ok()) status = comm->init_error;
     if (status.ok()) status = comm->call_error;
-  }
-  api::shown = status.ok() ? "" : status.message();
-  if (!status.ok() && !status.link().empty()) api::shown += " [" + status.link() + "]";
-  return api::shown.c_str();
+    return status;
+  };
+  const Status status = status_of_call(error_of);
+  return status.ok() ? "" : api::show(status);
 }
 
 hocketResult_t hocketGetLastCulprit(int* rank) {
   if (rank == nullptr) return api::result(__func__, invalid_argument("rank is NULL"));
-  *rank = api::thread_error.culprit();
+  *rank = api::last_error().culprit();
   return hocketSuccess;
 }
 

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 
+#include "base/fork.h"
 #include "base/status.h"
 #include "engine/communicator.h"
 #include "engine/stream.h"
@@ -19,7 +18,7 @@
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
-  unsigned fork_generation = 0;
+  std::uint64_t fork_generation = hocket::fork_generation();
   bool blocking = true;
   std::atomic<bool> finalized{false};
   std::unique_ptr<hocket::Communicator> communicator;
@@ -43,23 +42,20 @@ struct hocketEvent {
 
 namespace hocket::api {
 
-unsigned fork_generation();
-
 /// Remembers a status as the thread's (and the handle's) last error, under the name of the function
 /// that the user called; returns its number. Every error that reaches the user comes through here.
-hocketResult_t result(const char* function, const Status& status, hocketComm* comm = nullptr);
+/// Allocates nothing that it cannot do without.
+hocketResult_t result(const char* function, const Status& status,
+                      hocketComm* comm = nullptr) noexcept;
 /// The calling thread's last status that was not OK.
-const Status& last_error();
-
-/// Grows in the child of every fork.
-extern std::atomic<unsigned> forks;
+Status last_error() noexcept;
 
 /// OK where comm is a live handle of this process whose communicator may be used.
 Status check(hocketComm* comm);
 /// The same answer for the common case, without the words.
 inline bool is_usable(const hocketComm* comm) {
   return comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live &&
-         comm->fork_generation == forks.load(std::memory_order_relaxed) &&
+         comm->fork_generation == fork_generation() &&
          comm->ready.load(std::memory_order_acquire) &&
          !comm->finalized.load(std::memory_order_relaxed) && !comm->communicator->has_error();
 }
@@ -78,20 +74,10 @@ std::size_t husks();  // how many are kept
 /// Ends every registration on a communicator that goes.
 void end_registrations(hocketComm* comm);
 
-/// OK where stream is NULL or alive.
-Status check_stream(hocketStream_t stream);
-
 /// No exception crosses the C ABI.
 template <typename Body>
 hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
-  try {
-    return result(function, body(), comm);
-  } catch (const std::bad_alloc&) {
-    return result(function, {Code::system_error, "out of memory"}, comm);
-  } catch (const std::exception& error) {
-    return result(function, internal_error(std::string("unexpected exception: ") + error.what()),
-                  comm);
-  }
+  return result(function, status_of_call(body), comm);
 }
 
 /// OK where it is NULL, or a live stream of this process.

@@ -26,7 +26,9 @@ struct Registrations {
   }
   void* add(const hocketComm* comm, std::uint64_t region) {
     std::lock_guard lock(mutex);
-    return *live.insert(new Registration{comm, region}).first;
+    auto made = std::make_unique<Registration>(comm, region);
+    live.insert(made.get());
+    return made.release();
   }
   /// Null where it is none of comm's.
   std::unique_ptr<Registration> take(const hocketComm* comm, void* handle) {
@@ -60,11 +62,12 @@ void api::end_registrations(hocketComm* comm) {
 }
 
 hocketResult_t hocketMemAlloc(void** ptr, size_t size) {
-  if (ptr == nullptr) return api::result(__func__, invalid_argument("ptr is NULL"));
-  *ptr = nullptr;
-  if (size == 0)
-    return api::result(__func__, invalid_argument("size is 0: ask for at least one byte"));
-  return api::guarded(__func__, nullptr, [&] { return Regions::instance().allocate(size, ptr); });
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    if (ptr == nullptr) return invalid_argument("ptr is NULL");
+    *ptr = nullptr;
+    if (size == 0) return invalid_argument("size is 0: ask for at least one byte");
+    return Regions::instance().allocate(size, ptr);
+  });
 }
 
 hocketResult_t hocketMemFree(void* ptr) {
@@ -95,8 +98,12 @@ hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t 
     std::uint64_t region = 0;
     HOCKET_RETURN_IF_ERROR(
         Regions::instance().add(buff, size, fd, static_cast<std::uint64_t>(offset), &region));
-    *handle = Registrations::instance().add(comm, region);
-    return {};
+    const Status added = status_of_call([&]() -> Status {
+      *handle = Registrations::instance().add(comm, region);
+      return {};
+    });
+    if (!added.ok()) static_cast<void>(Regions::instance().remove(region));
+    return added;
   });
 }
 

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/signals.h"
+
 namespace hocket {
 namespace {
 std::mutex sink_mutex;
@@ -35,7 +37,11 @@ void log_line(LogLevel level, const std::string& line) {
   if (static_cast<int>(level) <= stderr_level.load(std::memory_order_relaxed)) {
     const std::string text = "hocket: " + line + "\n";
     // One write per line, so that the lines of many ranks do not interleave; a full pipe loses it.
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    // A reader that is gone, or the limit of a file's size, may not end the process.
+    without_signal(SIGXFSZ, [&text] {
+      return without_signal(SIGPIPE,
+                            [&text] { return ::write(STDERR_FILENO, text.data(), text.size()); });
+    });
   }
 }
 

@@ -1,9 +1,23 @@
 #include "base/status.h"
 
 #include <cerrno>
+#include <new>
 #include <system_error>
 
 namespace hocket {
+namespace {
+
+// Made when the library is loaded, because later there may be no memory for it; never destroyed,
+// because threads may outlive static objects.
+const Status::Detail& no_memory = *new Status::Detail{
+    Code::system_error,
+    "out of memory: this process has reached a limit (ulimit -v, its control group, the machine's "
+    "memory), so this communicator cannot go on",
+    -1,
+    0,
+    {}};
+
+}  // namespace
 
 const char* code_name(Code code) {
   switch (code) {
@@ -41,25 +55,49 @@ const std::string& Status::link() const {
   return detail_ ? detail_->link : none;
 }
 
+template <typename Change>
+Status Status::changed(Change change) const {
+  try {
+    Detail detail = *detail_;
+    change(&detail);
+    return Status(std::move(detail));
+  } catch (const std::bad_alloc&) {
+    return *this;
+  }
+}
+
 Status Status::in_operation(std::uint64_t sequence) const {
   if (ok() || detail_->sequence == sequence) return *this;
-  Detail detail = *detail_;
-  detail.sequence = sequence;
-  return Status(std::move(detail));
+  return changed([sequence](Detail* detail) { detail->sequence = sequence; });
 }
 
 Status Status::on_link(std::string link) const {
   if (ok()) return *this;
-  Detail detail = *detail_;
-  detail.link = std::move(link);
-  return Status(std::move(detail));
+  return changed([&link](Detail* detail) { detail->link = std::move(link); });
+}
+
+Status out_of_memory() noexcept {
+  Status status;  // shares the static detail without a control block: nothing is allocated
+  status.detail_ = std::shared_ptr<const Status::Detail>(std::shared_ptr<void>(), &no_memory);
+  return status;
+}
+
+Status caught() noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::exception& error) {
+    return status_of_call(
+        [&error] { return internal_error(std::string("unexpected exception: ") + error.what()); });
+  }
 }
 
 Status Status::returned_by(const char* function) const {
   if (ok()) return *this;
-  Detail detail = *detail_;
-  detail.message = std::string(function) + ": " + detail.message;
-  return Status(std::move(detail));
+  return changed([function](Detail* detail) {
+    detail->message = std::string(function) + ": " + detail->message;
+  });
 }
 
 Status system_error(const std::string& what) { return system_error(what, errno); }

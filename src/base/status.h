@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,10 +30,11 @@ class [[nodiscard]] Status {
  public:
   struct Detail {
     Code code = Code::ok;
-    std::string message;         // one sentence: what happened and what to do next
-    int culprit = -1;            // rank in the communicator (or session) that caused it; -1: none
-    std::uint64_t sequence = 0;  // of the collective, as all ranks count them; 0: not in a collective
-    std::string link;            // "shm", "tcp 10.0.0.1:4000", ...; empty: not on a link
+    std::string message;  // one sentence: what happened and what to do next
+    int culprit = -1;     // rank in the communicator (or session) that caused it; -1: none
+    std::uint64_t sequence =
+        0;             // of the collective, as all ranks count them; 0: not in a collective
+    std::string link;  // "shm", "tcp 10.0.0.1:4000", ...; empty: not on a link
   };
 
   Status() = default;
@@ -47,15 +49,41 @@ class [[nodiscard]] Status {
   const std::string& message() const;
   const std::string& link() const;
 
-  /// The same error with its operation (or its link) filled in; no change where it is OK.
+  /// The same error with its operation (or its link) filled in; no change where it is OK, or where
+  /// there is no memory for it.
   Status in_operation(std::uint64_t sequence) const;
   Status on_link(std::string link) const;
   /// The same error as the user's call returns it: "hocketAllReduce: ...".
   Status returned_by(const char* function) const;
 
  private:
+  friend Status out_of_memory() noexcept;
+  template <typename Change>
+  Status changed(Change change) const;
   std::shared_ptr<const Detail> detail_;
 };
+
+/// The error where there is no memory, for the words of one neither.
+Status out_of_memory() noexcept;
+/// In a catch block: the exception as an error.
+Status caught() noexcept;
+/// What make() gives, or the error that it throws.
+template <typename Make>
+Status status_of_call(const Make& make) noexcept {
+  try {
+    return make();
+  } catch (const std::exception&) {
+    return caught();
+  }
+}
+/// Does what can be left undone where there is no memory for it, in a destructor above all.
+template <typename Task>
+void best_effort(Task task) noexcept {
+  try {
+    task();
+  } catch (const std::exception&) {
+  }
+}
 
 inline Status invalid_argument(std::string message) {
   return {Code::invalid_argument, std::move(message)};

@@ -1,19 +1,29 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "bootstrap/handshake.h"
 
 namespace hocket {
 namespace {
-constexpr std::size_t max_half_open = 256;
 constexpr std::int64_t handshake_limit_ms = 5000;
 constexpr std::int64_t pause_ms = 50;
 constexpr int accepts_per_wake = 64;
+
+/// Half-open connections that this process may have, of all its listeners: a small share of its
+/// descriptors.
+std::size_t most_strangers() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
+  return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 16, 8, 256));
+}
 }  // namespace
 
 Acceptor::Acceptor(Monitor& monitor, UniqueFd listener, Credentials credentials, Judge judge,
@@ -23,10 +33,17 @@ Acceptor::Acceptor(Monitor& monitor, UniqueFd listener, Credentials credentials,
       credentials_(credentials),
       judge_(std::move(judge)),
       accepted_(std::move(accepted)) {
-  token_ = monitor_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
+  monitor_.add(this);
+  try {
+    token_ = monitor_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
+  } catch (const std::bad_alloc&) {
+    monitor_.remove(this);
+    throw;
+  }
 }
 
 Acceptor::~Acceptor() {
+  monitor_.remove(this);
   while (!half_open_.empty()) drop(half_open_.begin()->first);
   monitor_.unwatch(token_);
   monitor_.cancel(resume_);
@@ -43,7 +60,8 @@ void Acceptor::accept_some() {
   for (int i = 0; i < accepts_per_wake; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
-      admit(std::move(fd));
+      // Without memory for it, this one connection is dropped.
+      best_effort([&] { admit(std::move(fd)); });
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -58,30 +76,42 @@ void Acceptor::accept_some() {
 }
 
 void Acceptor::pause() {
-  monitor_.modify(token_, 0);
-  monitor_.cancel(resume_);
-  resume_ = monitor_.after_ms(pause_ms, [this] { monitor_.modify(token_, EPOLLIN); });
+  best_effort([this] {
+    monitor_.cancel(resume_);
+    resume_ = monitor_.after_ms(pause_ms, [this] { monitor_.modify(token_, EPOLLIN); });
+    monitor_.modify(token_, 0);
+  });
 }
 
 void Acceptor::admit(UniqueFd fd) {
   if (credentials_.keyless && peer_user(fd.get()) != static_cast<std::int64_t>(::geteuid())) return;
-  if (half_open_.size() >= max_half_open) make_room();
+  if (monitor_.strangers >= most_strangers()) make_room();
   set_no_delay(fd.get());
   const std::uint64_t id = next_id_++;
-  auto half = std::make_unique<HalfOpen>();
-  half->token = monitor_.watch(fd.get(), EPOLLIN, [this, id](std::uint32_t) { advance(id); });
-  half->timer = monitor_.after_ms(handshake_limit_ms, [this, id] { drop(id); });
-  half->fd = std::move(fd);
-  half_open_[id] = std::move(half);
+  HalfOpen& half = *(half_open_[id] = std::make_unique<HalfOpen>());
+  ++monitor_.strangers;
+  try {
+    half.token = monitor_.watch(fd.get(), EPOLLIN, [this, id](std::uint32_t) { advance(id); });
+    half.fd = std::move(fd);
+    half.timer = monitor_.after_ms(handshake_limit_ms, [this, id] { drop(id); });
+  } catch (const std::bad_alloc&) {
+    drop(id);
+    throw;
+  }
 }
 
 /// Who has not even said hello goes first: in a flood of strangers our own get through.
 void Acceptor::make_room() {
-  if (half_open_.empty()) return;
+  if (!spare_descriptor(false)) monitor_.spare_descriptor();
+}
+
+bool Acceptor::spare_descriptor(bool any) {
   for (const auto& [id, half] : half_open_) {
-    if (!half->hello_known) return drop(id);
+    if (!any && half->hello_known) continue;
+    drop(id);
+    return true;
   }
-  drop(half_open_.begin()->first);
+  return false;
 }
 
 void Acceptor::drop(std::uint64_t id) {
@@ -90,6 +120,7 @@ void Acceptor::drop(std::uint64_t id) {
   monitor_.unwatch(found->second->token);
   monitor_.cancel(found->second->timer);
   half_open_.erase(found);
+  --monitor_.strangers;
 }
 
 /// False where the connection is of no use any more.
@@ -107,17 +138,26 @@ void Acceptor::advance(std::uint64_t id) {
   const auto found = half_open_.find(id);
   if (found == half_open_.end()) return;
   HalfOpen& half = *found->second;
+  Claim claim;
+  Step step = Step::drop;  // also where there is no memory for it
+  best_effort([&] { step = answer(half, &claim); });
+  if (step == Step::drop) return drop(id);
+  if (step == Step::wait) return;
+  UniqueFd fd = std::move(half.fd);
+  drop(id);
+  accepted_(claim, std::move(fd));
+}
+
+Acceptor::Step Acceptor::answer(HalfOpen& half, Claim* claim) {
   bool complete = false;
-  if (!half.hello_known) {
-    if (!read_more(half, hello_bytes, &complete)) return drop(id);
-    if (!complete) return;
-    if (!answer_hello(half)) return drop(id);
-    half.hello_known = true;
-    half.received = 0;
-    return;
-  }
-  if (!read_more(half, claim_message_bytes, &complete)) return drop(id);
-  if (complete) answer_claim(id, half);
+  const std::size_t wanted = half.hello_known ? claim_message_bytes : hello_bytes;
+  if (!read_more(half, wanted, &complete)) return Step::drop;
+  if (!complete) return Step::wait;
+  if (half.hello_known) return answer_claim(half, claim) ? Step::accept : Step::drop;
+  if (!answer_hello(half)) return Step::drop;
+  half.hello_known = true;
+  half.received = 0;
+  return Step::wait;
 }
 
 bool Acceptor::answer_hello(HalfOpen& half) {
@@ -132,15 +172,15 @@ bool Acceptor::answer_hello(HalfOpen& half) {
   return sent == static_cast<ssize_t>(hello_bytes) && kind == HelloKind::ours;
 }
 
-void Acceptor::answer_claim(std::uint64_t id, HalfOpen& half) {
+/// False where it is not accepted.
+bool Acceptor::answer_claim(HalfOpen& half, Claim* claim) {
   std::memcpy(half.transcript.claim.data(), half.in, claim_bytes);
   Digest expected{};
   const bool proved = client_proof(credentials_, half.transcript, &expected) &&
                       equal_secret(expected.data(), half.in + claim_bytes, proof_bytes);
-  Claim claim;
   Verdict verdict = Verdict::wrong_key;
   if (proved) {
-    verdict = decode(half.transcript.claim, &claim) ? judge_(claim) : Verdict::refused;
+    verdict = decode(half.transcript.claim, claim) ? judge_(*claim) : Verdict::refused;
   } else {
     ++wrong_keys_;
     last_wrong_key_ = peer_text(half.fd.get());
@@ -148,14 +188,10 @@ void Acceptor::answer_claim(std::uint64_t id, HalfOpen& half) {
   std::uint8_t out[verdict_message_bytes] = {};
   out[0] = static_cast<std::uint8_t>(verdict);
   Digest proof{};
-  if (proved && !server_proof(credentials_, half.transcript, verdict, &proof)) return drop(id);
+  if (proved && !server_proof(credentials_, half.transcript, verdict, &proof)) return false;
   std::memcpy(out + verdict_bytes, proof.data(), proof.size());
   const ssize_t sent = ::send(half.fd.get(), out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (verdict != Verdict::accepted || sent != static_cast<ssize_t>(sizeof out)) return drop(id);
-  monitor_.unwatch(half.token);
-  UniqueFd fd = std::move(half.fd);
-  drop(id);
-  accepted_(claim, std::move(fd));
+  return verdict == Verdict::accepted && sent == static_cast<ssize_t>(sizeof out);
 }
 
 }  // namespace hocket

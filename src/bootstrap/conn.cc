@@ -1,6 +1,7 @@
 #include "bootstrap/conn.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -37,10 +38,8 @@ void Conn::close() {
   // Closing with unread bytes would reset a TCP connection, and could cost the other end our last
   // words.
   std::uint8_t unread[4096];
-  std::vector<UniqueFd> fds;
-  for (int i = 0;
-       i < rounds_per_wake && receive_some(fd_.get(), unread, sizeof unread, &fds) > 0;) {
-    ++i;
+  int rounds = 0;
+  while (rounds++<rounds_per_wake&& ::recv(fd_.get(), unread, sizeof unread, MSG_DONTWAIT)> 0) {
   }
   monitor_.unwatch(token_);
   monitor_.cancel(retry_);
@@ -51,7 +50,7 @@ void Conn::close() {
 
 void Conn::fail(int error) {
   if (!fd_) return;
-  const OnClosed on_closed = on_closed_;
+  const OnClosed on_closed = std::move(on_closed_);
   close();
   if (on_closed) on_closed(error);
 }
@@ -71,9 +70,12 @@ void Conn::receive() {
     const std::size_t before = in_.size();
     in_.resize(before + receive_bytes);
     std::vector<UniqueFd> fds;
-    const std::int64_t got = receive_some(fd_.get(), in_.data() + before, receive_bytes, &fds);
+    bool lost_fds = false;
+    const std::int64_t got =
+        receive_some(fd_.get(), in_.data() + before, receive_bytes, &fds, &lost_fds);
     const int error = errno;
     in_.resize(before + static_cast<std::size_t>(std::max<std::int64_t>(got, 0)));
+    lost_fds_ |= lost_fds;
     for (UniqueFd& fd : fds) in_fds_.push_back(std::move(fd));
     if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return;
     if (got <= 0) return fail(got == 0 ? 0 : error);
@@ -83,38 +85,40 @@ void Conn::receive() {
   }
 }
 
+bool Conn::take_message(Message* message) {
+  if (in_.size() < header_bytes) return false;
+  Reader header(in_.data(), header_bytes);
+  const std::size_t length = header.u32();
+  message->type = static_cast<MessageType>(header.u16());
+  const std::size_t fd_count = header.u16();
+  const bool too_long = length > body_cap_ || fd_count > fds_per_message;
+  if (!too_long && in_.size() - header_bytes < length) return false;
+  const bool has_fds = fd_count <= in_fds_.size();
+  if (too_long || (!has_fds && !lost_fds_)) {
+    fail(EPROTO);
+    return false;
+  }
+  const auto body = in_.begin() + header_bytes;
+  const auto end = body + static_cast<std::ptrdiff_t>(length);
+  message->body.assign(body, end);
+  message->lost_fds = !has_fds;
+  for (std::size_t i = 0; i < fd_count && has_fds; ++i) {
+    message->fds.push_back(std::move(in_fds_.front()));
+    in_fds_.pop_front();
+  }
+  in_.erase(in_.begin(), end);
+  return true;
+}
+
 bool Conn::deliver() {
-  std::size_t at = 0;
-  while (in_.size() - at >= header_bytes) {
-    Reader header(in_.data() + at, header_bytes);
-    const std::size_t length = header.u32();
-    const auto type = static_cast<MessageType>(header.u16());
-    const std::size_t fd_count = header.u16();
-    if (length > body_cap_ || fd_count > fds_per_message) {
-      fail(EPROTO);
-      return false;
-    }
-    if (in_.size() - at - header_bytes < length) break;
-    Message message;
-    message.type = type;
-    const auto* body = in_.data() + at + header_bytes;
-    message.body.assign(body, body + length);
-    if (fd_count > in_fds_.size()) {
-      fail(EPROTO);
-      return false;
-    }
-    for (std::size_t i = 0; i < fd_count; ++i) {
-      message.fds.push_back(std::move(in_fds_.front()));
-      in_fds_.pop_front();
-    }
-    at += header_bytes + length;
+  Message message;
+  while (fd_ && take_message(&message)) {
     const OnMessage on_message = on_message_;  // it may be replaced while it runs
     if (on_message) on_message(message);
-    if (!fd_) return false;
+    message = {};
   }
-  in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(at));
   if (in_.empty()) in_.shrink_to_fit();
-  return true;
+  return is_open();
 }
 
 void Conn::send(MessageType type, std::vector<std::uint8_t> body, std::vector<SharedFd> fds) {

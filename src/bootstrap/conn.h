@@ -19,6 +19,7 @@ struct Message {
   MessageType type{};
   std::vector<std::uint8_t> body;
   std::vector<UniqueFd> fds;
+  bool lost_fds = false;  // this process had no room for some: the message has none
 };
 
 /// Sent to many, it is open once.
@@ -57,7 +58,8 @@ class Conn : public std::enable_shared_from_this<Conn> {
       : monitor_(monitor), fd_(std::move(fd)), body_cap_(body_cap) {}
   void ready(std::uint32_t events);
   void receive();
-  bool deliver();  // false: closed, or the protocol was broken
+  bool deliver();                       // false: closed, or the protocol was broken
+  bool take_message(Message* message);  // false: not whole yet
   void flush();
   void fail(int error);
 
@@ -71,6 +73,7 @@ class Conn : public std::enable_shared_from_this<Conn> {
   Nanos heard_ = 0;
   std::vector<std::uint8_t> in_;
   std::deque<UniqueFd> in_fds_;
+  bool lost_fds_ = false;
   std::deque<Outgoing> out_;
 };
 

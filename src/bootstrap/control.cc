@@ -33,7 +33,6 @@ Control::Control(Monitor& monitor, int rank, std::int64_t silence_ms, Joined joi
     if (members()[other].node != joined_.node) continue;
     pulses_.push_back(std::make_unique<Pulse>());
     pulses_.back()->rank = other;
-    pulses_.back()->heard = monitor.now();
   }
 }
 
@@ -116,6 +115,12 @@ void Control::flood(const Fault& fault, const Conn* from) {
 
 void Control::on_message(const Conn* from, Message& message) {
   Fault fault;
+  // A local rank could not finish its join after this one had.
+  Failure failure;
+  if (message.type == MessageType::fail && decode(message.body, &failure) && failure.culprit >= 0 &&
+      failure.culprit < static_cast<int>(members().size())) {
+    return raise({Fault::Kind::dead, failure.culprit, 0, 0, Code::remote_error, failure.text});
+  }
   if (message.type != MessageType::fault ||
       !decode(message.body, static_cast<int>(members().size()), &fault)) {
     return;
@@ -255,7 +260,6 @@ void Control::watch_pulses() {
     if (beats != pulse->beats) {
       pulse->beats = beats;
       pulse->quiet_ticks = 0;
-      pulse->heard.store(monitor_.now(), std::memory_order_relaxed);
       continue;
     }
     if (line.left.load(std::memory_order_acquire) != 0 || faults_.is_gone(pulse->rank)) continue;
@@ -287,11 +291,6 @@ void Control::watch_links() {
                            ranks_text(ranks_behind(i)))});
       }
     }
-    if (joined_.page->mapped()) {
-      joined_.page->head().link_silence_ns[i].store(
-          static_cast<std::uint64_t>(std::max<Nanos>(monitor_.now() - link.heard, 0)),
-          std::memory_order_relaxed);
-    }
   }
 }
 
@@ -312,21 +311,6 @@ std::vector<int> Control::ranks_behind(std::size_t link) const {
     if (node != joined_.node && link_towards(node) == link) out.push_back(rank);
   }
   return out;
-}
-
-Nanos Control::silence_of(int peer) const {
-  if (peer == rank_) return 0;
-  const Member& member = members()[peer];
-  const Nanos now = monotonic_now();
-  const auto local_silence = [&](int local_rank) {
-    const Nanos heard = pulses_[local_rank]->heard.load(std::memory_order_relaxed);
-    return std::max<Nanos>(now - heard, 0);
-  };
-  if (member.node == joined_.node) return local_silence(member.local_rank);
-  Nanos out = leads() ? 0 : local_silence(members()[leader()].local_rank);
-  return out +
-         static_cast<Nanos>(joined_.page->head().link_silence_ns[link_towards(member.node)].load(
-             std::memory_order_relaxed));
 }
 
 }  // namespace hocket

@@ -31,6 +31,8 @@ class Control {
 
   /// Adds a fault to the board and, where it is new, tells everybody.
   void raise(const Fault& fault) { spread(fault, nullptr); }
+  /// Tells everybody of a fault that is on the board already.
+  void publish(const Fault& fault) { flood(fault, nullptr); }
   void leave();
   /// The process ends in order, but has not left.
   void say_exit();
@@ -38,7 +40,6 @@ class Control {
   bool carries() const;
 
   const std::vector<Member>& members() const { return joined_.table.members; }
-  Nanos silence_of(int peer) const;  // from any thread
 
  private:
   struct Pulse {  // of a local peer
@@ -47,7 +48,6 @@ class Control {
     std::int64_t quiet_ticks = 0;
     Monitor::Token pidfd_token = 0;
     Monitor::Token end_timer = 0;
-    std::atomic<Nanos> heard{0};
   };
   struct Link {  // to a neighbour in the tree
     std::shared_ptr<Conn> conn;
@@ -83,7 +83,7 @@ class Control {
   FaultBoard& faults_;
   OnFault on_fault_;
   std::vector<std::unique_ptr<Pulse>> pulses_;  // by local rank; this rank's own stays empty
-  std::vector<Link> links_;  // [0]: above (none at the top), [1 + i]: child i, as in the pulse page
+  std::vector<Link> links_;                     // [0]: above (none at the top), [1 + i]: child i
   Monitor::Token timer_ = 0;
   bool left_ = false;
 };

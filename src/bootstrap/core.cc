@@ -32,9 +32,7 @@ Status check(const JoinOptions& options) {
   if (options.has_key) {
     return options.root.port != 0 ? Status() : invalid_argument("the root's address has no port");
   }
-  const char* remedy =
-      "give all ranks the same key: start them with hocket-run, or name a file that only the job's "
-      "user can read by HOCKET_JOB_KEY_FILE";
+  const char* remedy = "start all ranks with hocket-run, which gives them one key";
   if (!options.share_memory) {
     return invalid_usage(
         fmt::format("ranks without a job key meet over shared memory only, and it is switched off "
@@ -64,7 +62,7 @@ Core::Core(const JoinOptions& options, MonitorLease lease)
       data_(*lease_, options.rank, std::max<std::int64_t>(options.silence_ms, 5000)) {}
 
 Core::~Core() {
-  descriptors_.close(internal_error("the session has ended"));
+  descriptors_.close(status_of_call([] { return internal_error("the session has ended"); }));
   data_.close();
 }
 
@@ -102,7 +100,16 @@ Status Core::open_listener() {
   return listen_tcp(&address, &listener_);
 }
 
-void Core::start() {
+void Core::start() noexcept {
+  const Status status = status_of_call([this]() -> Status {
+    lease_->add(this);
+    start_joining();
+    return {};
+  });
+  if (!status.ok()) end_join(status);
+}
+
+void Core::start_joining() {
   Joining::Handlers handlers;
   handlers.table_known = [this](const Key& key) { return table_known(key); };
   handlers.joined = [this](Joined joined) { this->joined(std::move(joined)); };
@@ -146,13 +153,17 @@ Status Core::table_known(const Key& key) {
 }
 
 void Core::joined(Joined joined) {
+  faults_.prepare_own_failure(
+      {Fault::Kind::failed, options_.rank, 0, 0, Code::system_error,
+       fmt::format("rank {} (process {} on {}) cannot go on: {}", options_.rank, self_.pid,
+                   self_.host, out_of_memory().message())});
   control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
                                        std::move(joined), faults_, [this](const Fault& fault) {
                                          // Whoever returns from a wait for a descriptor must
                                          // find the communicator's engine alerted already.
                                          faults_.wake_all();
                                          descriptors_.new_fault(fault);
-                                         if (lingering_) linger_soon(0);
+                                         if (lingering_) static_cast<void>(linger_soon(0));
                                        });
   control_->start();
   exit_task_ = lease_->on_exit([weak = weak_from_this()] {
@@ -161,13 +172,15 @@ void Core::joined(Joined joined) {
   end_join({});
 }
 
-void Core::end_join(const Status& status) {
+void Core::end_join(const Status& status) noexcept {
   // Joining calls this: it may go only when it has returned.
-  std::weak_ptr<Core> weak = weak_from_this();
-  lease_->post([weak] {
-    if (const auto self = weak.lock()) self->joining_.reset();
+  best_effort([this] {
+    lease_->post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->joining_.reset();
+    });
   });
   std::lock_guard lock(mutex_);
+  if (join_done_) return;
   join_done_ = true;
   join_status_ = status;
   join_ended_.notify_all();
@@ -187,6 +200,28 @@ void Core::stop_join() {
   });
 }
 
+/// Memory is out in this process. The own threads learn of it without any; the other ranks as soon
+/// as there is a little.
+bool Core::fail(const Status& why) {
+  bool joining;
+  {
+    std::lock_guard lock(mutex_);
+    joining = !join_done_;
+  }
+  if (joining) {
+    if (joining_) joining_->give_up(why);
+    end_join(why);
+    return true;
+  }
+  if (!control_) return true;
+  if (faults_.add_own_failure()) {
+    descriptors_.fail_all(why);
+    faults_.wake_all();
+  }
+  control_->publish(faults_.own_failure());
+  return true;
+}
+
 void Core::leave() {
   if (control_) control_->leave();
 }
@@ -201,32 +236,35 @@ void Core::dial(int peer, std::uint64_t channel, int index) {
   data_.dial(peer, address, channel, index);
 }
 
-void Core::finish() {
-  leave();
+void Core::finish() noexcept {
+  lease_->remove(this);
   lease_->cancel_exit(exit_task_);
+  best_effort([this] { leave(); });
   acceptor_.reset();
   joining_.reset();
   data_.close();
-  descriptors_.close(invalid_usage("the session was closed while a thread waited in it"));
+  descriptors_.close(status_of_call(
+      [] { return invalid_usage("the session was closed while a thread waited in it"); }));
   linger();
 }
 
-void Core::linger() {
-  if (!control_ || !control_->carries()) {
-    control_.reset();
-    lease_.release();
-    return;
+void Core::linger() noexcept {
+  if (control_ && control_->carries()) {
+    lingering_ = true;
+    if (linger_soon(linger_check_ms)) return;
   }
-  lingering_ = true;
-  linger_soon(linger_check_ms);
+  control_.reset();
+  lease_.release();
 }
 
 /// A fault may have been the last goodbye that this rank had to carry; a connection that closes
-/// without one is found by looking from time to time.
-void Core::linger_soon(std::int64_t ms) {
+/// without one is found by looking from time to time. False where there is no memory for it.
+bool Core::linger_soon(std::int64_t ms) noexcept {
   std::shared_ptr<Core> self = shared_from_this();  // the old timer may be the last that holds it
   lease_->cancel(linger_timer_);
-  linger_timer_ = lease_->after_ms(ms, [self] { self->linger(); });
+  linger_timer_ = 0;
+  best_effort([&] { linger_timer_ = lease_->after_ms(ms, [self] { self->linger(); }); });
+  return linger_timer_ != 0;
 }
 
 }  // namespace hocket

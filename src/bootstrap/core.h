@@ -16,20 +16,20 @@
 
 namespace hocket {
 
-class Core : public std::enable_shared_from_this<Core> {
+class Core : public std::enable_shared_from_this<Core>, private Monitor::Client {
  public:
   /// From the joining thread: checks the options and opens what must be open before the join.
   static Status make(const JoinOptions& options, std::shared_ptr<Core>* out);
-  ~Core();
+  ~Core() override;
   /// From the joining thread: blocks until the join has ended.
   Status wait_joined();
   /// From any thread: the join ends soon with Code::aborted, if it has not ended before.
   void stop_join();
 
   // On the monitor thread:
-  void start();
+  void start() noexcept;
   /// The session is gone: what remains carries others' messages, or nothing.
-  void finish();
+  void finish() noexcept;
   void leave();
   /// The process ends in order, and nobody has closed the session.
   void say_exit();
@@ -37,7 +37,6 @@ class Core : public std::enable_shared_from_this<Core> {
   // From any thread, after the join:
   const std::vector<Member>& members() const { return control_->members(); }
   int rank() const { return options_.rank; }
-  Nanos silence_of(int peer) const { return control_->silence_of(peer); }
   FaultBoard& faults() { return faults_; }
   DataConnections& data() { return data_; }
   Monitor& monitor() const { return *lease_; }
@@ -52,15 +51,17 @@ class Core : public std::enable_shared_from_this<Core> {
   Core(const JoinOptions& options, MonitorLease lease);
   Status open_listener();
   void accept_tcp(const Credentials& credentials);
+  void start_joining();
   Status table_known(const Key& key);
   void joined(Joined joined);
-  void end_join(const Status& status);
-  void linger();
-  void linger_soon(std::int64_t ms);
+  void end_join(const Status& status) noexcept;
+  bool fail(const Status& why) override;
+  void linger() noexcept;
+  bool linger_soon(std::int64_t ms) noexcept;
 
   JoinOptions options_;
   MonitorLease lease_;
-  std::uint64_t generation_ = fork_generation();
+  std::uint64_t generation_ = session_generation();
   Arrival self_;
   UniqueFd listener_;
   FaultBoard faults_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+
 namespace hocket {
 namespace {
 
@@ -92,7 +94,7 @@ void Descriptors::dial(int number) {
   options.deadline = monitor_.now() + patience_ms_ * nanos_per_ms;
   options.name = fmt::format("rank {} on this host", number);
   // A refusal is the peer's end, of which its fault will tell; until then it may be a full queue.
-  options.retry_refused = true;
+  options.refused_limit = never;
   peers_[number].dialer =
       Dialer::start(monitor_, std::move(options),
                     [this, number](Dialer::Result result) { dialled(number, std::move(result)); });
@@ -139,6 +141,9 @@ void Descriptors::answered(int number, Message& message) {
   if (message.type != MessageType::descriptor || !reader.complete()) return;
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second->peer != number) return;
+  if (message.lost_fds) {
+    return end(id, system_error("cannot take a descriptor of shared memory", EMFILE), {});
+  }
   if (message.fds.empty()) return;
   end(id, {}, std::move(message.fds[0]));
 }
@@ -192,6 +197,10 @@ void Descriptors::close(const Status& why) {
   peers_.clear();
   offered_.clear();
   wanted_.clear();
+  fail_all(why);
+}
+
+void Descriptors::fail_all(const Status& why) noexcept {
   while (!requests_.empty()) end(requests_.begin()->first, why, {});
 }
 

@@ -25,7 +25,8 @@ class Descriptors {
   void fetch(const std::shared_ptr<Request>& request);
   void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
   void new_fault(const Fault& fault);
-  void close_space(std::uint64_t space);  // nothing of it is offered any more
+  void close_space(std::uint64_t space);      // nothing of it is offered any more
+  void fail_all(const Status& why) noexcept;  // those that a thread waits for
   void close(const Status& why);
   std::size_t offered() const { return offered_.size(); }
   std::size_t wanted() const { return wanted_.size(); }

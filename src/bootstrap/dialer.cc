@@ -51,14 +51,11 @@ void Dialer::finish(Result result) {
 void Dialer::again(const std::string& trouble, bool nobody) {
   trouble_ = trouble;
   drop_attempt();
-  const Nanos next = std::min(monitor_.now() + delay_ms_ * nanos_per_ms, options_.deadline);
-  if ((nobody && !options_.retry_refused) || monitor_.now() >= options_.deadline) {
-    Result result;
-    result.status = Status(nobody && !options_.retry_refused ? Code::remote_error : Code::timeout,
-                           fmt::format("cannot reach {}: {}", options_.name, trouble));
-    result.nobody = nobody;
-    return finish(std::move(result));
-  }
+  const Nanos now = monitor_.now();
+  refused_since_ = !nobody ? 0 : refused_since_ != 0 ? refused_since_ : now;
+  if (nobody && now - refused_since_ >= options_.refused_limit) return give_up(true);
+  if (now >= options_.deadline) return give_up(false);
+  const Nanos next = std::min(now + delay_ms_ * nanos_per_ms, options_.deadline);
   delay_ms_ = std::min(delay_ms_ * 2, longest_delay_ms);
   std::weak_ptr<Dialer> weak = weak_from_this();
   timer_ = monitor_.at(next, [weak] {
@@ -66,8 +63,18 @@ void Dialer::again(const std::string& trouble, bool nobody) {
   });
 }
 
+void Dialer::give_up(bool nobody) {
+  Result result;
+  result.status = Status(nobody ? Code::remote_error : Code::timeout,
+                         fmt::format("cannot reach {}: {}", options_.name, trouble_));
+  result.nobody = nobody;
+  finish(std::move(result));
+}
+
 void Dialer::attempt() {
   timer_ = 0;
+  // An attempt at the deadline itself would learn nothing: what is known of the last one counts.
+  if (!trouble_.empty() && monitor_.now() >= options_.deadline) return give_up(false);
   int error = 0;
   fd_ = connect_start(options_.endpoint, &error);
   if (!fd_ || (error != 0 && error != EINPROGRESS)) {
@@ -80,12 +87,16 @@ void Dialer::attempt() {
   });
   const Nanos limit = std::min(options_.deadline, monitor_.now() + attempt_limit_ms * nanos_per_ms);
   timer_ = monitor_.at(limit, [weak] {
-    if (const auto self = weak.lock()) {
-      self->again(self->stage_ == Stage::connecting ? "no answer to the connection request"
-                                                    : "it accepted and then said nothing");
-    }
+    if (const auto self = weak.lock()) self->attempt_limit_passed();
   });
   if (error == 0) ready();
+}
+
+void Dialer::attempt_limit_passed() {
+  const bool cut_short = monitor_.now() >= options_.deadline;
+  if (cut_short && !trouble_.empty()) return again(trouble_);
+  again(stage_ == Stage::connecting ? "no answer to the connection request"
+                                    : "it accepted and then said nothing");
 }
 
 void Dialer::ready() {
@@ -115,8 +126,8 @@ void Dialer::begin_hello() {
     Result result;
     result.status = {Code::remote_error,
                      options_.name +
-                         " belongs to another user, and this job has no key: set "
-                         "HOCKET_JOB_KEY_FILE or start the ranks with hocket-run"};
+                         " belongs to another user, and this job has no key: start the ranks with "
+                         "hocket-run"};
     return finish(std::move(result));
   }
   if (const Status status = make_hello(&transcript_.client); !status.ok()) {
@@ -185,7 +196,7 @@ void Dialer::read_verdict() {
     result.status = {
         Code::remote_error,
         fmt::format("{} {}: it belongs to another job, or the ranks were given different keys "
-                    "(all need the same HOCKET_JOB_KEY_FILE, unique id or hocket-run)",
+                    "(all need the same unique id, or one hocket-run)",
                     options_.name,
                     verdict == Verdict::wrong_key ? "refused this rank's job key"
                                                   : "could not prove the job key")};

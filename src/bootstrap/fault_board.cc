@@ -82,6 +82,28 @@ void FaultBoard::close(std::uint64_t channel) {
   }
 }
 
+void FaultBoard::prepare_own_failure(Fault fault) {
+  Faults one;
+  one.emplace(0, std::move(fault));
+  std::lock_guard lock(mutex_);
+  own_failure_ = one.extract(one.begin());
+}
+
+bool FaultBoard::add_own_failure() noexcept {
+  std::lock_guard lock(mutex_);
+  if (own_failed_ || own_failure_.empty()) return false;
+  own_failed_ = count_.load(std::memory_order_relaxed);
+  own_failure_.key() = *own_failed_;
+  faults_.insert(std::move(own_failure_));
+  count_.store(*own_failed_ + 1, std::memory_order_release);
+  return true;
+}
+
+Fault FaultBoard::own_failure() const {
+  std::lock_guard lock(mutex_);
+  return faults_.at(own_failed_.value());
+}
+
 std::vector<Fault> FaultBoard::all() const {
   std::lock_guard lock(mutex_);
   std::vector<Fault> out;
@@ -129,7 +151,7 @@ bool FaultBoard::is_gone(int rank) const {
 
 int FaultBoard::watch(std::function<void()> wake) {
   std::lock_guard lock(watch_mutex_);
-  watchers_[next_token_] = std::move(wake);
+  watchers_[next_token_] = std::make_shared<const std::function<void()>>(std::move(wake));
   return next_token_++;
 }
 
@@ -140,13 +162,13 @@ void FaultBoard::unwatch(int token) {
 
 void FaultBoard::wake_all() {
   std::lock_guard lock(watch_mutex_);
-  std::vector<int> tokens;
-  for (const auto& [token, wake] : watchers_) tokens.push_back(token);
-  for (const int token : tokens) {
-    const auto found = watchers_.find(token);  // a callback may have taken it away
-    if (found == watchers_.end()) continue;
-    const std::function<void()> wake = found->second;
-    wake();
+  // A callback may take itself away, or another one; those that it adds are not meant.
+  const int end = next_token_;
+  for (auto it = watchers_.begin(); it != watchers_.end() && it->first < end;) {
+    const int token = it->first;
+    const std::shared_ptr<const std::function<void()>> wake = it->second;
+    (*wake)();
+    it = watchers_.upper_bound(token);
   }
 }
 

@@ -5,7 +5,9 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -21,6 +23,11 @@ class FaultBoard {
   bool add(const Fault& fault);
   /// How many have ever been added: the number of the next one.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
+  /// What add_own_failure() will add, when there is no memory for it any more.
+  void prepare_own_failure(Fault fault);
+  /// False where it has been added before.
+  bool add_own_failure() noexcept;
+  Fault own_failure() const;
   std::vector<Fault> all() const;
   std::vector<Fault> since(const FaultScope& scope, std::uint64_t* position) const;
   /// Covered by scope, and not the end of a rank that had left its channel before.
@@ -34,7 +41,7 @@ class FaultBoard {
 
   int watch(std::function<void()> wake);
   void unwatch(int token);
-  void wake_all();
+  void wake_all();  // allocates nothing
 
  private:
   using Name = std::tuple<Fault::Kind, int, std::uint64_t, std::uint64_t>;
@@ -46,12 +53,14 @@ class FaultBoard {
 
   mutable std::mutex mutex_;
   Faults faults_;
-  std::map<Name, std::uint64_t> known_;  // their numbers
-  std::map<std::uint64_t, int> open_;    // how often each channel is open
-  std::deque<std::uint64_t> strays_;     // numbers of faults whose channel was not open
+  Faults::node_type own_failure_;            // until it is added
+  std::optional<std::uint64_t> own_failed_;  // its number, when it has been added
+  std::map<Name, std::uint64_t> known_;      // their numbers
+  std::map<std::uint64_t, int> open_;        // how often each channel is open
+  std::deque<std::uint64_t> strays_;         // numbers of faults whose channel was not open
   std::atomic<std::uint64_t> count_{0};
   std::recursive_mutex watch_mutex_;  // held while a callback runs; a callback may call unwatch()
-  std::map<int, std::function<void()>> watchers_;
+  std::map<int, std::shared_ptr<const std::function<void()>>> watchers_;
   int next_token_ = 1;
 };
 

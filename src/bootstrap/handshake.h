@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,16 +15,19 @@
 
 namespace hocket {
 
-/// Accepts on one listener. Half-open connections are few (first the oldest goes that has said no
-/// hello) and short-lived, so that a scan costs nothing but a little time of this thread.
-class Acceptor {
+/// Accepts on one listener. Half-open connections are few in the whole process (first the oldest
+/// goes that has said no hello) and short-lived, so that a scan costs nothing but a little time of
+/// this thread. One that has no memory for a connection drops it.
+class Acceptor : private Monitor::Spender {
  public:
   using Judge = std::function<Verdict(const Claim& claim)>;
   using Accepted = std::function<void(const Claim& claim, UniqueFd fd)>;
 
   Acceptor(Monitor& monitor, UniqueFd listener, Credentials credentials, Judge judge,
            Accepted accepted);
-  ~Acceptor();
+  ~Acceptor() override;
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
   /// "; 3 connections with another job's key were refused, the last from 10.0.0.2:999", or nothing.
   std::string refusals() const;
 
@@ -37,14 +41,17 @@ class Acceptor {
     std::size_t received = 0;
     bool hello_known = false;
   };
+  bool spare_descriptor(bool any) override;
   void accept_some();
   void pause();
   void make_room();
   void admit(UniqueFd fd);
   void advance(std::uint64_t id);
+  enum class Step { wait, drop, accept };
+  Step answer(HalfOpen& half, Claim* claim);
   bool read_more(HalfOpen& half, std::size_t wanted, bool* complete);
   bool answer_hello(HalfOpen& half);
-  void answer_claim(std::uint64_t id, HalfOpen& half);
+  bool answer_claim(HalfOpen& half, Claim* claim);
   void drop(std::uint64_t id);
 
   Monitor& monitor_;
@@ -60,6 +67,9 @@ class Acceptor {
   std::string last_wrong_key_;
 };
 
+/// For waits that something else ends.
+inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
+
 /// Opens one connection, trying again until its deadline where that can help.
 class Dialer : public std::enable_shared_from_this<Dialer> {
  public:
@@ -68,8 +78,9 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
     Credentials credentials;
     Claim claim;
     Nanos deadline = 0;
-    bool retry_refused = false;  // nobody listening there may just mean: not yet
-    std::string name;            // whom it dials, for messages: "the root at 10.0.0.1:4000"
+    /// Nobody listening there may just mean: not yet. For so long it is asked again.
+    Nanos refused_limit = 0;
+    std::string name;  // whom it dials, for messages: "the root at 10.0.0.1:4000"
   };
   struct Result {
     Status status;
@@ -82,8 +93,6 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   static std::shared_ptr<Dialer> start(Monitor& monitor, Options options, Ended ended);
   ~Dialer() { cancel(); }
   void cancel();  // ended will not run
-  /// Why the last attempt failed; empty while there was none.
-  const std::string& trouble() const { return trouble_; }
 
  private:
   enum class Stage { idle, connecting, hello, verdict };
@@ -96,7 +105,9 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   void read_verdict();
   bool read_more(std::size_t wanted);
   bool send_all(const std::uint8_t* data, std::size_t size);
+  void attempt_limit_passed();
   void again(const std::string& trouble, bool nobody = false);
+  void give_up(bool nobody);
   void finish(Result result);
   void drop_attempt();
 
@@ -111,7 +122,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   std::uint8_t in_[hello_bytes];
   std::size_t received_ = 0;
   std::int64_t delay_ms_ = 5;
-  std::string trouble_;
+  std::string trouble_;      // why the last attempt failed; empty while there was none
+  Nanos refused_since_ = 0;  // nobody has listened since then; 0: somebody did
 };
 
 static_assert(verdict_message_bytes <= hello_bytes);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <mutex>
 
 #include "bootstrap/address.h"
@@ -75,7 +76,7 @@ void Joining::elect() {
   bool taken = false;
   const Status status = listen_unix(name, &listener, &taken);
   if (status.ok()) return lead(std::move(listener));
-  if (!taken) return fail(status);
+  if (!taken) return give_up(status);
   Dialer::Options options;
   options.endpoint.unix_name = name;
   options.credentials = credentials_;
@@ -121,55 +122,62 @@ void Joining::follow(Dialer::Result result) {
 
 void Joining::on_leader_message(Message& message) {
   if (ended_) return;
+  if (message.lost_fds) {
+    return give_up(system_error("cannot take what the leader of this node shares", EMFILE));
+  }
+  if (take_leader_message(message)) return;
+  give_up(
+      internal_error("the leader of this node sent a message that does not belong into a join"));
+}
+
+/// False where the message does not belong here.
+bool Joining::take_leader_message(Message& message) {
   if (message.type == MessageType::fail) {
     Failure failure;
-    if (decode(message.body, &failure)) {
-      return fail(Status(failure.code, failure.text, failure.culprit));
-    }
+    if (!decode(message.body, &failure)) return false;
+    fail(Status(failure.code, failure.text, failure.culprit));
   } else if (message.type == MessageType::arrive) {
     Arrival leader;
-    if (decode(message.body, &leader)) {
-      leader_rank_ = leader.rank;
-      leader_name_ = fmt::format("rank {} (process {} on {}), the leader of this node,",
-                                 leader.rank, leader.pid, leader.host);
-      return;
-    }
+    if (!decode(message.body, &leader)) return false;
+    leader_rank_ = leader.rank;
+    leader_name_ = who(leader) + ", the leader of this node,";
   } else if (message.type == MessageType::table && !has_table_) {
-    return take_table(message);
+    take_table(message);
   } else if (message.type == MessageType::pulse && has_table_ && message.fds.size() == 1) {
     int locals = 0;
     for (const Member& member : joined_.table.members) locals += member.node == joined_.node;
     const Status status = joined_.page->map(locals, message.fds[0]);
-    return status.ok() ? void() : fail(status);
+    if (!status.ok()) give_up(status);
   } else if (message.type == MessageType::pidfds && has_table_) {
     Reader reader(message.body);
     for (UniqueFd& fd : message.fds) {
       joined_.pidfds[reader.i32()] = std::make_shared<const UniqueFd>(std::move(fd));
     }
-    if (reader.complete()) return;
+    return reader.complete();
   } else if (message.type == MessageType::done && joined_.page->mapped()) {
-    return finish();
+    finish();
   } else if (message.type == MessageType::fault) {
     Fault fault;
-    if (decode(message.body, options_.ranks, &fault)) return joined_.early.push_back(fault);
+    if (!decode(message.body, options_.ranks, &fault)) return false;
+    joined_.early.push_back(fault);
+  } else {
+    return false;
   }
-  fail(internal_error("the leader of this node sent a message that does not belong into a join"));
+  return true;
 }
 
 void Joining::take_table(const Message& message) {
   if (!decode(message.body, options_.ranks, &joined_.table)) {
-    return fail(internal_error("the table of members is damaged"));
+    return give_up(internal_error("the table of members is damaged"));
   }
   has_table_ = true;
   joined_.node = joined_.table.members[options_.rank].node;
   const Status status = handlers_.table_known(joined_.table.key);
-  if (!status.ok()) return trouble(options_.rank, status.message());
+  if (!status.ok()) return give_up(status);
   if (!joined_.leads) return;
   table_bytes_ = message.body;
   for (auto& [node, child] : joined_.children) child->send(MessageType::table, table_bytes_);
-  if (const Status shared = share_node(); !shared.ok()) {
-    return trouble(options_.rank, shared.message());
-  }
+  if (const Status shared = share_node(); !shared.ok()) return give_up(shared);
   confirm();
 }
 
@@ -184,8 +192,10 @@ void Joining::fail(const Status& status) {
   if (ended_) return;
   ended_ = true;
   monitor_.cancel(timer_);
-  failure_ = {status.code(), status.culprit(), status.message()};
-  for (auto& [id, local] : locals_) local.conn->send(MessageType::fail, encode(failure_));
+  best_effort([&] {
+    failure_ = {status.code(), status.culprit(), status.message()};
+    for (auto& [id, local] : locals_) local.conn->send(MessageType::fail, encode(failure_));
+  });
   handlers_.failed(status);
 }
 
@@ -198,14 +208,23 @@ void Joining::trouble(const Failure& failure) {
   }
 }
 
-void Joining::stop() {
-  if (ended_) return;
-  const Failure failure{Code::aborted, options_.rank,
-                        fmt::format("rank {} (process {} on {}) aborted its join", options_.rank,
-                                    self_.pid, self_.host)};
-  if (joined_.leader) joined_.leader->send(MessageType::fail, encode(failure));
-  if (root_ && root_->is_open()) root_->send(MessageType::fail, encode(failure));
-  fail(Status(failure.code, failure.text, failure.culprit));
+std::string Joining::who(const Arrival& arrival) {
+  return fmt::format("rank {} (process {} on {})", arrival.rank, arrival.pid, arrival.host);
 }
+
+void Joining::give_up(const Status& why) {
+  if (ended_) return;
+  Status status = why;
+  best_effort([&] {
+    status = Status(why.code(), fmt::format("{} cannot join: {}", who(self_), why.message()),
+                    options_.rank);
+    const Failure failure{status.code(), status.culprit(), status.message()};
+    if (joined_.leader) joined_.leader->send(MessageType::fail, encode(failure));
+    if (root_ && root_->is_open()) root_->send(MessageType::fail, encode(failure));
+  });
+  fail(status);
+}
+
+void Joining::stop() { give_up({Code::aborted, "it aborted its join"}); }
 
 }  // namespace hocket

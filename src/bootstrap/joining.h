@@ -47,7 +47,8 @@ class Joining : public std::enable_shared_from_this<Joining> {
   Joining(Monitor& monitor, const JoinOptions& options, const Arrival& self, Handlers handlers);
   ~Joining();
   void start();
-  /// This rank gives up, and all ranks that have come learn of it.
+  /// This rank gives up, and all ranks that have come learn why.
+  void give_up(const Status& status);
   void stop();
   /// For a connection of another leader.
   Verdict judge_tree(const Claim& claim) const;
@@ -64,6 +65,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
   void elect();
   void follow(Dialer::Result result);
   void on_leader_message(Message& message);
+  bool take_leader_message(Message& message);
   void lead(UniqueFd node_listener);
   void adopt_local(UniqueFd fd);
   void on_local_message(int id, Message& message);
@@ -72,7 +74,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
   void open_root(UniqueFd fd);
   void announce(const Arrival& arrival, Nanos deadline);
   void on_root_message(Message& message);
-  void take_place(const Place& place);
+  void take_place(const TreePosition& place);
   void open_parent(Dialer::Result result);
   void on_tree_message(Message& message);
   void take_table(const Message& message);
@@ -86,6 +88,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
     trouble(Failure{Code::remote_error, culprit, text});
   }
   void fail(const Status& status);
+  static std::string who(const Arrival& arrival);
 
   Monitor& monitor_;
   JoinOptions options_;
@@ -111,7 +114,7 @@ class Joining : public std::enable_shared_from_this<Joining> {
   bool placed_ = false;
   bool has_table_ = false;
   bool confirmed_ = false;
-  Place place_;
+  TreePosition place_;
   std::vector<std::uint8_t> table_bytes_;
   Joined joined_;
 };

@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <mutex>
 
 #include "bootstrap/address.h"
 #include "bootstrap/joining.h"
@@ -10,7 +12,33 @@
 namespace hocket {
 namespace {
 constexpr std::int64_t own_root_extra_ms = 3'600'000;  // arrivals bring the real deadline
-}
+
+// hocketGetUniqueId and hocket-run listen before any rank starts: where nobody listens for so long,
+// the root is gone. Shorter delays may be a full queue, or a network that is being set up.
+constexpr Nanos root_refused_limit = 30 * nanos_per_s;
+
+/// Roots that this process has reached: where nobody listens there now, they are gone.
+class ReachedRoots {
+ public:
+  static ReachedRoots& instance() {
+    static auto* roots = new ReachedRoots;
+    return *roots;
+  }
+  void add(const Address& root) {
+    std::lock_guard lock(mutex_);
+    roots_[next_++ % roots_.size()] = root;
+  }
+  bool knows(const Address& root) {
+    std::lock_guard lock(mutex_);
+    return std::find(roots_.begin(), roots_.end(), root) != roots_.end();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<Address, 8> roots_;
+  std::size_t next_ = 0;
+};
+}  // namespace
 
 void Joining::lead(UniqueFd node_listener) {
   joined_.leads = true;
@@ -27,12 +55,12 @@ void Joining::lead(UniqueFd node_listener) {
   // Without a key nobody but this node's ranks may come, so the root can live here.
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
-    return fail(system_error("socketpair"));
+    return give_up(system_error("cannot make a pair of sockets"));
   }
   UniqueFd ours(pair[0]), theirs(pair[1]);
   Key session_key{};
   if (const Status status = random_bytes(session_key.data(), session_key.size()); !status.ok()) {
-    return fail(status);
+    return give_up(status);
   }
   own_root_ = Root::start(monitor_, session_key, own_root_extra_ms, nullptr);
   own_root_->adopt(std::move(theirs));
@@ -45,14 +73,24 @@ void Joining::reach_root() {
   options.credentials = credentials_;
   options.claim = {Purpose::root, options_.rank, -1, 0, 0};
   options.deadline = deadline_;
-  options.retry_refused = true;  // the root may start later than we
+  options.refused_limit = ReachedRoots::instance().knows(options_.root) ? 0 : root_refused_limit;
   options.name = "the root at " + options_.root.text();
   std::weak_ptr<Joining> weak = weak_from_this();
   dialer_ = Dialer::start(monitor_, std::move(options), [weak](Dialer::Result result) {
     const auto self = weak.lock();
     if (!self) return;
     self->dialer_.reset();
-    if (result.fd) return self->open_root(std::move(result.fd));
+    if (result.fd) {
+      ReachedRoots::instance().add(self->options_.root);
+      return self->open_root(std::move(result.fd));
+    }
+    if (result.nobody) {
+      return self->fail(Status(
+          Code::remote_error,
+          result.status.message() +
+              ": the process that held the root has ended, or all ranks have joined already and "
+              "this one is too much; look at the output of rank 0"));
+    }
     if (result.status.code() != Code::timeout) return self->fail(result.status);
     self->fail(Status(Code::timeout,
                       fmt::format("the join deadline of {} ms passed: {}; does rank 0 (or "
@@ -132,9 +170,7 @@ void Joining::on_local_closed(int id) {
   const Local gone = std::move(locals_[id]);
   locals_.erase(id);
   if (ended_ || !gone.arrived) return;
-  trouble(gone.arrival.rank, fmt::format("rank {} (process {} on {}) ended while the ranks were "
-                                         "still joining",
-                                         gone.arrival.rank, gone.arrival.pid, gone.arrival.host));
+  trouble(gone.arrival.rank, who(gone.arrival) + " ended while the ranks were still joining");
 }
 
 void Joining::on_root_message(Message& message) {
@@ -145,7 +181,7 @@ void Joining::on_root_message(Message& message) {
       return fail(Status(failure.code, failure.text, failure.culprit));
     }
   } else if (message.type == MessageType::place && !placed_) {
-    Place place;
+    TreePosition place;
     if (decode(message.body, &place) && place.ranks == options_.ranks) return take_place(place);
   } else if (message.type == MessageType::table && placed_ && !has_table_ && place_.node == 0) {
     return take_table(message);
@@ -155,10 +191,10 @@ void Joining::on_root_message(Message& message) {
     locals_.clear();
     return finish();
   }
-  fail(internal_error("the root sent a message that does not belong into a join"));
+  give_up(internal_error("the root sent a message that does not belong into a join"));
 }
 
-void Joining::take_place(const Place& place) {
+void Joining::take_place(const TreePosition& place) {
   placed_ = true;
   place_ = place;
   joined_.node = place.node;
@@ -170,7 +206,7 @@ void Joining::take_place(const Place& place) {
   options.claim = {Purpose::tree, options_.rank, place.parent_rank, 0,
                    static_cast<std::uint32_t>(place.node)};
   options.deadline = deadline_;
-  options.retry_refused = true;
+  options.refused_limit = never;
   options.name = fmt::format("rank {} at {}", place.parent_rank, place.parent.text());
   std::weak_ptr<Joining> weak = weak_from_this();
   parent_dialer_ = Dialer::start(monitor_, std::move(options), [weak](Dialer::Result result) {
@@ -208,7 +244,7 @@ void Joining::on_tree_message(Message& message) {
   if (message.type == MessageType::fault && decode(message.body, options_.ranks, &fault)) {
     return joined_.early.push_back(fault);
   }
-  trouble(options_.rank, "a leader sent a message that does not belong into a join");
+  give_up(internal_error("a leader sent a message that does not belong into a join"));
 }
 
 Verdict Joining::judge_tree(const Claim& claim) const {
@@ -252,7 +288,7 @@ void Joining::confirm() {
   if (static_cast<int>(joined_.children.size()) < children()) return;
   for (const auto& [node, conn] : joined_.children) {
     if ((node - 1) / tree_arity != place_.node) {
-      return trouble(options_.rank, "a leader connected to the wrong place in the tree");
+      return give_up(internal_error("a leader connected to the wrong place in the tree"));
     }
   }
   confirmed_ = true;

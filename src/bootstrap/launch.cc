@@ -1,7 +1,6 @@
 #include "bootstrap/launch.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <string_view>
 
 #include "base/limits.h"
+#include "memory/shared_memory.h"
 
 namespace hocket {
 namespace {
@@ -43,6 +43,14 @@ Status bad_record(int fd, const std::string& why) {
   return invalid_usage("HOCKET_LAUNCH_FD names descriptor " + std::to_string(fd) + ", but " + why +
                        "; start the program with hocket-run, with nothing in between that closes "
                        "inherited descriptors");
+}
+
+/// Set by hand, or by a launcher that is none of those: several processes, each of which would
+/// otherwise be a job of its own.
+bool has_ranks() {
+  const char* ranks = std::getenv("WORLD_SIZE");
+  return ranks != nullptr && *ranks != 0 && std::string_view(ranks) != "1" &&
+         std::getenv("RANK") != nullptr;
 }
 
 bool has(const char* name) {
@@ -129,6 +137,8 @@ constexpr Detector detectors[] = {
     // Without a step this is sbatch's script or salloc's shell, which are no ranks.
     {"Slurm's srun", [](const Settings&) { return has("SLURM_STEP_ID") && has("SLURM_PROCID"); },
      nullptr},
+    {"a launcher that sets RANK and WORLD_SIZE", [](const Settings&) { return has_ranks(); },
+     nullptr},
 };
 
 Status parse_key(const std::string& path, std::string_view text, Key* key) {
@@ -184,16 +194,7 @@ Status make_launch_record(const LaunchInfo& info, int listener, UniqueFd* record
   std::copy(info.job_id.begin(), info.job_id.end(), record.job_id);
   std::copy(info.key.begin(), info.key.end(), record.key);
 
-  UniqueFd fd(::memfd_create("hocket-launch", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return system_error("cannot make a memory file for the launch record");
-  if (::write(fd.get(), &record, sizeof record) != static_cast<ssize_t>(sizeof record)) {
-    return system_error("cannot write the launch record");
-  }
-  if (::fcntl(fd.get(), F_ADD_SEALS, record_seals) != 0) {
-    return system_error("cannot seal the launch record");
-  }
-  *record_fd = std::move(fd);
-  return {};
+  return make_constant_memfd("hocket-launch", &record, sizeof record, record_fd);
 }
 
 Status read_key_file(const std::string& path, Key* key) {

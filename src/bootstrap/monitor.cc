@@ -7,14 +7,22 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <limits>
+#include <new>
+#include <utility>
+
+#include "base/descriptors.h"
 
 namespace hocket {
+namespace {
+constexpr useconds_t pause_without_memory_us = 10'000;
+}
 
 // Never destroyed: the thread may outlive the static destructors of a program that exits without
 // closing its communicators.
@@ -22,7 +30,7 @@ struct MonitorGlobals {
   std::mutex mutex;
   std::shared_ptr<Monitor> current;
   int leases = 0;
-  std::atomic<std::uint64_t> generation{1};
+  std::atomic<bool> exiting{false};
   std::vector<std::shared_ptr<void>> abandoned;
   int retiring = 0;  // detached threads that have not ended: their last lease ended on themselves
   std::condition_variable retired;
@@ -44,7 +52,6 @@ struct MonitorGlobals {
   }
   static void after_fork_in_child() {
     MonitorGlobals& globals = get();
-    globals.generation.fetch_add(1);
     if (globals.current) {
       Monitor& old = *globals.current;
       // close() only: shutdown() or epoll_ctl() would reach the parent's connections.
@@ -78,11 +85,14 @@ struct MonitorGlobals {
     }
     wait_retired();
     // Sessions that static objects still hold are dead from here on, as in a forked child.
-    globals.generation.fetch_add(1);
+    globals.exiting = true;
   }
 };
 
-std::uint64_t fork_generation() { return MonitorGlobals::get().generation.load(); }
+std::uint64_t session_generation() {
+  constexpr std::uint64_t exiting = std::uint64_t{1} << 63;
+  return fork_generation() | (MonitorGlobals::get().exiting.load() ? exiting : 0);
+}
 
 void abandon(std::shared_ptr<void> of_the_parent) {
   MonitorGlobals& globals = MonitorGlobals::get();
@@ -99,6 +109,13 @@ Status MonitorLease::take(MonitorLease* out) {
     ::pthread_atfork(MonitorGlobals::before_fork, MonitorGlobals::after_fork_in_parent,
                      MonitorGlobals::after_fork_in_child);
     std::atexit(MonitorGlobals::at_exit);
+    hocket::spare_descriptor = [] {
+      MonitorLease lease;  // the monitor stays, but is not started for this
+      bool spared = false;
+      if (MonitorLease::take_running(&lease))
+        lease->run([&] { spared = lease->spare_descriptor(); });
+      return spared;
+    };
     return true;
   }();
   static_cast<void>(prepared);
@@ -110,11 +127,23 @@ Status MonitorLease::take(MonitorLease* out) {
     globals.current = std::move(monitor);
     globals.leases = 0;
   }
-  ++globals.leases;
-  out->release();
-  out->monitor_ = globals.current;
-  out->generation_ = globals.generation.load();
+  out->take_current();
   return {};
+}
+
+/// With the globals locked, and a monitor that runs.
+void MonitorLease::take_current() {
+  MonitorGlobals& globals = MonitorGlobals::get();
+  ++globals.leases;
+  monitor_ = globals.current;
+  generation_ = session_generation();
+}
+
+bool MonitorLease::take_running(MonitorLease* out) {
+  MonitorGlobals& globals = MonitorGlobals::get();
+  std::lock_guard lock(globals.mutex);
+  if (globals.current) out->take_current();
+  return globals.current != nullptr;
 }
 
 MonitorLease& MonitorLease::operator=(MonitorLease&& other) noexcept {
@@ -132,7 +161,7 @@ void MonitorLease::release() {
   std::shared_ptr<Monitor> last;
   {
     std::lock_guard lock(globals.mutex);
-    if (generation_ == globals.generation.load() && globals.current == monitor_ &&
+    if (generation_ == session_generation() && globals.current == monitor_ &&
         --globals.leases == 0) {
       last = std::move(globals.current);
       if (last->on_thread()) {  // a thread cannot join itself
@@ -157,10 +186,10 @@ Status Monitor::start() {
     return system_error("epoll_ctl");
   }
   now_ = monotonic_now();
+  auto* self = new std::shared_ptr<Monitor>(shared_from_this());
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
-  auto* self = new std::shared_ptr<Monitor>(shared_from_this());
   const int error = ::pthread_create(&thread_, nullptr, thread_main, self);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
@@ -195,35 +224,34 @@ void Monitor::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
 }
 
+/// With posted_mutex_ held. The thread is woken by whoever posts the first one.
+void Monitor::append(Posted* posted) {
+  const bool is_first = first_posted_ == nullptr;
+  *posted_end_ = posted;
+  posted_end_ = &posted->next;
+  if (is_first) wake();
+}
+
 void Monitor::post(Task task) {
-  {
-    std::lock_guard lock(posted_mutex_);
-    if (stopped_) return;
-    posted_.push_back(std::move(task));
-    if (posted_.size() > 1) return;  // whoever posted the first one woke the thread
-  }
-  wake();
+  auto posted = std::make_unique<Posted>();
+  posted->own = std::move(task);
+  std::lock_guard lock(posted_mutex_);
+  if (!stopped_) append(posted.release());
 }
 
 void Monitor::run(const Task& task) {
   if (on_thread()) return task();
-  struct Call {
-    bool ended = false;
-  };
-  auto call = std::make_shared<Call>();
+  bool ended = false;
+  Posted posted;
+  posted.task = &task;
+  posted.ended = &ended;
   std::unique_lock lock(posted_mutex_);
   if (stopped_) {
     lock.unlock();
     return task();
   }
-  posted_.push_back([this, call, task] {
-    task();
-    std::lock_guard end(posted_mutex_);
-    call->ended = true;
-    ended_.notify_all();
-  });
-  wake();
-  ended_.wait(lock, [&] { return call->ended; });
+  append(&posted);
+  ended_.wait(lock, [&] { return ended; });
 }
 
 void Monitor::stop() {
@@ -249,13 +277,17 @@ Monitor::Token Monitor::watch(int fd, std::uint32_t events, Ready ready) {
   event.data.u64 = token;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     // Out of memory or watches: behave as if the descriptor had failed, at once.
-    timers_[{now_, token}] = [this, token] {
-      if (const auto found = watched_.find(token); found != watched_.end()) {
-        const std::shared_ptr<Ready> handler = found->second.ready;
-        (*handler)(EPOLLERR | EPOLLHUP);
-      }
-    };
-    timer_times_[token] = now_;
+    try {
+      timers_[{now_, token}] = [this, token] {
+        if (const auto found = watched_.find(token); found != watched_.end()) {
+          const std::shared_ptr<Ready> handler = found->second.ready;
+          (*handler)(EPOLLERR | EPOLLHUP);
+        }
+      };
+    } catch (const std::bad_alloc&) {
+      watched_.erase(token);
+      throw;
+    }
   }
   return token;
 }
@@ -280,8 +312,13 @@ void Monitor::unwatch(Token token) {
 
 Monitor::Token Monitor::at(Nanos when, Task task) {
   const Token token = next_token_++;
-  timers_[{when, token}] = std::move(task);
-  timer_times_[token] = when;
+  const auto time = timer_times_.emplace(token, when).first;
+  try {
+    timers_[{when, token}] = std::move(task);
+  } catch (const std::bad_alloc&) {
+    timer_times_.erase(time);
+    throw;
+  }
   return token;
 }
 
@@ -306,15 +343,57 @@ void Monitor::run_exit_tasks() {
   for (const auto& [token, task] : tasks) task();
 }
 
+/// Runs a handler. What it throws is told to all clients: which of them it served is not known, and
+/// where memory is out, it is out for all.
+template <typename Handler>
+void Monitor::attempt(const Handler& handler) {
+  const Status status = status_of_call([&]() -> Status {
+    handler();
+    return {};
+  });
+  if (failure_.ok()) failure_ = status;
+}
+
+void Monitor::tell_clients() {
+  bool again = false;
+  for (std::size_t i = 0; i < clients_.size();) {
+    Client* const client = clients_[i];
+    bool done = false;
+    best_effort([&] { done = client->fail(failure_); });
+    again |= !done;
+    if (i < clients_.size() && clients_[i] == client) ++i;  // else it has removed itself
+  }
+  if (!again) failure_ = {};
+  // A handler that found no memory may be called again at once: let others give some back.
+  ::usleep(pause_without_memory_us);
+}
+
+bool Monitor::spare_descriptor() {
+  for (const bool any : {false, true}) {
+    for (Spender* spender : spenders_) {
+      if (spender->spare_descriptor(any)) return true;
+    }
+  }
+  return false;
+}
+
 void Monitor::run_posted() {
-  std::vector<Task> tasks;
+  Posted* next;
   {
     std::lock_guard lock(posted_mutex_);
-    tasks.swap(posted_);
+    next = std::exchange(first_posted_, nullptr);
+    posted_end_ = &first_posted_;
   }
-  for (Task& task : tasks) {
-    task();
-    task = nullptr;  // what it held ends here, in order
+  while (next != nullptr) {
+    Posted* const posted = std::exchange(next, next->next);
+    attempt([posted] { (*posted->task)(); });
+    if (posted->ended == nullptr) {
+      delete posted;
+      continue;
+    }
+    std::lock_guard lock(posted_mutex_);
+    *posted->ended = true;
+    ended_.notify_all();
   }
 }
 
@@ -324,11 +403,12 @@ void Monitor::run_timers() {
     const Task task = std::move(first->second);
     timer_times_.erase(first->first.second);
     timers_.erase(first);
-    task();
+    attempt(task);
   }
 }
 
 int Monitor::wait_ms() const {
+  if (!failure_.ok()) return 0;
   if (timers_.empty()) return -1;
   const Nanos left = timers_.begin()->first.first - monotonic_now();
   if (left <= 0) return 0;
@@ -351,7 +431,7 @@ void Monitor::loop() {
       const auto found = watched_.find(events[i].data.u64);
       if (found == watched_.end()) continue;  // unwatched earlier in this round
       const std::shared_ptr<Ready> ready = found->second.ready;
-      (*ready)(events[i].events);
+      attempt([&] { (*ready)(events[i].events); });
     }
     {
       // After the wake-ups have been drained: one of them may be stop()'s.
@@ -360,8 +440,14 @@ void Monitor::loop() {
     }
     run_posted();
     run_timers();
+    if (!failure_.ok()) [[unlikely]]
+      tell_clients();
   }
-  // Handlers own what they watch: let them go here, on the thread, one level at a time.
+  let_go();
+}
+
+/// Handlers own what they watch: lets them go here, on the thread, one level at a time.
+void Monitor::let_go() {
   for (;;) {
     run_posted();
     std::map<std::pair<Nanos, Token>, Task> timers;
@@ -374,7 +460,7 @@ void Monitor::loop() {
     }
     if (!timers.empty() || !watched.empty()) continue;
     std::lock_guard lock(posted_mutex_);
-    if (!posted_.empty()) continue;
+    if (first_posted_ != nullptr) continue;
     stopped_ = true;
     return;
   }

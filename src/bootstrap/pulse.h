@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "memory/shared_memory.h"
 
 namespace hocket {
 
@@ -15,29 +17,20 @@ struct alignas(64) PulseLine {
   std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
 };
 
-/// How long the leader has not heard from its neighbours in the tree: [0] the one above, then those
-/// below.
-struct alignas(64) PulseHead {
-  std::atomic<std::uint64_t> link_silence_ns[16];
-};
-
 class PulsePage {
  public:
   PulsePage() = default;
   PulsePage(const PulsePage&) = delete;
   PulsePage& operator=(const PulsePage&) = delete;
-  ~PulsePage();
   Status make(int local_ranks, UniqueFd* fd);
   Status map(int local_ranks, const UniqueFd& fd);
-  bool mapped() const { return base_ != nullptr; }
-  PulseHead& head() const { return *static_cast<PulseHead*>(base_); }
+  bool mapped() const { return mapping_ != nullptr; }
   PulseLine& line(int local_rank) const {
-    return reinterpret_cast<PulseLine*>(static_cast<char*>(base_) + sizeof(PulseHead))[local_rank];
+    return reinterpret_cast<PulseLine*>(mapping_->data())[local_rank];
   }
 
  private:
-  void* base_ = nullptr;
-  std::size_t size_ = 0;
+  std::shared_ptr<Mapping> mapping_;
 };
 
 }  // namespace hocket

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -162,7 +163,7 @@ void Root::place_all() {
     }
   }
   for (std::size_t node = 0; node < order.size(); ++node) {
-    Place place;
+    TreePosition place;
     place.node = static_cast<int>(node);
     place.nodes = static_cast<int>(order.size());
     place.ranks = ranks_;
@@ -182,6 +183,7 @@ void Root::confirm(int node) {
     if (!other.ranks.empty() && !other.confirmed) return;
   }
   state_ = State::done;
+  acceptor_.reset();
   for (auto& [number, other] : nodes_) other.conn->send(MessageType::done);
   end();
 }
@@ -228,6 +230,18 @@ void Root::fail(Code code, int culprit, const std::string& text) {
   timer_ = monitor_.after_ms(linger_ms_, [weak] {
     if (const auto self = weak.lock()) self->end();
   });
+}
+
+/// Memory is out in the root's process: all ranks are told, or lose their connections.
+bool Root::fail(const Status& why) {
+  if (state_ == State::done || state_ == State::failed) return true;
+  try {
+    fail(why.code(), -1, "the process of the root cannot go on: " + why.message());
+  } catch (const std::bad_alloc&) {
+    state_ = State::failed;
+    nodes_.clear();
+  }
+  return true;
 }
 
 /// The root goes on to answer latecomers while its process has sessions, or for a while.

@@ -17,13 +17,15 @@ namespace hocket {
 
 inline constexpr int tree_arity = 8;  // children of a leader: 64 nodes are two steps deep
 
-class Root : public std::enable_shared_from_this<Root> {
+class Root : public std::enable_shared_from_this<Root>, private Monitor::Client {
  public:
   /// key: goes into the table, for everything after the join.
   /// ended: all ranks have joined; or the join has failed, and all know, or latecomers have had a
-  /// tenth of deadline_ms (at most a minute) to come and hear why.
+  /// tenth of deadline_ms (at most a minute) to come and hear why. Nobody listens once all have
+  /// joined.
   static std::shared_ptr<Root> start(Monitor& monitor, const Key& key, std::int64_t deadline_ms,
                                      std::function<void()> ended);
+  ~Root() override { monitor_.remove(this); }
   void listen(UniqueFd listener, const Credentials& credentials);
   /// A leader's connection that needs no handshake.
   void adopt(UniqueFd fd);
@@ -37,13 +39,14 @@ class Root : public std::enable_shared_from_this<Root> {
     std::vector<int> ranks;  // in order of arrival: the leader's is the first
     bool confirmed = false;
   };
-  Root(Monitor& monitor, const Key& key) : monitor_(monitor), key_(key) {}
+  Root(Monitor& monitor, const Key& key) : monitor_(monitor), key_(key) { monitor_.add(this); }
   void on_message(int node, Message& message);
   void on_closed(int node);
   void arrive(int node, const Arrival& arrival);
   std::string violation(const Arrival& arrival) const;
   void place_all();
   void confirm(int node);
+  bool fail(const Status& why) override;
   void set_deadline(Nanos deadline);
   void deadline_passed();
   void end();

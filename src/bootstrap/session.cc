@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 
+#include "base/descriptors.h"
 #include "bootstrap/address.h"
 #include "bootstrap/core.h"
 #include "bootstrap/root.h"
@@ -60,11 +61,10 @@ class CoreSession final : public Session {
   void unwatch(int token) override {
     if (!inherited()) core_->faults().unwatch(token);
   }
-  Nanos silence_of(int peer) const override { return core_->silence_of(peer); }
 
   Status offer(DescriptorName name, int fd) override {
     if (inherited()) return forked();
-    UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    UniqueFd copy(open_with_room([fd] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }));
     if (!copy) return system_error("cannot offer a file descriptor");
     // std::function wants to copy what it holds.
     auto shared = std::make_shared<UniqueFd>(std::move(copy));
@@ -127,7 +127,7 @@ class CoreSession final : public Session {
     });
   }
   /// In a forked child the session is the parent's.
-  bool inherited() const { return core_->generation() != fork_generation(); }
+  bool inherited() const { return core_->generation() != session_generation(); }
   static Status forked() {
     return invalid_usage(
         "this session belongs to the process that forked this one: join anew after a fork");
@@ -145,7 +145,13 @@ Status CoreSession::post_fetch(int peer, const FaultScope& scope, DescriptorName
     return invalid_usage(fmt::format("rank {} is not a local peer of rank {}", peer, rank()));
   }
   *fetch = std::make_shared<Fetch>(peer, scope, name, std::move(ended));
-  post([request = *fetch](Core& core) { core.descriptors().fetch(request); });
+  post([request = *fetch](Core& core) {
+    const Status status = status_of_call([&]() -> Status {
+      core.descriptors().fetch(request);
+      return {};
+    });
+    if (!status.ok()) request->finish(status, {});
+  });
   return {};
 }
 
@@ -222,7 +228,7 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
     status = core->wait_joined();
   }
   if (!status.ok()) {
-    lease->run([&] {
+    lease->run([&core] {
       core->finish();
       core.reset();
     });
@@ -263,26 +269,29 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
   MonitorLease taken;
   HOCKET_RETURN_IF_ERROR(MonitorLease::take(&taken));
   auto lease = std::make_shared<MonitorLease>(std::move(taken));
-  auto socket = std::make_shared<UniqueFd>(std::move(listener));
   const Credentials credentials{key, job_id, false};
   const std::shared_ptr<Monitor> monitor = lease->monitor();
-  monitor->post([monitor, lease, socket, credentials, deadline_ms] {
+  const auto start = [&]() -> Status {
     // Held by its timer: until the join has ended and, where it failed, the latecomers know; and
     // then a while for those who come after all, which does not keep the thread running.
     auto holder = std::make_shared<Monitor::Token>(0);
     auto root_of = std::make_shared<std::weak_ptr<Root>>();
     const std::shared_ptr<Root> root =
         Root::start(*monitor, credentials.key, deadline_ms, [monitor, lease, holder, root_of] {
+          const auto alive = root_of->lock();
           monitor->cancel(*holder);
-          if (const auto alive = root_of->lock()) monitor->after_ms(root_linger_ms, [alive] {});
+          best_effort([&] { monitor->after_ms(root_linger_ms, [alive] {}); });
           lease->release();
         });
     *root_of = root;
-    root->listen(std::move(*socket), credentials);
+    root->listen(std::move(listener), credentials);
     *holder = monitor->after_ms(forever_ms, [root] {});
-  });
-  *root = address;
-  return {};
+    return {};
+  };
+  Status started;
+  monitor->run([&] { started = status_of_call(start); });
+  if (started.ok()) *root = address;
+  return started;
 }
 
 Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,

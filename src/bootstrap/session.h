@@ -40,6 +40,7 @@ struct Address {
   bool v6 = false;
   std::uint32_t scope = 0;  // IPv6 link-local interface index on the dialling side; 0: none
   std::uint16_t port = 0;
+  bool operator==(const Address&) const = default;
   std::string text() const;  // "10.0.0.1:4000", "[fe80::1]:4000"
 };
 
@@ -167,9 +168,6 @@ class Session {
   /// unwatch().
   virtual int watch(std::function<void()> wake) = 0;
   virtual void unwatch(int token) = 0;  // the callback is not running when it returns
-  /// Nanoseconds since the last sign of life of a rank. For ranks on other nodes: of the neighbour
-  /// in the tree of leaders towards it, and the silence of this node's leader on top.
-  virtual Nanos silence_of(int peer) const = 0;
 
   // ---- Descriptors for local peers
   /// The service sends duplicates of fd, until withdrawn. It keeps a duplicate of its own.

@@ -10,13 +10,20 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <new>
 
+#include "base/descriptors.h"
 #include "bootstrap/address.h"
 
 namespace hocket {
 namespace {
 
 constexpr int backlog = 4096;  // the kernel cuts it to its own limit
+
+UniqueFd open_socket(int family) {
+  return UniqueFd(open_with_room(
+      [family] { return ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
+}
 
 KernelAddress abstract_address(const std::string& name) {
   sockaddr_un un{};
@@ -32,9 +39,8 @@ KernelAddress abstract_address(const std::string& name) {
 }  // namespace
 
 Status listen_tcp(Address* address, UniqueFd* out) {
-  UniqueFd fd(::socket(address->v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                       IPPROTO_TCP));
-  if (!fd) return system_error("socket");
+  UniqueFd fd = open_socket(address->v6 ? AF_INET6 : AF_INET);
+  if (!fd) return system_error("cannot make a socket");
   const int on = 1;
   if (address->port != 0) ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address->v6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
@@ -51,8 +57,8 @@ Status listen_tcp(Address* address, UniqueFd* out) {
 
 Status listen_unix(const std::string& name, UniqueFd* out, bool* taken) {
   *taken = false;
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return system_error("socket");
+  UniqueFd fd = open_socket(AF_UNIX);
+  if (!fd) return system_error("cannot make a socket");
   const KernelAddress local = abstract_address(name);
   if (::bind(fd.get(), local.get(), local.length) != 0) {
     *taken = errno == EADDRINUSE;
@@ -65,7 +71,7 @@ Status listen_unix(const std::string& name, UniqueFd* out, bool* taken) {
 
 UniqueFd connect_start(const Endpoint& endpoint, int* error) {
   const int family = endpoint.is_unix() ? AF_UNIX : endpoint.tcp.v6 ? AF_INET6 : AF_INET;
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd = open_socket(family);
   if (!fd) {
     *error = errno;
     return fd;
@@ -152,8 +158,9 @@ std::int64_t send_some(int fd, const std::uint8_t* data, std::size_t size,
   return sent;
 }
 
-std::int64_t receive_some(int fd, std::uint8_t* data, std::size_t size,
-                          std::vector<UniqueFd>* fds) {
+std::int64_t receive_some(int fd, std::uint8_t* data, std::size_t size, std::vector<UniqueFd>* fds,
+                          bool* lost_fds) {
+  *lost_fds = false;
   iovec part{data, size};
   msghdr message{};
   message.msg_iov = &part;
@@ -169,12 +176,17 @@ std::int64_t receive_some(int fd, std::uint8_t* data, std::size_t size,
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int number;
-      std::memcpy(&number, CMSG_DATA(header) + i * sizeof(int), sizeof number);
-      fds->emplace_back(number);
+    int numbers[fds_per_message];
+    std::memcpy(numbers, CMSG_DATA(header), count * sizeof(int));
+    std::size_t taken = 0;
+    try {
+      for (; taken < count; ++taken) fds->emplace_back(numbers[taken]);
+    } catch (const std::bad_alloc&) {
+      for (; taken < count; ++taken) ::close(numbers[taken]);
+      throw;
     }
   }
+  *lost_fds = (message.msg_flags & MSG_CTRUNC) != 0;
   return got;
 }
 

@@ -46,7 +46,9 @@ Status own_address(int fd, Address* out);
 std::int64_t send_some(int fd, const std::uint8_t* data, std::size_t size,
                        const std::vector<int>& fds);
 /// Receives what is there; descriptors (close-on-exec) are appended. 0: the other end closed.
-std::int64_t receive_some(int fd, std::uint8_t* data, std::size_t size, std::vector<UniqueFd>* fds);
+/// lost_fds: there came descriptors for which this process has no room.
+std::int64_t receive_some(int fd, std::uint8_t* data, std::size_t size, std::vector<UniqueFd>* fds,
+                          bool* lost_fds);
 inline constexpr std::size_t fds_per_message = 128;
 
 }  // namespace hocket

@@ -143,7 +143,7 @@ bool decode(const std::vector<std::uint8_t>& bytes, Failure* out) {
   return r.complete();
 }
 
-std::vector<std::uint8_t> encode(const Place& v) {
+std::vector<std::uint8_t> encode(const TreePosition& v) {
   Writer w;
   w.i32(v.node);
   w.i32(v.nodes);
@@ -153,7 +153,7 @@ std::vector<std::uint8_t> encode(const Place& v) {
   return w.take();
 }
 
-bool decode(const std::vector<std::uint8_t>& bytes, Place* out) {
+bool decode(const std::vector<std::uint8_t>& bytes, TreePosition* out) {
   Reader r(bytes);
   out->node = r.i32();
   out->nodes = r.i32();

@@ -62,7 +62,7 @@ class Reader {
 enum class MessageType : std::uint16_t {
   arrive = 1,      // rank -> leader -> root: Arrival; rank -> leader carries its pidfd
   fail = 2,        // ends a join: Failure
-  place = 3,       // root -> leader: Place
+  place = 3,       // root -> leader: TreePosition
   table = 4,       // down the tree, then to the node's ranks: Table
   confirm = 5,     // leader -> root: has the table, its parent and its children
   done = 6,        // root -> leader -> rank: everybody has
@@ -94,7 +94,7 @@ struct Failure {
 };
 
 /// A leader's place in the tree of leaders. Leaders are numbered as their nodes.
-struct Place {
+struct TreePosition {
   int node = 0;
   int nodes = 1;
   int ranks = 1;
@@ -113,12 +113,12 @@ inline constexpr std::size_t text_cap = 2048;
 
 std::vector<std::uint8_t> encode(const Arrival& v);
 std::vector<std::uint8_t> encode(const Failure& v);
-std::vector<std::uint8_t> encode(const Place& v);
+std::vector<std::uint8_t> encode(const TreePosition& v);
 std::vector<std::uint8_t> encode(const Table& v);
 std::vector<std::uint8_t> encode(const Fault& v);
 bool decode(const std::vector<std::uint8_t>& bytes, Arrival* out);
 bool decode(const std::vector<std::uint8_t>& bytes, Failure* out);
-bool decode(const std::vector<std::uint8_t>& bytes, Place* out);
+bool decode(const std::vector<std::uint8_t>& bytes, TreePosition* out);
 /// Checks that the table is whole: `ranks` members, nodes numbered by lowest rank, local ranks in
 /// order, leaders on their nodes.
 bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Table* out);

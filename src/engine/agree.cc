@@ -236,7 +236,11 @@ Status Communicator::agree() {
   HOCKET_RETURN_IF_ERROR(run({&call, 1}));
   std::string differs;
   if (theirs.version != mine.version) differs = "versions of hocket";
-  if (theirs.deterministic != mine.deterministic) differs = "HOCKET_DETERMINISTIC";
+  if (theirs.deterministic != mine.deterministic) {
+    differs = "values of deterministic (" + std::to_string(theirs.deterministic) + " and " +
+              std::to_string(mine.deterministic) +
+              ", by config.deterministic or by HOCKET_DETERMINISTIC)";
+  }
   if (std::strncmp(theirs.algorithm, mine.algorithm, sizeof mine.algorithm) != 0) {
     differs =
         "HOCKET_ALGORITHM ('" + std::string(theirs.algorithm) + "' and '" + mine.algorithm + "')";

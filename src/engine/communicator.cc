@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "base/descriptors.h"
 #include "base/log.h"
 #include "collectives/builders.h"
 #include "topology/machine.h"
@@ -100,7 +101,9 @@ Communicator::~Communicator() {
     if (event.fetch != nullptr) session_->forget(event.fetch);
   }
   if (has_error_.load()) {
-    for (auto& transport : transports_) transport->cancel(error());
+    best_effort([this] {
+      for (auto& transport : transports_) transport->cancel(error());
+    });
   }
   leave();
 }
@@ -108,15 +111,17 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (left_) return;
   left_ = true;
-  for (auto& transport : transports_) transport->close();
-  session_->unlisten(channel_);
+  for (auto& transport : transports_) best_effort([&] { transport->close(); });
+  best_effort([this] { session_->unlisten(channel_); });
   if (ranks() == 1) return;
-  Fault fault;
-  fault.kind = Fault::Kind::left;
-  fault.rank = session_->rank();
-  fault.channel = channel_;
-  fault.text = name_of_rank(rank_) + " has left the communicator '" + config_.name + "'";
-  session_->report(fault);
+  best_effort([this] {
+    Fault fault;
+    fault.kind = Fault::Kind::left;
+    fault.rank = session_->rank();
+    fault.channel = channel_;
+    fault.text = name_of_rank(rank_) + " has left the communicator '" + config_.name + "'";
+    session_->report(fault);
+  });
 }
 
 Status Communicator::open_board() {
@@ -135,7 +140,7 @@ Status Communicator::open_board() {
   HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
   if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
   board_ = Board(mapping_->data(), local_ranks, local_rank);
-  event_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  event_fd_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
   if (!event_fd_) return system_error("cannot make an eventfd");
   if (local_ranks > 1) {
     const auto number = 1 + static_cast<std::uint64_t>(local_rank);
@@ -197,7 +202,8 @@ void Communicator::make_engine() {
   options.expose = [this](std::uint64_t region) { return expose(region); };
   options.inspect_faults = [this](FaultNews* news) { inspect_faults(news); };
   options.on_failure = [this](const Status& status, std::uint64_t operation, bool tell) {
-    if (tell) tell_failure(status, operation);
+    // Without memory for it, the others find out by their deadline, or because this rank leaves.
+    if (tell) best_effort([&] { tell_failure(status, operation); });
     set_error(status);
   };
   Links links;
@@ -232,11 +238,17 @@ void Communicator::make_engine() {
 }
 
 Status Communicator::run(std::span<const Call> calls) {
-  for (const Call& call : calls) engine_->submit(call);
-  const Sleeper self = sleeper();
-  drive({&self, 1}, oversubscription_);
+  try {
+    for (const Call& call : calls) engine_->submit(call);
+    const Sleeper self = sleeper();
+    drive({&self, 1}, oversubscription_);
+  } catch (const std::exception&) {
+    engine_->fail(caught());
+  }
   return engine_->status();
 }
+
+void Communicator::fail(const Status& status) { engine_->fail(status); }
 
 void Communicator::await_ticket(Ticket ticket) {
   for (;;) {
@@ -313,7 +325,14 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
     std::int32_t color, key;
   };
   const Entry mine{color, key};
-  std::vector<Entry> all(static_cast<std::size_t>(ranks()));
+  std::vector<Entry> all;
+  std::vector<int> members;
+  // Without memory for the part in it, there is none: the others wait for it until the deadline.
+  const Status prepared = status_of_call([&]() -> Status {
+    all.resize(static_cast<std::size_t>(ranks()));
+    members = members_;
+    return {};
+  });
   Call call;
   call.collective = Collective::all_gather;
   call.input = &mine;
@@ -321,10 +340,10 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   call.count = 2;
   call.dtype = Dtype::int32;
   await_ticket(ticket);
-  const Status gathered = run({&call, 1});
+  if (!prepared.ok()) engine_->fail(prepared);
+  const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
   const std::uint64_t channel = mix_channel(channel_, ++splits_, static_cast<std::uint64_t>(color));
   const std::shared_ptr<Session> session = session_;
-  const std::vector<int> members = members_;
   const std::uint64_t parent = channel_;
   const OpenChannel parents_faults(*session, parent);
   if (!gathered.ok() && color >= 0) tell_part(channel, gathered);

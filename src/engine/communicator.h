@@ -87,6 +87,8 @@ class Communicator {
   Ticket take_ticket() { return issued_.fetch_add(1, std::memory_order_relaxed); }
   void await_ticket(Ticket ticket);
   void serve_next();
+  /// With the ticket served: ends everything with an error that arose here.
+  void fail(const Status& status);
   bool pending() const {
     return issued_.load(std::memory_order_relaxed) != served_.load(std::memory_order_acquire);
   }

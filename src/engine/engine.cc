@@ -224,8 +224,10 @@ void Engine::begin_message(const Call& call) {
   binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
   binding.signature.root = -1;  // the peer
-  operation->execution.start(*operation->program, nullptr, binding, links_);
+  // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));
+  Execution& execution = messages_.back()->execution;
+  execution.start(*messages_.back()->program, nullptr, binding, links_);
 }
 
 bool Engine::advance_messages() {
@@ -298,7 +300,9 @@ void Engine::fail(const Status& status) {
 }
 
 void Engine::await_explanation(std::optional<Nanos> now) {
-  if (attention_.exchange(false, std::memory_order_relaxed)) options_.inspect_faults(&news_);
+  if (attention_.exchange(false, std::memory_order_relaxed)) {
+    best_effort([this] { options_.inspect_faults(&news_); });
+  }
   if (!news_.error.ok()) return end(news_.error, false);
   for (const FaultNews::Gone& gone : news_.gone) {
     if (gone.rank != unexplained_.culprit()) continue;
@@ -316,8 +320,9 @@ void Engine::end(const Status& error, bool tell) {
   std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
   if (status.sequence() != 0) operation = std::min(operation, status.sequence());
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
-  for (Transport* transport : transports_) transport->cancel(status_);
-  if (running_ && !waits_for_turn_) revoke(current_);
+  // Each of these must happen, even where there is no memory for another one.
+  for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
+  if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
   running_ = false;
   queue_.clear();
   messages_.clear();

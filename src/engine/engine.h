@@ -163,7 +163,7 @@ class Engine {
   std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for places
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
-  std::uint64_t last_collective_ = 0;  // sequence_ of that operation
+  std::uint64_t last_collective_ = 0;                   // sequence_ of that operation
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then

@@ -33,7 +33,7 @@ struct Batch {
     if (!uses(call.stream)) streams.push_back(call.stream);
     Part* part = find(call.communicator);
     if (part == nullptr) {
-      parts.push_back({call.communicator, call.communicator->take_ticket(), {}});
+      parts.push_back({call.communicator, 0, {}});
       part = &parts.back();
     }
     part->calls.push_back(call.call);
@@ -97,15 +97,19 @@ class Meeting {
 };
 
 Status run(const Batch& batch) {
-  std::vector<Sleeper> sleepers;
   for (const Batch::Part& part : batch.parts) part.communicator->await_ticket(part.ticket);
+  const Status driven = status_of_call([&batch]() -> Status {
+    std::vector<Sleeper> sleepers;
+    for (const Batch::Part& part : batch.parts) {
+      for (const Call& call : part.calls) part.communicator->submit(call);
+      sleepers.push_back(part.communicator->sleeper());
+    }
+    drive(sleepers, batch.parts.front().communicator->oversubscription());
+    return {};
+  });
+  Status first = driven;
   for (const Batch::Part& part : batch.parts) {
-    for (const Call& call : part.calls) part.communicator->submit(call);
-    sleepers.push_back(part.communicator->sleeper());
-  }
-  drive(sleepers, batch.parts.front().communicator->oversubscription());
-  Status first;
-  for (const Batch::Part& part : batch.parts) {
+    if (!driven.ok()) part.communicator->fail(driven);
     if (first.ok()) first = part.communicator->outcome();
     part.communicator->serve_next();
   }
@@ -130,16 +134,15 @@ Status push(const Batch& batch, const std::shared_ptr<Meeting>& meeting, bool in
   bool has_runner = in_this_thread;
   for (HostStream* stream : batch.streams) {
     if (stream == nullptr) continue;
-    HostStream::Task task;
-    if (has_runner) {
-      task = [meeting] {
+    const Status status = status_of_call([&]() -> Status {
+      if (!has_runner) {
+        return stream->push([batch, meeting] { return run_with(batch, meeting.get()); });
+      }
+      return stream->push([meeting] {
         meeting->come();
         return meeting->await_end();
-      };
-    } else {
-      task = [batch, meeting] { return run_with(batch, meeting.get()); };
-    }
-    const Status status = stream->push(std::move(task));
+      });
+    });
     has_runner |= status.ok();
     if (status.ok()) continue;
     if (first.ok()) first = status;
@@ -167,20 +170,23 @@ Status launch(const std::vector<GroupedCall>& calls) {
   const auto keep = [&first](const Status& status) {
     if (first.ok()) first = status;
   };
-  const Batch* mine = nullptr;
-  std::shared_ptr<Meeting> my_meeting;
-  const std::vector<Batch> batches = batches_of(calls);
-  for (const Batch& batch : batches) {
-    std::shared_ptr<Meeting> meeting;
-    if (batch.streams.size() > 1) meeting = std::make_shared<Meeting>(batch.streams.size() - 1);
-    const bool in_this_thread = batch.uses(nullptr);
-    if (in_this_thread) {
-      mine = &batch;
-      my_meeting = meeting;
-    }
-    keep(push(batch, meeting, in_this_thread));
+  std::vector<Batch> batches = batches_of(calls);
+  std::vector<std::shared_ptr<Meeting>> meetings(batches.size());
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const std::size_t streams = batches[i].streams.size();
+    if (streams > 1) meetings[i] = std::make_shared<Meeting>(streams - 1);
   }
-  if (mine != nullptr) keep(run_with(*mine, my_meeting.get()));
+  // From here on nothing throws: a ticket that is taken is served.
+  for (Batch& batch : batches) {
+    for (Batch::Part& part : batch.parts) part.ticket = part.communicator->take_ticket();
+  }
+  std::size_t mine = batches.size();
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const bool in_this_thread = batches[i].uses(nullptr);
+    if (in_this_thread) mine = i;
+    keep(push(batches[i], meetings[i], in_this_thread));
+  }
+  if (mine < batches.size()) keep(run_with(batches[mine], meetings[mine].get()));
   return first;
 }
 

@@ -186,8 +186,8 @@ Status Communicator::fetch_region(int peer, std::uint64_t region, UniqueFd* fd) 
   if (fetch == nullptr) {
     const int member = members_[static_cast<std::size_t>(peer)];
     HOCKET_RETURN_IF_ERROR(session_->post_fetch(
-        member, fetch_scope(), {DescriptorName::memory_space, region}, [this](const Fetch&) { wake(); },
-        &fetch));
+        member, fetch_scope(), {DescriptorName::memory_space, region},
+        [this](const Fetch&) { wake(); }, &fetch));
   }
   if (!fetch->done()) return on_its_way;
   const Status status = fetch->take(fd);

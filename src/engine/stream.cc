@@ -46,7 +46,7 @@ void HostStream::work() {
     tasks_.pop_front();
     running_ = true;
     lock.unlock();
-    const Status status = task();
+    const Status status = status_of_call(task);
     task = nullptr;
     lock.lock();
     running_ = false;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/descriptors.h"
 
 namespace hocket {
 namespace {
@@ -55,10 +56,16 @@ Status Regions::allocate(std::size_t size, void** out) {
     return system_error("cannot allocate " + std::to_string(size) + " bytes of shared memory");
   }
   std::uint64_t number = 0;
-  HOCKET_RETURN_IF_ERROR(insert(reinterpret_cast<std::uintptr_t>(base),
-                                Region{0, bytes, std::move(fd), 0, true, false}, &number));
-  *out = base;
-  return {};
+  const Status inserted = status_of_call([&] {
+    return insert(reinterpret_cast<std::uintptr_t>(base),
+                  Region{0, bytes, std::move(fd), 0, true, false}, &number);
+  });
+  if (inserted.ok()) {
+    *out = base;
+  } else {
+    ::munmap(base, bytes);
+  }
+  return inserted;
 }
 
 Status Regions::free(void* pointer) {
@@ -95,7 +102,7 @@ Status Regions::add(void* base, std::size_t size, int fd, std::uint64_t offset,
   if (file_bytes < 0 || !end || *end > static_cast<std::uint64_t>(file_bytes)) {
     return invalid_argument("the buffer reaches past the end of the descriptor's file");
   }
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  UniqueFd copy(open_with_room([fd] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }));
   if (!copy) return system_error("cannot duplicate the descriptor");
   return insert(reinterpret_cast<std::uintptr_t>(base),
                 Region{0, size, std::move(copy), offset, false, false}, number);

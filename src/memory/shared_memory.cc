@@ -3,9 +3,14 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <map>
 #include <mutex>
+
+#include "base/descriptors.h"
+#include "base/signals.h"
 
 namespace hocket {
 
@@ -26,12 +31,13 @@ struct MappingTable {
     if (::fstat(fd, &info) != 0) return system_error("cannot look at a shared memory descriptor");
     if (info.st_size <= 0) return invalid_argument("a shared memory descriptor has no bytes");
     const FileId id{info.st_dev, info.st_ino};
+    const auto size = static_cast<std::size_t>(info.st_size);
     std::lock_guard lock(mutex);
-    if (auto found = by_file[id].lock()) {
+    // A file that may grow can have outgrown its mapping: the users of that one keep it.
+    if (auto found = by_file[id].lock(); found != nullptr && found->size() >= size) {
       *out = std::move(found);
       return {};
     }
-    const auto size = static_cast<std::size_t>(info.st_size);
     void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) {
       return system_error("cannot map " + std::to_string(size) + " bytes of shared memory");
@@ -57,17 +63,46 @@ Status Mapping::of(int fd, std::shared_ptr<Mapping>* out) {
   return MappingTable::instance().find_or_map(fd, out);
 }
 
-Status make_memfd(const char* name, std::size_t size, UniqueFd* out) {
-  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+namespace {
+
+constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+/// A file size limit (ulimit -f) counts for shared memory too. Its signal would end the process.
+Status no_room(std::size_t bytes) {
+  const int error = errno;
+  const std::string what = "cannot make shared memory of " + std::to_string(bytes) + " bytes";
+  return error != EFBIG ? system_error(what, error)
+                        : system_error(what +
+                                           ", more than the file size limit (`ulimit -f`) of "
+                                           "this process allows: raise that limit",
+                                       error);
+}
+
+/// With data: the size bytes that it holds, and nobody can change them afterwards.
+Status make_sealed(const char* name, std::size_t size, const void* data, UniqueFd* out) {
+  UniqueFd fd(
+      open_with_room([name] { return ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); }));
   if (!fd) return system_error("cannot make shared memory (memfd_create)");
-  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
-    return system_error("cannot make shared memory of " + std::to_string(size) + " bytes");
+  const bool sized =
+      without_signal(SIGXFSZ, [&] { return ::ftruncate(fd.get(), static_cast<off_t>(size)); }) == 0;
+  if (!sized) return no_room(size);
+  if (data != nullptr && ::pwrite(fd.get(), data, size, 0) != static_cast<ssize_t>(size)) {
+    return no_room(size);
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return system_error("cannot seal shared memory");
-  }
+  const int seals = F_SEAL_SEAL | size_seals | (data != nullptr ? F_SEAL_WRITE : 0);
+  if (::fcntl(fd.get(), F_ADD_SEALS, seals) != 0) return system_error("cannot seal shared memory");
   *out = std::move(fd);
   return {};
+}
+
+}  // namespace
+
+Status make_memfd(const char* name, std::size_t size, UniqueFd* out) {
+  return make_sealed(name, size, nullptr, out);
+}
+
+Status make_constant_memfd(const char* name, const void* data, std::size_t size, UniqueFd* out) {
+  return make_sealed(name, size, data, out);
 }
 
 }  // namespace hocket

@@ -20,9 +20,9 @@ class Mapping {
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  /// The process's one mapping of the file behind fd, made now or shared with an earlier caller. A
-  /// file that another process can still shrink is refused (F_SEAL_SHRINK is missing), for reading
-  /// it could be fatal.
+  /// The process's one mapping of the file behind fd, made now or shared with an earlier caller: a
+  /// second one where the file has grown beyond the first. A file that another process can still
+  /// shrink is refused (F_SEAL_SHRINK is missing), for reading it could be fatal.
   static Status of(int fd, std::shared_ptr<Mapping>* out);
 
  private:
@@ -34,5 +34,7 @@ class Mapping {
 
 /// A sealed, zeroed, close-on-exec memfd of size bytes. Pages are taken when touched.
 Status make_memfd(const char* name, std::size_t size, UniqueFd* out);
+/// A sealed, close-on-exec memfd of these bytes, which nobody can change.
+Status make_constant_memfd(const char* name, const void* data, std::size_t size, UniqueFd* out);
 
 }  // namespace hocket

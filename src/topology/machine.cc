@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <new>
 #include <string>
 
 namespace hocket {
@@ -30,6 +31,7 @@ CoreSet own_cores() {
   constexpr std::size_t most = 1 << 16;  // the kernel refuses a set that is too small for its cores
   CoreSet cores;
   cpu_set_t* const set = CPU_ALLOC(most);
+  if (set == nullptr) throw std::bad_alloc();
   const std::size_t bytes = CPU_ALLOC_SIZE(most);
   CPU_ZERO_S(bytes, set);
   if (::sched_getaffinity(0, bytes, set) == 0) {

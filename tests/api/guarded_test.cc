@@ -11,7 +11,8 @@ namespace {
 TEST(Guarded, exceptions_end_as_results_with_a_sentence) {
   EXPECT_EQ(guarded("hocketTest", nullptr, []() -> Status { throw std::bad_alloc(); }),
             hocketSystemError);
-  EXPECT_STREQ(hocketGetLastError(nullptr), "hocketTest: out of memory");
+  EXPECT_NE(std::string(hocketGetLastError(nullptr)).find("hocketTest: out of memory"),
+            std::string::npos);
   EXPECT_EQ(guarded("hocketTest", nullptr, []() -> Status { throw std::out_of_range("far off"); }),
             hocketInternalError);
   EXPECT_NE(std::string(hocketGetLastError(nullptr)).find("far off"), std::string::npos);

@@ -64,8 +64,8 @@ TEST(Descriptors, that_are_asked_for_without_waiting_come_later_and_may_be_given
       ++number;
     };
   };
-  ASSERT_TRUE(sessions[1]->post_fetch(0, 1, {1, 1}, count(came), &fetch).ok());
-  ASSERT_TRUE(sessions[1]->post_fetch(0, 1, {1, 1}, count(unwanted), &given_up).ok());
+  ASSERT_TRUE(sessions[1]->post_fetch(0, scope_of(1), {1, 1}, count(came), &fetch).ok());
+  ASSERT_TRUE(sessions[1]->post_fetch(0, scope_of(1), {1, 1}, count(unwanted), &given_up).ok());
   EXPECT_FALSE(fetch->done());
   sessions[1]->forget(given_up);
   ASSERT_TRUE(sessions[0]->offer({1, 1}, file_with("late").get()).ok());

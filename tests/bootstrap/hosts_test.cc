@@ -136,9 +136,6 @@ TEST_F(TwoHostJob, ranks_of_a_namespace_form_a_node_and_all_can_connect) {
       EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return connected == 3; }));
     }
     session.unlisten(1);
-    for (int peer = 0; peer < 4; ++peer) {
-      EXPECT_LT(session.silence_of(peer), 60 * nanos_per_s);
-    }
     numbers[learned].fetch_add(1);
     return numbers.reaches(learned, 4) ? 0 : 4;
   });
@@ -178,7 +175,7 @@ TEST_F(TwoHostJob, a_cut_cable_is_silence_on_both_sides_and_all_learn_who_is_bey
     const Nanos deadline = in_ms(60'000);
     while (!found() && monotonic_now() < deadline) ::usleep(10'000);
     EXPECT_TRUE(found());
-    EXPECT_EQ(session.fault_count(), 1u);
+    EXPECT_EQ(session.faults().size(), 1u);
     numbers[learned].fetch_add(1);
     return numbers.reaches(learned, 8) ? 0 : 4;
   });

@@ -1,6 +1,7 @@
 // Strangers at the doors: whatever they send, the job neither notices nor leaks.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "bootstrap/handshake.h"
 #include "bootstrap/job.h"
 #include "bootstrap/wire.h"
+#include "memory/shared_memory.h"
 
 namespace hocket {
 namespace {
@@ -106,7 +108,7 @@ TEST(Scan, while_joining_and_afterwards_disturbs_nothing) {
     sessions[1]->report({Fault::Kind::failed, 1, 0, 1, Code::timeout, "after the scan"});
     for (const auto& session : sessions) {
       EXPECT_TRUE(wait_fault(*session, Fault::Kind::failed, 1));
-      EXPECT_EQ(session->fault_count(), 1u);
+      EXPECT_EQ(session->faults().size(), 1u);
     }
   }
 }
@@ -132,6 +134,44 @@ TEST(Scan, more_idle_strangers_than_there_is_room_for_keep_nobody_out) {
   ASSERT_TRUE(sessions[0]);
   ASSERT_TRUE(sessions[1]);
   idle.clear();
+}
+
+void limit_descriptors(rlim_t most) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = most;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// A sixteenth of the descriptors that the process may have, whatever it listens on; and where the
+/// process has none left, a stranger's is taken.
+TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
+  Processes processes;
+  processes.start([] {
+    Job job(2, false);
+    job.start();
+    const auto sessions = join_all(job);
+    limit_descriptors(512);
+    const int before = open_fds();
+    std::vector<UniqueFd> idle;
+    for (int i = 0; i < 120; ++i) {
+      idle.push_back(
+          connect_to(sessions[static_cast<std::size_t>(i % 2)]->members()[i % 2].address));
+    }
+    // In this process both ends count; the other ends of those that were dropped stay ours.
+    const auto accepted = [&] { return open_fds() - before - static_cast<int>(idle.size()); };
+    const Nanos deadline = in_ms(3000);
+    while (accepted() < 32 && monotonic_now() < deadline) ::usleep(1000);
+    EXPECT_GE(32, accepted());
+    EXPECT_LT(8, accepted());
+    std::vector<UniqueFd> used;
+    for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+    UniqueFd memory;
+    const Status status = make_memfd("test", 4096, &memory);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return 0;
+  });
+  EXPECT_EQ(0, processes.wait(0));
 }
 
 TEST(Scan, a_slow_talker_is_dropped_at_the_limit) {
@@ -216,7 +256,7 @@ TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
   EXPECT_EQ(verdict(good, {Purpose::data, 1, 0, 77, 1u << 20}), Verdict::refused);
   EXPECT_EQ(verdict(good, {Purpose::root, 1, -1, 0, 0}), Verdict::refused);
   EXPECT_EQ(verdict(good, {Purpose::tree, 1, 0, 0, 1}), Verdict::refused);  // too late
-  EXPECT_EQ(sessions[0]->fault_count(), 0u);
+  EXPECT_EQ(sessions[0]->faults().size(), 0u);
 }
 
 TEST(Handshake, another_version_is_told_ours_and_gets_no_further) {
@@ -252,7 +292,7 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
   const std::pair<Bytes, std::function<bool(const Bytes&)>> messages[] = {
       {encode(Arrival{1, 2, 3, 4, 5, "host", loopback(true), 6, CoreSet(7)}), plain(Arrival{})},
       {encode(Failure{Code::mismatch, 3, "text"}), plain(Failure{})},
-      {encode(Place{1, 2, 6, 0, loopback(false)}), plain(Place{})},
+      {encode(TreePosition{1, 2, 6, 0, loopback(false)}), plain(TreePosition{})},
       {encode(table), of_six(Table{})},
       {encode(Fault{Fault::Kind::silent, 3, 1, 2, Code::timeout, "text"}), of_six(Fault{})}};
   for (const auto& [bytes, decodes] : messages) {

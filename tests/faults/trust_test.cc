@@ -192,5 +192,32 @@ TEST(Registered, memory_is_mapped_by_other_processes_and_cannot_shrink) {
   job.finish();
 }
 
+/// A file that its owner makes longer, to register more of it: nothing forbids that.
+TEST(Registered, memory_of_a_file_that_has_grown_is_mapped_too) {
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}}};
+  Job job(2);
+  const auto body = [](Process& self) {
+    constexpr std::size_t bytes = 1 << 20;
+    const int fd = ::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void* handles[2] = {};
+    for (int half = 0; half < 2; ++half) {
+      const auto offset = static_cast<off_t>(bytes) * half;
+      ASSERT_EQ(0, ::ftruncate(fd, offset + static_cast<off_t>(bytes)));
+      void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+      ASSERT_NE(MAP_FAILED, mapped);
+      ASSERT_HOCKET(hocketCommRegisterFd(self.comm, mapped, bytes, fd, offset, &handles[half]));
+      auto* const x = static_cast<unsigned char*>(mapped);
+      std::fill(x, x + bytes, static_cast<unsigned char>(self.rank + 1));
+      ASSERT_HOCKET(hocketAllReduce(x, x, bytes, hocketUint8, hocketSum, self.comm, nullptr));
+      EXPECT_EQ(static_cast<std::ptrdiff_t>(bytes), std::count(x, x + bytes, 3));
+    }
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    for (void* handle : handles) EXPECT_HOCKET(hocketCommDeregister(self.comm, handle));
+    ::close(fd);
+  };
+  ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+  job.finish();
+}
+
 }  // namespace
 }  // namespace faults

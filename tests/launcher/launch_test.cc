@@ -196,6 +196,22 @@ TEST(Launch, other_launchers_are_recognised_in_order_and_named) {
   }
 }
 
+/// As the operators of Kubernetes do it: each process would be a job of its own.
+TEST(Launch, ranks_without_a_launcher_are_no_jobs_of_one) {
+  for (const char* ranks : {"4", "1"}) {
+    Environment environment;
+    environment.set("RANK", "0");
+    environment.set("WORLD_SIZE", ranks);
+    environment.set("MASTER_ADDR", "10.0.0.1");
+    LaunchInfo info;
+    const Status status = detect_launch(Settings(), &info);
+    EXPECT_EQ(status.code(), Code::invalid_usage);
+    const bool named = status.message().find("WORLD_SIZE") != std::string::npos;
+    EXPECT_EQ(named, *ranks == '4') << status.message();
+    EXPECT_EQ(info.source.empty(), *ranks == '1') << "one rank alone is a job";
+  }
+}
+
 TEST(Launch, hocket_run_within_another_launcher_counts) {
   Environment environment;
   environment.set("OMPI_COMM_WORLD_RANK", "3");

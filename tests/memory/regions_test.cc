@@ -136,5 +136,21 @@ TEST(Mapping, a_file_is_mapped_once_per_process) {
   EXPECT_FALSE(Mapping::of(STDIN_FILENO, &second).ok());
 }
 
+TEST(Mapping, of_a_file_that_has_grown_covers_all_of_it) {
+  const UniqueFd fd(::memfd_create("grows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(0, ::ftruncate(fd.get(), 4096));
+  ASSERT_EQ(0, ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK));
+  std::shared_ptr<Mapping> before, after, again;
+  ASSERT_TRUE(Mapping::of(fd.get(), &before).ok());
+  ASSERT_EQ(0, ::ftruncate(fd.get(), 8192));
+  ASSERT_TRUE(Mapping::of(fd.get(), &after).ok());
+  ASSERT_EQ(8192u, after->size());
+  before->data()[7] = std::byte{5};
+  EXPECT_EQ(std::byte{5}, after->data()[7]) << "both map one file";
+  after->data()[8191] = std::byte{6};
+  ASSERT_TRUE(Mapping::of(fd.get(), &again).ok());
+  EXPECT_EQ(after, again);
+}
+
 }  // namespace
 }  // namespace hocket

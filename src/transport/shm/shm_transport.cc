@@ -34,7 +34,9 @@ ShmTransport::ShmTransport(const Board& board, std::vector<int> ranks_of, std::u
 }
 
 ShmTransport::~ShmTransport() {
-  if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
+  best_effort([this] {
+    if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
+  });
 }
 
 int ShmTransport::local_of(int peer) const {

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/descriptors.h"
+
 namespace hocket {
 namespace {
 
@@ -58,15 +60,17 @@ TcpTransport::TcpTransport(int rank, int ranks, std::uint64_t epoch, TcpDialler 
       links_(ranks) {}
 
 TcpTransport::~TcpTransport() {
-  if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
+  best_effort([this] {
+    if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
+  });
 }
 
 Status TcpTransport::make(int rank, int ranks, std::uint64_t epoch, TcpDialler dialler,
                           const TcpOptions& options, std::unique_ptr<TcpTransport>* out) {
   std::unique_ptr<TcpTransport> made(
       new TcpTransport(rank, ranks, epoch, std::move(dialler), options));
-  made->epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  made->wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  made->epoll_ = UniqueFd(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
+  made->wake_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
   if (!made->epoll_ || !made->wake_) return system_error("no descriptors for the tcp transport");
   epoll_event event{};
   event.events = EPOLLIN;

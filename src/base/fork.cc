@@ -1,0 +1,17 @@
+#include "base/fork.h"
+
+#include <pthread.h>
+
+namespace hocket {
+
+std::atomic<std::uint64_t> forks{0};
+
+namespace {
+
+void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
+
+// From when the library is loaded: no fork may be missed.
+[[maybe_unused]] const int counting = ::pthread_atfork(nullptr, nullptr, count_fork);
+
+}  // namespace
+}  // namespace hocket

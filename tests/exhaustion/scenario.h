@@ -1,0 +1,229 @@
+// A small job whose victim runs out of something at a chosen moment: ranks are processes, forked
+// from a test without threads. Whatever happens, no process ends by a signal or hangs, the victim's
+// failing call returns an error with a sentence, and its peers get success or an error in time.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <hocket/hocket.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "matrix/ranks.h"
+
+namespace exhaustion {
+
+struct Scenario {
+  const char* name;
+  int ranks = 2;
+  int victim = 1;
+  const char* transport = "shm,tcp";  // HOCKET_TRANSPORT
+  bool stream = false;                // the collectives run on a host stream
+};
+
+inline constexpr int most_ranks = 3;
+inline constexpr int deadline_ms = 3000;  // of the join, of an operation
+inline constexpr unsigned alarm_s = 40;   // a process that still runs then hangs: SIGALRM ends it
+inline constexpr std::size_t floats = 30'000;
+
+/// How a rank fared; lies in memory that all processes share. Zero bytes are a valid start.
+struct Report {
+  int result;        // of the first call that failed; 0: all succeeded
+  int culprit;       // of that error
+  const char* call;  // the last one made
+  char text[600];    // the sentence of the error
+  unsigned long counted;
+  float sum;
+};
+
+struct Shared {
+  std::atomic<int> has_id;  // -1: there will be none
+  hocketUniqueId id;
+  Report reports[most_ranks];
+};
+
+struct Injection {
+  std::function<void()> arm;              // in the victim, before its first call
+  std::function<unsigned long()> disarm;  // after its last one; what it counted
+};
+
+/// What a rank does. Allocates nothing itself once it is armed.
+class Rank {
+ public:
+  Rank(const Scenario& scenario, int rank, Shared* shared)
+      : scenario_(scenario), rank_(rank), shared_(shared), mine_(shared->reports[rank]) {
+    config_.deadline_ms = config_.join_deadline_ms = deadline_ms;
+    config_.silence_ms = 2000;
+    data_.assign(floats, 1);
+  }
+
+  void run(const Injection& injection) {
+    const bool is_victim = rank_ == scenario_.victim;
+    if (is_victim) injection.arm();
+    work();
+    if (is_victim) mine_.counted = injection.disarm();
+  }
+
+ private:
+  bool ok(const char* call, hocketResult_t result, hocketComm_t comm = nullptr) {
+    if (mine_.result != 0) return false;
+    mine_.call = call;
+    if (result == hocketSuccess) return true;
+    mine_.result = result;
+    std::snprintf(mine_.text, sizeof mine_.text, "%s", hocketGetLastError(comm));
+    hocketCommGetCulprit(comm, &mine_.culprit);
+    return false;
+  }
+
+  bool get_id() {
+    if (rank_ == 0) {
+      const bool made = ok("hocketGetUniqueId", hocketGetUniqueId(&shared_->id));
+      shared_->has_id.store(made ? 1 : -1);
+    }
+    while (shared_->has_id.load() == 0) ::usleep(200);
+    return shared_->has_id.load() == 1;
+  }
+
+  void sum(hocketComm_t comm) {
+    for (const std::size_t count : {std::size_t{2}, data_.size()}) {
+      if (!ok("hocketAllReduce", hocketAllReduce(data_.data(), data_.data(), count, hocketFloat32,
+                                                 hocketSum, comm, stream_))) {
+        return;
+      }
+      if (stream_ != nullptr) ok("hocketStreamSynchronize", hocketStreamSynchronize(stream_));
+    }
+  }
+
+  void work() {
+    if (!get_id()) return;
+    hocketComm_t comm = nullptr, half = nullptr;
+    const int n = scenario_.ranks;
+    const hocketResult_t joined = hocketCommInitRankConfig(&comm, n, shared_->id, rank_, &config_);
+    if (!ok("hocketCommInitRankConfig", joined)) return;
+    if (scenario_.stream) ok("hocketStreamCreate", hocketStreamCreate(&stream_));
+    if (mine_.result == 0) sum(comm);
+    if (mine_.result == 0) {
+      ok("hocketCommSplit", hocketCommSplit(comm, rank_ == 2 ? 1 : 0, 0, &half, nullptr));
+    }
+    if (half != nullptr) sum(half);
+    mine_.sum = data_[0] + data_[data_.size() - 1];
+    if (half != nullptr) ok("hocketCommDestroy", hocketCommDestroy(half));
+    ok("hocketCommDestroy", hocketCommDestroy(comm));
+    if (stream_ != nullptr) ok("hocketStreamDestroy", hocketStreamDestroy(stream_));
+  }
+
+  const Scenario& scenario_;
+  int rank_;
+  Shared* shared_;
+  Report& mine_;
+  hocketConfig_t config_ = HOCKET_CONFIG_INITIALIZER;
+  hocketStream_t stream_ = nullptr;
+  std::vector<float> data_;
+};
+
+class Job {
+ public:
+  Job(const Scenario& scenario, const Injection& injection) : scenario_(scenario) {
+    void* memory =
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared_ = new (memory) Shared;
+    std::fflush(nullptr);
+    for (int rank = 0; rank < scenario.ranks; ++rank) {
+      pids_[rank] = ::fork();
+      if (pids_[rank] != 0) continue;
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::alarm(alarm_s);
+      ::setenv("HOCKET_TRANSPORT", scenario.transport, 1);
+      Rank(scenario, rank, shared_).run(injection);
+      std::exit(0);  // with all that the library does at a process's end
+    }
+  }
+  ~Job() { ::munmap(shared_, sizeof(Shared)); }
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  /// How many ranks were told which rank could not join.
+  int told_who() const { return told_who_; }
+  const Report& victim() const { return shared_->reports[scenario_.victim]; }
+
+  /// Waits for all; adds a failure for everything that must not happen.
+  void judge(const std::string& when) {
+    for (int rank = 0; rank < scenario_.ranks; ++rank) {
+      int status = 0;
+      while (::waitpid(pids_[rank], &status, 0) < 0 && errno == EINTR) {
+      }
+      const Report& report = shared_->reports[rank];
+      const std::string who = std::string(scenario_.name) + ", " + when + ": rank " +
+                              std::to_string(rank) + (rank == scenario_.victim ? " (victim)" : "") +
+                              " in " + (report.call == nullptr ? "nothing" : report.call);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << who << " ended with status " << status << ": " << report.text;
+      if (report.result == 0) continue;
+      EXPECT_LT(10u, std::strlen(report.text)) << who << " gave no reason for " << report.result;
+      if (std::getenv("SHOW_TEXTS") != nullptr) std::printf("%s: %s\n", who.c_str(), report.text);
+      if (std::strstr(report.text, "cannot join") == nullptr) continue;
+      // A join that failed makes no communicator: its culprit is the thread's.
+      ++told_who_;
+      const std::string victim = "rank " + std::to_string(scenario_.victim) + " (process ";
+      EXPECT_NE(nullptr, std::strstr(report.text, victim.c_str())) << report.text;
+      EXPECT_EQ(scenario_.victim, report.culprit) << report.text;
+    }
+    const bool joined_all = shared_->has_id.load() == 1;
+    for (int rank = 0; rank < scenario_.ranks && joined_all; ++rank) {
+      // Where the last collective succeeded, its result is right.
+      const Report& report = shared_->reports[rank];
+      if (report.result != 0) continue;
+      EXPECT_EQ(expected(rank), report.sum) << when;
+    }
+  }
+
+ private:
+  /// The first and the last element: summed four times (two over two elements) and twice.
+  float expected(int rank) const {
+    const auto all = static_cast<float>(scenario_.ranks);
+    const float group = scenario_.ranks == 3 ? (rank == 2 ? 1.f : 2.f) : all;
+    return all * all * group * group + all * group;
+  }
+
+  Scenario scenario_;
+  Shared* shared_;
+  pid_t pids_[most_ranks] = {};
+  int told_who_ = 0;
+};
+
+/// Runs a job for each moment, several at once. The number of those whose victim had an error.
+inline int run_all(const Scenario& scenario, const std::vector<unsigned long>& moments,
+                   const std::function<Injection(unsigned long)>& injection_at) {
+  constexpr std::size_t at_once = 6;
+  std::deque<std::pair<unsigned long, std::unique_ptr<Job>>> running;
+  int errors = 0;
+  const auto finish_one = [&] {
+    auto [moment, job] = std::move(running.front());
+    running.pop_front();
+    job->judge("failure " + std::to_string(moment));
+    errors += job->victim().result != 0;
+  };
+  for (const unsigned long moment : moments) {
+    if (running.size() == at_once) finish_one();
+    running.emplace_back(moment, std::make_unique<Job>(scenario, injection_at(moment)));
+  }
+  while (!running.empty()) finish_one();
+  return errors;
+}
+
+}  // namespace exhaustion
