@@ -5,7 +5,9 @@ hocket_precompiled(precompiled_tests "fmt::fmt;GTest::gtest" <fstream> <gtest/gt
                    <sstream>)
 # Optimized for what they do not do often, tests would take half as long again to compile.
 set(_test_options $<$<CONFIG:Release>:-O1>)
-target_compile_options(precompiled_tests PRIVATE ${_test_options})
+if(TARGET precompiled_tests)
+  target_compile_options(precompiled_tests PRIVATE ${_test_options})
+endif()
 
 # The label `once` marks tests whose result no sanitizer can change: they run in Release only. So
 # does a room that reads nothing but sources; and the thread sanitizer has nothing to see in rooms
