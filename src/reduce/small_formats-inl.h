@@ -17,6 +17,7 @@ namespace HWY_NAMESPACE {
 
 // From AVX2 on, Highway requires the processor's own fp16 conversions (F16C), which round as we
 // do. They keep NaN payloads, which we don't.
+#undef HOCKET_REDUCE_HAS_F16
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 #define HOCKET_REDUCE_HAS_F16 1
 #else

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "bootstrap/job.h"
+#include "seed.h"
 
 namespace hocket {
 namespace {
@@ -83,9 +84,7 @@ TEST(Join, works_over_ipv6) {
 }
 
 TEST(Join, order_of_arrival_does_not_matter) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937_64 random(tests::seed());
   for (const bool share_memory : {true, false}) {
     Job job(5, share_memory);
     std::vector<int> order = {0, 1, 2, 3, 4};

@@ -12,6 +12,7 @@
 #include "bootstrap/job.h"
 #include "bootstrap/wire.h"
 #include "memory/shared_memory.h"
+#include "seed.h"
 
 namespace hocket {
 namespace {
@@ -49,7 +50,7 @@ int open_fds() {
 }
 
 /// What a scanner does to a door, `rounds` times.
-void scan(const Address& address, int rounds, std::mt19937& random) {
+void scan(const Address& address, int rounds, std::mt19937_64& random) {
   std::vector<UniqueFd> idle;
   for (int i = 0; i < rounds; ++i) {
     UniqueFd fd = connect_to(address);
@@ -88,21 +89,20 @@ void scan(const Address& address, int rounds, std::mt19937& random) {
 }
 
 TEST(Scan, while_joining_and_afterwards_disturbs_nothing) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const std::uint64_t seed = tests::seed();
   for (const bool share_memory : {true, false}) {
     Job job(4, share_memory);
     job.start();
     std::atomic<bool> stop{false};
     std::thread scanner([&] {
-      std::mt19937 random(seed);
+      std::mt19937_64 random(seed);
       while (!stop) scan(job.options.root, 60, random);
     });
     const auto sessions = join_all(job);
     stop = true;
     scanner.join();
     ASSERT_TRUE(sessions[3]);
-    std::mt19937 random(seed + 1);
+    std::mt19937_64 random(seed + 1);
     for (const Member& member : sessions[0]->members()) scan(member.address, 300, random);
     // The control plane still works, and so do new connections.
     sessions[1]->report({Fault::Kind::failed, 1, 0, 1, Code::timeout, "after the scan"});
@@ -118,7 +118,7 @@ TEST(Scan, leaves_no_descriptor_open) {
   job.start();
   const auto sessions = join_all(job);
   const int before = open_fds();
-  std::mt19937 random(1);
+  std::mt19937_64 random(1);
   scan(sessions[0]->members()[0].address, 600, random);
   const Nanos deadline = in_ms(60'000);  // far beyond the limit of a handshake
   while (open_fds() > before && monotonic_now() < deadline) ::usleep(10'000);
@@ -275,9 +275,7 @@ TEST(Handshake, another_version_is_told_ours_and_gets_no_further) {
 }
 
 TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937_64 random(tests::seed());
   Table table;
   for (int rank = 0; rank < 6; ++rank)
     table.members.push_back({rank / 3, 0, rank, "host", {}, 9, CoreSet(5)});

@@ -182,12 +182,7 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, EveryProgram, ::testing::ValuesIn(group_builders()),
-                         [](const auto& info) {
-                           std::string name = name_of(info.param);
-                           std::erase_if(name, [](char c) { return c == '-'; });
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(builders, EveryProgram, ::testing::ValuesIn(group_builders()), TestName());
 
 TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
   World world(2);

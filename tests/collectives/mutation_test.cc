@@ -152,11 +152,7 @@ std::vector<Builder> builders_that_move_data() {
 }
 
 INSTANTIATE_TEST_SUITE_P(builders, EveryPlanDamaged, testing::ValuesIn(builders_that_move_data()),
-                         [](const auto& info) {
-                           std::string name = name_of(info.param);
-                           std::erase_if(name, [](char c) { return c == '-'; });
-                           return name;
-                         });
+                         TestName());
 
 // A barrier moves nothing that could come out wrong, so here is what must not be missing: for a
 // power of two every message of the dissemination counts, and for any number every await.

@@ -1,6 +1,8 @@
 // The plans of all ranks, for tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <ostream>
 #include <string>
 #include <vector>
@@ -39,6 +41,15 @@ inline std::string name_of(const Builder& builder) {
   return std::string(builder.algorithm) + "_" + name_of(builder.collective) +
          (builder.load_store ? "_load-store" : "_messages");
 }
+
+/// Names the cases of a suite whose parameter is a builder.
+struct TestName {
+  std::string operator()(const testing::TestParamInfo<Builder>& info) const {
+    std::string name = name_of(info.param);
+    std::erase(name, '-');
+    return name;
+  }
+};
 
 inline void PrintTo(const Builder& builder, std::ostream* out) { *out << name_of(builder); }
 

@@ -66,12 +66,7 @@ TEST_P(EveryPlan, is_the_same_copy_for_one_rank) {
   EXPECT_EQ(plan.lanes.size(), plan.shape.collective == Collective::barrier ? 0u : 1u);
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, EveryPlan, testing::ValuesIn(group_builders()),
-                         [](const auto& info) {
-                           std::string name = name_of(info.param);
-                           std::erase_if(name, [](char c) { return c == '-'; });
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(builders, EveryPlan, testing::ValuesIn(group_builders()), TestName());
 
 TEST(Plans, broadcasts_verify_for_every_root) {
   for (const Builder& builder : builders()) {

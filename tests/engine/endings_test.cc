@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "matrix/ranks.h"
+#include "seed.h"
 
 namespace {
 
@@ -99,7 +100,7 @@ TEST_P(Endings, abort_from_another_thread_ends_every_call_on_every_rank) {
         if (self.rank == 1) {
           aborter = std::thread([&] {
             // At any moment of the calls.
-            for (std::uint64_t i = 0; i < (ranks::test_seed() + self.rank) % 50; ++i) {
+            for (std::uint64_t i = 0; i < (tests::seed() + self.rank) % 50; ++i) {
               std::this_thread::yield();
             }
             EXPECT_HOCKET(hocketCommAbort(self.comm));

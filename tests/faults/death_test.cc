@@ -5,6 +5,7 @@
 #include <set>
 
 #include "faults/processes.h"
+#include "seed.h"
 
 namespace faults {
 namespace {
@@ -126,8 +127,7 @@ std::vector<Death> deaths_over(const std::string& transport) {
 TEST_P(Killed, survivors_learn_which_rank_died) {
   const std::vector<Death> kinds = deaths_over(GetParam());
   const auto before = shared_files();
-  SCOPED_TRACE(ranks::replay_hint());
-  std::mt19937_64 random(ranks::test_seed());
+  std::mt19937_64 random(tests::seed());
   std::vector<std::int64_t> latencies;
   const std::size_t loops = ranks::long_tests() ? 100 : kinds.size();
   for (std::size_t i = 0; i < loops && !HasFailure(); ++i) {

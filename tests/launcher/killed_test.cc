@@ -6,6 +6,7 @@
 #include <random>
 
 #include "launcher/job.h"
+#include "seed.h"
 
 namespace hocket::launch_test {
 namespace {
@@ -55,10 +56,7 @@ TEST(Killed, nothing_is_left_of_a_running_job) {
 }
 
 TEST(Killed, nothing_is_left_at_any_moment) {
-  const char* given = std::getenv("LAUNCHER_TEST_SEED");
-  const unsigned seed = given != nullptr ? std::stoul(given) : std::random_device()();
-  SCOPED_TRACE("replay with LAUNCHER_TEST_SEED=" + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937_64 random(tests::seed());
   for (int round = 0; round < 30; ++round) {
     Job job({"-n", "4", "sh", "-c", family});
     ::usleep(random() % 40'000);  // the moment is what is random here

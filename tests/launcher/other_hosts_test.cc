@@ -12,6 +12,7 @@
 #include <random>
 
 #include "launcher/job.h"
+#include "seed.h"
 
 namespace hocket::launch_test {
 namespace {
@@ -315,10 +316,7 @@ TEST_P(BetweenHosts, nothing_is_left_when_anything_is_killed) {
   // name.
   enum class Victim { launcher, connection, any_agent };
   const char* const family = "sleep 1000 & setsid sleep 1000 & echo ready; wait";
-  const char* given = std::getenv("LAUNCHER_TEST_SEED");
-  const unsigned seed = given != nullptr ? std::stoul(given) : std::random_device()();
-  SCOPED_TRACE("replay with LAUNCHER_TEST_SEED=" + std::to_string(seed));
-  std::mt19937 random(seed);
+  std::mt19937_64 random(tests::seed());
   for (int round = 0; round < 9; ++round) {
     const auto victim = static_cast<Victim>(round % 3);
     Job job(with("h1:2,h2:2", {"--env", "LAUNCHER_TEST_MARK", "sh", "-c", family}));

@@ -1,8 +1,7 @@
 // Jobs for the tests of the public API: ranks as threads of this process, so that a sanitizer sees
 // the whole job.
 //
-// LONG_TESTS=1 runs the long tests too; TEST_SEED=n replays a random one. (A name that begins with
-// HOCKET_ would be a setting, and an unknown one.)
+// LONG_TESTS=1 runs the long tests too.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +12,6 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,15 +24,6 @@ namespace ranks {
 using tests::sanitized;
 
 inline bool long_tests() { return std::getenv("LONG_TESTS") != nullptr; }
-
-inline std::uint64_t test_seed() {
-  static const std::uint64_t seed = [] {
-    const char* const text = std::getenv("TEST_SEED");
-    return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device()();
-  }();
-  return seed;
-}
-inline std::string replay_hint() { return "replay: TEST_SEED=" + std::to_string(test_seed()); }
 
 /// Environment variables for as long as it lives. Make it before the ranks are started.
 class Env {

@@ -6,6 +6,7 @@
 
 #include "reduce/fold.h"
 #include "reduce_testing.h"
+#include "seed.h"
 
 namespace hocket::reduce {
 namespace {
@@ -145,13 +146,13 @@ TEST_P(every_dtype, folds_to_the_bits_of_the_reference_on_every_target) {
   constexpr int cases_per_operator = 120;
   on_every_target([&](const char* name) {
     ASSERT_STREQ(fold_target(), name);
-    std::mt19937_64 random(test_seed());
+    std::mt19937_64 random(tests::seed());
     for (int op = 0; op < op_count; ++op) {
       for (int i = 0; i < cases_per_operator; ++i) {
         const Case c = random_case(dtype, static_cast<Op>(op), random);
         const auto expected = run(c, fold_reference);
         const auto actual = run(c, fold);
-        ASSERT_EQ(actual, expected) << c.text() << " on " << name << "; " << replay_hint();
+        ASSERT_EQ(actual, expected) << c.text() << " on " << name;
         for (const auto& dst : actual) ASSERT_EQ(dst, actual[0]) << c.text() << " on " << name;
       }
     }

@@ -7,6 +7,7 @@
 
 #include "reduce/fold.h"
 #include "reduce_testing.h"
+#include "seed.h"
 
 namespace hocket::reduce {
 namespace {
@@ -139,8 +140,7 @@ TEST(formats, every_code_widens_to_the_value_that_the_standard_gives) {
 }
 
 TEST(formats, narrowing_takes_the_nearest_value_and_ties_go_to_even) {
-  std::mt19937_64 random(test_seed());
-  SCOPED_TRACE(replay_hint());
+  std::mt19937_64 random(tests::seed());
   for (const Definition& format : definitions) {
     std::vector<std::uint32_t> wide = decisive_floats(format);
     for (int i = 0; i < 50000; ++i) wide.push_back(static_cast<std::uint32_t>(random()));

@@ -28,18 +28,6 @@ void on_every_target(Body body) {
   forget_targets();
 }
 
-/// HOCKET_TEST_SEED replays a random test.
-inline std::uint64_t test_seed() {
-  static const std::uint64_t seed = [] {
-    const char* const text = std::getenv("HOCKET_TEST_SEED");
-    return text != nullptr ? std::strtoull(text, nullptr, 0) : std::random_device()();
-  }();
-  return seed;
-}
-inline std::string replay_hint() {
-  return "replay: HOCKET_TEST_SEED=" + std::to_string(test_seed()) + " test_reduce";
-}
-
 /// fp32 bit patterns at which something changes.
 inline std::vector<std::uint32_t> awkward_floats() {
   std::vector<std::uint32_t> bits = {

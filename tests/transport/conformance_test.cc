@@ -14,17 +14,10 @@
 
 #include "fabric.h"
 #include "sanitized.h"
+#include "seed.h"
 
 namespace hocket::testing {
 namespace {
-
-std::uint64_t test_seed() {
-  const char* const given = std::getenv("HOCKET_TEST_SEED");
-  const std::uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
-  ::testing::Test::RecordProperty("seed", std::to_string(seed));
-  return seed;
-}
 
 class Conformance : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
  protected:
@@ -41,21 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
                                   (std::get<1>(info.param) ? "_checked" : "");
                          });
 
-// Polls all ranks in turn until the transfers have ended. The bound only turns a hang into a
-// failure: it counts polls in a row in which nothing at all moved.
 void drive(Fabric& fabric, const std::vector<Transfer*>& transfers) {
-  int idle = 0;
-  const auto open = [&] {
-    return std::any_of(transfers.begin(), transfers.end(),
-                       [](const Transfer* transfer) { return !transfer->done; });
-  };
-  while (open()) {
-    bool moved = false;
-    for (int rank = 0; rank < fabric.ranks(); ++rank) moved |= fabric.at(rank).poll();
-    idle = moved ? 0 : idle + 1;
-    if (idle > 100) std::this_thread::yield();
-    ASSERT_LT(idle, 2'000'000) << "the transfers hang";
-  }
+  poll_until_done(fabric.all(), transfers);
 }
 
 void poll_idle(Fabric& fabric) {
@@ -163,8 +143,7 @@ void check(const std::vector<Exchange>& exchanges) {
 }
 
 TEST_P(Conformance, any_order_of_posting_completes_when_one_thread_polls_all) {
-  const std::uint64_t seed = test_seed();
-  SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed));
+  const std::uint64_t seed = tests::seed();
   for (int ranks = 2; ranks <= 5; ++ranks) {
     auto fabric = make({.ranks = ranks});
     auto exchanges = random_exchange(ranks, 150, seed + ranks);
@@ -185,8 +164,7 @@ TEST_P(Conformance, any_order_of_posting_completes_when_one_thread_polls_all) {
 }
 
 TEST_P(Conformance, any_order_of_posting_completes_with_a_thread_per_rank) {
-  const std::uint64_t seed = test_seed();
-  SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed));
+  const std::uint64_t seed = tests::seed();
   for (int ranks = 2; ranks <= 5; ++ranks) {
     auto fabric = make({.ranks = ranks});
     auto exchanges = random_exchange(ranks, 150, seed + ranks);

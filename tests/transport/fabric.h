@@ -4,17 +4,20 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -58,11 +61,37 @@ struct FabricOptions {
   int connections = 2;
 };
 
+/// Polls the transports in turn until `ended` is true. The bound only turns a hang into a failure:
+/// it counts polls in a row in which nothing at all moved.
+template <class Ended>
+void poll_until(const std::vector<Transport*>& transports, Ended ended) {
+  for (int idle = 0; !ended();) {
+    bool moved = false;
+    for (Transport* const transport : transports) moved |= transport->poll();
+    idle = moved ? 0 : idle + 1;
+    if (idle > 100) std::this_thread::yield();
+    ASSERT_LT(idle, 2'000'000) << "the transports are polled and nothing moves any more";
+  }
+}
+
+inline void poll_until_done(const std::vector<Transport*>& transports,
+                            const std::vector<Transfer*>& transfers) {
+  poll_until(transports, [&] {
+    return std::all_of(transfers.begin(), transfers.end(),
+                       [](const Transfer* transfer) { return transfer->done; });
+  });
+}
+
 class Fabric {
  public:
   virtual ~Fabric() = default;
   virtual Transport& at(int rank) = 0;
   int ranks() const { return ranks_; }
+  std::vector<Transport*> all() {
+    std::vector<Transport*> found;
+    for (int rank = 0; rank < ranks_; ++rank) found.push_back(&at(rank));
+    return found;
+  }
 
  protected:
   explicit Fabric(int ranks) : ranks_(ranks) {}

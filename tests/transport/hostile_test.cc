@@ -11,15 +11,11 @@
 
 #include "fabric.h"
 #include "sanitized.h"
+#include "seed.h"
 #include "transport/frame.h"
 
 namespace hocket::testing {
 namespace {
-
-std::uint64_t test_seed() {
-  const char* const given = std::getenv("HOCKET_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
-}
 
 /// What the hostile peer (rank 0) could say to rank 1, mostly well formed.
 struct Script {
@@ -100,9 +96,9 @@ struct Victim {
 };
 
 TEST(Hostile, rubbish_on_a_socket_ends_the_link_and_nothing_else) {
-  const std::uint64_t seed = test_seed();
+  const std::uint64_t seed = tests::seed();
   for (std::uint64_t round = 0; round < (tests::sanitized ? 400 : 1500); ++round) {
-    SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
+    SCOPED_TRACE("round " + std::to_string(round));
     Script script(seed + round);
     std::unique_ptr<TcpTransport> transport;
     ASSERT_TRUE(TcpTransport::make(1, 2, epoch, {}, {}, &transport).ok());
@@ -134,9 +130,9 @@ TEST(Hostile, rubbish_on_a_socket_ends_the_link_and_nothing_else) {
 }
 
 TEST(Hostile, rubbish_in_a_fifo_ends_the_link_and_nothing_else) {
-  const std::uint64_t seed = test_seed();
+  const std::uint64_t seed = tests::seed();
   for (std::uint64_t round = 0; round < (tests::sanitized ? 400 : 1500); ++round) {
-    SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
+    SCOPED_TRACE("round " + std::to_string(round));
     Script script(seed + round);
     ShmFabric fabric({});
     Transport& transport = fabric.at(1);
@@ -228,8 +224,7 @@ struct Relay {
 };
 
 TEST(Hostile, a_stream_cut_anywhere_is_put_together_again) {
-  const std::uint64_t seed = test_seed();
-  SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed));
+  const std::uint64_t seed = tests::seed();
   Relay relay(seed, true);
   std::deque<Message> sends, recvs;
   for (std::uint32_t i = 0; i < 60; ++i) {
@@ -270,8 +265,7 @@ void expect_caught(std::uint64_t seed, std::size_t bytes, std::int64_t bit) {
 }
 
 TEST(Hostile, with_checksums_every_flipped_bit_is_caught) {
-  const std::uint64_t seed = test_seed();
-  SCOPED_TRACE("HOCKET_TEST_SEED=" + std::to_string(seed));
+  const std::uint64_t seed = tests::seed();
   constexpr std::size_t small = 40;
   for (std::int64_t bit = 0; bit < 8 * static_cast<int>(sizeof(FrameHeader) + small); ++bit) {
     ASSERT_NO_FATAL_FAILURE(expect_caught(seed, small, bit));

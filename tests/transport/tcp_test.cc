@@ -21,9 +21,7 @@ void poll_both(TcpFabric& fabric) {
 }
 
 void finish(TcpFabric& fabric, const std::vector<Transfer*>& transfers) {
-  for (Transfer* transfer : transfers) {
-    while (!transfer->done) poll_both(fabric);
-  }
+  poll_until_done(fabric.all(), transfers);
 }
 
 bool readable(int fd) {
@@ -87,7 +85,7 @@ TEST(Tcp, a_connection_lost_in_mid_message_is_an_error_that_names_rank_and_addre
     transport->poll();
     EXPECT_FALSE(recv.transfer.done);
     theirs.reset();
-    while (transport->active()) transport->poll();
+    poll_until({transport.get()}, [&] { return !transport->active(); });
     for (const Message* message : {&recv, &send}) {
       ASSERT_TRUE(message->transfer.done);
       const Status& status = message->transfer.status;
@@ -173,7 +171,10 @@ struct Pair {
     at[1]->adopt(0, index, std::move(there), {});
   }
   void settle_both() {
-    for (int idle = 0; idle < 200;) idle = at[0]->poll() | at[1]->poll() ? 0 : idle + 1;
+    for (int idle = 0; idle < 200;) {
+      const bool first = at[0]->poll(), second = at[1]->poll();
+      idle = first || second ? 0 : idle + 1;
+    }
   }
   // A small message each way, posted on both sides before either looks.
   void exchange(std::uint64_t sequence, const std::function<void()>& look) {
@@ -186,22 +187,22 @@ struct Pair {
     }
     if (look) look();
     for (int rank = 0; rank < 2; ++rank) {
-      while (!sends[rank].transfer.done || !recvs[rank].transfer.done) {
-        at[0]->poll();
-        at[1]->poll();
-      }
+      poll_until_done({at[0].get(), at[1].get()}, {&sends[rank].transfer, &recvs[rank].transfer});
       ASSERT_TRUE(recvs[rank].transfer.status.ok()) << recvs[rank].transfer.status.message();
       ASSERT_EQ(recvs[rank].memory, sends[1 - rank].memory);
     }
   }
   // The connection on which something waits to be read by rank.
   int arrived(int rank) const {
-    for (;;) {
+    int found = -1;
+    poll_until({}, [&] {
       for (int index = 0; index < 2; ++index) {
         int bytes = 0;
-        if (::ioctl(fds[rank][index], FIONREAD, &bytes) == 0 && bytes > 0) return index;
+        if (::ioctl(fds[rank][index], FIONREAD, &bytes) == 0 && bytes > 0) found = index;
       }
-    }
+      return found >= 0;
+    });
+    return found;
   }
 
   std::unique_ptr<TcpTransport> at[2];
@@ -247,10 +248,10 @@ TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
     pair.at[1]->post_send(send.transfer);
     pair.at[1]->close();
     theirs.reset();
-    while (!recv.transfer.done) pair.at[0]->poll();
+    poll_until_done({pair.at[0].get()}, {&recv.transfer});
     EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
     pair.at[0]->post_recv(next.transfer);
-    while (!next.transfer.done) pair.at[0]->poll();
+    poll_until_done({pair.at[0].get()}, {&next.transfer});
     EXPECT_NE(next.transfer.status.message().find("has left"), std::string::npos)
         << next.transfer.status.message();
   }
@@ -292,7 +293,7 @@ struct Played {
     settle(*transport);
   }
   void expect_received() {
-    while (!recv.transfer.done) transport->poll();
+    poll_until_done({transport.get()}, {&recv.transfer});
     EXPECT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
     EXPECT_EQ(recv.memory, std::vector<std::byte>(8, std::byte{7}));
   }
@@ -314,7 +315,7 @@ TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
     peer.expect_received();
     Message next(1, {.sequence = 2}, 8);
     peer.transport->post_recv(next.transfer);
-    while (!next.transfer.done) peer.transport->poll();
+    poll_until_done({peer.transport.get()}, {&next.transfer});
     EXPECT_NE(next.transfer.status.message().find("has left"), std::string::npos)
         << next.transfer.status.message();
   }
@@ -342,13 +343,13 @@ TEST(Tcp, close_delivers_what_was_sent_even_if_the_peer_has_sent_what_nobody_rea
     fabric.at(0).post_send(sends.back().transfer);
   }
   std::thread closer([&] {
-    while (fabric.at(0).active()) fabric.at(0).poll();
+    poll_until({&fabric.at(0)}, [&] { return !fabric.at(0).active(); });
     fabric.at(0).close();
   });
   for (std::uint32_t i = 0; i < 100; ++i) {
     Message& recv = recvs.emplace_back(0, MessageKey{.sequence = 1, .index = i}, 60'000);
     fabric.at(1).post_recv(recv.transfer);
-    while (!recv.transfer.done) fabric.at(1).poll();
+    poll_until_done({&fabric.at(1)}, {&recv.transfer});
     ASSERT_TRUE(recv.transfer.status.ok()) << recv.transfer.status.message();
     ASSERT_EQ(recv.memory, sends[i].memory);
   }
@@ -393,10 +394,7 @@ TEST(Tcp, connections_may_come_from_another_thread_while_the_transport_is_polled
       transports[1]->adopt(0, index, std::move(there), {});
     }
   });
-  while (!send.transfer.done || !recv.transfer.done) {
-    transports[0]->poll();
-    transports[1]->poll();
-  }
+  poll_until_done({transports[0].get(), transports[1].get()}, {&send.transfer, &recv.transfer});
   monitor.join();
   EXPECT_TRUE(recv.transfer.status.ok());
 }

@@ -1,0 +1,15 @@
+# Toolchain file: programs for 64-bit Arm, which run here under qemu. `./dev test --arch aarch64`
+# unpacks Debian's arm64 packages into HOCKET_SYSROOT first.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES HOCKET_SYSROOT)
+
+set(CMAKE_SYSROOT ${HOCKET_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${HOCKET_SYSROOT})

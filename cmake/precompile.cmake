@@ -1,0 +1,34 @@
+# System headers that many sources include are parsed once. Each source still includes what it uses:
+# builds by clang do without this, and the test house_clang reads the library's sources so.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(HOCKET_PCH OFF)
+endif()
+
+function(hocket_precompiled name libraries)
+  if(NOT HOCKET_PCH)
+    return()
+  endif()
+  if(NOT EXISTS ${CMAKE_BINARY_DIR}/precompiled.cc)
+    file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
+  endif()
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled.cc)
+  target_link_libraries(${name} PRIVATE ${libraries})
+  target_precompile_headers(${name} PRIVATE
+    <algorithm> <array> <atomic> <bit> <cerrno> <chrono> <condition_variable> <cstdint> <cstdlib>
+    <cstring> <deque> <functional> <map> <memory> <mutex> <set> <span> <string> <thread> <tuple>
+    <vector> <fmt/format.h> ${ARGN})
+endfunction()
+
+function(hocket_precompile name)
+  if(HOCKET_PCH)
+    foreach(_target ${ARGN})
+      target_precompile_headers(${_target} REUSE_FROM ${name})
+    endforeach()
+  endif()
+endfunction()
+
+hocket_precompiled(precompiled fmt::fmt)
+
+# GCC 12 for Arm crashes where arm_sve.h follows a precompiled header.
+file(GLOB _kernels CONFIGURE_DEPENDS src/reduce/kernels_*.cc)
+set_source_files_properties(${_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
