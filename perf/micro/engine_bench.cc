@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <thread>
 
-#include "collectives/builders.h"
-#include "collectives/executor.h"
-#include "collectives/selector.h"
+#include "collectives/algorithms/builders.h"
+#include "collectives/execute/executor.h"
+#include "collectives/select/selector.h"
 #include "engine/stream.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 Shape shape_of(int rank, int ranks) {
@@ -162,6 +162,6 @@ BENCHMARK(choose)->Arg(1)->Arg(10'000);
 BENCHMARK(host_stream)->Arg(1)->Arg(64)->UseRealTime();
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal
 
 BENCHMARK_MAIN();

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "transport/frame.h"
-#include "transport/shm/shm_transport.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/shm/transport.h"
+#include "transport/tcp/transport.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 std::pair<UniqueFd, UniqueFd> tcp_pair() {
@@ -124,8 +124,8 @@ struct Tcp final : Transports {
   explicit Tcp(int connections, std::size_t frame_bytes = 512 << 10, bool checksum = false) {
     TcpOptions options;
     options.connections = connections;
-    options.matching.frame_bytes = frame_bytes;
-    options.matching.checksum = checksum;
+    options.matcher.frame_bytes = frame_bytes;
+    options.matcher.checksum = checksum;
     std::unique_ptr<TcpTransport> made[2];
     for (int end = 0; end < 2; ++end) {
       if (!TcpTransport::make(end, 2, 1, {}, options, &made[end]).ok()) std::abort();
@@ -231,10 +231,10 @@ void checksum(benchmark::State& state) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal
 
 int main(int argc, char** argv) {
-  using namespace hocket;
+  using namespace hocket::internal;
   constexpr std::size_t kib = 1 << 10, mib = 1 << 20;
   for (const std::size_t bytes : {std::size_t{8}, 64 * kib, 64 * mib}) {
     const std::string size = fmt::format("/{}", bytes);

@@ -10,7 +10,7 @@
 
 #include "reduce/fold.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 struct Free {
@@ -132,6 +132,6 @@ HOCKET_TINY(tiny_copy, float32, 1, 1);
 #undef HOCKET_TINY
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal
 
 BENCHMARK_MAIN();

@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "engine/group.h"
 
-namespace hocket::api {
+namespace hocket::internal::api {
 namespace {
 
 struct Grouped {
@@ -140,10 +140,10 @@ HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
 }
 
 /// Holds a communicator for the calling thread.
-class Entered {
+class CommGuard {
  public:
-  explicit Entered(Communicator& comm) : comm_(comm), ok_(comm.enter()) {}
-  ~Entered() {
+  explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.enter()) {}
+  ~CommGuard() {
     if (ok_) comm_.exit();
   }
   bool ok() const { return ok_; }
@@ -173,7 +173,7 @@ Status start(hocketComm* comm, const Arguments& given, hocketStream_t stream) {
     group->calls.push_back({comm, call, host});
     return {};
   }
-  const Entered entered(communicator);
+  const CommGuard entered(communicator);
   if (!entered.ok()) [[unlikely]]
     return two_threads();
   call.number = communicator.next_number();
@@ -215,7 +215,7 @@ Status end_group() {
   // A call that was refused makes the whole group void: half a group would leave the peers waiting.
   HOCKET_RETURN_IF_ERROR(ended->error);
   std::vector<GroupedCall> calls;
-  std::vector<std::unique_ptr<Entered>> entered;
+  std::vector<std::unique_ptr<CommGuard>> entered;
   std::vector<Communicator*> held;
   bool in_progress = false;
   for (const Grouped& one : ended->calls) {
@@ -225,7 +225,7 @@ Status end_group() {
     in_progress |= one.stream != nullptr && one.stream == one.comm->own.get();
     if (std::find(held.begin(), held.end(), communicator) != held.end()) continue;
     held.push_back(communicator);
-    entered.push_back(std::make_unique<Entered>(*communicator));
+    entered.push_back(std::make_unique<CommGuard>(*communicator));
     if (!entered.back()->ok()) return two_threads();
   }
   if (calls.empty()) return {};
@@ -248,9 +248,9 @@ Status cancel_group() {
 
 bool in_group() { return group_depth > 0; }
 
-}  // namespace hocket::api
+}  // namespace hocket::internal::api
 
-using namespace hocket;
+using namespace hocket::internal;
 
 hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,

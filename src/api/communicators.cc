@@ -4,12 +4,12 @@
 #include "api/config.h"
 #include "api/handle.h"
 #include "base/log.h"
-#include "bootstrap/launch.h"
-#include "bootstrap/unique_id.h"
+#include "bootstrap/join/launch.h"
+#include "bootstrap/join/unique_id.h"
 #include "engine/group.h"
 #include "topology/machine.h"
 
-namespace hocket::api {
+namespace hocket::internal::api {
 namespace {
 
 static_assert(static_cast<int>(Code::system_error) == hocketSystemError);
@@ -30,9 +30,9 @@ Status not_in_group() {
 }
 
 std::uint64_t channel_of(const JobId& job, std::uint64_t number) {
-  std::uint64_t channel;
-  std::memcpy(&channel, job.data(), sizeof channel);
-  return (channel ^ (number * 0x9e3779b97f4a7c15ULL)) | 1 << 16;
+  std::uint64_t comm_id;
+  std::memcpy(&comm_id, job.data(), sizeof comm_id);
+  return (comm_id ^ (number * 0x9e3779b97f4a7c15ULL)) | 1 << 16;
 }
 
 Status join(const JoinOptions& options, const CommConfig& config, std::uint64_t number,
@@ -40,8 +40,8 @@ Status join(const JoinOptions& options, const CommConfig& config, std::uint64_t 
   if (session == nullptr) HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
   std::vector<int> members(static_cast<std::size_t>(options.ranks));
   for (int rank = 0; rank < options.ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
-  const std::uint64_t channel = channel_of(options.job_id, number);
-  return Communicator::create(std::move(session), std::move(members), channel, 0, config,
+  const std::uint64_t comm_id = channel_of(options.job_id, number);
+  return Communicator::create(std::move(session), std::move(members), comm_id, 0, config,
                               options.stop, out);
 }
 
@@ -147,8 +147,8 @@ struct LaunchedJob {
 Status make_alone(const CommConfig& config, StopRequest* stop, std::unique_ptr<Communicator>* out) {
   UniqueId id;
   HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
-  HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root,
-                                    config.join_deadline_ms));
+  HOCKET_RETURN_IF_ERROR(start_coordinator(id.key, id.job_id, config.interface, UniqueFd(),
+                                           &id.root, config.join_deadline_ms));
   JoinOptions options = join_options(config, 0, 1, stop);
   options.key = id.key;
   options.job_id = id.job_id;
@@ -182,9 +182,9 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
       options.job_id[static_cast<std::size_t>(i)] ^= static_cast<std::uint8_t>(job.made >> (8 * i));
     }
     if (info.root_listener) {
-      HOCKET_RETURN_IF_ERROR(start_root(options.key, options.job_id, config.interface,
-                                        std::move(info.root_listener), &options.root,
-                                        config.join_deadline_ms));
+      HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
+                                               std::move(info.root_listener), &options.root,
+                                               config.join_deadline_ms));
     }
     HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
     job.session = session;
@@ -194,9 +194,9 @@ Status make_from_launcher(const CommConfig& config, const Settings& settings, St
 }
 
 }  // namespace
-}  // namespace hocket::api
+}  // namespace hocket::internal::api
 
-using namespace hocket;
+using namespace hocket::internal;
 
 hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
@@ -206,8 +206,8 @@ hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
     HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
     UniqueId id;
     HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
-    HOCKET_RETURN_IF_ERROR(start_root(id.key, id.job_id, config.interface, UniqueFd(), &id.root,
-                                      config.join_deadline_ms));
+    HOCKET_RETURN_IF_ERROR(start_coordinator(id.key, id.job_id, config.interface, UniqueFd(),
+                                             &id.root, config.join_deadline_ms));
     const UniqueIdBytes bytes = encode(id);
     static_assert(sizeof bytes == sizeof uniqueId->internal);
     std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
@@ -337,7 +337,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     comm->own.reset();
     comm->communicator.reset();
     api::end_registrations(comm);
-    api::bury(comm);
+    api::retire(comm);
     return {};
   });
 }

@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 
-namespace hocket::api {
+namespace hocket::internal::api {
 namespace {
 
 // The first version's fields: what a caller's config must at least have.
@@ -73,4 +73,4 @@ Status make_config(const hocketConfig_t* config, const CommConfig& defaults, Com
   return {};
 }
 
-}  // namespace hocket::api
+}  // namespace hocket::internal::api

@@ -5,10 +5,10 @@
 #include "engine/communicator.h"
 #include "hocket/hocket.h"
 
-namespace hocket::api {
+namespace hocket::internal::api {
 
 /// Fails on a config that is not one, on a bad field, and on a HOCKET_* variable that is not known.
 Status make_config(const hocketConfig_t* config, const CommConfig& defaults, CommConfig* out,
                    Settings* settings);
 
-}  // namespace hocket::api
+}  // namespace hocket::internal::api

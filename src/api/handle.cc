@@ -7,16 +7,16 @@
 
 #include "base/log.h"
 
-namespace hocket::api {
+namespace hocket::internal::api {
 
 namespace {
 
-struct Husks {
+struct RetiredHandles {
   std::mutex mutex;
   std::deque<hocketComm*> oldest_first;
-  static Husks& instance() {
-    static auto* husks = new Husks;
-    return *husks;
+  static RetiredHandles& instance() {
+    static auto* retired_handles = new RetiredHandles;
+    return *retired_handles;
   }
 };
 
@@ -119,14 +119,14 @@ Status check(hocketComm* comm) {
   return {};
 }
 
-std::unique_ptr<hocketComm, Bury> make_handle() {
-  Husks& husks = Husks::instance();
-  std::unique_ptr<hocketComm, Bury> handle;
+std::unique_ptr<hocketComm, Retire> make_handle() {
+  RetiredHandles& retired_handles = RetiredHandles::instance();
+  std::unique_ptr<hocketComm, Retire> handle;
   {
-    std::lock_guard lock(husks.mutex);
-    if (husks.oldest_first.size() >= most_husks) {
-      handle.reset(husks.oldest_first.front());
-      husks.oldest_first.pop_front();
+    std::lock_guard lock(retired_handles.mutex);
+    if (retired_handles.oldest_first.size() >= most_retired_handles) {
+      handle.reset(retired_handles.oldest_first.front());
+      retired_handles.oldest_first.pop_front();
     }
   }
   if (handle != nullptr) {
@@ -139,26 +139,26 @@ std::unique_ptr<hocketComm, Bury> make_handle() {
   return handle;
 }
 
-void bury(hocketComm* comm) {
+void retire(hocketComm* comm) {
   comm->state.store(hocketComm::dead);
   {
     std::lock_guard lock(comm->mutex);
     comm->init_error = comm->call_error = {};
   }
-  Husks& husks = Husks::instance();
-  std::lock_guard lock(husks.mutex);
-  husks.oldest_first.push_back(comm);
+  RetiredHandles& retired_handles = RetiredHandles::instance();
+  std::lock_guard lock(retired_handles.mutex);
+  retired_handles.oldest_first.push_back(comm);
 }
 
-std::size_t husks() {
-  Husks& husks = Husks::instance();
-  std::lock_guard lock(husks.mutex);
-  return husks.oldest_first.size();
+std::size_t retired_handles() {
+  RetiredHandles& retired_handles = RetiredHandles::instance();
+  std::lock_guard lock(retired_handles.mutex);
+  return retired_handles.oldest_first.size();
 }
 
-}  // namespace hocket::api
+}  // namespace hocket::internal::api
 
-using namespace hocket;
+using namespace hocket::internal;
 
 hocketResult_t hocketGetVersion(int* version) {
   return api::guarded(__func__, nullptr, [&]() -> Status {

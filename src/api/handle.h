@@ -13,34 +13,39 @@
 #include "hocket/hocket.h"
 
 /// A communicator's handle. The memory of a destroyed one stays a handle for good, so that a call
-/// with it is refused: until most_husks more have been destroyed, then a new communicator takes it.
-/// So there are no more than most_husks handles beside those that lived at one time.
+/// with it is refused: until most_retired_handles more have been destroyed, then a new communicator
+/// takes it. So there are no more than most_retired_handles handles beside those that lived at one
+/// time.
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
-  std::uint64_t fork_generation = hocket::fork_generation();
+  std::uint64_t fork_generation = hocket::internal::fork_generation();
   bool blocking = true;
   std::atomic<bool> finalized{false};
-  std::unique_ptr<hocket::Communicator> communicator;
-  std::atomic<bool> ready{false};           // communicator may be used
-  hocket::StopRequest stop;                 // of what makes the communicator
-  std::unique_ptr<hocket::HostStream> own;  // blocking = 0: NULL-stream calls and init run here
+  std::unique_ptr<hocket::internal::Communicator> communicator;
+  std::atomic<bool> ready{false};      // communicator may be used
+  hocket::internal::StopRequest stop;  // of what makes the communicator
+  std::unique_ptr<hocket::internal::HostStream>
+      own;  // blocking = 0: NULL-stream calls and init run here
   std::mutex mutex;
-  hocket::Status init_error;  // under mutex
-  hocket::Status call_error;  // the last error of a call that changed nothing; under mutex
-  hocket::Status poison;      // the communicator's error as a call first returned it; under mutex
+  hocket::internal::Status init_error;  // under mutex
+  hocket::internal::Status
+      call_error;  // the last error of a call that changed nothing; under mutex
+  hocket::internal::Status
+      poison;  // the communicator's error as a call first returned it; under mutex
 };
 
 /// What stays of a destroyed stream or event is the empty handle.
 struct hocketStream {
-  std::unique_ptr<hocket::HostStream> stream = std::make_unique<hocket::HostStream>();
+  std::unique_ptr<hocket::internal::HostStream> stream =
+      std::make_unique<hocket::internal::HostStream>();
 };
 
 struct hocketEvent {
-  std::shared_ptr<hocket::Event> event = std::make_shared<hocket::Event>();
+  std::shared_ptr<hocket::internal::Event> event = std::make_shared<hocket::internal::Event>();
 };
 
-namespace hocket::api {
+namespace hocket::internal::api {
 
 /// Remembers a status as the thread's (and the handle's) last error, under the name of the function
 /// that the user called; returns its number. Every error that reaches the user comes through here.
@@ -63,13 +68,13 @@ inline bool is_usable(const hocketComm* comm) {
 Status check_handle(hocketComm* comm);
 
 /// Keeps the husk of a destroyed handle.
-void bury(hocketComm* comm);
-struct Bury {
-  void operator()(hocketComm* comm) const { bury(comm); }
+void retire(hocketComm* comm);
+struct Retire {
+  void operator()(hocketComm* comm) const { retire(comm); }
 };
-std::unique_ptr<hocketComm, Bury> make_handle();
-inline constexpr std::size_t most_husks = 4096;
-std::size_t husks();  // how many are kept
+std::unique_ptr<hocketComm, Retire> make_handle();
+inline constexpr std::size_t most_retired_handles = 4096;
+std::size_t retired_handles();  // how many are kept
 
 /// Ends every registration on a communicator that goes.
 void end_registrations(hocketComm* comm);
@@ -86,4 +91,4 @@ Status check_stream(hocketStream_t stream);
 /// True between hocketGroupStart and hocketGroupEnd of this thread.
 bool in_group();
 
-}  // namespace hocket::api
+}  // namespace hocket::internal::api

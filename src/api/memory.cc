@@ -6,7 +6,7 @@
 #include "api/handle.h"
 #include "memory/regions.h"
 
-using namespace hocket;
+using namespace hocket::internal;
 
 namespace {
 

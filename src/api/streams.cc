@@ -3,7 +3,7 @@
 
 #include "api/handle.h"
 
-using namespace hocket;
+using namespace hocket::internal;
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace hocket {
+namespace hocket::internal {
 
 inline std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b) {
   std::uint64_t out;
@@ -25,4 +25,4 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) {
   return (value + unit - 1) & ~(unit - 1);
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace hocket {
+namespace hocket::internal {
 
 /// A point on the monotonic clock, in nanoseconds. Differences are durations in nanoseconds.
 using Nanos = std::int64_t;
@@ -18,4 +18,4 @@ inline Nanos monotonic_now() {
       .count();
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

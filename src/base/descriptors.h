@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cerrno>
 
-namespace hocket {
+namespace hocket::internal {
 
 /// Closes a descriptor that can be spared; false where there is none. Null: nobody has any.
 inline std::atomic<bool (*)()> spare_descriptor{nullptr};
@@ -25,4 +25,4 @@ int open_with_room(Open open) {
   }
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-namespace hocket {
+namespace hocket::internal {
 
 std::atomic<std::uint64_t> forks{0};
 
@@ -14,4 +14,4 @@ void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
 [[maybe_unused]] const int counting = ::pthread_atfork(nullptr, nullptr, count_fork);
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

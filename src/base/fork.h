@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace hocket {
+namespace hocket::internal {
 
 /// Grows in the child of every fork.
 extern std::atomic<std::uint64_t> forks;
@@ -12,4 +12,4 @@ extern std::atomic<std::uint64_t> forks;
 /// What was made under another number belongs to the parent.
 inline std::uint64_t fork_generation() { return forks.load(std::memory_order_relaxed); }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -7,7 +7,7 @@
 
 #include "base/signals.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 std::mutex sink_mutex;
 LogSink user_sink = nullptr;
@@ -45,4 +45,4 @@ void log_line(LogLevel level, const std::string& line) {
   }
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

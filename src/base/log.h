@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace hocket {
+namespace hocket::internal {
 
 enum class LogLevel : int { none = 0, error = 1, warn = 2, info = 3, debug = 4 };
 using LogSink = void (*)(int level, const char* line, void* user);
@@ -14,4 +14,4 @@ void set_log_level(LogLevel level);  // for the stderr sink that HOCKET_LOG asks
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, const std::string& line);
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -12,7 +12,7 @@
 
 #include "base/limits.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr std::string_view prefix = "HOCKET_";
@@ -302,4 +302,4 @@ Status read_settings(Settings* settings) {
   return {};
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

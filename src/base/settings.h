@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/status.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// What the environment asks for. An empty optional or string: the variable is unset (or empty),
 /// and the caller's own value or the default holds.
@@ -61,4 +61,4 @@ bool set_by_launcher(std::string_view name);
 /// "HOCKET_DEADLIN is not a setting of hocket; did you mean HOCKET_DEADLINE_MS?"
 std::string unknown_setting_text(const std::string& name);
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-namespace hocket {
+namespace hocket::internal {
 
 /// Runs call() with a signal blocked that call() may raise in this thread (SIGXFSZ at the file size
 /// limit, SIGPIPE at a closed pipe), and takes the signal away again: the error number that comes
@@ -32,4 +32,4 @@ auto without_signal(int signal, Call call) {
   return result;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -4,7 +4,7 @@
 #include <new>
 #include <system_error>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // Made when the library is loaded, because later there may be no memory for it; never destroyed,
@@ -106,4 +106,4 @@ Status system_error(const std::string& what, int error_number) {
   return {Code::system_error, what + ": " + std::generic_category().message(error_number)};
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

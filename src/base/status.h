@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-namespace hocket {
+namespace hocket::internal {
 
 /// Mirrors hocketResult_t (same numbers; a static_assert in src/api holds them together).
 enum class Code : int {
@@ -98,11 +98,11 @@ inline Status internal_error(std::string message) {
 Status system_error(const std::string& what);
 Status system_error(const std::string& what, int error_number);
 
-#define HOCKET_RETURN_IF_ERROR(expr)                        \
-  do {                                                      \
-    if (::hocket::Status status_ = (expr); !status_.ok()) { \
-      return status_;                                       \
-    }                                                       \
+#define HOCKET_RETURN_IF_ERROR(expr)                                  \
+  do {                                                                \
+    if (::hocket::internal::Status status_ = (expr); !status_.ok()) { \
+      return status_;                                                 \
+    }                                                                 \
   } while (0)
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-namespace hocket {
+namespace hocket::internal {
 
 class StopRequest {
  public:
@@ -46,4 +46,4 @@ class StopRequest {
   std::atomic<bool> stopped_{false};
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

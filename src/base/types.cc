@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace hocket {
+namespace hocket::internal {
 
 const char* name_of(Dtype dtype) {
   static const char* const names[] = {"int8",    "uint8",    "int32",       "uint32",
@@ -75,4 +75,4 @@ Status disagreement(int rank, const Signature& mine, int peer, const Signature& 
                 peer);
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// Same numbers as hocketDataType_t (and ncclDataType_t).
 enum class Dtype : std::uint8_t {
@@ -114,4 +114,4 @@ std::string describe(const Signature& signature);
 /// The error of a rank that finds that a peer makes another call; culprit: the peer.
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs);
 
-}  // namespace hocket
+}  // namespace hocket::internal

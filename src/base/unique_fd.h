@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace hocket {
+namespace hocket::internal {
 
 class UniqueFd {
  public:
@@ -32,4 +32,4 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/limits.h"
-#include "bootstrap/address.h"
+#include "bootstrap/net/address.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr std::int64_t linger_check_ms = 100;
@@ -55,7 +55,7 @@ std::string host_name() {
 
 }  // namespace
 
-Core::Core(const JoinOptions& options, MonitorLease lease)
+Core::Core(const JoinOptions& options, EventLoopRef lease)
     : options_(options),
       lease_(std::move(lease)),
       descriptors_(*lease_, faults_, options.rank),
@@ -68,11 +68,11 @@ Core::~Core() {
 
 Status Core::make(const JoinOptions& options, std::shared_ptr<Core>* out) {
   HOCKET_RETURN_IF_ERROR(check(options));
-  MonitorLease lease;
-  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&lease));
+  EventLoopRef lease;
+  HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
   std::shared_ptr<Core> core(new Core(options, std::move(lease)));
   HOCKET_RETURN_IF_ERROR(core->open_listener());
-  Arrival& self = core->self_;  // open_listener() has filled in the address
+  JoinRequest& self = core->self_;  // open_listener() has filled in the address
   self.rank = options.rank;
   self.ranks = options.ranks;
   self.pid = static_cast<int>(::getpid());
@@ -110,11 +110,11 @@ void Core::start() noexcept {
 }
 
 void Core::start_joining() {
-  Joining::Handlers handlers;
+  JoinProtocol::Handlers handlers;
   handlers.table_known = [this](const Key& key) { return table_known(key); };
-  handlers.joined = [this](Joined joined) { this->joined(std::move(joined)); };
+  handlers.joined = [this](JoinResult joined) { this->joined(std::move(joined)); };
   handlers.failed = [this](const Status& status) { end_join(status); };
-  joining_ = std::make_shared<Joining>(*lease_, options_, self_, std::move(handlers));
+  joining_ = std::make_shared<JoinProtocol>(*lease_, options_, self_, std::move(handlers));
   if (options_.has_key) accept_tcp({options_.key, options_.job_id, false});
   joining_->start();
 }
@@ -152,7 +152,7 @@ Status Core::table_known(const Key& key) {
   return {};
 }
 
-void Core::joined(Joined joined) {
+void Core::joined(JoinResult joined) {
   faults_.prepare_own_failure(
       {Fault::Kind::failed, options_.rank, 0, 0, Code::system_error,
        fmt::format("rank {} (process {} on {}) cannot go on: {}", options_.rank, self_.pid,
@@ -173,7 +173,7 @@ void Core::joined(Joined joined) {
 }
 
 void Core::end_join(const Status& status) noexcept {
-  // Joining calls this: it may go only when it has returned.
+  // JoinProtocol calls this: it may go only when it has returned.
   best_effort([this] {
     lease_->post([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->joining_.reset();
@@ -230,10 +230,10 @@ void Core::say_exit() {
   if (control_) control_->say_exit();
 }
 
-void Core::dial(int peer, std::uint64_t channel, int index) {
+void Core::dial(int peer, std::uint64_t comm_id, int index) {
   Address address = members()[peer].address;
   if (is_link_local(address)) address.scope = self_.address.scope;
-  data_.dial(peer, address, channel, index);
+  data_.dial(peer, address, comm_id, index);
 }
 
 void Core::finish() noexcept {
@@ -267,4 +267,4 @@ bool Core::linger_soon(std::int64_t ms) noexcept {
   return linger_timer_ != 0;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -6,17 +6,17 @@
 #include <memory>
 #include <mutex>
 
-#include "bootstrap/control.h"
-#include "bootstrap/data_connections.h"
-#include "bootstrap/descriptors.h"
-#include "bootstrap/fault_board.h"
-#include "bootstrap/handshake.h"
-#include "bootstrap/joining.h"
-#include "bootstrap/monitor.h"
+#include "bootstrap/auth/handshake.h"
+#include "bootstrap/control/data_connections.h"
+#include "bootstrap/control/failure_detector.h"
+#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fd_exchange.h"
+#include "bootstrap/join/join_protocol.h"
+#include "bootstrap/net/event_loop.h"
 
-namespace hocket {
+namespace hocket::internal {
 
-class Core : public std::enable_shared_from_this<Core>, private Monitor::Client {
+class Core : public std::enable_shared_from_this<Core>, private EventLoop::Client {
  public:
   /// From the joining thread: checks the options and opens what must be open before the join.
   static Status make(const JoinOptions& options, std::shared_ptr<Core>* out);
@@ -39,40 +39,40 @@ class Core : public std::enable_shared_from_this<Core>, private Monitor::Client 
   int rank() const { return options_.rank; }
   FaultBoard& faults() { return faults_; }
   DataConnections& data() { return data_; }
-  Monitor& monitor() const { return *lease_; }
+  EventLoop& loop() const { return *lease_; }
   std::uint64_t generation() const { return generation_; }
 
   // On the monitor thread, after the join:
   Descriptors& descriptors() { return descriptors_; }
   void raise(const Fault& fault) { control_->raise(fault); }
-  void dial(int peer, std::uint64_t channel, int index);
+  void dial(int peer, std::uint64_t comm_id, int index);
 
  private:
-  Core(const JoinOptions& options, MonitorLease lease);
+  Core(const JoinOptions& options, EventLoopRef lease);
   Status open_listener();
   void accept_tcp(const Credentials& credentials);
   void start_joining();
   Status table_known(const Key& key);
-  void joined(Joined joined);
+  void joined(JoinResult joined);
   void end_join(const Status& status) noexcept;
   bool fail(const Status& why) override;
   void linger() noexcept;
   bool linger_soon(std::int64_t ms) noexcept;
 
   JoinOptions options_;
-  MonitorLease lease_;
+  EventLoopRef lease_;
   std::uint64_t generation_ = session_generation();
-  Arrival self_;
+  JoinRequest self_;
   UniqueFd listener_;
   FaultBoard faults_;
   Descriptors descriptors_;
   DataConnections data_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::shared_ptr<Joining> joining_;
+  std::shared_ptr<JoinProtocol> joining_;
   std::unique_ptr<Control> control_;
-  Monitor::Token exit_task_ = 0;
+  EventLoop::Token exit_task_ = 0;
   bool lingering_ = false;
-  Monitor::Token linger_timer_ = 0;
+  EventLoop::Token linger_timer_ = 0;
 
   std::mutex mutex_;
   std::condition_variable join_ended_;
@@ -80,4 +80,4 @@ class Core : public std::enable_shared_from_this<Core>, private Monitor::Client 
   Status join_status_;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -7,11 +7,11 @@
 #include <condition_variable>
 
 #include "base/descriptors.h"
-#include "bootstrap/address.h"
 #include "bootstrap/core.h"
-#include "bootstrap/root.h"
+#include "bootstrap/join/coordinator.h"
+#include "bootstrap/net/address.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr std::int64_t root_linger_ms = 60'000;
@@ -19,7 +19,7 @@ constexpr std::int64_t forever_ms = std::int64_t{1} << 40;  // 34 years
 
 class CoreSession final : public Session {
  public:
-  CoreSession(std::shared_ptr<Core> core, MonitorLease lease)
+  CoreSession(std::shared_ptr<Core> core, EventLoopRef lease)
       : lease_(std::move(lease)), core_(std::move(core)) {}
 
   ~CoreSession() override {
@@ -43,13 +43,13 @@ class CoreSession final : public Session {
   std::vector<Fault> faults_since(const FaultScope& scope, std::uint64_t* position) const override {
     return core_->faults().since(scope, position);
   }
-  void open(std::uint64_t channel) override {
-    if (!inherited()) core_->faults().open(channel);
+  void open(std::uint64_t comm_id) override {
+    if (!inherited()) core_->faults().open(comm_id);
   }
-  void close(std::uint64_t channel) override {
+  void close(std::uint64_t comm_id) override {
     if (inherited()) return;
-    core_->faults().close(channel);
-    post([channel](Core& core) { core.descriptors().close_space(channel); });
+    core_->faults().close(comm_id);
+    post([comm_id](Core& core) { core.descriptors().close_space(comm_id); });
   }
 
   void report(const Fault& fault) override {
@@ -84,21 +84,21 @@ class CoreSession final : public Session {
                     std::shared_ptr<Fetch>* fetch) override;
   void forget(const std::shared_ptr<Fetch>& fetch) override;
 
-  void listen(std::uint64_t channel, Adopt adopt) override {
+  void listen(std::uint64_t comm_id, Adopt adopt) override {
     if (inherited()) return;
-    core_->data().set_listener(channel, std::move(adopt));
-    post([channel](Core& core) { core.data().opened(channel); });
+    core_->data().set_listener(comm_id, std::move(adopt));
+    post([comm_id](Core& core) { core.data().opened(comm_id); });
   }
 
-  void unlisten(std::uint64_t channel) override {
+  void unlisten(std::uint64_t comm_id) override {
     if (inherited()) return;
-    core_->data().clear_listener(channel);
-    post([channel](Core& core) { core.data().closed(channel); });
+    core_->data().clear_listener(comm_id);
+    post([comm_id](Core& core) { core.data().closed(comm_id); });
   }
 
-  void dial(int peer, std::uint64_t channel, int index) override {
+  void dial(int peer, std::uint64_t comm_id, int index) override {
     if (inherited() || peer < 0 || peer >= ranks() || peer == rank()) return;
-    post([peer, channel, index](Core& core) { core.dial(peer, channel, index); });
+    post([peer, comm_id, index](Core& core) { core.dial(peer, comm_id, index); });
   }
 
   void leave() override {
@@ -133,7 +133,7 @@ class CoreSession final : public Session {
         "this session belongs to the process that forked this one: join anew after a fork");
   }
 
-  MonitorLease lease_;
+  EventLoopRef lease_;
   std::shared_ptr<Core> core_;
 };
 
@@ -217,8 +217,8 @@ void Fetch::disregard() {
 Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) {
   // A lease of its own outlives the core, so that the thread ends in the thread that closes the
   // last session and not in itself.
-  MonitorLease lease;
-  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&lease));
+  EventLoopRef lease;
+  HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
   std::shared_ptr<Core> core;
   HOCKET_RETURN_IF_ERROR(Core::make(options, &core));
   lease->post([core] { core->start(); });
@@ -251,8 +251,8 @@ Status prepare_listener(int fd) {
 
 }  // namespace
 
-Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
-                  UniqueFd listener, Address* root, std::int64_t deadline_ms) {
+Status start_coordinator(const Key& key, const JobId& job_id, const std::string& interface,
+                         UniqueFd listener, Address* root, std::int64_t deadline_ms) {
   Address address;
   if (listener) {
     HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
@@ -266,30 +266,30 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
     address.port = 0;
     HOCKET_RETURN_IF_ERROR(listen_tcp(&address, &listener));
   }
-  MonitorLease taken;
-  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&taken));
-  auto lease = std::make_shared<MonitorLease>(std::move(taken));
+  EventLoopRef taken;
+  HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&taken));
+  auto lease = std::make_shared<EventLoopRef>(std::move(taken));
   const Credentials credentials{key, job_id, false};
-  const std::shared_ptr<Monitor> monitor = lease->monitor();
+  const std::shared_ptr<EventLoop> loop = lease->loop();
   const auto start = [&]() -> Status {
     // Held by its timer: until the join has ended and, where it failed, the latecomers know; and
     // then a while for those who come after all, which does not keep the thread running.
-    auto holder = std::make_shared<Monitor::Token>(0);
-    auto root_of = std::make_shared<std::weak_ptr<Root>>();
-    const std::shared_ptr<Root> root =
-        Root::start(*monitor, credentials.key, deadline_ms, [monitor, lease, holder, root_of] {
+    auto holder = std::make_shared<EventLoop::Token>(0);
+    auto root_of = std::make_shared<std::weak_ptr<Coordinator>>();
+    const std::shared_ptr<Coordinator> root =
+        Coordinator::start(*loop, credentials.key, deadline_ms, [loop, lease, holder, root_of] {
           const auto alive = root_of->lock();
-          monitor->cancel(*holder);
-          best_effort([&] { monitor->after_ms(root_linger_ms, [alive] {}); });
+          loop->cancel(*holder);
+          best_effort([&] { loop->after_ms(root_linger_ms, [alive] {}); });
           lease->release();
         });
     *root_of = root;
     root->listen(std::move(listener), credentials);
-    *holder = monitor->after_ms(forever_ms, [root] {});
+    *holder = loop->after_ms(forever_ms, [root] {});
     return {};
   };
   Status started;
-  monitor->run([&] { started = status_of_call(start); });
+  loop->run([&] { started = status_of_call(start); });
   if (started.ok()) *root = address;
   return started;
 }
@@ -297,19 +297,20 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
 Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,
                     const std::string& text) {
   HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
-  MonitorLease taken;
-  HOCKET_RETURN_IF_ERROR(MonitorLease::take(&taken));
-  auto lease = std::make_shared<MonitorLease>(std::move(taken));
+  EventLoopRef taken;
+  HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&taken));
+  auto lease = std::make_shared<EventLoopRef>(std::move(taken));
   auto socket = std::make_shared<UniqueFd>(std::move(listener));
   const Credentials credentials{key, job_id, false};
-  const std::shared_ptr<Monitor> monitor = lease->monitor();
-  monitor->post([monitor, lease, socket, credentials, culprit, text] {
-    const std::shared_ptr<Root> root = Root::start(*monitor, credentials.key, forever_ms, [] {});
+  const std::shared_ptr<EventLoop> loop = lease->loop();
+  loop->post([loop, lease, socket, credentials, culprit, text] {
+    const std::shared_ptr<Coordinator> root =
+        Coordinator::start(*loop, credentials.key, forever_ms, [] {});
     root->listen(std::move(*socket), credentials);
     root->fail(Code::remote_error, culprit, text);
-    monitor->after_ms(forever_ms, [root, lease] {});
+    loop->after_ms(forever_ms, [root, lease] {});
   });
   return {};
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

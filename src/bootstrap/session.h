@@ -1,12 +1,12 @@
 // A session: the ranks that joined one job, what they know of one another, and the control plane
 // between them.
 //
-// Joining. All ranks know the job's id, its key and the root's address. The first rank of a host
-// that binds the job's abstract Unix socket is the node's leader; the others of that host reach it
-// there (that is what makes them local: never a host name) and the leaders reach the root over TCP.
-// The root checks that ranks are distinct and sizes agree, and sends every leader its place in a
-// tree of leaders; the table of members travels down that tree. Every connection, Unix or TCP,
-// proves the key (mutual HMAC-SHA256 challenge) before anything else is parsed.
+// JoinProtocol. All ranks know the job's id, its key and the root's address. The first rank of a
+// host that binds the job's abstract Unix socket is the node's leader; the others of that host
+// reach it there (that is what makes them local: never a host name) and the leaders reach the root
+// over TCP. The root checks that ranks are distinct and sizes agree, and sends every leader its
+// place in a tree of leaders; the table of members travels down that tree. Every connection, Unix
+// or TCP, proves the key (mutual HMAC-SHA256 challenge) before anything else is parsed.
 //
 // Afterwards. One sleeping monitor thread per process serves all sessions: it beats and watches
 // hearts, learns of deaths (pidfd on the node, hang-up and beats between leaders), floods faults to
@@ -29,7 +29,7 @@
 #include "base/stop.h"
 #include "base/unique_fd.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 using Key = std::array<std::uint8_t, 32>;
 using JobId = std::array<std::uint8_t, 16>;
@@ -83,7 +83,7 @@ struct Fault {
   };
   Kind kind = Kind::dead;
   int rank = -1;               // the culprit, as a session rank
-  std::uint64_t channel = 0;   // the communicator concerned; 0: all that have the rank
+  std::uint64_t comm_id = 0;   // the communicator concerned; 0: all that have the rank
   std::uint64_t sequence = 0;  // of the collective that failed, where it is known; else 0
   Code code = Code::remote_error;
   std::string text;  // a sentence for the user
@@ -91,8 +91,8 @@ struct Fault {
 
 /// Which faults concern one communicator.
 struct FaultScope {
-  std::uint64_t channel = 0;
-  std::uint64_t parent = 0;  // channel whose abort concerns it too, while it is split off; else 0
+  std::uint64_t comm_id = 0;
+  std::uint64_t parent = 0;  // comm_id whose abort concerns it too, while it is split off; else 0
   std::vector<int> members;  // session ranks
   std::uint64_t operation = 0;  // under way: what failed in a later one does not end it; 0: none
 
@@ -102,7 +102,7 @@ struct FaultScope {
 
 /// Names a descriptor that a local peer may ask for.
 struct DescriptorName {
-  std::uint64_t space = 0;  // a channel, or one of the reserved spaces below
+  std::uint64_t space = 0;  // a comm_id, or one of the reserved spaces below
   std::uint64_t number = 0;
   bool operator==(const DescriptorName&) const = default;
   static constexpr std::uint64_t memory_space = 1;  // number: region number of the offering process
@@ -157,10 +157,10 @@ class Session {
   /// end does not concern a communicator that the rank had left.
   virtual std::vector<Fault> faults_since(const FaultScope& scope,
                                           std::uint64_t* position) const = 0;
-  /// Faults of a channel are kept until it has been closed as often as opened. Where it is not open
+  /// Faults of a comm_id are kept until it has been closed as often as opened. Where it is not open
   /// nothing is kept of ranks that leave it, and a limited number of its other faults.
-  virtual void open(std::uint64_t channel) = 0;
-  virtual void close(std::uint64_t channel) = 0;
+  virtual void open(std::uint64_t comm_id) = 0;
+  virtual void close(std::uint64_t comm_id) = 0;
   /// Tells all members (this one too): when it returns, the fault is on its way, and this process
   /// may end. A duplicate is dropped.
   virtual void report(const Fault& fault) = 0;
@@ -186,16 +186,16 @@ class Session {
   virtual void forget(const std::shared_ptr<Fetch>& fetch) = 0;
 
   // ---- Data connections, to any peer
-  /// Gets both sides' new connections of a channel: authenticated, non-blocking, TCP_NODELAY.
+  /// Gets both sides' new connections of a comm_id: authenticated, non-blocking, TCP_NODELAY.
   /// Called by the monitor thread. status is an error where dialling failed (fd is empty then).
   /// Connections that came before wait for it.
   using Adopt = std::function<void(int peer, int index, UniqueFd fd, const Status& status)>;
-  virtual void listen(std::uint64_t channel, Adopt adopt) = 0;
-  virtual void unlisten(std::uint64_t channel) = 0;  // the callback is not running when it returns
-  /// Starts to open connection number `index` (0 to 65535) of `channel` to peer; both sides' Adopt
+  virtual void listen(std::uint64_t comm_id, Adopt adopt) = 0;
+  virtual void unlisten(std::uint64_t comm_id) = 0;  // the callback is not running when it returns
+  /// Starts to open connection number `index` (0 to 65535) of `comm_id` to peer; both sides' Adopt
   /// get an end. Either side may call it, or both: they agree on one connection. Calling twice is
   /// harmless; after an error it tries again.
-  virtual void dial(int peer, std::uint64_t channel, int index) = 0;
+  virtual void dial(int peer, std::uint64_t comm_id, int index) = 0;
 
   /// Says goodbye: what ends here from now on is not a death. Idempotent.
   virtual void leave() = 0;
@@ -207,19 +207,19 @@ class Session {
   virtual Held held() const = 0;
 };
 
-/// Keeps the faults of a channel while it lives; the session must outlive it.
+/// Keeps the faults of a comm_id while it lives; the session must outlive it.
 class OpenChannel {
  public:
-  OpenChannel(Session& session, std::uint64_t channel) : session_(session), channel_(channel) {
-    session_.open(channel_);
+  OpenChannel(Session& session, std::uint64_t comm_id) : session_(session), comm_id_(comm_id) {
+    session_.open(comm_id_);
   }
-  ~OpenChannel() { session_.close(channel_); }
+  ~OpenChannel() { session_.close(comm_id_); }
   OpenChannel(const OpenChannel&) = delete;
   OpenChannel& operator=(const OpenChannel&) = delete;
 
  private:
   Session& session_;
-  std::uint64_t channel_;
+  std::uint64_t comm_id_;
 };
 
 /// Starts a root, which lives in this process until all have joined or the join has failed, and,
@@ -227,8 +227,8 @@ class OpenChannel {
 /// socket (hocket-run made it); else listens on `interface` (empty: the default route's, loopback
 /// where there is none). Fills root. The deadline is the longest that it waits for the first rank;
 /// each rank brings its own join deadline, and the earliest counts.
-Status start_root(const Key& key, const JobId& job_id, const std::string& interface,
-                  UniqueFd listener, Address* root, std::int64_t deadline_ms);
+Status start_coordinator(const Key& key, const JobId& job_id, const std::string& interface,
+                         UniqueFd listener, Address* root, std::int64_t deadline_ms);
 
 /// For the launcher, when the process that was to be the root has ended: every rank that comes to
 /// its listener, now or later, learns in its join that the culprit has ended, and how. Lasts until
@@ -236,4 +236,4 @@ Status start_root(const Key& key, const JobId& job_id, const std::string& interf
 Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,
                     const std::string& text);
 
-}  // namespace hocket
+}  // namespace hocket::internal

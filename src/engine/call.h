@@ -6,7 +6,7 @@
 
 #include "base/types.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 struct Call {
   Collective collective = Collective::barrier;
@@ -23,4 +23,4 @@ struct Call {
 
 constexpr bool is_p2p(const Call& call) { return is_p2p(call.collective); }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -9,18 +9,18 @@
 
 #include "base/descriptors.h"
 #include "base/log.h"
-#include "collectives/builders.h"
+#include "collectives/algorithms/builders.h"
 #include "topology/machine.h"
-#include "transport/self/self_transport.h"
-#include "transport/shm/shm_transport.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/self/transport.h"
+#include "transport/shm/transport.h"
+#include "transport/tcp/transport.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
-std::uint64_t mix_channel(std::uint64_t channel, std::uint64_t a, std::uint64_t b) {
+std::uint64_t derive_comm_id(std::uint64_t comm_id, std::uint64_t a, std::uint64_t b) {
   Signature seed;  // any well-mixed hash of three words will do
-  seed.count = channel;
+  seed.count = comm_id;
   seed.sequence = a;
   seed.root = static_cast<std::int32_t>(b);
   return fingerprint(call_hash(seed), a) | 1;
@@ -44,15 +44,15 @@ double ranks_per_core(const Session& session) {
 }
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
-                           std::uint64_t channel, const CommConfig& config)
+                           std::uint64_t comm_id, const CommConfig& config)
     : session_(std::move(session)),
       members_(std::move(members)),
       rank_of_member_(static_cast<std::size_t>(session_->ranks()), -1),
-      channel_(channel),
-      open_channel_(*session_, channel),
+      comm_id_(comm_id),
+      open_channel_(*session_, comm_id),
       config_(config),
       oversubscription_(ranks_per_core(*session_)) {
-  scope_.channel = channel_;
+  scope_.comm_id = comm_id_;
   scope_.members = members_;
   std::vector<int> nodes;
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -68,10 +68,10 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
 }
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
-                            std::uint64_t channel, std::uint64_t parent, const CommConfig& config,
+                            std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
                             StopRequest* stop, std::unique_ptr<Communicator>* out) {
   std::unique_ptr<Communicator> made(
-      new Communicator(std::move(session), std::move(members), channel, config));
+      new Communicator(std::move(session), std::move(members), comm_id, config));
   made->scope_.parent = parent;
   if (const Status status = made->make(stop); !status.ok()) {
     made->tell_failure(status, 0);
@@ -112,13 +112,13 @@ void Communicator::leave() {
   if (left_) return;
   left_ = true;
   for (auto& transport : transports_) best_effort([&] { transport->close(); });
-  best_effort([this] { session_->unlisten(channel_); });
+  best_effort([this] { session_->unlisten(comm_id_); });
   if (ranks() == 1) return;
   best_effort([this] {
     Fault fault;
     fault.kind = Fault::Kind::left;
     fault.rank = session_->rank();
-    fault.channel = channel_;
+    fault.comm_id = comm_id_;
     fault.text = name_of_rank(rank_) + " has left the communicator '" + config_.name + "'";
     session_->report(fault);
   });
@@ -132,10 +132,10 @@ Status Communicator::open_board() {
   UniqueFd fd;
   if (local_rank == 0) {
     HOCKET_RETURN_IF_ERROR(make_memfd("hocket-board", bytes, &fd));
-    if (local_ranks > 1) HOCKET_RETURN_IF_ERROR(session_->offer({channel_, 0}, fd.get()));
+    if (local_ranks > 1) HOCKET_RETURN_IF_ERROR(session_->offer({comm_id_, 0}, fd.get()));
   } else {
     const Nanos deadline = monotonic_now() + config_.join_deadline_ms * nanos_per_ms;
-    HOCKET_RETURN_IF_ERROR(fetch(local_members_[0], {channel_, 0}, deadline, &fd));
+    HOCKET_RETURN_IF_ERROR(fetch(local_members_[0], {comm_id_, 0}, deadline, &fd));
   }
   HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
   if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
@@ -144,7 +144,7 @@ Status Communicator::open_board() {
   if (!event_fd_) return system_error("cannot make an eventfd");
   if (local_ranks > 1) {
     const auto number = 1 + static_cast<std::uint64_t>(local_rank);
-    HOCKET_RETURN_IF_ERROR(session_->offer({channel_, number}, event_fd_.get()));
+    HOCKET_RETURN_IF_ERROR(session_->offer({comm_id_, number}, event_fd_.get()));
   }
   return {};
 }
@@ -153,10 +153,10 @@ Status Communicator::open_transports() {
   transports_.push_back(std::make_unique<SelfTransport>(rank_));
   if (local_members_.size() > 1) {
     ShmOptions options;
-    options.matching.checksum = config_.checksum;
-    options.matching.order = &order_;
+    options.matcher.checksum = config_.checksum;
+    options.matcher.sequence_check = &sequence_check_;
     transports_.push_back(std::make_unique<ShmTransport>(
-        board_, local_members_, channel_,
+        board_, local_members_, comm_id_,
         [this](int rank) {
           const auto at = std::find(local_members_.begin(), local_members_.end(), rank);
           const int local = static_cast<int>(at - local_members_.begin());
@@ -169,20 +169,20 @@ Status Communicator::open_transports() {
     return invalid_usage("ranks of '" + config_.name + "' are on " + std::to_string(nodes_) +
                          " nodes, but HOCKET_TRANSPORT leaves tcp out: add it, or run on one host");
   }
-  TcpDialler dialler;
-  dialler.dial = [this](int peer, int index) { session_->dial(members_[peer], channel_, index); };
-  dialler.address = [this](int peer) {
+  TcpDialer dialer;
+  dialer.dial = [this](int peer, int index) { session_->dial(members_[peer], comm_id_, index); };
+  dialer.address = [this](int peer) {
     return session_->members()[static_cast<std::size_t>(members_[peer])].address.text();
   };
   TcpOptions options;
-  options.matching.checksum = config_.checksum;
-  options.matching.order = &order_;
+  options.matcher.checksum = config_.checksum;
+  options.matcher.sequence_check = &sequence_check_;
   std::unique_ptr<TcpTransport> tcp;
   HOCKET_RETURN_IF_ERROR(
-      TcpTransport::make(rank_, ranks(), channel_, std::move(dialler), options, &tcp));
+      TcpTransport::make(rank_, ranks(), comm_id_, std::move(dialer), options, &tcp));
   TcpTransport* adopter = tcp.get();
   transports_.push_back(std::move(tcp));
-  session_->listen(channel_,
+  session_->listen(comm_id_,
                    [this, adopter](int peer, int index, UniqueFd fd, const Status& status) {
                      const int rank = rank_of_session(peer);
                      if (rank >= 0) adopter->adopt(rank, index, std::move(fd), status);
@@ -196,11 +196,11 @@ void Communicator::make_engine() {
   options.rank = rank_;
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
-  options.order = &order_;
+  options.sequence_check = &sequence_check_;
   options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
   options.ring = [this](int local_rank) { ring(local_rank); };
-  options.expose = [this](std::uint64_t region) { return expose(region); };
-  options.inspect_faults = [this](FaultNews* news) { inspect_faults(news); };
+  options.export_region = [this](std::uint64_t region) { return export_region(region); };
+  options.poll_faults = [this](FaultNews* news) { poll_faults(news); };
   options.on_failure = [this](const Status& status, std::uint64_t operation, bool tell) {
     // Without memory for it, the others find out by their deadline, or because this rank leaves.
     if (tell) best_effort([&] { tell_failure(status, operation); });
@@ -219,8 +219,8 @@ void Communicator::make_engine() {
     }
   }
   links.private_scratch = [this](std::size_t bytes) { return private_scratch(bytes); };
-  links.map_place = [this](int peer, Place place, std::size_t bytes, std::byte** base) {
-    return map_place(peer, place, bytes, base);
+  links.map_remote = [this](int peer, RegionOffset place, std::size_t bytes, std::byte** base) {
+    return map_remote(peer, place, bytes, base);
   };
   // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
   SelectorOptions common;
@@ -231,10 +231,10 @@ void Communicator::make_engine() {
   engine_ = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
   watch_ = session_->watch([this] {
-    engine_->attention().store(true, std::memory_order_relaxed);
+    engine_->fault_pending().store(true, std::memory_order_relaxed);
     wake();
   });
-  engine_->attention().store(true, std::memory_order_relaxed);  // faults from before the watch
+  engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
 }
 
 Status Communicator::run(std::span<const Call> calls) {
@@ -268,7 +268,7 @@ void Communicator::flush() { await_ticket(issued_.load(std::memory_order_relaxed
 Status Communicator::error() {
   if (!has_error_.load(std::memory_order_acquire)) {
     // Nobody may be driving the engine: what the monitor has heard counts all the same.
-    if (engine_->attention().load(std::memory_order_relaxed)) [[unlikely]]
+    if (engine_->fault_pending().load(std::memory_order_relaxed)) [[unlikely]]
       set_error(first_fault());
     if (!has_error_.load(std::memory_order_acquire)) return {};
   }
@@ -286,7 +286,7 @@ void Communicator::set_error(const Status& status) {
 void Communicator::abort() {
   if (aborted_.exchange(true)) return;
   tell_abort();
-  engine_->attention().store(true, std::memory_order_relaxed);
+  engine_->fault_pending().store(true, std::memory_order_relaxed);
   wake();
 }
 
@@ -296,7 +296,7 @@ void Communicator::tell_abort() {
   Fault fault;
   fault.kind = Fault::Kind::aborted;
   fault.rank = session_->rank();
-  fault.channel = channel_;
+  fault.comm_id = comm_id_;
   fault.code = Code::aborted;
   fault.text = text;
   session_->report(fault);
@@ -342,11 +342,12 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   await_ticket(ticket);
   if (!prepared.ok()) engine_->fail(prepared);
   const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
-  const std::uint64_t channel = mix_channel(channel_, ++splits_, static_cast<std::uint64_t>(color));
+  const std::uint64_t comm_id =
+      derive_comm_id(comm_id_, ++splits_, static_cast<std::uint64_t>(color));
   const std::shared_ptr<Session> session = session_;
-  const std::uint64_t parent = channel_;
+  const std::uint64_t parent = comm_id_;
   const OpenChannel parents_faults(*session, parent);
-  if (!gathered.ok() && color >= 0) tell_part(channel, gathered);
+  if (!gathered.ok() && color >= 0) tell_part(comm_id, gathered);
   serve_next();  // from here on this communicator may be gone
   if (!gathered.ok() || color < 0) return gathered;
   std::vector<int> group;
@@ -357,15 +358,15 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
   for (int& rank : group) rank = members[static_cast<std::size_t>(rank)];
-  return create(session, std::move(group), channel, parent, config, stop, out);
+  return create(session, std::move(group), comm_id, parent, config, stop, out);
 }
 
 /// This rank takes no part in the making of a part, for which other ranks may wait already.
-void Communicator::tell_part(std::uint64_t channel, const Status& status) {
+void Communicator::tell_part(std::uint64_t comm_id, const Status& status) {
   Fault fault;
   fault.kind = Fault::Kind::failed;
   fault.rank = members_[static_cast<std::size_t>(status.culprit() >= 0 ? status.culprit() : rank_)];
-  fault.channel = channel;
+  fault.comm_id = comm_id;
   fault.code = status.code();
   fault.text = name_of_rank(rank_) + " could not split '" + config_.name + "': " + status.message();
   session_->report(fault);
@@ -395,7 +396,7 @@ bool Communicator::fetch_event(int local_rank) {
   if (event.fd) return true;
   if (event.fetch == nullptr) {
     const int peer = local_members_[static_cast<std::size_t>(local_rank)];
-    const DescriptorName name{channel_, 1 + static_cast<std::uint64_t>(local_rank)};
+    const DescriptorName name{comm_id_, 1 + static_cast<std::uint64_t>(local_rank)};
     const Status posted = session_->post_fetch(
         members_[static_cast<std::size_t>(peer)], scope_, name,
         [](const Fetch& fetch) { write_event(fetch.fd()); }, &event.fetch);
@@ -409,4 +410,4 @@ bool Communicator::fetch_event(int local_rank) {
 
 void Communicator::wake() { ring(board_.local_rank()); }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -24,10 +24,10 @@
 #include "engine/engine.h"
 #include "engine/wait.h"
 #include "memory/shared_memory.h"
-#include "transport/order.h"
+#include "transport/sequence_check.h"
 #include "transport/shm/board.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// What hocketConfig_t and the environment say, worked out.
 struct CommConfig {
@@ -51,10 +51,10 @@ double ranks_per_core(const Session& session);
 class Communicator {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
-  /// call it alike. parent: channel of the communicator that it is split from, open; 0: none. Its
+  /// call it alike. parent: comm_id of the communicator that it is split from, open; 0: none. Its
   /// abort ends the making. stop ends it early with Code::aborted, on all ranks; may be null.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
-                       std::uint64_t channel, std::uint64_t parent, const CommConfig& config,
+                       std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
                        StopRequest* stop, std::unique_ptr<Communicator>* out);
   /// Flushes and leaves. Never blocks on a peer beyond the deadline.
   ~Communicator();
@@ -122,7 +122,7 @@ class Communicator {
 
  private:
   struct Hello;
-  Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t channel,
+  Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,
                const CommConfig& config);
   Status make(StopRequest* stop);
   Status open_board();
@@ -139,10 +139,10 @@ class Communicator {
   Status time_messages(int far, int messages, std::size_t bytes, double* best);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
   Status first_fault() const;
-  void inspect_faults(FaultNews* news);
+  void poll_faults(FaultNews* news);
   void add_gone(const Fault& fault, FaultNews* news) const;
   void tell_failure(const Status& status, std::uint64_t operation);
-  void tell_part(std::uint64_t channel, const Status& status);
+  void tell_part(std::uint64_t comm_id, const Status& status);
   void set_error(const Status& status);
   void tell_abort();
   void ring(int local_rank);
@@ -151,13 +151,13 @@ class Communicator {
   std::string name_of_rank(int rank) const;
   int rank_of_session(int session_rank) const;
   Status status_of(const Fault& fault) const;
-  bool expose(std::uint64_t region);
+  bool export_region(std::uint64_t region);
   Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd);
   Status fetch_region(int peer, std::uint64_t region, UniqueFd* fd);
   FaultScope fetch_scope() const;
   Status of_peer(int peer, const Status& status) const;
-  Status map_place(int peer, Place place, std::size_t bytes, std::byte** out);
-  Status place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
+  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::byte** out);
+  Status place_in(const Mapping& mapping, int peer, RegionOffset place, std::size_t bytes,
                   std::byte** out) const;
   std::byte* private_scratch(std::size_t bytes);
 
@@ -165,7 +165,7 @@ class Communicator {
   std::vector<int> members_;         // session rank by rank
   std::vector<int> local_members_;   // rank by local rank
   std::vector<int> rank_of_member_;  // rank by session rank; -1: not a member
-  std::uint64_t channel_;
+  std::uint64_t comm_id_;
   OpenChannel open_channel_;
   FaultScope scope_;
   bool left_ = false;
@@ -182,7 +182,7 @@ class Communicator {
     UniqueFd fd;
   };
   std::vector<PeerEvent> peer_events_;  // by local rank; fetched when first needed
-  CollectiveOrder order_;
+  CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Transport>> transports_;
   Oversubscription oversubscription_;
   std::unique_ptr<Engine> engine_;
@@ -197,7 +197,7 @@ class Communicator {
   void drop_peer_regions();
   std::map<PeerRegion, PeerMapping> peer_regions_;
   std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // on their way
-  std::set<std::uint64_t> offered_;  // own regions that peers may ask for
+  std::set<std::uint64_t> awaiting_cts_;  // own regions that peers may ask for
   std::uint64_t offered_generation_ = 0;
   std::unique_ptr<std::byte, void (*)(void*)> scratch_{nullptr, std::free};
   std::size_t scratch_bytes_ = 0;
@@ -212,4 +212,4 @@ class Communicator {
   std::atomic<bool> aborted_{false};
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // A publication rings sleepers only when the poller has nothing better to do: by then the line has
@@ -44,8 +44,8 @@ bool Engine::run_once(std::optional<Nanos> now) {
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (!options_.order->failure.ok()) [[unlikely]]
-    fail(options_.order->failure);
+  if (!options_.sequence_check->failure.ok()) [[unlikely]]
+    fail(options_.sequence_check->failure);
   if (moved) quiet_since_.reset();
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     moved |= look_at_faults(moved);
@@ -118,13 +118,13 @@ void Engine::begin(const Call& call) {
     current_.execution.start(program, nullptr, binding, links_);
     return;
   }
-  if (program.maps_input || program.maps_output) find_places();
+  if (program.maps_input || program.maps_output) find_regions();
   waits_for_turn_ = true;
   advance_collective();
 }
 
 /// Which of the caller's buffers peers can map, and where.
-void Engine::find_places() {
+void Engine::find_regions() {
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
   const auto bytes = [&](std::uint32_t blocks) {
@@ -133,18 +133,19 @@ void Engine::find_places() {
   };
   regions_seen_ = Regions::instance().generation();
   const auto* input = binding.input;
-  if (find_place(input, bytes(program.input_blocks), &binding.input_place)) binding.mapped |= 1;
+  if (find_region(input, bytes(program.input_blocks), &binding.input_region)) binding.mapped |= 1;
   const auto* output = binding.output;
-  if (find_place(output, bytes(program.output_blocks), &binding.output_place)) binding.mapped |= 2;
+  if (find_region(output, bytes(program.output_blocks), &binding.output_region))
+    binding.mapped |= 2;
 }
 
-bool Engine::find_place(const void* buffer, std::size_t bytes, Place* place) {
+bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* place) {
   const std::uint64_t generation = Regions::instance().generation();
   SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
   if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
     seen = {buffer, bytes, generation, false, {}};
-    seen.mapped =
-        Regions::instance().find(buffer, bytes, &seen.place) && options_.expose(seen.place.region);
+    seen.mapped = Regions::instance().find(buffer, bytes, &seen.place) &&
+                  options_.export_region(seen.place.region);
   }
   *place = seen.place;
   return seen.mapped;
@@ -301,7 +302,7 @@ void Engine::fail(const Status& status) {
 
 void Engine::await_explanation(std::optional<Nanos> now) {
   if (attention_.exchange(false, std::memory_order_relaxed)) {
-    best_effort([this] { options_.inspect_faults(&news_); });
+    best_effort([this] { options_.poll_faults(&news_); });
   }
   if (!news_.error.ok()) return end(news_.error, false);
   for (const FaultNews::Gone& gone : news_.gone) {
@@ -335,7 +336,7 @@ void Engine::end(const Status& error, bool tell) {
 bool Engine::look_at_faults(bool moved) {
   const bool was_known = !news_.error.ok();
   attention_.store(false, std::memory_order_relaxed);
-  options_.inspect_faults(&news_);
+  options_.poll_faults(&news_);
   if (news_.error.ok()) return false;
   attention_.store(true, std::memory_order_relaxed);  // in the next round again
   if (!news_.at_once) {
@@ -377,7 +378,8 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
 bool Engine::has_begun(int rank, const Operation& operation) const {
   if (operation.binding.p2p || operation.program->load_store) return false;
   const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
-  return transport != nullptr && transport->heard_of(rank) >= operation.binding.message_sequence;
+  return transport != nullptr &&
+         transport->latest_sequence_from(rank) >= operation.binding.message_sequence;
 }
 
 void Engine::check_times(Nanos now) {
@@ -428,4 +430,4 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   }
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "collectives/executor.h"
-#include "collectives/selector.h"
+#include "collectives/execute/executor.h"
+#include "collectives/select/selector.h"
 #include "engine/call.h"
-#include "transport/order.h"
+#include "transport/sequence_check.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// What is known of faults that concern the communicator.
 struct FaultNews {
@@ -41,15 +41,16 @@ struct FaultNews {
 struct EngineOptions {
   int rank = 0;
   int ranks = 1;
-  Nanos deadline = 600 * nanos_per_s;      // of an operation, from the start of its execution
-  Nanos late_log = 10 * nanos_per_s;       // between log lines about who is waited for
-  const CollectiveOrder* order = nullptr;  // what links find out beside their transfers
+  Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
+  Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
+  const CollectiveSequenceCheck* sequence_check =
+      nullptr;                                        // what links find out beside their transfers
   std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
   std::function<void(int local_rank)> ring;  // wakes a local peer that sleeps; never blocks
   /// Adds new faults.
-  std::function<void(FaultNews*)> inspect_faults;
+  std::function<void(FaultNews*)> poll_faults;
   /// Lets local peers map a region of this process. False where they cannot.
-  std::function<bool(std::uint64_t region)> expose;
+  std::function<bool(std::uint64_t region)> export_region;
   /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
   /// not know yet.
   std::function<void(const Status&, std::uint64_t operation, bool tell)> on_failure;
@@ -76,7 +77,7 @@ class Engine {
   void fail(const Status& status);
 
   /// Set by any thread: there is a fault to look at.
-  std::atomic<bool>& attention() { return attention_; }
+  std::atomic<bool>& fault_pending() { return attention_; }
   /// Rings the peers that a publication has not been told to yet. Before the caller's thread pauses
   /// for long.
   void ring_pending();
@@ -108,8 +109,8 @@ class Engine {
   };
 
   void end(const Status& status, bool tell);
-  void find_places();
-  bool find_place(const void* buffer, std::size_t bytes, Place* place);
+  void find_regions();
+  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* place);
   void begin(const Call& call);
   void begin_next();
   void begin_message(const Call& call);
@@ -152,7 +153,7 @@ class Engine {
     std::size_t bytes = 0;
     std::uint64_t generation = 0;  // of Regions, when looked up
     bool mapped = false;
-    Place place;
+    RegionOffset place;
   };
   std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
 
@@ -172,4 +173,4 @@ class Engine {
   std::atomic<const Program*> last_program_ = nullptr;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 /// Calls that run together: those of one stream, and of all streams that share a communicator with
@@ -64,9 +64,9 @@ std::vector<Batch> batches_of(const std::vector<GroupedCall>& calls) {
 }
 
 /// Where several streams run one batch: one runs it, once all have come to it; the others wait.
-class Meeting {
+class StreamRendezvous {
  public:
-  explicit Meeting(std::size_t others) : missing_(others) {}
+  explicit StreamRendezvous(std::size_t others) : missing_(others) {}
   void come() {
     std::lock_guard lock(mutex_);
     --missing_;
@@ -116,7 +116,7 @@ Status run(const Batch& batch) {
   return first;
 }
 
-Status run_with(const Batch& batch, Meeting* meeting) {
+Status run_with(const Batch& batch, StreamRendezvous* meeting) {
   if (meeting != nullptr) meeting->await_all();
   const Status status = run(batch);
   if (meeting != nullptr) meeting->end(status);
@@ -125,7 +125,8 @@ Status run_with(const Batch& batch, Meeting* meeting) {
 
 /// The streams' shares of a batch. It is left to the caller to run it where one of its streams is
 /// the caller's thread.
-Status push(const Batch& batch, const std::shared_ptr<Meeting>& meeting, bool in_this_thread) {
+Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting,
+            bool in_this_thread) {
   // All streams see the groups that they share in one order, or two of them could wait for one
   // another.
   static std::mutex mutex;
@@ -171,10 +172,10 @@ Status launch(const std::vector<GroupedCall>& calls) {
     if (first.ok()) first = status;
   };
   std::vector<Batch> batches = batches_of(calls);
-  std::vector<std::shared_ptr<Meeting>> meetings(batches.size());
+  std::vector<std::shared_ptr<StreamRendezvous>> meetings(batches.size());
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const std::size_t streams = batches[i].streams.size();
-    if (streams > 1) meetings[i] = std::make_shared<Meeting>(streams - 1);
+    if (streams > 1) meetings[i] = std::make_shared<StreamRendezvous>(streams - 1);
   }
   // From here on nothing throws: a ticket that is taken is served.
   for (Batch& batch : batches) {
@@ -190,4 +191,4 @@ Status launch(const std::vector<GroupedCall>& calls) {
   return first;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -8,7 +8,7 @@
 #include "engine/communicator.h"
 #include "engine/stream.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 struct GroupedCall {
   Communicator* communicator = nullptr;
@@ -24,4 +24,4 @@ Status launch(const std::vector<GroupedCall>& calls);
 /// launch() of a single call, without its allocations.
 Status launch_one(Communicator& communicator, const Call& call, HostStream* stream);
 
-}  // namespace hocket
+}  // namespace hocket::internal

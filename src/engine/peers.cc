@@ -5,7 +5,7 @@
 
 #include "engine/communicator.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // What a rank sent before it left may still be on its way, and news of the leaving overtakes it.
@@ -64,7 +64,7 @@ Status Communicator::first_fault() const {
   return {};
 }
 
-void Communicator::inspect_faults(FaultNews* news) {
+void Communicator::poll_faults(FaultNews* news) {
   if (aborted_.load()) {
     if (news->error.ok()) news->error = error();
     news->at_once = true;
@@ -101,33 +101,33 @@ void Communicator::tell_failure(const Status& status, std::uint64_t operation) {
   fault.kind = Fault::Kind::failed;
   const int culprit = status.culprit() >= 0 ? status.culprit() : rank_;
   fault.rank = members_[static_cast<std::size_t>(culprit)];
-  fault.channel = channel_;
+  fault.comm_id = comm_id_;
   fault.sequence = operation;
   fault.code = status.code();
   fault.text = name_of_rank(rank_) + " reports: " + status.message();
   session_->report(fault);
 }
 
-bool Communicator::expose(std::uint64_t region) {
+bool Communicator::export_region(std::uint64_t region) {
   Regions& regions = Regions::instance();
   if (offered_generation_ != regions.generation()) {
     offered_generation_ = regions.generation();
-    std::erase_if(offered_, [&](std::uint64_t number) {
+    std::erase_if(awaiting_cts_, [&](std::uint64_t number) {
       if (regions.descriptor(number)) return false;
       session_->withdraw({DescriptorName::memory_space, number});
       return true;
     });
   }
-  if (offered_.contains(region)) return true;
+  if (awaiting_cts_.contains(region)) return true;
   const UniqueFd fd = regions.descriptor(region);
   if (!fd) return false;
   if (!session_->offer({DescriptorName::memory_space, region}, fd.get()).ok()) return false;
-  offered_.insert(region);
+  awaiting_cts_.insert(region);
   return true;
 }
 
 bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
-  Place place;
+  RegionOffset place;
   return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
@@ -158,7 +158,7 @@ Status Communicator::of_peer(int peer, const Status& status) const {
           culprit};
 }
 
-Status Communicator::map_place(int peer, Place place, std::size_t bytes, std::byte** out) {
+Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes, std::byte** out) {
   auto found = peer_regions_.find({peer, place.region});
   if (found == peer_regions_.end()) {
     const int member = members_[static_cast<std::size_t>(peer)];
@@ -202,8 +202,8 @@ void Communicator::drop_peer_regions() {
   });
 }
 
-Status Communicator::place_in(const Mapping& mapping, int peer, Place place, std::size_t bytes,
-                              std::byte** out) const {
+Status Communicator::place_in(const Mapping& mapping, int peer, RegionOffset place,
+                              std::size_t bytes, std::byte** out) const {
   if (place.offset > mapping.size() || bytes > mapping.size() - place.offset) {
     return {Code::remote_error,
             name_of_rank(peer) + " named a buffer that reaches past the end of its memory", peer};
@@ -212,4 +212,4 @@ Status Communicator::place_in(const Mapping& mapping, int peer, Place place, std
   return {};
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

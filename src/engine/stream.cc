@@ -5,7 +5,7 @@
 
 #include <system_error>
 
-namespace hocket {
+namespace hocket::internal {
 
 HostStream::~HostStream() {
   {
@@ -111,4 +111,4 @@ void Event::await(std::uint64_t number) const {
   changed_.wait(lock, [&] { return completed_ >= number; });
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 class HostStream {
  public:
@@ -67,4 +67,4 @@ class Event {
   Status error_;  // of the point completed_
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -10,7 +10,7 @@
 
 #include "base/unique_fd.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // A sleeper looks around so often even unrung: deadlines and log lines need no more.
@@ -168,4 +168,4 @@ void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription
   Driver(sleepers, oversubscription).run();
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// What follows a poll that moved nothing.
 enum class WaitPhase { poll, spin, yield, sleep };
@@ -85,4 +85,4 @@ struct Sleeper {
 /// Drives all engines until each is idle or has failed; their status() says which.
 void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription);
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -10,7 +10,7 @@
 #include "base/checked.h"
 #include "base/descriptors.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 std::size_t page_bytes() {
   static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -129,7 +129,7 @@ Regions::ByAddress::iterator Regions::holding(std::uintptr_t address, std::size_
   return candidate;
 }
 
-bool Regions::find(const void* pointer, std::size_t bytes, Place* place) {
+bool Regions::find(const void* pointer, std::size_t bytes, RegionOffset* place) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::lock_guard lock(mutex_);
   const auto found = holding(address, bytes);
@@ -138,7 +138,7 @@ bool Regions::find(const void* pointer, std::size_t bytes, Place* place) {
   return true;
 }
 
-std::byte* Regions::address(const Place& place, std::size_t bytes) {
+std::byte* Regions::address(const RegionOffset& place, std::size_t bytes) {
   std::lock_guard lock(mutex_);
   for (const auto& [base, region] : by_address_) {
     if (region.number != place.region || region.revoked) continue;
@@ -193,4 +193,4 @@ Status Regions::revoke(void* pointer, std::size_t bytes) {
   return {};
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

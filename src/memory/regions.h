@@ -15,10 +15,10 @@
 #include "base/unique_fd.h"
 #include "memory/shared_memory.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// Where a buffer lies for a peer: so many bytes into the file behind a region.
-struct Place {
+struct RegionOffset {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
 };
@@ -37,10 +37,10 @@ class Regions {
   Status remove(std::uint64_t number);
 
   /// True where [pointer, pointer + bytes) lies in one region that peers may map.
-  bool find(const void* pointer, std::size_t bytes, Place* place);
+  bool find(const void* pointer, std::size_t bytes, RegionOffset* place);
   /// The address of so many bytes at a place of this process; null where they are not (any more)
   /// there.
-  std::byte* address(const Place& place, std::size_t bytes);
+  std::byte* address(const RegionOffset& place, std::size_t bytes);
   /// A duplicate of the region's descriptor; empty where the region is gone.
   UniqueFd descriptor(std::uint64_t number);
   /// Grows whenever a lookup might give another answer than before.
@@ -76,4 +76,4 @@ class Regions {
   std::atomic<std::uint64_t> generation_{1};
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -12,7 +12,7 @@
 #include "base/descriptors.h"
 #include "base/signals.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 // The process's mappings by file. A weak entry may outlive its mapping for a moment; it is replaced
 // then.
@@ -105,4 +105,4 @@ Status make_constant_memfd(const char* name, const void* data, std::size_t size,
   return make_sealed(name, size, data, out);
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// A mapping of a whole memfd (or other mappable file), unmapped with its last owner.
 class Mapping {
@@ -37,4 +37,4 @@ Status make_memfd(const char* name, std::size_t size, UniqueFd* out);
 /// A sealed, close-on-exec memfd of these bytes, which nobody can change.
 Status make_constant_memfd(const char* name, const void* data, std::size_t size, UniqueFd* out);
 
-}  // namespace hocket
+}  // namespace hocket::internal

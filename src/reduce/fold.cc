@@ -10,7 +10,7 @@
 #include "hwy/targets.h"
 #include "reduce/kernels.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace reduce {
 namespace {
 
@@ -212,4 +212,4 @@ const char* fold_target() {
   return reduce::target_name();
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

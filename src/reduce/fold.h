@@ -19,7 +19,7 @@
 
 #include "base/types.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 struct FoldSource {
   const void* data = nullptr;
@@ -61,4 +61,4 @@ void fold_reference(const Fold& fold);
 /// "AVX3", "AVX2", ...: what fold() runs on here.
 const char* fold_target();
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 
 inline constexpr std::uint32_t float_infinity = 0x7f800000;
 inline constexpr std::uint32_t float_nan = 0x7fc00000;
@@ -90,4 +90,4 @@ struct Bfloat16 {
   }
 };
 
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce

@@ -12,7 +12,7 @@
 
 #include "reduce/fold.h"
 
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 
 /// Folds elements [begin, end) of a valid Fold. The operator and dtype are the table's, but avg
 /// shares the kernel of sum and divides if the Fold says so.
@@ -58,4 +58,4 @@ inline int near_count(const Fold& f) {
 }
 inline bool divides(const Fold& f) { return f.op == Op::avg && f.finish && f.divisor > 1; }
 
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce

@@ -9,7 +9,7 @@
 #include "reduce/loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace HWY_NAMESPACE {
 
 const KernelRow* full_float_rows() {
@@ -55,11 +55,11 @@ void stream_copy_impl(void* dst, const void* src, std::size_t bytes) {
 const char* name_of_target() { return hwy::TargetName(HWY_TARGET); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 HWY_EXPORT(full_float_rows);
 HWY_EXPORT(stream_copy_impl);
 HWY_EXPORT(name_of_target);
@@ -67,5 +67,5 @@ HWY_EXPORT(name_of_target);
 const KernelRow* full_float_kernels() { return HWY_DYNAMIC_DISPATCH(full_float_rows)(); }
 StreamCopy stream_copy() { return &HWY_DYNAMIC_DISPATCH(stream_copy_impl); }
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(name_of_target)(); }
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 #endif

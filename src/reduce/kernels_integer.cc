@@ -7,7 +7,7 @@
 #include "reduce/loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace HWY_NAMESPACE {
 
 const KernelRow* integer_rows() {
@@ -23,12 +23,12 @@ const KernelRow* integer_rows() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 HWY_EXPORT(integer_rows);
 const KernelRow* integer_kernels() { return HWY_DYNAMIC_DISPATCH(integer_rows)(); }
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 #endif

@@ -7,7 +7,7 @@
 #include "reduce/small_formats-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace HWY_NAMESPACE {
 
 const KernelRow* small_float_rows() {
@@ -25,12 +25,12 @@ const KernelRow* small_float_rows() {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 HWY_EXPORT(small_float_rows);
 const KernelRow* small_float_kernels() { return HWY_DYNAMIC_DISPATCH(small_float_rows)(); }
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 #endif

@@ -17,7 +17,7 @@
 #include "reduce/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -350,7 +350,7 @@ constexpr KernelRow row() {
 #endif  // HWY_TARGET != HWY_SCALAR
 
 }  // namespace HWY_NAMESPACE
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -8,7 +8,7 @@
 #include "reduce/formats.h"
 #include "reduce/kernels.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace reduce {
 namespace {
 
@@ -174,4 +174,4 @@ void fold_reference(const Fold& f) {
   row.ops[reduce::kernel_op(f.op)](f, 0, f.count);
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

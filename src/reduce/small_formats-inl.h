@@ -10,7 +10,7 @@
 #include "reduce/loops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
@@ -207,7 +207,7 @@ using Float16Element = Widened<SmallCodec<Float16>>;
 #endif  // HWY_TARGET != HWY_SCALAR
 
 }  // namespace HWY_NAMESPACE
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce
 HWY_AFTER_NAMESPACE();
 
 #endif

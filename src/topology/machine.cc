@@ -9,7 +9,7 @@
 #include <new>
 #include <string>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // sysfs gives "32768K". cpuid, which sysconf reads, knows nothing of what a virtual machine was
@@ -91,4 +91,4 @@ double crowd(std::span<const CoreSet> ranks) {
   return most;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

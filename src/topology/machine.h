@@ -7,7 +7,7 @@
 
 #include "base/core_set.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 struct Machine {
   std::uint64_t id = 0;              // equal for processes that one kernel runs
@@ -22,4 +22,4 @@ const Machine& machine();
 /// one of them, which the ranks that may run nowhere else share. One set for each rank.
 double crowd(std::span<const CoreSet> ranks);
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -7,7 +7,7 @@
 #include <nmmintrin.h>
 #endif
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr std::uint32_t polynomial = 0x82f63b78;  // Castagnoli's, bits reversed
@@ -130,25 +130,25 @@ void seal(FrameHeader& header) {
   header.header_check = crc32c(&header, sizeof header - sizeof header.header_check);
 }
 
-const char* fault_of(const FrameHeader& header, std::uint64_t epoch, std::uint32_t source) {
+const char* fault_of(const FrameHeader& header, std::uint64_t comm_id, std::uint32_t source) {
   const FrameHeader expected;
   if (header.magic != expected.magic) return "a frame that is none of hocket's";
   if (header.version != expected.version) return "a frame of another version of hocket";
   if (header.header_check != crc32c(&header, sizeof header - sizeof header.header_check)) {
     return "a frame header with a wrong checksum";
   }
-  if (header.epoch != epoch) return "a frame of another communicator";
+  if (header.comm_id != comm_id) return "a frame of another communicator";
   if (header.source != source) return "a frame in the name of another rank";
   if (header.kind < FrameKind::data || header.kind > FrameKind::hello) {
     return "a frame of an unknown kind";
   }
   if ((header.flags & ~frame_flag::all) != 0) return "a frame with unknown flags";
   if (header.length > max_frame_bytes) return "a frame longer than any may be";
-  const std::size_t payload = header.kind == FrameKind::refuse ? sizeof(Refusal) : 0;
+  const std::size_t payload = header.kind == FrameKind::nack ? sizeof(Nack) : 0;
   if (header.kind != FrameKind::data && header.length != payload) {
     return "a control frame of the wrong length";
   }
   return nullptr;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

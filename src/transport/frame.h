@@ -9,23 +9,23 @@
 #include "base/types.h"
 #include "transport/transport.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 enum class FrameKind : std::uint8_t {
-  data = 1,    // a piece of a message
-  offer = 2,   // the sender has a message that it may not send unasked
-  ready = 3,   // the receiver has posted; the message may come
-  credit = 4,  // total: how much of the peer's unasked traffic was consumed so far
-  refuse = 5,  // sender and receiver disagree; the payload (a Refusal) quotes the one spoken to
-  bye = 6,     // the last frame of a connection
-  hello = 7,   // the first frame of a further connection: its sender reads it
+  data = 1,     // a piece of a message
+  rts = 2,      // the sender has a message that it may not send unasked
+  cts = 3,      // the receiver has posted; the message may come
+  credit = 4,   // total: how much of the peer's unasked traffic was consumed so far
+  nack = 5,     // sender and receiver disagree; the payload (a Nack) quotes the one spoken to
+  goodbye = 6,  // the last frame of a connection
+  hello = 7,    // the first frame of a further connection: its sender reads it
 };
 
 namespace frame_flag {
 inline constexpr std::uint32_t p2p = 1;
-inline constexpr std::uint32_t eager = 2;    // data: sent unasked, counts against the window
-inline constexpr std::uint32_t offered = 4;  // data: an offer went before (perhaps overtaken)
-inline constexpr std::uint32_t checked = 8;  // payload_check holds
+inline constexpr std::uint32_t eager = 2;     // data: sent unasked, counts against the window
+inline constexpr std::uint32_t rts_sent = 4;  // data: an offer went before (perhaps overtaken)
+inline constexpr std::uint32_t checked = 8;   // payload_check holds
 inline constexpr std::uint32_t all = 15;
 }  // namespace frame_flag
 
@@ -34,7 +34,7 @@ struct FrameHeader {
   std::uint8_t version = 1;
   FrameKind kind = FrameKind::data;
   std::uint16_t lane = 0;
-  std::uint64_t epoch = 0;  // channel of the communicator
+  std::uint64_t comm_id = 0;  // of the communicator
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
   std::uint32_t source = 0;  // rank that sent the frame
@@ -50,11 +50,11 @@ static_assert(sizeof(FrameHeader) == 88);
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
 
 /// What the one who is refused had said.
-struct Refusal {
+struct Nack {
   Signature signature;
   std::uint64_t total = 0;
 };
-static_assert(sizeof(Refusal) == 32);
+static_assert(sizeof(Nack) == 32);
 
 inline constexpr std::size_t max_frame_bytes = 1 << 20;  // payload; a longer frame is a violation
 
@@ -65,11 +65,11 @@ inline MessageKey key_of(const FrameHeader& header) {
 void seal(FrameHeader& header);  // sets header_check
 
 /// What is wrong with a header as such; null: nothing. Never trusts a field.
-const char* fault_of(const FrameHeader& header, std::uint64_t epoch, std::uint32_t source);
+const char* fault_of(const FrameHeader& header, std::uint64_t comm_id, std::uint32_t source);
 
 /// CRC-32C (Castagnoli), as iSCSI has it. Chains: crc32c(b, crc32c(a)) is that of a then b.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0);
 /// The same by table: what crc32c is tested against, and what runs without the instruction.
 std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t before = 0);
 
-}  // namespace hocket
+}  // namespace hocket::internal

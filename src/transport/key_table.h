@@ -8,7 +8,7 @@
 
 #include "transport/transport.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 template <typename Node>
 class KeyTable {
@@ -94,4 +94,4 @@ class KeyTable {
   std::size_t size_ = 0;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

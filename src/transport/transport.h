@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/types.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 struct MessageKey {
   std::uint64_t sequence =
@@ -39,8 +39,8 @@ struct Transfer {
   Status status;          // an error ends the transfer too: mismatch, or a lost link
   std::size_t moved = 0;  // bytes so far
   // The transport's own, while the transfer is posted:
-  std::size_t cut = 0;  // bytes handed to frames (send), promised by frames (recv)
-  std::uint8_t marks = 0;
+  std::size_t framed_bytes = 0;  // bytes handed to frames (send), announced by frames (recv)
+  std::uint8_t state = 0;
   Transfer* next = nullptr;
 };
 
@@ -70,9 +70,9 @@ class Transport {
   /// Arms that descriptor for one sleep. What came before is not lost: it is readable then.
   virtual void prepare_to_sleep() {}
   /// The newest collective of which anything has come from peer; 0: none.
-  virtual std::uint64_t heard_of(int peer) const = 0;
+  virtual std::uint64_t latest_sequence_from(int peer) const = 0;
   /// True while transfers are in flight or links have bytes to flush.
   virtual bool active() const = 0;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -5,7 +5,7 @@
 
 #include "api/handle.h"
 
-namespace hocket::api {
+namespace hocket::internal::api {
 namespace {
 
 TEST(Guarded, exceptions_end_as_results_with_a_sentence) {
@@ -20,4 +20,4 @@ TEST(Guarded, exceptions_end_as_results_with_a_sentence) {
 }
 
 }  // namespace
-}  // namespace hocket::api
+}  // namespace hocket::internal::api

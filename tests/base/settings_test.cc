@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 Status read(const std::vector<std::string>& entries, Settings* settings) {
@@ -188,4 +188,4 @@ TEST(Settings, the_printed_table_has_every_variable_and_its_help) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -10,7 +10,7 @@
 
 #include "bootstrap/job.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 UniqueFd file_with(const std::string& text) {
@@ -96,7 +96,7 @@ TEST(Descriptors, what_is_not_offered_ends_at_the_deadline_and_names_the_peer) {
 
 /// Rank 1 waits for rank 2, which is well.
 TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
-  constexpr std::uint64_t channel = 5, parent = 7;
+  constexpr std::uint64_t comm_id = 5, parent = 7;
   struct Case {
     Fault fault;
     bool ends;
@@ -106,9 +106,9 @@ TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
       {{Kind::dead, 0, 0, 0, Code::remote_error, "died"}, true},
       {{Kind::silent, 0, 0, 0, Code::remote_error, "silent"}, true},
       {{Kind::exited, 0, 0, 0, Code::remote_error, "exited"}, true},
-      {{Kind::failed, 0, channel, 0, Code::timeout, "failed"}, true},
+      {{Kind::failed, 0, comm_id, 0, Code::timeout, "failed"}, true},
       {{Kind::aborted, 0, parent, 0, Code::aborted, "aborted"}, true},
-      {{Kind::left, 0, channel, 0, Code::remote_error, "left"}, false},
+      {{Kind::left, 0, comm_id, 0, Code::remote_error, "left"}, false},
       {{Kind::failed, 0, parent, 0, Code::timeout, "failed"}, false},
       {{Kind::dead, 3, 0, 0, Code::remote_error, "died"}, false},
   };
@@ -118,8 +118,8 @@ TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
       Job job(4);
       job.start();
       auto sessions = join_all(job);
-      const OpenChannel open(*sessions[1], channel), parents(*sessions[1], parent);
-      FaultScope scope = scope_of(channel);
+      const OpenChannel open(*sessions[1], comm_id), parents(*sessions[1], parent);
+      FaultScope scope = scope_of(comm_id);
       scope.parent = parent;
       if (before) sessions[1]->report(fault);
       std::thread late([&, fault = fault] {
@@ -155,7 +155,7 @@ TEST(FaultScopes, leave_out_the_end_of_a_rank_that_had_left_the_channel) {
   EXPECT_EQ(seen[0].kind, Fault::Kind::left);
   ASSERT_EQ(sessions[1]->faults_since(scope_of(6), &other).size(), 1u);
   EXPECT_EQ(sessions[1]->faults_since(scope_of(6), &other).size(), 0u) << "each is told once";
-  EXPECT_EQ(sessions[1]->faults().size(), 2u) << "nothing is kept of a channel that is not open";
+  EXPECT_EQ(sessions[1]->faults().size(), 2u) << "nothing is kept of a comm_id that is not open";
 }
 
 TEST(Descriptors, a_fault_of_the_peer_ends_the_wait) {
@@ -179,16 +179,16 @@ TEST(Descriptors, the_end_of_the_askers_communicator_ends_the_wait) {
   auto sessions = join_all(job);
   const DescriptorName memory{DescriptorName::memory_space, 77};
   for (const int culprit : {1, 3}) {  // the one who asks, and one who has nothing to do with it
-    const auto channel = static_cast<std::uint64_t>(100 + culprit);
+    const auto comm_id = static_cast<std::uint64_t>(100 + culprit);
     std::thread waiting([&] {
       UniqueFd fd;
-      const Status status = sessions[1]->fetch(2, scope_of(channel), memory, in_ms(60'000), &fd);
+      const Status status = sessions[1]->fetch(2, scope_of(comm_id), memory, in_ms(60'000), &fd);
       EXPECT_EQ(status.code(), Code::aborted) << status.message();
       EXPECT_EQ(status.culprit(), culprit);
     });
     sessions[3]->report({Fault::Kind::aborted, 3, 99, 9, Code::aborted, "another communicator"});
-    sessions[3]->report({Fault::Kind::left, 3, channel, 0, Code::remote_error, "left"});
-    sessions[culprit]->report({Fault::Kind::aborted, culprit, channel, 9, Code::aborted, "ends"});
+    sessions[3]->report({Fault::Kind::left, 3, comm_id, 0, Code::remote_error, "left"});
+    sessions[culprit]->report({Fault::Kind::aborted, culprit, comm_id, 9, Code::aborted, "ends"});
     waiting.join();
   }
 }
@@ -348,7 +348,7 @@ TEST(Dial, an_error_reaches_the_listener_where_the_other_side_has_closed_the_cha
   sessions[1]->listen(4, adopted[1].adopt());
   sessions[1]->unlisten(4);
   sessions[0]->listen(4, adopted[0].adopt());
-  // Tasks of a session run in order: the channel has ended once this fetch was answered.
+  // Tasks of a session run in order: the comm_id has ended once this fetch was answered.
   UniqueFd fd;
   ASSERT_TRUE(sessions[1]->offer({1, 1}, file_with("x").get()).ok());
   ASSERT_TRUE(sessions[0]->fetch(1, scope_of(1), {1, 1}, in_ms(60'000), &fd).ok());
@@ -360,4 +360,4 @@ TEST(Dial, an_error_reaches_the_listener_where_the_other_side_has_closed_the_cha
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -5,7 +5,7 @@
 
 #include "bootstrap/job.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr int joined = 0;  // SharedNumbers: how many ranks have joined
@@ -166,7 +166,7 @@ TEST(Leave, of_a_leader_that_lives_on_keeps_the_others_in_touch) {
     Fault fault;
     ASSERT_TRUE(wait_fault(*sessions[3], Fault::Kind::failed, 1, &fault));
     EXPECT_EQ(fault.code, Code::mismatch);
-    EXPECT_EQ(fault.channel, 8u);
+    EXPECT_EQ(fault.comm_id, 8u);
     EXPECT_EQ(fault.sequence, 2u);
     EXPECT_EQ(fault.text, "rank 1 saw a mismatch");
   }
@@ -305,4 +305,4 @@ TEST(Scale, sixty_four_processes_join) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

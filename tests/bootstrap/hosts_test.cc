@@ -12,7 +12,7 @@
 
 #include "bootstrap/job.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 /// Hosts 0 and 1 with 10.83.0.1 and 10.83.0.2 on their ends of one cable.
@@ -75,8 +75,8 @@ class TwoHostJob : public ::testing::Test {
     processes.start([&] {
       if (!hosts.enter(0)) return 1;
       Address address = job.options.root;
-      const Status status = start_root(job.options.key, job.options.job_id, "hk0", {}, &address,
-                                       job.options.join_deadline_ms);
+      const Status status = start_coordinator(job.options.key, job.options.job_id, "hk0", {},
+                                              &address, job.options.join_deadline_ms);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(address.text().find("10.83.0.1:"), 0u) << address.text();
       numbers[root_port].store(address.port);
@@ -256,4 +256,4 @@ TEST_F(TwoHostJob, a_network_that_was_cut_for_less_than_the_limit_is_no_fault) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -19,13 +19,13 @@
 #include <thread>
 #include <vector>
 
-#include "bootstrap/address.h"
-#include "bootstrap/auth.h"
-#include "bootstrap/monitor.h"
+#include "bootstrap/auth/auth.h"
+#include "bootstrap/net/address.h"
+#include "bootstrap/net/event_loop.h"
+#include "bootstrap/net/socket.h"
 #include "bootstrap/session.h"
-#include "bootstrap/socket.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// A job on this host: key, id and a listener for its root. The root itself is started where
 /// start() says, so that processes can be forked before any thread runs.
@@ -45,8 +45,8 @@ struct Job {
     EXPECT_TRUE(status.ok()) << status.message();
   }
   void start() {
-    const Status status = start_root(options.key, options.job_id, "", std::move(listener),
-                                     &options.root, options.join_deadline_ms);
+    const Status status = start_coordinator(options.key, options.job_id, "", std::move(listener),
+                                            &options.root, options.join_deadline_ms);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   JoinOptions of(int rank) const {
@@ -57,9 +57,9 @@ struct Job {
 };
 
 /// Of a communicator of ranks 0 to 2.
-inline FaultScope scope_of(std::uint64_t channel) {
+inline FaultScope scope_of(std::uint64_t comm_id) {
   FaultScope scope;
-  scope.channel = channel;
+  scope.comm_id = comm_id;
   scope.members = {0, 1, 2};
   return scope;
 }
@@ -191,4 +191,4 @@ class SharedNumbers {
   void* page_;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

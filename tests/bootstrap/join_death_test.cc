@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "bootstrap/job.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr int came = 0;  // SharedNumbers: how many ranks the root knows
@@ -90,4 +90,4 @@ TEST(RootDeath, while_joining_is_told_to_all) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -6,7 +6,7 @@
 #include "bootstrap/job.h"
 #include "seed.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 struct Shape {
@@ -134,8 +134,8 @@ TEST(Join, without_a_key_other_hosts_are_refused_with_the_remedy) {
 
 TEST(Join, the_first_ranks_own_deadline_replaces_the_roots) {
   Job job(2);
-  ASSERT_TRUE(start_root(job.options.key, job.options.job_id, "", std::move(job.listener),
-                         &job.options.root, 2000)
+  ASSERT_TRUE(start_coordinator(job.options.key, job.options.job_id, "", std::move(job.listener),
+                                &job.options.root, 2000)
                   .ok());
   in_threads(2, [&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
@@ -344,4 +344,4 @@ TEST(Join, leaves_no_descriptor_behind) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

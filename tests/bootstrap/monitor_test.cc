@@ -1,5 +1,3 @@
-#include "bootstrap/monitor.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,17 +5,18 @@
 #include <vector>
 
 #include "bootstrap/job.h"
+#include "bootstrap/net/event_loop.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
-TEST(Monitor, ends_whenever_its_last_lease_does) {
+TEST(EventLoop, ends_whenever_its_last_lease_does) {
   wait_for_monitor_to_end();
   int ran = 0;
   // stop() comes at every point of a round that a task woke: the thread must not fall asleep.
   for (int i = 0; i < 10'000; ++i) {
-    MonitorLease lease;
-    ASSERT_TRUE(MonitorLease::take(&lease).ok());
+    EventLoopRef lease;
+    ASSERT_TRUE(EventLoopRef::take(&lease).ok());
     lease->run([&ran] { ++ran; });
     lease->post([&ran] { ++ran; });
     const Nanos end = monotonic_now() + i % 200 * 100;
@@ -26,14 +25,14 @@ TEST(Monitor, ends_whenever_its_last_lease_does) {
   EXPECT_EQ(20'000, ran) << "what was posted before the end runs";
 }
 
-TEST(Monitor, starts_anew_for_leases_of_several_threads) {
+TEST(EventLoop, starts_anew_for_leases_of_several_threads) {
   std::vector<std::thread> threads;
   std::atomic<int> ran{0};
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&ran] {
       for (int i = 0; i < 2000; ++i) {
-        MonitorLease lease;
-        ASSERT_TRUE(MonitorLease::take(&lease).ok());
+        EventLoopRef lease;
+        ASSERT_TRUE(EventLoopRef::take(&lease).ok());
         lease->run([&ran] { ran.fetch_add(1); });
       }
     });
@@ -43,4 +42,4 @@ TEST(Monitor, starts_anew_for_leases_of_several_threads) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

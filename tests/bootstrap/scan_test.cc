@@ -8,13 +8,13 @@
 #include <functional>
 #include <random>
 
-#include "bootstrap/handshake.h"
+#include "bootstrap/auth/handshake.h"
 #include "bootstrap/job.h"
-#include "bootstrap/wire.h"
+#include "bootstrap/net/control_messages.h"
 #include "memory/shared_memory.h"
 #include "seed.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 UniqueFd connect_to(const Address& address) {
@@ -288,7 +288,8 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
     return [message](const Bytes& bytes) mutable { return decode(bytes, 6, &message); };
   };
   const std::pair<Bytes, std::function<bool(const Bytes&)>> messages[] = {
-      {encode(Arrival{1, 2, 3, 4, 5, "host", loopback(true), 6, CoreSet(7)}), plain(Arrival{})},
+      {encode(JoinRequest{1, 2, 3, 4, 5, "host", loopback(true), 6, CoreSet(7)}),
+       plain(JoinRequest{})},
       {encode(Failure{Code::mismatch, 3, "text"}), plain(Failure{})},
       {encode(TreePosition{1, 2, 6, 0, loopback(false)}), plain(TreePosition{})},
       {encode(table), of_six(Table{})},
@@ -328,4 +329,4 @@ TEST(Wire, a_table_that_does_not_fit_together_is_refused) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

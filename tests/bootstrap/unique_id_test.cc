@@ -1,13 +1,13 @@
-#include "bootstrap/unique_id.h"
+#include "bootstrap/join/unique_id.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 
-#include "bootstrap/address.h"
+#include "bootstrap/net/address.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 UniqueId sample() {
@@ -67,4 +67,4 @@ TEST(UniqueId, any_changed_bit_is_found) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "collectives/interpret.h"
+#include "collectives/verify/interpret.h"
 #include "reduce/fold.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 class RankBuffers {
  public:
@@ -147,4 +147,4 @@ class RankBuffers {
   std::vector<std::vector<std::byte>> originals_, memory_;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -1,7 +1,7 @@
 // The executor against the plain interpreter: every built-in plan, lowered, leaves the same bytes.
 // All ranks run in this thread, in turns that a seed gives again; operation follows operation on
 // one board, so that what an earlier one left there is seen to do no harm.
-#include "collectives/executor.h"
+#include "collectives/execute/executor.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 #include "plans.h"
 #include "transport/fabric.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 /// The ranks of one communicator.
@@ -38,7 +38,8 @@ class World {
         rank.scratch.assign(bytes, std::byte{0xa5});
         return rank.scratch.data();
       };
-      rank.links.map_place = [this, &rank](int peer, Place place, std::size_t, std::byte** out) {
+      rank.links.map_remote = [this, &rank](int peer, RegionOffset place, std::size_t,
+                                            std::byte** out) {
         const Binding& theirs = ranks_[peer].binding;
         EXPECT_EQ(place.region, static_cast<std::uint64_t>(peer));
         // The first time that a rank meets a peer's buffer, its descriptor is still on its way.
@@ -99,8 +100,8 @@ class World {
     signature.dtype = of.dtype;
     signature.op = of.op;
     binding.fingerprint = fingerprint(call_hash(signature), sequence_);
-    binding.input_place = {static_cast<std::uint64_t>(r), 0};
-    binding.output_place = {static_cast<std::uint64_t>(r), 1};
+    binding.input_region = {static_cast<std::uint64_t>(r), 0};
+    binding.output_region = {static_cast<std::uint64_t>(r), 1};
     binding.mapped = mapped ? 3 : 0;
   }
 
@@ -198,4 +199,4 @@ TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

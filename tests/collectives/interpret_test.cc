@@ -1,11 +1,11 @@
-#include "collectives/interpret.h"
+#include "collectives/verify/interpret.h"
 
 #include <gtest/gtest.h>
 
 #include "data.h"
 #include "plans.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 bool fits(const Builder& builder, int ranks, const Interpretation& of) {
@@ -84,4 +84,4 @@ TEST(Interpret, refuses_what_does_not_fit_a_line) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -8,10 +8,10 @@
 #include <sstream>
 #include <type_traits>
 
-#include "collectives/program.h"
+#include "collectives/plan/program.h"
 #include "plans.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // No pointer, no padding, no constructor that matters: bytes that another kind of processor can
@@ -142,4 +142,4 @@ TEST(Lowering, is_as_the_map_shows_it) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -4,11 +4,11 @@
 
 #include <functional>
 
-#include "collectives/verify.h"
+#include "collectives/verify/verify.h"
 #include "data.h"
 #include "plans.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 std::string picture(const std::vector<Plan>& plans) {
@@ -178,4 +178,4 @@ TEST(DamagedBarrier, needs_every_message) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -2,9 +2,9 @@
 
 #include <random>
 
-#include "collectives/verify_order.h"
+#include "collectives/verify/verify_order.h"
 
-namespace hocket::verify_detail {
+namespace hocket::internal::verify_detail {
 namespace {
 
 // Threads step and hear from one another at random; the plain answer is kept as sets.
@@ -50,4 +50,4 @@ TEST(Order, clocks_of_a_rank_and_of_all_threads_give_the_plain_answer) {
 }
 
 }  // namespace
-}  // namespace hocket::verify_detail
+}  // namespace hocket::internal::verify_detail

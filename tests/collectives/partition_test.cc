@@ -1,8 +1,8 @@
-#include "collectives/partition.h"
+#include "collectives/plan/partition.h"
 
 #include <gtest/gtest.h>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 /// Blocks lie behind one another and so do the chunks of a block; together they are the message.
@@ -50,4 +50,4 @@ TEST(Partition, of_an_all_reduce_cuts_at_whole_lines) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

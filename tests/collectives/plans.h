@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/builders.h"
+#include "collectives/algorithms/builders.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 /// root: of a broadcast; other collectives have none.
 inline std::vector<Plan> plans_of(const Builder& builder, int ranks, bool widened, int root = 0) {
@@ -62,4 +62,4 @@ inline std::vector<Builder> group_builders() {
   return found;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -7,7 +7,7 @@
 
 #include "plans.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // UPDATE_GOLDEN=1 writes the files anew; git diff shows what that changes.
@@ -48,4 +48,4 @@ TEST(Print, shows_what_a_step_would_otherwise_hide) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

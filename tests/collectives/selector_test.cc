@@ -1,11 +1,11 @@
 // What the selector answers, given figures.
-#include "collectives/selector.h"
+#include "collectives/select/selector.h"
 
 #include <gtest/gtest.h>
 
-#include "collectives/builders.h"
+#include "collectives/algorithms/builders.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 Choice choice_of(const SelectorOptions& options, std::size_t bytes) {
@@ -78,4 +78,4 @@ TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -1,4 +1,4 @@
-#include "collectives/verify.h"
+#include "collectives/verify/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <set>
 #include <thread>
 
-#include "collectives/steps.h"
+#include "collectives/plan/steps.h"
 #include "plans.h"
 #include "sanitized.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 class EveryPlan : public testing::TestWithParam<Builder> {};
@@ -311,4 +311,4 @@ TEST(RankOrder, a_partial_result_may_only_come_first) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -4,8 +4,8 @@
 
 namespace {
 
-namespace api = hocket::api;
-using hocket::Session;
+namespace api = hocket::internal::api;
+using hocket::internal::Session;
 
 using ranks::Env;
 using ranks::Rank;
@@ -179,7 +179,7 @@ TEST_P(Split, again_and_again_keeps_nothing_of_the_parts_that_are_gone) {
     EXPECT_GT(total(early), 0u);
     self.meet();
   });
-  EXPECT_LE(api::husks(), api::most_husks + 64);
+  EXPECT_LE(api::retired_handles(), api::most_retired_handles + 64);
 }
 
 TEST(Handles, of_many_destroyed_communicators_are_told_apart_in_bounded_memory) {
@@ -188,13 +188,13 @@ TEST(Handles, of_many_destroyed_communicators_are_told_apart_in_bounded_memory) 
     EXPECT_HOCKET(hocketCommDestroy(handle));
     return handle;
   };
-  for (std::size_t i = 0; i < api::most_husks + 100; ++i) destroyed();
-  EXPECT_EQ(api::most_husks, api::husks());
+  for (std::size_t i = 0; i < api::most_retired_handles + 100; ++i) destroyed();
+  EXPECT_EQ(api::most_retired_handles, api::retired_handles());
   const hocketComm_t old = destroyed();
-  for (std::size_t i = 0; i < api::most_husks - 1; ++i) destroyed();
+  for (std::size_t i = 0; i < api::most_retired_handles - 1; ++i) destroyed();
   EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(old));
   EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find("destroyed before"));
-  EXPECT_EQ(api::most_husks, api::husks());
+  EXPECT_EQ(api::most_retired_handles, api::retired_handles());
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Split, testing::Values("shm", "tcp"),

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "transport/order.h"
+#include "transport/sequence_check.h"
 #include "transport/shm/board.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr Nanos ms = nanos_per_ms;
@@ -84,10 +84,10 @@ class OneRank {
     EngineOptions options;
     options.ranks = 2;
     options.deadline = nanos_per_s;
-    options.order = &order_;
+    options.sequence_check = &sequence_check_;
     options.name_of_rank = [](int rank) { return "rank " + std::to_string(rank); };
     options.ring = [](int) {};
-    options.inspect_faults = [this](FaultNews* news) { news->error = fault; };
+    options.poll_faults = [this](FaultNews* news) { news->error = fault; };
     options.on_failure = [this](const Status&, std::uint64_t, bool tell) { told = tell; };
     Links links;
     links.board = &board;
@@ -110,7 +110,7 @@ class OneRank {
 
  private:
   std::vector<std::byte> memory_;
-  CollectiveOrder order_;
+  CollectiveSequenceCheck sequence_check_;
 };
 
 /// Carries nothing. It is polled in every round of the engine, as long as the engine has work.
@@ -128,7 +128,7 @@ class Lookout final : public Transport {
   void cancel(const Status&) override {}
   void close() override {}
   int wait_descriptor() const override { return -1; }
-  std::uint64_t heard_of(int) const override { return 0; }
+  std::uint64_t latest_sequence_from(int) const override { return 0; }
   bool active() const override { return true; }
 };
 
@@ -164,7 +164,7 @@ TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_u
   EXPECT_FALSE(rank.engine->idle());
   EXPECT_TRUE(rank.engine->status().ok());
   rank.fault = Status(Code::remote_error, "rank 1 was killed by signal 9", 1);
-  rank.engine->attention().store(true);
+  rank.engine->fault_pending().store(true);
   EXPECT_TRUE(rank.engine->run_once({}));
   EXPECT_TRUE(rank.engine->idle());
   EXPECT_EQ(rank.fault.message(), rank.engine->status().message());
@@ -189,4 +189,4 @@ TEST(BrokenLink, leaves_any_other_error_as_it_is) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "exhaustion/scenario.h"
+#include "seed.h"
 
 namespace exhaustion {
 namespace {
@@ -31,11 +32,10 @@ Injection leave_descriptors(unsigned long more) {
 class OutOfDescriptors : public testing::TestWithParam<Scenario> {};
 
 TEST_P(OutOfDescriptors, however_few_there_are_is_an_error_with_a_reason) {
-  SCOPED_TRACE(ranks::replay_hint());
   std::vector<unsigned long> moments;
   const unsigned long most = 24;
   const unsigned long stride = ranks::long_tests() ? 1 : 3;
-  for (unsigned long at = ranks::test_seed() % stride; at < most; at += stride) {
+  for (unsigned long at = tests::seed() % stride; at < most; at += stride) {
     moments.push_back(at);
   }
   const int errors = run_all(GetParam(), moments, leave_descriptors);

@@ -3,6 +3,7 @@
 #include <openssl/hmac.h>
 
 #include "exhaustion/scenario.h"
+#include "seed.h"
 
 namespace exhaustion {
 namespace {
@@ -84,12 +85,11 @@ TEST_P(OutOfMemory, at_any_allocation_is_an_error_with_a_reason) {
     ASSERT_EQ(0, sound.victim().result) << sound.victim().text;
   }
   ASSERT_LT(100u, total);
-  SCOPED_TRACE(ranks::replay_hint());
   const char* const only = std::getenv("EXHAUSTION_AT");  // one moment alone, to debug it
   for (const Mode mode : {Mode::once, Mode::from_there_on}) {
     std::vector<unsigned long> moments;
     const unsigned long stride = ranks::long_tests() ? 1 : total / 14;
-    for (unsigned long at = 1 + ranks::test_seed() % stride; at <= total; at += stride) {
+    for (unsigned long at = 1 + tests::seed() % stride; at <= total; at += stride) {
       moments.push_back(at);
     }
     if (only != nullptr) moments = {std::strtoul(only, nullptr, 0)};

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "faults/processes.h"
+#include "seed.h"
 
 namespace faults {
 namespace {
@@ -83,8 +84,7 @@ TEST_P(Exit, without_finalizing_ends_at_once_what_waits_for_the_rank) {
 /// it must end that barrier, and hear of the mismatch, not of the ends.
 TEST_P(Exit, right_after_a_mismatch_hides_neither_the_mismatch_nor_the_call_before_it) {
   constexpr int ranks = 4;
-  SCOPED_TRACE(ranks::replay_hint());
-  std::mt19937_64 random(ranks::test_seed());
+  std::mt19937_64 random(tests::seed());
   for (int i = 0; i < (ranks::long_tests() ? 200 : 25) && !HasFailure(); ++i) {
     const int odd = static_cast<int>(random() % ranks);
     const bool in_order = i % 2 == 0;  // exit(), or _exit()

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "faults/processes.h"
+#include "seed.h"
 
 namespace faults {
 namespace {
@@ -38,8 +39,7 @@ void split_until_error(Process& self) {
 TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
   const auto [transport, ranks] = GetParam();
   const Env env{{{"HOCKET_TRANSPORT", transport}}};
-  SCOPED_TRACE(ranks::replay_hint());
-  std::mt19937_64 random(ranks::test_seed());
+  std::mt19937_64 random(tests::seed());
   std::vector<std::int64_t> latencies;
   hocketConfig_t config = ranks::patient_config();
   config.join_deadline_ms = 20'000;  // what a survivor that is never told would wait for

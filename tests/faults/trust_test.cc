@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "bootstrap/unique_id.h"
+#include "bootstrap/join/unique_id.h"
 #include "faults/processes.h"
 
 namespace faults {
@@ -14,18 +14,18 @@ namespace {
 using ranks::Env;
 
 hocketUniqueId with_another_key(hocketUniqueId id) {
-  hocket::UniqueIdBytes bytes;
+  hocket::internal::UniqueIdBytes bytes;
   std::memcpy(bytes.data(), id.internal, bytes.size());
-  hocket::UniqueId parts;
-  EXPECT_TRUE(hocket::decode(bytes, &parts).ok());
+  hocket::internal::UniqueId parts;
+  EXPECT_TRUE(hocket::internal::decode(bytes, &parts).ok());
   parts.key[7] ^= 1;
-  bytes = hocket::encode(parts);
+  bytes = hocket::internal::encode(parts);
   std::memcpy(id.internal, bytes.data(), bytes.size());
   return id;
 }
 
 /// A stranger who has everything but the key comes while the others wait for their last rank.
-TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
+TEST(JoinProtocol, with_a_wrong_key_is_refused_and_harms_nobody) {
   for (const char* transport : {"shm", "tcp"}) {
     const Env env{{{"HOCKET_TRANSPORT", transport}}};
     SCOPED_TRACE(transport);
@@ -64,7 +64,7 @@ void expect_mismatch(hocketResult_t result, hocketComm_t comm, const char* varia
   EXPECT_HOCKET(hocketCommDestroy(comm));
 }
 
-TEST(Joining, names_a_setting_that_ranks_have_differently) {
+TEST(JoinProtocol, names_a_setting_that_ranks_have_differently) {
   for (const Difference& difference : {Difference{"HOCKET_DETERMINISTIC", "0", "1"},
                                        {"HOCKET_ALGORITHM", "", "ring"},
                                        {"HOCKET_ALGORITHM", "ring", "tree"},

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 Failure plain(int rank) {
@@ -83,4 +83,4 @@ TEST(Failures, what_the_user_asked_for_is_no_news) {
 }
 
 }  // namespace
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

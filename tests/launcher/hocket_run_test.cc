@@ -14,7 +14,7 @@
 
 #include "launcher/job.h"
 
-namespace hocket::launch_test {
+namespace hocket::internal::launch_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -591,4 +591,4 @@ TEST(HocketRun, the_limit_of_open_files_is_the_callers) {
 }
 
 }  // namespace
-}  // namespace hocket::launch_test
+}  // namespace hocket::internal::launch_test

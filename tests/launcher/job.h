@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.h"
 
-namespace hocket::launch_test {
+namespace hocket::internal::launch_test {
 
 /// Paths of the programs built beside this one.
 std::string hocket_run();
@@ -83,4 +83,4 @@ std::string slurp(const std::string& path);
 std::vector<std::string> lines_of(const std::string& text);
 std::vector<std::string> sorted_lines_of(const std::string& text);
 
-}  // namespace hocket::launch_test
+}  // namespace hocket::internal::launch_test

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 
-namespace hocket::launch_test {
+namespace hocket::internal::launch_test {
 namespace {
 
 constexpr Nanos patience = 60 * nanos_per_s;
@@ -255,4 +255,4 @@ std::vector<std::string> sorted_lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace hocket::launch_test
+}  // namespace hocket::internal::launch_test

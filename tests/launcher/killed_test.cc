@@ -8,7 +8,7 @@
 #include "launcher/job.h"
 #include "seed.h"
 
-namespace hocket::launch_test {
+namespace hocket::internal::launch_test {
 namespace {
 
 // A rank with children, one of which has left its process group and its session.
@@ -87,4 +87,4 @@ TEST(Killed, a_request_to_end_the_agent_ends_the_ranks_in_order) {
 }
 
 }  // namespace
-}  // namespace hocket::launch_test
+}  // namespace hocket::internal::launch_test

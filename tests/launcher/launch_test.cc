@@ -1,4 +1,4 @@
-#include "bootstrap/launch.h"
+#include "bootstrap/join/launch.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 LaunchInfo some_place(int rank, int ranks) {
@@ -282,4 +282,4 @@ TEST_F(KeyFile, a_missing_file_or_a_directory_is_refused) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -11,9 +11,9 @@
 #include <set>
 #include <string>
 
-#include "bootstrap/launch.h"
+#include "bootstrap/join/launch.h"
 
-namespace hocket::launch_test {
+namespace hocket::internal::launch_test {
 namespace {
 
 template <std::size_t size>
@@ -67,8 +67,9 @@ int meet(const LaunchInfo& info) {
 /// Joins the job as the library does, with the default join deadline.
 int join(LaunchInfo info) {
   if (info.root_listener) {
-    const Status status = start_root(info.key, info.job_id, "", std::move(info.root_listener),
-                                     &info.root, JoinOptions().join_deadline_ms);
+    const Status status =
+        start_coordinator(info.key, info.job_id, "", std::move(info.root_listener), &info.root,
+                          JoinOptions().join_deadline_ms);
     if (!status.ok()) return 12;
   }
   JoinOptions options;
@@ -105,11 +106,11 @@ int rank_main(const std::string& what) {
 }
 
 }  // namespace
-}  // namespace hocket::launch_test
+}  // namespace hocket::internal::launch_test
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
-    return hocket::launch_test::rank_main(argv[2]);
+    return hocket::internal::launch_test::rank_main(argv[2]);
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

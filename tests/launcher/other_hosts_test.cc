@@ -14,7 +14,7 @@
 #include "launcher/job.h"
 #include "seed.h"
 
-namespace hocket::launch_test {
+namespace hocket::internal::launch_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -350,4 +350,4 @@ TEST_P(BetweenHosts, nothing_is_left_when_anything_is_killed) {
 }
 
 }  // namespace
-}  // namespace hocket::launch_test
+}  // namespace hocket::internal::launch_test

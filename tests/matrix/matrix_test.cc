@@ -28,7 +28,7 @@ void PrintTo(const WorldKind& kind, std::ostream* out) {
 /// Elements: nothing, one, a few, around what fits in an arrival line, middle sizes on
 /// both sides of where algorithms change over, and an odd number of lines.
 std::vector<std::size_t> counts_for(std::size_t size) {
-  const std::size_t line = hocket::line_payload_bytes / size;
+  const std::size_t line = hocket::internal::line_payload_bytes / size;
   return {0, 1, 7, line - 1, line, line + 1, 1031, 4096 / size * 5 + 3, 65536 / size + 1};
 }
 

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 struct Allocation {
@@ -22,7 +22,7 @@ TEST(Regions, allocated_memory_is_zero_and_found_by_any_part_of_it) {
   Allocation memory(10000);
   auto* bytes = static_cast<unsigned char*>(memory.data);
   for (int i = 0; i < 10000; ++i) ASSERT_EQ(bytes[i], 0);
-  Place place;
+  RegionOffset place;
   ASSERT_TRUE(Regions::instance().find(bytes + 100, 900, &place));
   EXPECT_EQ(place.offset, 100u);
   EXPECT_FALSE(Regions::instance().find(bytes + 100, 1 << 20, &place));
@@ -44,7 +44,7 @@ TEST(Regions, a_late_peers_write_is_not_seen_after_revocation) {
   Allocation memory(1 << 20);
   auto* bytes = static_cast<unsigned char*>(memory.data);
   std::memset(bytes, 7, 1 << 20);
-  Place place;
+  RegionOffset place;
   ASSERT_TRUE(Regions::instance().find(bytes, 1 << 20, &place));
   const UniqueFd fd = Regions::instance().descriptor(place.region);
   ASSERT_TRUE(fd);
@@ -72,7 +72,7 @@ TEST(Regions, a_registered_descriptor_is_checked_and_found) {
   ASSERT_TRUE(regions.add(static_cast<char*>(base) + 4096, 4096, fd.get(), 4096, &number).ok());
   std::uint64_t again = 0;
   EXPECT_EQ(regions.add(base, 8192, fd.get(), 0, &again).code(), Code::invalid_usage);
-  Place place;
+  RegionOffset place;
   ASSERT_TRUE(regions.find(static_cast<char*>(base) + 5000, 8, &place));
   EXPECT_EQ(place.offset, 5000u);
   EXPECT_EQ(regions.add(base, 10, STDIN_FILENO, 0, &again).code(), Code::invalid_argument);
@@ -108,7 +108,7 @@ TEST(Regions, a_file_that_could_shrink_is_sealed_or_refused) {
 
 TEST(Regions, allocated_memory_cannot_shrink) {
   Allocation memory(8192);
-  Place place;
+  RegionOffset place;
   ASSERT_TRUE(Regions::instance().find(memory.data, 8192, &place));
   const UniqueFd fd = Regions::instance().descriptor(place.region);
   EXPECT_EQ(-1, ::ftruncate(fd.get(), 4096));
@@ -153,4 +153,4 @@ TEST(Mapping, of_a_file_that_has_grown_covers_all_of_it) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

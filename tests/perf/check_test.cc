@@ -12,6 +12,8 @@
 namespace hocket::perf {
 namespace {
 
+using namespace internal;  // the reference for reductions
+
 constexpr std::size_t test_count = 5003;  // more than one piece, and odd
 
 std::vector<char> input_of(const Expectation& e, int rank) {

@@ -8,7 +8,7 @@
 #include "reduce_testing.h"
 #include "seed.h"
 
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace {
 
 constexpr std::size_t guard_bytes = 128;
@@ -195,4 +195,4 @@ TEST(fold, every_pair_of_8_bit_operands_gives_the_bits_of_the_reference) {
 }
 
 }  // namespace
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce

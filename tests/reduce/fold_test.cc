@@ -10,7 +10,7 @@
 #include "reduce_testing.h"
 #include "seed.h"
 
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace {
 
 /// More than a vector of any type, and not a multiple of one.
@@ -311,4 +311,4 @@ TEST(fold, many_threads_may_make_the_first_call) {
 }
 
 }  // namespace
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce

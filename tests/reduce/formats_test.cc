@@ -9,7 +9,7 @@
 #include "reduce_testing.h"
 #include "seed.h"
 
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 namespace {
 
 /// A format as its standard describes it, for an oracle that shares no step with the code under
@@ -156,4 +156,4 @@ TEST(formats, narrowing_takes_the_nearest_value_and_ties_go_to_even) {
 }
 
 }  // namespace
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce

@@ -14,7 +14,7 @@
 // kernels.h first: it says which targets exist.
 #include "hwy/targets.h"
 
-namespace hocket::reduce {
+namespace hocket::internal::reduce {
 
 /// Runs body once on each instruction set that this processor has, the plain one included.
 template <class Body>
@@ -84,4 +84,4 @@ inline void fill_elements(void* to, std::size_t count, Dtype dtype, bool wide,
   }
 }
 
-}  // namespace hocket::reduce
+}  // namespace hocket::internal::reduce

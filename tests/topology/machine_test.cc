@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 CoreSet cores(std::initializer_list<std::size_t> numbers) {
@@ -45,4 +45,4 @@ TEST(Machine, has_the_cores_that_the_kernel_allows) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -16,7 +16,7 @@
 #include "sanitized.h"
 #include "seed.h"
 
-namespace hocket::testing {
+namespace hocket::internal::testing {
 namespace {
 
 class Conformance : public ::testing::TestWithParam<std::tuple<std::string, bool>> {
@@ -75,7 +75,7 @@ TEST_P(Conformance, every_size_arrives_whichever_side_posts_first) {
 
 TEST_P(Conformance, a_small_send_ends_before_its_receive_and_a_large_one_does_not) {
   auto fabric = make();
-  const std::size_t eager = MatchingOptions().eager_bytes;
+  const std::size_t eager = MatcherOptions().eager_bytes;
   Message connect(1, {.sequence = 1}, 1), connected(0, {.sequence = 1}, 1);
   fabric->at(0).post_send(connect.transfer);
   fabric->at(1).post_recv(connected.transfer);
@@ -447,4 +447,4 @@ TEST_P(Conformance, a_rank_out_of_reach_is_an_error_at_once) {
 }
 
 }  // namespace
-}  // namespace hocket::testing
+}  // namespace hocket::internal::testing

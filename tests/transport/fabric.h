@@ -23,12 +23,12 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "transport/shm/shm_transport.h"
-#include "transport/tcp/tcp_transport.h"
+#include "transport/shm/transport.h"
+#include "transport/tcp/transport.h"
 
-namespace hocket::testing {
+namespace hocket::internal::testing {
 
-inline constexpr std::uint64_t epoch = 0x5eed;
+inline constexpr std::uint64_t comm_id = 0x5eed;
 
 /// The two ends of a loopback TCP connection, as the session hands them out.
 inline std::pair<UniqueFd, UniqueFd> tcp_pair() {
@@ -109,11 +109,11 @@ class ShmFabric final : public Fabric {
     std::vector<int> ranks_of;
     for (int local = 0; local < ranks_; ++local) ranks_of.push_back(ranks_ - 1 - local);
     ShmOptions options;
-    options.matching.checksum = wanted.checksum;
-    if (wanted.window_bytes > 0) options.matching.window_bytes = wanted.window_bytes;
+    options.matcher.checksum = wanted.checksum;
+    if (wanted.window_bytes > 0) options.matcher.window_bytes = wanted.window_bytes;
     for (int rank = 0; rank < ranks_; ++rank) {
       transports_.push_back(std::make_unique<ShmTransport>(Board(base_, ranks_, ranks_ - 1 - rank),
-                                                           ranks_of, epoch, nullptr, options));
+                                                           ranks_of, comm_id, nullptr, options));
     }
   }
   ~ShmFabric() override {
@@ -137,15 +137,15 @@ class TcpFabric final : public Fabric {
  public:
   explicit TcpFabric(const FabricOptions& wanted) : Fabric(wanted.ranks) {
     TcpOptions options;
-    options.matching.checksum = wanted.checksum;
+    options.matcher.checksum = wanted.checksum;
     options.connections = wanted.connections;
-    if (wanted.window_bytes > 0) options.matching.window_bytes = wanted.window_bytes;
+    if (wanted.window_bytes > 0) options.matcher.window_bytes = wanted.window_bytes;
     transports_.resize(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
-      TcpDialler dialler;
-      dialler.dial = [this, rank](int peer, int index) { dial(rank, peer, index); };
-      dialler.address = [](int peer) { return "127.0.0.1:" + std::to_string(peer); };
-      if (!TcpTransport::make(rank, ranks_, epoch, dialler, options, &transports_[rank]).ok()) {
+      TcpDialer dialer;
+      dialer.dial = [this, rank](int peer, int index) { dial(rank, peer, index); };
+      dialer.address = [](int peer) { return "127.0.0.1:" + std::to_string(peer); };
+      if (!TcpTransport::make(rank, ranks_, comm_id, dialer, options, &transports_[rank]).ok()) {
         std::abort();
       }
     }
@@ -205,4 +205,4 @@ struct Message {
   Transfer transfer;
 };
 
-}  // namespace hocket::testing
+}  // namespace hocket::internal::testing

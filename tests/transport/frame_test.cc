@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 TEST(Crc32c, has_the_published_values) {
@@ -43,7 +43,7 @@ TEST(Crc32c, is_the_same_by_instruction_and_by_table_and_in_pieces) {
 
 TEST(FrameHeader, any_flipped_bit_is_a_fault) {
   FrameHeader good;
-  good.epoch = 7;
+  good.comm_id = 7;
   good.source = 3;
   good.sequence = 99;
   good.length = 100;
@@ -65,20 +65,20 @@ TEST(FrameHeader, a_sealed_lie_is_a_fault) {
       {"kind 0", [](FrameHeader& h) { h.kind = static_cast<FrameKind>(0); }},
       {"kind 7", [](FrameHeader& h) { h.kind = static_cast<FrameKind>(7); }},
       {"version", [](FrameHeader& h) { h.version = 2; }},
-      {"epoch", [](FrameHeader& h) { h.epoch = 8; }},
+      {"comm_id", [](FrameHeader& h) { h.comm_id = 8; }},
       {"source", [](FrameHeader& h) { h.source = 4; }},
       {"flags", [](FrameHeader& h) { h.flags = 16; }},
       {"length", [](FrameHeader& h) { h.length = max_frame_bytes + 1; }},
-      {"ready with payload", [](FrameHeader& h) { h.kind = FrameKind::ready; }},
+      {"ready with payload", [](FrameHeader& h) { h.kind = FrameKind::cts; }},
       {"refuse without payload",
        [](FrameHeader& h) {
-         h.kind = FrameKind::refuse;
+         h.kind = FrameKind::nack;
          h.length = 0;
        }},
   };
   for (const auto& test : cases) {
     FrameHeader header;
-    header.epoch = 7;
+    header.comm_id = 7;
     header.source = 3;
     header.length = 100;
     test.lie(header);
@@ -88,4 +88,4 @@ TEST(FrameHeader, a_sealed_lie_is_a_fault) {
 }
 
 }  // namespace
-}  // namespace hocket
+}  // namespace hocket::internal

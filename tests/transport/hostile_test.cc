@@ -14,7 +14,7 @@
 #include "seed.h"
 #include "transport/frame.h"
 
-namespace hocket::testing {
+namespace hocket::internal::testing {
 namespace {
 
 /// What the hostile peer (rank 0) could say to rank 1, mostly well formed.
@@ -27,7 +27,7 @@ struct Script {
 
   FrameHeader header() {
     FrameHeader made;
-    made.epoch = epoch;
+    made.comm_id = comm_id;
     made.kind = static_cast<FrameKind>(random() % 8 < 5 ? 1 : random() % 10);
     made.sequence = 1;
     made.index = static_cast<std::uint32_t>(random() % 6);  // some are posted, some never
@@ -101,7 +101,7 @@ TEST(Hostile, rubbish_on_a_socket_ends_the_link_and_nothing_else) {
     SCOPED_TRACE("round " + std::to_string(round));
     Script script(seed + round);
     std::unique_ptr<TcpTransport> transport;
-    ASSERT_TRUE(TcpTransport::make(1, 2, epoch, {}, {}, &transport).ok());
+    ASSERT_TRUE(TcpTransport::make(1, 2, comm_id, {}, {}, &transport).ok());
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
     UniqueFd attacker(ends[0]);
@@ -189,10 +189,10 @@ TEST(Hostile, a_fifo_in_no_valid_state_is_an_error_that_names_the_peer) {
 struct Relay {
   Relay(std::uint64_t seed, bool checksum) : random(seed) {
     TcpOptions options;
-    options.matching.checksum = checksum;
+    options.matcher.checksum = checksum;
     options.connections = 1;
     for (int rank = 0; rank < 2; ++rank) {
-      EXPECT_TRUE(TcpTransport::make(rank, 2, epoch, {}, options, &transports[rank]).ok());
+      EXPECT_TRUE(TcpTransport::make(rank, 2, comm_id, {}, options, &transports[rank]).ok());
       auto [far, near] = tcp_pair();
       transports[rank]->adopt(1 - rank, 0, std::move(far), {});
       ends[rank] = std::move(near);
@@ -279,4 +279,4 @@ TEST(Hostile, with_checksums_every_flipped_bit_is_caught) {
 }
 
 }  // namespace
-}  // namespace hocket::testing
+}  // namespace hocket::internal::testing

@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "fabric.h"
 
-namespace hocket::testing {
+namespace hocket::internal::testing {
 namespace {
 
 struct alignas(128) Area {
@@ -51,8 +51,8 @@ struct Pair {
         reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(area.data()), 4096));
     for (int rank = 0; rank < 2; ++rank) {
       boards[rank] = Board(base, 2, rank);
-      transports[rank] = std::make_unique<ShmTransport>(boards[rank], std::vector<int>{0, 1}, epoch,
-                                                        wake, ShmOptions{});
+      transports[rank] = std::make_unique<ShmTransport>(boards[rank], std::vector<int>{0, 1},
+                                                        comm_id, wake, ShmOptions{});
     }
   }
   std::vector<std::byte> area;
@@ -135,9 +135,9 @@ TEST(Shm, ranks_beyond_the_node_are_out_of_reach) {
   std::vector<std::byte> area(Board::bytes(2) + 4096);
   auto* base =
       reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(area.data()), 4096));
-  ShmTransport transport(Board(base, 2, 1), {3, 5}, epoch, nullptr, {});
+  ShmTransport transport(Board(base, 2, 1), {3, 5}, comm_id, nullptr, {});
   for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(transport.reaches(rank), rank == 3);
 }
 
 }  // namespace
-}  // namespace hocket::testing
+}  // namespace hocket::internal::testing

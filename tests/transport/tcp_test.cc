@@ -13,7 +13,7 @@
 
 #include "fabric.h"
 
-namespace hocket::testing {
+namespace hocket::internal::testing {
 namespace {
 
 void poll_both(TcpFabric& fabric) {
@@ -62,7 +62,7 @@ TEST(Tcp, nothing_is_dialled_before_it_is_needed) {
 TEST(Tcp, a_connection_lost_in_mid_message_is_an_error_that_names_rank_and_address) {
   for (const bool large : {false, true}) {
     std::unique_ptr<TcpTransport> transport;
-    ASSERT_TRUE(TcpTransport::make(0, 3, epoch, {}, {}, &transport).ok());
+    ASSERT_TRUE(TcpTransport::make(0, 3, comm_id, {}, {}, &transport).ok());
     auto [mine, theirs] = tcp_pair();
     transport->adopt(2, 0, std::move(mine), {});
     const std::size_t bytes = large ? 1 << 20 : 1000;
@@ -72,7 +72,7 @@ TEST(Tcp, a_connection_lost_in_mid_message_is_an_error_that_names_rank_and_addre
     while (transport->poll()) {
     }
     FrameHeader header;
-    header.epoch = epoch;
+    header.comm_id = comm_id;
     header.source = 2;
     header.sequence = 4;
     header.total = bytes;
@@ -155,11 +155,11 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
 struct Pair {
   explicit Pair(int dial_from = 0) {
     for (int rank = 0; rank < 2; ++rank) {
-      TcpDialler dialler;
-      dialler.dial = [this, dial_from](int, int index) {
+      TcpDialer dialer;
+      dialer.dial = [this, dial_from](int, int index) {
         if (index >= dial_from && !connected.at(index)) connect(index);
       };
-      if (!TcpTransport::make(rank, 2, epoch, dialler, {}, &at[rank]).ok()) std::abort();
+      if (!TcpTransport::make(rank, 2, comm_id, dialer, {}, &at[rank]).ok()) std::abort();
     }
   }
   void connect(int index) {
@@ -260,7 +260,7 @@ TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
 // Rank 0 with two connections to a rank 1 that the test plays.
 struct Played {
   Played() {
-    if (!TcpTransport::make(0, 2, epoch, {}, {}, &transport).ok()) std::abort();
+    if (!TcpTransport::make(0, 2, comm_id, {}, {}, &transport).ok()) std::abort();
     for (int index = 0; index < 2; ++index) {
       auto [here, there] = tcp_pair();
       transport->adopt(1, index, std::move(here), {});
@@ -272,7 +272,7 @@ struct Played {
   void signal(int index, FrameKind kind) {
     FrameHeader header;
     header.kind = kind;
-    header.epoch = epoch;
+    header.comm_id = comm_id;
     header.source = 1;
     seal(header);
     ASSERT_EQ(::send(theirs[index].get(), &header, sizeof header, 0), 88);
@@ -280,7 +280,7 @@ struct Played {
   }
   void send_message(int index) {
     FrameHeader header;
-    header.epoch = epoch;
+    header.comm_id = comm_id;
     header.source = 1;
     header.sequence = 1;
     header.total = header.length = 8;
@@ -307,11 +307,11 @@ TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
   for (const bool says_hello : {false, true}) {
     Played peer;
     if (says_hello) peer.signal(1, FrameKind::hello);
-    peer.signal(0, FrameKind::bye);
+    peer.signal(0, FrameKind::goodbye);
     EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
     if (!says_hello) peer.signal(1, FrameKind::hello);
     peer.send_message(1);
-    peer.signal(1, FrameKind::bye);
+    peer.signal(1, FrameKind::goodbye);
     peer.expect_received();
     Message next(1, {.sequence = 2}, 8);
     peer.transport->post_recv(next.transfer);
@@ -324,7 +324,7 @@ TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
 TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
   Played peer;
   peer.signal(1, FrameKind::hello);
-  peer.signal(1, FrameKind::bye);
+  peer.signal(1, FrameKind::goodbye);
   peer.theirs[1].reset();  // with a hello unread in it: a reset
   settle(*peer.transport);
   EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
@@ -382,7 +382,7 @@ TEST(Tcp, sixteen_peers_are_served_through_epoll) {
 TEST(Tcp, connections_may_come_from_another_thread_while_the_transport_is_polled) {
   std::unique_ptr<TcpTransport> transports[2];
   for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_TRUE(TcpTransport::make(rank, 2, epoch, {}, {}, &transports[rank]).ok());
+    ASSERT_TRUE(TcpTransport::make(rank, 2, comm_id, {}, {}, &transports[rank]).ok());
   }
   Message send(1, {.sequence = 1}, 1 << 20), recv(0, {.sequence = 1}, 1 << 20);
   transports[0]->post_send(send.transfer);
@@ -400,4 +400,4 @@ TEST(Tcp, connections_may_come_from_another_thread_while_the_transport_is_polled
 }
 
 }  // namespace
-}  // namespace hocket::testing
+}  // namespace hocket::internal::testing

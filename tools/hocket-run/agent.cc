@@ -14,12 +14,12 @@
 #include <cstdlib>
 
 #include "base/settings.h"
-#include "bootstrap/launch.h"
+#include "bootstrap/join/launch.h"
 #include "descendants.h"
 #include "host.h"
 #include "root_listener.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 constexpr Nanos grace = 2 * nanos_per_s;  // between TERM and KILL
 constexpr std::size_t most_pending = 1 << 20;
@@ -406,4 +406,4 @@ void Agent::finish() {
   }
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -18,7 +18,7 @@
 #include "rank_process.h"
 #include "stream.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 /// `hocket-run --agent`: speaks with the launcher over standard input and output.
 int agent_main();
@@ -75,4 +75,4 @@ class Agent {
   Nanos kill_at_ = 0;
 };
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 void Console::put(int fd, std::string_view bytes) {
   if (drops_[fd]) dropped_bytes_ += bytes.size();
@@ -56,4 +56,4 @@ void Console::drop_blocked() {
   blocked_since_ = monotonic_now();
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 class Console {
  public:
@@ -39,4 +39,4 @@ class Console {
   std::size_t dropped_bytes_ = 0;
 };
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

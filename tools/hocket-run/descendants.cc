@@ -16,7 +16,7 @@
 
 #include "base/unique_fd.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 /// Parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID ...". 0: it is gone.
@@ -57,4 +57,4 @@ bool kill_descendants(Nanos limit) {
   }
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

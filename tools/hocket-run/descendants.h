@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 /// From now on a process whose parent dies becomes this process's child.
 void adopt_orphans();
@@ -12,4 +12,4 @@ void adopt_orphans();
 /// was still there after limit (a process in an uninterruptible wait).
 bool kill_descendants(Nanos limit);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

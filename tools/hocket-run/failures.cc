@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "bootstrap/address.h"
+#include "bootstrap/net/address.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 void say(const Failure& failure, Console* console) {
@@ -52,4 +52,4 @@ std::string Failures::others() const {
   return text;
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "console.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 /// How surely a failure is not the consequence of another one, in ascending order: a plain exit; an
 /// abort(), which is how many programs end at an error that they do not handle; anything else.
@@ -53,4 +53,4 @@ class Failures {
   Nanos name_at_ = 0;
 };
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

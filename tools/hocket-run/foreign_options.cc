@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 struct Row {
@@ -61,4 +61,4 @@ std::string remedy_for_foreign_option(std::string_view option) {
   return {};
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

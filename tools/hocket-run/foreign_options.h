@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 /// What to write in place of an option of another launcher ("--host=a" counts as --host); empty: no
 /// known launcher has that option.
 std::string remedy_for_foreign_option(std::string_view option);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

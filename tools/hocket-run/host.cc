@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 // For the remote login shell, whichever it is.
@@ -115,4 +115,4 @@ int exit_status_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -11,7 +11,7 @@
 #include "message.h"
 #include "stream.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 struct Host {
   std::string name;  // as in --hosts; empty: this host
@@ -43,4 +43,4 @@ std::string describe_end(int wait_status);
 /// As a shell says it: the exit status, or 128 + signal.
 int exit_status_of(int wait_status);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

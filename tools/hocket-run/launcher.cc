@@ -14,7 +14,7 @@
 #include <cstring>
 #include <system_error>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 constexpr int cannot_start_status = 125;
@@ -485,4 +485,4 @@ void Launcher::read_input() {
   hosts_[0].stream.send(Type::input, {buffer, static_cast<std::size_t>(got)});
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

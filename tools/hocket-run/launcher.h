@@ -12,7 +12,7 @@
 #include "host.h"
 #include "options.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 class Launcher {
  public:
@@ -78,4 +78,4 @@ class Launcher {
   std::uint32_t input_on_its_way_ = 0;
 };
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

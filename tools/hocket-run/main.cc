@@ -11,13 +11,13 @@
 #include "agent.h"
 #include "base/limits.h"
 #include "base/settings.h"
-#include "bootstrap/address.h"
+#include "bootstrap/net/address.h"
 #include "foreign_options.h"
 #include "launcher.h"
 #include "options.h"
 #include "root_listener.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 constexpr int usage_status = 125;
@@ -196,11 +196,12 @@ int launcher_main(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch
 
 int main(int argc, char** argv) {
-  hocket::launch::open_standard_descriptors();
+  hocket::internal::launch::open_standard_descriptors();
   // How hocket-run calls itself on every host; not for people.
-  if (argc == 2 && std::strcmp(argv[1], "--agent") == 0) return hocket::launch::agent_main();
-  return hocket::launch::launcher_main(argc, argv);
+  if (argc == 2 && std::strcmp(argv[1], "--agent") == 0)
+    return hocket::internal::launch::agent_main();
+  return hocket::internal::launch::launcher_main(argc, argv);
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 // Unlike the texts of wire.h these have no cap: an argument may be longer than 64 KiB.
@@ -143,4 +143,4 @@ bool Exited::decode(std::string_view payload) {
   return in.complete();
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "bootstrap/wire.h"
+#include "bootstrap/net/control_messages.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 inline constexpr std::uint32_t protocol_version = 2;
 /// The first bytes from an agent. What a login shell prints before them is skipped.
@@ -86,4 +86,4 @@ struct Exited {
   bool decode(std::string_view payload);
 };
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -7,7 +7,7 @@
 
 #include "base/limits.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 Status bad_host(const std::string& item, const std::string& why) {
@@ -142,4 +142,4 @@ Status split_command(const std::string& text, std::vector<std::string>* words) {
   return {};
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

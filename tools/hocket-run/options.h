@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 struct HostSlots {
   std::string name;  // empty: this host, whatever it is called
@@ -39,4 +39,4 @@ Status place_ranks(Options* options);
 /// Words of a command as a shell would see them: blanks separate, quotes and backslashes keep.
 Status split_command(const std::string& text, std::vector<std::string>* words);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -11,7 +11,7 @@
 
 #include "stream.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 struct Pipe {
@@ -114,4 +114,4 @@ std::string exec_failure(const RankProcess& process, const std::string& program)
   return "cannot run '" + program + "': " + std::generic_category().message(reason);
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -10,7 +10,7 @@
 #include "base/unique_fd.h"
 #include "relay.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 struct RankProcess {
   int rank = 0;
@@ -39,4 +39,4 @@ Status start_rank(const Command& command, RankProcess* process);
 /// After the process was reaped: "" or why its program was not run.
 std::string exec_failure(const RankProcess& process, const std::string& program);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

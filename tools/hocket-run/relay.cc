@@ -1,6 +1,6 @@
 #include "relay.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 void Relay::put_lines(std::string_view lines, std::string* out) const {
   if (tag_.empty()) {
@@ -36,4 +36,4 @@ void Relay::flush(std::string* out) {
   held_.clear();
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 /// Without a tag the bytes stay exactly as they are: a line that does not end (a prompt, binary
 /// data) is held for a moment only. With a tag every line gets it, and an unfinished one is
@@ -32,4 +32,4 @@ class Relay {
   Nanos flush_at_ = 0;
 };
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

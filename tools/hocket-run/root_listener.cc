@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bootstrap/address.h"
-#include "bootstrap/socket.h"
+#include "bootstrap/net/address.h"
+#include "bootstrap/net/socket.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 std::vector<Address> resolve(const std::string& name) {
@@ -61,4 +61,4 @@ bool is_this_host(const std::string& name) {
   return std::ranges::any_of(resolve(name), is_own);
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -6,7 +6,7 @@
 #include "bootstrap/session.h"
 #include "message.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 /// Listens on one address of this host: the interface that was asked for; 127.0.0.1 where all
 /// ranks are here; else the first candidate that is this host's own and no loopback; else the
@@ -17,4 +17,4 @@ Status listen_for_root(const ListenRequest& request, UniqueFd* listener, Address
 /// True if the text is an address of this host, or a name that resolves to one.
 bool is_this_host(const std::string& name);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 constexpr std::size_t header_bytes = 5;
 constexpr std::size_t longest_banner = 1u << 20;
@@ -81,4 +81,4 @@ bool Stream::next(Message* message) {
   return true;
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

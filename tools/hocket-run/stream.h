@@ -7,7 +7,7 @@
 #include "base/unique_fd.h"
 #include "message.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 
 struct Message {
   Type type{};
@@ -52,4 +52,4 @@ class Stream {
 
 void set_nonblocking(int fd);
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

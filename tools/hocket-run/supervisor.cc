@@ -10,7 +10,7 @@
 #include "agent.h"
 #include "descendants.h"
 
-namespace hocket::launch {
+namespace hocket::internal::launch {
 namespace {
 
 sigset_t ending_signals() {
@@ -83,4 +83,4 @@ int agent_main() {
   }
 }
 
-}  // namespace hocket::launch
+}  // namespace hocket::internal::launch

@@ -9,7 +9,7 @@
 
 #include "base/checked.h"
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
@@ -82,4 +82,4 @@ void Board::sleep(std::int64_t timeout_ns) const {
   bell.asleep.store(awake, std::memory_order_seq_cst);
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/types.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 struct alignas(128) ArrivalLine {
   std::atomic<std::uint64_t> sequence;  // operation number; written last
@@ -113,4 +113,4 @@ class Board {
   std::size_t scratch_offset_ = 0, scratch_bytes_ = 0, fifo_offset_ = 0, fifo_bytes_ = 0;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

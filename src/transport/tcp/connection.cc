@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace hocket {
+namespace hocket::internal {
 namespace {
 
 // Not libc's: those are points where a thread may be cancelled, which would leave a frame cut in
@@ -55,16 +55,16 @@ void Connection::stage(const void* data, std::size_t bytes) {
   add(to, bytes, nullptr);
 }
 
-bool Connection::fill(Matching& matching, Matching::Want want) {
-  if (!matching.has(want)) return has_output();
+bool Connection::fill(MessageMatcher& matcher, MessageMatcher::Want want) {
+  if (!matcher.has(want)) return has_output();
   OutFrame frame;
   while (iov_count_ + 2 <= max_iov && staged_ + sizeof(FrameHeader) + copied_bytes <= stage_bytes &&
-         matching.next_frame(want, max_frame_bytes, frame)) {
+         matcher.next_frame(want, max_frame_bytes, frame)) {
     stage(&frame.header, sizeof frame.header);
     const std::size_t length = frame.header.length;
     if (length <= copied_bytes) {
       stage(frame.payload, length);
-      if (frame.transfer != nullptr) matching.sent(*frame.transfer, length);
+      if (frame.transfer != nullptr) matcher.sent(*frame.transfer, length);
       continue;
     }
     add(frame.payload, length, frame.transfer);
@@ -90,7 +90,7 @@ ssize_t Connection::write_some() {
   }
 }
 
-void Connection::advance(Matching& matching, std::size_t bytes) {
+void Connection::advance(MessageMatcher& matcher, std::size_t bytes) {
   while (iov_first_ < iov_count_) {
     iovec& first = iov_[iov_first_];
     if (bytes < first.iov_len) {
@@ -99,7 +99,7 @@ void Connection::advance(Matching& matching, std::size_t bytes) {
       return;
     }
     bytes -= first.iov_len;
-    if (Transfer* const owner = owner_[iov_first_]) matching.sent(*owner, owed_[iov_first_]);
+    if (Transfer* const owner = owner_[iov_first_]) matcher.sent(*owner, owed_[iov_first_]);
     ++iov_first_;
   }
   iov_first_ = iov_count_ = 0;
@@ -107,10 +107,10 @@ void Connection::advance(Matching& matching, std::size_t bytes) {
   kept_.reset();
 }
 
-bool Connection::flush(Matching& matching, Matching::Want want) {
+bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
   bool moved = false;
   std::size_t budget = poll_budget;
-  while (state_ == State::open && (has_output() || fill(matching, want))) {
+  while (state_ == State::open && (has_output() || fill(matcher, want))) {
     std::size_t offered = 0;
     for (int i = iov_first_; i < iov_count_; ++i) offered += iov_[i].iov_len;
     const ssize_t written = write_some();
@@ -120,7 +120,7 @@ bool Connection::flush(Matching& matching, Matching::Want want) {
       return moved;
     }
     moved = true;
-    advance(matching, static_cast<std::size_t>(written));
+    advance(matcher, static_cast<std::size_t>(written));
     blocked_ = static_cast<std::size_t>(written) < offered;
     if (blocked_ || budget <= offered) return moved;
     budget -= offered;
@@ -136,7 +136,7 @@ void Connection::append(const OutFrame& frame) {
   stage(frame.payload, frame.header.length);
 }
 
-void Connection::let_go(Matching& matching, bool keep) {
+void Connection::release_buffers(MessageMatcher& matcher, bool keep) {
   std::size_t left = 0;
   for (int i = iov_first_; i < iov_count_; ++i) left += iov_[i].iov_len;
   if (keep && left > 0) {
@@ -149,7 +149,7 @@ void Connection::let_go(Matching& matching, bool keep) {
     kept_ = std::move(copy);
   }
   for (int i = iov_first_; i < iov_count_; ++i) {
-    if (owner_[i] != nullptr) matching.abandon(*owner_[i]);
+    if (owner_[i] != nullptr) matcher.abandon(*owner_[i]);
   }
   iov_first_ = iov_count_ = 0;
   staged_ = 0;
@@ -189,17 +189,17 @@ ssize_t Connection::read_some(std::size_t* asked) {
   }
 }
 
-bool Connection::payload_done(Matching& matching) {
-  if (Status status = matching.landed(frame_); !status.ok()) {
+bool Connection::payload_done(MessageMatcher& matcher) {
+  if (Status status = matcher.payload_complete(frame_); !status.ok()) {
     fail(std::move(status));
     return false;
   }
-  if (frame_.header.kind == FrameKind::bye) peer_bye_ = true;
-  return !matching.ended();
+  if (frame_.header.kind == FrameKind::goodbye) peer_goodbye_ = true;
+  return !matcher.ended();
 }
 
 // Parses the read-ahead. False: the link has ended.
-bool Connection::consume(Matching& matching) {
+bool Connection::consume(MessageMatcher& matcher) {
   while (begin_ < end_) {
     if (payload_left_ > 0) {
       const std::size_t bytes = std::min(payload_left_, end_ - begin_);
@@ -208,29 +208,29 @@ bool Connection::consume(Matching& matching) {
       begin_ += bytes;
       payload_left_ -= bytes;
       if (payload_left_ > 0) return true;
-      if (!payload_done(matching)) return false;
+      if (!payload_done(matcher)) return false;
       continue;
     }
     if (end_ - begin_ < sizeof(FrameHeader)) return true;
     FrameHeader header;
     std::memcpy(&header, read_ahead_.get() + begin_, sizeof header);
     begin_ += sizeof header;
-    if (peer_bye_) {
-      fail(matching.violation("a frame after its goodbye"));
+    if (peer_goodbye_) {
+      fail(matcher.violation("a frame after its goodbye"));
       return false;
     }
-    if (Status status = matching.accept(header, frame_); !status.ok()) {
+    if (Status status = matcher.accept(header, frame_); !status.ok()) {
       fail(std::move(status));
       return false;
     }
-    if (matching.ended()) return false;
+    if (matcher.ended()) return false;
     payload_left_ = header.length;
-    if (payload_left_ == 0 && !payload_done(matching)) return false;
+    if (payload_left_ == 0 && !payload_done(matcher)) return false;
   }
   return true;
 }
 
-bool Connection::receive(Matching& matching) {
+bool Connection::receive(MessageMatcher& matcher) {
   bool moved = false;
   std::size_t budget = poll_budget;
   while (state_ == State::open) {
@@ -252,8 +252,8 @@ bool Connection::receive(Matching& matching) {
       const std::size_t direct = std::min(payload_left_, bytes);
       payload_left_ -= direct;
       end_ += bytes - direct;
-      if (direct > 0 && payload_left_ == 0 && !payload_done(matching)) return true;
-      if (!consume(matching)) return true;
+      if (direct > 0 && payload_left_ == 0 && !payload_done(matcher)) return true;
+      if (!consume(matcher)) return true;
     }
     // A short read means that the socket is empty, which saves the call that would say so.
     if (bytes < asked || budget <= bytes) return moved;
@@ -262,4 +262,4 @@ bool Connection::receive(Matching& matching) {
   return moved;
 }
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -11,9 +11,9 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "transport/matching.h"
+#include "transport/message_matcher.h"
 
-namespace hocket {
+namespace hocket::internal {
 
 class Connection {
  public:
@@ -25,15 +25,15 @@ class Connection {
   int fd() const { return fd_.get(); }
   const Status& status() const { return status_; }
   State state() const { return state_; }
-  bool said_bye() const { return peer_bye_; }
+  bool said_bye() const { return peer_goodbye_; }
   /// Anything came over it: the peer has it too.
   bool heard() const { return heard_; }
 
   /// Writes frames until the socket is full, nothing is left, or enough was done for one poll.
   /// True where bytes moved.
-  bool flush(Matching& matching, Matching::Want want);
+  bool flush(MessageMatcher& matcher, MessageMatcher::Want want);
   /// Reads what is there, up to enough for one poll. True where bytes moved.
-  bool receive(Matching& matching);
+  bool receive(MessageMatcher& matcher);
 
   bool has_output() const { return iov_first_ < iov_count_; }
   /// The socket took less than it was given.
@@ -42,7 +42,7 @@ class Connection {
   /// The link has ended: lets go of all memory of transfers. With keep, what is already half
   /// written is copied first, so that a last frame can follow it; without, output is dropped.
   /// Input is read and thrown away from now on.
-  void let_go(Matching& matching, bool keep);
+  void release_buffers(MessageMatcher& matcher, bool keep);
   /// Adds a frame without a transfer behind everything else.
   void append(const OutFrame& frame);
 
@@ -57,14 +57,14 @@ class Connection {
   static constexpr std::size_t poll_budget = 1 << 20;  // bytes per direction and poll
   static constexpr int max_iov = 24;
 
-  bool fill(Matching& matching, Matching::Want want);
+  bool fill(MessageMatcher& matcher, MessageMatcher::Want want);
   void add(const void* data, std::size_t bytes, Transfer* owner);
   void stage(const void* data, std::size_t bytes);
   ssize_t write_some();
-  void advance(Matching& matching, std::size_t bytes);
+  void advance(MessageMatcher& matcher, std::size_t bytes);
   ssize_t read_some(std::size_t* asked);
-  bool consume(Matching& matching);
-  bool payload_done(Matching& matching);
+  bool consume(MessageMatcher& matcher);
+  bool payload_done(MessageMatcher& matcher);
   void fail(Status status);
 
   UniqueFd fd_;
@@ -72,7 +72,7 @@ class Connection {
   Status status_;
   bool blocked_ = false;
   bool drain_ = false;  // throw input away
-  bool peer_bye_ = false;
+  bool peer_goodbye_ = false;
   bool heard_ = false;
 
   // Output: iov_[iov_first_..iov_count_) is still to be written.
@@ -91,4 +91,4 @@ class Connection {
   std::size_t payload_left_ = 0;
 };
 
-}  // namespace hocket
+}  // namespace hocket::internal

@@ -1,0 +1,89 @@
+// How two ends of a stream prove to each other that they hold the job's key, before anything else
+// is read from it. The bytes are in docs/protocol/bootstrap.md.
+//
+//   client                      server
+//   hello: magic, nonce   --->
+//                         <---  hello: magic, nonce
+//   claim, proof          --->                         (32-byte claim: who I am, what this is for)
+//                         <---  verdict, proof
+//
+// A proof is HMAC-SHA256(key, role, job id, both hellos, claim[, verdict]): it fits one connection,
+// one direction, one job and one claim, so that a replay of any part of it proves nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bootstrap/session.h"
+
+namespace hocket::internal {
+
+inline constexpr std::uint16_t protocol_version = 1;
+inline constexpr std::size_t hello_bytes = 40;
+inline constexpr std::size_t claim_bytes = 32;
+inline constexpr std::size_t proof_bytes = 32;
+inline constexpr std::size_t claim_message_bytes = claim_bytes + proof_bytes;
+inline constexpr std::size_t verdict_bytes = 8;
+inline constexpr std::size_t verdict_message_bytes = verdict_bytes + proof_bytes;
+
+using Hello = std::array<std::uint8_t, hello_bytes>;
+using ClaimBytes = std::array<std::uint8_t, claim_bytes>;
+using Digest = std::array<std::uint8_t, proof_bytes>;
+
+/// What makes two processes belong to one job.
+struct Credentials {
+  Key key{};
+  JobId job_id{};
+  bool keyless = false;  // Unix sockets only: the other end's user must be ours
+};
+
+enum class Purpose : std::uint8_t { root = 1, node = 2, tree = 3, fetch = 4, data = 5 };
+
+/// What the connecting side says about itself and the connection.
+struct Claim {
+  Purpose purpose = Purpose::root;
+  std::int32_t rank = -1;    // the connecting rank
+  std::int32_t target = -1;  // the rank it wants to reach; -1: the root or the node's leader
+  std::uint64_t comm_id = 0;
+  std::uint32_t index = 0;
+};
+
+enum class Verdict : std::uint8_t {
+  accepted = 0,
+  duplicate = 1,  // the server has this connection already, or is opening it itself
+  refused = 2,    // proved, but not wanted here
+  wrong_key = 3,  // the client's proof does not fit; carries no proof
+};
+
+Status random_bytes(void* out, std::size_t size);
+/// HMAC-SHA256 over the concatenation of label and data. False where the library failed.
+bool keyed_digest(const Key& key, const std::string& label, const std::vector<std::uint8_t>& data,
+                  Digest* out);
+/// Takes the same time wherever the difference is.
+bool equal_secret(const std::uint8_t* a, const std::uint8_t* b, std::size_t size);
+
+Status make_hello(Hello* out);
+enum class HelloKind { ours, other_version, foreign };
+HelloKind check_hello(const Hello& hello, std::uint16_t* version);
+
+ClaimBytes encode(const Claim& claim);
+bool decode(const ClaimBytes& bytes, Claim* out);  // false: unknown purpose or nonzero padding
+
+/// The whole exchange on one connection: both hellos are known, then the claim.
+struct Transcript {
+  Hello client{};
+  Hello server{};
+  ClaimBytes claim{};
+};
+bool client_proof(const Credentials& credentials, const Transcript& transcript, Digest* out);
+bool server_proof(const Credentials& credentials, const Transcript& transcript, Verdict verdict,
+                  Digest* out);
+
+/// Name of an abstract Unix socket that nobody without the key can guess: neither squat nor find.
+std::string socket_name(const Credentials& credentials, const char* what, int rank);
+
+}  // namespace hocket::internal

@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "bootstrap/auth/handshake.h"
+
+namespace hocket::internal {
+namespace {
+constexpr std::int64_t attempt_limit_ms = 10'000;  // longer than the server's: it drops us first
+constexpr std::int64_t longest_delay_ms = 250;
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+}  // namespace
+
+std::shared_ptr<Dialer> Dialer::start(EventLoop& loop, Options options, Ended ended) {
+  std::shared_ptr<Dialer> dialer(new Dialer(loop, std::move(options), std::move(ended)));
+  std::weak_ptr<Dialer> weak = dialer;
+  // Not at once: whoever starts a dialer first wants to hold it.
+  dialer->timer_ = loop.at(loop.now(), [weak] {
+    if (const auto self = weak.lock()) self->attempt();
+  });
+  return dialer;
+}
+
+void Dialer::cancel() {
+  drop_attempt();
+  ended_ = nullptr;
+}
+
+void Dialer::drop_attempt() {
+  loop_.cancel(timer_);
+  loop_.unwatch(token_);
+  timer_ = token_ = 0;
+  fd_.reset();
+  stage_ = Stage::idle;
+}
+
+void Dialer::finish(Result result) {
+  const Ended ended = std::move(ended_);
+  ended_ = nullptr;
+  drop_attempt();
+  if (ended) ended(std::move(result));
+}
+
+void Dialer::again(const std::string& trouble, bool nobody) {
+  trouble_ = trouble;
+  drop_attempt();
+  const Nanos now = loop_.now();
+  refused_since_ = !nobody ? 0 : refused_since_ != 0 ? refused_since_ : now;
+  if (nobody && now - refused_since_ >= options_.refused_limit) return give_up(true);
+  if (now >= options_.deadline) return give_up(false);
+  const Nanos next = std::min(now + delay_ms_ * nanos_per_ms, options_.deadline);
+  delay_ms_ = std::min(delay_ms_ * 2, longest_delay_ms);
+  std::weak_ptr<Dialer> weak = weak_from_this();
+  timer_ = loop_.at(next, [weak] {
+    if (const auto self = weak.lock()) self->attempt();
+  });
+}
+
+void Dialer::give_up(bool nobody) {
+  Result result;
+  result.status = Status(nobody ? Code::remote_error : Code::timeout,
+                         fmt::format("cannot reach {}: {}", options_.name, trouble_));
+  result.nobody = nobody;
+  finish(std::move(result));
+}
+
+void Dialer::attempt() {
+  timer_ = 0;
+  // An attempt at the deadline itself would learn nothing: what is known of the last one counts.
+  if (!trouble_.empty() && loop_.now() >= options_.deadline) return give_up(false);
+  int error = 0;
+  fd_ = connect_start(options_.endpoint, &error);
+  if (!fd_ || (error != 0 && error != EINPROGRESS)) {
+    return again(error_text(error), error == ECONNREFUSED);
+  }
+  stage_ = Stage::connecting;
+  std::weak_ptr<Dialer> weak = weak_from_this();
+  token_ = loop_.watch(fd_.get(), EPOLLOUT, [weak](std::uint32_t) {
+    if (const auto self = weak.lock()) self->ready();
+  });
+  const Nanos limit = std::min(options_.deadline, loop_.now() + attempt_limit_ms * nanos_per_ms);
+  timer_ = loop_.at(limit, [weak] {
+    if (const auto self = weak.lock()) self->attempt_limit_passed();
+  });
+  if (error == 0) ready();
+}
+
+void Dialer::attempt_limit_passed() {
+  const bool cut_short = loop_.now() >= options_.deadline;
+  if (cut_short && !trouble_.empty()) return again(trouble_);
+  again(stage_ == Stage::connecting ? "no answer to the connection request"
+                                    : "it accepted and then said nothing");
+}
+
+void Dialer::ready() {
+  switch (stage_) {
+    case Stage::idle:
+      return;
+    case Stage::connecting:
+      return begin_hello();
+    case Stage::hello:
+      return read_hello();
+    case Stage::verdict:
+      return read_verdict();
+  }
+}
+
+bool Dialer::send_all(const std::uint8_t* data, std::size_t size) {
+  // A fresh connection's send buffer holds the whole handshake.
+  return ::send(fd_.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+}
+
+void Dialer::begin_hello() {
+  if (const int error = connect_result(fd_.get()); error != 0) {
+    return again(error_text(error), error == ECONNREFUSED);
+  }
+  if (options_.credentials.keyless &&
+      peer_user(fd_.get()) != static_cast<std::int64_t>(::geteuid())) {
+    Result result;
+    result.status = {Code::remote_error,
+                     options_.name +
+                         " belongs to another user, and this job has no key: start the ranks with "
+                         "hocket-run"};
+    return finish(std::move(result));
+  }
+  if (const Status status = make_hello(&transcript_.client); !status.ok()) {
+    return again(status.message());
+  }
+  if (!send_all(transcript_.client.data(), hello_bytes)) return again(error_text(errno));
+  received_ = 0;
+  stage_ = Stage::hello;
+  loop_.modify(token_, EPOLLIN);
+}
+
+/// True when all wanted bytes are there. Otherwise it waits, or has arranged another attempt.
+bool Dialer::read_more(std::size_t wanted) {
+  const ssize_t got = ::recv(fd_.get(), in_ + received_, wanted - received_, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  if (got <= 0) {
+    again(got == 0 ? "it closed the connection during the handshake" : error_text(errno));
+    return false;
+  }
+  received_ += static_cast<std::size_t>(got);
+  return received_ == wanted;
+}
+
+void Dialer::read_hello() {
+  if (!read_more(hello_bytes)) return;
+  std::memcpy(transcript_.server.data(), in_, hello_bytes);
+  std::uint16_t version = 0;
+  const HelloKind kind = check_hello(transcript_.server, &version);
+  Result result;
+  if (kind == HelloKind::foreign) {
+    result.status = {
+        Code::remote_error,
+        fmt::format("what listens as {} is not hocket: check the address", options_.name)};
+    return finish(std::move(result));
+  }
+  if (kind == HelloKind::other_version) {
+    result.status = {Code::remote_error,
+                     fmt::format("{} speaks version {} of hocket's protocol, this process {}: use "
+                                 "the same library for all ranks",
+                                 options_.name, version, protocol_version)};
+    return finish(std::move(result));
+  }
+  transcript_.claim = encode(options_.claim);
+  Digest proof{};
+  if (!client_proof(options_.credentials, transcript_, &proof)) {
+    result.status = internal_error("HMAC-SHA256 is not available from OpenSSL");
+    return finish(std::move(result));
+  }
+  std::uint8_t out[claim_message_bytes];
+  std::memcpy(out, transcript_.claim.data(), claim_bytes);
+  std::memcpy(out + claim_bytes, proof.data(), proof_bytes);
+  if (!send_all(out, sizeof out)) return again(error_text(errno));
+  received_ = 0;
+  stage_ = Stage::verdict;
+}
+
+void Dialer::read_verdict() {
+  if (!read_more(verdict_message_bytes)) return;
+  Result result;
+  const auto verdict = static_cast<Verdict>(in_[0]);
+  Digest expected{};
+  const bool proved = in_[0] <= static_cast<std::uint8_t>(Verdict::refused) &&
+                      server_proof(options_.credentials, transcript_, verdict, &expected) &&
+                      equal_secret(expected.data(), in_ + verdict_bytes, proof_bytes);
+  if (!proved) {
+    result.status = {
+        Code::remote_error,
+        fmt::format("{} {}: it belongs to another job, or the ranks were given different keys "
+                    "(all need the same unique id, or one hocket-run)",
+                    options_.name,
+                    verdict == Verdict::wrong_key ? "refused this rank's job key"
+                                                  : "could not prove the job key")};
+    return finish(std::move(result));
+  }
+  if (verdict == Verdict::accepted) {
+    result.fd = std::move(fd_);
+    loop_.unwatch(token_);
+    token_ = 0;
+  } else {
+    result.duplicate = verdict == Verdict::duplicate;
+    result.status = {Code::remote_error,
+                     fmt::format("{} refused the connection: {}", options_.name,
+                                 result.duplicate ? "it has one like it already"
+                                                  : "it does not expect it (or not any more)")};
+  }
+  finish(std::move(result));
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,131 @@
+// Both ends of the handshake of auth.h as state machines on the monitor thread. What comes out is
+// an authenticated descriptor; what a stranger sends never gets further than here.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "bootstrap/auth/auth.h"
+#include "bootstrap/net/event_loop.h"
+#include "bootstrap/net/socket.h"
+
+namespace hocket::internal {
+
+/// Accepts on one listener. Half-open connections are few in the whole process (first the oldest
+/// goes that has said no hello) and short-lived, so that a scan costs nothing but a little time of
+/// this thread. One that has no memory for a connection drops it.
+class Acceptor : private EventLoop::Spender {
+ public:
+  using Judge = std::function<Verdict(const Claim& claim)>;
+  using Accepted = std::function<void(const Claim& claim, UniqueFd fd)>;
+
+  Acceptor(EventLoop& loop, UniqueFd listener, Credentials credentials, Judge judge,
+           Accepted accepted);
+  ~Acceptor() override;
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+  /// "; 3 connections with another job's key were refused, the last from 10.0.0.2:999", or nothing.
+  std::string refusals() const;
+
+ private:
+  struct HalfOpen {
+    UniqueFd fd;
+    EventLoop::Token token = 0;
+    EventLoop::Token timer = 0;
+    Transcript transcript;
+    std::uint8_t in[claim_message_bytes];
+    std::size_t received = 0;
+    bool hello_known = false;
+  };
+  bool spare_descriptor(bool any) override;
+  void accept_some();
+  void pause();
+  void make_room();
+  void admit(UniqueFd fd);
+  void advance(std::uint64_t id);
+  enum class Step { wait, drop, accept };
+  Step answer(HalfOpen& half, Claim* claim);
+  bool read_more(HalfOpen& half, std::size_t wanted, bool* complete);
+  bool answer_hello(HalfOpen& half);
+  bool answer_claim(HalfOpen& half, Claim* claim);
+  void drop(std::uint64_t id);
+
+  EventLoop& loop_;
+  UniqueFd listener_;
+  Credentials credentials_;
+  Judge judge_;
+  Accepted accepted_;
+  EventLoop::Token token_ = 0;
+  EventLoop::Token resume_ = 0;
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, std::unique_ptr<HalfOpen>> half_open_;  // oldest first
+  int wrong_keys_ = 0;
+  std::string last_wrong_key_;
+};
+
+/// For waits that something else ends.
+inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
+
+/// Opens one connection, trying again until its deadline where that can help.
+class Dialer : public std::enable_shared_from_this<Dialer> {
+ public:
+  struct Options {
+    Endpoint endpoint;
+    Credentials credentials;
+    Claim claim;
+    Nanos deadline = 0;
+    /// Nobody listening there may just mean: not yet. For so long it is asked again.
+    Nanos refused_limit = 0;
+    std::string name;  // whom it dials, for messages: "the root at 10.0.0.1:4000"
+  };
+  struct Result {
+    Status status;
+    bool duplicate = false;  // the other end has, or opens, this connection itself
+    bool nobody = false;     // nobody listens there
+    UniqueFd fd;
+  };
+  using Ended = std::function<void(Result result)>;
+
+  static std::shared_ptr<Dialer> start(EventLoop& loop, Options options, Ended ended);
+  ~Dialer() { cancel(); }
+  void cancel();  // ended will not run
+
+ private:
+  enum class Stage { idle, connecting, hello, verdict };
+  Dialer(EventLoop& loop, Options options, Ended ended)
+      : loop_(loop), options_(std::move(options)), ended_(std::move(ended)) {}
+  void attempt();
+  void ready();
+  void begin_hello();
+  void read_hello();
+  void read_verdict();
+  bool read_more(std::size_t wanted);
+  bool send_all(const std::uint8_t* data, std::size_t size);
+  void attempt_limit_passed();
+  void again(const std::string& trouble, bool nobody = false);
+  void give_up(bool nobody);
+  void finish(Result result);
+  void drop_attempt();
+
+  EventLoop& loop_;
+  Options options_;
+  Ended ended_;
+  Stage stage_ = Stage::idle;
+  UniqueFd fd_;
+  EventLoop::Token token_ = 0;
+  EventLoop::Token timer_ = 0;
+  Transcript transcript_;
+  std::uint8_t in_[hello_bytes];
+  std::size_t received_ = 0;
+  std::int64_t delay_ms_ = 5;
+  std::string trouble_;      // why the last attempt failed; empty while there was none
+  Nanos refused_since_ = 0;  // nobody has listened since then; 0: somebody did
+};
+
+static_assert(verdict_message_bytes <= hello_bytes);
+
+}  // namespace hocket::internal

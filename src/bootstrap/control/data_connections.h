@@ -1,0 +1,72 @@
+// Opens the data connections of channels. Both ends may dial; the one with the lower rank decides
+// which connection becomes number `index`, so that both get the same one:
+//   - the lower end refuses a connection that it has, or is dialling itself;
+//   - the higher end takes what the lower one dials, and drops its own attempt.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "bootstrap/auth/handshake.h"
+#include "bootstrap/session.h"
+
+namespace hocket::internal {
+
+class DataConnections {
+ public:
+  DataConnections(EventLoop& loop, int rank, std::int64_t patience_ms)
+      : loop_(loop), rank_(rank), patience_ms_(patience_ms) {}
+
+  // From any thread:
+  void set_listener(std::uint64_t comm_id, Session::Adopt adopt);
+  void clear_listener(std::uint64_t comm_id);  // its callback is not running when it returns
+
+  // On the monitor thread:
+  void start(const Credentials& credentials) { credentials_ = credentials; }
+  void opened(std::uint64_t comm_id);  // after set_listener
+  void closed(std::uint64_t comm_id);  // after clear_listener
+  void dial(int peer, const Address& address, std::uint64_t comm_id, int index);
+  Verdict judge(const Claim& claim) const;
+  void accept(const Claim& claim, UniqueFd fd);
+  void close();
+  std::size_t retired() const { return retired_.size() + retired_order_.size(); }
+  std::size_t records() const { return records_.size(); }
+
+ private:
+  using Name = std::tuple<std::uint64_t, int, int>;  // comm_id, peer, index
+  enum class State {
+    dialling,
+    awaited,  // the other end, which has the lower rank, is dialling
+    parked,   // connected (or failed) before this end listens
+    adopted
+  };
+  struct Record {
+    State state = State::dialling;
+    std::shared_ptr<Dialer> dialer;
+    UniqueFd parked;
+    EventLoop::Token guard = 0;  // a watch without events: a forked child closes its copy
+    Status status;
+  };
+  void dialled(const Name& name, Dialer::Result result);
+  void deliver(const Name& name, UniqueFd fd, const Status& status);
+  void drop(std::map<Name, Record>::iterator it);
+
+  EventLoop& loop_;
+  int rank_;
+  std::int64_t patience_ms_;
+  Credentials credentials_;
+  std::map<Name, Record> records_;
+  // The channels that ended here last: their late connections are refused. A handshake ends long
+  // before so many more channels have ended.
+  static constexpr std::size_t most_retired = 4096;
+  std::set<std::uint64_t> retired_;
+  std::deque<std::uint64_t> retired_order_;
+  std::recursive_mutex listeners_mutex_;  // held while a callback runs
+  std::map<std::uint64_t, Session::Adopt> listeners_;
+};
+
+}  // namespace hocket::internal

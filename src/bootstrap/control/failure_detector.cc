@@ -1,0 +1,316 @@
+#include "bootstrap/control/failure_detector.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.h"
+#include "bootstrap/net/address.h"
+
+namespace hocket::internal {
+namespace {
+
+// What a rank told the leader before its process ended comes a little later than the end itself.
+constexpr std::int64_t leader_patience_ms = 100;
+
+constexpr std::uint32_t says_left = 1, says_exited = 2;  // PulseLine::left
+
+}  // namespace
+
+Control::Control(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult joined,
+                 FaultBoard& faults, OnFault on_fault)
+    : loop_(loop),
+      rank_(rank),
+      tick_ms_(std::clamp<std::int64_t>(silence_ms / 20, 5, 500)),
+      silent_ticks_(std::max<std::int64_t>(silence_ms / tick_ms_, 2)),
+      silence_ms_(silence_ms),
+      joined_(std::move(joined)),
+      faults_(faults),
+      on_fault_(std::move(on_fault)) {
+  for (int other = 0; other < static_cast<int>(members().size()); ++other) {
+    if (members()[other].node != joined_.node) continue;
+    pulses_.push_back(std::make_unique<Pulse>());
+    pulses_.back()->rank = other;
+  }
+}
+
+Control::~Control() {
+  loop_.cancel(timer_);
+  for (const auto& pulse : pulses_) {
+    loop_.unwatch(pulse->pidfd_token);
+    loop_.cancel(pulse->end_timer);
+  }
+  // Somebody may hold a connection while it delivers: no handler of ours runs any more.
+  if (joined_.leader) joined_.leader->close();
+  for (const auto& [rank, conn] : joined_.locals) conn->close();
+  for (const Link& link : links_) {
+    if (link.conn) link.conn->close();
+  }
+}
+
+void Control::take_over(const std::shared_ptr<ControlConnection>& conn,
+                        std::function<void(int)> closed) {
+  const ControlConnection* from = conn.get();
+  conn->hand_over([this, from](Message& message) { on_message(from, message); }, std::move(closed));
+}
+
+void Control::start() {
+  if (joined_.leader) {
+    take_over(joined_.leader, [this](int) { on_peer_ended(leader()); });
+  }
+  for (auto& [rank, conn] : joined_.locals) {
+    take_over(conn, [this, rank = rank](int) { on_peer_ended(rank); });
+  }
+  if (leads()) {
+    links_.resize(1 + tree_arity);
+    links_[0] = {joined_.parent, (joined_.node - 1) / tree_arity};
+    for (auto& [node, conn] : joined_.children) {
+      links_[static_cast<std::size_t>(node - joined_.node * tree_arity)] = {conn, node};
+    }
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (!links_[i].conn) continue;
+      // Longer than our own limit, which counts only the time that we are awake.
+      set_silence_limit(links_[i].conn->fd(), 2 * silence_ms_);
+      links_[i].heard = loop_.now();
+      take_over(links_[i].conn, [this, i](int error) { on_link_closed(i, error); });
+    }
+  }
+  for (const auto& pulse : pulses_) {
+    const auto found = joined_.pidfds.find(pulse->rank);
+    if (found == joined_.pidfds.end()) continue;
+    pulse->pidfd_token = loop_.watch(found->second->get(), EPOLLIN, [this, p = pulse.get()](auto) {
+      loop_.unwatch(p->pidfd_token);
+      on_process_ended(*p);
+    });
+  }
+  tick();
+  for (const Fault& fault : joined_.early) raise(fault);
+  joined_.early.clear();
+}
+
+std::string Control::who(int rank) const {
+  const Member& member = members()[rank];
+  return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);
+}
+
+// ---- Faults
+
+void Control::spread(const Fault& fault, const ControlConnection* from) {
+  if (!faults_.add(fault)) return;
+  flood(fault, from);
+}
+
+void Control::flood(const Fault& fault, const ControlConnection* from) {
+  const std::vector<std::uint8_t> body = encode(fault);
+  const auto tell = [&](const std::shared_ptr<ControlConnection>& conn) {
+    if (conn && conn.get() != from) conn->send(MessageType::fault, body);
+  };
+  tell(joined_.leader);
+  for (const auto& [rank, conn] : joined_.locals) tell(conn);
+  for (const Link& link : links_) tell(link.conn);
+  on_fault_(fault);
+}
+
+void Control::on_message(const ControlConnection* from, Message& message) {
+  Fault fault;
+  // A local rank could not finish its join after this one had.
+  Failure failure;
+  if (message.type == MessageType::fail && decode(message.body, &failure) && failure.culprit >= 0 &&
+      failure.culprit < static_cast<int>(members().size())) {
+    return raise({Fault::Kind::dead, failure.culprit, 0, 0, Code::remote_error, failure.text});
+  }
+  if (message.type != MessageType::fault ||
+      !decode(message.body, static_cast<int>(members().size()), &fault)) {
+    return;
+  }
+  const auto link = std::find_if(links_.begin(), links_.end(),
+                                 [from](const Link& l) { return l.conn && l.conn.get() == from; });
+  if (link != links_.end() && fault.kind == Fault::Kind::silent && is_heard(fault.rank)) {
+    fault = given_up_by(static_cast<std::size_t>(link - links_.begin()), fault.rank);
+  }
+  spread(fault, from);
+}
+
+/// This node hears the rank itself: it has the rank's beats in its pulse page, or is the rank.
+bool Control::is_heard(int rank) const {
+  if (rank < 0 || members()[rank].node != joined_.node || faults_.is_gone(rank)) return false;
+  if (rank == rank_) return true;
+  return pulses_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
+}
+
+/// The ranks behind a link take a rank of this node, which is alive, for silent: the network
+/// between was cut, and beats of this node came too late there. They have given up, and so they are
+/// lost to this side.
+Fault Control::given_up_by(std::size_t link, int rank) const {
+  const int accuser = joined_.table.leaders[links_[link].node];
+  return {Fault::Kind::silent,
+          accuser,
+          0,
+          0,
+          Code::remote_error,
+          fmt::format("{} at {} heard nothing from rank {} for longer than HOCKET_SILENCE_MS and "
+                      "has given up, though rank {} is alive: the network between the two was cut, "
+                      "or rank {} was stopped, for so long (ranks {} are on that side)",
+                      who(accuser), members()[accuser].address.text(), rank, rank, rank,
+                      ranks_text(ranks_behind(link)))};
+}
+
+/// Seen by local peers even where they learn of our end before they read our goodbye.
+void Control::mark_end(std::uint32_t how) {
+  left_ = true;
+  if (!joined_.page->mapped()) return;
+  joined_.page->line(members()[rank_].local_rank).left.store(how, std::memory_order_release);
+}
+
+void Control::leave() {
+  if (left_) return;
+  mark_end(says_left);
+  raise({Fault::Kind::left, rank_, 0, 0, Code::remote_error, who(rank_) + " left the job"});
+}
+
+void Control::say_exit() {
+  if (left_) return;
+  mark_end(says_exited);
+  raise({Fault::Kind::exited, rank_, 0, 0, Code::remote_error,
+         who(rank_) + " ended its process without finalizing the communicator"});
+}
+
+bool Control::carries() const {
+  if (!leads()) return false;
+  bool connected = false;
+  for (const auto& [rank, conn] : joined_.locals) connected |= conn->is_open();
+  for (const Link& link : links_) connected |= link.conn && link.conn->is_open();
+  if (!connected) return false;
+  for (int other = 0; other < static_cast<int>(members().size()); ++other) {
+    if (other != rank_ && !faults_.is_gone(other)) return true;
+  }
+  return false;
+}
+
+// ---- Ends
+
+/// By its pidfd. What the process told before is waiting in its connection, or on its way over the
+/// leader, and comes first: an error that it reported, or that it left a communicator.
+void Control::on_process_ended(Pulse& pulse) {
+  const int rank = pulse.rank;
+  const auto local = joined_.locals.find(rank);
+  if (local != joined_.locals.end()) {
+    local->second->drain();
+  } else if (rank == leader()) {
+    if (joined_.leader) joined_.leader->drain();
+  } else if (!faults_.is_gone(leader())) {
+    pulse.end_timer = loop_.after_ms(leader_patience_ms, [this, rank] { on_peer_ended(rank); });
+    return;
+  }
+  on_peer_ended(rank);
+}
+
+void Control::on_peer_ended(int rank) {
+  const PulseLine& line = joined_.page->line(members()[rank].local_rank);
+  const std::uint32_t how = line.left.load(std::memory_order_acquire);
+  if (how == says_left) {
+    return raise({Fault::Kind::left, rank, 0, 0, Code::remote_error, who(rank) + " left the job"});
+  }
+  if (how == says_exited) {
+    return raise({Fault::Kind::exited, rank, 0, 0, Code::remote_error,
+                  who(rank) + " ended its process without finalizing the communicator"});
+  }
+  raise({Fault::Kind::dead, rank, 0, 0, Code::remote_error,
+         who(rank) + " died: its process ended without leaving the job; look at its output, and at "
+                     "the kernel's log if it was killed"});
+}
+
+void Control::on_link_closed(std::size_t index, int error) {
+  const int rank = joined_.table.leaders[links_[index].node];
+  if (faults_.has_left(rank)) return;
+  const std::vector<int> behind = ranks_behind(index);
+  const bool cut = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+  std::string text =
+      cut ? fmt::format(
+                "{} at {} cannot be reached any more: its host or the network between is "
+                "down",
+                who(rank), members()[rank].address.text())
+          : fmt::format(
+                "{} at {} died: its connection to rank {} closed without a goodbye; look at "
+                "its output, and at its host",
+                who(rank), members()[rank].address.text(), rank_);
+  if (behind.size() > 1)
+    text += fmt::format(" (ranks {} were reached through it)", ranks_text(behind));
+  raise({cut ? Fault::Kind::silent : Fault::Kind::dead, rank, 0, 0, Code::remote_error, text});
+}
+
+// ---- Beats
+
+void Control::tick() {
+  timer_ = loop_.after_ms(tick_ms_, [this] { tick(); });
+  if (joined_.page->mapped()) {
+    joined_.page->line(members()[rank_].local_rank).beats.fetch_add(1, std::memory_order_relaxed);
+    watch_pulses();
+  }
+  if (leads()) watch_links();
+}
+
+void Control::watch_pulses() {
+  for (const auto& pulse : pulses_) {
+    if (pulse->rank == rank_) continue;
+    const PulseLine& line = joined_.page->line(members()[pulse->rank].local_rank);
+    const std::uint64_t beats = line.beats.load(std::memory_order_relaxed);
+    if (beats != pulse->beats) {
+      pulse->beats = beats;
+      pulse->quiet_ticks = 0;
+      continue;
+    }
+    if (line.left.load(std::memory_order_acquire) != 0 || faults_.is_gone(pulse->rank)) continue;
+    if (++pulse->quiet_ticks != silent_ticks_) continue;
+    raise(
+        {Fault::Kind::silent, pulse->rank, 0, 0, Code::remote_error,
+         fmt::format("{} has given no sign of life for {} ms: it is stopped (SIGSTOP, a debugger) "
+                     "or its host is stuck; HOCKET_SILENCE_MS sets the limit",
+                     who(pulse->rank), silence_ms_)});
+  }
+}
+
+void Control::watch_links() {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    Link& link = links_[i];
+    if (!link.conn) continue;
+    if (link.conn->is_open()) {
+      if (link.conn->idle()) link.conn->send(MessageType::beat);
+      if (link.conn->heard() != link.heard) {
+        link.heard = link.conn->heard();
+        link.quiet_ticks = 0;
+      } else if (++link.quiet_ticks == silent_ticks_) {
+        const int rank = joined_.table.leaders[link.node];
+        raise({Fault::Kind::silent, rank, 0, 0, Code::remote_error,
+               fmt::format("{} at {} has given no sign of life for {} ms: its host is stopped, or "
+                           "the network to it is cut (ranks {} are on that side); "
+                           "HOCKET_SILENCE_MS sets the limit",
+                           who(rank), members()[rank].address.text(), silence_ms_,
+                           ranks_text(ranks_behind(i)))});
+      }
+    }
+  }
+}
+
+/// Which link of this node's leader leads towards another node.
+std::size_t Control::link_towards(int node) const {
+  while (node > joined_.node) {
+    const int above = (node - 1) / tree_arity;
+    if (above == joined_.node) return static_cast<std::size_t>(node - joined_.node * tree_arity);
+    node = above;
+  }
+  return 0;
+}
+
+std::vector<int> Control::ranks_behind(std::size_t link) const {
+  std::vector<int> out;
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
+    const int node = members()[rank].node;
+    if (node != joined_.node && link_towards(node) == link) out.push_back(rank);
+  }
+  return out;
+}
+
+}  // namespace hocket::internal

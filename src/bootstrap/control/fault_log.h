@@ -1,0 +1,67 @@
+// The faults that this rank knows, each once, and who wants to be woken by a new one. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "bootstrap/session.h"
+
+namespace hocket::internal {
+
+class FaultBoard {
+ public:
+  /// False where it is known already. A rank dies, falls silent or leaves once, and what left in
+  /// order is neither dead nor silent afterwards; the others are told apart by comm_id and
+  /// operation. That a rank has left a comm_id which is not open here is passed on, but not kept.
+  bool add(const Fault& fault);
+  /// How many have ever been added: the number of the next one.
+  std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
+  /// What add_own_failure() will add, when there is no memory for it any more.
+  void prepare_own_failure(Fault fault);
+  /// False where it has been added before.
+  bool add_own_failure() noexcept;
+  Fault own_failure() const;
+  std::vector<Fault> all() const;
+  std::vector<Fault> since(const FaultScope& scope, std::uint64_t* position) const;
+  /// Covered by scope, and not the end of a rank that had left its comm_id before.
+  bool concerns(const Fault& fault, const FaultScope& scope) const;
+  void open(std::uint64_t comm_id);
+  void close(std::uint64_t comm_id);
+  std::size_t size() const;
+  bool has_left(int rank) const;  // or its process has ended in order
+  /// Left, or dead: no message will come from it.
+  bool is_gone(int rank) const;
+
+  int watch(std::function<void()> wake);
+  void unwatch(int token);
+  void wake_all();  // allocates nothing
+
+ private:
+  using Name = std::tuple<Fault::Kind, int, std::uint64_t, std::uint64_t>;
+  using Faults = std::map<std::uint64_t, Fault>;  // by number
+  static Name name_of(const Fault& fault);
+  bool concerns_locked(const Fault& fault, const FaultScope& scope) const;
+  void forget(Faults::iterator it);
+  void keep_few_strays();
+
+  mutable std::mutex mutex_;
+  Faults faults_;
+  Faults::node_type own_failure_;            // until it is added
+  std::optional<std::uint64_t> own_failed_;  // its number, when it has been added
+  std::map<Name, std::uint64_t> known_;      // their numbers
+  std::map<std::uint64_t, int> open_;        // how often each comm_id is open
+  std::deque<std::uint64_t> strays_;         // numbers of faults whose comm_id was not open
+  std::atomic<std::uint64_t> count_{0};
+  std::recursive_mutex watch_mutex_;  // held while a callback runs; a callback may call unwatch()
+  std::map<int, std::shared_ptr<const std::function<void()>>> watchers_;
+  int next_token_ = 1;
+};
+
+}  // namespace hocket::internal

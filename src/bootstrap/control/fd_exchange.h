@@ -1,0 +1,77 @@
+// Descriptors that local peers may ask for. Each rank serves its own on an abstract Unix socket.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "bootstrap/auth/handshake.h"
+#include "bootstrap/control/fault_log.h"
+#include "bootstrap/net/control_connection.h"
+
+namespace hocket::internal {
+
+class Descriptors {
+ public:
+  using Request = Fetch;
+
+  Descriptors(EventLoop& loop, const FaultBoard& faults, int rank)
+      : loop_(loop), faults_(faults), rank_(rank) {}
+
+  // On the monitor thread:
+  void serve(UniqueFd listener, const Credentials& credentials, std::int64_t patience_ms);
+  void offer(DescriptorName name, UniqueFd fd);
+  void withdraw(DescriptorName name);
+  void fetch(const std::shared_ptr<Request>& request);
+  void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
+  void new_fault(const Fault& fault);
+  void close_space(std::uint64_t space);      // nothing of it is offered any more
+  void fail_all(const Status& why) noexcept;  // those that a thread waits for
+  void close(const Status& why);
+  std::size_t offered() const { return offered_.size(); }
+  std::size_t wanted() const { return wanted_.size(); }
+  std::size_t requests() const { return requests_.size(); }
+
+ private:
+  struct NameLess {
+    bool operator()(const DescriptorName& a, const DescriptorName& b) const {
+      return a.space != b.space ? a.space < b.space : a.number < b.number;
+    }
+  };
+  struct Wanted {  // by a peer, from us
+    int client;
+    std::uint64_t id;
+  };
+  struct Peer {  // whom we ask
+    std::shared_ptr<Dialer> dialer;
+    std::shared_ptr<ControlConnection> conn;
+    EventLoop::Token lost = 0;  // ends what is still asked of it
+  };
+  void accept(UniqueFd fd);
+  void asked(int client, Message& message);
+  void answer(const Wanted& wanted, const SharedFd& fd);
+  bool ends(const Fault& fault, const Request& request) const;
+  void dial(int peer);
+  void dialled(int peer, Dialer::Result result);
+  void lost(int peer);
+  void ask(Peer& peer, std::uint64_t id, const DescriptorName& name);
+  void answered(int peer, Message& message);
+  void end(std::uint64_t id, const Status& status, UniqueFd fd);
+  void end_all_of(int peer, const Status& status);
+
+  EventLoop& loop_;
+  const FaultBoard& faults_;
+  int rank_;
+  Credentials credentials_;
+  std::int64_t patience_ms_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;
+  std::map<DescriptorName, SharedFd, NameLess> offered_;
+  std::map<DescriptorName, std::vector<Wanted>, NameLess> wanted_;
+  std::map<int, std::shared_ptr<ControlConnection>> clients_;
+  int next_client_ = 0;
+  std::map<int, Peer> peers_;
+  std::map<std::uint64_t, std::shared_ptr<Request>> requests_;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace hocket::internal

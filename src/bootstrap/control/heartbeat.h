@@ -1,0 +1,36 @@
+// A page that a node's ranks share: each beats in its own line while its monitor thread runs, and
+// marks there that it has left. Beats are counted, not timed: clocks of containers differ.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "memory/shared_memory.h"
+
+namespace hocket::internal {
+
+struct alignas(64) PulseLine {
+  std::atomic<std::uint64_t> beats;
+  std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
+};
+
+class HeartbeatPage {
+ public:
+  HeartbeatPage() = default;
+  HeartbeatPage(const HeartbeatPage&) = delete;
+  HeartbeatPage& operator=(const HeartbeatPage&) = delete;
+  Status make(int local_ranks, UniqueFd* fd);
+  Status map(int local_ranks, const UniqueFd& fd);
+  bool mapped() const { return mapping_ != nullptr; }
+  PulseLine& line(int local_rank) const {
+    return reinterpret_cast<PulseLine*>(mapping_->data())[local_rank];
+  }
+
+ private:
+  std::shared_ptr<Mapping> mapping_;
+};
+
+}  // namespace hocket::internal

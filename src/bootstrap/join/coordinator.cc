@@ -1,0 +1,255 @@
+#include "bootstrap/join/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "bootstrap/net/address.h"
+
+namespace hocket::internal {
+
+namespace {
+constexpr std::int64_t longest_linger_ms = 60'000;
+}
+
+std::shared_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& key,
+                                                std::int64_t deadline_ms,
+                                                std::function<void()> ended) {
+  std::shared_ptr<Coordinator> root(new Coordinator(loop, key));
+  root->ended_ = std::move(ended);
+  root->linger_ms_ = std::min(deadline_ms / 10, longest_linger_ms);
+  root->set_deadline(loop.now() + deadline_ms * nanos_per_ms);
+  return root;
+}
+
+void Coordinator::listen(UniqueFd listener, const Credentials& credentials) {
+  acceptor_ = std::make_unique<Acceptor>(
+      loop_, std::move(listener), credentials,
+      [](const Claim& claim) {
+        return claim.purpose == Purpose::root ? Verdict::accepted : Verdict::refused;
+      },
+      [this](const Claim&, UniqueFd fd) { adopt(std::move(fd)); });
+}
+
+void Coordinator::adopt(UniqueFd fd) {
+  const int number = next_node_++;
+  std::weak_ptr<Coordinator> weak = weak_from_this();
+  nodes_[number].conn = ControlConnection::open(
+      loop_, std::move(fd), 4096,
+      [weak, number](Message& message) {
+        if (const auto self = weak.lock()) self->on_message(number, message);
+      },
+      [weak, number](int) {
+        if (const auto self = weak.lock()) self->on_closed(number);
+      });
+}
+
+std::string Coordinator::who(const JoinRequest& arrival) const {
+  return fmt::format("rank {} (process {} on {}, {})", arrival.rank, arrival.pid, arrival.host,
+                     arrival.address.text());
+}
+
+void Coordinator::set_deadline(Nanos deadline) {
+  deadline_ = deadline;
+  loop_.cancel(timer_);
+  std::weak_ptr<Coordinator> weak = weak_from_this();
+  timer_ = loop_.at(deadline, [weak] {
+    if (const auto self = weak.lock()) self->deadline_passed();
+  });
+}
+
+void Coordinator::on_message(int node, Message& message) {
+  if (message.type == MessageType::arrive) {
+    JoinRequest arrival;
+    if (decode(message.body, &arrival)) return arrive(node, arrival);
+  } else if (message.type == MessageType::confirm) {
+    return confirm(node);
+  } else if (message.type == MessageType::fail) {
+    Failure failure;
+    if (decode(message.body, &failure)) return fail(failure.code, failure.culprit, failure.text);
+  }
+  // A leader with the key that speaks nonsense is another build of the library.
+  fail(Code::remote_error, -1,
+       "the root got a message it does not know: use the same library for all ranks");
+}
+
+void Coordinator::on_closed(int node) {
+  const Node gone = std::move(nodes_[node]);
+  nodes_.erase(node);
+  if (state_ == State::done || state_ == State::failed || gone.ranks.empty()) return;
+  const JoinRequest& leader = arrivals_[gone.ranks.front()];
+  std::vector<int> ranks = gone.ranks;
+  std::sort(ranks.begin(), ranks.end());
+  fail(Code::remote_error, leader.rank,
+       fmt::format("{} ended while the ranks were still joining{}", who(leader),
+                   ranks.size() > 1 ? "; with it the root lost ranks " + ranks_text(ranks) : ""));
+}
+
+std::string Coordinator::violation(const JoinRequest& arrival) const {
+  if (arrival.ranks < 1 || arrival.ranks > max_ranks) {
+    return fmt::format("{} says that the job has {} ranks: 1 to {} are possible", who(arrival),
+                       arrival.ranks, max_ranks);
+  }
+  if (ranks_ != 0 && arrival.ranks != ranks_) {
+    return fmt::format(
+        "ranks disagree about their number: {} says {}, {} says {}; start all ranks of a job with "
+        "the same number",
+        who(arrival), arrival.ranks, who(arrivals_.at(first_rank_)), ranks_);
+  }
+  if (arrival.rank < 0 || arrival.rank >= arrival.ranks) {
+    return fmt::format("{} is outside 0 to {}", who(arrival), arrival.ranks - 1);
+  }
+  if (const auto found = arrivals_.find(arrival.rank); found != arrivals_.end()) {
+    return fmt::format(
+        "two processes claim to be rank {}: process {} on {} and process {} on {}; every rank may "
+        "join once (does the launcher number them as you think?)",
+        arrival.rank, found->second.pid, found->second.host, arrival.pid, arrival.host);
+  }
+  return {};
+}
+
+void Coordinator::arrive(int node, const JoinRequest& arrival) {
+  ++came_;
+  if (state_ == State::failed) {
+    nodes_[node].conn->send(MessageType::fail, encode(failure_));
+    return came_ < ranks_ ? void() : end();
+  }
+  const std::string bad = violation(arrival);
+  if (state_ == State::done || state_ == State::confirming) {
+    const Failure late{Code::remote_error, arrival.rank,
+                       bad.empty() ? "all ranks of this job have joined already" : bad};
+    return nodes_[node].conn->send(MessageType::fail, encode(late));
+  }
+  if (!bad.empty()) return fail(Code::invalid_usage, arrival.rank, bad);
+  if (ranks_ == 0) {
+    ranks_ = arrival.ranks;
+    first_rank_ = arrival.rank;
+  }
+  arrivals_[arrival.rank] = arrival;
+  nodes_[node].ranks.push_back(arrival.rank);
+  if (log_enabled(LogLevel::debug)) {
+    log_line(LogLevel::debug,
+             fmt::format("{} has come, {} of {}", who(arrival), arrivals_.size(), ranks_));
+  }
+  // Until the first has come, nobody's own deadline is known.
+  const Nanos deadline =
+      loop_.now() + std::clamp<std::int64_t>(arrival.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
+  if (arrivals_.size() == 1 || deadline < deadline_) set_deadline(deadline);
+  if (static_cast<int>(arrivals_.size()) == ranks_) place_all();
+}
+
+void Coordinator::place_all() {
+  state_ = State::confirming;
+  std::map<int, int> by_lowest;  // lowest rank -> connection
+  for (auto it = nodes_.begin(); it != nodes_.end(); ++it) {
+    const std::vector<int>& ranks = it->second.ranks;
+    if (!ranks.empty()) by_lowest[*std::min_element(ranks.begin(), ranks.end())] = it->first;
+  }
+  Table table;
+  table.key = key_;
+  table.members.resize(static_cast<std::size_t>(ranks_));
+  std::vector<int> order;  // node -> connection
+  for (const auto& [lowest, number] : by_lowest) {
+    const int node = static_cast<int>(order.size());
+    order.push_back(number);
+    table.leaders.push_back(nodes_[number].ranks.front());
+    for (const int rank : nodes_[number].ranks) {
+      const JoinRequest& arrival = arrivals_[rank];
+      table.members[rank] = {
+          node, 0, arrival.pid, arrival.host, arrival.address, arrival.machine, arrival.cores};
+    }
+  }
+  for (std::size_t node = 0; node < order.size(); ++node) {
+    TreePosition place;
+    place.node = static_cast<int>(node);
+    place.nodes = static_cast<int>(order.size());
+    place.ranks = ranks_;
+    if (node > 0) {
+      place.parent_rank = table.leaders[(node - 1) / tree_arity];
+      place.parent = table.members[place.parent_rank].address;
+    }
+    nodes_[order[node]].conn->send(MessageType::place, encode(place));
+  }
+  nodes_[order[0]].conn->send(MessageType::table, encode(table));
+}
+
+void Coordinator::confirm(int node) {
+  if (state_ != State::confirming) return;
+  nodes_[node].confirmed = true;
+  for (const auto& [number, other] : nodes_) {
+    if (!other.ranks.empty() && !other.confirmed) return;
+  }
+  state_ = State::done;
+  acceptor_.reset();
+  for (auto& [number, other] : nodes_) other.conn->send(MessageType::done);
+  end();
+}
+
+void Coordinator::deadline_passed() {
+  timer_ = 0;
+  if (state_ == State::done || state_ == State::failed) return;
+  std::vector<int> missing;
+  if (ranks_ == 0) {
+    return fail(Code::timeout, -1, "the root's deadline passed, and no rank has come");
+  }
+  if (state_ == State::gathering) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (arrivals_.find(rank) == arrivals_.end()) missing.push_back(rank);
+    }
+    fail(Code::timeout, missing.empty() ? -1 : missing.front(),
+         fmt::format("the join deadline passed: {} of {} ranks have come, rank{} {} {} missing{}; "
+                     "look at their output, or raise HOCKET_JOIN_DEADLINE_MS",
+                     arrivals_.size(), ranks_, missing.size() == 1 ? "" : "s", ranks_text(missing),
+                     missing.size() == 1 ? "is" : "are",
+                     acceptor_ ? acceptor_->refusals() : std::string()));
+    return;
+  }
+  for (const auto& [number, node] : nodes_) {
+    if (!node.confirmed && !node.ranks.empty()) missing.push_back(node.ranks.front());
+  }
+  std::sort(missing.begin(), missing.end());
+  fail(Code::timeout, missing.empty() ? -1 : missing.front(),
+       fmt::format("the join deadline passed: all {} ranks came, but the nodes of ranks {} did not "
+                   "connect to the others; can all hosts reach one another over TCP? "
+                   "(HOCKET_INTERFACE chooses the network)",
+                   ranks_, ranks_text(missing)));
+}
+
+void Coordinator::fail(Code code, int culprit, const std::string& text) {
+  if (state_ == State::done || state_ == State::failed) return;
+  state_ = State::failed;
+  failure_ = {code, culprit, text};
+  log_line(LogLevel::error, "the join failed: " + text);
+  for (auto& [number, node] : nodes_) node.conn->send(MessageType::fail, encode(failure_));
+  if (came_ >= ranks_) return end();
+  loop_.cancel(timer_);
+  std::weak_ptr<Coordinator> weak = weak_from_this();
+  timer_ = loop_.after_ms(linger_ms_, [weak] {
+    if (const auto self = weak.lock()) self->end();
+  });
+}
+
+/// Memory is out in the root's process: all ranks are told, or lose their connections.
+bool Coordinator::fail(const Status& why) {
+  if (state_ == State::done || state_ == State::failed) return true;
+  try {
+    fail(why.code(), -1, "the process of the root cannot go on: " + why.message());
+  } catch (const std::bad_alloc&) {
+    state_ = State::failed;
+    nodes_.clear();
+  }
+  return true;
+}
+
+/// The root goes on to answer latecomers while its process has sessions, or for a while.
+void Coordinator::end() {
+  loop_.cancel(timer_);
+  const std::function<void()> ended = std::move(ended_);
+  ended_ = nullptr;
+  if (ended) ended();
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,30 @@
+// What the 128 bytes of a hocketUniqueId say: the job, its key and where its root listens. Whoever
+// has them may join; they travel only between ranks that trust each other.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "base/status.h"
+#include "bootstrap/session.h"
+
+namespace hocket::internal {
+
+inline constexpr std::size_t unique_id_bytes = 128;
+using UniqueIdBytes = std::array<std::uint8_t, unique_id_bytes>;
+
+struct UniqueId {
+  JobId job_id{};
+  Key key{};
+  bool has_key = true;
+  Address root;
+};
+
+/// Fills in a new random job id and key.
+Status make_unique_id(UniqueId* out);
+UniqueIdBytes encode(const UniqueId& id);
+/// The error says what is wrong with bytes that are not a unique id: never filled, cut, damaged, or
+/// of another version.
+Status decode(const UniqueIdBytes& bytes, UniqueId* out);
+
+}  // namespace hocket::internal

@@ -1,0 +1,167 @@
+#include "bootstrap/net/control_connection.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "bootstrap/net/socket.h"
+
+namespace hocket::internal {
+namespace {
+constexpr std::size_t header_bytes = 8;
+constexpr std::size_t receive_bytes = 16384;
+constexpr int rounds_per_wake = 16;  // so that one chatty peer does not starve the others
+}  // namespace
+
+std::shared_ptr<ControlConnection> ControlConnection::open(EventLoop& loop, UniqueFd fd,
+                                                           std::size_t body_cap,
+                                                           OnMessage on_message,
+                                                           OnClosed on_closed) {
+  std::shared_ptr<ControlConnection> conn(new ControlConnection(loop, std::move(fd), body_cap));
+  conn->on_message_ = std::move(on_message);
+  conn->on_closed_ = std::move(on_closed);
+  conn->heard_ = loop.now();
+  std::weak_ptr<ControlConnection> weak = conn;
+  conn->token_ = loop.watch(conn->fd_.get(), EPOLLIN, [weak](std::uint32_t events) {
+    if (const std::shared_ptr<ControlConnection> self = weak.lock()) self->ready(events);
+  });
+  return conn;
+}
+
+void ControlConnection::hand_over(OnMessage on_message, OnClosed on_closed) {
+  on_message_ = std::move(on_message);
+  on_closed_ = std::move(on_closed);
+}
+
+void ControlConnection::close() {
+  if (!fd_) return;
+  // Closing with unread bytes would reset a TCP connection, and could cost the other end our last
+  // words.
+  std::uint8_t unread[4096];
+  int rounds = 0;
+  while (rounds++<rounds_per_wake&& ::recv(fd_.get(), unread, sizeof unread, MSG_DONTWAIT)> 0) {
+  }
+  loop_.unwatch(token_);
+  loop_.cancel(retry_);
+  fd_.reset();
+  out_.clear();
+  in_fds_.clear();
+}
+
+void ControlConnection::fail(int error) {
+  if (!fd_) return;
+  const OnClosed on_closed = std::move(on_closed_);
+  close();
+  if (on_closed) on_closed(error);
+}
+
+void ControlConnection::ready(std::uint32_t events) {
+  if (events & EPOLLOUT) flush();
+  if (fd_ && (events & (EPOLLIN | EPOLLHUP | EPOLLERR))) receive();
+}
+
+void ControlConnection::drain() {
+  const std::shared_ptr<ControlConnection> self = shared_from_this();  // a handler may let go of it
+  for (int i = 0; i < rounds_per_wake && fd_; ++i) receive();
+}
+
+void ControlConnection::receive() {
+  for (int round = 0; round < rounds_per_wake && fd_; ++round) {
+    const std::size_t before = in_.size();
+    in_.resize(before + receive_bytes);
+    std::vector<UniqueFd> fds;
+    bool lost_fds = false;
+    const std::int64_t got =
+        receive_some(fd_.get(), in_.data() + before, receive_bytes, &fds, &lost_fds);
+    const int error = errno;
+    in_.resize(before + static_cast<std::size_t>(std::max<std::int64_t>(got, 0)));
+    lost_fds_ |= lost_fds;
+    for (UniqueFd& fd : fds) in_fds_.push_back(std::move(fd));
+    if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return;
+    if (got <= 0) return fail(got == 0 ? 0 : error);
+    heard_ = loop_.now();
+    if (!deliver()) return;
+    if (static_cast<std::size_t>(got) < receive_bytes && in_fds_.empty() && fds.empty()) return;
+  }
+}
+
+bool ControlConnection::take_message(Message* message) {
+  if (in_.size() < header_bytes) return false;
+  Reader header(in_.data(), header_bytes);
+  const std::size_t length = header.u32();
+  message->type = static_cast<MessageType>(header.u16());
+  const std::size_t fd_count = header.u16();
+  const bool too_long = length > body_cap_ || fd_count > fds_per_message;
+  if (!too_long && in_.size() - header_bytes < length) return false;
+  const bool has_fds = fd_count <= in_fds_.size();
+  if (too_long || (!has_fds && !lost_fds_)) {
+    fail(EPROTO);
+    return false;
+  }
+  const auto body = in_.begin() + header_bytes;
+  const auto end = body + static_cast<std::ptrdiff_t>(length);
+  message->body.assign(body, end);
+  message->lost_fds = !has_fds;
+  for (std::size_t i = 0; i < fd_count && has_fds; ++i) {
+    message->fds.push_back(std::move(in_fds_.front()));
+    in_fds_.pop_front();
+  }
+  in_.erase(in_.begin(), end);
+  return true;
+}
+
+bool ControlConnection::deliver() {
+  Message message;
+  while (fd_ && take_message(&message)) {
+    const OnMessage on_message = on_message_;  // it may be replaced while it runs
+    if (on_message) on_message(message);
+    message = {};
+  }
+  if (in_.empty()) in_.shrink_to_fit();
+  return is_open();
+}
+
+void ControlConnection::send(MessageType type, std::vector<std::uint8_t> body,
+                             std::vector<SharedFd> fds) {
+  if (!fd_) return;
+  Writer frame;
+  frame.u32(static_cast<std::uint32_t>(body.size()));
+  frame.u16(static_cast<std::uint16_t>(type));
+  frame.u16(static_cast<std::uint16_t>(fds.size()));
+  frame.raw(body.data(), body.size());
+  out_.push_back({frame.take(), 0, std::move(fds)});
+  if (out_.size() == 1) flush();
+}
+
+void ControlConnection::flush() {
+  while (!out_.empty()) {
+    Outgoing& front = out_.front();
+    std::vector<int> fds;
+    for (const SharedFd& fd : front.fds) fds.push_back(fd->get());
+    const std::int64_t sent =
+        send_some(fd_.get(), front.bytes.data() + front.sent, front.bytes.size() - front.sent, fds);
+    if (sent < 0 && (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM)) {
+      // Too many descriptors are in flight in this user's processes: they will be received.
+      std::weak_ptr<ControlConnection> weak = weak_from_this();
+      loop_.cancel(retry_);
+      retry_ = loop_.after_ms(2, [weak] {
+        if (const std::shared_ptr<ControlConnection> self = weak.lock(); self && self->is_open())
+          self->flush();
+      });
+      return;
+    }
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      return loop_.modify(token_, EPOLLIN | EPOLLOUT);
+    }
+    if (sent < 0) break;  // the read side tells why, after what the other end still said
+    front.fds.clear();
+    front.sent += static_cast<std::size_t>(sent);
+    if (front.sent == front.bytes.size()) out_.pop_front();
+  }
+  if (!out_.empty()) out_.clear();
+  loop_.modify(token_, EPOLLIN);
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,40 @@
+// The functions behind the registry's rows. Each lays the lanes of one rank's plan into a plan that
+// has its blocks already, for at least two ranks. Every rank lays its own, and the plans of all
+// ranks fit together (verify.h proves it for 1..64 ranks).
+#pragma once
+
+#include "collectives/plan/plan.h"
+
+namespace hocket::internal::algorithms {
+
+// Load/store, one node.
+void inline_all_reduce(Plan& plan, const Shape& shape);
+void inline_broadcast(Plan& plan, const Shape& shape);
+void inline_all_gather(Plan& plan, const Shape& shape);
+void inline_reduce_scatter(Plan& plan, const Shape& shape);
+void inline_barrier(Plan& plan, const Shape& shape);
+void one_shot_all_reduce(Plan& plan, const Shape& shape);
+void one_shot_broadcast(Plan& plan, const Shape& shape);
+void one_shot_all_gather(Plan& plan, const Shape& shape);
+void one_shot_reduce_scatter(Plan& plan, const Shape& shape);
+void staged_all_reduce(Plan& plan, const Shape& shape);
+void staged_broadcast(Plan& plan, const Shape& shape);
+void staged_all_gather(Plan& plan, const Shape& shape);
+void staged_reduce_scatter(Plan& plan, const Shape& shape);
+void direct_all_reduce(Plan& plan, const Shape& shape);
+void direct_broadcast(Plan& plan, const Shape& shape);
+void direct_all_gather(Plan& plan, const Shape& shape);
+void direct_reduce_scatter(Plan& plan, const Shape& shape);
+
+// Messages.
+void exchange_all_reduce(Plan& plan, const Shape& shape);  // "one-shot"
+void exchange_all_gather(Plan& plan, const Shape& shape);
+void exchange_barrier(Plan& plan, const Shape& shape);
+void owner_fold(Plan& plan, const Shape& shape);  // all-reduce, reduce-scatter
+void ring(Plan& plan, const Shape& shape);        // all-reduce, all-gather, reduce-scatter
+void tree_all_reduce(Plan& plan, const Shape& shape);
+void tree_broadcast(Plan& plan, const Shape& shape);
+void tree_barrier(Plan& plan, const Shape& shape);
+void message(Plan& plan, const Shape& shape);  // send, recv: with shape.root
+
+}  // namespace hocket::internal::algorithms

@@ -1,0 +1,58 @@
+// owner-fold: blocks go to their owner as they are, are folded there, and go out again.
+//
+// The ring's bytes (2(p-1)/p of the message per rank), but no partial sum ever travels: fp16 moves
+// as fp16, is folded in fp32 in absolute rank order and rounded once, at its owner. Hence the same
+// bits for a given number of ranks, whatever the size, the transport or the placement: this is what
+// deterministic mode runs on, and what operators that do not commute need.
+//
+//   rank 0          rank 1          rank 2          rank 3
+//   a1>1 a2>2 a3>3  b0>0 b2>2 b3>3  c0>0 c1>1 c3>3  d0>0 d1>1 d2>2   block j to rank j
+//   a0+b0+c0+d0     a1+b1+c1+d1     a2+b2+c2+d2     a3+b3+c3+d3      owner folds -> output block
+//   r0>1 2 3        r1>0 2 3        r2>0 1 3        r3>0 1 2         result to everybody
+//
+// Every pair has two lanes for each direction (pairs.h): one brings the parts, one the results, so
+// that a chunk's results travel while the next chunk's parts do. reduce-scatter is the first half.
+// In place: a result overwrites an input block that may still be on its way to its owner, so the
+// lane that receives it awaits `sent`. A slot is received into again when its fold is done.
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/pairs.h"
+#include "collectives/plan/steps.h"
+
+namespace hocket::internal::algorithms {
+
+using namespace steps;
+
+namespace {
+constexpr int owner_fold_slots = 2;
+}
+
+void owner_fold(Plan& plan, const Shape& shape) {
+  const Pairs pairs{shape.ranks};
+  const int mine = shape.rank, ranks = shape.ranks;
+  const int folded = 2 * ranks;  // flag `peer`: sent to it; flag ranks + peer: received from it
+  const bool gathers = shape.collective == Collective::all_reduce;
+  const int fold_lane = pairs.lanes(), results = pairs.lanes() + 1;
+
+  plan.slots = owner_fold_slots;
+  plan.scratch_blocks = ranks - 1;
+  plan.private_flags = 2 * ranks + 1;
+  plan.lanes.resize(gathers ? results + pairs.lanes() : fold_lane + 1);
+  Steps fold;
+  std::vector<Range> parts(ranks, input(mine));
+  for (int peer = 0; peer < ranks; ++peer) {
+    if (peer == mine) continue;
+    parts[peer] = scratch(place_of_peer(mine, peer));
+    plan.lanes[pairs.lane(mine, peer)] = {send(peer, peer, input(peer)), signal(peer)};
+    plan.lanes[pairs.lane(peer, mine)] = {await(folded, 1, owner_fold_slots),
+                                          recv(peer, mine, parts[peer]), signal(ranks + peer)};
+    fold.push_back(await(ranks + peer));
+    if (!gathers) continue;
+    plan.lanes[results + pairs.lane(mine, peer)] = {await(folded), send(peer, mine, output(mine))};
+    plan.lanes[results + pairs.lane(peer, mine)] = {await(peer), recv(peer, peer, output(peer))};
+  }
+  fold.push_back(finish(mine, std::move(parts), {output(gathers ? mine : 0)}));
+  fold.push_back(signal(folded));
+  plan.lanes[fold_lane] = std::move(fold);
+}
+
+}  // namespace hocket::internal::algorithms

@@ -1,0 +1,129 @@
+// The CPU executor: runs one rank's program for one operation, a step at a time, and never blocks.
+// There is no other road for a byte: 8 bytes and 8 GiB, collectives and messages, all go through
+// advance().
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/plan/partition.h"
+#include "collectives/plan/program.h"
+#include "memory/regions.h"
+#include "reduce/fold.h"
+#include "transport/shm/board.h"
+#include "transport/transport.h"
+
+namespace hocket::internal {
+
+/// What of a communicator its programs touch. One per communicator; outlives its executions.
+struct Links {
+  int rank = 0;
+  const Board* board = nullptr;          // load/store programs; by then local ranks are ranks
+  std::vector<Transport*> transport_to;  // by rank (itself too); null: unreachable
+  std::function<std::byte*(std::size_t)>
+      private_scratch;  // for programs over messages: so many bytes
+  /// Where so many bytes at a place of a peer are mapped here; a status where they cannot be.
+  /// in_progress: not yet, the first time that this rank meets a peer's region.
+  std::function<Status(int peer, RegionOffset place, std::size_t bytes, std::byte** out)>
+      map_remote;
+};
+
+/// One operation's arguments, worked out.
+struct Binding {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  Partition part;
+  Dtype dtype = Dtype::int8;
+  Op op = Op::sum;
+  Stores stores = Stores::together;  // of results, into outputs
+  bool far_scratch = false;          // scratch is written past the caches
+  bool p2p = false;
+  std::uint64_t message_sequence = 0;  // names its messages
+  std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
+  std::uint64_t fingerprint = 0;
+  Signature signature;
+  RegionOffset input_region, output_region;
+  std::uint64_t mapped = 0;  // bit 0: input_region is valid, bit 1: output_region
+};
+
+class Execution {
+ public:
+  /// staged: what runs instead, after the same prologue, where a program maps buffers and some
+  /// rank's are not mapped; null if it maps none. Both programs, the binding and the links
+  /// outlive the execution.
+  void start(const Program& program, const Program* staged, const Binding& binding,
+             const Links& links);
+
+  /// Does what can be done now. True where anything moved.
+  bool advance();
+  bool done() const { return done_; }
+  bool failed() const { return failed_; }
+  const Status& status() const { return status_; }  // an error ends the execution, undone
+  const Program& program() const { return *program_; }
+  const Binding& binding() const { return *binding_; }
+
+  /// True once after each publication to local peers: whoever sleeps must be rung.
+  bool take_published() { return std::exchange(published_, false); }
+  /// True where peers may write into the output until they too have ended.
+  bool exposes_output() const { return exposed_; }
+  /// The ranks that the next steps wait for, for messages to people.
+  std::vector<int> waits_for() const;
+
+ private:
+  enum class Outcome { blocked, next, failed };
+  struct Lane {
+    Section section;
+    std::uint32_t next = 0;  // instruction within the section
+    std::uint32_t peer = 0;  // where a step over all peers has got to
+    std::size_t chunk = 0;
+    bool posted = false;
+    bool done = false;
+    Transfer transfer;
+  };
+  enum class Phase : std::uint8_t { prologue, body, epilogue };
+
+  void enter(Phase phase);
+  void enter_lanes(Phase phase, std::span<const Section> sections);
+  bool run_lane(Lane& lane);
+  Outcome step(Lane& lane, const Instruction& instruction);
+  Outcome do_fold(Lane& lane, const Instruction& instruction);
+  Outcome do_message(Lane& lane, const Instruction& instruction);
+  Outcome do_await_arrival(Lane& lane, const Instruction& instruction);
+  Outcome do_wait(Lane& lane, const Instruction& instruction);
+  void arrive();
+  Outcome fail(Status status);
+  Outcome mismatch_with(int peer);
+  bool reads_input_of(int peer) const;
+  Outcome resolve_peers();
+  Stores scratch_stores(Buffer first) const;
+  std::byte* place_of(const Operand& operand, std::size_t chunk) const;
+  std::size_t length_of(const Operand& operand, std::size_t chunk) const;
+  std::uint64_t flag_value(std::uint64_t count) const;
+
+  const Program* program_ = nullptr;
+  const Program* staged_ = nullptr;
+  const Links* links_ = nullptr;
+  const Binding* binding_ = nullptr;
+  std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
+  std::byte* scratch_ = nullptr;  // programs over messages
+  int parity_ = 0;
+  Phase phase_ = Phase::prologue;
+  bool failed_ = false, done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
+  Status status_;
+  std::vector<Lane> lanes_;
+  std::size_t lanes_used_ = 0;
+  std::vector<std::uint64_t> private_flags_;
+  std::vector<FoldSource> fold_srcs_;
+  std::vector<void*> fold_dsts_;
+  struct PeerBuffers {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+  std::vector<PeerBuffers> peers_;
+  int mapping_of_ = -1;  // the peer whose region is not mapped yet; -1: none
+};
+
+}  // namespace hocket::internal

@@ -1,0 +1,29 @@
+// Lanes for plans in which every rank talks to every other: the pairs are coloured as in a round
+// robin tournament (no two pairs of one rank have a colour in common), and each colour has two
+// lanes, one for each direction.
+#pragma once
+
+#include "collectives/plan/plan.h"
+
+namespace hocket::internal::steps {
+
+struct Pairs {
+  int ranks;
+
+  int colours() const { return ranks % 2 == 0 ? ranks - 1 : ranks; }
+  int lanes() const { return 2 * colours(); }
+  int colour(int a, int b) const {
+    if (ranks % 2 == 1) return (a + b) % ranks;
+    const int fixed = ranks - 1;  // the one who keeps its seat
+    if (a == fixed) return 2 * b % fixed;
+    if (b == fixed) return 2 * a % fixed;
+    return (a + b) % fixed;
+  }
+  /// The lane, at both ends, of messages between the two.
+  int lane(int from, int to) const { return 2 * colour(from, to) + (from > to ? 1 : 0); }
+};
+
+/// Where rank `mine` keeps what comes from `peer`, among ranks - 1 places.
+constexpr std::uint32_t place_of_peer(int mine, int peer) { return peer < mine ? peer : peer - 1; }
+
+}  // namespace hocket::internal::steps

@@ -1,0 +1,129 @@
+// Memory of symbols: what lies in every block of every buffer of every rank, and who touched it
+// last.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collectives/plan/plan.h"
+
+namespace hocket::internal::verify_detail {
+
+/// The end of a step: thread t's own count when the step had ended.
+struct Epoch {
+  std::int32_t thread = -1;  // -1: before everything
+  std::uint32_t tick = 0;
+};
+
+using ValueId = std::uint32_t;
+inline constexpr ValueId nothing = 0xffffffff;
+
+/// What data is: contributions of these ranks to block `block`, chunk `chunk` of the message,
+/// folded in this order.
+struct Value {
+  std::uint32_t block = 0;
+  std::uint32_t chunk = 0;
+  std::vector<std::int16_t> ranks;
+  bool one_by_one = true;  // a partial result was only ever the first operand of a fold
+  bool finished = false;
+};
+
+/// All values of a run. Plain inputs have fixed numbers, folds get the next ones.
+class Values {
+ public:
+  Values(int ranks, std::uint32_t input_blocks, std::uint32_t chunks)
+      : ranks_(ranks), blocks_(input_blocks), chunks_(chunks) {}
+
+  ValueId plain(int rank, std::uint32_t block, std::uint32_t chunk) const {
+    return (static_cast<ValueId>(rank) * blocks_ + block) * chunks_ + chunk;
+  }
+  bool is_plain(ValueId id) const { return id < plain_count(); }
+  Value at(ValueId id) const;
+  std::size_t contributions(ValueId id) const { return is_plain(id) ? 1 : folded(id).ranks.size(); }
+  std::uint32_t block_of(ValueId id) const {
+    return is_plain(id) ? id / chunks_ % blocks_ : folded(id).block;
+  }
+  std::uint32_t chunk_of(ValueId id) const {
+    return is_plain(id) ? id % chunks_ : folded(id).chunk;
+  }
+  bool is_finished(ValueId id) const { return !is_plain(id) && folded(id).finished; }
+  /// The values have the same block and chunk, and none is finished.
+  ValueId fold(const std::vector<ValueId>& srcs, bool finish);
+  std::string describe(ValueId id) const;
+
+ private:
+  ValueId plain_count() const { return static_cast<ValueId>(ranks_) * blocks_ * chunks_; }
+  const Value& folded(ValueId id) const { return folded_[id - plain_count()]; }
+
+  int ranks_;
+  std::uint32_t blocks_, chunks_;
+  std::vector<Value> folded_;
+};
+
+/// Who has read a cell since it was written, one entry per thread. Mostly there is one.
+struct Readers {
+  Epoch first;
+  std::vector<Epoch> more;
+
+  void add(Epoch end) {
+    if (first.thread < 0 || first.thread == end.thread) {
+      first = end;
+      return;
+    }
+    for (Epoch& read : more) {
+      if (read.thread == end.thread) {
+        read = end;
+        return;
+      }
+    }
+    more.push_back(end);
+  }
+  /// The first one of which `fine` is not true; thread -1: none.
+  template <typename Fine>
+  Epoch first_not(Fine&& fine) const {
+    if (first.thread >= 0 && !fine(first)) return first;
+    for (const Epoch& read : more) {
+      if (!fine(read)) return read;
+    }
+    return {};
+  }
+  void clear() {
+    first = {};
+    more.clear();
+  }
+};
+
+/// One chunk of one block somewhere.
+struct Cell {
+  ValueId value = nothing;
+  bool wide = false;
+  Epoch last_write;
+  Readers reads;
+};
+
+class Memory {
+ public:
+  /// in_place: the output is the input, as far as the collective has it.
+  Memory(const std::vector<const Plan*>& plans, std::uint32_t chunks, bool in_place,
+         const Values& values);
+
+  bool in_place() const { return in_place_; }
+  Cell& cell(int rank, const Range& range, std::uint32_t chunk);
+  /// All cells of the caller's buffers of a rank.
+  std::vector<Cell>& callers(int rank) { return data_[rank]; }
+  /// The caller wrote its input and gave the buffers away at this time.
+  void give(int rank, Epoch begin);
+
+ private:
+  std::size_t data_index(int rank, Buffer buffer, std::uint32_t block, std::uint32_t chunk) const;
+
+  const std::vector<const Plan*>& plans_;
+  std::uint32_t chunks_;
+  bool in_place_;
+  std::vector<std::vector<Cell>> data_;  // by rank: input and output, [block][chunk]
+  std::vector<std::vector<Cell>>
+      library_;  // by rank: scratch [slot][block], then the line's blocks
+};
+
+}  // namespace hocket::internal::verify_detail

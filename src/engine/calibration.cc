@@ -1,0 +1,263 @@
+// What ranks agree on when a communicator is made: rank 0 measures the machine, and its figures and
+// settings go to all. A rank whose own settings would make it choose differently says so now, not
+// by a hang later.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/log.h"
+#include "engine/communicator.h"
+#include "reduce/fold.h"
+#include "topology/machine.h"
+
+namespace hocket::internal {
+
+struct Communicator::Hello {
+  Figures figures;
+  char algorithm[16] = {};
+  std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
+  std::uint8_t version = 1;
+  std::uint8_t zero[4] = {};
+};
+
+namespace {
+
+constexpr std::size_t push_elements = 8 << 10;
+constexpr int burst_messages = 17;
+constexpr std::size_t large_bytes = 512 << 10;
+constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
+constexpr int pause_us = 2000;
+constexpr double implausible_sync_ns = 50'000;
+constexpr double implausible_push_ns = 2;  // per byte
+
+/// Nanoseconds per byte that a fold reads or writes, from caches: the best of a few runs.
+double measure_touch() {
+  constexpr std::size_t elements = 32 << 10;
+  std::vector<float> a(elements, 1.0f), b(elements, 2.0f);
+  const FoldSource srcs[] = {{a.data(), false}, {b.data(), false}};
+  void* dst = a.data();
+  Fold run;
+  run.srcs = srcs;
+  run.src_count = 2;
+  run.dsts = &dst;
+  run.count = elements;
+  double best = 1e9;
+  for (int i = 0; i < 8; ++i) {
+    const Nanos begin = monotonic_now();
+    fold(run);
+    best = std::min(best, static_cast<double>(monotonic_now() - begin));
+  }
+  return std::max(0.005, best / static_cast<double>(3 * elements * sizeof(float)));
+}
+
+}  // namespace
+
+std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
+  SelectorOptions options;
+  options.rank = rank_;
+  options.ranks = ranks();
+  options.one_node = nodes_ == 1;
+  options.deterministic = config_.deterministic;
+  options.signature_flags = signature_flags();
+  options.algorithm = config_.algorithm;
+  options.board_scratch_bytes = board_.scratch_bytes();
+  options.figures = figures;
+  return std::make_unique<Selector>(options);
+}
+
+/// What a fold into one's own and a peer's memory costs where both have all of it in their caches,
+/// as programs will do it: in the board's scratch, which nothing else uses yet. All local ranks do
+/// it at once, in pairs.
+Status Communicator::measure_push(Stores stores, double* ns_per_byte) {
+  const int me = board_.local_rank();
+  const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
+  const auto in = [&](int rank) { return reinterpret_cast<float*>(board_.scratch(rank, 0)); };
+  const auto out = [&](int rank) { return in(rank) + 2 * push_elements; };
+  const std::size_t mine = (me & 1) * push_elements;  // of two halves
+  const FoldSource srcs[] = {{in(me) + mine, false}, {in(peer) + mine, false}};
+  void* const dsts[] = {out(me) + mine, out(peer) + mine};
+  Fold push;
+  push.srcs = srcs;
+  push.src_count = 2;
+  push.dsts = dsts;
+  push.dst_count = peer == me ? 1 : 2;
+  push.count = push_elements;
+  push.stores = stores;
+  const Call barrier;
+  double best = 1e12;
+  float sum = 0;
+  for (int i = 0; i < 5; ++i) {
+    std::fill(in(me), out(me), static_cast<float>(i));
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    const Nanos begin = monotonic_now();
+    fold(push);
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    for (std::size_t e = 0; e < 2 * push_elements; e += 16) sum += out(me)[e];
+    best = std::min(best, static_cast<double>(monotonic_now() - begin));
+    if (sum < 0) break;  // never: the reading must not be left out
+  }
+  *ns_per_byte = best / (push_elements * sizeof(float));
+  return {};
+}
+
+/// All ranks run the same calls; rank 0's clock counts.
+Status Communicator::measure(Hello* hello) {
+  const Call barrier;
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+  Figures& figures = hello->figures;
+  figures.crowd = ranks_per_core(*session_);
+  static const double touch = measure_touch();
+  figures.touch_ns_per_byte = touch;
+  if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
+  if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
+  if (nodes_ == 1) return measure_board(&figures);
+  double barrier_ns = 0;
+  HOCKET_RETURN_IF_ERROR(measure_barrier(&barrier_ns));
+  figures.message_ns = barrier_ns / (2 * std::ceil(std::log2(ranks())));
+  return measure_link(&figures);
+}
+
+Status Communicator::measure_barrier(double* ns) {
+  const Call barrier;
+  const Call barriers[] = {barrier, barrier, barrier, barrier};
+  *ns = 1e12;
+  for (int i = 0; i < 4; ++i) {
+    const Nanos begin = monotonic_now();
+    HOCKET_RETURN_IF_ERROR(run(barriers));
+    *ns = std::min(*ns, static_cast<double>(monotonic_now() - begin) / std::size(barriers));
+  }
+  return {};
+}
+
+/// Where each rank may have a core, the scheduler can still have put two on one for the moment, or
+/// somebody else's process; what is measured then would be kept for the communicator's life.
+Status Communicator::measure_board(Figures* figures) {
+  for (int again = measurements; again > 0; --again) {
+    HOCKET_RETURN_IF_ERROR(measure_barrier(&figures->sync_ns));
+    // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
+    figures->message_ns = 3 * figures->sync_ns;
+    figures->link_ns_per_byte = 4 * figures->touch_ns_per_byte;
+    // Where ranks share cores the caches would be others' in between.
+    if (figures->crowd > 1) return {};
+    HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
+    HOCKET_RETURN_IF_ERROR(measure_push(Stores::near_and_far, &figures->push_past_ns_per_byte));
+    std::uint8_t disturbed =
+        figures->sync_ns > implausible_sync_ns ||
+        std::min(figures->push_ns_per_byte, figures->push_past_ns_per_byte) > implausible_push_ns;
+    const Call tell{Collective::broadcast, &disturbed, &disturbed, 1, Dtype::uint8, Op::sum, 0};
+    HOCKET_RETURN_IF_ERROR(run({&tell, 1}));
+    if (disturbed == 0) return {};
+    ::usleep(pause_us);
+  }
+  return {};
+}
+
+/// Between rank 0 and the first rank of another node; the others have nothing to do.
+Status Communicator::measure_link(Figures* figures) {
+  const auto node = [this](int rank) {
+    return session_->members()[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])]
+        .node;
+  };
+  int far = 1;
+  while (node(far) == node(0)) ++far;
+  if (rank_ != 0 && rank_ != far) return {};
+  double one = 0, burst = 0, large = 0;
+  HOCKET_RETURN_IF_ERROR(time_messages(far, 1, 8, &one));
+  HOCKET_RETURN_IF_ERROR(time_messages(far, burst_messages, 8, &burst));
+  HOCKET_RETURN_IF_ERROR(time_messages(far, 1, large_bytes, &large));
+  // The clock may have been unlucky: a figure of nothing would make bytes or messages free.
+  figures->message_work_ns = std::max(100.0, (burst - one) / (burst_messages - 1));
+  figures->link_ns_per_byte = std::max(0.001, (large - one) / large_bytes);
+  return {};
+}
+
+/// So many messages from rank 0 to `far`, all at once, and an answer: the best of a few times.
+Status Communicator::time_messages(int far, int messages, std::size_t bytes, double* best) {
+  std::vector<std::byte> data(bytes);
+  const auto call = [&](Collective collective, std::size_t count) {
+    return Call{collective,   data.data(), data.data(),         count,
+                Dtype::uint8, Op::sum,     rank_ == 0 ? far : 0};
+  };
+  std::vector<Call> there(static_cast<std::size_t>(messages),
+                          call(rank_ == 0 ? Collective::send : Collective::recv, bytes));
+  const Call back = call(rank_ == 0 ? Collective::recv : Collective::send, 1);
+  *best = 1e12;
+  for (int i = 0; i < 3; ++i) {
+    const Nanos begin = monotonic_now();
+    HOCKET_RETURN_IF_ERROR(run(there));
+    HOCKET_RETURN_IF_ERROR(run({&back, 1}));
+    *best = std::min(*best, static_cast<double>(monotonic_now() - begin));
+  }
+  return {};
+}
+
+void Communicator::log_ready(const Figures& f) const {
+  if (!log_enabled(LogLevel::info)) return;
+  std::string line = fmt::format(
+      "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
+      config_.name, name_of_rank(rank_), local_rank(), local_ranks(), ranks(), nodes_,
+      nodes_ == 1 ? "" : "s", ranks_per_core(*session_));
+  if (ranks() > 1 && rank_ == 0) {
+    line += fmt::format(
+        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "
+        "memory, {:.0f} ns per message, {:.3f} per byte of it",
+        f.sync_ns, f.touch_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte, f.message_ns,
+        f.link_ns_per_byte);
+  }
+  log_line(LogLevel::info, line);
+}
+
+Status Communicator::agree() {
+  Hello hello;
+  if (ranks() == 1) {
+    engine_->set_selector(make_selector(hello.figures), signature_flags());
+    log_ready(hello.figures);
+    return {};
+  }
+  HOCKET_RETURN_IF_ERROR(measure(&hello));
+  const auto describe_own = [&](Hello* to) {
+    std::strncpy(to->algorithm, config_.algorithm.c_str(), sizeof to->algorithm - 1);
+    to->deterministic = config_.deterministic;
+    to->use_shm = config_.use_shm;
+    to->use_tcp = config_.use_tcp;
+  };
+  Hello mine, theirs = hello;
+  describe_own(&mine);
+  describe_own(&theirs);
+  Call call;
+  call.collective = Collective::broadcast;
+  call.input = call.output = &theirs;
+  call.count = sizeof theirs;
+  call.dtype = Dtype::uint8;
+  call.root = 0;
+  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  std::string differs;
+  if (theirs.version != mine.version) differs = "versions of hocket";
+  if (theirs.deterministic != mine.deterministic) {
+    differs = "values of deterministic (" + std::to_string(theirs.deterministic) + " and " +
+              std::to_string(mine.deterministic) +
+              ", by config.deterministic or by HOCKET_DETERMINISTIC)";
+  }
+  if (std::strncmp(theirs.algorithm, mine.algorithm, sizeof mine.algorithm) != 0) {
+    differs =
+        "HOCKET_ALGORITHM ('" + std::string(theirs.algorithm) + "' and '" + mine.algorithm + "')";
+  }
+  if (theirs.use_shm != mine.use_shm || theirs.use_tcp != mine.use_tcp)
+    differs = "HOCKET_TRANSPORT";
+  if (!differs.empty()) {
+    const Status status(Code::mismatch,
+                        "rank 0 and rank " + std::to_string(rank_) + " have different " + differs +
+                            ": give all ranks the same",
+                        rank_);
+    engine_->fail(status);
+    return status;
+  }
+  engine_->set_selector(make_selector(theirs.figures), signature_flags());
+  log_ready(theirs.figures);
+  return {};
+}
+
+}  // namespace hocket::internal

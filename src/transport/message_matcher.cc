@@ -1,0 +1,573 @@
+#include "transport/message_matcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/checked.h"
+
+namespace hocket::internal {
+namespace {
+
+// Transfer::state.
+constexpr std::uint8_t cts_sent = 1;   // recv: the sender was told
+constexpr std::uint8_t rts_seen = 2;   // recv
+constexpr std::uint8_t needs_rts = 4;  // recv: an offer is still on its way
+constexpr std::uint8_t started = 8;    // recv: a first frame came
+constexpr std::uint8_t unasked = 16;   // both: the message is eager
+constexpr std::uint8_t rts_sent = 32;  // send: an offer was sent
+
+const Signature no_signature;
+
+const Signature& signature_of(const Transfer& transfer) {
+  return transfer.signature != nullptr ? *transfer.signature : no_signature;
+}
+
+std::string bytes_text(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
+
+}  // namespace
+
+void MessageMatcher::Queue::push(Transfer& transfer) {
+  transfer.next = nullptr;
+  (tail != nullptr ? tail->next : head) = &transfer;
+  tail = &transfer;
+}
+
+Transfer* MessageMatcher::Queue::pop() {
+  Transfer* const transfer = head;
+  if (transfer == nullptr) return nullptr;
+  head = transfer->next;
+  if (head == nullptr) tail = nullptr;
+  transfer->next = nullptr;
+  return transfer;
+}
+
+MessageMatcher::MessageMatcher(int rank, int peer, std::uint64_t comm_id,
+                               const MatcherOptions& options, UnexpectedPool& pool)
+    : rank_(rank), peer_(peer), comm_id_(comm_id), options_(options), pool_(pool) {}
+
+MessageMatcher::~MessageMatcher() {
+  forget_unexpected();
+  if (options_.sequence_check != nullptr)
+    std::erase(options_.sequence_check->links_with_unexpected, this);
+}
+
+bool MessageMatcher::start(Transfer& transfer) {
+  transfer.done = false;
+  transfer.moved = 0;
+  transfer.framed_bytes = 0;
+  transfer.state = 0;
+  transfer.next = nullptr;
+  if (!transfer.status.ok()) transfer.status = Status();
+  ++open_;
+  return !ended();
+}
+
+void MessageMatcher::finish(Transfer& transfer, const Status& status) {
+  if (!status.ok()) {
+    transfer.status = status.in_operation(transfer.key.p2p ? 0 : transfer.key.sequence);
+  }
+  --open_;
+  transfer.done = true;  // from here on it is the caller's again
+}
+
+// ---- Posting
+
+void MessageMatcher::begin_collective(const Transfer& transfer) {
+  CollectiveSequenceCheck& sequence_check = *options_.sequence_check;
+  sequence_check.previous = sequence_check.newest;
+  sequence_check.newest = {transfer.key.sequence, signature_of(transfer)};
+  std::erase_if(sequence_check.links_with_unexpected,
+                [](MessageMatcher* link) { return !link->review_unexpected(); });
+}
+
+bool MessageMatcher::review_unexpected() {
+  bool any = false;
+  const auto look = [&](const UnexpectedMessage& unexpected) {
+    any |= !unexpected.key.p2p;
+    check_sequence(unexpected);
+  };
+  unexpected_.each(look);
+  unmatched_cts_.each(look);
+  return any;
+}
+
+void MessageMatcher::check_sequence(const UnexpectedMessage& unexpected) {
+  CollectiveSequenceCheck& sequence_check = *options_.sequence_check;
+  if (!sequence_check.failure.ok() ||
+      !sequence_check.is_out_of_sequence(unexpected.key, unexpected.signature))
+    return;
+  sequence_check.failure = mismatch(unexpected.key, sequence_check.mine(unexpected.key),
+                                    unexpected.total, unexpected.signature, unexpected.total);
+}
+
+void MessageMatcher::note_unexpected(const UnexpectedMessage& unexpected) {
+  if (options_.sequence_check == nullptr || unexpected.key.p2p) return;
+  std::vector<MessageMatcher*>& links = options_.sequence_check->links_with_unexpected;
+  if (std::find(links.begin(), links.end(), this) == links.end()) links.push_back(this);
+  check_sequence(unexpected);
+}
+
+void MessageMatcher::post_send(Transfer& transfer) {
+  if (options_.sequence_check != nullptr && options_.sequence_check->is_newer(transfer.key)) {
+    begin_collective(transfer);
+  }
+  if (!start(transfer)) return finish(transfer, ended_);
+  const UnexpectedMessage* const ready = unmatched_cts_.find(transfer.key);
+  if (ready != nullptr && !agrees(transfer, ready->signature, ready->total)) {
+    send_nack(transfer, ready->signature, ready->total);
+    return finish(transfer, ended_);
+  }
+  if (ready != nullptr) {
+    pool_.give(unmatched_cts_.take(transfer.key));
+    return bulk_.push(transfer);
+  }
+  const std::uint64_t unreturned = eager_sent_ - eager_credited_;
+  if (transfer.bytes <= options_.eager_bytes &&
+      unreturned + charge(transfer.bytes) <= options_.window_bytes) {
+    eager_sent_ += charge(transfer.bytes);
+    transfer.state = unasked;
+    return eager_.push(transfer);
+  }
+  if (awaiting_cts_.find(transfer.key) != nullptr) {
+    return finish(transfer, internal_error("a send was posted twice under one key"));
+  }
+  transfer.state = rts_sent;
+  tell(FrameKind::rts, transfer);
+  awaiting_cts_.insert(transfer);
+}
+
+void MessageMatcher::post_recv(Transfer& transfer) {
+  if (options_.sequence_check != nullptr && options_.sequence_check->is_newer(transfer.key)) {
+    begin_collective(transfer);
+  }
+  const bool open = start(transfer);
+  if (UnexpectedMessage* const unexpected = unexpected_.find(transfer.key); unexpected != nullptr) {
+    return take_unexpected(transfer, *unexpected);
+  }
+  if (!open) return finish(transfer, ended_);
+  if (recvs_.find(transfer.key) != nullptr) {
+    return finish(transfer, internal_error("a receive was posted twice under one key"));
+  }
+  recvs_.insert(transfer);
+  if (transfer.bytes > options_.eager_bytes) {
+    transfer.state |= cts_sent;
+    tell(FrameKind::cts, transfer);
+  }
+}
+
+void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpected) {
+  if (unexpected.recv != nullptr) {
+    return finish(recv, internal_error("a receive was posted twice under one key"));
+  }
+  if (!agrees(recv, unexpected.signature, unexpected.total)) {
+    const Status why =
+        mismatch(recv.key, signature_of(recv), recv.bytes, unexpected.signature, unexpected.total);
+    if (!ended()) send_nack(recv, unexpected.signature, unexpected.total);
+    return finish(recv, why);
+  }
+  if (unexpected.eager && unexpected.arrived < unexpected.total) {
+    unexpected.recv = &recv;
+    return;
+  }
+  unexpected_.take(unexpected.key);
+  if (unexpected.eager) {
+    if (unexpected.total > 0) std::memcpy(recv.data, unexpected.data, unexpected.total);
+    recv.moved = unexpected.total;
+    consumed(unexpected.total);
+    pool_.give(&unexpected);
+    return finish(recv, Status());
+  }
+  pool_.give(&unexpected);
+  if (ended()) return finish(recv, ended_);
+  recv.state = rts_seen | cts_sent;
+  recvs_.insert(recv);
+  tell(FrameKind::cts, recv);
+}
+
+// ---- Outgoing
+
+FrameHeader MessageMatcher::header_of(FrameKind kind, const MessageKey& key,
+                                      std::uint64_t total) const {
+  FrameHeader header;
+  header.kind = kind;
+  header.lane = key.lane;
+  header.comm_id = comm_id_;
+  header.sequence = key.sequence;
+  header.index = key.index;
+  header.source = static_cast<std::uint32_t>(rank_);
+  header.total = total;
+  header.flags = key.p2p ? frame_flag::p2p : 0;
+  return header;
+}
+
+void MessageMatcher::tell(FrameKind kind, const Transfer& transfer) {
+  // The list is emptied whenever it runs dry; under steady pressure its dead front is cut off.
+  if (controls_head_ > 64 && 2 * controls_head_ > controls_.size()) {
+    controls_.erase(controls_.begin(),
+                    controls_.begin() + static_cast<std::ptrdiff_t>(controls_head_));
+    controls_head_ = 0;
+  }
+  controls_.push_back({kind, transfer.key, signature_of(transfer), transfer.bytes});
+}
+
+void MessageMatcher::next_control(OutFrame& frame) {
+  frame.transfer = nullptr;
+  frame.payload = nullptr;
+  if (nack_due_) {
+    nack_due_ = false;
+    frame = nack_frame_;
+    return;
+  }
+  if (controls_head_ < controls_.size()) {
+    const Control& control = controls_[controls_head_++];
+    frame.header = header_of(control.kind, control.key, control.total);
+    frame.header.signature = control.signature;
+    if (controls_head_ == controls_.size()) {
+      controls_.clear();
+      controls_head_ = 0;
+    }
+  } else {
+    credit_due_ = false;
+    credit_told_ = eager_consumed_;
+    frame.header = header_of(FrameKind::credit, {}, eager_consumed_);
+  }
+  seal(frame.header);
+}
+
+bool MessageMatcher::next_frame(Want want, std::size_t max_payload, OutFrame& frame) {
+  if ((want & controls) && has_controls()) {
+    next_control(frame);
+    return true;
+  }
+  if (!has(want)) return false;
+  Queue& queue = (want & eager) && !eager_.empty() ? eager_ : bulk_;
+  Transfer* const transfer = queue.head;
+  const std::size_t length =
+      std::min({transfer->bytes - transfer->framed_bytes, options_.frame_bytes, max_payload});
+  frame.transfer = transfer;
+  frame.payload = transfer->data + transfer->framed_bytes;
+  frame.header = header_of(FrameKind::data, transfer->key, transfer->bytes);
+  FrameHeader& header = frame.header;
+  header.signature = signature_of(*transfer);
+  header.offset = transfer->framed_bytes;
+  header.length = static_cast<std::uint32_t>(length);
+  if (transfer->state & unasked) header.flags |= frame_flag::eager;
+  if (transfer->state & rts_sent) header.flags |= frame_flag::rts_sent;
+  if (options_.checksum) {
+    header.flags |= frame_flag::checked;
+    header.payload_check = crc32c(frame.payload, length);
+  }
+  seal(header);
+  transfer->framed_bytes += length;
+  if (transfer->framed_bytes == transfer->bytes) queue.pop();
+  return true;
+}
+
+void MessageMatcher::sent(Transfer& transfer, std::size_t bytes) {
+  transfer.moved += bytes;
+  if (transfer.moved == transfer.bytes) finish(transfer, Status());
+}
+
+std::size_t MessageMatcher::bulk_bytes() const { return bulk_.empty() ? 0 : bulk_.head->bytes; }
+
+OutFrame MessageMatcher::signal(FrameKind kind) const {
+  OutFrame frame;
+  frame.header = header_of(kind, {}, 0);
+  seal(frame.header);
+  return frame;
+}
+
+// ---- Incoming
+
+Status MessageMatcher::violation(const char* what) const {
+  return {Code::remote_error,
+          "rank " + std::to_string(peer_) + " broke the protocol: it sent " + what +
+              ". The link is damaged, or the other end is no hocket of this version",
+          peer_};
+}
+
+Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
+  frame.data = nullptr;
+  frame.recv = nullptr;
+  frame.unexpected = nullptr;
+  if (const char* fault = fault_of(header, comm_id_, static_cast<std::uint32_t>(peer_))) {
+    return violation(fault);
+  }
+  frame.header = header;
+  if (!(header.flags & frame_flag::p2p))
+    latest_sequence_ = std::max(latest_sequence_, header.sequence);
+  switch (header.kind) {
+    case FrameKind::data:
+      return accept_data(header, frame);
+    case FrameKind::rts:
+      return accept_rts(header);
+    case FrameKind::cts:
+      return accept_cts(header);
+    case FrameKind::credit:
+      if (header.total < eager_credited_ || header.total > eager_sent_) {
+        return violation("a credit for bytes that it never got");
+      }
+      eager_credited_ = header.total;
+      return {};
+    case FrameKind::nack:
+      frame.data = reinterpret_cast<std::byte*>(&nack_in_);
+      return {};
+    case FrameKind::goodbye:
+    case FrameKind::hello:
+      return {};
+  }
+  return violation("a frame of an unknown kind");
+}
+
+Status MessageMatcher::accept_data(const FrameHeader& header, InFrame& frame) {
+  const auto end = checked_add(header.offset, header.length);
+  if (!end || *end > header.total) return violation("payload beyond the end of its message");
+  if (header.length == 0 && header.total != 0) return violation("an empty piece of a message");
+  Transfer* const recv = recvs_.find(key_of(header));
+  return recv != nullptr ? accept_posted(header, *recv, frame) : accept_unexpected(header, frame);
+}
+
+Status MessageMatcher::accept_posted(const FrameHeader& header, Transfer& recv, InFrame& frame) {
+  if (!agrees(recv, header.signature, header.total)) {
+    send_nack(recv, header.signature, header.total);
+    return {};
+  }
+  const bool eager = (header.flags & frame_flag::eager) != 0;
+  if (!(recv.state & started)) {
+    recv.state |= started;
+    if (eager) {
+      recv.state |= unasked;
+      eager_arrived_ += charge(header.total);
+    } else if (!(recv.state & cts_sent)) {
+      return violation("payload that must be asked for, unasked");
+    }
+    if (header.flags & frame_flag::rts_sent) recv.state |= needs_rts;
+  } else if (eager != ((recv.state & unasked) != 0)) {
+    return violation("a message that is eager only in part");
+  }
+  // What is announced never exceeds the message, so nothing is under way any more when all landed.
+  if (header.length > recv.bytes - recv.framed_bytes)
+    return violation("more payload than its message has");
+  recv.framed_bytes += header.length;
+  frame.recv = &recv;
+  frame.data = recv.data + header.offset;
+  return {};
+}
+
+Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& frame) {
+  const MessageKey key = key_of(header);
+  UnexpectedMessage* unexpected = unexpected_.find(key);
+  if (unexpected == nullptr) {
+    if (!(header.flags & frame_flag::eager)) {
+      return violation("payload that must be asked for, unasked");
+    }
+    if (header.total > options_.eager_bytes ||
+        eager_arrived_ - eager_consumed_ + charge(header.total) > options_.window_bytes) {
+      return violation("more unasked payload than it may");
+    }
+    unexpected = pool_.take(header.total);
+    if (unexpected == nullptr) return {Code::system_error, "no memory to buffer an early message"};
+    eager_arrived_ += charge(header.total);
+    unexpected->key = key;
+    unexpected->signature = header.signature;
+    unexpected->total = header.total;
+    unexpected->eager = true;
+    note_unexpected(*unexpected);
+    unexpected_.insert(*unexpected);
+  } else if (!unexpected->eager || unexpected->total != header.total ||
+             header.length > unexpected->total - unexpected->announced || unexpected->total == 0) {
+    return violation("more payload than its message has");
+  }
+  unexpected->announced += header.length;
+  frame.unexpected = unexpected;
+  frame.data = unexpected->data + header.offset;
+  return {};
+}
+
+Status MessageMatcher::remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header) {
+  if (table.find(key_of(header)) != nullptr) return violation("a control frame twice");
+  if (unexpected_.size() + unmatched_cts_.size() >= options_.max_unexpected_entries) {
+    return violation("more control frames than it may");
+  }
+  UnexpectedMessage* const unexpected = pool_.take(0);
+  if (unexpected == nullptr) return {Code::system_error, "no memory to note an early message"};
+  unexpected->key = key_of(header);
+  unexpected->signature = header.signature;
+  unexpected->total = header.total;
+  table.insert(*unexpected);
+  note_unexpected(*unexpected);
+  return {};
+}
+
+Status MessageMatcher::accept_rts(const FrameHeader& header) {
+  Transfer* const recv = recvs_.find(key_of(header));
+  if (recv == nullptr) return remember(unexpected_, header);
+  if (!agrees(*recv, header.signature, header.total)) {
+    send_nack(*recv, header.signature, header.total);
+    return {};
+  }
+  if (recv->state & (rts_seen | unasked)) return violation("an offer of what it had sent");
+  recv->state |= rts_seen;
+  if (!(recv->state & cts_sent)) {
+    recv->state |= cts_sent;
+    tell(FrameKind::cts, *recv);
+  } else if ((recv->state & started) && recv->moved == recv->bytes) {
+    finish_recv(*recv);
+  }
+  return {};
+}
+
+Status MessageMatcher::accept_cts(const FrameHeader& header) {
+  Transfer* const send = awaiting_cts_.find(key_of(header));
+  if (send == nullptr) return remember(unmatched_cts_, header);
+  if (!agrees(*send, header.signature, header.total)) {
+    send_nack(*send, header.signature, header.total);
+    return {};
+  }
+  awaiting_cts_.take(send->key);
+  bulk_.push(*send);
+  return {};
+}
+
+Status MessageMatcher::payload_complete(const InFrame& frame) {
+  const FrameHeader& header = frame.header;
+  if ((header.flags & frame_flag::checked) && frame.data != nullptr &&
+      crc32c(frame.data, header.length) != header.payload_check) {
+    return {Code::remote_error,
+            "payload from rank " + std::to_string(peer_) +
+                " arrived damaged: its checksum (CRC32C) is wrong. Look at the network between "
+                "the two hosts",
+            peer_};
+  }
+  if (frame.recv != nullptr) {
+    Transfer& recv = *frame.recv;
+    recv.moved += header.length;
+    if (recv.moved == recv.bytes && (!(recv.state & needs_rts) || (recv.state & rts_seen))) {
+      finish_recv(recv);
+    }
+  } else if (frame.unexpected != nullptr) {
+    UnexpectedMessage& unexpected = *frame.unexpected;
+    unexpected.arrived += header.length;
+    if (unexpected.arrived == unexpected.total && unexpected.recv != nullptr) {
+      Transfer& recv = *unexpected.recv;
+      unexpected.recv = nullptr;
+      take_unexpected(recv, unexpected);
+    }
+  } else if (header.kind == FrameKind::nack) {
+    end(mismatch(key_of(header), nack_in_.signature, nack_in_.total, header.signature,
+                 header.total));
+  }
+  return {};
+}
+
+void MessageMatcher::finish_recv(Transfer& recv) {
+  recvs_.take(recv.key);
+  if (recv.state & unasked) consumed(recv.bytes);
+  finish(recv, Status());
+}
+
+void MessageMatcher::consumed(std::uint64_t bytes) {
+  eager_consumed_ += charge(bytes);
+  if (eager_consumed_ - credit_told_ >= options_.window_bytes / 4 && !ended()) credit_due_ = true;
+}
+
+// ---- Agreement
+
+bool MessageMatcher::agrees(const Transfer& transfer, const Signature& theirs,
+                            std::uint64_t total) const {
+  const Signature& mine = signature_of(transfer);
+  if (transfer.bytes != total) return false;
+  // A send pairs with a receive.
+  if (transfer.key.p2p) return mine.count == theirs.count && mine.dtype == theirs.dtype;
+  return mine.same_call(theirs);
+}
+
+Status MessageMatcher::mismatch(const MessageKey& key, const Signature& mine,
+                                std::uint64_t my_bytes, const Signature& theirs,
+                                std::uint64_t their_bytes) const {
+  std::string text = "rank " + std::to_string(peer_) + " called " + describe(theirs) +
+                     " where rank " + std::to_string(rank_) + " called " + describe(mine);
+  if (my_bytes != their_bytes) {
+    text += ": a message of " + bytes_text(their_bytes) + " there, of " + bytes_text(my_bytes) +
+            " here";
+  }
+  text += key.p2p ? ". A send and its receive must agree in count and type"
+                  : ". All ranks must make the same calls in the same order";
+  Status::Detail detail;
+  detail.code = Code::mismatch;
+  detail.message = std::move(text);
+  detail.culprit = peer_;
+  detail.sequence = key.p2p ? 0 : key.sequence;
+  return Status(std::move(detail));
+}
+
+void MessageMatcher::send_nack(const Transfer& transfer, const Signature& theirs,
+                               std::uint64_t total) {
+  const Signature mine = signature_of(transfer);
+  const MessageKey key = transfer.key;
+  const std::uint64_t my_bytes = transfer.bytes;
+  nack_out_ = {theirs, total};
+  nack_frame_.header = header_of(FrameKind::nack, key, my_bytes);
+  nack_frame_.header.signature = mine;
+  nack_frame_.header.length = sizeof nack_out_;
+  if (options_.checksum) {
+    nack_frame_.header.flags |= frame_flag::checked;
+    nack_frame_.header.payload_check = crc32c(&nack_out_, sizeof nack_out_);
+  }
+  seal(nack_frame_.header);
+  nack_frame_.payload = reinterpret_cast<const std::byte*>(&nack_out_);
+  end(mismatch(key, mine, my_bytes, theirs, total));
+  nack_due_ = true;
+}
+
+// ---- Ends
+
+void MessageMatcher::abandon(Transfer& transfer) {
+  if (!transfer.done) finish(transfer, ended_);
+}
+
+void MessageMatcher::end_transfers(const Status& why) {
+  ended_ = why;
+  controls_.clear();
+  controls_head_ = 0;
+  credit_due_ = false;
+  nack_due_ = false;
+  const auto finish_with_why = [&](Transfer& transfer) { finish(transfer, why); };
+  recvs_.drain(finish_with_why);
+  awaiting_cts_.drain(finish_with_why);
+  // A send that is cut in part also has frames under way: its wires abandon it right after.
+  while (Transfer* transfer = eager_.pop()) finish(*transfer, why);
+  while (Transfer* transfer = bulk_.pop()) finish(*transfer, why);
+}
+
+void MessageMatcher::end(const Status& why) {
+  if (ended() && unexpected_.size() == 0) return;
+  end_transfers(ended() ? ended_ : why);
+  forget_unexpected();
+}
+
+void MessageMatcher::leave(const Status& why) {
+  if (ended()) return;
+  end_transfers(why);
+  KeyTable<UnexpectedMessage> complete;
+  unexpected_.drain([&](UnexpectedMessage& unexpected) {
+    if (unexpected.recv != nullptr) finish(*unexpected.recv, why);
+    if (unexpected.eager && unexpected.arrived == unexpected.total) {
+      complete.insert(unexpected);
+    } else {
+      pool_.give(&unexpected);
+    }
+  });
+  std::swap(unexpected_, complete);
+}
+
+void MessageMatcher::forget_unexpected() {
+  unexpected_.drain([&](UnexpectedMessage& unexpected) {
+    if (unexpected.recv != nullptr) finish(*unexpected.recv, ended_);
+    pool_.give(&unexpected);
+  });
+  unmatched_cts_.drain([&](UnexpectedMessage& unexpected) { pool_.give(&unexpected); });
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,74 @@
+#include "transport/shm/connection.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/checked.h"
+
+namespace hocket::internal {
+
+std::size_t FifoWriter::room(std::size_t wanted) {
+  const std::size_t used = mine_ - seen_;
+  if (capacity_ - used >= wanted || broken_) return broken_ ? 0 : capacity_ - used;
+  const std::uint64_t read = read_->load(std::memory_order_acquire);
+  if (read < seen_ || read > mine_) {
+    broken_ = true;
+    return 0;
+  }
+  seen_ = read;
+  return capacity_ - (mine_ - seen_);
+}
+
+void FifoWriter::put(const void* data, std::size_t bytes) {
+  const std::size_t first = std::min(bytes, capacity_ - position_);
+  if (first > 0) std::memcpy(ring_ + position_, data, first);
+  if (bytes > first) std::memcpy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
+  position_ = after(position_, bytes);
+  mine_ += bytes;
+}
+
+void FifoWriter::publish() {
+  const std::uint64_t end = round_up(mine_, unit_bytes);
+  position_ = after(position_, end - mine_);
+  mine_ = end;
+  written_->store(mine_, std::memory_order_release);
+}
+
+std::size_t FifoReader::ready() {
+  if (broken_) return 0;
+  if (seen_ != mine_) return seen_ - mine_;
+  const std::uint64_t written = written_->load(std::memory_order_acquire);
+  if (written < seen_ || written - released_ > capacity_ || written % unit_bytes != 0) {
+    broken_ = true;
+    return 0;
+  }
+  seen_ = written;
+  return seen_ - mine_;
+}
+
+void FifoReader::get(void* data, std::size_t bytes) {
+  const std::size_t first = std::min(bytes, capacity_ - position_);
+  if (first > 0) std::memcpy(data, ring_ + position_, first);
+  if (bytes > first) std::memcpy(static_cast<std::byte*>(data) + first, ring_, bytes - first);
+  position_ = after(position_, bytes);
+  mine_ += bytes;
+}
+
+void FifoReader::release() {
+  const std::uint64_t end = round_up(mine_, unit_bytes);
+  position_ = after(position_, end - mine_);
+  mine_ = end;
+  // A writer stops only when the ring is full. Then the part of it that this reader has not yet
+  // taken is more than a quarter at one of its releases, whatever stale view it had before.
+  was_full_ |= seen_ - released_ > capacity_ / 4;
+  released_ = mine_;
+  read_->store(mine_, std::memory_order_release);
+}
+
+bool FifoReader::writer_may_wait() {
+  const bool was = was_full_;
+  was_full_ = false;
+  return was;
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,201 @@
+#include "transport/shm/transport.h"
+
+#include <algorithm>
+#include <string>
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::size_t poll_budget = 1 << 20;  // bytes per link, direction and poll
+
+}  // namespace
+
+ShmTransport::ShmTransport(const Board& board, std::vector<int> ranks_of, std::uint64_t comm_id,
+                           std::function<void(int rank)> wake, const ShmOptions& options)
+    : board_(board),
+      ranks_of_(std::move(ranks_of)),
+      wake_(std::move(wake)),
+      options_(options),
+      // Several frames fit in a fifo, so that one is written while another is read.
+      frame_bytes_(std::min(options.matcher.frame_bytes, board.fifo_bytes() / 4)) {
+  const int self = board_.local_rank();
+  const int largest = *std::max_element(ranks_of_.begin(), ranks_of_.end());
+  link_of_rank_.assign(static_cast<std::size_t>(largest) + 1, -1);
+  MatcherOptions matcher = options_.matcher;
+  matcher.frame_bytes = frame_bytes_;
+  for (int local = 0; local < board_.local_ranks(); ++local) {
+    if (local == self) continue;
+    link_of_rank_[ranks_of_[local]] = static_cast<int>(links_.size());
+    links_.push_back(
+        std::make_unique<Link>(ranks_of_[self], ranks_of_[local], local, comm_id, matcher, pool_,
+                               FifoWriter(board_.fifo(self, local), board_.fifo_bytes()),
+                               FifoReader(board_.fifo(local, self), board_.fifo_bytes())));
+  }
+}
+
+ShmTransport::~ShmTransport() {
+  best_effort([this] {
+    if (active()) cancel({Code::aborted, "the transport was destroyed with transfers in flight"});
+  });
+}
+
+int ShmTransport::local_of(int peer) const {
+  if (peer < 0 || static_cast<std::size_t>(peer) >= link_of_rank_.size()) return -1;
+  return link_of_rank_[peer];
+}
+
+void ShmTransport::ring(const Link& link) const {
+  if (board_.ring(link.local) && wake_) wake_(link.matcher.peer());
+}
+
+// ---- Posting
+
+ShmTransport::Link* ShmTransport::begin(Transfer& transfer) {
+  const int index = local_of(transfer.peer);
+  if (cancelled_.ok() && index >= 0) [[likely]]
+    return links_[index].get();
+  transfer.status =
+      !cancelled_.ok()
+          ? cancelled_
+          : invalid_argument("shm does not reach rank " + std::to_string(transfer.peer));
+  transfer.moved = 0;
+  transfer.done = true;
+  return nullptr;
+}
+
+void ShmTransport::post_send(Transfer& transfer) {
+  Link* const link = begin(transfer);
+  if (link == nullptr) return;
+  link->matcher.post_send(transfer);
+  write(*link);
+}
+
+void ShmTransport::post_recv(Transfer& transfer) {
+  Link* const link = begin(transfer);
+  if (link == nullptr) return;
+  link->matcher.post_recv(transfer);
+  if (link->matcher.has_frames()) write(*link);
+}
+
+bool ShmTransport::active() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const auto& link) { return link->matcher.busy(); });
+}
+
+// ---- Moving bytes
+
+bool ShmTransport::write(Link& link) {
+  std::size_t moved = 0;
+  OutFrame frame;
+  while (moved < poll_budget && link.matcher.has_frames()) {
+    // A frame is written whole, and not cut small only because little room is left just now.
+    const std::size_t room = link.to.room(sizeof(FrameHeader) + frame_bytes_);
+    if (link.to.broken()) {
+      fail(link, link.matcher.violation("word of taking more from its fifo than was put in"));
+      break;
+    }
+    if (room < sizeof(FrameHeader) + frame_bytes_ / 2) break;
+    if (!link.matcher.next_frame(MessageMatcher::any, room - sizeof(FrameHeader), frame)) break;
+    link.to.put(&frame.header, sizeof frame.header);
+    link.to.put(frame.payload, frame.header.length);
+    link.to.publish();
+    moved += sizeof frame.header + frame.header.length;
+    if (frame.transfer != nullptr) link.matcher.sent(*frame.transfer, frame.header.length);
+  }
+  if (moved > 0) ring(link);
+  return moved > 0;
+}
+
+// One frame: header, payload, verdict. False: the link has ended.
+bool ShmTransport::read_record(Link& link, std::size_t ready) {
+  FrameHeader header;
+  Status status;
+  if (ready < sizeof header) {
+    status = link.matcher.violation("half a frame header");
+  } else {
+    link.from.get(&header, sizeof header);
+    status = link.matcher.accept(header, link.frame);
+    if (status.ok() && !link.matcher.ended() && header.length > ready - sizeof header) {
+      status = link.matcher.violation("half a frame");
+    }
+  }
+  if (!status.ok()) {
+    fail(link, status);
+    return false;
+  }
+  if (link.matcher.ended()) return false;
+  if (header.length > 0) link.from.get(link.frame.data, header.length);
+  link.from.release();
+  if (Status complete = link.matcher.payload_complete(link.frame); !complete.ok()) {
+    fail(link, complete);
+    return false;
+  }
+  if (header.kind == FrameKind::goodbye) {
+    const int peer = link.matcher.peer();
+    const Status why(Code::remote_error,
+                     "rank " + std::to_string(peer) +
+                         " has left the communicator; nothing more can be sent to it or received",
+                     peer);
+    link.matcher.leave(why.on_link("shm"));
+  }
+  return !link.matcher.ended();
+}
+
+bool ShmTransport::read(Link& link) {
+  if (link.receive_closed) return false;
+  std::size_t moved = 0;
+  while (moved < poll_budget) {
+    const std::size_t ready = link.from.ready();
+    if (ready == 0) break;
+    moved += sizeof(FrameHeader);
+    if (!read_record(link, ready)) {
+      link.receive_closed = true;
+      break;
+    }
+    moved += link.frame.header.length;
+  }
+  if (link.from.broken()) {
+    fail(link, link.matcher.violation("a fifo position that cannot be"));
+  }
+  if (link.from.writer_may_wait()) ring(link);
+  return moved > 0;
+}
+
+bool ShmTransport::poll() {
+  if (!cancelled_.ok()) return false;
+  bool moved = false;
+  for (const std::unique_ptr<Link>& link : links_) {
+    moved |= read(*link);
+    if (link->matcher.has_frames()) moved |= write(*link);
+  }
+  return moved;
+}
+
+// ---- Ends
+
+void ShmTransport::fail(Link& link, const Status& why) {
+  link.matcher.end(why.on_link("shm"));
+  link.receive_closed = true;
+}
+
+void ShmTransport::cancel(const Status& why) {
+  if (!cancelled_.ok()) return;
+  cancelled_ = why;
+  for (const std::unique_ptr<Link>& link : links_) fail(*link, why);
+}
+
+void ShmTransport::close() {
+  if (!cancelled_.ok()) return;
+  for (const std::unique_ptr<Link>& link : links_) {
+    write(*link);
+    const OutFrame goodbye = link->matcher.signal(FrameKind::goodbye);
+    if (link->matcher.ended() || link->to.room(sizeof goodbye.header) < sizeof goodbye.header)
+      continue;
+    link->to.put(&goodbye.header, sizeof goodbye.header);
+    link->to.publish();
+    ring(*link);
+  }
+  cancel({Code::invalid_usage, "the transport is closed"});
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,78 @@
+// Messages between ranks of one node, through the board's fifos: copied in by the sender and out by
+// the receiver, in pieces that stay in cache. No peer ever writes anywhere but in a fifo.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "transport/message_matcher.h"
+#include "transport/shm/board.h"
+#include "transport/shm/connection.h"
+#include "transport/transport.h"
+#include "transport/unexpected.h"
+
+namespace hocket::internal {
+
+struct ShmOptions {
+  MatcherOptions matcher = {
+      .eager_bytes = 64 << 10, .frame_bytes = 64 << 10, .window_bytes = 8 << 20};
+};
+
+class ShmTransport final : public Transport {
+ public:
+  /// ranks_of: the communicator's rank of each local rank of the board. wake: rings a rank that
+  /// sleeps in poll (Board::ring returned true); may be empty where nobody does.
+  ShmTransport(const Board& board, std::vector<int> ranks_of, std::uint64_t comm_id,
+               std::function<void(int rank)> wake, const ShmOptions& options);
+  ~ShmTransport() override;
+
+  const char* name() const override { return "shm"; }
+  bool reaches(int peer) const override { return local_of(peer) >= 0; }
+  void post_send(Transfer& transfer) override;
+  void post_recv(Transfer& transfer) override;
+  bool poll() override;
+  void cancel(const Status& why) override;
+  void close() override;
+  std::uint64_t latest_sequence_from(int peer) const override {
+    const int link = local_of(peer);
+    return link < 0 ? 0 : links_[link]->matcher.latest_sequence();
+  }
+  int wait_descriptor() const override { return -1; }
+  bool active() const override;
+
+ private:
+  struct Link {
+    Link(int rank, int peer, int local, std::uint64_t comm_id, const MatcherOptions& options,
+         UnexpectedPool& pool, FifoWriter to, FifoReader from)
+        : local(local), matcher(rank, peer, comm_id, options, pool), to(to), from(from) {}
+    int local;
+    MessageMatcher matcher;
+    FifoWriter to;
+    FifoReader from;
+    InFrame frame;
+    bool receive_closed = false;  // its fifo is not read any more
+  };
+
+  int local_of(int peer) const;
+  Link* begin(Transfer& transfer);
+  bool write(Link& link);
+  bool read(Link& link);
+  bool read_record(Link& link, std::size_t ready);
+  void fail(Link& link, const Status& why);
+  void ring(const Link& link) const;
+
+  const Board board_;
+  const std::vector<int> ranks_of_;
+  const std::function<void(int rank)> wake_;
+  const ShmOptions options_;
+  const std::size_t frame_bytes_;
+  Status cancelled_;
+  UnexpectedPool pool_;
+  std::vector<std::unique_ptr<Link>> links_;  // all local peers
+  std::vector<int> link_of_rank_;             // by rank, up to the largest local one; -1: none
+};
+
+}  // namespace hocket::internal

@@ -1,0 +1,136 @@
+// Messages over TCP: one connection per peer, and more where large messages or many small ones want
+// them. A large message is cut in frames, and each frame goes to whichever connection has room;
+// small messages take turns.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "transport/message_matcher.h"
+#include "transport/tcp/connection.h"
+#include "transport/transport.h"
+#include "transport/unexpected.h"
+
+namespace hocket::internal {
+
+struct TcpOptions {
+  MatcherOptions matcher;
+  int connections = 2;                 // per peer, once large messages flow or many small ones
+  std::size_t stripe_bytes = 4 << 20;  // a message of this size asks for all connections
+  std::size_t busy_links = 8;          // with more links than this in use, epoll is asked
+};
+
+/// Where connections come from: the session. The transport asks; both ends get adopt() calls.
+struct TcpDialer {
+  /// Starts to open connection number `index` to peer; calling twice is harmless. Never blocks.
+  std::function<void(int peer, int index)> dial;
+  /// "10.0.0.1:4000", for errors before there is a connection; may be empty.
+  std::function<std::string(int peer)> address;
+};
+
+class TcpTransport final : public Transport {
+ public:
+  /// Fails where the process has no descriptors left.
+  static Status make(int rank, int ranks, std::uint64_t comm_id, TcpDialer dialer,
+                     const TcpOptions& options, std::unique_ptr<TcpTransport>* out);
+  ~TcpTransport() override;
+
+  /// Connection number `index` to peer is there (or could not be made: then fd is empty and status
+  /// says why). fd: authenticated, TCP_NODELAY. From any thread, until the transport is destroyed.
+  void adopt(int peer, int index, UniqueFd fd, const Status& status);
+
+  const char* name() const override { return "tcp"; }
+  bool reaches(int peer) const override { return peer >= 0 && peer < ranks_ && peer != rank_; }
+  void post_send(Transfer& transfer) override;
+  void post_recv(Transfer& transfer) override;
+  bool poll() override;
+  void cancel(const Status& why) override;
+  void close() override;
+  std::uint64_t latest_sequence_from(int peer) const override {
+    return links_[peer] == nullptr ? 0 : links_[peer]->matcher.latest_sequence();
+  }
+  int wait_descriptor() const override { return epoll_.get(); }
+  void prepare_to_sleep() override;
+  bool active() const override;
+
+ private:
+  struct Link {
+    Link(int rank, int peer, std::uint64_t comm_id, const MatcherOptions& options,
+         UnexpectedPool& pool)
+        : matcher(rank, peer, comm_id, options, pool) {}
+    MessageMatcher matcher;
+    std::vector<std::unique_ptr<Connection>> connections;  // by index; null: none (any more)
+    std::vector<bool> dialled;
+    std::string name;                   // "tcp 10.0.0.1:4000"
+    std::uint64_t flushed_in_poll = 0;  // polls_ when a post last wrote at once
+    unsigned eager_writes = 0;
+    std::size_t expected = 0;  // connection on which the next eager message should come
+    bool listed = false;       // in active_
+    bool unwatched = false;    // in unwatched_
+    bool released = false;     // its end has been carried out
+  };
+  struct Adopted {
+    int peer;
+    int index;
+    UniqueFd fd;
+    Status status;
+  };
+
+  TcpTransport(int rank, int ranks, std::uint64_t comm_id, TcpDialer dialer,
+               const TcpOptions& options);
+  Link& link(int peer) { return links_[peer] != nullptr ? *links_[peer] : make_link(peer); }
+  Link& make_link(int peer);
+  bool begin(Transfer& transfer);
+  void dial(Link& link, int index);
+  void activate(Link& link);
+  bool busy(const Link& link) const;
+  bool take_adopted();
+  bool install(Adopted& adopted);
+  std::size_t eager_connection_index(const MessageKey& key, int from, int to) const;
+  std::size_t eager_connection(Link& link);
+  bool flush(Link& link);
+  void flush_once(Link& link);
+  bool progress_link(Link& link);
+  bool receive(Link& link, std::size_t index);
+  bool ask_epoll();
+  void finish_link(Link& link);
+  void check_goodbyes(Link& link);
+  void leave(Link& link);
+  void fail(Link& link, const Status& why);
+  void release_link(Link& link);
+  void drop(Link& link, std::size_t index);
+  void watch(Link& link, std::size_t index, std::uint32_t events);
+  void watch_all(Link& link, bool room);
+  void unwatch_busy(Link& link, std::size_t index);
+  bool poll_idle_links();
+  void drain_before_close(Link& link, int& rounds);
+
+  const int rank_;
+  const int ranks_;
+  const std::uint64_t comm_id_;
+  const TcpDialer dialer_;
+  const TcpOptions options_;
+  Status cancelled_;
+  UnexpectedPool pool_;
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; null: never used
+  std::vector<Link*> active_;
+  // Each packet of a watched connection costs the sender a look at our epoll: connections that are
+  // polled over and over are not watched while nobody sleeps. Links with such connections:
+  std::vector<Link*> unwatched_;
+  std::uint64_t polls_ = 1;
+  UniqueFd epoll_;
+  UniqueFd wake_;  // eventfd: something was adopted
+
+  std::mutex adopted_mutex_;
+  std::vector<Adopted> adopted_;  // under adopted_mutex_
+  std::atomic<bool> has_adopted_{false};
+};
+
+}  // namespace hocket::internal

@@ -1,0 +1,144 @@
+// The manuals keep their word: every call of hocket.h has its five lines, every setting is in its
+// table, every promise of docs/PROMISES.md names a test that exists, README shows the first
+// example.
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+
+#include "rules/tree.h"
+
+namespace rules {
+namespace {
+
+std::string text_of(const std::string& path) {
+  for (const File& file : files()) {
+    if (file.path == path) return file.text;
+  }
+  ADD_FAILURE() << path << " does not exist";
+  return "";
+}
+
+/// Calls whose comment lacks one of the five lines, or has them in another order.
+Complaints undocumented(const std::string& header) {
+  static const std::regex lines(
+      "Effect: +\\S[^]*\\* Needs: +\\S[^]*\\* Blocks: +\\S[^]*\\* Threads: +\\S[^]*\\* Errors: "
+      "+\\S");
+  static const std::regex call("\nHOCKET_API [^(]*?(hocket\\w+)\\(");
+  Complaints complaints;
+  for (std::sregex_iterator i(header.begin(), header.end(), call), end; i != end; ++i) {
+    const std::size_t place = static_cast<std::size_t>(i->position());
+    const std::size_t open = header.rfind("/*", place);
+    const bool adjoins = place >= 2 && header.compare(place - 2, 2, "*/") == 0;
+    const std::string comment =
+        adjoins && open != std::string::npos ? header.substr(open, place - open) : "";
+    if (!std::regex_search(comment, lines)) complaints.push_back((*i)[1]);
+  }
+  return complaints;
+}
+
+TEST(Rules, a_call_without_its_five_lines_is_found) {
+  const std::string good =
+      "/* Effect:  a.\n * Needs:   b.\n * Blocks:  c.\n * Threads: d.\n * Errors:  e. */\n"
+      "HOCKET_API int hocketA(int a);\n";
+  EXPECT_TRUE(undocumented("\n" + good).empty());
+  for (const char* label : {"Effect", "Needs", "Blocks", "Threads", "Errors"}) {
+    std::string bad = "\n" + good;
+    bad.replace(bad.find(label), std::string(label).size(), "Other");
+    EXPECT_EQ(undocumented(bad), Complaints{"hocketA"}) << label;
+  }
+  EXPECT_EQ(undocumented("\n" + good + "HOCKET_API int hocketB(void);\n"), Complaints{"hocketB"});
+}
+
+TEST(Rules, every_call_has_its_five_lines) {
+  const std::string header = text_of("include/hocket/hocket.h");
+  const Complaints complaints = undocumented(header);
+  EXPECT_TRUE(complaints.empty()) << join(complaints);
+  EXPECT_NE(header.find("hocketAllReduce("), std::string::npos);
+}
+
+std::set<std::string> settings_in(const std::string& text, const std::regex& pattern) {
+  std::set<std::string> found;
+  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i) {
+    found.insert((*i)[1]);
+  }
+  return found;
+}
+
+TEST(Rules, the_header_lists_the_settings_that_the_library_knows) {
+  const auto known =
+      settings_in(text_of("src/base/settings.cc"), std::regex("\\{\\{\"(HOCKET_[A-Z_]+)\""));
+  const auto listed =
+      settings_in(text_of("include/hocket/hocket.h"), std::regex("\n \\*   (HOCKET_[A-Z_]+) "));
+  EXPECT_FALSE(known.empty());
+  EXPECT_EQ(known, listed);
+}
+
+/// Promises whose last column names no test, or one that is not there. A test is `Suite.case`, or
+/// the path of a script.
+Complaints unproven(const std::string& promises, const std::set<std::string>& tests) {
+  static const std::regex row("^\\|([^|]*)\\|(?:[^|]*\\|)*?([^|]*)\\|\\s*$");
+  static const std::regex name("`([^`]+)`");
+  Complaints complaints;
+  for (const std::string& line : lines_of(promises)) {
+    std::smatch match;
+    if (!std::regex_match(line, match, row)) continue;
+    const std::string promise = match[1], proof = match[2];
+    if (promise.find("---") != std::string::npos || proof.find("Test") != std::string::npos)
+      continue;
+    const auto named = settings_in(proof, name);
+    if (named.empty()) complaints.push_back("no test:" + promise);
+    for (const std::string& test : named) {
+      if (!tests.contains(test)) complaints.push_back("no such test: " + test + " for" + promise);
+    }
+  }
+  return complaints;
+}
+
+TEST(Rules, a_promise_without_a_test_is_found) {
+  const std::string head = "| Promise | Test |\n|---|---|\n";
+  EXPECT_TRUE(unproven(head + "| a | `S.b` |\n", {"S.b"}).empty());
+  EXPECT_TRUE(unproven(head + "| a | `S.b`, `S.c` |\n", {"S.b", "S.c"}).empty());
+  EXPECT_FALSE(unproven(head + "| a | |\n", {"S.b"}).empty());
+  EXPECT_FALSE(unproven(head + "| a | `S.other` |\n", {"S.b"}).empty());
+}
+
+TEST(Rules, every_promise_names_a_test_that_exists) {
+  static const std::regex macro("\\bTEST(?:_F|_P)?\\(\\s*(\\w+),\\s*(\\w+)\\s*\\)");
+  std::set<std::string> tests;
+  for (const File& file : files()) {
+    if (!file.path.starts_with("tests/") && !file.path.starts_with("examples/")) continue;
+    tests.insert(file.path);
+    for (std::sregex_iterator i(file.text.begin(), file.text.end(), macro), end; i != end; ++i) {
+      tests.insert((*i)[1].str() + "." + (*i)[2].str());
+    }
+  }
+  const Complaints complaints = unproven(text_of("docs/PROMISES.md"), tests);
+  EXPECT_TRUE(complaints.empty()) << join(complaints);
+}
+
+TEST(Rules, readme_shows_the_first_example) {
+  const std::string example = text_of("examples/01_all_reduce.c");
+  EXPECT_NE(text_of("README.md").find("```c\n" + example + "```"), std::string::npos);
+  EXPECT_LE(lines_of(example).size(), 30U);
+}
+
+// Apart from its drawings.
+TEST(Rules, the_map_fits_a_page) {
+  bool drawing = false;
+  std::ptrdiff_t count = 0;
+  for (const std::string& line : lines_of(text_of("docs/ARCHITECTURE.md"))) {
+    if (line.starts_with("```")) {
+      drawing = !drawing;
+    } else if (!drawing) {
+      std::istringstream words(line);
+      count += std::distance(std::istream_iterator<std::string>(words), {});
+    }
+  }
+  EXPECT_FALSE(drawing);
+  EXPECT_GT(count, 0);
+  EXPECT_LE(count, 1500);
+}
+
+}  // namespace
+}  // namespace rules
