@@ -1,5 +1,5 @@
-# How everything in the house is compiled. No -march: the kernels choose their instruction set at
-# run time, so that one binary serves every machine.
+# Compiler options for all targets. No -march: the kernels choose their instruction set at run time,
+# so that one binary serves every machine.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -1,5 +1,5 @@
-# tests/ROOM/*_test.cc make the program test_ROOM, run as one ctest entry named ROOM. A room with a
-# CMakeLists.txt adds to that (scripts, defines) after the program exists. Exit status 77: skipped.
+# tests/FOLDER/*_test.cc make the program test_FOLDER, which ctest runs as the test FOLDER. A
+# CMakeLists.txt in the folder adds to that (scripts, definitions). Exit status 77: skipped.
 find_package(GTest REQUIRED)
 hocket_precompiled(precompiled_tests "fmt::fmt;GTest::gtest" <fstream> <gtest/gtest.h> <random>
                    <sstream>)
@@ -9,9 +9,9 @@ if(TARGET precompiled_tests)
   target_compile_options(precompiled_tests PRIVATE ${_test_options})
 endif()
 
-# The label `once` marks tests whose result no sanitizer can change: they run in Release only. So
-# does a room that reads nothing but sources; and the thread sanitizer has nothing to see in rooms
-# of one thread.
+# The label `once` marks tests whose result no sanitizer can change: they run in Release only. So do
+# tests that read nothing but sources. The thread sanitizer finds nothing in folders whose tests run
+# in one thread.
 set(_left_out)
 if(HOCKET_SANITIZE)
   set(_left_out rules)

@@ -7,9 +7,9 @@
 #include <condition_variable>
 
 #include "base/descriptors.h"
-#include "bootstrap/core.h"
 #include "bootstrap/join/coordinator.h"
 #include "bootstrap/net/address.h"
+#include "bootstrap/session_core.h"
 
 namespace hocket::internal {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::int64_t forever_ms = std::int64_t{1} << 40;  // 34 years
 
 class CoreSession final : public Session {
  public:
-  CoreSession(std::shared_ptr<Core> core, EventLoopRef lease)
+  CoreSession(std::shared_ptr<SessionCore> core, EventLoopRef lease)
       : lease_(std::move(lease)), core_(std::move(core)) {}
 
   ~CoreSession() override {
@@ -49,7 +49,7 @@ class CoreSession final : public Session {
   void close(std::uint64_t comm_id) override {
     if (inherited()) return;
     core_->faults().close(comm_id);
-    post([comm_id](Core& core) { core.descriptors().close_space(comm_id); });
+    post([comm_id](SessionCore& core) { core.descriptors().close_space(comm_id); });
   }
 
   void report(const Fault& fault) override {
@@ -68,13 +68,13 @@ class CoreSession final : public Session {
     if (!copy) return system_error("cannot offer a file descriptor");
     // std::function wants to copy what it holds.
     auto shared = std::make_shared<UniqueFd>(std::move(copy));
-    post([name, shared](Core& core) { core.descriptors().offer(name, std::move(*shared)); });
+    post([name, shared](SessionCore& core) { core.descriptors().offer(name, std::move(*shared)); });
     return {};
   }
 
   void withdraw(DescriptorName name) override {
     if (inherited()) return;
-    post([name](Core& core) { core.descriptors().withdraw(name); });
+    post([name](SessionCore& core) { core.descriptors().withdraw(name); });
   }
 
   Status fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
@@ -84,21 +84,21 @@ class CoreSession final : public Session {
                     std::shared_ptr<Fetch>* fetch) override;
   void forget(const std::shared_ptr<Fetch>& fetch) override;
 
-  void listen(std::uint64_t comm_id, Adopt adopt) override {
+  void listen(std::uint64_t comm_id, AdoptConnection adopt) override {
     if (inherited()) return;
     core_->data().set_listener(comm_id, std::move(adopt));
-    post([comm_id](Core& core) { core.data().opened(comm_id); });
+    post([comm_id](SessionCore& core) { core.data().opened(comm_id); });
   }
 
   void unlisten(std::uint64_t comm_id) override {
     if (inherited()) return;
     core_->data().clear_listener(comm_id);
-    post([comm_id](Core& core) { core.data().closed(comm_id); });
+    post([comm_id](SessionCore& core) { core.data().closed(comm_id); });
   }
 
   void dial(int peer, std::uint64_t comm_id, int index) override {
     if (inherited() || peer < 0 || peer >= ranks() || peer == rank()) return;
-    post([peer, comm_id, index](Core& core) { core.dial(peer, comm_id, index); });
+    post([peer, comm_id, index](SessionCore& core) { core.dial(peer, comm_id, index); });
   }
 
   void leave() override {
@@ -122,7 +122,7 @@ class CoreSession final : public Session {
  private:
   template <typename Task>
   void post(Task task) {
-    lease_->post([core = std::weak_ptr<Core>(core_), task] {
+    lease_->post([core = std::weak_ptr<SessionCore>(core_), task] {
       if (const auto alive = core.lock()) task(*alive);
     });
   }
@@ -134,7 +134,7 @@ class CoreSession final : public Session {
   }
 
   EventLoopRef lease_;
-  std::shared_ptr<Core> core_;
+  std::shared_ptr<SessionCore> core_;
 };
 
 Status CoreSession::post_fetch(int peer, const FaultScope& scope, DescriptorName name,
@@ -145,7 +145,7 @@ Status CoreSession::post_fetch(int peer, const FaultScope& scope, DescriptorName
     return invalid_usage(fmt::format("rank {} is not a local peer of rank {}", peer, rank()));
   }
   *fetch = std::make_shared<Fetch>(peer, scope, name, std::move(ended));
-  post([request = *fetch](Core& core) {
+  post([request = *fetch](SessionCore& core) {
     const Status status = status_of_call([&]() -> Status {
       core.descriptors().fetch(request);
       return {};
@@ -158,7 +158,7 @@ Status CoreSession::post_fetch(int peer, const FaultScope& scope, DescriptorName
 void CoreSession::forget(const std::shared_ptr<Fetch>& fetch) {
   fetch->disregard();
   if (inherited() || fetch->done()) return;
-  post([fetch](Core& core) { core.descriptors().forget(fetch); });
+  post([fetch](SessionCore& core) { core.descriptors().forget(fetch); });
 }
 
 Status CoreSession::fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
@@ -194,33 +194,13 @@ Status CoreSession::fetch(int peer, const FaultScope& scope, DescriptorName name
 
 }  // namespace
 
-Status Fetch::take(UniqueFd* fd) {
-  if (!done()) return internal_error("a descriptor was taken before it came");
-  std::lock_guard lock(mutex_);  // `ended` may still read the descriptor
-  *fd = std::move(fd_);
-  return status_;
-}
-
-void Fetch::finish(const Status& status, UniqueFd fd) {
-  status_ = status;
-  fd_ = std::move(fd);
-  std::lock_guard lock(mutex_);
-  done_.store(true, std::memory_order_release);
-  if (ended_) ended_(*this);
-}
-
-void Fetch::disregard() {
-  std::lock_guard lock(mutex_);
-  ended_ = nullptr;
-}
-
 Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) {
   // A lease of its own outlives the core, so that the thread ends in the thread that closes the
   // last session and not in itself.
   EventLoopRef lease;
   HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
-  std::shared_ptr<Core> core;
-  HOCKET_RETURN_IF_ERROR(Core::make(options, &core));
+  std::shared_ptr<SessionCore> core;
+  HOCKET_RETURN_IF_ERROR(SessionCore::make(options, &core));
   lease->post([core] { core->start(); });
   Status status;
   {

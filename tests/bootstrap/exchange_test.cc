@@ -205,7 +205,7 @@ TEST(Descriptors, ranks_without_shared_memory_have_none) {
 /// What one rank's listener got.
 class Adopted {
  public:
-  Session::Adopt adopt() {
+  AdoptConnection adopt() {
     return [this](int peer, int index, UniqueFd fd, const Status& status) {
       std::lock_guard lock(mutex_);
       ++calls_;

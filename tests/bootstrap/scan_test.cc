@@ -8,7 +8,7 @@
 #include <functional>
 #include <random>
 
-#include "bootstrap/auth/handshake.h"
+#include "bootstrap/auth/auth.h"
 #include "bootstrap/job.h"
 #include "bootstrap/net/control_messages.h"
 #include "memory/shared_memory.h"

@@ -25,7 +25,7 @@ hocketUniqueId with_another_key(hocketUniqueId id) {
 }
 
 /// A stranger who has everything but the key comes while the others wait for their last rank.
-TEST(JoinProtocol, with_a_wrong_key_is_refused_and_harms_nobody) {
+TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
   for (const char* transport : {"shm", "tcp"}) {
     const Env env{{{"HOCKET_TRANSPORT", transport}}};
     SCOPED_TRACE(transport);
@@ -64,7 +64,7 @@ void expect_mismatch(hocketResult_t result, hocketComm_t comm, const char* varia
   EXPECT_HOCKET(hocketCommDestroy(comm));
 }
 
-TEST(JoinProtocol, names_a_setting_that_ranks_have_differently) {
+TEST(Joining, names_a_setting_that_ranks_have_differently) {
   for (const Difference& difference : {Difference{"HOCKET_DETERMINISTIC", "0", "1"},
                                        {"HOCKET_ALGORITHM", "", "ring"},
                                        {"HOCKET_ALGORITHM", "ring", "tree"},

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bootstrap/join/launch.h"
+#include "bootstrap/session.h"
 
 namespace hocket::internal::launch_test {
 namespace {

@@ -1,4 +1,4 @@
-// What the tests of this room share: every instruction set in turn, and data with all the awkward
+// What the tests of this folder share: every instruction set in turn, and data with all the awkward
 // values in it.
 #pragma once
 

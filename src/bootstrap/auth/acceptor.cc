@@ -1,3 +1,5 @@
+#include "bootstrap/auth/acceptor.h"
+
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -8,8 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-
-#include "bootstrap/auth/handshake.h"
 
 namespace hocket::internal {
 namespace {

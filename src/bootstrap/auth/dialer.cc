@@ -1,3 +1,5 @@
+#include "bootstrap/auth/dialer.h"
+
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -7,8 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
-
-#include "bootstrap/auth/handshake.h"
 
 namespace hocket::internal {
 namespace {

@@ -8,7 +8,7 @@
 
 namespace hocket::internal {
 
-void DataConnections::set_listener(std::uint64_t comm_id, Session::Adopt adopt) {
+void DataConnections::set_listener(std::uint64_t comm_id, AdoptConnection adopt) {
   std::lock_guard lock(listeners_mutex_);
   listeners_[comm_id] = std::move(adopt);
 }
@@ -118,7 +118,7 @@ void DataConnections::deliver(const Name& name, UniqueFd fd, const Status& statu
     if (record.parked) record.guard = loop_.watch(record.parked.get(), EPOLLET, [](auto) {});
     return;
   }
-  const Session::Adopt adopt = listener->second;  // it may replace itself
+  const AdoptConnection adopt = listener->second;  // it may replace itself
   if (fd) {
     record.state = State::adopted;
   } else {

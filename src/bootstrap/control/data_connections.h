@@ -11,8 +11,8 @@
 #include <set>
 #include <tuple>
 
-#include "bootstrap/auth/handshake.h"
-#include "bootstrap/session.h"
+#include "bootstrap/auth/dialer.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 
@@ -22,7 +22,7 @@ class DataConnections {
       : loop_(loop), rank_(rank), patience_ms_(patience_ms) {}
 
   // From any thread:
-  void set_listener(std::uint64_t comm_id, Session::Adopt adopt);
+  void set_listener(std::uint64_t comm_id, AdoptConnection adopt);
   void clear_listener(std::uint64_t comm_id);  // its callback is not running when it returns
 
   // On the monitor thread:
@@ -66,7 +66,7 @@ class DataConnections {
   std::set<std::uint64_t> retired_;
   std::deque<std::uint64_t> retired_order_;
   std::recursive_mutex listeners_mutex_;  // held while a callback runs
-  std::map<std::uint64_t, Session::Adopt> listeners_;
+  std::map<std::uint64_t, AdoptConnection> listeners_;
 };
 
 }  // namespace hocket::internal

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "bootstrap/net/address.h"
+#include "bootstrap/net/socket.h"
 
 namespace hocket::internal {
 namespace {
@@ -19,8 +20,8 @@ constexpr std::uint32_t says_left = 1, says_exited = 2;  // PulseLine::left
 
 }  // namespace
 
-Control::Control(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult joined,
-                 FaultBoard& faults, OnFault on_fault)
+FailureDetector::FailureDetector(EventLoop& loop, int rank, std::int64_t silence_ms,
+                                 JoinResult joined, FaultBoard& faults, OnFault on_fault)
     : loop_(loop),
       rank_(rank),
       tick_ms_(std::clamp<std::int64_t>(silence_ms / 20, 5, 500)),
@@ -36,7 +37,7 @@ Control::Control(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult 
   }
 }
 
-Control::~Control() {
+FailureDetector::~FailureDetector() {
   loop_.cancel(timer_);
   for (const auto& pulse : pulses_) {
     loop_.unwatch(pulse->pidfd_token);
@@ -50,13 +51,13 @@ Control::~Control() {
   }
 }
 
-void Control::take_over(const std::shared_ptr<ControlConnection>& conn,
-                        std::function<void(int)> closed) {
+void FailureDetector::take_over(const std::shared_ptr<ControlConnection>& conn,
+                                std::function<void(int)> closed) {
   const ControlConnection* from = conn.get();
   conn->hand_over([this, from](Message& message) { on_message(from, message); }, std::move(closed));
 }
 
-void Control::start() {
+void FailureDetector::start() {
   if (joined_.leader) {
     take_over(joined_.leader, [this](int) { on_peer_ended(leader()); });
   }
@@ -90,19 +91,19 @@ void Control::start() {
   joined_.early.clear();
 }
 
-std::string Control::who(int rank) const {
+std::string FailureDetector::who(int rank) const {
   const Member& member = members()[rank];
   return fmt::format("rank {} (process {} on {})", rank, member.pid, member.host);
 }
 
 // ---- Faults
 
-void Control::spread(const Fault& fault, const ControlConnection* from) {
+void FailureDetector::spread(const Fault& fault, const ControlConnection* from) {
   if (!faults_.add(fault)) return;
   flood(fault, from);
 }
 
-void Control::flood(const Fault& fault, const ControlConnection* from) {
+void FailureDetector::flood(const Fault& fault, const ControlConnection* from) {
   const std::vector<std::uint8_t> body = encode(fault);
   const auto tell = [&](const std::shared_ptr<ControlConnection>& conn) {
     if (conn && conn.get() != from) conn->send(MessageType::fault, body);
@@ -113,7 +114,7 @@ void Control::flood(const Fault& fault, const ControlConnection* from) {
   on_fault_(fault);
 }
 
-void Control::on_message(const ControlConnection* from, Message& message) {
+void FailureDetector::on_message(const ControlConnection* from, Message& message) {
   Fault fault;
   // A local rank could not finish its join after this one had.
   Failure failure;
@@ -134,7 +135,7 @@ void Control::on_message(const ControlConnection* from, Message& message) {
 }
 
 /// This node hears the rank itself: it has the rank's beats in its pulse page, or is the rank.
-bool Control::is_heard(int rank) const {
+bool FailureDetector::is_heard(int rank) const {
   if (rank < 0 || members()[rank].node != joined_.node || faults_.is_gone(rank)) return false;
   if (rank == rank_) return true;
   return pulses_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
@@ -143,7 +144,7 @@ bool Control::is_heard(int rank) const {
 /// The ranks behind a link take a rank of this node, which is alive, for silent: the network
 /// between was cut, and beats of this node came too late there. They have given up, and so they are
 /// lost to this side.
-Fault Control::given_up_by(std::size_t link, int rank) const {
+Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
   const int accuser = joined_.table.leaders[links_[link].node];
   return {Fault::Kind::silent,
           accuser,
@@ -158,26 +159,26 @@ Fault Control::given_up_by(std::size_t link, int rank) const {
 }
 
 /// Seen by local peers even where they learn of our end before they read our goodbye.
-void Control::mark_end(std::uint32_t how) {
+void FailureDetector::mark_end(std::uint32_t how) {
   left_ = true;
   if (!joined_.page->mapped()) return;
   joined_.page->line(members()[rank_].local_rank).left.store(how, std::memory_order_release);
 }
 
-void Control::leave() {
+void FailureDetector::leave() {
   if (left_) return;
   mark_end(says_left);
   raise({Fault::Kind::left, rank_, 0, 0, Code::remote_error, who(rank_) + " left the job"});
 }
 
-void Control::say_exit() {
+void FailureDetector::say_exit() {
   if (left_) return;
   mark_end(says_exited);
   raise({Fault::Kind::exited, rank_, 0, 0, Code::remote_error,
          who(rank_) + " ended its process without finalizing the communicator"});
 }
 
-bool Control::carries() const {
+bool FailureDetector::carries() const {
   if (!leads()) return false;
   bool connected = false;
   for (const auto& [rank, conn] : joined_.locals) connected |= conn->is_open();
@@ -193,7 +194,7 @@ bool Control::carries() const {
 
 /// By its pidfd. What the process told before is waiting in its connection, or on its way over the
 /// leader, and comes first: an error that it reported, or that it left a communicator.
-void Control::on_process_ended(Pulse& pulse) {
+void FailureDetector::on_process_ended(Pulse& pulse) {
   const int rank = pulse.rank;
   const auto local = joined_.locals.find(rank);
   if (local != joined_.locals.end()) {
@@ -207,7 +208,7 @@ void Control::on_process_ended(Pulse& pulse) {
   on_peer_ended(rank);
 }
 
-void Control::on_peer_ended(int rank) {
+void FailureDetector::on_peer_ended(int rank) {
   const PulseLine& line = joined_.page->line(members()[rank].local_rank);
   const std::uint32_t how = line.left.load(std::memory_order_acquire);
   if (how == says_left) {
@@ -222,7 +223,7 @@ void Control::on_peer_ended(int rank) {
                      "the kernel's log if it was killed"});
 }
 
-void Control::on_link_closed(std::size_t index, int error) {
+void FailureDetector::on_link_closed(std::size_t index, int error) {
   const int rank = joined_.table.leaders[links_[index].node];
   if (faults_.has_left(rank)) return;
   const std::vector<int> behind = ranks_behind(index);
@@ -243,7 +244,7 @@ void Control::on_link_closed(std::size_t index, int error) {
 
 // ---- Beats
 
-void Control::tick() {
+void FailureDetector::tick() {
   timer_ = loop_.after_ms(tick_ms_, [this] { tick(); });
   if (joined_.page->mapped()) {
     joined_.page->line(members()[rank_].local_rank).beats.fetch_add(1, std::memory_order_relaxed);
@@ -252,7 +253,7 @@ void Control::tick() {
   if (leads()) watch_links();
 }
 
-void Control::watch_pulses() {
+void FailureDetector::watch_pulses() {
   for (const auto& pulse : pulses_) {
     if (pulse->rank == rank_) continue;
     const PulseLine& line = joined_.page->line(members()[pulse->rank].local_rank);
@@ -272,7 +273,7 @@ void Control::watch_pulses() {
   }
 }
 
-void Control::watch_links() {
+void FailureDetector::watch_links() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_[i];
     if (!link.conn) continue;
@@ -295,7 +296,7 @@ void Control::watch_links() {
 }
 
 /// Which link of this node's leader leads towards another node.
-std::size_t Control::link_towards(int node) const {
+std::size_t FailureDetector::link_towards(int node) const {
   while (node > joined_.node) {
     const int above = (node - 1) / tree_arity;
     if (above == joined_.node) return static_cast<std::size_t>(node - joined_.node * tree_arity);
@@ -304,7 +305,7 @@ std::size_t Control::link_towards(int node) const {
   return 0;
 }
 
-std::vector<int> Control::ranks_behind(std::size_t link) const {
+std::vector<int> FailureDetector::ranks_behind(std::size_t link) const {
   std::vector<int> out;
   for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
     const int node = members()[rank].node;

@@ -17,16 +17,16 @@
 #include <vector>
 
 #include "bootstrap/control/fault_log.h"
-#include "bootstrap/join/join_protocol.h"
+#include "bootstrap/control/join_result.h"
 
 namespace hocket::internal {
 
-class Control {
+class FailureDetector {
  public:
   using OnFault = std::function<void(const Fault& fault)>;
-  Control(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult joined, FaultBoard& faults,
-          OnFault on_fault);
-  ~Control();
+  FailureDetector(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult joined,
+                  FaultBoard& faults, OnFault on_fault);
+  ~FailureDetector();
   void start();
 
   /// Adds a fault to the board and, where it is new, tells everybody.

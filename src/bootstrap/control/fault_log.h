@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "bootstrap/session.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 

@@ -12,8 +12,8 @@ constexpr std::size_t message_cap = 64;
 constexpr std::int64_t explanation_patience_ms = 500;
 }  // namespace
 
-void Descriptors::serve(UniqueFd listener, const Credentials& credentials,
-                        std::int64_t patience_ms) {
+void FdExchange::serve(UniqueFd listener, const Credentials& credentials,
+                       std::int64_t patience_ms) {
   credentials_ = credentials;
   patience_ms_ = patience_ms;
   acceptor_ = std::make_unique<Acceptor>(
@@ -25,7 +25,7 @@ void Descriptors::serve(UniqueFd listener, const Credentials& credentials,
       [this](const Claim&, UniqueFd fd) { accept(std::move(fd)); });
 }
 
-void Descriptors::accept(UniqueFd fd) {
+void FdExchange::accept(UniqueFd fd) {
   const int client = next_client_++;
   clients_[client] = ControlConnection::open(
       loop_, std::move(fd), message_cap,
@@ -33,7 +33,7 @@ void Descriptors::accept(UniqueFd fd) {
       [this, client](int) { clients_.erase(client); });
 }
 
-void Descriptors::asked(int client, Message& message) {
+void FdExchange::asked(int client, Message& message) {
   Reader reader(message.body);
   Wanted wanted{client, reader.u64()};
   const DescriptorName name{reader.u64(), reader.u64()};
@@ -49,7 +49,7 @@ void Descriptors::asked(int client, Message& message) {
   }
 }
 
-void Descriptors::answer(const Wanted& wanted, const SharedFd& fd) {
+void FdExchange::answer(const Wanted& wanted, const SharedFd& fd) {
   const auto client = clients_.find(wanted.client);
   if (client == clients_.end()) return;
   Writer writer;
@@ -57,7 +57,7 @@ void Descriptors::answer(const Wanted& wanted, const SharedFd& fd) {
   client->second->send(MessageType::descriptor, writer.take(), {fd});
 }
 
-void Descriptors::offer(DescriptorName name, UniqueFd fd) {
+void FdExchange::offer(DescriptorName name, UniqueFd fd) {
   SharedFd& place = offered_[name];
   place = std::make_shared<const UniqueFd>(std::move(fd));
   const auto waiting = wanted_.find(name);
@@ -66,15 +66,15 @@ void Descriptors::offer(DescriptorName name, UniqueFd fd) {
   wanted_.erase(waiting);
 }
 
-void Descriptors::withdraw(DescriptorName name) { offered_.erase(name); }
+void FdExchange::withdraw(DescriptorName name) { offered_.erase(name); }
 
-void Descriptors::close_space(std::uint64_t space) {
+void FdExchange::close_space(std::uint64_t space) {
   const auto is_of_it = [space](const auto& entry) { return entry.first.space == space; };
   std::erase_if(offered_, is_of_it);
   std::erase_if(wanted_, is_of_it);
 }
 
-void Descriptors::fetch(const std::shared_ptr<Request>& request) {
+void FdExchange::fetch(const std::shared_ptr<Request>& request) {
   const std::uint64_t id = next_id_++;
   requests_[id] = request;
   std::uint64_t first = 0;
@@ -86,7 +86,7 @@ void Descriptors::fetch(const std::shared_ptr<Request>& request) {
   if (!peer.dialer) dial(request->peer);
 }
 
-void Descriptors::dial(int number) {
+void FdExchange::dial(int number) {
   Dialer::Options options;
   options.credentials = credentials_;
   options.endpoint.unix_name = socket_name(credentials_, "descriptors", number);
@@ -100,7 +100,7 @@ void Descriptors::dial(int number) {
                     [this, number](Dialer::Result result) { dialled(number, std::move(result)); });
 }
 
-void Descriptors::dialled(int number, Dialer::Result result) {
+void FdExchange::dialled(int number, Dialer::Result result) {
   Peer& peer = peers_[number];
   peer.dialer.reset();
   if (!result.fd) {
@@ -115,7 +115,7 @@ void Descriptors::dialled(int number, Dialer::Result result) {
   }
 }
 
-void Descriptors::lost(int number) {
+void FdExchange::lost(int number) {
   Peer& peer = peers_[number];
   peer.conn.reset();
   loop_.cancel(peer.lost);
@@ -127,7 +127,7 @@ void Descriptors::lost(int number) {
   });
 }
 
-void Descriptors::ask(Peer& peer, std::uint64_t id, const DescriptorName& name) {
+void FdExchange::ask(Peer& peer, std::uint64_t id, const DescriptorName& name) {
   Writer writer;
   writer.u64(id);
   writer.u64(name.space);
@@ -135,7 +135,7 @@ void Descriptors::ask(Peer& peer, std::uint64_t id, const DescriptorName& name) 
   peer.conn->send(MessageType::fetch, writer.take());
 }
 
-void Descriptors::answered(int number, Message& message) {
+void FdExchange::answered(int number, Message& message) {
   Reader reader(message.body);
   const std::uint64_t id = reader.u64();
   if (message.type != MessageType::descriptor || !reader.complete()) return;
@@ -148,7 +148,7 @@ void Descriptors::answered(int number, Message& message) {
   end(id, {}, std::move(message.fds[0]));
 }
 
-void Descriptors::end(std::uint64_t id, const Status& status, UniqueFd fd) {
+void FdExchange::end(std::uint64_t id, const Status& status, UniqueFd fd) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;
   const std::shared_ptr<Request> request = found->second;
@@ -156,7 +156,7 @@ void Descriptors::end(std::uint64_t id, const Status& status, UniqueFd fd) {
   request->finish(status, std::move(fd));
 }
 
-void Descriptors::end_all_of(int peer, const Status& status) {
+void FdExchange::end_all_of(int peer, const Status& status) {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, request] : requests_) {
     if (request->peer == peer) ids.push_back(id);
@@ -164,7 +164,7 @@ void Descriptors::end_all_of(int peer, const Status& status) {
   for (const std::uint64_t id : ids) end(id, status, {});
 }
 
-void Descriptors::forget(const std::shared_ptr<Request>& request) {
+void FdExchange::forget(const std::shared_ptr<Request>& request) {
   for (auto it = requests_.begin(); it != requests_.end(); ++it) {
     if (it->second == request) {
       requests_.erase(it);
@@ -174,7 +174,7 @@ void Descriptors::forget(const std::shared_ptr<Request>& request) {
 }
 
 /// The fault concerns the asker's communicator. That others than the asked peer leave is no error.
-bool Descriptors::ends(const Fault& fault, const Request& request) const {
+bool FdExchange::ends(const Fault& fault, const Request& request) const {
   const FaultScope& scope = request.scope;
   if (fault.kind == Fault::Kind::left) return fault.rank == request.peer;
   if (fault.kind == Fault::Kind::exited && fault.rank == rank_) return false;
@@ -182,7 +182,7 @@ bool Descriptors::ends(const Fault& fault, const Request& request) const {
          fault.sequence <= scope.operation;
 }
 
-void Descriptors::new_fault(const Fault& fault) {
+void FdExchange::new_fault(const Fault& fault) {
   std::vector<std::uint64_t> ids;
   for (const auto& [id, request] : requests_) {
     if (faults_.concerns(fault, request->scope) && ends(fault, *request)) ids.push_back(id);
@@ -190,7 +190,7 @@ void Descriptors::new_fault(const Fault& fault) {
   for (const std::uint64_t id : ids) end(id, Status(fault.code, fault.text, fault.rank), {});
 }
 
-void Descriptors::close(const Status& why) {
+void FdExchange::close(const Status& why) {
   acceptor_.reset();
   clients_.clear();
   for (const auto& [rank, peer] : peers_) loop_.cancel(peer.lost);
@@ -200,7 +200,7 @@ void Descriptors::close(const Status& why) {
   fail_all(why);
 }
 
-void Descriptors::fail_all(const Status& why) noexcept {
+void FdExchange::fail_all(const Status& why) noexcept {
   while (!requests_.empty()) end(requests_.begin()->first, why, {});
 }
 

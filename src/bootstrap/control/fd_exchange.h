@@ -5,17 +5,19 @@
 #include <memory>
 #include <vector>
 
-#include "bootstrap/auth/handshake.h"
+#include "bootstrap/auth/acceptor.h"
+#include "bootstrap/auth/dialer.h"
 #include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fetch.h"
 #include "bootstrap/net/control_connection.h"
 
 namespace hocket::internal {
 
-class Descriptors {
+class FdExchange {
  public:
   using Request = Fetch;
 
-  Descriptors(EventLoop& loop, const FaultBoard& faults, int rank)
+  FdExchange(EventLoop& loop, const FaultBoard& faults, int rank)
       : loop_(loop), faults_(faults), rank_(rank) {}
 
   // On the monitor thread:

@@ -9,13 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/auth/handshake.h"
+#include "bootstrap/auth/acceptor.h"
 #include "bootstrap/net/control_connection.h"
 #include "bootstrap/net/control_messages.h"
 
 namespace hocket::internal {
-
-inline constexpr int tree_arity = 8;  // children of a leader: 64 nodes are two steps deep
 
 class Coordinator : public std::enable_shared_from_this<Coordinator>, private EventLoop::Client {
  public:

@@ -10,7 +10,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "bootstrap/session.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "base/status.h"
-#include "bootstrap/session.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "bootstrap/session.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/session.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 

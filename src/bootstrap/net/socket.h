@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "bootstrap/session.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal {
 

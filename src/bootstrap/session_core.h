@@ -6,7 +6,7 @@
 #include <memory>
 #include <mutex>
 
-#include "bootstrap/auth/handshake.h"
+#include "bootstrap/auth/acceptor.h"
 #include "bootstrap/control/data_connections.h"
 #include "bootstrap/control/failure_detector.h"
 #include "bootstrap/control/fault_log.h"
@@ -16,11 +16,11 @@
 
 namespace hocket::internal {
 
-class Core : public std::enable_shared_from_this<Core>, private EventLoop::Client {
+class SessionCore : public std::enable_shared_from_this<SessionCore>, private EventLoop::Client {
  public:
   /// From the joining thread: checks the options and opens what must be open before the join.
-  static Status make(const JoinOptions& options, std::shared_ptr<Core>* out);
-  ~Core() override;
+  static Status make(const JoinOptions& options, std::shared_ptr<SessionCore>* out);
+  ~SessionCore() override;
   /// From the joining thread: blocks until the join has ended.
   Status wait_joined();
   /// From any thread: the join ends soon with Code::aborted, if it has not ended before.
@@ -43,12 +43,12 @@ class Core : public std::enable_shared_from_this<Core>, private EventLoop::Clien
   std::uint64_t generation() const { return generation_; }
 
   // On the monitor thread, after the join:
-  Descriptors& descriptors() { return descriptors_; }
+  FdExchange& descriptors() { return descriptors_; }
   void raise(const Fault& fault) { control_->raise(fault); }
   void dial(int peer, std::uint64_t comm_id, int index);
 
  private:
-  Core(const JoinOptions& options, EventLoopRef lease);
+  SessionCore(const JoinOptions& options, EventLoopRef lease);
   Status open_listener();
   void accept_tcp(const Credentials& credentials);
   void start_joining();
@@ -65,11 +65,11 @@ class Core : public std::enable_shared_from_this<Core>, private EventLoop::Clien
   JoinRequest self_;
   UniqueFd listener_;
   FaultBoard faults_;
-  Descriptors descriptors_;
+  FdExchange descriptors_;
   DataConnections data_;
   std::unique_ptr<Acceptor> acceptor_;
   std::shared_ptr<JoinProtocol> joining_;
-  std::unique_ptr<Control> control_;
+  std::unique_ptr<FailureDetector> control_;
   EventLoop::Token exit_task_ = 0;
   bool lingering_ = false;
   EventLoop::Token linger_timer_ = 0;

@@ -10,7 +10,7 @@
 namespace hocket::internal {
 namespace {
 
-TEST(EventLoop, ends_whenever_its_last_lease_does) {
+TEST(EventLoop, ends_whenever_its_last_reference_does) {
   wait_for_monitor_to_end();
   int ran = 0;
   // stop() comes at every point of a round that a task woke: the thread must not fall asleep.
@@ -25,7 +25,7 @@ TEST(EventLoop, ends_whenever_its_last_lease_does) {
   EXPECT_EQ(20'000, ran) << "what was posted before the end runs";
 }
 
-TEST(EventLoop, starts_anew_for_leases_of_several_threads) {
+TEST(EventLoop, starts_anew_for_references_of_several_threads) {
   std::vector<std::thread> threads;
   std::atomic<int> ran{0};
   for (int t = 0; t < 4; ++t) {

@@ -1,4 +1,4 @@
-#include "bootstrap/core.h"
+#include "bootstrap/session_core.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -55,22 +55,22 @@ std::string host_name() {
 
 }  // namespace
 
-Core::Core(const JoinOptions& options, EventLoopRef lease)
+SessionCore::SessionCore(const JoinOptions& options, EventLoopRef lease)
     : options_(options),
       lease_(std::move(lease)),
       descriptors_(*lease_, faults_, options.rank),
       data_(*lease_, options.rank, std::max<std::int64_t>(options.silence_ms, 5000)) {}
 
-Core::~Core() {
+SessionCore::~SessionCore() {
   descriptors_.close(status_of_call([] { return internal_error("the session has ended"); }));
   data_.close();
 }
 
-Status Core::make(const JoinOptions& options, std::shared_ptr<Core>* out) {
+Status SessionCore::make(const JoinOptions& options, std::shared_ptr<SessionCore>* out) {
   HOCKET_RETURN_IF_ERROR(check(options));
   EventLoopRef lease;
   HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
-  std::shared_ptr<Core> core(new Core(options, std::move(lease)));
+  std::shared_ptr<SessionCore> core(new SessionCore(options, std::move(lease)));
   HOCKET_RETURN_IF_ERROR(core->open_listener());
   JoinRequest& self = core->self_;  // open_listener() has filled in the address
   self.rank = options.rank;
@@ -84,7 +84,7 @@ Status Core::make(const JoinOptions& options, std::shared_ptr<Core>* out) {
   return {};
 }
 
-Status Core::open_listener() {
+Status SessionCore::open_listener() {
   Address& address = self_.address;
   if (!options_.has_key) {
     address = loopback(false);  // whoever may meet without a key is on this host
@@ -100,7 +100,7 @@ Status Core::open_listener() {
   return listen_tcp(&address, &listener_);
 }
 
-void Core::start() noexcept {
+void SessionCore::start() noexcept {
   const Status status = status_of_call([this]() -> Status {
     lease_->add(this);
     start_joining();
@@ -109,7 +109,7 @@ void Core::start() noexcept {
   if (!status.ok()) end_join(status);
 }
 
-void Core::start_joining() {
+void SessionCore::start_joining() {
   JoinProtocol::Handlers handlers;
   handlers.table_known = [this](const Key& key) { return table_known(key); };
   handlers.joined = [this](JoinResult joined) { this->joined(std::move(joined)); };
@@ -119,7 +119,7 @@ void Core::start_joining() {
   joining_->start();
 }
 
-void Core::accept_tcp(const Credentials& credentials) {
+void SessionCore::accept_tcp(const Credentials& credentials) {
   data_.start(credentials);
   acceptor_ = std::make_unique<Acceptor>(
       *lease_, std::move(listener_), credentials,
@@ -139,7 +139,7 @@ void Core::accept_tcp(const Credentials& credentials) {
 }
 
 /// The key for everything after the join is known now; local peers may ask as soon as they have it.
-Status Core::table_known(const Key& key) {
+Status SessionCore::table_known(const Key& key) {
   const Credentials credentials{key, options_.job_id, false};
   if (!acceptor_) accept_tcp(credentials);
   if (!options_.share_memory) return {};
@@ -152,19 +152,20 @@ Status Core::table_known(const Key& key) {
   return {};
 }
 
-void Core::joined(JoinResult joined) {
+void SessionCore::joined(JoinResult joined) {
   faults_.prepare_own_failure(
       {Fault::Kind::failed, options_.rank, 0, 0, Code::system_error,
        fmt::format("rank {} (process {} on {}) cannot go on: {}", options_.rank, self_.pid,
                    self_.host, out_of_memory().message())});
-  control_ = std::make_unique<Control>(*lease_, options_.rank, options_.silence_ms,
-                                       std::move(joined), faults_, [this](const Fault& fault) {
-                                         // Whoever returns from a wait for a descriptor must
-                                         // find the communicator's engine alerted already.
-                                         faults_.wake_all();
-                                         descriptors_.new_fault(fault);
-                                         if (lingering_) static_cast<void>(linger_soon(0));
-                                       });
+  control_ =
+      std::make_unique<FailureDetector>(*lease_, options_.rank, options_.silence_ms,
+                                        std::move(joined), faults_, [this](const Fault& fault) {
+                                          // Whoever returns from a wait for a descriptor must
+                                          // find the communicator's engine alerted already.
+                                          faults_.wake_all();
+                                          descriptors_.new_fault(fault);
+                                          if (lingering_) static_cast<void>(linger_soon(0));
+                                        });
   control_->start();
   exit_task_ = lease_->on_exit([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->say_exit();
@@ -172,7 +173,7 @@ void Core::joined(JoinResult joined) {
   end_join({});
 }
 
-void Core::end_join(const Status& status) noexcept {
+void SessionCore::end_join(const Status& status) noexcept {
   // JoinProtocol calls this: it may go only when it has returned.
   best_effort([this] {
     lease_->post([weak = weak_from_this()] {
@@ -186,14 +187,14 @@ void Core::end_join(const Status& status) noexcept {
   join_ended_.notify_all();
 }
 
-Status Core::wait_joined() {
+Status SessionCore::wait_joined() {
   std::unique_lock lock(mutex_);
   join_ended_.wait(lock, [&] { return join_done_; });
   return join_status_;
 }
 
-void Core::stop_join() {
-  std::weak_ptr<Core> weak = weak_from_this();
+void SessionCore::stop_join() {
+  std::weak_ptr<SessionCore> weak = weak_from_this();
   lease_->post([weak] {
     const auto self = weak.lock();
     if (self && self->joining_) self->joining_->stop();
@@ -202,7 +203,7 @@ void Core::stop_join() {
 
 /// Memory is out in this process. The own threads learn of it without any; the other ranks as soon
 /// as there is a little.
-bool Core::fail(const Status& why) {
+bool SessionCore::fail(const Status& why) {
   bool joining;
   {
     std::lock_guard lock(mutex_);
@@ -222,21 +223,21 @@ bool Core::fail(const Status& why) {
   return true;
 }
 
-void Core::leave() {
+void SessionCore::leave() {
   if (control_) control_->leave();
 }
 
-void Core::say_exit() {
+void SessionCore::say_exit() {
   if (control_) control_->say_exit();
 }
 
-void Core::dial(int peer, std::uint64_t comm_id, int index) {
+void SessionCore::dial(int peer, std::uint64_t comm_id, int index) {
   Address address = members()[peer].address;
   if (is_link_local(address)) address.scope = self_.address.scope;
   data_.dial(peer, address, comm_id, index);
 }
 
-void Core::finish() noexcept {
+void SessionCore::finish() noexcept {
   lease_->remove(this);
   lease_->cancel_exit(exit_task_);
   best_effort([this] { leave(); });
@@ -248,7 +249,7 @@ void Core::finish() noexcept {
   linger();
 }
 
-void Core::linger() noexcept {
+void SessionCore::linger() noexcept {
   if (control_ && control_->carries()) {
     lingering_ = true;
     if (linger_soon(linger_check_ms)) return;
@@ -259,8 +260,9 @@ void Core::linger() noexcept {
 
 /// A fault may have been the last goodbye that this rank had to carry; a connection that closes
 /// without one is found by looking from time to time. False where there is no memory for it.
-bool Core::linger_soon(std::int64_t ms) noexcept {
-  std::shared_ptr<Core> self = shared_from_this();  // the old timer may be the last that holds it
+bool SessionCore::linger_soon(std::int64_t ms) noexcept {
+  std::shared_ptr<SessionCore> self =
+      shared_from_this();  // the old timer may be the last that holds it
   lease_->cancel(linger_timer_);
   linger_timer_ = 0;
   best_effort([&] { linger_timer_ = lease_->after_ms(ms, [self] { self->linger(); }); });
