@@ -101,7 +101,7 @@ TEST_P(EveryPlanLowered, has_every_step_in_its_place) {
 INSTANTIATE_TEST_SUITE_P(builders, EveryPlanLowered, testing::ValuesIn(group_builders()),
                          TestName());
 
-/// As docs/ARCHITECTURE.md shows a program over the board.
+/// As docs/protocol/plans.md shows a program over the board.
 std::string text_of(const Program& program) {
   static const char* const kinds[] = {"fold",   "send", "recv",   "arrive", "await_arrival",
                                       "notify", "wait", "signal", "await"};
@@ -127,16 +127,16 @@ std::string text_of(const Program& program) {
   return text;
 }
 
-TEST(Lowering, is_as_the_map_shows_it) {
+TEST(Lowering, is_as_the_protocol_page_shows_it) {
   const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  std::stringstream map;
-  map << std::ifstream(root / "docs/ARCHITECTURE.md").rdbuf();
+  std::stringstream page;
+  page << std::ifstream(root / "docs/protocol/plans.md").rdbuf();
   for (const char* algorithm : {"inline", "direct"}) {
     const Plan plan = plans_of(*find_builder(algorithm, Collective::all_reduce, true), 2, false)[0];
     Program program;
     ASSERT_TRUE(lower(plan, &program).ok());
     for (const std::string& text : {print(plan), text_of(program)}) {
-      EXPECT_NE(map.str().find(text), std::string::npos) << "docs/ARCHITECTURE.md lacks\n" << text;
+      EXPECT_NE(page.str().find(text), std::string::npos) << "docs/protocol/plans.md lacks\n" << text;
     }
   }
 }
