@@ -1,3 +1,5 @@
+#include "bootstrap/net/event_loop.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -5,7 +7,6 @@
 #include <vector>
 
 #include "bootstrap/job.h"
-#include "bootstrap/net/event_loop.h"
 
 namespace hocket::internal {
 namespace {

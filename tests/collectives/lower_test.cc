@@ -136,7 +136,8 @@ TEST(Lowering, is_as_the_protocol_page_shows_it) {
     Program program;
     ASSERT_TRUE(lower(plan, &program).ok());
     for (const std::string& text : {print(plan), text_of(program)}) {
-      EXPECT_NE(page.str().find(text), std::string::npos) << "docs/protocol/plans.md lacks\n" << text;
+      EXPECT_NE(page.str().find(text), std::string::npos) << "docs/protocol/plans.md lacks\n"
+                                                          << text;
     }
   }
 }
