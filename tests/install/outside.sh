@@ -38,13 +38,11 @@ export PKG_CONFIG_PATH=$pc
 # shellcheck disable=SC2046  # flags are words
 "$cc" -std=c99 -pedantic -Wall -Wextra -Werror "$here/outside/outside.c" \
   $(pkg-config --cflags --libs hocket) -o "$work/by-pkg-config"
-LD_LIBRARY_PATH=$(pkg-config --variable=libdir hocket) \
-  "$prefix/bin/hocket-run" -n 2 "$work/by-pkg-config"
+"$prefix/bin/hocket-run" -n 2 "$work/by-pkg-config"
 # shellcheck disable=SC2046
 "$cxx" -std=c++20 -pedantic -Wall -Wextra -Werror "$here/outside/outside.cc" \
   $(pkg-config --cflags --libs hocket) -o "$work/cpp-by-pkg-config"
-LD_LIBRARY_PATH=$(pkg-config --variable=libdir hocket) \
-  "$prefix/bin/hocket-run" -n 2 "$work/cpp-by-pkg-config"
+"$prefix/bin/hocket-run" -n 2 "$work/cpp-by-pkg-config"
 
 step "a wrong result is the job's result"
 if "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside" --expect-nonsense; then exit 1; fi
