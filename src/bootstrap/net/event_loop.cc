@@ -193,7 +193,7 @@ Status EventLoop::start() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
     delete self;
-    return system_error("cannot start the loop thread", error);
+    return system_error("cannot start the monitor thread", error);
   }
   ::pthread_setname_np(thread_, "hocket-monitor");
   return {};
