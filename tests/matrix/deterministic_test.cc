@@ -26,7 +26,8 @@ TEST_P(Deterministic, bits_do_not_depend_on_size_memory_or_transport) {
     SCOPED_TRACE(std::string(road.transport) + " " + road.algorithm);
     hocketConfig_t config = ranks::patient_config();
     config.deterministic = 1;
-    Ledger ledger(n);
+    SharedLedger shared{};
+    Ledger ledger(n, shared, false);
     ranks::run_ranks(
         n,
         [&](Rank& self) {

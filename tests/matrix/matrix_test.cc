@@ -1,6 +1,5 @@
 // Every collective x type x operator, on worlds that differ in ranks, transport and algorithm.
-#include "base/limits.h"
-#include "matrix/world.h"
+#include "matrix/cases.h"
 
 namespace matrix {
 namespace {
@@ -8,90 +7,11 @@ namespace {
 using ranks::Env;
 using ranks::Rank;
 
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15ULL;
-  return x ^ (x >> 29);
-}
-
-struct WorldKind {
-  int ranks;
-  const char* transport;  // empty: all
-  const char* algorithm;  // empty: the selector's
-  bool ordered;           // folds in rank order, as far as that algorithm serves
-};
-
-void PrintTo(const WorldKind& kind, std::ostream* out) {
-  *out << kind.ranks << " ranks, transport '" << kind.transport << "', algorithm '"
-       << kind.algorithm << "'";
-}
-
-/// Elements: nothing, one, a few, around what fits in an arrival line, middle sizes on
-/// both sides of where algorithms change over, and an odd number of lines.
-std::vector<std::size_t> counts_for(std::size_t size) {
-  const std::size_t line = hocket::internal::line_payload_bytes / size;
-  return {0, 1, 7, line - 1, line, line + 1, 1031, 4096 / size * 5 + 3, 65536 / size + 1};
-}
-
-/// Where the order of additions is free, only the ranks' results can be compared for any data.
-Data data_for(const Case& c, const WorldKind& kind, std::uint64_t hash) {
-  if (c.what == What::all_gather || c.what == What::broadcast) return Data::any;
-  if (kind.ordered && c.op == hocketProd) return Data::any;
-  if (c.what == What::all_reduce && (hash >> 25 & 3) == 3) return Data::any;
-  const bool loose = c.op != hocketProd && (hash >> 24 & 1);
-  return !loose ? Data::exact : kind.ordered ? Data::any : Data::small;
-}
-
-/// One of so many, each in one of the four ways that a call can have its memory: plain or the
-/// library's, in place or not; all_ways: in each.
-std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of, bool all_ways) {
-  std::vector<Case> cases;
-  const std::uint64_t world =
-      mix(static_cast<std::uint64_t>(kind.ranks) * 1000 + std::string(kind.algorithm).size() * 10 +
-          std::string(kind.transport).size());
-  std::uint64_t number = 0;
-  const auto add = [&](Case c) {
-    const std::uint64_t hash = mix(world + ++number * 0x9e3779b97f4a7c15ULL);
-    if (hash % keep_one_of != 0) return;
-    static constexpr std::size_t offsets[] = {0, 0, 64, 8, 1, 4};
-    c.offset = offsets[(hash >> 10) % 6];
-    c.root = static_cast<int>((hash >> 16) % static_cast<std::uint64_t>(kind.ranks));
-    c.data = data_for(c, kind, hash);
-    c.seed = hash >> 32;
-    for (std::uint64_t way = 0; way < 4; ++way) {
-      if (!all_ways && way != (hash >> 8 & 3)) continue;
-      c.in_place = way & 1;
-      c.alloc = way >> 1;
-      cases.push_back(c);
-    }
-  };
-  for (int type = 0; type < hocketNumTypes; ++type) {
-    for (What what : {What::all_reduce, What::reduce_scatter, What::all_gather, What::broadcast}) {
-      const bool reduces = what == What::all_reduce || what == What::reduce_scatter;
-      for (int op = 0; op < (reduces ? hocketNumOps : 2); ++op) {
-        Case c;
-        c.what = what;
-        c.type = static_cast<hocketDataType_t>(type);
-        c.op = reduces ? static_cast<hocketRedOp_t>(op) : hocketSum;
-        for (std::size_t count : counts_for(reference::size_of(c.type))) {
-          c.count = count;
-          add(c);
-        }
-      }
-    }
-    Case barrier;
-    barrier.what = What::barrier;
-    barrier.seed = static_cast<std::uint64_t>(type);
-    cases.push_back(barrier);
-  }
-  return cases;
-}
-
 void run_world(const WorldKind& kind, const std::vector<Case>& cases, std::set<std::string>* ran) {
   const Env env({{"HOCKET_TRANSPORT", kind.transport}, {"HOCKET_ALGORITHM", kind.algorithm}});
-  Ledger ledger(kind.ranks);
-  std::size_t most = 0;
-  for (const Case& c : cases) most = std::max(most, c.count * reference::size_of(c.type));
-  most *= static_cast<std::size_t>(kind.ranks);
+  SharedLedger shared{};
+  Ledger ledger(kind.ranks, shared, false);
+  const std::size_t most = most_bytes(cases, kind.ranks);
   ranks::run_ranks(kind.ranks, [&](Rank& self) {
     World world(self, ledger, most);
     for (const Case& c : cases) {
@@ -160,14 +80,6 @@ constexpr WorldKind kinds[] = {
     {3, "tcp", "one-shot", true},
 };
 
-std::string name_of_kind(const testing::TestParamInfo<WorldKind>& info) {
-  std::string name = std::to_string(info.param.ranks) + "_ranks";
-  for (const char* part : {info.param.transport, info.param.algorithm}) {
-    if (*part != '\0') name += std::string("_") + part;
-  }
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, testing::ValuesIn(kinds), name_of_kind);
 
 /// From rank 0 to rank 1: whatever the bits mean, they are moved and not computed with.

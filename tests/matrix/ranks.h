@@ -86,9 +86,8 @@ struct Rank {
   int rank = 0;
   int ranks = 1;
   hocketComm_t comm = nullptr;
-  std::barrier<>* all = nullptr;
-  /// Waits for the other threads, beside the library.
-  void meet() const { all->arrive_and_wait(); }
+  /// Waits for the other ranks, beside the library.
+  std::function<void()> meet;
 };
 
 using Body = std::function<void(Rank&)>;
@@ -102,7 +101,7 @@ inline void run_ranks(int n, const Body& body, hocketConfig_t config = patient_c
   std::vector<std::thread> threads;
   for (int i = 0; i < n; ++i) {
     threads.emplace_back([&, i] {
-      Rank self{i, n, nullptr, &all};
+      Rank self{i, n, nullptr, [&all] { all.arrive_and_wait(); }};
       hocketConfig_t own = config;
       const hocketResult_t joined = hocketCommInitRankConfig(&self.comm, n, id, i, &own);
       EXPECT_EQ(hocketSuccess, joined) << "rank " << i << ": " << hocketGetLastError(nullptr);
