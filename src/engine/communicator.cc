@@ -197,15 +197,6 @@ void Communicator::make_engine() {
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
   options.sequence_check = &sequence_check_;
-  options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
-  options.ring = [this](int local_rank) { ring(local_rank); };
-  options.export_region = [this](std::uint64_t region) { return export_region(region); };
-  options.poll_faults = [this](FaultNews* news) { poll_faults(news); };
-  options.on_failure = [this](const Status& status, std::uint64_t operation, bool tell) {
-    // Without memory for it, the others find out by their deadline, or because this rank leaves.
-    if (tell) best_effort([&] { tell_failure(status, operation); });
-    set_error(status);
-  };
   Links links;
   links.rank = rank_;
   links.board = &board_;
@@ -218,23 +209,26 @@ void Communicator::make_engine() {
       if (to == nullptr && transport->reaches(peer)) to = transport.get();
     }
   }
-  links.private_scratch = [this](std::size_t bytes) { return private_scratch(bytes); };
-  links.map_remote = [this](int peer, RegionOffset place, std::size_t bytes, std::byte** base) {
-    return map_remote(peer, place, bytes, base);
-  };
   // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
   SelectorOptions common;
   common.rank = rank_;
   common.ranks = ranks();
   common.one_node = nodes_ == 1;
   common.board_scratch_bytes = board_.scratch_bytes();
-  engine_ = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
+  EngineHost& host = *this;
+  engine_ = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
   watch_ = session_->watch([this] {
     engine_->fault_pending().store(true, std::memory_order_relaxed);
     wake();
   });
   engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
+}
+
+void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell) {
+  // Without memory for it, the others find out by their deadline, or because this rank leaves.
+  if (tell) best_effort([&] { tell_failure(status, operation); });
+  set_error(status);
 }
 
 Status Communicator::run(std::span<const Call> calls) {

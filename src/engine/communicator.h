@@ -48,7 +48,7 @@ struct CommConfig {
 /// them and whatever communicator they belong to: all of them may be at work at once.
 double ranks_per_core(const Session& session);
 
-class Communicator {
+class Communicator final : private EngineHost {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
   /// call it alike. parent: comm_id of the communicator that it is split from, open; 0: none. Its
@@ -121,6 +121,16 @@ class Communicator {
   Session::Held held() const { return session_->held(); }
 
  private:
+  // ---- As the engine's host
+  std::string name_of_rank(int rank) const override;
+  void ring(int local_rank) override;
+  void poll_faults(FaultNews* news) override;
+  bool export_region(std::uint64_t region) override;
+  void on_failure(const Status& status, std::uint64_t operation, bool tell) override;
+  std::byte* private_scratch(std::size_t bytes) override;
+  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::uint64_t operation,
+                    std::byte** out) override;
+
   struct Hello;
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,
                const CommConfig& config);
@@ -139,27 +149,21 @@ class Communicator {
   Status time_messages(int far, int messages, std::size_t bytes, double* best);
   std::unique_ptr<Selector> make_selector(const struct Figures& figures) const;
   Status first_fault() const;
-  void poll_faults(FaultNews* news);
   void add_gone(const Fault& fault, FaultNews* news) const;
   void tell_failure(const Status& status, std::uint64_t operation);
   void tell_part(std::uint64_t comm_id, const Status& status);
   void set_error(const Status& status);
   void tell_abort();
-  void ring(int local_rank);
   bool fetch_event(int local_rank);
   void wake();
-  std::string name_of_rank(int rank) const;
   int rank_of_session(int session_rank) const;
   Status status_of(const Fault& fault) const;
-  bool export_region(std::uint64_t region);
   Status fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd);
-  Status fetch_region(int peer, std::uint64_t region, UniqueFd* fd);
-  FaultScope fetch_scope() const;
+  Status fetch_region(int peer, std::uint64_t region, std::uint64_t operation, UniqueFd* fd);
+  FaultScope scope_of(std::uint64_t operation) const;
   Status of_peer(int peer, const Status& status) const;
-  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::byte** out);
   Status place_in(const Mapping& mapping, int peer, RegionOffset place, std::size_t bytes,
                   std::byte** out) const;
-  std::byte* private_scratch(std::size_t bytes);
 
   std::shared_ptr<Session> session_;
   std::vector<int> members_;         // session rank by rank
@@ -194,7 +198,7 @@ class Communicator {
     std::shared_ptr<Mapping> mapping;
     std::uint64_t used_by = 0;  // sequence of the last collective that uses it
   };
-  void drop_peer_regions();
+  void drop_peer_regions(std::uint64_t in_use);
   std::map<PeerRegion, PeerMapping> peer_regions_;
   std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // on their way
   std::set<std::uint64_t> awaiting_cts_;  // own regions that peers may ask for

@@ -131,15 +131,15 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes_ == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
-FaultScope Communicator::fetch_scope() const {
+FaultScope Communicator::scope_of(std::uint64_t operation) const {
   FaultScope scope = scope_;
-  scope.operation = engine_ != nullptr ? engine_->sequence() : 0;
+  scope.operation = operation;
   return scope;
 }
 
 Status Communicator::fetch(int peer, DescriptorName name, Nanos deadline, UniqueFd* fd) {
   const int member = members_[static_cast<std::size_t>(peer)];
-  return of_peer(peer, session_->fetch(member, fetch_scope(), name, deadline, fd));
+  return of_peer(peer, session_->fetch(member, scope_of(0), name, deadline, fd));
 }
 
 /// The session names its own ranks, and does not know what this communicator's faults tell.
@@ -158,7 +158,8 @@ Status Communicator::of_peer(int peer, const Status& status) const {
           culprit};
 }
 
-Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes, std::byte** out) {
+Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes,
+                                std::uint64_t operation, std::byte** out) {
   auto found = peer_regions_.find({peer, place.region});
   if (found == peer_regions_.end()) {
     const int member = members_[static_cast<std::size_t>(peer)];
@@ -169,24 +170,25 @@ Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes,
       if (*out != nullptr) return {};
     }
     UniqueFd fd;
-    HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, &fd));
+    HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, operation, &fd));
     PeerMapping fresh;
     HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
-    if (peer_regions_.size() >= most_peer_regions) drop_peer_regions();
+    if (peer_regions_.size() >= most_peer_regions) drop_peer_regions(operation);
     found = peer_regions_.emplace(PeerRegion{peer, place.region}, std::move(fresh)).first;
   }
-  found->second.used_by = engine_->sequence();
+  found->second.used_by = operation;
   return place_in(*found->second.mapping, peer, place, bytes, out);
 }
 
 /// in_progress until the descriptor has come, which wakes this rank.
-Status Communicator::fetch_region(int peer, std::uint64_t region, UniqueFd* fd) {
+Status Communicator::fetch_region(int peer, std::uint64_t region, std::uint64_t operation,
+                                  UniqueFd* fd) {
   static const Status on_its_way(Code::in_progress, "a peer's memory is not mapped yet");
   std::shared_ptr<Fetch>& fetch = region_fetches_[{peer, region}];
   if (fetch == nullptr) {
     const int member = members_[static_cast<std::size_t>(peer)];
     HOCKET_RETURN_IF_ERROR(session_->post_fetch(
-        member, fetch_scope(), {DescriptorName::memory_space, region},
+        member, scope_of(operation), {DescriptorName::memory_space, region},
         [this](const Fetch&) { wake(); }, &fetch));
   }
   if (!fetch->done()) return on_its_way;
@@ -196,10 +198,9 @@ Status Communicator::fetch_region(int peer, std::uint64_t region, UniqueFd* fd) 
 }
 
 /// All but those that the collective under way has addresses in.
-void Communicator::drop_peer_regions() {
-  std::erase_if(peer_regions_, [now = engine_->sequence()](const auto& entry) {
-    return entry.second.used_by != now;
-  });
+void Communicator::drop_peer_regions(std::uint64_t in_use) {
+  std::erase_if(peer_regions_,
+                [in_use](const auto& entry) { return entry.second.used_by != in_use; });
 }
 
 Status Communicator::place_in(const Mapping& mapping, int peer, RegionOffset place,
