@@ -94,14 +94,14 @@ class Split {
  public:
   Split(Communicator& parent, int color, int key, CommConfig config)
       : parent_(parent),
-        ticket_(parent.take_ticket()),
+        ticket_(parent.order().take_ticket()),
         color_(color),
         key_(key),
         config_(std::move(config)) {}
   ~Split() {
     if (done_) return;
-    parent_.await_ticket(ticket_);
-    parent_.serve_next();
+    parent_.order().await_ticket(ticket_);
+    parent_.order().serve_next();
   }
   Split(const Split&) = delete;
   Split& operator=(const Split&) = delete;
@@ -113,7 +113,7 @@ class Split {
 
  private:
   Communicator& parent_;
-  Communicator::Ticket ticket_;
+  CallOrder::Ticket ticket_;
   int color_, key_;
   CommConfig config_;
   bool done_ = false;
@@ -294,10 +294,10 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
     CommConfig full;
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, parent->config(), &full, &settings));
-    if (!parent->enter())
+    if (!parent->order().enter())
       return invalid_usage("another thread is inside a call of this communicator");
     const auto split = std::make_shared<api::Split>(*parent, color, key, full);
-    parent->exit();
+    parent->order().exit();
     if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
     return api::fill(function, full, newcomm,
                      [split](StopRequest* stop, auto* out) { return split->run(stop, out); });
@@ -309,16 +309,16 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     HOCKET_RETURN_IF_ERROR(api::check(comm));
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     Communicator& communicator = *comm->communicator;
-    if (!communicator.enter()) {
+    if (!communicator.order().enter()) {
       return invalid_usage("another thread is inside a call of this communicator");
     }
-    communicator.flush();
+    communicator.order().flush();
     Call barrier;
-    barrier.number = communicator.next_number();
+    barrier.number = communicator.order().next_number();
     const Status status = launch_one(communicator, barrier, nullptr);
     comm->finalized.store(true, std::memory_order_relaxed);
     if (status.ok()) communicator.leave();
-    communicator.exit();
+    communicator.order().exit();
     return status;
   });
 }
@@ -369,7 +369,7 @@ hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncE
       return {};
     }
     const Status error = comm->communicator->error();
-    if (error.ok() && !comm->blocking && comm->communicator->pending()) {
+    if (error.ok() && !comm->blocking && comm->communicator->order().pending()) {
       *asyncError = hocketInProgress;
     } else {
       *asyncError = static_cast<hocketResult_t>(error.code());

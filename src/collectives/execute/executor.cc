@@ -329,7 +329,7 @@ Execution::Outcome Execution::resolve_peers() {
       const std::size_t elements =
           std::min(blocks * binding_->part.block_elements, binding_->part.total);
       return links_->host->map_remote(peer, place, elements * element_bytes_,
-                                     binding_->message_sequence, out);
+                                      binding_->message_sequence, out);
     };
     Status status;
     if (reads_input_of(peer)) {
