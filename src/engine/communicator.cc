@@ -8,9 +8,6 @@
 #include "collectives/algorithms/builders.h"
 #include "engine/calibration.h"
 #include "memory/regions.h"
-#include "transport/self/transport.h"
-#include "transport/shm/transport.h"
-#include "transport/tcp/transport.h"
 
 namespace hocket::internal {
 namespace {
@@ -26,9 +23,11 @@ std::uint64_t derive_comm_id(std::uint64_t comm_id, std::uint64_t a, std::uint64
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
-                           std::uint64_t comm_id, const CommConfig& config)
+                           std::uint64_t comm_id, const CommConfig& config,
+                           const TransportFactory& factory)
     : session_(std::move(session)),
       config_(config),
+      factory_(factory),
       membership_(*session_, std::move(members), comm_id, config.name),
       doorbells_(*session_, membership_),
       memory_(*session_, membership_, doorbells_),
@@ -36,9 +35,10 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
                             std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
-                            StopRequest* stop, std::unique_ptr<Communicator>* out) {
+                            StopRequest* stop, std::unique_ptr<Communicator>* out,
+                            const TransportFactory& factory) {
   std::unique_ptr<Communicator> made(
-      new Communicator(std::move(session), std::move(members), comm_id, config));
+      new Communicator(std::move(session), std::move(members), comm_id, config, factory));
   made->membership_.set_parent(parent);
   if (const Status status = made->make(stop); !status.ok()) {
     made->membership_.report_failure(status, 0);
@@ -53,7 +53,8 @@ Status Communicator::make(StopRequest* stop) {
   {
     const StopRequest::Scope scope(stop, [this] { tell_abort(); });
     HOCKET_RETURN_IF_ERROR(open_board());
-    HOCKET_RETURN_IF_ERROR(open_transports());
+    HOCKET_RETURN_IF_ERROR(factory_.make(
+        {*session_, membership_, config_, board_, doorbells_, sequence_check_}, &transports_));
   }
   make_engine();
   const StopRequest::Scope scope(stop, [this] { abort(); });
@@ -99,49 +100,6 @@ Status Communicator::open_board() {
   if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
   board_ = Board(mapping_->data(), local_ranks(), local_rank());
   return doorbells_.open(board_);
-}
-
-Status Communicator::open_transports() {
-  transports_.push_back(std::make_unique<SelfTransport>(rank()));
-  const std::vector<int>& local_members = membership_.local_members();
-  const std::uint64_t comm_id = membership_.comm_id();
-  if (local_ranks() > 1) {
-    ShmOptions options;
-    options.matcher.checksum = config_.checksum;
-    options.matcher.sequence_check = &sequence_check_;
-    transports_.push_back(std::make_unique<ShmTransport>(
-        board_, local_members, comm_id,
-        [this, &local_members](int rank) {
-          const auto at = std::find(local_members.begin(), local_members.end(), rank);
-          doorbells_.ring(static_cast<int>(at - local_members.begin()));
-        },
-        options));
-  }
-  if (nodes() == 1) return {};
-  if (!config_.use_tcp) {
-    return invalid_usage("ranks of '" + config_.name + "' are on " + std::to_string(nodes()) +
-                         " nodes, but HOCKET_TRANSPORT leaves tcp out: add it, or run on one host");
-  }
-  TcpDialer dialer;
-  dialer.dial = [this](int peer, int index) {
-    session_->dial(membership_.session_rank(peer), membership_.comm_id(), index);
-  };
-  dialer.address = [this](int peer) { return membership_.member(peer).address.text(); };
-  TcpOptions options;
-  options.matcher.checksum = config_.checksum;
-  options.matcher.sequence_check = &sequence_check_;
-  std::unique_ptr<TcpTransport> tcp;
-  HOCKET_RETURN_IF_ERROR(
-      TcpTransport::make(rank(), ranks(), comm_id, std::move(dialer), options, &tcp));
-  TcpTransport* adopter = tcp.get();
-  transports_.push_back(std::move(tcp));
-  session_->listen(comm_id,
-                   [this, adopter](int peer, int index, UniqueFd fd, const Status& status) {
-                     const int rank = membership_.rank_of_session(peer);
-                     if (rank >= 0) adopter->adopt(rank, index, std::move(fd), status);
-                     doorbells_.wake();
-                   });
-  return {};
 }
 
 void Communicator::make_engine() {
@@ -329,6 +287,7 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
       derive_comm_id(membership_.comm_id(), ++splits_, static_cast<std::uint64_t>(color));
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
+  const TransportFactory& factory = factory_;
   const OpenChannel parents_faults(*session, parent);
   if (!gathered.ok() && color >= 0) membership_.report_failed_split(comm_id, gathered);
   order_.serve_next();  // from here on this communicator may be gone
@@ -341,7 +300,7 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
   for (int& rank : group) rank = members[static_cast<std::size_t>(rank)];
-  return create(session, std::move(group), comm_id, parent, config, stop, out);
+  return create(session, std::move(group), comm_id, parent, config, stop, out, factory);
 }
 
 }  // namespace hocket::internal

@@ -18,6 +18,7 @@
 #include "engine/error_cell.h"
 #include "engine/membership.h"
 #include "engine/peer_memory.h"
+#include "engine/transport_factory.h"
 #include "engine/wait.h"
 #include "memory/scratch_area.h"
 #include "memory/shared_memory.h"
@@ -31,9 +32,11 @@ class Communicator final : private EngineHost {
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
   /// call it alike. parent: comm_id of the communicator that it is split from, open; 0: none. Its
   /// abort ends the making. stop ends it early with Code::aborted, on all ranks; may be null.
+  /// factory: of its transports and of those that are split from it; outlives them.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
                        std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
-                       StopRequest* stop, std::unique_ptr<Communicator>* out);
+                       StopRequest* stop, std::unique_ptr<Communicator>* out,
+                       const TransportFactory& factory = default_transports());
   /// Flushes and leaves. Never blocks on a peer beyond the deadline.
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -97,10 +100,9 @@ class Communicator final : private EngineHost {
                     std::byte** out) override;
 
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,
-               const CommConfig& config);
+               const CommConfig& config, const TransportFactory& factory);
   Status make(StopRequest* stop);
   Status open_board();
-  Status open_transports();
   void make_engine();
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
   Status agree();
@@ -110,6 +112,7 @@ class Communicator final : private EngineHost {
 
   std::shared_ptr<Session> session_;
   const CommConfig config_;
+  const TransportFactory& factory_;
   Membership membership_;
   ErrorCell errors_;
   CallOrder order_;
