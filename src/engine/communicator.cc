@@ -7,20 +7,10 @@
 #include "base/log.h"
 #include "collectives/algorithms/builders.h"
 #include "engine/calibration.h"
+#include "engine/comm_id.h"
 #include "memory/regions.h"
 
 namespace hocket::internal {
-namespace {
-
-std::uint64_t derive_comm_id(std::uint64_t comm_id, std::uint64_t a, std::uint64_t b) {
-  Signature seed;  // any well-mixed hash of three words will do
-  seed.count = comm_id;
-  seed.sequence = a;
-  seed.root = static_cast<std::int32_t>(b);
-  return fingerprint(call_hash(seed), a) | 1;
-}
-
-}  // namespace
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
                            std::uint64_t comm_id, const CommConfig& config,
@@ -283,8 +273,7 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   order_.await_ticket(ticket);
   if (!prepared.ok()) engine_->fail(prepared);
   const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
-  const std::uint64_t comm_id =
-      derive_comm_id(membership_.comm_id(), ++splits_, static_cast<std::uint64_t>(color));
+  const std::uint64_t comm_id = comm_id_of_split(membership_.comm_id(), ++splits_, color);
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
   const TransportFactory& factory = factory_;
