@@ -142,9 +142,9 @@ HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
 /// Holds a communicator for the calling thread.
 class CommGuard {
  public:
-  explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.enter()) {}
+  explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}
   ~CommGuard() {
-    if (ok_) comm_.exit();
+    if (ok_) comm_.order().exit();
   }
   bool ok() const { return ok_; }
 
@@ -176,7 +176,7 @@ Status start(hocketComm* comm, const Arguments& given, hocketStream_t stream) {
   const CommGuard entered(communicator);
   if (!entered.ok()) [[unlikely]]
     return two_threads();
-  call.number = communicator.next_number();
+  call.number = communicator.order().next_number();
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
   if (stream == nullptr && host != nullptr) {
     return {Code::in_progress, "the call runs: ask hocketCommGetAsyncError until it is done"};
@@ -231,7 +231,7 @@ Status end_group() {
   if (calls.empty()) return {};
   for (const Communicator* communicator : held)
     HOCKET_RETURN_IF_ERROR(check_own_messages(calls, communicator));
-  for (GroupedCall& one : calls) one.call.number = one.communicator->next_number();
+  for (GroupedCall& one : calls) one.call.number = one.communicator->order().next_number();
   HOCKET_RETURN_IF_ERROR(launch(calls));
   if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
   return {};

@@ -1,13 +1,11 @@
 #include <cstring>
-#include <optional>
 
 #include "api/config.h"
 #include "api/handle.h"
-#include "base/log.h"
-#include "bootstrap/join/launch.h"
 #include "bootstrap/join/unique_id.h"
 #include "engine/group.h"
-#include "topology/machine.h"
+#include "engine/job.h"
+#include "engine/split.h"
 
 namespace hocket::internal::api {
 namespace {
@@ -27,36 +25,6 @@ static_assert(static_cast<int>(Op::avg) == hocketAvg);
 Status not_in_group() {
   if (!in_group()) return {};
   return invalid_usage("communicators are made and ended outside of groups");
-}
-
-std::uint64_t channel_of(const JobId& job, std::uint64_t number) {
-  std::uint64_t comm_id;
-  std::memcpy(&comm_id, job.data(), sizeof comm_id);
-  return (comm_id ^ (number * 0x9e3779b97f4a7c15ULL)) | 1 << 16;
-}
-
-Status join(const JoinOptions& options, const CommConfig& config, std::uint64_t number,
-            std::shared_ptr<Session> session, std::unique_ptr<Communicator>* out) {
-  if (session == nullptr) HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
-  std::vector<int> members(static_cast<std::size_t>(options.ranks));
-  for (int rank = 0; rank < options.ranks; ++rank) members[static_cast<std::size_t>(rank)] = rank;
-  const std::uint64_t comm_id = channel_of(options.job_id, number);
-  return Communicator::create(std::move(session), std::move(members), comm_id, 0, config,
-                              options.stop, out);
-}
-
-JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequest* stop) {
-  JoinOptions options;
-  options.rank = rank;
-  options.ranks = ranks;
-  options.interface = config.interface;
-  options.share_memory = config.use_shm;
-  options.join_deadline_ms = config.join_deadline_ms;
-  options.silence_ms = config.silence_ms;
-  options.machine = machine().id;
-  options.cores = machine().cores;
-  options.stop = stop;
-  return options;
 }
 
 /// Makes a handle and fills it now or, where config is not blocking, on its own stream.
@@ -89,36 +57,6 @@ Status fill(const char* function, const CommConfig& config, hocketComm_t* out, M
           "the communicator joins: ask hocketCommGetAsyncError until it is done"};
 }
 
-/// A split's turn among the calls on the communicator, which passes whether it is used or not.
-class Split {
- public:
-  Split(Communicator& parent, int color, int key, CommConfig config)
-      : parent_(parent),
-        ticket_(parent.take_ticket()),
-        color_(color),
-        key_(key),
-        config_(std::move(config)) {}
-  ~Split() {
-    if (done_) return;
-    parent_.await_ticket(ticket_);
-    parent_.serve_next();
-  }
-  Split(const Split&) = delete;
-  Split& operator=(const Split&) = delete;
-
-  Status run(StopRequest* stop, std::unique_ptr<Communicator>* out) {
-    done_ = true;
-    return parent_.split(ticket_, color_, key_, config_, stop, out);
-  }
-
- private:
-  Communicator& parent_;
-  Communicator::Ticket ticket_;
-  int color_, key_;
-  CommConfig config_;
-  bool done_ = false;
-};
-
 /// The part in a split of a rank that gets no communicator, and so has none to ask how far it is:
 /// it waits here, or comm's own stream does.
 Status split_without_color(hocketComm* comm, const std::shared_ptr<Split>& split) {
@@ -129,68 +67,6 @@ Status split_without_color(hocketComm* comm, const std::shared_ptr<Split>& split
   if (comm->own == nullptr) return run();
   HOCKET_RETURN_IF_ERROR(comm->own->push(run));
   return {Code::in_progress, "the split runs: ask hocketCommGetAsyncError until it is done"};
-}
-
-/// All communicators that this process makes from its launcher share one session.
-struct LaunchedJob {
-  std::mutex mutex;
-  std::weak_ptr<Session> session;
-  std::uint64_t made = 0;
-  std::optional<std::uint64_t> joined_in;  // fork_generation() of the process that did
-  static LaunchedJob& instance() {
-    static auto* job = new LaunchedJob;
-    return *job;
-  }
-};
-
-/// Without a launcher: this process is its own job.
-Status make_alone(const CommConfig& config, StopRequest* stop, std::unique_ptr<Communicator>* out) {
-  UniqueId id;
-  HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
-  HOCKET_RETURN_IF_ERROR(start_coordinator(id.key, id.job_id, config.interface, UniqueFd(),
-                                           &id.root, config.join_deadline_ms));
-  JoinOptions options = join_options(config, 0, 1, stop);
-  options.key = id.key;
-  options.job_id = id.job_id;
-  options.root = id.root;
-  return join(options, config, 0, nullptr, out);
-}
-
-Status make_from_launcher(const CommConfig& config, const Settings& settings, StopRequest* stop,
-                          std::unique_ptr<Communicator>* out) {
-  LaunchedJob& job = LaunchedJob::instance();
-  std::lock_guard lock(job.mutex);
-  LaunchInfo info;
-  const Status detected = detect_launch(settings, &info);
-  if (!detected.ok() && info.source.empty()) return make_alone(config, stop, out);
-  HOCKET_RETURN_IF_ERROR(detected);
-  JoinOptions options = join_options(config, info.rank, info.ranks, stop);
-  options.key = info.key;
-  options.has_key = info.has_key;
-  options.job_id = info.job_id;
-  options.root = info.root;
-  if (job.joined_in.value_or(fork_generation()) != fork_generation()) {
-    return invalid_usage("this process was forked from rank " + std::to_string(info.rank) +
-                         " after that one had joined the job: a rank is one process. Fork before "
-                         "the first hocketCommInitFromEnv, or use hocketCommInitRank with an id "
-                         "from hocketGetUniqueId");
-  }
-  std::shared_ptr<Session> session = job.session.lock();
-  if (session == nullptr) {
-    // Each session of a job has a name of its own: an earlier one may still be saying goodbye.
-    for (int i = 0; i < 8; ++i) {
-      options.job_id[static_cast<std::size_t>(i)] ^= static_cast<std::uint8_t>(job.made >> (8 * i));
-    }
-    if (info.root_listener) {
-      HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
-                                               std::move(info.root_listener), &options.root,
-                                               config.join_deadline_ms));
-    }
-    HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
-    job.session = session;
-    job.joined_in = fork_generation();
-  }
-  return join(options, config, job.made++, std::move(session), out);
 }
 
 }  // namespace
@@ -205,9 +81,7 @@ hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(nullptr, {}, &config, &settings));
     UniqueId id;
-    HOCKET_RETURN_IF_ERROR(make_unique_id(&id));
-    HOCKET_RETURN_IF_ERROR(start_coordinator(id.key, id.job_id, config.interface, UniqueFd(),
-                                             &id.root, config.join_deadline_ms));
+    HOCKET_RETURN_IF_ERROR(open_job(config, &id));
     const UniqueIdBytes bytes = encode(id);
     static_assert(sizeof bytes == sizeof uniqueId->internal);
     std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
@@ -242,11 +116,7 @@ hocketResult_t init_rank(const char* function, hocketComm_t* comm, int nranks,
     if (full.name.empty()) full.name = "world";
     return api::fill(function, full, comm,
                      [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-                       JoinOptions options = api::join_options(full, rank, nranks, stop);
-                       options.key = id.key;
-                       options.job_id = id.job_id;
-                       options.root = id.root;
-                       return api::join(options, full, 0, nullptr, out);
+                       return join_job(id, rank, nranks, full, stop, out);
                      });
   });
 }
@@ -274,7 +144,7 @@ hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* c
     if (full.name.empty()) full.name = "world";
     return api::fill(function, full, comm,
                      [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-                       return api::make_from_launcher(full, settings, stop, out);
+                       return join_launched_job(full, settings, stop, out);
                      });
   });
 }
@@ -294,10 +164,10 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
     CommConfig full;
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, parent->config(), &full, &settings));
-    if (!parent->enter())
+    if (!parent->order().enter())
       return invalid_usage("another thread is inside a call of this communicator");
-    const auto split = std::make_shared<api::Split>(*parent, color, key, full);
-    parent->exit();
+    const auto split = std::make_shared<Split>(*parent, color, key, full);
+    parent->order().exit();
     if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
     return api::fill(function, full, newcomm,
                      [split](StopRequest* stop, auto* out) { return split->run(stop, out); });
@@ -309,16 +179,16 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     HOCKET_RETURN_IF_ERROR(api::check(comm));
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     Communicator& communicator = *comm->communicator;
-    if (!communicator.enter()) {
+    if (!communicator.order().enter()) {
       return invalid_usage("another thread is inside a call of this communicator");
     }
-    communicator.flush();
+    communicator.order().flush();
     Call barrier;
-    barrier.number = communicator.next_number();
+    barrier.number = communicator.order().next_number();
     const Status status = launch_one(communicator, barrier, nullptr);
     comm->finalized.store(true, std::memory_order_relaxed);
     if (status.ok()) communicator.leave();
-    communicator.exit();
+    communicator.order().exit();
     return status;
   });
 }
@@ -369,7 +239,7 @@ hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncE
       return {};
     }
     const Status error = comm->communicator->error();
-    if (error.ok() && !comm->blocking && comm->communicator->pending()) {
+    if (error.ok() && !comm->blocking && comm->communicator->order().pending()) {
       *asyncError = hocketInProgress;
     } else {
       *asyncError = static_cast<hocketResult_t>(error.code());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/settings.h"
-#include "engine/communicator.h"
+#include "engine/comm_config.h"
 #include "hocket/hocket.h"
 
 namespace hocket::internal::api {

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/mix.h"
+
 namespace hocket::internal {
 
 const char* name_of(Dtype dtype) {
@@ -24,18 +26,6 @@ const char* name_of(Collective collective) {
   const auto index = static_cast<unsigned>(collective);
   return index < std::size(names) ? names[index] : "unknown collective";
 }
-
-namespace {
-// The finaliser of MurmurHash3 (Appleby, public domain constants): every input bit moves every
-// output bit.
-std::uint64_t mix(std::uint64_t x) {
-  x ^= x >> 33;
-  x *= 0xff51afd7ed558ccdULL;
-  x ^= x >> 33;
-  x *= 0xc4ceb9fe1a85ec53ULL;
-  return x ^ (x >> 33);
-}
-}  // namespace
 
 std::uint64_t call_hash(const Signature& signature) {
   Signature call = signature;

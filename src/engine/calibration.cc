@@ -1,21 +1,18 @@
-// What ranks agree on when a communicator is made: rank 0 measures the machine, and its figures and
-// settings go to all. A rank whose own settings would make it choose differently says so now, not
-// by a hang later.
-#include <fmt/format.h>
+#include "engine/calibration.h"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "base/log.h"
-#include "engine/communicator.h"
+#include "base/clock.h"
 #include "reduce/fold.h"
 #include "topology/machine.h"
 
 namespace hocket::internal {
 
-struct Communicator::Hello {
+struct Calibration::Hello {
   Figures figures;
   char algorithm[16] = {};
   std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
@@ -55,23 +52,10 @@ double measure_touch() {
 
 }  // namespace
 
-std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
-  SelectorOptions options;
-  options.rank = rank_;
-  options.ranks = ranks();
-  options.one_node = nodes_ == 1;
-  options.deterministic = config_.deterministic;
-  options.signature_flags = signature_flags();
-  options.algorithm = config_.algorithm;
-  options.board_scratch_bytes = board_.scratch_bytes();
-  options.figures = figures;
-  return std::make_unique<Selector>(options);
-}
-
 /// What a fold into one's own and a peer's memory costs where both have all of it in their caches,
 /// as programs will do it: in the board's scratch, which nothing else uses yet. All local ranks do
 /// it at once, in pairs.
-Status Communicator::measure_push(Stores stores, double* ns_per_byte) {
+Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
   const auto in = [&](int rank) { return reinterpret_cast<float*>(board_.scratch(rank, 0)); };
@@ -104,23 +88,23 @@ Status Communicator::measure_push(Stores stores, double* ns_per_byte) {
 }
 
 /// All ranks run the same calls; rank 0's clock counts.
-Status Communicator::measure(Hello* hello) {
+Status Calibration::measure(Figures* out) {
   const Call barrier;
   HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
-  Figures& figures = hello->figures;
-  figures.crowd = ranks_per_core(*session_);
+  Figures& figures = *out;
+  figures.crowd = ranks_per_core(session_);
   static const double touch = measure_touch();
   figures.touch_ns_per_byte = touch;
   if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
-  if (nodes_ == 1) return measure_board(&figures);
+  if (membership_.nodes() == 1) return measure_board(&figures);
   double barrier_ns = 0;
   HOCKET_RETURN_IF_ERROR(measure_barrier(&barrier_ns));
-  figures.message_ns = barrier_ns / (2 * std::ceil(std::log2(ranks())));
+  figures.message_ns = barrier_ns / (2 * std::ceil(std::log2(membership_.ranks())));
   return measure_link(&figures);
 }
 
-Status Communicator::measure_barrier(double* ns) {
+Status Calibration::measure_barrier(double* ns) {
   const Call barrier;
   const Call barriers[] = {barrier, barrier, barrier, barrier};
   *ns = 1e12;
@@ -134,7 +118,7 @@ Status Communicator::measure_barrier(double* ns) {
 
 /// Where each rank may have a core, the scheduler can still have put two on one for the moment, or
 /// somebody else's process; what is measured then would be kept for the communicator's life.
-Status Communicator::measure_board(Figures* figures) {
+Status Calibration::measure_board(Figures* figures) {
   for (int again = measurements; again > 0; --again) {
     HOCKET_RETURN_IF_ERROR(measure_barrier(&figures->sync_ns));
     // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
@@ -156,14 +140,11 @@ Status Communicator::measure_board(Figures* figures) {
 }
 
 /// Between rank 0 and the first rank of another node; the others have nothing to do.
-Status Communicator::measure_link(Figures* figures) {
-  const auto node = [this](int rank) {
-    return session_->members()[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])]
-        .node;
-  };
+Status Calibration::measure_link(Figures* figures) {
+  const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
   while (node(far) == node(0)) ++far;
-  if (rank_ != 0 && rank_ != far) return {};
+  if (membership_.rank() != 0 && membership_.rank() != far) return {};
   double one = 0, burst = 0, large = 0;
   HOCKET_RETURN_IF_ERROR(time_messages(far, 1, 8, &one));
   HOCKET_RETURN_IF_ERROR(time_messages(far, burst_messages, 8, &burst));
@@ -175,15 +156,16 @@ Status Communicator::measure_link(Figures* figures) {
 }
 
 /// So many messages from rank 0 to `far`, all at once, and an answer: the best of a few times.
-Status Communicator::time_messages(int far, int messages, std::size_t bytes, double* best) {
+Status Calibration::time_messages(int far, int messages, std::size_t bytes, double* best) {
   std::vector<std::byte> data(bytes);
+  const bool is_rank_0 = membership_.rank() == 0;
   const auto call = [&](Collective collective, std::size_t count) {
-    return Call{collective,   data.data(), data.data(),         count,
-                Dtype::uint8, Op::sum,     rank_ == 0 ? far : 0};
+    return Call{collective,   data.data(), data.data(),        count,
+                Dtype::uint8, Op::sum,     is_rank_0 ? far : 0};
   };
   std::vector<Call> there(static_cast<std::size_t>(messages),
-                          call(rank_ == 0 ? Collective::send : Collective::recv, bytes));
-  const Call back = call(rank_ == 0 ? Collective::recv : Collective::send, 1);
+                          call(is_rank_0 ? Collective::send : Collective::recv, bytes));
+  const Call back = call(is_rank_0 ? Collective::recv : Collective::send, 1);
   *best = 1e12;
   for (int i = 0; i < 3; ++i) {
     const Nanos begin = monotonic_now();
@@ -194,46 +176,16 @@ Status Communicator::time_messages(int far, int messages, std::size_t bytes, dou
   return {};
 }
 
-void Communicator::log_ready(const Figures& f) const {
-  if (!log_enabled(LogLevel::info)) return;
-  std::string line = fmt::format(
-      "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
-      config_.name, name_of_rank(rank_), local_rank(), local_ranks(), ranks(), nodes_,
-      nodes_ == 1 ? "" : "s", ranks_per_core(*session_));
-  if (ranks() > 1 && rank_ == 0) {
-    line += fmt::format(
-        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "
-        "memory, {:.0f} ns per message, {:.3f} per byte of it",
-        f.sync_ns, f.touch_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte, f.message_ns,
-        f.link_ns_per_byte);
-  }
-  log_line(LogLevel::info, line);
+Calibration::Hello Calibration::own_hello() const {
+  Hello hello;
+  std::strncpy(hello.algorithm, config_.algorithm.c_str(), sizeof hello.algorithm - 1);
+  hello.deterministic = config_.deterministic;
+  hello.use_shm = config_.use_shm;
+  hello.use_tcp = config_.use_tcp;
+  return hello;
 }
 
-Status Communicator::agree() {
-  Hello hello;
-  if (ranks() == 1) {
-    engine_->set_selector(make_selector(hello.figures), signature_flags());
-    log_ready(hello.figures);
-    return {};
-  }
-  HOCKET_RETURN_IF_ERROR(measure(&hello));
-  const auto describe_own = [&](Hello* to) {
-    std::strncpy(to->algorithm, config_.algorithm.c_str(), sizeof to->algorithm - 1);
-    to->deterministic = config_.deterministic;
-    to->use_shm = config_.use_shm;
-    to->use_tcp = config_.use_tcp;
-  };
-  Hello mine, theirs = hello;
-  describe_own(&mine);
-  describe_own(&theirs);
-  Call call;
-  call.collective = Collective::broadcast;
-  call.input = call.output = &theirs;
-  call.count = sizeof theirs;
-  call.dtype = Dtype::uint8;
-  call.root = 0;
-  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
   std::string differs;
   if (theirs.version != mine.version) differs = "versions of hocket";
   if (theirs.deterministic != mine.deterministic) {
@@ -247,16 +199,27 @@ Status Communicator::agree() {
   }
   if (theirs.use_shm != mine.use_shm || theirs.use_tcp != mine.use_tcp)
     differs = "HOCKET_TRANSPORT";
-  if (!differs.empty()) {
-    const Status status(Code::mismatch,
-                        "rank 0 and rank " + std::to_string(rank_) + " have different " + differs +
-                            ": give all ranks the same",
-                        rank_);
-    engine_->fail(status);
-    return status;
-  }
-  engine_->set_selector(make_selector(theirs.figures), signature_flags());
-  log_ready(theirs.figures);
+  if (differs.empty()) return {};
+  const int rank = membership_.rank();
+  return {Code::mismatch,
+          "rank 0 and rank " + std::to_string(rank) + " have different " + differs +
+              ": give all ranks the same",
+          rank};
+}
+
+Status Calibration::agree(Figures* figures) {
+  const Hello mine = own_hello();
+  Hello theirs = mine;
+  HOCKET_RETURN_IF_ERROR(measure(&theirs.figures));
+  Call call;
+  call.collective = Collective::broadcast;
+  call.input = call.output = &theirs;
+  call.count = sizeof theirs;
+  call.dtype = Dtype::uint8;
+  call.root = 0;
+  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  HOCKET_RETURN_IF_ERROR(compare(mine, theirs));
+  *figures = theirs.figures;
   return {};
 }
 

@@ -1,83 +1,40 @@
 #include "engine/communicator.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <numeric>
 
-#include "base/descriptors.h"
 #include "base/log.h"
 #include "collectives/algorithms/builders.h"
-#include "topology/machine.h"
-#include "transport/self/transport.h"
-#include "transport/shm/transport.h"
-#include "transport/tcp/transport.h"
+#include "engine/calibration.h"
+#include "engine/comm_id.h"
+#include "memory/regions.h"
 
 namespace hocket::internal {
-namespace {
-
-std::uint64_t derive_comm_id(std::uint64_t comm_id, std::uint64_t a, std::uint64_t b) {
-  Signature seed;  // any well-mixed hash of three words will do
-  seed.count = comm_id;
-  seed.sequence = a;
-  seed.root = static_cast<std::int32_t>(b);
-  return fingerprint(call_hash(seed), a) | 1;
-}
-
-void write_event(int fd) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(fd, &one, sizeof one);
-}
-
-}  // namespace
-
-double ranks_per_core(const Session& session) {
-  const std::vector<Member>& members = session.members();
-  const std::uint64_t machine = members[static_cast<std::size_t>(session.rank())].machine;
-  std::vector<CoreSet> cores;
-  for (const Member& member : members) {
-    if (member.machine == machine) cores.push_back(member.cores);
-  }
-  return crowd(cores);
-}
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
-                           std::uint64_t comm_id, const CommConfig& config)
+                           std::uint64_t comm_id, const CommConfig& config,
+                           const TransportFactory& factory)
     : session_(std::move(session)),
-      members_(std::move(members)),
-      rank_of_member_(static_cast<std::size_t>(session_->ranks()), -1),
-      comm_id_(comm_id),
-      open_channel_(*session_, comm_id),
       config_(config),
-      oversubscription_(ranks_per_core(*session_)) {
-  scope_.comm_id = comm_id_;
-  scope_.members = members_;
-  std::vector<int> nodes;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    const int member = members_[static_cast<std::size_t>(rank)];
-    rank_of_member_[static_cast<std::size_t>(member)] = rank;
-    if (member == session_->rank()) rank_ = rank;
-    if (session_->local(member)) local_members_.push_back(rank);
-    nodes.push_back(session_->members()[static_cast<std::size_t>(member)].node);
-  }
-  std::sort(nodes.begin(), nodes.end());
-  nodes_ = static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
-  peer_events_.resize(local_members_.size());
-}
+      factory_(factory),
+      membership_(*session_, std::move(members), comm_id, config.name),
+      doorbells_(*session_, membership_),
+      memory_(*session_, membership_, doorbells_),
+      oversubscription_(ranks_per_core(*session_)) {}
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
                             std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
-                            StopRequest* stop, std::unique_ptr<Communicator>* out) {
+                            StopRequest* stop, std::unique_ptr<Communicator>* out,
+                            const TransportFactory& factory) {
   std::unique_ptr<Communicator> made(
-      new Communicator(std::move(session), std::move(members), comm_id, config));
-  made->scope_.parent = parent;
+      new Communicator(std::move(session), std::move(members), comm_id, config, factory));
+  made->membership_.set_parent(parent);
   if (const Status status = made->make(stop); !status.ok()) {
-    made->tell_failure(status, 0);
+    made->membership_.report_failure(status, 0);
     return status;
   }
-  made->scope_.parent = 0;
+  made->membership_.set_parent(0);
   *out = std::move(made);
   return {};
 }
@@ -86,7 +43,8 @@ Status Communicator::make(StopRequest* stop) {
   {
     const StopRequest::Scope scope(stop, [this] { tell_abort(); });
     HOCKET_RETURN_IF_ERROR(open_board());
-    HOCKET_RETURN_IF_ERROR(open_transports());
+    HOCKET_RETURN_IF_ERROR(factory_.make(
+        {*session_, membership_, config_, board_, doorbells_, sequence_check_}, &transports_));
   }
   make_engine();
   const StopRequest::Scope scope(stop, [this] { abort(); });
@@ -94,15 +52,12 @@ Status Communicator::make(StopRequest* stop) {
 }
 
 Communicator::~Communicator() {
-  if (engine_ != nullptr) flush();
+  if (engine_ != nullptr) order_.flush();
   if (watch_ >= 0) session_->unwatch(watch_);
-  for (const auto& [region, fetch] : region_fetches_) session_->forget(fetch);
-  for (const PeerEvent& event : peer_events_) {
-    if (event.fetch != nullptr) session_->forget(event.fetch);
-  }
-  if (has_error_.load()) {
+  doorbells_.forget_fetches();
+  if (errors_.is_set()) {
     best_effort([this] {
-      for (auto& transport : transports_) transport->cancel(error());
+      for (auto& transport : transports_) transport->cancel(errors_.get());
     });
   }
   leave();
@@ -112,102 +67,39 @@ void Communicator::leave() {
   if (left_) return;
   left_ = true;
   for (auto& transport : transports_) best_effort([&] { transport->close(); });
-  best_effort([this] { session_->unlisten(comm_id_); });
+  best_effort([this] { session_->unlisten(membership_.comm_id()); });
   if (ranks() == 1) return;
-  best_effort([this] {
-    Fault fault;
-    fault.kind = Fault::Kind::left;
-    fault.rank = session_->rank();
-    fault.comm_id = comm_id_;
-    fault.text = name_of_rank(rank_) + " has left the communicator '" + config_.name + "'";
-    session_->report(fault);
-  });
+  best_effort([this] { membership_.report_left(); });
 }
 
 Status Communicator::open_board() {
-  const int local_ranks = static_cast<int>(local_members_.size());
-  const auto me = std::find(local_members_.begin(), local_members_.end(), rank_);
-  const int local_rank = static_cast<int>(me - local_members_.begin());
-  const std::size_t bytes = Board::bytes(local_ranks);
+  const DescriptorName name{membership_.comm_id(), 0};
+  const std::size_t bytes = Board::bytes(local_ranks());
   UniqueFd fd;
-  if (local_rank == 0) {
+  if (local_rank() == 0) {
     HOCKET_RETURN_IF_ERROR(make_memfd("hocket-board", bytes, &fd));
-    if (local_ranks > 1) HOCKET_RETURN_IF_ERROR(session_->offer({comm_id_, 0}, fd.get()));
+    if (local_ranks() > 1) HOCKET_RETURN_IF_ERROR(session_->offer(name, fd.get()));
   } else {
     const Nanos deadline = monotonic_now() + config_.join_deadline_ms * nanos_per_ms;
-    HOCKET_RETURN_IF_ERROR(fetch(local_members_[0], {comm_id_, 0}, deadline, &fd));
+    const int owner = membership_.local_members()[0];
+    const Status fetched =
+        session_->fetch(membership_.session_rank(owner), membership_.scope(0), name, deadline, &fd);
+    HOCKET_RETURN_IF_ERROR(membership_.error_of_peer(owner, fetched));
   }
   HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
   if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
-  board_ = Board(mapping_->data(), local_ranks, local_rank);
-  event_fd_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
-  if (!event_fd_) return system_error("cannot make an eventfd");
-  if (local_ranks > 1) {
-    const auto number = 1 + static_cast<std::uint64_t>(local_rank);
-    HOCKET_RETURN_IF_ERROR(session_->offer({comm_id_, number}, event_fd_.get()));
-  }
-  return {};
-}
-
-Status Communicator::open_transports() {
-  transports_.push_back(std::make_unique<SelfTransport>(rank_));
-  if (local_members_.size() > 1) {
-    ShmOptions options;
-    options.matcher.checksum = config_.checksum;
-    options.matcher.sequence_check = &sequence_check_;
-    transports_.push_back(std::make_unique<ShmTransport>(
-        board_, local_members_, comm_id_,
-        [this](int rank) {
-          const auto at = std::find(local_members_.begin(), local_members_.end(), rank);
-          const int local = static_cast<int>(at - local_members_.begin());
-          ring(local);
-        },
-        options));
-  }
-  if (nodes_ == 1) return {};
-  if (!config_.use_tcp) {
-    return invalid_usage("ranks of '" + config_.name + "' are on " + std::to_string(nodes_) +
-                         " nodes, but HOCKET_TRANSPORT leaves tcp out: add it, or run on one host");
-  }
-  TcpDialer dialer;
-  dialer.dial = [this](int peer, int index) { session_->dial(members_[peer], comm_id_, index); };
-  dialer.address = [this](int peer) {
-    return session_->members()[static_cast<std::size_t>(members_[peer])].address.text();
-  };
-  TcpOptions options;
-  options.matcher.checksum = config_.checksum;
-  options.matcher.sequence_check = &sequence_check_;
-  std::unique_ptr<TcpTransport> tcp;
-  HOCKET_RETURN_IF_ERROR(
-      TcpTransport::make(rank_, ranks(), comm_id_, std::move(dialer), options, &tcp));
-  TcpTransport* adopter = tcp.get();
-  transports_.push_back(std::move(tcp));
-  session_->listen(comm_id_,
-                   [this, adopter](int peer, int index, UniqueFd fd, const Status& status) {
-                     const int rank = rank_of_session(peer);
-                     if (rank >= 0) adopter->adopt(rank, index, std::move(fd), status);
-                     wake();
-                   });
-  return {};
+  board_ = Board(mapping_->data(), local_ranks(), local_rank());
+  return doorbells_.open(board_);
 }
 
 void Communicator::make_engine() {
   EngineOptions options;
-  options.rank = rank_;
+  options.rank = rank();
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
   options.sequence_check = &sequence_check_;
-  options.name_of_rank = [this](int rank) { return name_of_rank(rank); };
-  options.ring = [this](int local_rank) { ring(local_rank); };
-  options.export_region = [this](std::uint64_t region) { return export_region(region); };
-  options.poll_faults = [this](FaultNews* news) { poll_faults(news); };
-  options.on_failure = [this](const Status& status, std::uint64_t operation, bool tell) {
-    // Without memory for it, the others find out by their deadline, or because this rank leaves.
-    if (tell) best_effort([&] { tell_failure(status, operation); });
-    set_error(status);
-  };
   Links links;
-  links.rank = rank_;
+  links.rank = rank();
   links.board = &board_;
   links.transport_to.resize(static_cast<std::size_t>(ranks()));
   std::vector<Transport*> transports;
@@ -218,23 +110,89 @@ void Communicator::make_engine() {
       if (to == nullptr && transport->reaches(peer)) to = transport.get();
     }
   }
-  links.private_scratch = [this](std::size_t bytes) { return private_scratch(bytes); };
-  links.map_remote = [this](int peer, RegionOffset place, std::size_t bytes, std::byte** base) {
-    return map_remote(peer, place, bytes, base);
-  };
   // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
   SelectorOptions common;
-  common.rank = rank_;
+  common.rank = rank();
   common.ranks = ranks();
-  common.one_node = nodes_ == 1;
+  common.one_node = nodes() == 1;
   common.board_scratch_bytes = board_.scratch_bytes();
-  engine_ = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
+  EngineHost& host = *this;
+  engine_ = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
   watch_ = session_->watch([this] {
     engine_->fault_pending().store(true, std::memory_order_relaxed);
-    wake();
+    doorbells_.wake();
   });
   engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
+}
+
+std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
+  SelectorOptions options;
+  options.rank = rank();
+  options.ranks = ranks();
+  options.one_node = nodes() == 1;
+  options.deterministic = config_.deterministic;
+  options.signature_flags = signature_flags();
+  options.algorithm = config_.algorithm;
+  options.board_scratch_bytes = board_.scratch_bytes();
+  options.figures = figures;
+  return std::make_unique<Selector>(options);
+}
+
+Status Communicator::agree() {
+  Figures figures;
+  if (ranks() > 1) {
+    Calibration calibration(*session_, membership_, board_, config_,
+                            [this](std::span<const Call> calls) { return run(calls); });
+    if (const Status status = calibration.agree(&figures); !status.ok()) {
+      engine_->fail(status);  // the ranks whose settings agree learn of it
+      return status;
+    }
+  }
+  engine_->set_selector(make_selector(figures), signature_flags());
+  log_ready(figures);
+  return {};
+}
+
+void Communicator::log_ready(const Figures& f) const {
+  if (!log_enabled(LogLevel::info)) return;
+  std::string line = fmt::format(
+      "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
+      config_.name, name_of_rank(rank()), local_rank(), local_ranks(), ranks(), nodes(),
+      nodes() == 1 ? "" : "s", ranks_per_core(*session_));
+  if (ranks() > 1 && rank() == 0) {
+    line += fmt::format(
+        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "
+        "memory, {:.0f} ns per message, {:.3f} per byte of it",
+        f.sync_ns, f.touch_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte, f.message_ns,
+        f.link_ns_per_byte);
+  }
+  log_line(LogLevel::info, line);
+}
+
+std::string Communicator::name_of_rank(int rank) const { return membership_.name_of_rank(rank); }
+
+void Communicator::ring(int local_rank) { doorbells_.ring(local_rank); }
+
+bool Communicator::export_region(std::uint64_t region) { return memory_.export_region(region); }
+
+std::byte* Communicator::private_scratch(std::size_t bytes) { return scratch_.of(bytes); }
+
+Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes,
+                                std::uint64_t operation, std::byte** out) {
+  return memory_.map_remote(peer, place, bytes, operation, out);
+}
+
+void Communicator::poll_faults(FaultNews* news) {
+  if (!errors_.aborted()) return membership_.poll_faults(news);
+  if (news->error.ok()) news->error = error();
+  news->at_once = true;
+}
+
+void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell) {
+  // Without memory for it, the others find out by their deadline, or because this rank leaves.
+  if (tell) best_effort([&] { membership_.report_failure(status, operation); });
+  errors_.set(status);
 }
 
 Status Communicator::run(std::span<const Call> calls) {
@@ -250,56 +208,29 @@ Status Communicator::run(std::span<const Call> calls) {
 
 void Communicator::fail(const Status& status) { engine_->fail(status); }
 
-void Communicator::await_ticket(Ticket ticket) {
-  for (;;) {
-    const std::uint64_t served = served_.load(std::memory_order_acquire);
-    if (served == ticket) return;
-    served_.wait(served, std::memory_order_acquire);
-  }
-}
-
-void Communicator::serve_next() {
-  served_.fetch_add(1, std::memory_order_release);
-  served_.notify_all();
-}
-
-void Communicator::flush() { await_ticket(issued_.load(std::memory_order_relaxed)); }
-
 Status Communicator::error() {
-  if (!has_error_.load(std::memory_order_acquire)) {
-    // Nobody may be driving the engine: what the monitor has heard counts all the same.
-    if (engine_->fault_pending().load(std::memory_order_relaxed)) [[unlikely]]
-      set_error(first_fault());
-    if (!has_error_.load(std::memory_order_acquire)) return {};
-  }
-  std::lock_guard lock(error_mutex_);
-  return error_;
-}
-
-void Communicator::set_error(const Status& status) {
-  std::lock_guard lock(error_mutex_);
-  if (status.ok() || !error_.ok()) return;
-  error_ = status;
-  has_error_.store(true, std::memory_order_release);
+  // Nobody may be driving the engine: what the monitor has heard counts all the same.
+  if (!errors_.is_set() && engine_->fault_pending().load(std::memory_order_relaxed)) [[unlikely]]
+    errors_.set(membership_.first_fault());
+  return errors_.get();
 }
 
 void Communicator::abort() {
-  if (aborted_.exchange(true)) return;
+  if (!errors_.abort()) return;
   tell_abort();
   engine_->fault_pending().store(true, std::memory_order_relaxed);
-  wake();
+  doorbells_.wake();
 }
 
 void Communicator::tell_abort() {
-  const std::string text = name_of_rank(rank_) + " aborted the communicator '" + config_.name + "'";
-  set_error({Code::aborted, text, rank_});
-  Fault fault;
-  fault.kind = Fault::Kind::aborted;
-  fault.rank = session_->rank();
-  fault.comm_id = comm_id_;
-  fault.code = Code::aborted;
-  fault.text = text;
-  session_->report(fault);
+  const Status status = membership_.own_abort();
+  errors_.set(status);
+  membership_.report_abort(status);
+}
+
+bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
+  RegionOffset place;
+  return nodes() == 1 && Regions::instance().find(pointer, bytes, &place);
 }
 
 const char* Communicator::last_algorithm() const {
@@ -315,11 +246,11 @@ const char* Communicator::last_algorithm() const {
 const char* Communicator::last_transport() const {
   const Program* program = engine_->last_program();
   if (program == nullptr || ranks() == 1) return "none";
-  if (nodes_ == 1) return "shm";
-  return local_members_.size() > 1 ? "shm,tcp" : "tcp";
+  if (nodes() == 1) return "shm";
+  return local_ranks() > 1 ? "shm,tcp" : "tcp";
 }
 
-Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& config,
+Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                            StopRequest* stop, std::unique_ptr<Communicator>* out) {
   struct Entry {
     std::int32_t color, key;
@@ -330,7 +261,7 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   // Without memory for the part in it, there is none: the others wait for it until the deadline.
   const Status prepared = status_of_call([&]() -> Status {
     all.resize(static_cast<std::size_t>(ranks()));
-    members = members_;
+    members = membership_.members();
     return {};
   });
   Call call;
@@ -339,16 +270,16 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   call.output = all.data();
   call.count = 2;
   call.dtype = Dtype::int32;
-  await_ticket(ticket);
+  order_.await_ticket(ticket);
   if (!prepared.ok()) engine_->fail(prepared);
   const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
-  const std::uint64_t comm_id =
-      derive_comm_id(comm_id_, ++splits_, static_cast<std::uint64_t>(color));
+  const std::uint64_t comm_id = comm_id_of_split(membership_.comm_id(), ++splits_, color);
   const std::shared_ptr<Session> session = session_;
-  const std::uint64_t parent = comm_id_;
+  const std::uint64_t parent = membership_.comm_id();
+  const TransportFactory& factory = factory_;
   const OpenChannel parents_faults(*session, parent);
-  if (!gathered.ok() && color >= 0) tell_part(comm_id, gathered);
-  serve_next();  // from here on this communicator may be gone
+  if (!gathered.ok() && color >= 0) membership_.report_failed_split(comm_id, gathered);
+  order_.serve_next();  // from here on this communicator may be gone
   if (!gathered.ok() || color < 0) return gathered;
   std::vector<int> group;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
@@ -358,56 +289,7 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
   for (int& rank : group) rank = members[static_cast<std::size_t>(rank)];
-  return create(session, std::move(group), comm_id, parent, config, stop, out);
+  return create(session, std::move(group), comm_id, parent, config, stop, out, factory);
 }
-
-/// This rank takes no part in the making of a part, for which other ranks may wait already.
-void Communicator::tell_part(std::uint64_t comm_id, const Status& status) {
-  Fault fault;
-  fault.kind = Fault::Kind::failed;
-  fault.rank = members_[static_cast<std::size_t>(status.culprit() >= 0 ? status.culprit() : rank_)];
-  fault.comm_id = comm_id;
-  fault.code = status.code();
-  fault.text = name_of_rank(rank_) + " could not split '" + config_.name + "': " + status.message();
-  session_->report(fault);
-}
-
-std::byte* Communicator::private_scratch(std::size_t bytes) {
-  bytes = std::max<std::size_t>(bytes, 1);  // a message of nothing has a scratch area too
-  if (bytes > scratch_bytes_) {
-    scratch_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, round_up(bytes, 4096))));
-    scratch_bytes_ = scratch_ == nullptr ? 0 : bytes;
-  }
-  return scratch_.get();
-}
-
-void Communicator::ring(int local_rank) {
-  if (!board_.ring(local_rank)) return;
-  if (local_rank == board_.local_rank()) return write_event(event_fd_.get());
-  if (fetch_event(local_rank)) {
-    write_event(peer_events_[static_cast<std::size_t>(local_rank)].fd.get());
-  }
-}
-
-/// False: the descriptor of the peer's doorbell is on its way, and rings when it comes. Where it
-/// cannot be had the peer is only late: it looks around by itself ten times a second.
-bool Communicator::fetch_event(int local_rank) {
-  PeerEvent& event = peer_events_[static_cast<std::size_t>(local_rank)];
-  if (event.fd) return true;
-  if (event.fetch == nullptr) {
-    const int peer = local_members_[static_cast<std::size_t>(local_rank)];
-    const DescriptorName name{comm_id_, 1 + static_cast<std::uint64_t>(local_rank)};
-    const Status posted = session_->post_fetch(
-        members_[static_cast<std::size_t>(peer)], scope_, name,
-        [](const Fetch& fetch) { write_event(fetch.fd()); }, &event.fetch);
-    if (!posted.ok()) return false;
-  }
-  if (!event.fetch->done()) return false;
-  const Status taken = event.fetch->take(&event.fd);
-  event.fetch.reset();
-  return taken.ok();
-}
-
-void Communicator::wake() { ring(board_.local_rank()); }
 
 }  // namespace hocket::internal

@@ -20,14 +20,17 @@ constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
 }  // namespace
 
-Engine::Engine(EngineOptions options, Links links, std::vector<Transport*> transports,
-               std::unique_ptr<Selector> selector)
-    : options_(std::move(options)),
+Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
+               std::vector<Transport*> transports, std::unique_ptr<Selector> selector)
+    : host_(host),
+      options_(options),
       links_(std::move(links)),
       transports_(std::move(transports)),
       selector_(std::move(selector)),
       sent_to_(static_cast<std::size_t>(options_.ranks)),
-      received_from_(static_cast<std::size_t>(options_.ranks)) {}
+      received_from_(static_cast<std::size_t>(options_.ranks)) {
+  links_.host = &host_;
+}
 
 bool Engine::run_once(std::optional<Nanos> now) {
   if (!unexplained_.ok()) [[unlikely]] {
@@ -145,7 +148,7 @@ bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* pl
   if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
     seen = {buffer, bytes, generation, false, {}};
     seen.mapped = Regions::instance().find(buffer, bytes, &seen.place) &&
-                  options_.export_region(seen.place.region);
+                  host_.export_region(seen.place.region);
   }
   *place = seen.place;
   return seen.mapped;
@@ -256,7 +259,7 @@ void Engine::ring_pending() {
   if (!ring_due_) return;
   ring_due_ = false;
   for (int peer = 0; peer < links_.board->local_ranks(); ++peer) {
-    if (peer != links_.board->local_rank()) options_.ring(peer);
+    if (peer != links_.board->local_rank()) host_.ring(peer);
   }
 }
 
@@ -302,7 +305,7 @@ void Engine::fail(const Status& status) {
 
 void Engine::await_explanation(std::optional<Nanos> now) {
   if (attention_.exchange(false, std::memory_order_relaxed)) {
-    best_effort([this] { options_.poll_faults(&news_); });
+    best_effort([this] { host_.poll_faults(&news_); });
   }
   if (!news_.error.ok()) return end(news_.error, false);
   for (const FaultNews::Gone& gone : news_.gone) {
@@ -327,7 +330,7 @@ void Engine::end(const Status& error, bool tell) {
   running_ = false;
   queue_.clear();
   messages_.clear();
-  options_.on_failure(status_, operation, tell);
+  host_.on_failure(status_, operation, tell);
   ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
@@ -336,7 +339,7 @@ void Engine::end(const Status& error, bool tell) {
 bool Engine::look_at_faults(bool moved) {
   const bool was_known = !news_.error.ok();
   attention_.store(false, std::memory_order_relaxed);
-  options_.poll_faults(&news_);
+  host_.poll_faults(&news_);
   if (news_.error.ok()) return false;
   attention_.store(true, std::memory_order_relaxed);  // in the next round again
   if (!news_.at_once) {
@@ -359,7 +362,7 @@ std::string Engine::names(const std::vector<int>& ranks) const {
   std::string text;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (i == 8) return text + " and " + std::to_string(ranks.size() - i) + " more";
-    text += (i == 0 ? "" : ", ") + options_.name_of_rank(ranks[i]);
+    text += (i == 0 ? "" : ", ") + host_.name_of_rank(ranks[i]);
   }
   return ranks.empty() ? "nobody else" : text;
 }
@@ -410,7 +413,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
     if (entry == nullptr) continue;
     const std::string text =
         entry->why.ok()
-            ? what + " waits for " + options_.name_of_rank(rank) +
+            ? what + " waits for " + host_.name_of_rank(rank) +
                   ", which has left: it destroyed its communicator or ended before this call"
             : entry->why.message() + "; " + what + " waits for that rank";
     return end({Code::remote_error, text, rank}, true);
@@ -424,7 +427,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   }
   if (now >= operation.next_late_log) {
     operation.next_late_log = now + options_.late_log;
-    log_line(LogLevel::warn, options_.name_of_rank(options_.rank) + ": " + what + " has waited " +
+    log_line(LogLevel::warn, host_.name_of_rank(options_.rank) + ": " + what + " has waited " +
                                  std::to_string(waited / nanos_per_s) + " s for " + names(ranks) +
                                  " (alive, but late)");
   }

@@ -11,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,23 +19,10 @@
 #include "collectives/execute/executor.h"
 #include "collectives/select/selector.h"
 #include "engine/call.h"
+#include "engine/engine_host.h"
 #include "transport/sequence_check.h"
 
 namespace hocket::internal {
-
-/// What is known of faults that concern the communicator.
-struct FaultNews {
-  /// A rank whose part in the communicator has ended in order.
-  struct Gone {
-    int rank = -1;
-    Status why;          // an error: it ended its process; OK: it left
-    Nanos patience = 0;  // what it sent before may still be on its way: so long nothing moves
-  };
-  Status error;                 // the first that ends operations
-  std::uint64_t operation = 0;  // but none that comes before this collective; 0: all
-  bool at_once = false;         // also one that could still go on
-  std::vector<Gone> gone;
-};
 
 struct EngineOptions {
   int rank = 0;
@@ -44,22 +30,14 @@ struct EngineOptions {
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
   Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
   const CollectiveSequenceCheck* sequence_check =
-      nullptr;                                        // what links find out beside their transfers
-  std::function<std::string(int rank)> name_of_rank;  // "rank 3 (host h1, pid 77)"
-  std::function<void(int local_rank)> ring;  // wakes a local peer that sleeps; never blocks
-  /// Adds new faults.
-  std::function<void(FaultNews*)> poll_faults;
-  /// Lets local peers map a region of this process. False where they cannot.
-  std::function<bool(std::uint64_t region)> export_region;
-  /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
-  /// not know yet.
-  std::function<void(const Status&, std::uint64_t operation, bool tell)> on_failure;
+      nullptr;  // what links find out beside their transfers
 };
 
 class Engine {
  public:
-  Engine(EngineOptions options, Links links, std::vector<Transport*> transports,
-         std::unique_ptr<Selector> selector);
+  /// The host outlives the engine, which sets it in links too.
+  Engine(EngineHost& host, const EngineOptions& options, Links links,
+         std::vector<Transport*> transports, std::unique_ptr<Selector> selector);
 
   /// Queues a checked call. Nothing happens to it after an error.
   void submit(const Call& call);
@@ -95,7 +73,6 @@ class Engine {
   }
   /// What the last collective ran; null before the first. Any thread.
   const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
-  std::uint64_t sequence() const { return sequence_; }
 
  private:
   struct Operation {
@@ -131,7 +108,8 @@ class Engine {
   void revoke(Operation& operation);
   bool output_was_revoked(const Operation& operation) const;
 
-  EngineOptions options_;
+  EngineHost& host_;
+  const EngineOptions options_;
   Links links_;
   std::vector<Transport*> transports_;
   std::unique_ptr<Selector> selector_;

@@ -14,7 +14,7 @@ namespace {
 struct Batch {
   struct Part {
     Communicator* communicator;
-    Communicator::Ticket ticket;
+    CallOrder::Ticket ticket;
     std::vector<Call> calls;
   };
   std::vector<HostStream*> streams;
@@ -97,7 +97,7 @@ class StreamRendezvous {
 };
 
 Status run(const Batch& batch) {
-  for (const Batch::Part& part : batch.parts) part.communicator->await_ticket(part.ticket);
+  for (const Batch::Part& part : batch.parts) part.communicator->order().await_ticket(part.ticket);
   const Status driven = status_of_call([&batch]() -> Status {
     std::vector<Sleeper> sleepers;
     for (const Batch::Part& part : batch.parts) {
@@ -111,7 +111,7 @@ Status run(const Batch& batch) {
   for (const Batch::Part& part : batch.parts) {
     if (!driven.ok()) part.communicator->fail(driven);
     if (first.ok()) first = part.communicator->outcome();
-    part.communicator->serve_next();
+    part.communicator->order().serve_next();
   }
   return first;
 }
@@ -151,8 +151,9 @@ Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting
   }
   for (const Batch::Part& part : batch.parts) {
     if (has_runner) break;
-    part.communicator->await_ticket(part.ticket);  // nobody runs the calls: only their turn passes
-    part.communicator->serve_next();
+    part.communicator->order().await_ticket(
+        part.ticket);  // nobody runs the calls: only their turn passes
+    part.communicator->order().serve_next();
   }
   return first;
 }
@@ -160,7 +161,7 @@ Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting
 }  // namespace
 
 Status launch_one(Communicator& communicator, const Call& call, HostStream* stream) {
-  if (stream == nullptr && !communicator.pending()) [[likely]] {
+  if (stream == nullptr && !communicator.order().pending()) [[likely]] {
     return communicator.run({&call, 1});
   }
   return launch({{&communicator, call, stream}});
@@ -179,7 +180,7 @@ Status launch(const std::vector<GroupedCall>& calls) {
   }
   // From here on nothing throws: a ticket that is taken is served.
   for (Batch& batch : batches) {
-    for (Batch::Part& part : batch.parts) part.ticket = part.communicator->take_ticket();
+    for (Batch::Part& part : batch.parts) part.ticket = part.communicator->order().take_ticket();
   }
   std::size_t mine = batches.size();
   for (std::size_t i = 0; i < batches.size(); ++i) {

@@ -34,21 +34,8 @@ class World {
       rank.links.rank = r;
       rank.links.board = &rank.board;
       rank.links.transport_to.assign(ranks_.size(), &fabric_.at(r));
-      rank.links.private_scratch = [&rank](std::size_t bytes) {
-        rank.scratch.assign(bytes, std::byte{0xa5});
-        return rank.scratch.data();
-      };
-      rank.links.map_remote = [this, &rank](int peer, RegionOffset place, std::size_t,
-                                            std::byte** out) {
-        const Binding& theirs = ranks_[peer].binding;
-        EXPECT_EQ(place.region, static_cast<std::uint64_t>(peer));
-        // The first time that a rank meets a peer's buffer, its descriptor is still on its way.
-        if (met_.insert({sequence_, rank.links.rank, peer, place.offset}).second) {
-          return Status(Code::in_progress, "not mapped yet");
-        }
-        *out = place.offset == 0 ? const_cast<std::byte*>(theirs.input) : theirs.output;
-        return Status();
-      };
+      rank.world = this;
+      rank.links.host = &rank;
     }
   }
   ~World() { ::munmap(base_, bytes_); }
@@ -74,7 +61,25 @@ class World {
   }
 
  private:
-  struct Rank {
+  struct Rank final : ExecutorHost {
+    std::byte* private_scratch(std::size_t bytes) override {
+      scratch.assign(bytes, std::byte{0xa5});
+      return scratch.data();
+    }
+    Status map_remote(int peer, RegionOffset place, std::size_t, std::uint64_t operation,
+                      std::byte** out) override {
+      const Binding& theirs = world->ranks_[peer].binding;
+      EXPECT_EQ(place.region, static_cast<std::uint64_t>(peer));
+      EXPECT_EQ(operation, world->sequence_);
+      // The first time that a rank meets a peer's buffer, its descriptor is still on its way.
+      if (world->met_.insert({operation, links.rank, peer, place.offset}).second) {
+        return {Code::in_progress, "not mapped yet"};
+      }
+      *out = place.offset == 0 ? const_cast<std::byte*>(theirs.input) : theirs.output;
+      return {};
+    }
+
+    World* world = nullptr;
     Board board;
     Links links;
     Binding binding;

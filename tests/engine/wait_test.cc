@@ -75,7 +75,7 @@ TEST(Oversubscription, by_ranks_holds_for_good_and_asks_nothing_of_the_kernel) {
 }
 
 /// Two local ranks that share a board; the test is rank 1, the engine rank 0.
-class OneRank {
+class OneRank final : private EngineHost {
  public:
   explicit OneRank(std::vector<Transport*> transports) {
     memory_.resize(Board::bytes(2) + 4096);
@@ -85,17 +85,14 @@ class OneRank {
     options.ranks = 2;
     options.deadline = nanos_per_s;
     options.sequence_check = &sequence_check_;
-    options.name_of_rank = [](int rank) { return "rank " + std::to_string(rank); };
-    options.ring = [](int) {};
-    options.poll_faults = [this](FaultNews* news) { news->error = fault; };
-    options.on_failure = [this](const Status&, std::uint64_t, bool tell) { told = tell; };
     Links links;
     links.board = &board;
     SelectorOptions selector;
     selector.ranks = 2;
     selector.one_node = true;
     selector.board_scratch_bytes = board.scratch_bytes();
-    engine = std::make_unique<Engine>(std::move(options), std::move(links), std::move(transports),
+    EngineHost& host = *this;
+    engine = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                       std::make_unique<Selector>(selector));
   }
   /// Rank 1 arrives at the first barrier, and rings nobody.
@@ -109,6 +106,16 @@ class OneRank {
   bool told = false;
 
  private:
+  std::string name_of_rank(int rank) const override { return "rank " + std::to_string(rank); }
+  void ring(int) override {}
+  void poll_faults(FaultNews* news) override { news->error = fault; }
+  bool export_region(std::uint64_t) override { return false; }
+  void on_failure(const Status&, std::uint64_t, bool tell) override { told = tell; }
+  std::byte* private_scratch(std::size_t) override { return nullptr; }
+  Status map_remote(int, RegionOffset, std::size_t, std::uint64_t, std::byte**) override {
+    return internal_error("no peer maps memory here");
+  }
+
   std::vector<std::byte> memory_;
   CollectiveSequenceCheck sequence_check_;
 };

@@ -45,7 +45,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   const bool wide = program.wide_scratch || (staged != nullptr && staged->wide_scratch);
   stride_ = scratch_stride_bytes(binding_->part, binding.dtype, wide);
   if (!program.load_store && program.scratch_blocks > 0) {
-    scratch_ = links.private_scratch(stride_ * program.scratch_blocks * program.slots);
+    scratch_ = links.host->private_scratch(stride_ * program.scratch_blocks * program.slots);
     if (scratch_ == nullptr) {
       fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm + "'"});
       return;
@@ -328,7 +328,8 @@ Execution::Outcome Execution::resolve_peers() {
     const auto map = [&](std::uint32_t blocks, RegionOffset place, std::byte** out) {
       const std::size_t elements =
           std::min(blocks * binding_->part.block_elements, binding_->part.total);
-      return links_->map_remote(peer, place, elements * element_bytes_, out);
+      return links_->host->map_remote(peer, place, elements * element_bytes_,
+                                      binding_->message_sequence, out);
     };
     Status status;
     if (reads_input_of(peer)) {

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "collectives/execute/executor_host.h"
 #include "collectives/plan/partition.h"
 #include "collectives/plan/program.h"
 #include "memory/regions.h"
@@ -23,12 +23,7 @@ struct Links {
   int rank = 0;
   const Board* board = nullptr;          // load/store programs; by then local ranks are ranks
   std::vector<Transport*> transport_to;  // by rank (itself too); null: unreachable
-  std::function<std::byte*(std::size_t)>
-      private_scratch;  // for programs over messages: so many bytes
-  /// Where so many bytes at a place of a peer are mapped here; a status where they cannot be.
-  /// in_progress: not yet, the first time that this rank meets a peer's region.
-  std::function<Status(int peer, RegionOffset place, std::size_t bytes, std::byte** out)>
-      map_remote;
+  ExecutorHost* host = nullptr;
 };
 
 /// One operation's arguments, worked out.

@@ -1,0 +1,48 @@
+// What an engine needs from outside: names of ranks, their faults and doorbells, mapped memory, and
+// a place to report its own failure. A communicator is the host of its engine; a test or a
+// simulator brings another. No call blocks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "collectives/execute/executor_host.h"
+
+namespace hocket::internal {
+
+/// What is known of faults that concern the communicator.
+struct FaultNews {
+  /// A rank whose part in the communicator has ended in order.
+  struct Gone {
+    int rank = -1;
+    Status why;          // an error: it ended its process; OK: it left
+    Nanos patience = 0;  // what it sent before may still be on its way: so long nothing moves
+  };
+  Status error;                 // the first that ends operations
+  std::uint64_t operation = 0;  // but none that comes before this collective; 0: all
+  bool at_once = false;         // also one that could still go on
+  std::vector<Gone> gone;
+};
+
+class EngineHost : public ExecutorHost {
+ public:
+  /// For messages: "rank 3 (host h1, pid 77)".
+  virtual std::string name_of_rank(int rank) const = 0;
+  /// Wakes a local peer that sleeps.
+  virtual void ring(int local_rank) = 0;
+  /// Adds new faults.
+  virtual void poll_faults(FaultNews* news) = 0;
+  /// Lets local peers map a region of this process. False where they cannot.
+  virtual bool export_region(std::uint64_t region) = 0;
+  /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
+  /// not know yet.
+  virtual void on_failure(const Status& status, std::uint64_t operation, bool tell) = 0;
+
+ protected:
+  ~EngineHost() = default;
+};
+
+}  // namespace hocket::internal

@@ -1,0 +1,192 @@
+#include "engine/membership.h"
+
+#include <algorithm>
+
+#include "topology/machine.h"
+
+namespace hocket::internal {
+namespace {
+
+// What a rank sent before it left may still be on its way, and news of the leaving overtakes it.
+constexpr Nanos patience_with_left = nanos_per_s;
+// The end of the rank's connections tells more exactly: this is for a rank that has none here.
+constexpr Nanos patience_with_exited = 200 * nanos_per_ms;
+
+/// Ends no operation but one that waits for the rank.
+bool is_gone_in_order(const Fault& fault) {
+  return fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::exited;
+}
+
+}  // namespace
+
+double ranks_per_core(const Session& session) {
+  const std::vector<Member>& members = session.members();
+  const std::uint64_t machine = members[static_cast<std::size_t>(session.rank())].machine;
+  std::vector<CoreSet> cores;
+  for (const Member& member : members) {
+    if (member.machine == machine) cores.push_back(member.cores);
+  }
+  return crowd(cores);
+}
+
+Membership::Membership(Session& session, std::vector<int> members, std::uint64_t comm_id,
+                       std::string name)
+    : session_(session),
+      members_(std::move(members)),
+      rank_of_member_(static_cast<std::size_t>(session_.ranks()), -1),
+      open_channel_(session_, comm_id),
+      name_(std::move(name)) {
+  scope_.comm_id = comm_id;
+  scope_.members = members_;
+  std::vector<int> nodes;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const int member = members_[static_cast<std::size_t>(rank)];
+    rank_of_member_[static_cast<std::size_t>(member)] = rank;
+    if (member == session_.rank()) rank_ = rank;
+    if (session_.local(member)) local_members_.push_back(rank);
+    nodes.push_back(session_.members()[static_cast<std::size_t>(member)].node);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes_ = static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
+  const auto me = std::find(local_members_.begin(), local_members_.end(), rank_);
+  local_rank_ = static_cast<int>(me - local_members_.begin());
+}
+
+int Membership::rank_of_session(int session_rank) const {
+  if (session_rank < 0 || session_rank >= session_.ranks()) return -1;
+  return rank_of_member_[static_cast<std::size_t>(session_rank)];
+}
+
+std::string Membership::name_of_rank(int rank) const {
+  const Member& member =
+      session_.members()[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])];
+  return "rank " + std::to_string(rank) + " (host " + member.host + ", pid " +
+         std::to_string(member.pid) + ")";
+}
+
+Status Membership::status_of(const Fault& fault) const {
+  Status::Detail detail;
+  detail.code = fault.code;
+  detail.message = fault.text;
+  detail.culprit = rank_of_session(fault.rank);
+  detail.sequence = fault.sequence;
+  if (fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent) {
+    detail.code = Code::remote_error;
+    if (detail.culprit >= 0 && detail.culprit != fault.rank) {
+      // The text counts ranks as the session does; this communicator counts otherwise.
+      detail.message = name_of_rank(detail.culprit) + " of this communicator: " + fault.text;
+    }
+  }
+  if (fault.kind == Fault::Kind::exited && detail.culprit >= 0) {
+    const Member& member = session_.members()[static_cast<std::size_t>(fault.rank)];
+    detail.message = "rank " + std::to_string(detail.culprit) +
+                     " ended its process without finalizing the communicator (host " + member.host +
+                     ", pid " + std::to_string(member.pid) + ")";
+  }
+  return Status(std::move(detail));
+}
+
+FaultScope Membership::scope(std::uint64_t operation) const {
+  FaultScope scope = scope_;
+  scope.operation = operation;
+  return scope;
+}
+
+Status Membership::first_fault() const {
+  std::uint64_t first = 0;
+  for (const Fault& fault : session_.faults_since(scope_, &first)) {
+    if (!is_gone_in_order(fault)) return status_of(fault);
+  }
+  return {};
+}
+
+void Membership::poll_faults(FaultNews* news) {
+  if (session_.fault_count() == faults_seen_) return;
+  for (const Fault& fault : session_.faults_since(scope_, &faults_seen_)) {
+    if (is_gone_in_order(fault)) {
+      add_gone(fault, news);
+    } else if (news->error.ok()) {
+      news->error = status_of(fault);
+      news->operation = fault.kind == Fault::Kind::failed ? fault.sequence : 0;
+    } else if (fault.kind == Fault::Kind::failed) {
+      // An end that follows a failure explains nothing, another failure may have been earlier.
+      news->operation = std::min(news->operation, fault.sequence);
+    }
+    news->at_once |= fault.kind == Fault::Kind::aborted;
+  }
+}
+
+void Membership::add_gone(const Fault& fault, FaultNews* news) const {
+  const int rank = rank_of_session(fault.rank);
+  if (rank < 0 || rank == rank_) return;
+  FaultNews::Gone gone{rank, {}, patience_with_left};
+  if (fault.kind == Fault::Kind::exited) {
+    gone.why = status_of(fault);
+    gone.patience = session_.local(fault.rank) ? 0 : patience_with_exited;
+  }
+  news->gone.push_back(std::move(gone));
+}
+
+/// The session names its own ranks, and does not know what this communicator's faults tell.
+Status Membership::error_of_peer(int peer, const Status& status) const {
+  if (status.ok()) return {};
+  const int named = status.culprit() < 0 ? -1 : rank_of_session(status.culprit());
+  const int culprit = named < 0 ? peer : named;
+  std::uint64_t first = 0;
+  Status gone;
+  for (const Fault& fault : session_.faults_since(scope_, &first)) {
+    if (!is_gone_in_order(fault)) return status_of(fault);
+    if (rank_of_session(fault.rank) == culprit && !fault.text.empty()) gone = status_of(fault);
+  }
+  if (!gone.ok()) return gone;
+  return {status.code(), name_of_rank(culprit) + " of this communicator: " + status.message(),
+          culprit};
+}
+
+void Membership::report_failure(const Status& status, std::uint64_t operation) {
+  Fault fault;
+  fault.kind = Fault::Kind::failed;
+  const int culprit = status.culprit() >= 0 ? status.culprit() : rank_;
+  fault.rank = members_[static_cast<std::size_t>(culprit)];
+  fault.comm_id = comm_id();
+  fault.sequence = operation;
+  fault.code = status.code();
+  fault.text = name_of_rank(rank_) + " reports: " + status.message();
+  session_.report(fault);
+}
+
+void Membership::report_left() {
+  Fault fault;
+  fault.kind = Fault::Kind::left;
+  fault.rank = session_.rank();
+  fault.comm_id = comm_id();
+  fault.text = name_of_rank(rank_) + " has left the communicator '" + name_ + "'";
+  session_.report(fault);
+}
+
+Status Membership::own_abort() const {
+  const std::string text = name_of_rank(rank_) + " aborted the communicator '" + name_ + "'";
+  return {Code::aborted, text, rank_};
+}
+
+void Membership::report_abort(const Status& status) {
+  Fault fault;
+  fault.kind = Fault::Kind::aborted;
+  fault.rank = session_.rank();
+  fault.comm_id = comm_id();
+  fault.code = status.code();
+  fault.text = status.message();
+  session_.report(fault);
+}
+
+void Membership::report_failed_split(std::uint64_t part, const Status& status) {
+  Fault fault;
+  fault.kind = Fault::Kind::failed;
+  fault.rank = members_[static_cast<std::size_t>(status.culprit() >= 0 ? status.culprit() : rank_)];
+  fault.comm_id = part;
+  fault.code = status.code();
+  fault.text = name_of_rank(rank_) + " could not split '" + name_ + "': " + status.message();
+  session_.report(fault);
+}
+
+}  // namespace hocket::internal

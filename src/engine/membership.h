@@ -1,0 +1,79 @@
+// Who takes part in a communicator: its ranks, where they run, what messages to people call them,
+// and what the session's faults mean to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bootstrap/session.h"
+#include "engine/engine_host.h"
+
+namespace hocket::internal {
+
+/// Ranks of the job on this machine for each core that they may run on, whatever transport joins
+/// them and whatever communicator they belong to: all of them may be at work at once.
+double ranks_per_core(const Session& session);
+
+class Membership {
+ public:
+  /// members: session ranks, in communicator order. name: of the communicator. The session outlives
+  /// it, and keeps the communicator's faults for so long.
+  Membership(Session& session, std::vector<int> members, std::uint64_t comm_id, std::string name);
+
+  int rank() const { return rank_; }
+  int ranks() const { return static_cast<int>(members_.size()); }
+  int nodes() const { return nodes_; }
+  int local_rank() const { return local_rank_; }
+  int local_ranks() const { return static_cast<int>(local_members_.size()); }
+  const std::vector<int>& members() const { return members_; }
+  const std::vector<int>& local_members() const { return local_members_; }
+  int session_rank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  const Member& member(int rank) const {
+    return session_.members()[static_cast<std::size_t>(session_rank(rank))];
+  }
+  std::uint64_t comm_id() const { return scope_.comm_id; }
+  /// -1: not a member.
+  int rank_of_session(int session_rank) const;
+  std::string name_of_rank(int rank) const;
+
+  // ---- Faults
+  /// The faults that concern the communicator in that collective; 0: in all.
+  FaultScope scope(std::uint64_t operation) const;
+  /// While the communicator is split off: the comm_id whose abort ends that too. 0: none.
+  void set_parent(std::uint64_t comm_id) { scope_.parent = comm_id; }
+  /// The first that ends operations. Any thread.
+  Status first_fault() const;
+  /// Adds the faults that are new since the last call.
+  void poll_faults(FaultNews* news);
+  /// The error that the session gives where `peer` did not answer, in the communicator's words.
+  Status error_of_peer(int peer, const Status& status) const;
+
+  /// The error that an abort by this rank gives the communicator.
+  Status own_abort() const;
+
+  // ---- What the other ranks are told
+  void report_failure(const Status& status, std::uint64_t operation);
+  void report_left();
+  /// status: own_abort().
+  void report_abort(const Status& status);
+  /// This rank takes no part in the making of `part`, for which other ranks may wait already.
+  void report_failed_split(std::uint64_t part, const Status& status);
+
+ private:
+  Status status_of(const Fault& fault) const;
+  void add_gone(const Fault& fault, FaultNews* news) const;
+
+  Session& session_;
+  std::vector<int> members_;         // session rank by rank
+  std::vector<int> local_members_;   // rank by local rank
+  std::vector<int> rank_of_member_;  // rank by session rank; -1: not a member
+  OpenChannel open_channel_;
+  FaultScope scope_;
+  const std::string name_;
+  int rank_ = 0, local_rank_ = 0;
+  int nodes_ = 1;
+  std::uint64_t faults_seen_ = 0;
+};
+
+}  // namespace hocket::internal

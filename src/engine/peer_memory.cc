@@ -1,0 +1,90 @@
+#include "engine/peer_memory.h"
+
+#include <unistd.h>
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::size_t most_peer_regions = 256;
+
+}  // namespace
+
+PeerMemory::~PeerMemory() {
+  for (const auto& [region, fetch] : region_fetches_) session_.forget(fetch);
+}
+
+bool PeerMemory::export_region(std::uint64_t region) {
+  Regions& regions = Regions::instance();
+  if (offered_generation_ != regions.generation()) {
+    offered_generation_ = regions.generation();
+    std::erase_if(offered_, [&](std::uint64_t number) {
+      if (regions.descriptor(number)) return false;
+      session_.withdraw({DescriptorName::memory_space, number});
+      return true;
+    });
+  }
+  if (offered_.contains(region)) return true;
+  const UniqueFd fd = regions.descriptor(region);
+  if (!fd) return false;
+  if (!session_.offer({DescriptorName::memory_space, region}, fd.get()).ok()) return false;
+  offered_.insert(region);
+  return true;
+}
+
+Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
+                              std::uint64_t operation, std::byte** out) {
+  auto found = peer_regions_.find({peer, place.region});
+  if (found == peer_regions_.end()) {
+    if (membership_.member(peer).pid == ::getpid()) {
+      // Ranks that are threads of one process share its address: a second mapping would only hide
+      // races.
+      *out = Regions::instance().address(place, bytes);
+      if (*out != nullptr) return {};
+    }
+    UniqueFd fd;
+    HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, operation, &fd));
+    PeerMapping fresh;
+    HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
+    if (peer_regions_.size() >= most_peer_regions) drop_peer_regions(operation);
+    found = peer_regions_.emplace(PeerRegion{peer, place.region}, std::move(fresh)).first;
+  }
+  found->second.used_by = operation;
+  return place_in(*found->second.mapping, peer, place, bytes, out);
+}
+
+/// in_progress until the descriptor has come, which wakes this rank.
+Status PeerMemory::fetch_region(int peer, std::uint64_t region, std::uint64_t operation,
+                                UniqueFd* fd) {
+  static const Status on_its_way(Code::in_progress, "a peer's memory is not mapped yet");
+  std::shared_ptr<Fetch>& fetch = region_fetches_[{peer, region}];
+  if (fetch == nullptr) {
+    const int member = membership_.session_rank(peer);
+    HOCKET_RETURN_IF_ERROR(session_.post_fetch(
+        member, membership_.scope(operation), {DescriptorName::memory_space, region},
+        [this](const Fetch&) { doorbells_.wake(); }, &fetch));
+  }
+  if (!fetch->done()) return on_its_way;
+  const Status status = fetch->take(fd);
+  region_fetches_.erase({peer, region});
+  return membership_.error_of_peer(peer, status);
+}
+
+/// All but those that the collective under way has addresses in.
+void PeerMemory::drop_peer_regions(std::uint64_t in_use) {
+  std::erase_if(peer_regions_,
+                [in_use](const auto& entry) { return entry.second.used_by != in_use; });
+}
+
+Status PeerMemory::place_in(const Mapping& mapping, int peer, RegionOffset place, std::size_t bytes,
+                            std::byte** out) const {
+  if (place.offset > mapping.size() || bytes > mapping.size() - place.offset) {
+    return {
+        Code::remote_error,
+        membership_.name_of_rank(peer) + " named a buffer that reaches past the end of its memory",
+        peer};
+  }
+  *out = mapping.data() + place.offset;
+  return {};
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,55 @@
+// Memory that the ranks of one node share: this rank's regions that its peers may map, and peers'
+// regions that are mapped here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "bootstrap/session.h"
+#include "engine/doorbells.h"
+#include "engine/membership.h"
+#include "memory/regions.h"
+#include "memory/shared_memory.h"
+
+namespace hocket::internal {
+
+class PeerMemory {
+ public:
+  /// All three outlive it. What comes from a peer rings this rank's doorbell.
+  PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells)
+      : session_(session), membership_(membership), doorbells_(doorbells) {}
+  ~PeerMemory();
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+
+  /// As EngineHost and ExecutorHost have them.
+  bool export_region(std::uint64_t region);
+  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::uint64_t operation,
+                    std::byte** out);
+
+ private:
+  Status fetch_region(int peer, std::uint64_t region, std::uint64_t operation, UniqueFd* fd);
+  void drop_peer_regions(std::uint64_t in_use);
+  Status place_in(const Mapping& mapping, int peer, RegionOffset place, std::size_t bytes,
+                  std::byte** out) const;
+
+  using PeerRegion = std::pair<int, std::uint64_t>;
+  struct PeerMapping {
+    std::shared_ptr<Mapping> mapping;
+    std::uint64_t used_by = 0;  // number of the last collective that uses it
+  };
+  Session& session_;
+  const Membership& membership_;
+  Doorbells& doorbells_;
+  std::map<PeerRegion, PeerMapping> peer_regions_;
+  std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // on their way
+  std::set<std::uint64_t> offered_;       // own regions that peers may ask for
+  std::uint64_t offered_generation_ = 0;  // of Regions, when last looked at
+};
+
+}  // namespace hocket::internal

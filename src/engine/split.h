@@ -1,0 +1,41 @@
+// A split between its call and its turn.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "engine/communicator.h"
+
+namespace hocket::internal {
+
+/// A split's turn among the calls on the communicator, which passes whether it is used or not.
+class Split {
+ public:
+  Split(Communicator& parent, int color, int key, CommConfig config)
+      : parent_(parent),
+        ticket_(parent.order().take_ticket()),
+        color_(color),
+        key_(key),
+        config_(std::move(config)) {}
+  ~Split() {
+    if (done_) return;
+    parent_.order().await_ticket(ticket_);
+    parent_.order().serve_next();
+  }
+  Split(const Split&) = delete;
+  Split& operator=(const Split&) = delete;
+
+  Status run(StopRequest* stop, std::unique_ptr<Communicator>* out) {
+    done_ = true;
+    return parent_.split(ticket_, color_, key_, config_, stop, out);
+  }
+
+ private:
+  Communicator& parent_;
+  CallOrder::Ticket ticket_;
+  int color_, key_;
+  CommConfig config_;
+  bool done_ = false;
+};
+
+}  // namespace hocket::internal

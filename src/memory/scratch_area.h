@@ -1,0 +1,30 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+
+#include "base/checked.h"
+
+namespace hocket::internal {
+
+/// Memory of one owner, page-aligned, that grows to the most it was ever asked for.
+class ScratchArea {
+ public:
+  /// At least so many bytes, valid until the next call; null: there is no memory.
+  std::byte* of(std::size_t bytes) {
+    bytes = std::max<std::size_t>(bytes, 1);  // a message of nothing has a scratch area too
+    if (bytes > bytes_) {
+      memory_.reset(static_cast<std::byte*>(std::aligned_alloc(4096, round_up(bytes, 4096))));
+      bytes_ = memory_ == nullptr ? 0 : bytes;
+    }
+    return memory_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte, void (*)(void*)> memory_{nullptr, std::free};
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace hocket::internal

@@ -1,0 +1,132 @@
+// A communicator does not name its transports: whoever makes it may bring others.
+#include "engine/transport_factory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "bootstrap/join/unique_id.h"
+#include "engine/communicator.h"
+#include "topology/machine.h"
+#include "transport/self/transport.h"
+#include "transport/shm/transport.h"
+
+namespace hocket::internal {
+namespace {
+
+/// Joins two ranks that count as nodes of their own by fifos in memory of the test, a new segment
+/// for each communicator.
+class Fifos final : public TransportFactory {
+ public:
+  Status make(const TransportOptions& given,
+              std::vector<std::unique_ptr<Transport>>* out) const override {
+    const Membership& membership = given.membership;
+    EXPECT_EQ(2, membership.nodes()) << "the default would dial TCP connections";
+    ShmOptions options;
+    options.matcher.sequence_check = &given.sequence_check;
+    out->push_back(std::make_unique<SelfTransport>(membership.rank()));
+    const Board board(segment_of(membership.comm_id()), 2, membership.rank());
+    out->push_back(std::make_unique<ShmTransport>(board, std::vector<int>{0, 1},
+                                                  membership.comm_id(), nullptr, options));
+    ++made;
+    return {};
+  }
+  mutable std::atomic<int> made{0};
+
+ private:
+  struct Unmap {
+    void operator()(std::byte* base) const { ::munmap(base, Board::bytes(2)); }
+  };
+  std::byte* segment_of(std::uint64_t comm_id) const {
+    const std::lock_guard lock(mutex_);
+    auto& segment = segments_[comm_id];
+    if (segment == nullptr) {
+      segment.reset(static_cast<std::byte*>(::mmap(nullptr, Board::bytes(2), PROT_READ | PROT_WRITE,
+                                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0)));
+    }
+    return segment.get();
+  }
+  mutable std::mutex mutex_;
+  mutable std::map<std::uint64_t, std::unique_ptr<std::byte, Unmap>> segments_;  // by comm_id
+};
+
+class Refusal final : public TransportFactory {
+ public:
+  Status make(const TransportOptions&, std::vector<std::unique_ptr<Transport>>*) const override {
+    return invalid_usage("this factory has no transports");
+  }
+};
+
+/// Two ranks, each a thread of this process and, to the session, a node of its own.
+template <typename Body>
+void run_two(Body body) {
+  UniqueId id;
+  ASSERT_TRUE(make_unique_id(&id).ok());
+  ASSERT_TRUE(start_coordinator(id.key, id.job_id, "lo", UniqueFd(), &id.root, 60'000).ok());
+  const auto run = [&](int rank) {
+    JoinOptions options;
+    options.rank = rank;
+    options.ranks = 2;
+    options.key = id.key;
+    options.job_id = id.job_id;
+    options.root = id.root;
+    options.share_memory = false;
+    options.machine = machine().id;
+    options.cores = machine().cores;
+    std::shared_ptr<Session> session;
+    const Status joined = Session::join(options, &session);
+    ASSERT_TRUE(joined.ok()) << joined.message();
+    body(rank, session);
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+}
+
+Status make(const std::shared_ptr<Session>& session, const TransportFactory& factory,
+            std::unique_ptr<Communicator>* out) {
+  CommConfig config;
+  config.name = "two";
+  config.use_tcp = false;
+  return Communicator::create(session, {0, 1}, 1 << 16, 0, config, nullptr, out, factory);
+}
+
+TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_split_from_it) {
+  const Fifos factory;
+  run_two([&](int rank, const std::shared_ptr<Session>& session) {
+    std::unique_ptr<Communicator> whole, part;
+    const Status status = make(session, factory, &whole);
+    ASSERT_TRUE(status.ok()) << status.message();
+    const Status split =
+        whole->split(whole->order().take_ticket(), 0, -rank, whole->config(), nullptr, &part);
+    ASSERT_TRUE(split.ok()) << split.message();
+    EXPECT_EQ(1 - rank, part->rank());
+    for (Communicator* const communicator : {whole.get(), part.get()}) {
+      std::vector<int> values(100'000, rank + 1);
+      const Call call{Collective::all_reduce, values.data(), values.data(), values.size(),
+                      Dtype::int32};
+      EXPECT_TRUE(communicator->run({&call, 1}).ok());
+      EXPECT_EQ(std::vector<int>(values.size(), 3), values);
+    }
+  });
+  EXPECT_EQ(4, factory.made);
+}
+
+TEST(TransportFactory, that_fails_ends_the_making_with_its_error) {
+  const Refusal factory;
+  run_two([&](int, const std::shared_ptr<Session>& session) {
+    std::unique_ptr<Communicator> none;
+    const Status status = make(session, factory, &none);
+    EXPECT_EQ(Code::invalid_usage, status.code());
+    EXPECT_EQ("this factory has no transports", status.message());
+    EXPECT_EQ(nullptr, none);
+  });
+}
+
+}  // namespace
+}  // namespace hocket::internal
