@@ -73,8 +73,9 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
   std::unique_ptr<Communicator> made(
       new Communicator(std::move(session), std::move(members), comm_id, config));
   made->scope_.parent = parent;
-  if (const Status status = made->make(stop); !status.ok()) {
-    made->tell_failure(status, 0);
+  const Status status = status_of_call([&] { return made->make(stop); });
+  if (!status.ok()) {
+    best_effort([&] { made->tell_failure(status, 0); });
     return status;
   }
   made->scope_.parent = 0;
@@ -112,7 +113,7 @@ void Communicator::leave() {
   if (left_) return;
   left_ = true;
   for (auto& transport : transports_) best_effort([&] { transport->close(); });
-  best_effort([this] { session_->unlisten(comm_id_); });
+  session_->unlisten(comm_id_);
   if (ranks() == 1) return;
   best_effort([this] {
     Fault fault;
@@ -283,23 +284,28 @@ void Communicator::set_error(const Status& status) {
   has_error_.store(true, std::memory_order_release);
 }
 
-void Communicator::abort() {
+void Communicator::abort() noexcept {
   if (aborted_.exchange(true)) return;
   tell_abort();
   engine_->fault_pending().store(true, std::memory_order_relaxed);
   wake();
 }
 
-void Communicator::tell_abort() {
-  const std::string text = name_of_rank(rank_) + " aborted the communicator '" + config_.name + "'";
-  set_error({Code::aborted, text, rank_});
-  Fault fault;
-  fault.kind = Fault::Kind::aborted;
-  fault.rank = session_->rank();
-  fault.comm_id = comm_id_;
-  fault.code = Code::aborted;
-  fault.text = text;
-  session_->report(fault);
+void Communicator::tell_abort() noexcept {
+  const Status aborted = status_of_call([this]() -> Status {
+    return {Code::aborted, name_of_rank(rank_) + " aborted the communicator '" + config_.name + "'",
+            rank_};
+  });
+  set_error(aborted);
+  best_effort([&] {
+    Fault fault;
+    fault.kind = Fault::Kind::aborted;
+    fault.rank = session_->rank();
+    fault.comm_id = comm_id_;
+    fault.code = Code::aborted;
+    fault.text = aborted.message();
+    session_->report(fault);
+  });
 }
 
 const char* Communicator::last_algorithm() const {
@@ -326,11 +332,12 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
   };
   const Entry mine{color, key};
   std::vector<Entry> all;
-  std::vector<int> members;
+  std::vector<int> members, group;
   // Without memory for the part in it, there is none: the others wait for it until the deadline.
   const Status prepared = status_of_call([&]() -> Status {
     all.resize(static_cast<std::size_t>(ranks()));
     members = members_;
+    group.reserve(members.size());
     return {};
   });
   Call call;
@@ -346,11 +353,10 @@ Status Communicator::split(Ticket ticket, int color, int key, const CommConfig& 
       derive_comm_id(comm_id_, ++splits_, static_cast<std::uint64_t>(color));
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = comm_id_;
-  const OpenChannel parents_faults(*session, parent);
-  if (!gathered.ok() && color >= 0) tell_part(comm_id, gathered);
+  const OpenChannel parents_faults(*session, parent);  // for the second time: allocates nothing
+  if (!gathered.ok() && color >= 0) best_effort([&] { tell_part(comm_id, gathered); });
   serve_next();  // from here on this communicator may be gone
   if (!gathered.ok() || color < 0) return gathered;
-  std::vector<int> group;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     if (all[rank].color == color) group.push_back(static_cast<int>(rank));
   }

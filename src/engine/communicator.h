@@ -112,7 +112,7 @@ class Communicator {
   /// The first error; OK while there is none. Any thread.
   Status error();
   bool has_error() const { return has_error_.load(std::memory_order_acquire); }
-  void abort();
+  void abort() noexcept;
 
   /// True where local peers can read and write [pointer, pointer + bytes) in place.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
@@ -144,7 +144,7 @@ class Communicator {
   void tell_failure(const Status& status, std::uint64_t operation);
   void tell_part(std::uint64_t comm_id, const Status& status);
   void set_error(const Status& status);
-  void tell_abort();
+  void tell_abort() noexcept;
   void ring(int local_rank);
   bool fetch_event(int local_rank);
   void wake();
