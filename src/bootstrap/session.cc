@@ -230,22 +230,17 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
   // last session and not in itself.
   EventLoopRef lease;
   HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
-  std::shared_ptr<Core> core;
-  HOCKET_RETURN_IF_ERROR(Core::make(options, &core));
-  lease->post([core] { core->start(); });
-  Status status;
+  std::shared_ptr<Core> made;
+  HOCKET_RETURN_IF_ERROR(Core::make(options, &made));
+  Core& core = *made;
+  // From here on the core ends on the monitor thread, whatever fails.
+  auto session = std::make_shared<CoreSession>(std::move(made), std::move(lease));
+  core.loop().post([joining = core.shared_from_this()] { joining->start(); });
   {
-    const StopRequest::Scope scope(options.stop, [&core] { core->stop_join(); });
-    status = core->wait_joined();
+    const StopRequest::Scope scope(options.stop, [&core] { core.stop_join(); });
+    HOCKET_RETURN_IF_ERROR(core.wait_joined());
   }
-  if (!status.ok()) {
-    lease->run([&core] {
-      core->finish();
-      core.reset();
-    });
-    return status;
-  }
-  *out = std::make_shared<CoreSession>(std::move(core), std::move(lease));
+  *out = std::move(session);
   return {};
 }
 

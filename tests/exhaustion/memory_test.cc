@@ -88,7 +88,7 @@ TEST_P(OutOfMemory, at_any_allocation_is_an_error_with_a_reason) {
   const char* const only = std::getenv("EXHAUSTION_AT");  // one moment alone, to debug it
   for (const Mode mode : {Mode::once, Mode::from_there_on}) {
     std::vector<unsigned long> moments;
-    const unsigned long stride = ranks::long_tests() ? 1 : total / 14;
+    const unsigned long stride = ranks::long_tests() ? 1 : total / 10;
     for (unsigned long at = 1 + tests::seed() % stride; at <= total; at += stride) {
       moments.push_back(at);
     }
