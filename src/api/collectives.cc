@@ -139,20 +139,6 @@ HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
   return stream != nullptr ? stream->stream.get() : comm->own.get();
 }
 
-/// Holds a communicator for the calling thread.
-class CommGuard {
- public:
-  explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}
-  ~CommGuard() {
-    if (ok_) comm_.order().exit();
-  }
-  bool ok() const { return ok_; }
-
- private:
-  Communicator& comm_;
-  bool ok_;
-};
-
 Status two_threads() {
   return invalid_usage(
       "another thread is inside a call of this communicator: use it from one thread at a time, or "

@@ -164,10 +164,14 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
     CommConfig full;
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, parent->config(), &full, &settings));
-    if (!parent->order().enter())
-      return invalid_usage("another thread is inside a call of this communicator");
-    const auto split = std::make_shared<Split>(*parent, color, key, full);
-    parent->order().exit();
+    std::shared_ptr<Split> split;
+    {
+      const api::CommGuard entered(*parent);
+      if (!entered.ok()) {
+        return invalid_usage("another thread is inside a call of this communicator");
+      }
+      split = std::make_shared<Split>(*parent, color, key, full);
+    }
     if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
     return api::fill(function, full, newcomm,
                      [split](StopRequest* stop, auto* out) { return split->run(stop, out); });
@@ -179,7 +183,8 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     HOCKET_RETURN_IF_ERROR(api::check(comm));
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     Communicator& communicator = *comm->communicator;
-    if (!communicator.order().enter()) {
+    const api::CommGuard entered(communicator);
+    if (!entered.ok()) {
       return invalid_usage("another thread is inside a call of this communicator");
     }
     communicator.order().flush();
@@ -188,7 +193,6 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     const Status status = launch_one(communicator, barrier, nullptr);
     comm->finalized.store(true, std::memory_order_relaxed);
     if (status.ok()) communicator.leave();
-    communicator.order().exit();
     return status;
   });
 }

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <deque>
 #include <new>
 
 #include "base/log.h"
@@ -11,9 +10,12 @@ namespace hocket::internal::api {
 
 namespace {
 
+/// In a list of their own: what ends a handle allocates nothing.
 struct RetiredHandles {
   std::mutex mutex;
-  std::deque<hocketComm*> oldest_first;
+  hocketComm* oldest = nullptr;
+  hocketComm* newest = nullptr;
+  std::size_t count = 0;
   static RetiredHandles& instance() {
     static auto* retired_handles = new RetiredHandles;
     return *retired_handles;
@@ -124,9 +126,9 @@ std::unique_ptr<hocketComm, Retire> make_handle() {
   std::unique_ptr<hocketComm, Retire> handle;
   {
     std::lock_guard lock(retired_handles.mutex);
-    if (retired_handles.oldest_first.size() >= most_retired_handles) {
-      handle.reset(retired_handles.oldest_first.front());
-      retired_handles.oldest_first.pop_front();
+    if (retired_handles.count >= most_retired_handles) {
+      handle.reset(std::exchange(retired_handles.oldest, retired_handles.oldest->retired_after));
+      --retired_handles.count;
     }
   }
   if (handle != nullptr) {
@@ -139,21 +141,23 @@ std::unique_ptr<hocketComm, Retire> make_handle() {
   return handle;
 }
 
-void retire(hocketComm* comm) {
+void retire(hocketComm* comm) noexcept {
   comm->state.store(hocketComm::dead);
   {
     std::lock_guard lock(comm->mutex);
-    comm->init_error = comm->call_error = {};
+    comm->init_error = comm->call_error = comm->poison = {};
   }
   RetiredHandles& retired_handles = RetiredHandles::instance();
   std::lock_guard lock(retired_handles.mutex);
-  retired_handles.oldest_first.push_back(comm);
+  (retired_handles.count++ == 0 ? retired_handles.oldest : retired_handles.newest->retired_after) =
+      comm;
+  retired_handles.newest = comm;
 }
 
 std::size_t retired_handles() {
   RetiredHandles& retired_handles = RetiredHandles::instance();
   std::lock_guard lock(retired_handles.mutex);
-  return retired_handles.oldest_first.size();
+  return retired_handles.count;
 }
 
 }  // namespace hocket::internal::api

@@ -33,6 +33,7 @@ struct hocketComm {
       call_error;  // the last error of a call that changed nothing; under mutex
   hocket::internal::Status
       poison;  // the communicator's error as a call first returned it; under mutex
+  hocketComm* retired_after = nullptr;  // the next one that was destroyed
 };
 
 /// What stays of a destroyed stream or event is the empty handle.
@@ -68,13 +69,29 @@ inline bool is_usable(const hocketComm* comm) {
 Status check_handle(hocketComm* comm);
 
 /// Keeps the husk of a destroyed handle.
-void retire(hocketComm* comm);
+void retire(hocketComm* comm) noexcept;
 struct Retire {
   void operator()(hocketComm* comm) const { retire(comm); }
 };
 std::unique_ptr<hocketComm, Retire> make_handle();
 inline constexpr std::size_t most_retired_handles = 4096;
 std::size_t retired_handles();  // how many are kept
+
+/// Holds a communicator for the calling thread.
+class CommGuard {
+ public:
+  explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}
+  ~CommGuard() {
+    if (ok_) comm_.order().exit();
+  }
+  CommGuard(const CommGuard&) = delete;
+  CommGuard& operator=(const CommGuard&) = delete;
+  bool ok() const { return ok_; }
+
+ private:
+  Communicator& comm_;
+  bool ok_;
+};
 
 /// Ends every registration on a communicator that goes.
 void end_registrations(hocketComm* comm);

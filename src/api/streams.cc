@@ -1,5 +1,5 @@
-#include <deque>
-#include <set>
+#include <list>
+#include <map>
 
 #include "api/handle.h"
 
@@ -20,31 +20,44 @@ class Handles {
     return *handles;
   }
   Handle* add(std::unique_ptr<Handle> handle) {
+    Handle* const pointer = handle.get();
+    List one;
+    one.push_back(std::move(handle));
     std::lock_guard lock(mutex_);
-    live_.insert(handle.get());
-    return handle.release();
+    known_.emplace(pointer, Known{one.begin()});
+    live_.splice(live_.end(), one);
+    return pointer;
   }
   Status check(Handle* handle, const char* kind) {
     std::lock_guard lock(mutex_);
-    if (live_.contains(handle)) return {};
-    for (const auto& retired : retired_) {
-      if (retired.get() != handle) continue;
-      return invalid_argument(std::string("this ") + kind + " was destroyed before");
+    const auto found = known_.find(handle);
+    if (found == known_.end()) {
+      return invalid_argument(std::string("this pointer is no ") + kind);
     }
-    return invalid_argument(std::string("this pointer is no ") + kind);
+    if (found->second.live) return {};
+    return invalid_argument(std::string("this ") + kind + " was destroyed before");
   }
-  void retire(Handle* handle) {
+  void retire(Handle* handle) noexcept {  // allocates nothing
     std::lock_guard lock(mutex_);
-    live_.erase(handle);
-    retired_.emplace_back(handle);
-    if (retired_.size() > most_retired) retired_.pop_front();
+    const auto found = known_.find(handle);
+    if (found == known_.end() || !found->second.live) return;  // another thread did it
+    found->second.live = false;
+    retired_.splice(retired_.end(), live_, found->second.place);
+    if (retired_.size() <= most_retired) return;
+    known_.erase(retired_.front().get());
+    retired_.pop_front();
   }
 
  private:
   static constexpr std::size_t most_retired = 1024;
+  using List = std::list<std::unique_ptr<Handle>>;
+  struct Known {
+    typename List::iterator place;
+    bool live = true;
+  };
   std::mutex mutex_;
-  std::set<Handle*> live_;
-  std::deque<std::unique_ptr<Handle>> retired_;
+  List live_, retired_;  // the oldest first
+  std::map<const Handle*, Known> known_;
 };
 
 using Streams = Handles<hocketStream>;
@@ -151,10 +164,12 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
       event->event->complete(number, {});
       return {};
     }
-    const HostStream& host = *stream->stream;
-    const Status pushed = stream->stream->push([&host, shared = event->event, number] {
-      shared->complete(number, host.error());
-      return Status();
+    HostStream& host = *stream->stream;
+    const Status pushed = status_of_call([&] {
+      return host.push([&host, shared = event->event, number] {
+        shared->complete(number, host.error());
+        return Status();
+      });
     });
     if (!pushed.ok()) event->event->complete(number, pushed);  // or a wait for it would not end
     return pushed;

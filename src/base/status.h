@@ -78,7 +78,7 @@ Status status_of_call(const Make& make) noexcept {
 }
 /// Does what can be left undone where there is no memory for it, in a destructor above all.
 template <typename Task>
-void best_effort(Task task) noexcept {
+void best_effort(const Task& task) noexcept {
   try {
     task();
   } catch (const std::exception&) {

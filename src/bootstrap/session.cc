@@ -46,10 +46,10 @@ class CoreSession final : public Session {
   void open(std::uint64_t comm_id) override {
     if (!inherited()) core_->faults().open(comm_id);
   }
-  void close(std::uint64_t comm_id) override {
+  void close(std::uint64_t comm_id) noexcept override {
     if (inherited()) return;
     core_->faults().close(comm_id);
-    post([comm_id](SessionCore& core) { core.descriptors().close_space(comm_id); });
+    post_or_run([comm_id](SessionCore& core) { core.descriptors().close_space(comm_id); });
   }
 
   void report(const Fault& fault) override {
@@ -58,7 +58,7 @@ class CoreSession final : public Session {
   }
 
   int watch(std::function<void()> wake) override { return core_->faults().watch(std::move(wake)); }
-  void unwatch(int token) override {
+  void unwatch(int token) noexcept override {
     if (!inherited()) core_->faults().unwatch(token);
   }
 
@@ -82,7 +82,7 @@ class CoreSession final : public Session {
   Status post_fetch(int peer, const FaultScope& scope, DescriptorName name,
                     std::function<void(const Fetch&)> ended,
                     std::shared_ptr<Fetch>* fetch) override;
-  void forget(const std::shared_ptr<Fetch>& fetch) override;
+  void forget(const std::shared_ptr<Fetch>& fetch) noexcept override;
 
   void listen(std::uint64_t comm_id, AdoptConnection adopt) override {
     if (inherited()) return;
@@ -90,10 +90,10 @@ class CoreSession final : public Session {
     post([comm_id](SessionCore& core) { core.data().opened(comm_id); });
   }
 
-  void unlisten(std::uint64_t comm_id) override {
+  void unlisten(std::uint64_t comm_id) noexcept override {
     if (inherited()) return;
     core_->data().clear_listener(comm_id);
-    post([comm_id](SessionCore& core) { core.data().closed(comm_id); });
+    post_or_run([comm_id](SessionCore& core) { core.data().closed(comm_id); });
   }
 
   void dial(int peer, std::uint64_t comm_id, int index) override {
@@ -126,6 +126,15 @@ class CoreSession final : public Session {
       if (const auto alive = core.lock()) task(*alive);
     });
   }
+  /// The same for what a destructor ends: where there is no memory to post it, waits for it.
+  template <typename Task>
+  void post_or_run(Task task) noexcept {
+    const Status posted = status_of_call([&]() -> Status {
+      post(task);
+      return {};
+    });
+    if (!posted.ok()) best_effort([&] { lease_->run([&] { task(*core_); }); });
+  }
   /// In a forked child the session is the parent's.
   bool inherited() const { return core_->generation() != session_generation(); }
   static Status forked() {
@@ -150,15 +159,17 @@ Status CoreSession::post_fetch(int peer, const FaultScope& scope, DescriptorName
       core.descriptors().fetch(request);
       return {};
     });
-    if (!status.ok()) request->finish(status, {});
+    if (status.ok()) return;
+    core.descriptors().forget(request);
+    request->finish(status, {});
   });
   return {};
 }
 
-void CoreSession::forget(const std::shared_ptr<Fetch>& fetch) {
+void CoreSession::forget(const std::shared_ptr<Fetch>& fetch) noexcept {
   fetch->disregard();
   if (inherited() || fetch->done()) return;
-  post([fetch](SessionCore& core) { core.descriptors().forget(fetch); });
+  post_or_run([fetch](SessionCore& core) { core.descriptors().forget(fetch); });
 }
 
 Status CoreSession::fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
@@ -199,22 +210,17 @@ Status Session::join(const JoinOptions& options, std::shared_ptr<Session>* out) 
   // last session and not in itself.
   EventLoopRef lease;
   HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
-  std::shared_ptr<SessionCore> core;
-  HOCKET_RETURN_IF_ERROR(SessionCore::make(options, &core));
-  lease->post([core] { core->start(); });
-  Status status;
+  std::shared_ptr<SessionCore> made;
+  HOCKET_RETURN_IF_ERROR(SessionCore::make(options, &made));
+  SessionCore& core = *made;
+  // From here on the core ends on the monitor thread, whatever fails.
+  auto session = std::make_shared<CoreSession>(std::move(made), std::move(lease));
+  core.loop().post([joining = core.shared_from_this()] { joining->start(); });
   {
-    const StopRequest::Scope scope(options.stop, [&core] { core->stop_join(); });
-    status = core->wait_joined();
+    const StopRequest::Scope scope(options.stop, [&core] { core.stop_join(); });
+    HOCKET_RETURN_IF_ERROR(core.wait_joined());
   }
-  if (!status.ok()) {
-    lease->run([&core] {
-      core->finish();
-      core.reset();
-    });
-    return status;
-  }
-  *out = std::make_shared<CoreSession>(std::move(core), std::move(lease));
+  *out = std::move(session);
   return {};
 }
 

@@ -50,14 +50,14 @@ class Session {
   /// Faults of a comm_id are kept until it has been closed as often as opened. Where it is not open
   /// nothing is kept of ranks that leave it, and a limited number of its other faults.
   virtual void open(std::uint64_t comm_id) = 0;
-  virtual void close(std::uint64_t comm_id) = 0;
+  virtual void close(std::uint64_t comm_id) noexcept = 0;
   /// Tells all members (this one too): when it returns, the fault is on its way, and this process
   /// may end. A duplicate is dropped.
   virtual void report(const Fault& fault) = 0;
   /// Called by the monitor thread after each new fault: wake whoever sleeps. Returns a token for
   /// unwatch().
   virtual int watch(std::function<void()> wake) = 0;
-  virtual void unwatch(int token) = 0;  // the callback is not running when it returns
+  virtual void unwatch(int token) noexcept = 0;  // the callback is not running when it returns
 
   // ---- Descriptors for local peers
   /// The service sends duplicates of fd, until withdrawn. It keeps a duplicate of its own.
@@ -73,13 +73,14 @@ class Session {
                             std::function<void(const Fetch&)> ended,
                             std::shared_ptr<Fetch>* fetch) = 0;
   /// Gives a fetch up; its `ended` is not called afterwards.
-  virtual void forget(const std::shared_ptr<Fetch>& fetch) = 0;
+  virtual void forget(const std::shared_ptr<Fetch>& fetch) noexcept = 0;
 
   // ---- Data connections, to any peer
   /// adopt gets both sides' new connections of a comm_id; the monitor thread calls it. Connections
   /// that came before wait for it.
   virtual void listen(std::uint64_t comm_id, AdoptConnection adopt) = 0;
-  virtual void unlisten(std::uint64_t comm_id) = 0;  // the callback is not running when it returns
+  /// The callback is not running when it returns.
+  virtual void unlisten(std::uint64_t comm_id) noexcept = 0;
   /// Starts to open connection number `index` (0 to 65535) of `comm_id` to peer; both sides' adopt
   /// get an end. Either side may call it, or both: they agree on one connection. Calling twice is
   /// harmless; after an error it tries again.

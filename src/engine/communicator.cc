@@ -30,8 +30,9 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
   std::unique_ptr<Communicator> made(
       new Communicator(std::move(session), std::move(members), comm_id, config, factory));
   made->membership_.set_parent(parent);
-  if (const Status status = made->make(stop); !status.ok()) {
-    made->membership_.report_failure(status, 0);
+  const Status status = status_of_call([&] { return made->make(stop); });
+  if (!status.ok()) {
+    best_effort([&] { made->membership_.report_failure(status, 0); });
     return status;
   }
   made->membership_.set_parent(0);
@@ -67,7 +68,7 @@ void Communicator::leave() {
   if (left_) return;
   left_ = true;
   for (auto& transport : transports_) best_effort([&] { transport->close(); });
-  best_effort([this] { session_->unlisten(membership_.comm_id()); });
+  session_->unlisten(membership_.comm_id());
   if (ranks() == 1) return;
   best_effort([this] { membership_.report_left(); });
 }
@@ -215,17 +216,17 @@ Status Communicator::error() {
   return errors_.get();
 }
 
-void Communicator::abort() {
+void Communicator::abort() noexcept {
   if (!errors_.abort()) return;
   tell_abort();
   engine_->fault_pending().store(true, std::memory_order_relaxed);
   doorbells_.wake();
 }
 
-void Communicator::tell_abort() {
-  const Status status = membership_.own_abort();
-  errors_.set(status);
-  membership_.report_abort(status);
+void Communicator::tell_abort() noexcept {
+  const Status aborted = status_of_call([this] { return membership_.own_abort(); });
+  errors_.set(aborted);
+  best_effort([&] { membership_.report_abort(aborted); });
 }
 
 bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
@@ -257,11 +258,12 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   };
   const Entry mine{color, key};
   std::vector<Entry> all;
-  std::vector<int> members;
+  std::vector<int> members, group;
   // Without memory for the part in it, there is none: the others wait for it until the deadline.
   const Status prepared = status_of_call([&]() -> Status {
     all.resize(static_cast<std::size_t>(ranks()));
     members = membership_.members();
+    group.reserve(members.size());
     return {};
   });
   Call call;
@@ -277,11 +279,12 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
   const TransportFactory& factory = factory_;
-  const OpenChannel parents_faults(*session, parent);
-  if (!gathered.ok() && color >= 0) membership_.report_failed_split(comm_id, gathered);
+  const OpenChannel parents_faults(*session, parent);  // for the second time: allocates nothing
+  if (!gathered.ok() && color >= 0) {
+    best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
+  }
   order_.serve_next();  // from here on this communicator may be gone
   if (!gathered.ok() || color < 0) return gathered;
-  std::vector<int> group;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     if (all[rank].color == color) group.push_back(static_cast<int>(rank));
   }

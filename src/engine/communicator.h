@@ -80,7 +80,7 @@ class Communicator final : private EngineHost {
   /// The first error; OK while there is none. Any thread.
   Status error();
   bool has_error() const { return errors_.is_set(); }
-  void abort();
+  void abort() noexcept;
 
   /// True where local peers can read and write [pointer, pointer + bytes) in place.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
@@ -108,7 +108,7 @@ class Communicator final : private EngineHost {
   Status agree();
   void log_ready(const Figures& figures) const;
   std::unique_ptr<Selector> make_selector(const Figures& figures) const;
-  void tell_abort();
+  void tell_abort() noexcept;
 
   std::shared_ptr<Session> session_;
   const CommConfig config_;

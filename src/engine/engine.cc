@@ -165,9 +165,7 @@ bool Engine::my_turn() {
     if (line.sequence.load(std::memory_order_acquire) != board_sequence_) return false;
     if (line.fingerprint != last_fingerprint_) {
       // A rank that has returned already learns here that a peer was doing something else.
-      fail(disagreement(options_.rank, last_signature_, peer,
-                        board.signatures(peer).of_parity[parity])
-               .in_operation(last_collective_));
+      fail(board.disagreement_with(peer, parity, last_signature_).in_operation(last_collective_));
       return false;
     }
   }

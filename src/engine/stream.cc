@@ -16,6 +16,15 @@ HostStream::~HostStream() {
   if (thread_.joinable()) thread_.join();
 }
 
+Status HostStream::start() {
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    return {Code::system_error, std::string("cannot start a stream's thread: ") + error.what()};
+  }
+  return {};
+}
+
 Status HostStream::push(Task task) {
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
@@ -23,13 +32,9 @@ Status HostStream::push(Task task) {
     sigset_t all, old;
     sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &old);
-    try {
-      thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error& error) {
-      ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
-      return {Code::system_error, std::string("cannot start a stream's thread: ") + error.what()};
-    }
+    const Status started = status_of_call([this] { return start(); });
     ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    HOCKET_RETURN_IF_ERROR(started);
     ::pthread_setname_np(thread_.native_handle(), "hocket-stream");
   }
   tasks_.push_back(std::move(task));

@@ -36,6 +36,7 @@ class HostStream {
   bool is_current_thread() const;
 
  private:
+  Status start();
   void work();
   Status take_error();
 

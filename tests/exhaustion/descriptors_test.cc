@@ -32,16 +32,16 @@ Injection leave_descriptors(unsigned long more) {
 class OutOfDescriptors : public testing::TestWithParam<Scenario> {};
 
 TEST_P(OutOfDescriptors, however_few_there_are_is_an_error_with_a_reason) {
-  std::vector<unsigned long> moments;
+  Injections limits;
   const unsigned long most = 24;
   const unsigned long stride = ranks::long_tests() ? 1 : 3;
   for (unsigned long at = tests::seed() % stride; at < most; at += stride) {
-    moments.push_back(at);
+    limits.emplace_back(std::to_string(at) + " descriptors", leave_descriptors(at));
   }
-  const int errors = run_all(GetParam(), moments, leave_descriptors);
-  std::printf("%zu limits, %d errors\n", moments.size(), errors);
+  const int errors = run_all(GetParam(), limits);
+  std::printf("%zu limits, %d errors\n", limits.size(), errors);
   EXPECT_LT(0, errors);
-  EXPECT_GT(static_cast<int>(moments.size()), errors) << "the scenario needs more than that";
+  EXPECT_GT(static_cast<int>(limits.size()), errors) << "the scenario needs more than that";
 }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, OutOfDescriptors,
@@ -56,7 +56,7 @@ TEST(Descriptors, that_a_rank_cannot_take_are_told_with_its_name) {
   const Scenario scenario{"follower", 3, 1};
   int told = 0;
   for (unsigned long more = 4; more < 12; ++more) {
-    Job job(scenario, leave_descriptors(more));
+    Job job(scenario, leave_descriptors(more), deadline_ms);
     job.judge(std::to_string(more) + " descriptors");
     told = std::max(told, job.told_who());
   }
@@ -67,7 +67,7 @@ TEST(Descriptors, that_a_rank_cannot_take_are_told_with_its_name) {
 TEST(FileSize, limit_is_an_error_that_names_it) {
   for (const int victim : {0, 1}) {
     const Scenario scenario{"ulimit -f", 2, victim};
-    Job job(scenario, limit_to(RLIMIT_FSIZE, 1 << 10));
+    Job job(scenario, limit_to(RLIMIT_FSIZE, 1 << 10), deadline_ms);
     job.judge("1 KiB");
     if (victim == 0) {
       EXPECT_EQ(hocketSystemError, job.victim().result);
@@ -113,8 +113,11 @@ TEST(AddressSpace, limit_is_an_error_with_a_reason) {
   };
   for (const int victim : {0, 1}) {
     const Scenario scenario{"ulimit -v", 2, victim};
-    const std::vector<unsigned long> all = {0, 1, 4, 8, 9, 12, 16, 20, 24, 32, 48, 64, 80, 100};
-    EXPECT_LT(0, run_all(scenario, all, limited));
+    Injections limits;
+    for (const unsigned long mib : {0, 1, 4, 8, 9, 12, 16, 20, 24, 32, 48, 64, 80, 100}) {
+      limits.emplace_back(std::to_string(mib) + " MiB", limited(mib));
+    }
+    EXPECT_LT(0, run_all(scenario, limits));
   }
 }
 

@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <fstream>
+
 #include "bootstrap/join/unique_id.h"
 #include "faults/processes.h"
+#include "transport/shm/board.h"
 
 namespace faults {
 namespace {
@@ -159,6 +162,51 @@ TEST(Checksum, of_the_environment_finds_a_changed_bit) {
     };
     ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
     job.finish();
+  }
+}
+
+/// The shared memory of the communicator's ranks on this host, as this process has mapped it.
+hocket::internal::Board board_of(const Process& self) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/memfd:hocket-board") == std::string::npos) continue;
+    auto* const base = reinterpret_cast<std::byte*>(std::stoull(line, nullptr, 16));
+    return {base, self.ranks, self.rank};
+  }
+  ADD_FAILURE() << "no board is mapped";
+  return {};
+}
+
+/// Something writes into a rank's own line there, between two of its calls.
+TEST(Board, that_something_has_overwritten_is_an_error_that_says_so) {
+  for (const bool own : {true, false}) {
+    const Env env{{{"HOCKET_TRANSPORT", "shm"}}};
+    Job job(3);
+    const auto body = [own](Process& self) {
+      const hocket::internal::Board board = board_of(self);
+      int value = 7;
+      // After this all have joined. The root of a broadcast ends it without waiting for the others.
+      hocketResult_t result = hocketBarrier(self.comm, nullptr);
+      for (int i = 0; result == hocketSuccess && i < 4; ++i) {
+        result = hocketBroadcast(&value, &value, 1, hocketInt32, 2, self.comm, nullptr);
+        if (self.rank != 2 || i != 0) continue;
+        const auto even = board.arrival(2, 0).sequence.load(),
+                   odd = board.arrival(2, 1).sequence.load();
+        auto& line = board.arrival(own ? 2 : 0, odd > even ? 1 : 0);
+        while (line.sequence.load() != std::max(even, odd)) ::usleep(1000);
+        line.fingerprint ^= 1;
+      }
+      self.keep(result);
+    };
+    ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+    job.finish();
+    for (int rank = 0; rank < 3; ++rank) {
+      const Report& report = job.report(rank);
+      EXPECT_EQ(hocketInternalError, report.result) << report.text;
+      EXPECT_EQ(own ? 2 : 0, report.culprit) << report.text;
+      EXPECT_NE(nullptr, std::strstr(report.text, "shared memory of this communicator is damaged"))
+          << report.text;
+    }
   }
 }
 

@@ -80,8 +80,8 @@ struct EventLoopGlobals {
       globals.leases = 0;
     }
     if (loop) {
-      loop->post([self = loop.get()] { self->run_exit_tasks(); });
-      loop->stop();  // when what was posted has run
+      loop->run([self = loop.get()] { self->run_exit_tasks(); });
+      loop->stop();
     }
     wait_retired();
     // Sessions that static objects still hold are dead from here on, as in a forked child.
@@ -339,7 +339,7 @@ void EventLoop::cancel_exit(Token token) { exit_tasks_.erase(token); }
 void EventLoop::run_exit_tasks() {
   std::map<Token, Task> tasks;
   tasks.swap(exit_tasks_);
-  for (const auto& [token, task] : tasks) task();
+  for (const auto& [token, task] : tasks) best_effort(task);
 }
 
 /// Runs a handler. What it throws is told to all clients: which of them it served is not known, and

@@ -373,8 +373,7 @@ Execution::Outcome Execution::fail(Status status) {
 }
 
 Execution::Outcome Execution::mismatch_with(int peer) {
-  const Signature theirs = links_->board->signatures(peer).of_parity[parity_];
-  return fail(disagreement(links_->rank, binding_->signature, peer, theirs));
+  return fail(links_->board->disagreement_with(peer, parity_, binding_->signature));
 }
 
 std::vector<int> Execution::waits_for() const {

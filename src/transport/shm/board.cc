@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "base/checked.h"
 
@@ -32,6 +33,19 @@ std::size_t Board::bytes(int local_ranks) {
   const std::size_t ranks = static_cast<std::size_t>(local_ranks);
   return ranks * (control_bytes + 2 * scratch_half(local_ranks)) +
          ranks * ranks * fifo_of_pair(local_ranks);
+}
+
+Status Board::disagreement_with(int peer, int parity, const Signature& mine) const {
+  const Signature theirs = signatures(peer).of_parity[parity];
+  if (peer != local_rank_ && call_hash(theirs) != call_hash(mine)) {
+    return disagreement(local_rank_, mine, peer, theirs);
+  }
+  return {Code::internal_error,
+          "the shared memory of this communicator is damaged: what rank " + std::to_string(peer) +
+              " wrote there for its " + describe(mine) +
+              " has been overwritten since. Look for code that writes outside its own memory, in "
+              "the processes of all ranks on this host",
+          peer};
 }
 
 Board::Board(std::byte* base, int local_ranks, int local_rank)

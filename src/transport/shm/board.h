@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "base/limits.h"
+#include "base/status.h"
 #include "base/types.h"
 
 namespace hocket::internal {
@@ -85,6 +86,10 @@ class Board {
   /// before the look at the doorbell. True: it sleeps in poll, and the caller must write its
   /// eventfd.
   bool ring(int to) const;
+
+  /// The error where the fingerprint in the peer's arrival line is not that of mine: the ranks made
+  /// different calls or, where their signatures do not say so, something has written into the line.
+  Status disagreement_with(int peer, int parity, const Signature& mine) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
   /// Step one of falling asleep: from now on peers ring. The caller then looks once more for what
