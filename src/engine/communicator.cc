@@ -3,14 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "base/log.h"
-#include "collectives/algorithms/builders.h"
 #include "engine/calibration.h"
 #include "engine/comm_id.h"
 #include "memory/regions.h"
 
 namespace hocket::internal {
+namespace {
+
+/// The same text, for as long as the process lives: what a user was given outlives the
+/// communicator. There are as many as there are algorithms and sets of transports.
+const char* kept(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const texts = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  return texts->insert(text).first->c_str();
+}
+
+}  // namespace
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
                            std::uint64_t comm_id, const CommConfig& config,
@@ -235,20 +248,17 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
 }
 
 const char* Communicator::last_algorithm() const {
-  const Program* program = engine_->last_program();
-  if (program == nullptr) return "none";
-  // The program is the communicator's, the name outlives it.
-  for (const Builder& builder : builders()) {
-    if (program->algorithm == builder.algorithm) return builder.algorithm;
-  }
-  return "none";
+  const std::string* const algorithm = engine_->last_run().algorithm;
+  return algorithm == nullptr ? "none" : kept(*algorithm);
 }
 
 const char* Communicator::last_transport() const {
-  const Program* program = engine_->last_program();
-  if (program == nullptr || ranks() == 1) return "none";
-  if (nodes() == 1) return "shm";
-  return local_ranks() > 1 ? "shm,tcp" : "tcp";
+  const Engine::LastRun last = engine_->last_run();
+  std::string names = last.over_board && ranks() > 1 ? "shm" : "";
+  for (const Transport* transport : last.transports) {
+    names += (names.empty() ? "" : ",") + std::string(transport->name());
+  }
+  return names.empty() ? "none" : kept(names);
 }
 
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,

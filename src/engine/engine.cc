@@ -212,6 +212,20 @@ void Engine::finish_collective() {
   running_ = false;
 }
 
+Engine::LastRun Engine::last_run() const {
+  const Program* program = last_program_.load(std::memory_order_acquire);
+  if (program == nullptr) return {};
+  LastRun last{&program->algorithm, program->load_store, {}};
+  for (const Transport* transport : transports_) {
+    const auto carries = [&](const Instruction& instruction) {
+      return (instruction.kind == StepKind::send || instruction.kind == StepKind::recv) &&
+             links_.transport_to[instruction.peer] == transport;
+    };
+    if (std::ranges::any_of(program->code, carries)) last.transports.push_back(transport);
+  }
+  return last;
+}
+
 void Engine::begin_message(const Call& call) {
   std::unique_ptr<Operation> operation;
   if (spare_.empty()) {

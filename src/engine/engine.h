@@ -13,6 +13,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -71,8 +72,13 @@ class Engine {
     selector_ = std::move(selector);
     signature_flags_ = signature_flags;
   }
-  /// What the last collective ran; null before the first. Any thread.
-  const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
+  /// How the last collective went. Any thread.
+  struct LastRun {
+    const std::string* algorithm = nullptr;    // null before the first
+    bool over_board = false;                   // through memory that the ranks of the node share
+    std::vector<const Transport*> transports;  // of this rank's messages
+  };
+  LastRun last_run() const;
 
  private:
   struct Operation {

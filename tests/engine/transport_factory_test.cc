@@ -112,6 +112,7 @@ TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_sp
                       Dtype::int32};
       EXPECT_TRUE(communicator->run({&call, 1}).ok());
       EXPECT_EQ(std::vector<int>(values.size(), 3), values);
+      EXPECT_STREQ("shm", communicator->last_transport()) << "the ranks are on two nodes";
     }
   });
   EXPECT_EQ(4, factory.made);
