@@ -26,7 +26,7 @@ struct Registrations {
   }
   void* add(const hocketComm* comm, std::uint64_t region) {
     std::lock_guard lock(mutex);
-    auto made = std::make_unique<Registration>(comm, region);
+    auto made = std::make_unique<Registration>(Registration{comm, region});
     live.insert(made.get());
     return made.release();
   }

@@ -58,11 +58,11 @@ void FdExchange::answer(const Wanted& wanted, const SharedFd& fd) {
 }
 
 void FdExchange::offer(DescriptorName name, UniqueFd fd) {
-  SharedFd& place = offered_[name];
-  place = std::make_shared<const UniqueFd>(std::move(fd));
+  const SharedFd shared = std::make_shared<const UniqueFd>(std::move(fd));
+  offered_[name] = shared;
   const auto waiting = wanted_.find(name);
   if (waiting == wanted_.end()) return;
-  for (const Wanted& wanted : waiting->second) answer(wanted, place);
+  for (const Wanted& wanted : waiting->second) answer(wanted, shared);
   wanted_.erase(waiting);
 }
 

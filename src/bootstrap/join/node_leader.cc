@@ -186,8 +186,9 @@ void JoinProtocol::on_root_message(Message& message) {
   } else if (message.type == MessageType::table && placed_ && !has_table_ && place_.node == 0) {
     return take_table(message);
   } else if (message.type == MessageType::done && confirmed_) {
+    // locals_ stays whole until nothing can fail any more.
+    for (const auto& [id, local] : locals_) joined_.locals[local.arrival.rank] = local.conn;
     for (const auto& [id, local] : locals_) local.conn->send(MessageType::done);
-    for (auto& [id, local] : locals_) joined_.locals[local.arrival.rank] = std::move(local.conn);
     locals_.clear();
     return finish();
   }
