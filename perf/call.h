@@ -1,4 +1,4 @@
-// What hocket-perf does about calls that fail.
+// How hocket-perf handles calls that fail.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace hocket::perf {
 
-/// Why the run ends. What the library says, other ranks hear too.
+/// Why the run ends. Other ranks receive the errors of the library too.
 struct Failure {
   std::string sentence;
   bool from_library = false;
 };
 
-/// False, and *failure filled, where a call did not succeed.
+/// Returns true if the call succeeded; otherwise sets *failure.
 bool ok(hocketResult_t result, const char* call, hocketComm_t comm, Failure* failure);
 
 }  // namespace hocket::perf

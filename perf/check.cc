@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t piece_count = 4096;  // elements checked at a time; temporaries stay in cache
 
-// How the bits of a type become a number. Narrow types are decoded here from their definition, not
-// by the library's code: a checker must not share the mistakes of what it checks.
+// Decodes the bits of a type to a number. Narrow types are decoded by their definition here, not by
+// the library's code, so that the check does not share the library's mistakes.
 template <typename Word, int mantissa_bits, int exponent_bits, bool has_infinity>
 struct Narrow {
   using Storage = Word;
@@ -60,7 +60,7 @@ struct Plain {
 /// k roundings of relative size u: k u / (1 - k u).
 double gamma(int k, double u) { return k * u / (1 - k * u); }
 
-/// The elements [first, first + count) that a rank put in.
+/// Elements [first, first + count) of the input of a rank.
 void input_piece(const Expectation& e, int rank, std::size_t first, std::size_t count, void* dst) {
   Seed seed = e.seed;
   seed.rank = static_cast<std::uint64_t>(rank);
@@ -108,7 +108,8 @@ std::size_t wrong_floats(const Expectation& e, std::size_t first, std::size_t co
                                    Type::smallest() / 2);
     }
     const Reference result = Type::decode(got[i]);
-    // Past the largest finite value the type's own overflow (infinity, NaN or that value) is right.
+    // Beyond the largest finite value, the overflow of the type (infinity, NaN or that value) is
+    // right.
     if (std::fabs(expected) + bound > Type::largest() && !(std::fabs(result) < Type::largest())) {
       continue;
     }
@@ -187,7 +188,7 @@ std::size_t wrong_reduced(const Expectation& e, std::size_t first, std::size_t c
   }
 }
 
-/// got must be elements [first, first + count) of what `source` put in.
+/// got must be elements [first, first + count) of the input of `source`.
 std::size_t wrong_copied(const Expectation& e, int source, std::size_t first, std::size_t count,
                          const char* got) {
   const std::size_t size = size_of(e.dtype);

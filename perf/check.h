@@ -1,5 +1,5 @@
-// Is a result right? The inputs are generated again (data.h), so a rank checks alone, whatever the
-// library did to carry them.
+// Checks results. A rank generates the inputs of all ranks again (data.h), so the check does not
+// depend on data that the library has moved.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Expectation {
   int rank = 0;
   int ranks = 1;
   std::size_t count = 0;  // elements, as the call's count parameter
-  Seed seed;              // seed.rank is set by whoever generates
+  Seed seed;              // the generating function sets seed.rank
 
   std::size_t input_count() const {
     return collective == Collective::reduce_scatter ? count * static_cast<std::size_t>(ranks)
@@ -30,17 +30,17 @@ struct Expectation {
   /// The other rank of a pair: rank r of the first half and rank r + ranks / 2.
   int partner() const { return (rank + ranks / 2) % ranks; }
   bool sends_first() const { return rank < ranks / 2; }
-  /// Whose input a copy on this rank holds.
+  /// The rank whose input a copy on this rank must have.
   int source() const {
     if (collective == Collective::broadcast) return root;
     return is_pair(collective) ? partner() : (rank + ranks - 1) % ranks;
   }
-  /// All ranks must hold the same bytes afterwards.
+  /// True if all ranks must have the same bytes afterwards.
   bool same_on_all_ranks() const {
     return collective == Collective::all_reduce || collective == Collective::all_gather ||
            collective == Collective::broadcast;
   }
-  /// In place, is the result the same when the operation runs on its own result again?
+  /// True if the operation in place, applied to its own result, gives the same result again.
   bool repeatable_in_place() const {
     return collective == Collective::all_gather || collective == Collective::broadcast;
   }
@@ -49,15 +49,15 @@ struct Expectation {
   }
 };
 
-/// What `rank` puts in.
+/// The input of `rank`.
 void generate_input(const Expectation& expectation, int rank, void* dst);
 
-/// Elements of the result that are outside the error bound. Copies, integers, min and max must be
-/// exact. Floating-point sums, products and averages are held against a reference in fp64 (fp64
-/// itself: in the wider long double) by this bound: n - 1 roundings in the accumulator's precision
-/// (fp32 below 32 bits of data), relative to the sum of magnitudes because no order of additions is
-/// promised; two more for avg's division; and one rounding to the data's type where that is
-/// narrower.
+/// Counts the elements of the result that are outside the error bound. Copies, integers, min and
+/// max must be exact. Floating-point sums, products and averages are compared with a reference in
+/// fp64 (fp64 itself: in long double). The bound is the sum of these errors: n - 1 roundings in the
+/// precision of the accumulator (fp32 for types below 32 bits), relative to the sum of magnitudes,
+/// because the order of additions is not specified; two more roundings for the division of avg; and
+/// a rounding to the type of the data if it is narrower.
 std::size_t count_wrong(const Expectation& expectation, const void* result);
 
 }  // namespace hocket::perf

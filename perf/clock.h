@@ -1,4 +1,4 @@
-// The processes' clocks, and how the clock of another host is read.
+// The clocks of the processes, and the offset of the clock of another host.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@ namespace hocket::perf {
 /// CLOCK_MONOTONIC.
 double now_us();
 
-/// Equal where two processes read the same CLOCK_MONOTONIC: one boot of one kernel, and one time
-/// namespace.
+/// Equal for two processes that read the same CLOCK_MONOTONIC: the same boot of the same kernel, in
+/// the same time namespace.
 std::uint64_t clock_id();
 
-/// A message to another process and its answer, which carries the time of that process's clock.
+/// The times of a message to another process and of its answer, which has the time of that process.
 struct RoundTrip {
   double sent_us = 0;
   double answered_us = 0;  // on the other clock
   double received_us = 0;
 };
 
-/// How far another clock is ahead of this one. The answer was made somewhere between sent and
-/// received: half the round trip bounds the error.
+/// The offset of another clock: its time minus the time of this clock. The other process answered
+/// between sent and received, so the error is at most half the round trip.
 struct ClockOffset {
   double at_us = 0;  // on this clock
   double offset_us = 0;
@@ -30,7 +30,8 @@ struct ClockOffset {
 /// The offset of the shortest round trip.
 ClockOffset offset_of(const std::vector<RoundTrip>& rounds);
 
-/// Another clock's time on this one: offsets measured before and after, a constant drift between.
+/// Converts a time of another clock to this clock, from offsets that were measured before and
+/// after, with a constant drift between them.
 double on_this_clock(double their_us, const ClockOffset& before, const ClockOffset& after);
 
 }  // namespace hocket::perf

@@ -5,10 +5,10 @@ BIN=${BUILD_DIR:-$ROOT/build}/bin
 say() { printf '%s\n' "$*"; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
-# The script that runs a command on the first of several namespace hosts; empty where there is none.
+# The script that runs a command on the first of several namespace hosts; empty if it cannot run.
 HOSTS_RUN=${HOSTS_RUN:-$ROOT/tests/rig/hosts}
 
-# Can there be namespace hosts here? Otherwise WHY_NO_HOSTS is a sentence.
+# Succeeds if namespace hosts can be made here; otherwise sets WHY_NO_HOSTS to the reason.
 have_hosts() {
   if [[ ! -x $HOSTS_RUN ]]; then
     WHY_NO_HOSTS="tests/rig/hosts is missing"

@@ -1,4 +1,5 @@
-// One clock for the ranks of several hosts: rank 0's. Collective: all ranks make the same calls.
+// A common clock for the ranks of several hosts: the clock of rank 0. All ranks must make the same
+// calls.
 #pragma once
 
 #include <vector>
@@ -11,14 +12,14 @@ namespace hocket::perf {
 
 class CommonClock {
  public:
-  /// Which ranks share a clock.
+  /// Finds which ranks share a clock.
   bool start(hocketComm_t comm, Failure* failure);
-  /// Measures the offset of every clock: a hundred messages to one rank of each and back, of which
-  /// the fastest counts.
+  /// Measures the offset of every clock by 100 round trips to a rank with that clock; the shortest
+  /// counts.
   bool measure(Failure* failure);
-  /// This rank's time on rank 0's clock; between the last two measurements.
+  /// Converts a time of this rank, between the last two measurements, to the clock of rank 0.
   double common_us(double here_us) const;
-  /// What two ranks' times on the common clock may be wrong by, taken together.
+  /// The largest error of the difference of two ranks' times on the common clock.
   double uncertainty_us() const;
   int clocks() const { return static_cast<int>(leaders_.size()); }
 

@@ -21,7 +21,8 @@ constexpr DtypeInfo infos[hocketNumTypes] = {
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
 
-/// Random bits -> the bits of an element. The unused high bits of random may hold anything.
+/// Converts random bits to the bits of an element. The unused high bits of random may have any
+/// value.
 template <typename Word>
 struct Shaper {
   int mantissa_bits;

@@ -1,5 +1,5 @@
-// Random data that every rank can make again for every other: an element is a pure function of the
-// seed and its position, so a check needs no copy of what the peers put in.
+// Random data that every rank can generate for every other rank: an element is a pure function of
+// the seed and its position. So a check needs no copy of the peers' inputs.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ constexpr std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// What names one buffer's content.
+/// Identifies the content of a buffer.
 struct Seed {
   std::uint64_t run = 1;   // --seed
   std::uint64_t row = 0;   // the row of the table (size, type, operator, root)
@@ -32,18 +32,18 @@ struct Seed {
   std::uint64_t value() const;
 };
 
-/// How to spread the values. Integers: all bits random. Floating point: random sign and mantissa;
-/// sum, avg, min and max get magnitudes from several binades below 1, so that partial sums are
-/// inexact; prod gets magnitudes just below 1 on even ranks and just above on odd ones, so that a
-/// product of many ranks neither overflows nor vanishes. No zeros, no NaN.
+/// The distribution of the values. Integers: all bits random. Floating point: random sign and
+/// mantissa. For sum, avg, min and max, magnitudes are in several binades below 1, so that partial
+/// sums are inexact. For prod, magnitudes are just below 1 on even ranks and just above 1 on odd
+/// ranks, so that a product of many ranks neither overflows nor vanishes. No zeros, no NaN.
 enum class Spread { sum, product_even, product_odd };
 Spread spread_for(hocketRedOp_t op, int rank);
 
-/// Elements [first, first + count) of the buffer that seed names.
+/// Generates elements [first, first + count) of the buffer that seed identifies.
 void generate(void* dst, std::size_t first, std::size_t count, hocketDataType_t dtype,
               Spread spread, std::uint64_t seed);
 
-/// 64 bits that change when any bit of the bytes, or their order, does.
+/// 64-bit hash of the bytes, which depends on their order too.
 std::uint64_t hash_bytes(const void* data, std::size_t bytes);
 
 }  // namespace hocket::perf

@@ -93,7 +93,7 @@ std::string set_average(const std::string& text, Average* average) {
   return {};
 }
 
-/// Newer nccl-tests call -M "--memory" too.
+/// In newer versions of nccl-tests -M is also --memory.
 std::string set_memory(const std::string& text, bool* alloc) {
   *alloc = text == "alloc";
   if (text == "1") return "1 is nccl-tests' report about GPU memory, of which there is none";
@@ -107,8 +107,8 @@ std::string set_nccl_json(const std::string& text, std::string* path) {
   return fmt::format("'{}' does not end in .json, the only format there is", text);
 }
 
-/// Adds a flag with one value. CLI11 calls `set` with it; an error text makes the parse fail and
-/// names the flag.
+/// Adds a flag with a value. CLI11 calls `set` with the value; if `set` returns an error text, the
+/// parse fails with an error that names the flag.
 template <typename Set, typename Target>
 CLI::Option* add(CLI::App* app, const std::string& flags, Set set, Target* target,
                  const std::string& help) {
@@ -127,10 +127,10 @@ CLI::Option* add(CLI::App* app, const std::string& flags, Set set, Target* targe
 
 struct Foreign {
   const char* flags;
-  const char* harmless;  // the value that asks for nothing; "": none does
+  const char* harmless;  // the value that has no effect; "": there is none
   const char* why;
 };
-/// Flags of nccl-tests that mean nothing here: refused with the reason, never ignored.
+/// Flags of nccl-tests that have no meaning here: they are refused with the reason, not ignored.
 constexpr Foreign foreign[] = {
     {"-t,--nthreads", "1", "a rank is a process with one thread; start ranks with hocket-run -n"},
     {"-g,--ngpus", "1", "ranks own CPU memory, no GPUs; start ranks with hocket-run -n"},

@@ -8,7 +8,7 @@
 
 namespace hocket::perf {
 
-/// What flags said that says nothing before all flags are known.
+/// Values of flags whose meaning depends on other flags.
 struct Pending {
   std::optional<int> blocking;  // -z
   bool null_stream = false;     // -y 1

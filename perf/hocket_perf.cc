@@ -1,5 +1,4 @@
-// hocket-perf: what a collective or a message costs on these ranks, and whether its results are
-// right.
+// hocket-perf: measures collectives and messages between ranks, and checks their results.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -109,7 +108,8 @@ bool cannot(const std::string& path, Failure* failure) {
   return false;
 }
 
-/// Opened before minutes of work, written after them. The empty path is no file.
+/// An output file, opened before the measurement and written after it, so that a wrong path is
+/// found at once. An empty path: no file.
 bool open_file(const std::string& path, File* file, Failure* failure) {
   if (path.empty()) return true;
   file->reset(std::fopen(path.c_str(), "w"));
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   Job job;
   Failure failure;
   const bool joined = job.join(options, &failure);
-  if (parsed && !joined) {  // nobody to agree with
+  if (parsed && !joined) {  // this rank has no peers to agree with
     std::fputs(text.c_str(), *parsed == 0 ? stdout : stderr);
     return *parsed;
   }

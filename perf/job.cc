@@ -66,7 +66,7 @@ bool Job::agree(bool ready, Failure* failure) {
   std::optional<std::pair<int, int>> found;
   hocketResult_t state = hocketSuccess;
   (void)hocketCommGetAsyncError(comm_, &state);
-  if (state != hocketSuccess) return false;  // the communicator has ended: no agreeing any more
+  if (state != hocketSuccess) return false;  // the ranks cannot agree without a communicator
   Failure call;
   if (!lowest(ready ? -1 : 1, &found, &call)) {
     if (ready) *failure = call;
@@ -75,7 +75,7 @@ bool Job::agree(bool ready, Failure* failure) {
   if (!found) return true;
   if (found->first != rank_) failure->sentence.clear();
   failure->from_library = false;
-  (void)leave(&call);  // together, so that nobody takes the end of another for an error
+  (void)leave(&call);  // all ranks together, so that no rank reports that another has left
   return false;
 }
 

@@ -1,5 +1,5 @@
-// This process among the ranks of hocket-perf, and what all of them have to agree on before a
-// message to the user is printed once.
+// This process among the ranks of hocket-perf. The ranks agree which of them prints a message, so
+// that the user sees it once.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,14 @@ class Job {
   bool join(const Options& options, Failure* failure);
   bool leave(Failure* failure);
 
-  /// Collective. Did parsing end the run on any rank? Then the lowest such rank prints its text,
-  /// and all get its status.
+  /// Collective. If parsing ended the run on a rank, the lowest such rank prints its text, and all
+  /// ranks return its status.
   std::optional<int> status_of_all(std::optional<int> mine, const std::string& text);
-  /// Collective. False on all ranks where one is not `ready`; the lowest such rank says why.
+  /// Collective. Returns false on all ranks if a rank is not `ready`; the lowest such rank prints
+  /// why.
   bool agree(bool ready, Failure* failure);
-  /// Prints a failure on one rank, and returns the exit status. Of what the library told all
-  /// ranks, the lowest one but the culprit speaks.
+  /// Returns the exit status after a failure and prints the failure on a single rank: if the
+  /// library returned the error on all ranks, on the lowest rank other than the culprit.
   int complain(const Failure& failure) const;
 
   hocketComm_t comm() const { return comm_; }
@@ -33,7 +34,7 @@ class Job {
   const std::vector<Place>& places() const { return places_; }
 
  private:
-  /// The lowest rank with a value that is not -1, and this value; nothing where all have -1.
+  /// The lowest rank whose value is not -1, and this value; nothing if all have -1.
   bool lowest(int mine, std::optional<std::pair<int, int>>* found, Failure* failure);
 
   hocketComm_t comm_ = nullptr;

@@ -1,4 +1,4 @@
-// The two JSON files.
+// Writes the two JSON files.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -72,7 +72,7 @@ Json nccl_half(const Options& o, const Measured& m) {
   return object;
 }
 
-/// nccl-tests writes the whole environment; here is what has to do with the run.
+/// The environment variables that affect the run; nccl-tests writes the whole environment.
 Json environment() {
   Json list = Json::array();
   for (char** entry = ::environ; *entry != nullptr; ++entry) {

@@ -1,4 +1,4 @@
-// The four methods: what lies between two clock reads.
+// The four methods of timing: what is between two clock reads.
 #include <algorithm>
 
 #include "runner.h"
@@ -13,7 +13,7 @@ double compute(std::uint64_t loops) {
   return x;
 }
 
-volatile double computed;  // so that the compiler cannot leave the computation out
+volatile double computed;  // so that the compiler keeps the computation
 
 double loops_per_us() {
   constexpr std::uint64_t loops = 100'000;
@@ -30,7 +30,7 @@ double loops_per_us() {
 }  // namespace
 
 /// seen->first: from the first call to the end of the last, and to the return of the last call.
-/// seen->second: every iteration's time, where it was asked for.
+/// seen->second: the time of every iteration, if asked for.
 bool Runner::back_to_back(Operation* operation, Seen* seen, Measured* row, Failure* failure) {
   const std::size_t group = operation->group();
   const auto total = static_cast<std::size_t>(options_.iterations) * group;
@@ -45,7 +45,7 @@ bool Runner::back_to_back(Operation* operation, Seen* seen, Measured* row, Failu
          check_left(operation, total, seen, failure);
 }
 
-/// After calls 0 to total - 1 each output slot holds the result of the last one that used it.
+/// After calls 0 to total - 1 each output slot has the result of the last call that used it.
 bool Runner::check_left(Operation* operation, std::size_t total, Seen* seen, Failure* failure) {
   if (options_.checks == 0) return true;
   const std::size_t left = std::min(total, operation->slots().out);
@@ -96,8 +96,8 @@ bool Runner::timed_loop(Operation* operation, Seen* seen, Failure* failure) {
   return true;
 }
 
-/// In place, a slot that was used twice had its own result as input the second time, and no
-/// reference knows that. So all slots are used once more, with new data and without a clock.
+/// In place, a slot that was used twice had its own result as input the second time, so there is no
+/// reference for it. This uses all slots once more, with new data and without a clock.
 bool Runner::check_repeated(Operation* operation, Seen* seen, Failure* failure) {
   const std::size_t slots = operation->slots().out;
   const std::size_t wanted = checks_wanted(*operation);
@@ -110,9 +110,9 @@ bool Runner::check_repeated(Operation* operation, Seen* seen, Failure* failure) 
   return true;
 }
 
-/// As many iterations as there are slots, then their results are read and checked and their inputs
-/// rewritten, and so on. Before each iteration a barrier. Nothing of that is timed. With --buffers
-/// nothing is read or rewritten before the last iteration has ended.
+/// Runs as many iterations as there are slots, then reads and checks their results and rewrites
+/// their inputs, and so on. Before each iteration is a barrier. Only the iterations are timed. With
+/// --buffers, results are read only after the last iteration.
 bool Runner::in_rounds(Operation* operation, const Timed& timed, Seen* seen, Measured* row,
                        Failure* failure) {
   const std::size_t group = operation->group();

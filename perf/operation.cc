@@ -30,14 +30,14 @@ void Operation::fill() {
   const std::size_t used = in_place_ ? slots_.out : slots_.in;
   for (std::size_t slot = 0; slot < used; ++slot) {
     e.seed.slot = slot;
-    // A broadcast reads the root's input only, but in place every rank's buffer is rewritten: one
-    // that kept the right bytes by chance would hide an operation that did nothing.
+    // A broadcast reads only the input of the root. In place, the buffers of all ranks are
+    // rewritten, because old bytes that are right would hide a broadcast that did nothing.
     generate_input(e, e.rank, input(slot));
   }
 }
 
-// In place, input and output overlap as NCCL lays them out: an all-gather's input is its rank's
-// part of the output, a reduce-scatter's output is its rank's part of the input.
+// In place, input and output overlap as in NCCL: the input of an all-gather is the rank's part of
+// the output, and the output of a reduce-scatter is the rank's part of the input.
 char* Operation::input(std::size_t k) const {
   const Expectation& e = expectation_;
   const std::size_t at = input_slot(k) * stride_;
@@ -108,7 +108,7 @@ bool Operation::call(std::size_t k, Failure* failure) {
   }
 }
 
-/// The receiver of a window of messages tells the sender that it has all of them.
+/// The receiver of a window of messages acknowledges all of them to the sender.
 bool Operation::acknowledge(Failure* failure) {
   const Expectation& e = expectation_;
   if (e.collective != Collective::bandwidth) return true;

@@ -1,4 +1,4 @@
-// The calls of one half of a row: their buffers, their data, and whether their results are right.
+// The calls of a half of a row: their buffers, their data, and the check of their results.
 //
 // Call number k reads input slot k % slots.in and writes output slot k % slots.out; in place both
 // are slot k % slots.out of the receive buffers.
@@ -14,7 +14,7 @@
 
 namespace hocket::perf {
 
-/// What all rows share. The buffers are large enough for the largest.
+/// What all rows share. The buffers are large enough for the largest row.
 struct Ground {
   hocketComm_t comm = nullptr;
   hocketStream_t stream = nullptr;  // NULL: calls in the caller's thread
@@ -30,15 +30,15 @@ class Operation {
   Operation(const Ground& ground, const Expectation& expectation, bool in_place, Slots slots,
             std::size_t stride, int group);
 
-  /// New random data in all slots that are used.
+  /// Writes new random data to all slots that are used.
   void fill();
-  /// Calls first to first + group - 1, fused where there are several, and what a window of
-  /// messages ends with.
+  /// Makes calls first to first + group - 1, as a group if there are several. A window of messages
+  /// also ends with an acknowledgement.
   bool iterate(std::size_t first, Failure* failure);
-  /// Until all calls have ended.
+  /// Waits until all calls have ended.
   bool wait(Failure* failure);
 
-  /// Of the result of call k, the last that used its output slot.
+  /// For the result of call k, which must be the last that used its output slot.
   std::uint64_t hash(std::size_t k) const;
   std::size_t wrong(std::size_t k) const;
 

@@ -25,7 +25,7 @@ std::optional<Collective> collective_from(const std::string& text) {
   return std::nullopt;
 }
 
-/// The method, from the flags that choose one. Otherwise what is wrong.
+/// Sets the method from the flags. Returns an error text if they conflict.
 std::string choose_method(const Pending& pending, Options* o) {
   const bool barrier_outside = pending.blocking == 3;
   if (pending.barrier + pending.aligned + pending.overlap + barrier_outside > 1) {
@@ -48,7 +48,7 @@ std::string choose_method(const Pending& pending, Options* o) {
   if (o->method != Method::back_to_back && pending.blocking == 1) {
     return "-z 1 has a barrier in the timed interval, --barrier and --aligned have it before";
   }
-  // OSU's programs, which these methods follow, make blocking calls.
+  // The OSU micro-benchmarks, which these methods follow, make blocking calls.
   const int usual =
       o->method == Method::overlap || (o->method == Method::back_to_back && !own_timing) ? 0 : 2;
   int blocking = pending.blocking.value_or(usual);
@@ -79,7 +79,7 @@ std::string check_combination(const Pending& pending, const Options& o) {
   return {};
 }
 
-/// nccl-tests' environment.
+/// The environment variables of nccl-tests.
 std::string read_environment(Options* o) {
   for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
     if (std::getenv(name) != nullptr) {

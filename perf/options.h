@@ -1,5 +1,5 @@
-// What hocket-perf was asked to do: nccl-tests' flags where they make sense for ranks that are
-// processes with CPU memory, and a few of our own.
+// The options of hocket-perf: the flags of nccl-tests that make sense for ranks that are processes
+// with CPU memory, and some more.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,9 @@
 
 namespace hocket::perf {
 
-/// What a program measures. The first ones are nccl-tests' collectives; a barrier moves no data;
-/// the last three are messages between pairs of ranks, as OSU's osu_latency, osu_bw and osu_bibw.
+/// What a program measures. First the collectives of nccl-tests; then the barrier, which moves no
+/// data; then three measurements of messages between pairs of ranks, as osu_latency, osu_bw and
+/// osu_bibw of the OSU micro-benchmarks.
 enum class Collective {
   all_reduce,
   all_gather,
@@ -29,10 +30,10 @@ inline constexpr int program_count = 9;
 const char* name_of(Collective collective);  // "all_reduce"
 inline bool is_pair(Collective collective) { return collective >= Collective::latency; }
 
-/// What "-a" makes of the ranks' times.
+/// How -a combines the times of the ranks.
 enum class Average { rank0 = 0, mean = 1, min = 2, max = 3 };
 
-/// What lies between two clock reads; docs/BENCHMARKS.md has the definitions.
+/// What is timed between two clock reads; docs/BENCHMARKS.md has the definitions.
 enum class Method { back_to_back, barrier, aligned, overlap };
 const char* name_of(Method method);  // "back-to-back"
 
@@ -54,9 +55,9 @@ struct Options {
   int warmup_iterations = 1;
   int aggregated = 1;  // operations per group
   int window = 64;     // messages per group (bandwidth, bibandwidth)
-  int buffers = 0;     // copies that calls rotate through; 0: by the caches
-  int checks = 1;      // results held against the reference at least; 0: no check
-  int cycles = 1;      // times the whole table is run; 0: for ever
+  int buffers = 0;     // copies that calls rotate through; 0: depends on the caches
+  int checks = 1;      // least number of results that are checked; 0: no check
+  int cycles = 1;      // repetitions of the whole table; 0: without end
   std::vector<hocketDataType_t> dtypes{hocketFloat32};
   std::vector<hocketRedOp_t> ops{hocketSum};
   int root = 0;  // -1: every rank in turn
@@ -84,19 +85,19 @@ struct Options {
     return collective < Collective::sendrecv && method != Method::overlap;
   }
   bool needs_stream() const { return blocking == Blocking::stream || method == Method::overlap; }
-  /// Is every iteration's own time wanted where the method alone does not give it?
+  /// True if the time of every iteration is needed, although the method alone does not measure it.
   bool times_each() const { return each_iteration || verbose; }
-  /// Operations per iteration, for rows of so many bytes.
+  /// Operations per iteration, for a row of this size.
   int group_of(std::size_t bytes) const;
   std::vector<std::size_t> sizes() const;  // in bytes, ascending
   std::string program() const { return std::string(name_of(collective)) + "_perf"; }
 };
 
-/// "8", "4K", "1.5M", "2G" (powers of 1024, also "KiB", "KB"); nothing where it is no size.
+/// Parses "8", "4K", "1.5M", "2G" (powers of 1024, also "KiB", "KB"); nothing if it is no size.
 std::optional<std::size_t> parse_size(const std::string& text);
 
-/// Fills *options. Nothing: go on. Otherwise the exit status: 0 after --help, 2 after a mistake;
-/// *text is what to print.
+/// Sets *options. Returns nothing if the program must go on, else the exit status (0 after --help,
+/// 2 after a wrong flag); then *text must be printed.
 std::optional<int> parse_options(int argc, char** argv, Options* options, std::string* text);
 
 }  // namespace hocket::perf

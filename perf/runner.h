@@ -1,5 +1,5 @@
-// Measures one half of a row of the table: makes the data, times the calls by the method that was
-// asked for, checks every rank's results. docs/BENCHMARKS.md defines the methods.
+// Measures a half of a row of the table: generates the data, times the calls by the chosen method,
+// and checks the results of every rank. docs/BENCHMARKS.md defines the methods.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace hocket::perf {
 
-/// One row, one of its two halves. Sizes and names as nccl-tests counts them.
+/// A half of a row. Sizes and names are as in nccl-tests.
 struct Measured {
   std::size_t bytes = 0;  // the larger of the input and the output
   std::size_t count = 0;  // the call's count parameter
@@ -23,12 +23,12 @@ struct Measured {
   bool in_place = false;
   int group = 1;        // operations or messages per iteration
   double time_us = 0;   // of one operation
-  double shown_us = 0;  // the time column: time_us, or the calls' alone (-C 1)
+  double shown_us = 0;  // in the time column: time_us, or the time in the calls alone (-C 1)
   double algbw_GBps = 0;
   double busbw_GBps = 0;
   std::optional<Summary> each;  // of one operation, over the iterations
   double skew_us = 0;           // --aligned: from the first start to the last, mean
-  double uncertainty_us = 0;    // --aligned: of time and skew, because hosts' clocks differ
+  double uncertainty_us = 0;    // --aligned: error of time and skew, because clocks differ
   Overlap overlap;
   std::uint64_t wrong = 0;  // elements on all ranks, and results that differ between ranks
   std::vector<std::string> remarks;
@@ -37,7 +37,7 @@ struct Measured {
 };
 
 struct RowSpec {
-  std::size_t bytes = 0;  // as wanted; the row's is what fits the type and the number of ranks
+  std::size_t bytes = 0;  // as asked for; the row's size fits the type and the ranks
   hocketDataType_t dtype = hocketFloat32;
   hocketRedOp_t op = hocketSum;
   int root = 0;
@@ -53,19 +53,19 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  /// Buffers for the largest size, the stream, the clocks. False: *failure says why.
+  /// Makes buffers for the largest size, the stream and the clocks. Otherwise sets *failure.
   bool prepare(Failure* failure);
   bool measure(const RowSpec& spec, Measured* row, Failure* failure);
 
  private:
-  /// What one rank saw of a row. All ranks' have the same lengths.
+  /// What a rank measured of a row. The vectors of all ranks have the same lengths.
   struct Seen {
     std::vector<double> first;  // see each method
     std::vector<double> second;
     std::vector<std::uint64_t> hashes;
     std::uint64_t wrong = 0;
   };
-  /// Times iteration `i`, which begins with call `first`, and stores what it saw.
+  /// Times iteration `i`, which begins with call `first`, and stores the times.
   using Timed = std::function<bool(std::size_t i, std::size_t first, Failure* failure)>;
 
   bool fits_the_ranks(Failure* failure) const;

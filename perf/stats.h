@@ -1,4 +1,5 @@
-// From the ranks' times to the figures of a row. No library, no clock: the tests reach all of it.
+// Computes the figures of a row from the times of the ranks. It uses neither the library nor a
+// clock, so that tests can check all of it.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +9,13 @@
 
 namespace hocket::perf {
 
-/// One vector per rank, all of one length.
+/// A vector per rank, all of the same length.
 using ByRank = std::vector<std::vector<double>>;
 
-/// Over the first `ranks` ranks, value by value.
+/// Combines the values of the first `ranks` ranks, position by position.
 std::vector<double> average_ranks(const ByRank& by_rank, std::size_t ranks, Average how);
 
-/// Percentiles are nearest-rank: the least value that so many percent do not exceed.
+/// Percentiles are by nearest rank: p percent of the values are at most the p-th percentile.
 struct Summary {
   double mean = 0;
   double min = 0;
@@ -26,8 +27,8 @@ struct Summary {
 };
 Summary summarise(std::vector<double> values);
 
-/// What --aligned makes of starts and ends on one clock: an iteration's time is from the last
-/// start to the last end, its skew from the first start to the last.
+/// The results of --aligned, from starts and ends on the common clock. The time of an iteration is
+/// from the last start to the last end; its skew is from the first start to the last start.
 struct Aligned {
   std::vector<double> time_us;
   std::vector<double> skew_us;
@@ -46,22 +47,22 @@ struct Overlap {
   double percent() const;
 };
 
-/// Is result `index` of `total` among the `wanted` that are held against the reference: the first,
-/// the last, and others evenly between? With one wanted: the last.
+/// True if result `index` of `total` is among the `wanted` results that are checked: the first, the
+/// last, and others evenly between them. If wanted is 1: the last.
 bool picked(std::size_t index, std::size_t total, std::size_t wanted);
 
-/// Buffers that an operation's calls rotate through, by call number modulo these counts.
+/// Numbers of buffers through which the calls of an operation rotate, by call number modulo these.
 struct Slots {
   std::size_t in = 1;
   std::size_t out = 1;
 };
-/// As many as `copies`. Where that is 0: at or below 4 KiB 64; above, so many that they are twice
-/// as large as the caches, at least one; and out of place one input more than there are outputs, so
-/// that the second use of an output gets another result than the first. Never more than there are
-/// operations, always whole groups.
+/// The number of slots: `copies`, if that is not 0. Otherwise 64 for at most 4 KiB; for larger
+/// sizes so many that they are twice as large as the caches, but at least 1. Out of place there is
+/// one input more than outputs, so that the second use of an output gets another result than the
+/// first. Never more than the number of operations, and always whole groups.
 Slots slots_for(std::size_t bytes, std::size_t stride, std::size_t operations, std::size_t group,
                 bool in_place, std::size_t cache_bytes, std::size_t copies = 0);
-/// The last-level cache that this processor's cores share; 32 MiB where the system does not say.
+/// Size of the last-level cache; 32 MiB if the system does not report it.
 std::size_t cache_bytes();
 
 }  // namespace hocket::perf

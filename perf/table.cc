@@ -11,7 +11,7 @@
 namespace hocket::perf {
 namespace {
 
-/// So many characters with two decimals where they fit, three for times a timer barely sees.
+/// A number in so many characters, with two decimals if they fit; three for very short times.
 std::string number(double value, int width) {
   int decimals = value < 10 && width > 6 ? 3 : 2;
   std::string text = fmt::format("{:.{}f}", value, decimals);

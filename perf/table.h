@@ -1,4 +1,4 @@
-// nccl-tests' table, its JSON and ours. Only rank 0 uses them.
+// Prints the table and the JSON of nccl-tests, and the JSON of --json. Only rank 0 uses them.
 #pragma once
 
 #include <cstdio>
@@ -10,14 +10,14 @@
 
 namespace hocket::perf {
 
-/// One rank's line of the header.
+/// The line of a rank in the header.
 struct Place {
   int pid = 0;
   int local_rank = 0;
   char host[64] = {};
 };
 
-/// What is known of the whole table. Kept as sums, because -N 0 makes rows for ever.
+/// The summary of the whole table, kept as sums because -N 0 makes rows without end.
 struct Totals {
   std::uint64_t wrong = 0;
   double busbw = 0;
@@ -25,11 +25,11 @@ struct Totals {
 
   void add(const Measured& half);
   double average_busbw() const { return halves == 0 ? 0 : busbw / static_cast<double>(halves); }
-  /// As nccl-tests: at least 90 % of NCCL_TESTS_MIN_BW.
+  /// True if the mean is at least 90 % of NCCL_TESTS_MIN_BW, as in nccl-tests.
   bool fast_enough(const Options& options) const;
 };
 
-/// A row's halves; without an in-place half where the operation has none.
+/// The halves of a row; some operations have no in-place half.
 struct Row {
   Measured out_of_place;
   std::optional<Measured> in_place;
@@ -40,13 +40,13 @@ std::string header(const Options& options, const std::vector<Place>& places, int
 /// "size count type redop root"; then each half; a missing half is N/A.
 std::string row_line(const Options& options, const Row& row, const std::string& timestamp);
 
-/// Results that were wrong, the mean of all bus bandwidths, and the program's name.
+/// Prints the number of wrong results, the mean of all bus bandwidths, and the name of the program.
 std::string footer(const Options& options, const Totals& totals);
 
 /// --json: an array with an object per half of a row.
 std::string to_json(const Options& options, const std::vector<Row>& rows, int ranks, int nodes);
 
-/// What -J needs besides the rows.
+/// The data of -J other than the rows.
 struct RunRecord {
   std::vector<std::string> arguments;
   std::string start_time, end_time;
@@ -59,7 +59,7 @@ std::string to_nccl_json(const Options& options, const std::vector<Row>& rows,
 /// "2026-11-21 20:40:26", as nccl-tests prints it.
 std::string time_of_day();
 
-/// A line on stderr that overwrites itself, where stderr is a terminal.
+/// Prints a progress line that overwrites itself, if standard error is a terminal.
 class ProgressLine {
  public:
   explicit ProgressLine(bool enabled);

@@ -1,5 +1,4 @@
-// What only repeats itself is repeated less where each time costs ten: under a sanitizer, and
-// without optimization.
+// Repetitions in tests are fewer in slow builds: with a sanitizer, and without optimization.
 #pragma once
 
 namespace tests {

@@ -1,9 +1,13 @@
-/* hocket: collective communication for CPU memory (GPU memory to come). C99 and C++20.
+/* hocket: collective communication for CPU memory (GPU memory is planned). C99 and C++20.
  *
- * Where NCCL has a call, ours has its name with the prefix changed and the same parameters in the
- * same order; its constants likewise. This header is the manual.
+ * A call that NCCL has too has NCCL's name with the prefix changed (ncclAllReduce is
+ * hocketAllReduce), and the same parameters in the same order. Constants of both have the same
+ * numbers. Some calls of NCCL are not here yet, among them Reduce, AlltoAll, Gather, Scatter,
+ * RedOpCreatePreMulSum, CommInitAll, CommShrink and windows. Four things differ from NCCL: the NULL
+ * stream is the caller's thread, hocketCommAbort frees nothing, communicators are not made inside a
+ * group, and hocketConfig_t has other fields. This header is the manual.
  *
- * A program: each of N processes (ranks) runs
+ * A program that each of N processes (ranks) runs:
  *
  *   #include <hocket/hocket.h>
  *   #include <stdio.h>
@@ -31,82 +35,110 @@
  *                                                           |                       ^
  *                                                           +-> error, or abort ----+
  *
- * Words. rank: a process in a communicator, numbered from 0. peer: another rank. node: one host.
- * local rank: a rank's number among those of its node. collective: a call that every rank of the
- * communicator makes. operator: what a reduction does to two elements. count: elements; size:
- * bytes; names that end in _ms: milliseconds. stream: operations in order; NULL is the caller's own
- * thread. culprit: the rank that caused an error.
+ * Words:
+ *
+ *   rank            a process in a communicator; also its number, from 0 to n - 1
+ *   peer            another rank
+ *   node            the ranks that can share memory: normally those of one host
+ *   local rank      the number of a rank among the ranks of its node
+ *   launcher        a program that starts ranks, such as hocket-run
+ *   job             all processes that a launcher starts together, or that share a unique id
+ *   unique id       address and key by which the ranks of a job find one another (hocketUniqueId)
+ *   join            all ranks of a job find one another and make a communicator
+ *   operation       a collective or a message, from the call to its end
+ *   collective      an operation that every rank of a communicator calls
+ *   message         a hocketSend and the hocketRecv that matches it
+ *   operator        what a reduction does to two elements, such as sum
+ *   count, size     a number of elements; a number of bytes
+ *   ..._ms          a time in milliseconds
+ *   stream          operations in order; NULL is the caller's own thread
+ *   deadline        the longest time that an operation or a join may take
+ *   dead            a rank whose process ended before it finalized or destroyed the communicator
+ *   silent          a rank that sent no heartbeat for silence_ms: stopped, or its host is cut off
+ *   late            a rank that is alive, but has not made the call yet
+ *   culprit         the rank that caused an error
+ *   poisoned        a communicator on which an operation failed; later calls return that error
+ *   mapped, staged  local peers read and write the buffer directly; or its bytes are copied
+ *                   through staging memory of the library
  *
  * Streams. With a NULL stream an operation runs in the caller's thread and has ended when the call
- * returns. With a host stream (hocketStreamCreate) the call returns at once; operations of a stream
- * run in order on its worker thread, and hocketStreamSynchronize waits for them and says how they
- * ended. With blocking = 0 a communicator has a worker of its own for NULL-stream calls. Until an
- * operation has ended its send buffer must not be written and its receive buffer must not be
- * touched.
+ * returns. With a host stream (hocketStreamCreate) the call returns at once. The operations of a
+ * host stream run in order on its worker thread; hocketStreamSynchronize waits for them and returns
+ * their first error. A communicator with blocking = 0 has a worker thread of its own for calls with
+ * a NULL stream. Until an operation has ended, the caller must not write its send buffer, and must
+ * not read or write its receive buffer.
  *
- * Threads. A communicator is used by one thread at a time; its streams' workers count as belonging
- * to it. A collective, message, split or finalize that finds another thread inside one of them
- * returns hocketInvalidUsage and changes nothing: an error, not a race. hocketCommAbort,
- * hocketCommGetAsyncError, hocketCommGetCulprit, hocketGetLastError and the queries may be called
- * from any thread at any time before hocketCommDestroy. Different communicators may be used
- * by different threads at once. After fork() the child's communicators are dead: each call on one
- * but hocketCommDestroy returns hocketInvalidUsage, and the child's exit touches nothing of the
- * parent's.
+ * Threads. One thread at a time may use a communicator; the worker threads of its streams do not
+ * count. If a collective, message, split or finalize finds another thread inside such a call, it
+ * fails with hocketInvalidUsage and changes nothing. hocketCommAbort, hocketCommGetAsyncError,
+ * hocketCommGetCulprit, hocketGetLastError and the queries may be called from any thread at any
+ * time before hocketCommDestroy. Different threads may use different communicators at once. After
+ * fork() the child cannot use the communicators of its parent: each call on them except
+ * hocketCommDestroy fails with hocketInvalidUsage. The exit of the child changes nothing for the
+ * parent.
  *
- * Errors. Every call ends by its deadline: with correct data, or with an error that names the
- * culprit. An argument that is wrong on its face (hocketInvalidArgument, or hocketInvalidUsage from
- * the call itself) leaves everything as it was. Any other error of an operation poisons the
- * communicator: receive buffers of operations that had not ended hold unspecified bytes, no peer
- * writes to them any more, every later call on the communicator returns the same error at once, on
- * this rank and soon on all others, and hocketCommDestroy still works. hocketGetLastError has the
- * sentence: the call that returned the error, which rank, which operation, what to do. Operation n
- * is the n-th collective, message or finalize that the named rank called on the communicator; what
- * hocket runs by itself (to make or split a communicator) is not counted. A dead rank is reported
- * to all others at once; a silent one (stopped, cut off) after the silence limit; a late one
- * (alive, but elsewhere) is logged every 10 s and an error only at the operation's deadline. The
- * library never prints (but see HOCKET_LOG), never exits the process and never throws.
+ * Errors. Every call ends by its deadline: with correct data, or with an error. If a rank caused
+ * the error, the error names that rank. An argument or a call that is invalid whatever the other
+ * ranks do (hocketInvalidArgument, or hocketInvalidUsage from the call itself) changes nothing. Any
+ * other error of an operation poisons the communicator:
  *
- * Ranks that make different calls. A call that ends before this rank can know of the other call
- * returns hocketSuccess: a broadcast on its root, and a hocketSend, of up to 64 KiB. The next call
- * on the communicator then returns hocketMismatch. The culprit is the rank whose call was seen to
- * differ from this rank's: each side names the other, and of several ranks the one that is wrong
- * may name any that is right.
+ *   - Receive buffers of operations that had not ended hold unspecified bytes. No peer writes to
+ *     them any more.
+ *   - Every later call on the communicator returns the same error at once, on this rank and soon
+ *     on all others.
+ *   - hocketCommDestroy still works. A program that goes on makes a new communicator, from a new
+ *     unique id.
  *
- * Numerics. fp16, bf16 and fp8 accumulate in fp32 and are rounded once, to nearest even, whatever
- * the algorithm. fp32, fp64 and integers accumulate in their own type; integer sums and products
- * wrap. avg is the sum divided by the number of ranks (integers: truncated towards zero). NaN wins
- * in min and max, and -0 < +0. fp32 to fp8 overflow: e4m3 gives NaN, e5m2 infinity (OCP, not
- * saturating). All ranks always end up with the same bytes, signed zeros and NaN payloads included.
- * The order of the fp32 and fp64 additions may depend on size, transport and placement, unless the
- * configuration says deterministic.
+ * hocketGetLastError returns a sentence with the call that failed, the rank, the operation, and
+ * what to do next. "Operation n" is the n-th collective, message or finalize that the named rank
+ * called on the communicator; operations that hocket runs to make or split a communicator are not
+ * counted. All other ranks learn at once of a dead rank, and after silence_ms of a silent rank. A
+ * late rank is logged every 10 s, and is an error only at the deadline of the operation. The
+ * library prints nothing (except with HOCKET_LOG), never exits the process and never throws.
  *
- * Environment. A variable beats the configuration's field, so that users can change a program's
- * settings without touching it; an empty one counts as not set. A HOCKET_* variable or value that
- * is not known makes the init call fail with hocketInvalidUsage and is named by hocketGetLastError.
+ * Ranks that make different calls. A call may end before this rank can learn that a peer made a
+ * different call; it then returns hocketSuccess, and the next call on the communicator fails with
+ * hocketMismatch. This happens to a broadcast on its root and to a hocketSend, of up to 64 KiB
+ * each. The culprit is the rank whose call was seen to differ from this rank's call. So each of two
+ * ranks names the other; if one of several ranks is wrong, it may name any of the others.
+ *
+ * Numerics. fp16, bf16 and fp8 accumulate in fp32 and are rounded once, to nearest, ties to even,
+ * whatever the algorithm. fp32, fp64 and integers accumulate in their own type; integer sums and
+ * products wrap. avg is the sum divided by the number of ranks (integers: truncated towards zero).
+ * NaN propagates through min and max, and -0 < +0. fp32 to fp8 overflow: e4m3 gives NaN, e5m2
+ * infinity (OCP, not saturating). All-reduce, all-gather and broadcast leave the same bytes on all
+ * ranks, signed zeros and NaN payloads included. The order of fp32 and fp64 additions may depend on
+ * size, transport and placement, unless deterministic = 1.
+ *
+ * Environment. A variable overrides the field of the configuration, so that users can change the
+ * settings of a program without changing the program. An empty variable counts as not set. A
+ * HOCKET_* variable with an unknown name or value makes the init call fail with hocketInvalidUsage;
+ * hocketGetLastError names the variable.
  *
  *   HOCKET_DEADLINE_MS        deadline_ms
  *   HOCKET_JOIN_DEADLINE_MS   join_deadline_ms
  *   HOCKET_SILENCE_MS         silence_ms
  *   HOCKET_DETERMINISTIC      deterministic: 0 or 1
  *   HOCKET_INTERFACE          interface_name
- *   HOCKET_TRANSPORT          transports that may be used: shm,tcp (default), shm or tcp
- *   HOCKET_ALGORITHM          one algorithm wherever it is possible, for experiments: inline,
- *                             one-shot, staged, direct, ring, tree or owner-fold; equal on all
- *                             ranks
+ *   HOCKET_TRANSPORT          transports that may be used: "shm,tcp" (default), "shm" or "tcp"
+ *   HOCKET_ALGORITHM          for experiments: the algorithm to use wherever it is possible
+ *                             (inline, one-shot, staged, direct, ring, tree or owner-fold); must
+ *                             be equal on all ranks
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
- *   HOCKET_LOG                none, error, warn, info or debug: lines on standard error, without a
- *                             callback
- *   HOCKET_JOB_KEY_FILE       file of mode 0600 with the job key, for launchers that give their
- *                             ranks none: not yet read, because hocket-run and hocketUniqueId do
- *   HOCKET_SSH                what hocket-run calls to reach another host
- *   HOCKET_LAUNCH_FD          set by hocket-run for its ranks; not for people
- *   HOCKET_RANK               set by hocket-run for scripts, and not read here: rank,
- *   HOCKET_RANKS              number of ranks,
- *   HOCKET_LOCAL_RANK         rank among those of the same host,
+ *   HOCKET_LOG                none, error, warn, info or debug: level of the log lines on standard
+ *                             error, whether or not a callback is set
+ *   HOCKET_JOB_KEY_FILE       reserved, without effect in this version: the file (mode 0600) with
+ *                             the job key, for launchers that give their ranks no key
+ *   HOCKET_SSH                the command that hocket-run starts to reach another host
+ *   HOCKET_LAUNCH_FD          hocket-run sets it for its ranks; do not set it
+ *   HOCKET_RANK               rank; hocket-run sets it and the next three for scripts only
+ *   HOCKET_RANKS              number of ranks
+ *   HOCKET_LOCAL_RANK         rank among the ranks of the same host
  *   HOCKET_LOCAL_RANKS        number of ranks on the same host
  *
  * Each call below is documented by the same five lines: Effect; Needs (preconditions); Blocks
- * (blocking and stream rules); Threads; Errors (and what state remains). */
+ * (blocking and stream rules); Threads; Errors (and what state remains). Calls that are declared
+ * together share the lines above the first of them. */
 #ifndef HOCKET_H_
 #define HOCKET_H_
 
@@ -135,7 +167,7 @@ typedef struct hocketStream* hocketStream_t;
 typedef struct hocketEvent* hocketEvent_t;
 
 #define HOCKET_UNIQUE_ID_BYTES 128
-/* The name of a job: address and key of its meeting place. A secret. */
+/* A unique id: the address at which the ranks of a job join, and the job's key. Keep it secret. */
 typedef struct {
   char internal[HOCKET_UNIQUE_ID_BYTES];
 } hocketUniqueId;
@@ -143,15 +175,15 @@ typedef struct {
 typedef enum {
   hocketSuccess = 0,
   hocketUnhandledCudaError = 1, /* kept for NCCL's numbering; not returned */
-  hocketSystemError = 2,        /* the operating system refused something; the sentence says what */
+  hocketSystemError = 2,        /* the operating system refused something; the sentence names it */
   hocketInternalError = 3,      /* a bug in hocket: please report it */
-  hocketInvalidArgument = 4,    /* an argument is wrong on its face */
-  hocketInvalidUsage = 5,       /* right arguments at a wrong time, or a wrong HOCKET_* variable */
-  hocketRemoteError = 6,        /* a rank died, left, fell silent or broke the protocol */
-  hocketInProgress = 7,         /* not an error: ask again */
-  hocketTimeout = 8,            /* the deadline passed with every rank alive */
+  hocketInvalidArgument = 4,    /* an argument is invalid whatever other ranks do */
+  hocketInvalidUsage = 5,       /* a call at a wrong time, or a wrong HOCKET_* variable */
+  hocketRemoteError = 6,        /* a rank is dead, silent, has left or broke the protocol */
+  hocketInProgress = 7,         /* not an error: poll hocketCommGetAsyncError */
+  hocketTimeout = 8,            /* the deadline passed while every rank was alive */
   hocketMismatch = 100,         /* ranks made different calls */
-  hocketAborted = 101           /* hocketCommAbort, here or on another rank */
+  hocketAborted = 101           /* hocketCommAbort, on this or another rank */
 } hocketResult_t;
 
 /* Element types: NCCL's numbers. */
@@ -189,30 +221,40 @@ typedef enum {
 #define HOCKET_CONFIG_UNDEF_INT INT_MIN
 #define HOCKET_CONFIG_UNDEF_PTR NULL
 
-/* How a communicator behaves. Begin with HOCKET_CONFIG_INITIALIZER, then set what matters:
+/* How a communicator behaves. Begin with HOCKET_CONFIG_INITIALIZER, then set fields:
  *
  *   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
  *   config.deadline_ms = 30000;
  *
- * Fields are only ever appended: a program compiled against an older header runs on. */
+ * Later versions only append fields: a program that was compiled with an older header still works.
+ */
 typedef struct {
   size_t size;          /* sizeof(hocketConfig_t) of the caller's header */
   unsigned int magic;   /* HOCKET_CONFIG_MAGIC */
   unsigned int version; /* HOCKET_VERSION_CODE of the caller's header */
-  /* 1 (default): calls return when done. 0: init and NULL-stream calls return hocketInProgress. */
+  /* 1 (default): init and NULL-stream calls return when they have ended. 0: they return
+   * hocketInProgress; poll hocketCommGetAsyncError until it reports another state:
+   *
+   *   do result = hocketCommGetAsyncError(comm, &state);
+   *   while (result == hocketSuccess && state == hocketInProgress); */
   int blocking;
   /* Name of the communicator in errors and log lines; copied. NULL: "world", or after a split the
-   * parent's. */
+   * name of the parent. */
   const char* commName;
-  /* Longest time an operation may take, from the start of its execution. Default 600000. */
+  /* Longest time that an operation may take, late ranks included. It counts from when the operation
+   * begins to run (NULL stream: from the call; host stream: from when the worker reaches it).
+   * Default 600000. */
   int deadline_ms;
-  /* Longest time all ranks may take to meet. Default 600000. */
+  /* Longest time that a join may take, until all ranks have joined. Default 600000. */
   int join_deadline_ms;
-  /* A rank that gives no sign of life for so long is an error. At least 100. Default 10000. */
+  /* Longest time that a rank may send no heartbeat; then it is silent. At least 100. Default
+   * 10000. */
   int silence_ms;
-  /* 1: the same bits for a rank count, whatever the size, transport and placement. Default 0. */
+  /* 1: results depend only on the inputs and the number of ranks, bit for bit, and not on size,
+   * transport and placement. Default 0. */
   int deterministic;
-  /* Network interface ("eth0") or address to listen on; NULL: the one that routes to the others. */
+  /* Network interface ("eth0") or address to listen on. NULL: the interface that routes to the
+   * other ranks. */
   const char* interface_name;
 } hocketConfig_t;
 
@@ -226,24 +268,26 @@ typedef struct {
 
 /* ---- The library ----------------------------------------------------------------------------- */
 
-/* Effect:  *version becomes the library's HOCKET_VERSION_CODE (the header's may differ).
+/* Effect:  *version receives the HOCKET_VERSION_CODE of the library (that of the header may
+ *          differ).
  * Needs:   version not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument: version is NULL; nothing changes. */
 HOCKET_API hocketResult_t hocketGetVersion(int* version);
 
-/* Effect:  a few words for a result, such as "invalid argument": a static string, never NULL.
- * Needs:   nothing; a number that is no result gets words that say so.
+/* Effect:  returns a few words for a result, such as "invalid argument": a static string, never
+ *          NULL.
+ * Needs:   nothing; for a number that is no result, the words say so.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  none. */
 HOCKET_API const char* hocketGetErrorString(hocketResult_t result);
 
-/* Effect:  the sentence behind the error that poisoned comm or ended its join, else behind the
- *          last one of a call on it (queries aside); where comm is NULL, behind the calling
- *          thread's last result that was not hocketSuccess: who, in which operation, and what to
- *          do next. "" where there was none; never NULL.
+/* Effect:  returns the sentence of an error: the call, the rank, the operation, and what to do
+ *          next. With comm: of the error that poisoned comm or ended its join; if there is none,
+ *          of the last call on comm that failed (queries do not count). With NULL: of the last call
+ *          of this thread that did not return hocketSuccess. "" if there is none; never NULL.
  * Needs:   comm NULL or not yet destroyed. The text is valid until the calling thread calls this
  *          function again.
  * Blocks:  no; uses no stream.
@@ -251,9 +295,9 @@ HOCKET_API const char* hocketGetErrorString(hocketResult_t result);
  * Errors:  none. */
 HOCKET_API const char* hocketGetLastError(hocketComm_t comm);
 
-/* Effect:  *rank becomes the rank that caused the calling thread's last result that was not
- *          hocketSuccess, that of a join, a stream, an event or a group too: its number in the
- *          communicator of the failed operation; -1 where there was none or nobody to name.
+/* Effect:  *rank receives the culprit of the last call of this thread that did not return
+ *          hocketSuccess, including errors of joins, streams, events and groups. The number is its
+ *          rank in the communicator of the failed operation; -1 if there is no error or no culprit.
  * Needs:   rank not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
@@ -261,12 +305,12 @@ HOCKET_API const char* hocketGetLastError(hocketComm_t comm);
 HOCKET_API hocketResult_t hocketGetLastCulprit(int* rank);
 
 /* level: 1 error, 2 warning, 3 information, 4 debugging. line: without a newline; valid during the
- * callback. user: as given. */
+ * callback. user: the pointer that was given to hocketSetLogCallback. */
 typedef void (*hocketLogCallback_t)(int level, const char* line, void* user);
 
-/* Effect:  callback gets every log line of the process from now on, one at a time, whatever
- *          HOCKET_LOG puts on standard error; NULL: no callback, as at the start.
- * Needs:   callback may be called by any thread, returns soon and does not call hocket.
+/* Effect:  sets the callback that receives every log line of the process from now on, one line at
+ *          a time, whatever HOCKET_LOG writes to standard error. NULL (the default): no callback.
+ * Needs:   any thread may call callback; callback returns soon and does not call hocket.
  * Blocks:  until no thread is inside the callback that was set before; uses no stream.
  * Threads: any, at any time, but not from inside a callback.
  * Errors:  none. */
@@ -274,228 +318,209 @@ HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, voi
 
 /* ---- Communicators --------------------------------------------------------------------------- */
 
-/* Effect:  makes the name of a new job in *uniqueId: this process's address and a fresh 256-bit
- *          key. The process listens there for the first rank as long as HOCKET_JOIN_DEADLINE_MS
- *          says (600 s where it does not), then until all ranks have joined or the earliest of
- *          their join deadlines has passed, and up to a minute more to tell latecomers.
- * Needs:   uniqueId not NULL. One rank calls it and hands the bytes to the others by a way that
- *          strangers cannot read: whoever has them can join.
+/* Effect:  *uniqueId receives the unique id of a new job: the address of this process and a fresh
+ *          256-bit key. The process listens at that address for the first rank for
+ *          HOCKET_JOIN_DEADLINE_MS (default 600 s; join_deadline_ms of a configuration does not
+ *          matter). Then it listens until all ranks have joined or the earliest of their join
+ *          deadlines has passed, and up to 60 s more to answer ranks that come too late.
+ * Needs:   uniqueId not NULL. One rank calls it and gives the bytes to the others by a way that
+ *          strangers cannot read: whoever has the bytes can join.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument, hocketInvalidUsage (a HOCKET_* variable), hocketSystemError (no
- *          address to listen on): *uniqueId is unspecified, nothing listens. */
+ *          address to listen on): *uniqueId is unspecified, and the process does not listen. */
 HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
 
-/* Effect:  joins rank `rank` of nranks to the job; *comm is a communicator of all of them.
+/* Effect:  joins the job of commId as rank `rank` of nranks; *comm receives a communicator of all
+ *          nranks ranks. hocketCommInitRankConfig also takes a configuration (see hocketConfig_t).
  * Needs:   called once per rank, with the same commId and nranks (1 to 32767) and distinct ranks
- *          from 0 to nranks - 1; any order, minutes apart. Each commId serves one communicator. Not
- *          in a group.
- * Blocks:  until all ranks have joined, at most the join deadline and two seconds; then for the
- *          first operations among them, each at most the deadline. Uses no stream.
- * Threads: any; several communicators of one process may be joined by several threads.
- * Errors:  hocketInvalidArgument (an interface that does not exist too); hocketTimeout: the
- *          sentence lists the missing ranks; hocketInvalidUsage: two processes claim a rank,
- *          nranks differ, or a HOCKET_* variable is wrong; hocketMismatch: ranks have different
- *          settings; hocketAborted: another rank aborted its join; hocketRemoteError: a process
- *          was lost or does not know the key; hocketSystemError. A rank that is done earlier may
- *          go on to its first operations: an error of those (any result of hocketAllReduce) can
- *          be the result here. *comm becomes NULL and there is nothing to destroy. */
+ *          from 0 to nranks - 1, in any order. Calls of different ranks may be minutes apart. Each
+ *          commId serves one communicator. config NULL, or begun with HOCKET_CONFIG_INITIALIZER;
+ *          undefined fields have their defaults. deterministic is equal on all ranks. Not in a
+ *          group.
+ * Blocks:  until all ranks have joined, at most join_deadline_ms + 2 s; then for a few operations
+ *          that measure the machine, each at most deadline_ms. With blocking = 0 it does not block:
+ *          it returns hocketInProgress, and the communicator may be used when
+ *          hocketCommGetAsyncError reports hocketSuccess. Uses no stream.
+ * Threads: any; several threads of a process may join several communicators at once.
+ * Errors:  *comm receives NULL, and there is nothing to destroy. hocketInvalidArgument: an argument
+ *          or field of config is wrong, or an interface does not exist; the sentence names it.
+ *          hocketTimeout: the sentence lists the missing ranks. hocketInvalidUsage: two processes
+ *          claim the same rank, nranks differ, or a HOCKET_* variable is wrong. hocketMismatch:
+ *          ranks have different settings. hocketAborted: another rank aborted its join.
+ *          hocketRemoteError: a process was lost, or does not know the key. hocketSystemError. A
+ *          peer that has joined earlier may already call operations: an error of those (any result
+ *          of hocketAllReduce) may be returned here. With blocking = 0 hocketCommGetAsyncError
+ *          reports the errors of the join, and *comm must be destroyed even then. */
 HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId,
                                              int rank);
-
-/* Effect:  hocketCommInitRank with a configuration (see hocketConfig_t).
- * Needs:   config NULL, or begun with HOCKET_CONFIG_INITIALIZER; fields that are left undefined
- *          have their defaults. deterministic equal on all ranks. Not in a group.
- * Blocks:  as hocketCommInitRank; with blocking = 0 not: it returns hocketInProgress and
- *          hocketCommGetAsyncError tells when the communicator may be used.
- * Threads: as hocketCommInitRank.
- * Errors:  as hocketCommInitRank; a bad size, magic or field of config is hocketInvalidArgument
- *          and named. With blocking = 0 errors of the join come by hocketCommGetAsyncError, and
- *          *comm must be destroyed. */
 HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks,
                                                    hocketUniqueId commId, int rank,
                                                    hocketConfig_t* config);
 
-/* Effect:  joins this process to its job, rank and rank count as its launcher (hocket-run) gives
- *          them. Without a launcher: a communicator of this process alone.
- * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All processes of the
- *          job call it equally often, and end their communicators in the same places between
- *          these calls: communicators that live at the same time share what the first of them
- *          joined, its interface, transports and silence limit too. Not in a group.
+/* Effect:  joins this process to its job, with the rank and the number of ranks that the launcher
+ *          (hocket-run) gives. Without a launcher *comm receives a communicator of this process
+ *          alone. While a communicator from this call lives, further ones reuse its connections,
+ *          and its interface, transports and silence limit.
+ * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All ranks of the job
+ *          make the same sequence of calls to hocketCommInitFromEnv and hocketCommDestroy (of
+ *          communicators from hocketCommInitFromEnv). Not in a group.
  * Blocks:  as hocketCommInitRankConfig; uses no stream.
  * Threads: one at a time in a process.
- * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage too where the launcher's data are
- *          damaged, or its descriptor was closed on the way here. */
+ * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage also if the launcher's data are damaged
+ *          or the process closed the descriptor that holds them. */
 HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
 
 #define HOCKET_SPLIT_NOCOLOR -1
 
-/* Effect:  makes a communicator for each color: ranks of one color, numbered by key, and by rank
- *          in comm where keys are equal. *newcomm is this rank's; NULL for HOCKET_SPLIT_NOCOLOR.
+/* Effect:  makes a communicator for each color, of the ranks that give this color. Their new ranks
+ *          follow key, and rank in comm if keys are equal. *newcomm receives this rank's
+ *          communicator, or NULL if color is HOCKET_SPLIT_NOCOLOR.
  * Needs:   a collective: every rank of comm calls it, in the same place among its calls. color not
- *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL:
- *          comm's. Not in a group.
- * Blocks:  until the calls already made on comm have ended and all ranks have split, at most
- *          comm's deadline, and then as hocketCommInitRank, with config's deadlines. With
- *          blocking = 0 in config (or inherited) it returns hocketInProgress, comm may be used
- *          and destroyed meanwhile, and *newcomm must be destroyed even where making it failed.
- *          A rank without a color waits for the split's turn on comm, unless comm itself has
- *          blocking = 0. Uses no stream.
+ *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL: that
+ *          of comm. Not in a group.
+ * Blocks:  First until the earlier calls on comm have ended and all ranks of comm have called it,
+ *          at most deadline_ms of comm. Then as hocketCommInitRank, with the deadlines of config.
+ *          With blocking = 0 in config (or inherited from comm) it returns hocketInProgress
+ *          instead; meanwhile comm may be used and destroyed.
+ *          With HOCKET_SPLIT_NOCOLOR it blocks for the first part only; it returns
+ *          hocketInProgress instead if comm has blocking = 0. Uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage: comm stays usable. Others as
- *          hocketAllReduce, which poison comm; once all have split, as hocketCommInitRank, and
- *          comm stays usable. *newcomm becomes NULL. */
+ * Errors:  *newcomm receives NULL. With blocking = 0 hocketCommGetAsyncError reports the errors,
+ *          and *newcomm must be destroyed even then.
+ *          From the call itself (hocketInvalidArgument, hocketInvalidUsage): comm stays usable.
+ *          Until all ranks of comm have called it: as hocketAllReduce; comm is poisoned.
+ *          Afterwards: as hocketCommInitRank; comm stays usable. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
                                           hocketComm_t* newcomm, hocketConfig_t* config);
 
-/* Effect:  ends the communicator's work: all operations of all ranks have ended when it returns.
- *          Afterwards only queries and hocketCommDestroy are allowed.
- * Needs:   a collective, each rank's last call on comm but those. Not in a group.
- * Blocks:  until all ranks have called it and this rank's streams are through with comm, at most
- *          the deadline.
+/* Effect:  ends the work of the communicator: when it returns hocketSuccess, all operations of all
+ *          ranks have ended. Afterwards only queries and hocketCommDestroy are allowed.
+ * Needs:   a collective, and the last operation that each rank calls on comm. Not in a group.
+ * Blocks:  until all ranks have called it and this rank's streams have ended their operations on
+ *          comm, at most the deadline. It blocks with blocking = 0 too.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument; hocketInvalidUsage (in a group, another thread inside, finalized
- *          before) and hocketInProgress (not joined): nothing happened. The error that poisoned
- *          comm, or one met while waiting. With blocking = 0 it waits all the same.
- *          hocketCommDestroy is still needed, and works. */
+ *          before) and hocketInProgress (not joined): nothing changes. Otherwise the error that
+ *          poisoned comm before or while this call waited. After an error too, comm must be
+ *          destroyed. */
 HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
 
-/* Effect:  frees comm and leaves the job with it. A peer that still waits for this rank gets
- *          hocketRemoteError, which names it. In a forked child it only forgets comm.
- * Needs:   no other thread inside a call on comm; every registration on it becomes invalid. A
+/* Effect:  frees comm; this rank leaves the communicator. A peer that still waits for this rank
+ *          fails with hocketRemoteError, which names this rank. In a forked child it frees only
+ *          the child's copy.
+ * Needs:   no other thread inside a call on comm. Every registration on comm becomes invalid. A
  *          communicator and those split from it may be destroyed in any order. Not in a group.
  *          NULL does nothing.
- * Blocks:  until this rank's own operations on comm, and its join, have ended (each does, by its
- *          deadline, or by hocketCommAbort); waits for no other rank.
+ * Blocks:  until this rank's own operations on comm, and its join, have ended (by their deadlines,
+ *          or by hocketCommAbort). It waits for no other rank.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument: comm was destroyed before, or is no communicator.
  *          hocketInvalidUsage: in a group; nothing changes. Otherwise hocketSuccess: a poisoned,
  *          aborted or finalized communicator is freed like any other. */
 HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
 
-/* Effect:  ends all operations on comm at once, its join too, on this rank and soon on all others;
- *          their calls and all later ones return hocketAborted. Unlike ncclCommAbort it frees
- *          nothing, because another thread may be inside: hocketCommDestroy is still needed.
+/* Effect:  ends all operations on comm, and its join, at once on this rank and soon on all others;
+ *          these calls and all later ones return hocketAborted. Unlike ncclCommAbort it frees
+ *          nothing, because another thread may be inside a call: comm must still be destroyed.
  * Needs:   comm not yet destroyed, not NULL.
- * Blocks:  no; needs no peer's help; uses no stream.
+ * Blocks:  no; it needs no answer from a peer; uses no stream.
  * Threads: any, at any time, while others are inside calls on comm.
- * Errors:  hocketInvalidArgument: no communicator. Aborting twice, or a poisoned communicator, is
- *          hocketSuccess. */
+ * Errors:  hocketInvalidArgument: comm is no communicator. It returns hocketSuccess for a
+ *          communicator that is aborted or poisoned already. */
 HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
 
-/* Effect:  *asyncError becomes comm's state: hocketSuccess; hocketInProgress while the init or a
- *          call (of any stream) of a communicator with blocking = 0 has not ended; else the error
- *          that poisoned it, or that of its join.
+/* Effect:  *asyncError receives the state of comm: hocketSuccess; hocketInProgress while the init
+ *          or a call (of any stream) of a communicator with blocking = 0 has not ended; or the
+ *          error that poisoned comm or ended its join.
  * Needs:   comm and asyncError not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument: *asyncError is unchanged. Otherwise hocketSuccess, whatever
- *          *asyncError says. */
+ * Errors:  hocketInvalidArgument: *asyncError is unchanged. Otherwise hocketSuccess, whatever the
+ *          state is. */
 HOCKET_API hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError);
 
-/* Effect:  *rank becomes the rank of comm that caused its error or that of its join; where comm is
- *          NULL, the rank that caused the calling thread's last error, such as that of a join that
- *          made no communicator. -1 where there is no error or nobody to name.
+/* Effect:  *rank receives the culprit of the error that poisoned comm or ended its join. If comm
+ *          is NULL: that of the last error of this thread, such as a join that made no
+ *          communicator. -1 if there is no error or no culprit.
  * Needs:   rank not NULL; comm NULL or not yet destroyed.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument: *rank is unchanged. */
 HOCKET_API hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank);
 
-/* Effect:  *count becomes the number of ranks.
- * Needs:   comm joined (no hocketInProgress), count not NULL.
+/* Effect:  hocketCommCount: *count receives the number of ranks.
+ *          hocketCommUserRank: *rank receives the rank of the caller.
+ *          hocketCommLocalRank: *rank receives the local rank of the caller; local ranks are in
+ *          the order of the ranks.
+ *          hocketCommLocalCount: *count receives the number of comm's ranks on the caller's node.
+ *          hocketCommNodeCount: *count receives the number of nodes. Two ranks are on one node if
+ *          they can share memory, whatever the names of their hosts. With HOCKET_TRANSPORT=tcp
+ *          every rank is a node of its own.
+ *          hocketCommLastAlgorithm: *algorithm and *transport receive the names of the algorithm
+ *          and the transport of this rank's last collective, such as "staged" and "shm": static
+ *          strings. Both are "none" before the first collective; *transport is "none" also if comm
+ *          has only one rank.
+ * Needs:   comm joined (not hocketInProgress); pointers not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *count is
- *          unchanged. */
+ * Errors:  hocketInvalidArgument, hocketInProgress (not joined yet), or the error of the join: the
+ *          outputs are unchanged. */
 HOCKET_API hocketResult_t hocketCommCount(hocketComm_t comm, int* count);
-
-/* Effect:  *rank becomes the caller's rank.
- * Needs:   comm joined, rank not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *rank is
- *          unchanged. */
 HOCKET_API hocketResult_t hocketCommUserRank(hocketComm_t comm, int* rank);
-
-/* Effect:  *rank becomes the caller's number among comm's ranks on its node, in order of rank.
- * Needs:   comm joined, rank not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *rank is
- *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLocalRank(hocketComm_t comm, int* rank);
-
-/* Effect:  *count becomes the number of comm's ranks on the caller's node.
- * Needs:   comm joined, count not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *count is
- *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
-
-/* Effect:  *count becomes the number of nodes. Ranks share a node where memory can be shared
- *          between them, whatever their hosts are called; with HOCKET_TRANSPORT=tcp every rank
- *          counts as a node.
- * Needs:   comm joined, count not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): *count is
- *          unchanged. */
 HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
-
-/* Effect:  *algorithm and *transport become the names of how this rank's last collective went,
- *          such as "staged" and "shm": static strings, "none" before the first; the transport is
- *          "none" too where comm has one rank.
- * Needs:   comm joined, algorithm and transport not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress or the join's error (not joined): both are
- *          unchanged. */
 HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
                                                   const char** transport);
 
 /* ---- Collectives and messages ------------------------------------------------------------------
  *
- * For all of them. Every rank of comm makes the same collectives in the same order, with the same
- * count, datatype, operator and root; ranks that disagree get hocketMismatch, and its sentence
- * quotes both. Calls on one communicator run in the order in which they were made, whatever their
- * streams. Buffers are host memory of any alignment and have at least count x size of datatype
- * bytes; where n times that is more than 2^63 - 1, or a buffer would end beyond the address space,
- * it is hocketInvalidArgument, n being comm's ranks. While operations on two communicators run at
- * once, their receive buffers should not share a memory page: where one fails, the other's may lose
- * what peers wrote to that page, and is then hocketRemoteError. Send and receive buffers are the
- * same where the call says "in place"; any other overlap is hocketInvalidArgument. With count 0
- * buffers may be NULL, and the ranks still have to make the call. */
+ * Rules for all of them; n is the number of ranks of comm.
+ *
+ * Order. Every rank of comm calls the same collectives in the same order, with the same count,
+ * datatype, operator and root. Ranks that disagree fail with hocketMismatch, and the sentence
+ * quotes both calls. Calls on one communicator run in the order in which they were made, whatever
+ * their streams.
+ *
+ * Buffers. A buffer is host memory of any alignment. It has at least count x size of datatype
+ * bytes. hocketInvalidArgument: n times that size is more than 2^63 - 1 bytes, or a buffer would
+ * end beyond the address space. Send and receive buffer may be the same where the call says
+ * "in place"; any other overlap fails with hocketInvalidArgument. With count 0 buffers may be
+ * NULL, and every rank must still make the call. If operations run at once on two communicators,
+ * keep their receive buffers on different memory pages: otherwise, if one of the two fails, the
+ * other may lose data on the shared page and fail with hocketRemoteError. */
 
-/* Effect:  recvbuff on every rank := sendbuff of rank 0 op ... op sendbuff of rank n - 1, element
- *          by element. In place: sendbuff == recvbuff.
+/* Effect:  recvbuff on every rank receives, element by element, sendbuff of rank 0 op ... op
+ *          sendbuff of rank n - 1. In place: sendbuff == recvbuff.
  * Needs:   count elements in sendbuff and in recvbuff; the same count, datatype and op on all
  *          ranks.
- * Blocks:  NULL stream: until recvbuff is right and sendbuff is the caller's again, at most the
- *          deadline (blocking = 0: returns hocketInProgress). Host stream: no; ends in its order.
- * Threads: one at a time on comm; the stream may be fed by several.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing happened. hocketMismatch,
+ * Blocks:  NULL stream: until recvbuff holds the result and sendbuff may be written again, at most
+ *          the deadline (blocking = 0: no; returns hocketInProgress). Host stream: no; the
+ *          operation ends in its order.
+ * Threads: one at a time on comm; several threads may put operations on the stream.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing changes. hocketMismatch,
  *          hocketRemoteError, hocketTimeout, hocketAborted, hocketSystemError: recvbuff is
- *          unspecified and comm poisoned; on a host stream from hocketStreamSynchronize, but that
- *          its worker cannot be started (hocketSystemError) the first call on it says. */
+ *          unspecified and comm poisoned. On a host stream hocketStreamSynchronize returns these
+ *          errors; only "cannot start the worker" (hocketSystemError) comes from the call itself,
+ *          the first on the stream. */
 HOCKET_API hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                           hocketDataType_t datatype, hocketRedOp_t op,
                                           hocketComm_t comm, hocketStream_t stream);
 
-/* Effect:  recvbuff on every rank := sendbuff of rank root. In place: sendbuff == recvbuff, on
- *          root.
- * Needs:   count elements in recvbuff, and in sendbuff on root (elsewhere it is not looked at and
- *          may be NULL); the same count, datatype and root on all ranks.
+/* Effect:  recvbuff on every rank receives sendbuff of rank root. In place: sendbuff == recvbuff,
+ *          on root.
+ * Needs:   count elements in recvbuff, and in sendbuff on root (other ranks' sendbuff is ignored
+ *          and may be NULL); the same count, datatype and root on all ranks.
  * Blocks:  as hocketAllReduce.
  * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce; hocketInvalidArgument too where root is no rank of comm. */
+ * Errors:  as hocketAllReduce; hocketInvalidArgument also if root is no rank of comm. */
 HOCKET_API hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                           hocketDataType_t datatype, int root, hocketComm_t comm,
                                           hocketStream_t stream);
 
-/* Effect:  recvbuff on every rank := sendbuff of rank 0, of rank 1, ... of rank n - 1, end to end.
- *          In place: sendbuff == recvbuff + rank x sendcount elements.
+/* Effect:  recvbuff on every rank receives sendbuff of rank 0, of rank 1, ... of rank n - 1, end
+ *          to end. In place: sendbuff == recvbuff + rank x sendcount elements.
  * Needs:   sendcount elements in sendbuff, n x sendcount in recvbuff; the same sendcount and
  *          datatype on all ranks.
  * Blocks:  as hocketAllReduce.
@@ -505,9 +530,9 @@ HOCKET_API hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, 
                                           hocketDataType_t datatype, hocketComm_t comm,
                                           hocketStream_t stream);
 
-/* Effect:  recvbuff on rank r := the r-th recvcount elements of what hocketAllReduce would give.
- *          In place: recvbuff == sendbuff + rank x recvcount elements; the rest of sendbuff is
- *          then unspecified.
+/* Effect:  recvbuff on rank r receives elements r x recvcount to (r + 1) x recvcount - 1 of the
+ *          result that hocketAllReduce would give. In place: recvbuff == sendbuff + rank x
+ *          recvcount elements; the rest of sendbuff is then unspecified.
  * Needs:   n x recvcount elements in sendbuff, recvcount in recvbuff; the same recvcount, datatype
  *          and op on all ranks.
  * Blocks:  as hocketAllReduce.
@@ -518,120 +543,110 @@ HOCKET_API hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbu
                                               hocketRedOp_t op, hocketComm_t comm,
                                               hocketStream_t stream);
 
-/* Effect:  no rank's barrier ends before every rank's has begun.
+/* Effect:  the barrier ends on no rank before every rank has begun it.
  * Needs:   a collective: every rank calls it.
  * Blocks:  as hocketAllReduce.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce, without a buffer. */
 HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream);
 
-/* Effect:  the message in sendbuff goes to the hocketRecv of rank peer that is the same number in
- *          the order of messages from this rank to that.
- * Needs:   count elements in sendbuff; the same count and datatype on both sides.
- * Blocks:  NULL stream: until sendbuff is the caller's again, which for messages above 64 KiB is
- *          not before peer has called hocketRecv, at most the deadline. Two ranks that send to one
- *          another first and receive afterwards wait in vain: use a group. Host stream: no; ends in
- *          its order.
+/* Effect:  hocketSend sends sendbuff to rank peer; hocketRecv receives a message of rank peer into
+ *          recvbuff. The k-th hocketSend to a peer matches that peer's k-th hocketRecv from this
+ *          rank.
+ * Needs:   count elements in the buffer; the same count and datatype on both sides.
+ * Blocks:  NULL stream: hocketRecv until recvbuff holds the message, hocketSend until sendbuff may
+ *          be written again, at most the deadline. hocketSend of more than 64 KiB waits until peer
+ *          has called hocketRecv: if two ranks both send to each other first and receive
+ *          afterwards, they deadlock until the deadline. Use a group for that. Host stream: no; the
+ *          operation ends in its order.
  * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce; hocketInvalidArgument too where peer is no rank of comm;
- *          hocketInvalidUsage where peer is the caller's own rank and the group does not hold the
- *          hocketRecv too (hocketGroupEnd says so), or there is no group. */
+ * Errors:  as hocketAllReduce; hocketInvalidArgument also if peer is no rank of comm;
+ *          hocketInvalidUsage also if peer is the caller's own rank outside a group, or in a group
+ *          (then from hocketGroupEnd) that does not hold both the send and the receive. */
 HOCKET_API hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
-
-/* Effect:  recvbuff := the message of the hocketSend of rank peer that is the same number in the
- *          order of messages from that rank to this.
- * Needs:   count elements in recvbuff; the same count and datatype on both sides.
- * Blocks:  NULL stream: until recvbuff is right, at most the deadline. Host stream: no; ends in
- *          its order.
- * Threads: as hocketAllReduce.
- * Errors:  as hocketSend. */
 HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype,
                                      int peer, hocketComm_t comm, hocketStream_t stream);
 
-/* Effect:  from now on this thread's collectives and messages, on any communicators and streams,
- *          are collected instead of begun, until the matching hocketGroupEnd. Groups nest: the
- *          outermost one counts.
- * Needs:   buffers stay as they are until the operations have ended. All ranks of a communicator
- *          put the same collectives in a group. Communicators are neither made nor ended in a
- *          group (hocketInvalidUsage). Nor are streams or events waited for, asked, recorded, or
- *          streams destroyed: nothing that was collected has begun (hocketInvalidUsage).
+/* Effect:  opens a group: until the matching hocketGroupEnd, this thread's collectives and
+ *          messages, on any communicators and streams, are collected instead of begun. Groups
+ *          nest; only the end of the outermost group begins the operations.
+ * Needs:   buffers stay allocated and untouched until the operations have ended. All ranks of a
+ *          communicator put the same collectives in a group. In a group these fail with
+ *          hocketInvalidUsage: calls that make or end communicators, wait for, query or record
+ *          streams and events, or destroy streams. (Nothing that was collected has begun.)
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
- * Errors:  hocketSystemError: no memory; no group is begun. A collected call with a wrong argument
- *          says so itself, and hocketGroupEnd again. */
+ * Errors:  hocketSystemError: no memory; no group is opened. A collected call with a wrong
+ *          argument returns its error itself, and hocketGroupEnd returns it again. */
 HOCKET_API hocketResult_t hocketGroupStart(void);
 
-/* Effect:  begins everything collected since hocketGroupStart: the messages progress all together,
- *          in whatever order peers take them; collectives of one communicator run in the order of
- *          the calls.
+/* Effect:  begins all operations that were collected since hocketGroupStart. Messages progress all
+ *          together, in whatever order peers receive them. Collectives of one communicator run in
+ *          the order of the calls.
  * Needs:   a hocketGroupStart before, in this thread.
  * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline, and
  *          those on host streams that share a communicator with them. The end of an inner group:
  *          no.
  * Threads: one at a time on each communicator in the group.
- * Errors:  hocketInvalidUsage: no group is open, another thread is inside one of its
- *          communicators, or a message to oneself lacks its other half; hocketInvalidArgument: a
- *          communicator was destroyed since; the first error of a collected call: nothing of the
- *          group has begun. hocketInProgress: blocking = 0. Otherwise the first error of its
- *          operations; each communicator with one is poisoned, the others' operations have ended
- *          as they should. Streams whose operations share a communicator, or a stream that has
- *          two, run as one: each tells the first error among them. */
+ * Errors:  Nothing of the group has begun after hocketInvalidUsage (no group is open, another
+ *          thread is inside one of its communicators, or a message of a rank to itself has only a
+ *          send or only a receive), hocketInvalidArgument (a communicator was destroyed since), or
+ *          the first error of a collected call.
+ *          hocketInProgress: a communicator has blocking = 0.
+ *          Otherwise the first error of the operations. A communicator with a failed operation is
+ *          poisoned; the operations of the others have ended correctly. Host streams that share a
+ *          communicator in the group run as one unit, and so do the communicators of one host
+ *          stream: each stream of the unit returns the unit's first error. */
 HOCKET_API hocketResult_t hocketGroupEnd(void);
 
 /* Effect:  discards everything that this thread has collected since its outermost
- *          hocketGroupStart; no group is open afterwards, however deep they were nested. None of
- *          the discarded calls begins, and their buffers are the caller's again.
- * Needs:   a hocketGroupStart before, in this thread. Peers whose calls these were to meet wait
- *          for them: either all ranks discard a collective, or this rank calls it later.
+ *          hocketGroupStart, and closes all its open groups. None of the discarded calls begins,
+ *          and their buffers may be used again.
+ * Needs:   a hocketGroupStart before, in this thread. Peers that wait for a discarded operation
+ *          wait on: either all ranks discard a collective, or this rank calls it later.
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  hocketInvalidUsage: no group is open; nothing changes. */
 HOCKET_API hocketResult_t hocketGroupCancel(void);
 
-/* Effect:  *depth becomes the number of groups that this thread has open, one inside the other; 0:
- *          its calls begin at once.
+/* Effect:  *depth receives the number of groups that this thread has open, one inside the other;
+ *          0: its calls begin at once.
  * Needs:   depth not NULL.
  * Blocks:  no; uses no stream.
- * Threads: any, at any time; says nothing of other threads' groups.
+ * Threads: any, at any time; reports only the calling thread's groups.
  * Errors:  hocketInvalidArgument: *depth is unchanged. */
 HOCKET_API hocketResult_t hocketGroupDepth(int* depth);
 
 /* ---- Streams and events ------------------------------------------------------------------------
  *
- * A stream or event that was destroyed is hocketInvalidArgument in every call, as long as no other
- * one has been created in its place. */
+ * Every call with a stream or event that was destroyed fails with hocketInvalidArgument, unless a
+ * newer stream or event has been created at the same address. */
 
-/* Effect:  *stream becomes a new host stream, with a worker thread of its own from its first
- *          operation on.
+/* Effect:  *stream receives a new host stream. Its worker thread starts with its first operation.
  * Needs:   stream not NULL.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument, hocketSystemError: *stream becomes NULL. Where no thread can be
- *          had, the first operation says so (hocketSystemError). */
+ * Errors:  hocketInvalidArgument, hocketSystemError: *stream receives NULL. If the system refuses
+ *          the worker thread, the first operation fails with hocketSystemError. */
 HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
 
-/* Effect:  waits until all that was put on the stream before has ended.
- * Needs:   a stream; NULL is allowed and does nothing. Not in a group.
- * Blocks:  until then; every operation ends by its deadline.
- * Threads: any, at any time.
- * Errors:  the first error among the stream's operations that no call has returned yet. The stream
- *          stays usable; the communicator of that operation is poisoned. hocketInvalidUsage:
- *          in a group, or called by the stream's own worker (a log callback, say).
- *          hocketInvalidArgument: the stream was destroyed before, or is no stream; so for every
- *          call with a stream or an event. */
-HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
-
-/* Effect:  says whether all that was put on the stream has ended: hocketSuccess, or
- *          hocketInProgress.
+/* Effect:  hocketStreamSynchronize waits until all operations that were put on the stream before
+ *          have ended. hocketStreamQuery returns hocketInProgress if some of them have not ended.
  * Needs:   a stream; NULL is allowed: hocketSuccess. Not in a group.
- * Blocks:  no.
+ * Blocks:  hocketStreamSynchronize until then; every operation ends by its deadline.
+ *          hocketStreamQuery: no.
  * Threads: any, at any time.
- * Errors:  when all has ended: as hocketStreamSynchronize. hocketInvalidUsage: in a group. */
+ * Errors:  when all have ended: the first error among the stream's operations that no call has
+ *          returned yet. The stream stays usable; the communicator of that operation is poisoned.
+ *          hocketInvalidUsage: in a group, or hocketStreamSynchronize called by the stream's own
+ *          worker (from a log callback, for example). hocketInvalidArgument: the stream was
+ *          destroyed before, or is no stream; this holds for every call with a stream or event. */
+HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
 HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
 
-/* Effect:  what is put on the stream afterwards begins only when the event's last record has
- *          happened. An event that was never recorded holds nothing up.
+/* Effect:  operations that are put on the stream afterwards begin only when the event's last
+ *          record has happened. They do not wait for an event that was never recorded.
  * Needs:   stream and event not destroyed; a NULL stream is the caller's thread. Not in a group.
  * Blocks:  NULL stream: until the event has happened. Host stream: no.
  * Threads: any, at any time.
@@ -640,84 +655,83 @@ HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
 HOCKET_API hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event);
 
 /* Effect:  ends the worker thread and frees the stream.
- * Needs:   nobody uses the stream any more. NULL does nothing. Not in a group.
- * Blocks:  until all that was put on it has ended; every operation does, by its deadline.
+ * Needs:   no other call uses the stream any more. NULL does nothing. Not in a group.
+ * Blocks:  until all operations that were put on it have ended, each by its deadline.
  * Threads: any, once.
  * Errors:  the first error among its operations that no call has returned yet; the stream is freed
  *          all the same. hocketInvalidUsage: in a group, or called by the stream's own worker;
  *          nothing changes. */
 HOCKET_API hocketResult_t hocketStreamDestroy(hocketStream_t stream);
 
-/* Effect:  *event becomes a new event: a point in a stream's order. It counts as happened until it
- *          is recorded.
+/* Effect:  *event receives a new event: a point in the order of a stream. Until it is recorded it
+ *          counts as happened.
  * Needs:   event not NULL.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument, hocketSystemError: *event becomes NULL. */
+ * Errors:  hocketInvalidArgument, hocketSystemError: *event receives NULL. */
 HOCKET_API hocketResult_t hocketEventCreate(hocketEvent_t* event);
 
-/* Effect:  the event happens when all that was put on the stream before has ended; earlier records
- *          are forgotten. NULL stream: it has happened.
- * Needs:   event not NULL.
+/* Effect:  records the event: it happens when all operations that were put on the stream before
+ *          have ended. The new record replaces earlier ones. NULL stream: it has happened at once.
+ * Needs:   event not NULL. Not in a group.
  * Blocks:  no.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; nothing changes. */
 HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream);
 
-/* Effect:  waits until the event's last record has happened.
- * Needs:   event not NULL.
- * Blocks:  until then; every operation before it ends by its deadline.
+/* Effect:  hocketEventSynchronize waits until the event's last record has happened.
+ *          hocketEventQuery returns hocketSuccess if it has happened, else hocketInProgress.
+ * Needs:   event not NULL. Not in a group.
+ * Blocks:  hocketEventSynchronize until then; every operation before the record ends by its
+ *          deadline. hocketEventQuery: no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. An operation's error is not
- *          returned here: hocketEventGetResult and hocketStreamSynchronize return it. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. Errors of operations are not
+ *          returned here: hocketEventGetResult and hocketStreamSynchronize return them. */
 HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
-
-/* Effect:  says whether the event's last record has happened: hocketSuccess, or hocketInProgress.
- * Needs:   event not NULL.
- * Blocks:  no.
- * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. */
 HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 
-/* Effect:  says how all that was put on the stream before the event's last record has ended:
- *          hocketSuccess, or hocketInProgress while the event has not happened.
- * Needs:   event not NULL. An event that was never recorded, or recorded on a NULL stream:
- *          hocketSuccess.
+/* Effect:  returns the result of the operations that were put on the stream before the event's
+ *          last record: hocketInProgress while the event has not happened, hocketSuccess if all
+ *          succeeded.
+ * Needs:   event not NULL. For an event that was never recorded, or recorded on a NULL stream, it
+ *          returns hocketSuccess.
  * Blocks:  no.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument; or the first error among the stream's operations before the
  *          record that hocketStreamSynchronize or hocketStreamQuery had not returned when the event
- *          happened. It is returned as often as asked for, and the stream still returns it too. */
+ *          happened. Every call returns this error again, and the stream still returns it too. */
 HOCKET_API hocketResult_t hocketEventGetResult(hocketEvent_t event);
 
-/* Effect:  frees the event; what already waits for it goes on waiting for what it stood for.
+/* Effect:  frees the event. Operations that wait for it by an earlier hocketStreamWaitEvent still
+ *          wait for the same record.
  * Needs:   no thread inside a call on the event. NULL does nothing.
  * Blocks:  no.
  * Threads: any, once.
- * Errors:  hocketInvalidArgument: event was destroyed before, or is none; nothing changes. */
+ * Errors:  hocketInvalidArgument: event was destroyed before, or is no event; nothing changes. */
 HOCKET_API hocketResult_t hocketEventDestroy(hocketEvent_t event);
 
 /* ---- Memory ----------------------------------------------------------------------------------
  *
- * Any host memory will do for buffers. Memory that local peers have mapped is read and written in
- * place by them, which saves copies: that is hocketMemAlloc's, and the caller's own memfds. */
+ * Buffers may be any host memory. Local peers read and write mapped memory directly, which saves
+ * copies. Two kinds of memory can be mapped: that of hocketMemAlloc, and memfds of the caller
+ * (hocketCommRegisterFd). */
 
 typedef enum {
-  hocketPathStaged = 0, /* copied through small staging areas */
-  hocketPathMapped = 1  /* local peers read and write it in place */
+  hocketPathStaged = 0, /* copied through staging memory of the library */
+  hocketPathMapped = 1  /* local peers read and write the buffer directly */
 } hocketMemoryPath_t;
 
-/* Effect:  *ptr becomes size bytes of zeroed, page-aligned memory that local peers of any of this
- *          process's communicators can map. Nothing is named in the file system, nothing remains
- *          after the process.
+/* Effect:  *ptr receives the address of size bytes of zeroed, page-aligned memory that local peers
+ *          of any of this process's communicators can map. The memory has no name in the file
+ *          system, and nothing of it remains after the process.
  * Needs:   ptr not NULL, size > 0.
- * Blocks:  no; uses no stream. Pages are taken when touched.
+ * Blocks:  no; uses no stream. The system assigns a page when it is touched.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument, hocketSystemError (no memory, no descriptors): *ptr becomes
+ * Errors:  hocketInvalidArgument, hocketSystemError (no memory, no descriptors): *ptr receives
  *          NULL. */
 HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
 
-/* Effect:  frees what hocketMemAlloc gave; the pages return to the system even where a peer still
+/* Effect:  frees memory of hocketMemAlloc. Its pages return to the system even while a peer still
  *          has them mapped.
  * Needs:   ptr from hocketMemAlloc, and no operation that uses it under way. NULL does nothing.
  * Blocks:  no; uses no stream.
@@ -726,30 +740,31 @@ HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
  *          nothing changes. */
 HOCKET_API hocketResult_t hocketMemFree(void* ptr);
 
-/* Effect:  tells comm about [buff, buff + size), so that transports that can pin memory (GPUs,
- *          NICs) do it once. *handle names the registration. Between CPUs of one node it changes
- *          no path: peers cannot map memory that somebody else allocated.
- * Needs:   size > 0; the memory stays as it is until hocketCommDeregister. Only this rank; not a
- *          collective.
+/* Effect:  registers [buff, buff + size) with comm, so that transports that pin memory (GPUs,
+ *          NICs) will pin it once; *handle receives the registration. In this version it has no
+ *          effect on speed: hocket has no such transport yet, and local peers cannot map memory
+ *          that hocket did not allocate.
+ * Needs:   size > 0; the memory stays allocated until hocketCommDeregister. Only this rank calls
+ *          it; it is not a collective.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument, or the error that keeps comm from being used (not joined,
- *          finalized, poisoned): nothing is registered, *handle becomes NULL. */
+ *          finalized, poisoned): nothing is registered, *handle receives NULL. */
 HOCKET_API hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t size,
                                              void** handle);
 
 /* Effect:  lets local peers map [buff, buff + size), which the caller has mapped from fd: a memfd
- *          whose bytes [offset, offset + size) are mapped MAP_SHARED at buff. The descriptor is
- *          duplicated (the caller may close its own) and sealed against shrinking, by which one
- *          process could kill the others.
+ *          whose bytes [offset, offset + size) are mapped MAP_SHARED at buff. hocket duplicates the
+ *          descriptor (the caller may close fd) and seals the memfd against shrinking, because a
+ *          process that shrinks it would kill the others. *handle receives the registration.
  * Needs:   a memfd made with MFD_ALLOW_SEALING; size > 0; offset a multiple of the page size; no
  *          overlap with memory that is registered already. The mapping stays until
- *          hocketCommDeregister. Only this rank; not a collective.
+ *          hocketCommDeregister. Only this rank calls it; it is not a collective.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.
  * Errors:  hocketInvalidArgument (range, descriptor), hocketInvalidUsage (overlap),
  *          hocketSystemError, or the error that keeps comm from being used: nothing is
- *          registered, *handle becomes NULL. */
+ *          registered, *handle receives NULL. */
 HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t size,
                                                int fd, int64_t offset, void** handle);
 
@@ -761,8 +776,9 @@ HOCKET_API hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* bu
  * Errors:  hocketInvalidArgument: no such registration; nothing changes. */
 HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* handle);
 
-/* Effect:  *path says how local peers reach [buff, buff + size) in large collectives on comm. In
- *          place needs the buffers of all ranks mapped: one staged buffer makes all of them so.
+/* Effect:  *path receives the way by which local peers reach [buff, buff + size) in large
+ *          collectives on comm. A collective uses the mapped path only if the buffers of every
+ *          rank are mapped.
  * Needs:   comm joined and not finalized; buff and path not NULL, size > 0.
  * Blocks:  no; uses no stream.
  * Threads: one at a time on comm.

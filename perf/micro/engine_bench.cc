@@ -1,5 +1,5 @@
-// What a call costs before and beside its bytes: the flag line (the inline plan between two ranks),
-// building and lowering plans, finding a program again, handing work to a stream.
+// The cost of a call apart from its bytes: the flag line (the inline plan between two ranks),
+// building and lowering plans, looking up a lowered program, and putting work on a stream.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -19,7 +19,7 @@ Shape shape_of(int rank, int ranks) {
   return {.collective = Collective::all_reduce, .rank = rank, .ranks = ranks};
 }
 
-/// One of two ranks, which all-reduces two floats over and over.
+/// One of two ranks, which repeat an all-reduce of two floats.
 struct Rank {
   void prepare(std::byte* base, int rank) {
     board = Board(base, 2, rank);
@@ -70,7 +70,8 @@ struct Pair {
   Rank ranks[2];
 };
 
-// One thread plays both ranks: the work per operation of two ranks, without the way between cores.
+// One thread runs both ranks: the work of two ranks per operation, without the latency between
+// cores.
 void flag_line_alternate(benchmark::State& state) {
   Pair pair;
   for (auto _ : state) {
@@ -83,7 +84,7 @@ void flag_line_alternate(benchmark::State& state) {
 
 constexpr unsigned polls_before_yield = 10'000;
 
-// A thread for each rank, both spinning: the time of an all-reduce of 8 bytes, less the engine's.
+// A thread for each rank, both spinning: the time of an all-reduce of 8 bytes, without the engine.
 void flag_line_threads(benchmark::State& state) {
   Pair pair;
   std::atomic<bool> stop{false};
@@ -98,7 +99,7 @@ void flag_line_threads(benchmark::State& state) {
   });
   for (auto _ : state) {
     pair.ranks[0].start();
-    // Where something else has a core, the two ranks must share the other one.
+    // If another process uses a core, the two ranks must share the other core.
     for (unsigned polls = 0; !pair.ranks[0].done();) {
       if (++polls > polls_before_yield) std::this_thread::yield();
     }
@@ -123,7 +124,7 @@ void lower_staged(benchmark::State& state) {
   }
 }
 
-// The same call again, and calls that push one another out of the table (a pricing each).
+// The same call again; and calls that evict each other from the table, so that each is priced anew.
 void choose(benchmark::State& state) {
   SelectorOptions options;
   options.ranks = 2;
@@ -141,7 +142,7 @@ void choose(benchmark::State& state) {
   }
 }
 
-// Tasks that do nothing, some at once: from the first push until the last has run.
+// Several tasks that do nothing: the time from the first push until the last has run.
 void host_stream(benchmark::State& state) {
   HostStream stream;
   const std::int64_t tasks = state.range(0);

@@ -1,6 +1,6 @@
-// Messages against what they are made of: tcp against a bare loop over a loopback socket, shm
-// against memcpy. "alternate": one thread plays both ends in turn, so that what is measured is the
-// work per message, undisturbed by the scheduler; "threads": an end per thread, both spinning.
+// Compares messages with their underlying mechanism: tcp with a plain loop over a loopback socket,
+// shm with memcpy. "alternate": one thread runs both ends in turn, which measures the work per
+// message without effects of the scheduler. "threads": a spinning thread for each end.
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
@@ -49,13 +49,13 @@ std::pair<UniqueFd, UniqueFd> tcp_pair() {
   return {std::move(dialled), std::move(accepted)};
 }
 
-/// Two ends between which bytes go. step(end, ...) moves what it can and never blocks.
+/// Two ends that exchange bytes. No call blocks.
 struct Ends {
   virtual ~Ends() = default;
   virtual void start_send(int end, std::byte* data, std::size_t bytes) = 0;
   virtual void start_recv(int end, std::byte* data, std::size_t bytes) = 0;
   virtual bool sent(int end) = 0;      // moves bytes; true: the send has ended
-  virtual bool received(int end) = 0;  // the same of the receive
+  virtual bool received(int end) = 0;  // the same for the receive
 };
 
 struct RawSockets final : Ends {
@@ -161,7 +161,7 @@ struct Shm final : Transports {
   std::size_t bytes;
 };
 
-// There and back; the time of an iteration is a round trip.
+// An iteration is a round trip.
 void alternate(benchmark::State& state, Ends& ends, std::size_t bytes) {
   std::vector<std::byte> memory[2] = {std::vector<std::byte>(bytes), std::vector<std::byte>(bytes)};
   for (auto _ : state) {

@@ -1,5 +1,5 @@
-// How fast fold() is, beside memcpy and the loop that one would write by hand.
-// bytes_per_second counts what is read and what is written; "bytes" is the size of one buffer.
+// The speed of fold(), compared with memcpy and with a simple loop. bytes_per_second counts bytes
+// read and bytes written; "bytes" is the size of a buffer.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// The one thing that differs between the programs build/bin/peers/peer-NAME: which library runs the
-// collective. Each NAME_backend.cc defines these functions; everything else is peer_bench.cc,
-// compiled alike for all.
+// The programs build/bin/peers/peer-NAME differ only in the library that runs the collective. Each
+// NAME_backend.cc defines these functions for a library; all share peer_bench.cc.
 #pragma once
 
 #include <cstddef>
@@ -14,26 +13,26 @@ using perf::Collective;
 
 const char* backend_name();
 
-/// Makes this process a rank. False: *error says why.
+/// Makes this process a rank. Returns false and sets *error if it cannot.
 bool backend_start(std::string* error);
-/// The library's own words for its version; valid after backend_start.
+/// The version text of the library; valid after backend_start.
 std::string backend_version();
 int backend_rank();
 int backend_ranks();
 
-/// Page-aligned memory; shared: from the library's own allocator, where it has one.
+/// Page-aligned memory; shared: from the allocator of the library, if it has one.
 void* backend_allocate(std::size_t bytes, bool shared);
 
-/// Must the input of this collective lie where its output is? (Broadcast: in all backends.)
+/// True if this collective must run in place (broadcast: in all backends).
 bool backend_in_place(Collective collective);
 
 /// fp32, sums, root 0, blocking; count as in hocket.h: the elements of a rank's block. in == out
-/// where backend_in_place says so. False: *error says why.
+/// if backend_in_place says so. Returns false and sets *error if it fails.
 bool backend_run(Collective collective, float* in, float* out, std::size_t count,
                  std::string* error);
 
-/// Lets the library go on with what a call that has returned left to do; a rank that waits for the
-/// others outside of the library calls it meanwhile.
+/// Lets the library progress calls that have returned but still send data. A rank that waits for
+/// the others outside of the library calls it in its waiting loop.
 void backend_progress();
 
 void backend_stop();

@@ -1,9 +1,9 @@
 """How each library is started, and the documented settings that it is given.
 
-A library has several configurations for a case; the report takes the best for each size. Each
-entry of CONFIGURATIONS is what its manual offers for this machine's case: the way of large local
-messages (the kernel's cross-memory attach, or copies through shared memory), the network layer, the
-library's own allocator, and, where ranks outnumber cores, waiting that gives the core away.
+A library has several configurations for a case; the report takes the best for each size. The
+entries of CONFIGURATIONS are settings that the manual of the library recommends: how large local
+messages are copied (cross-memory attach of the kernel, or through shared memory), the network
+layer, the allocator of the library, and, with more ranks than cores, waiting that yields the core.
 """
 
 import os
@@ -134,7 +134,7 @@ def configurations(peer, transport, crowded, quick):
 
 
 def missing(peer):
-    """Why a peer cannot run; empty where it can."""
+    """Why a peer cannot run; empty if it can."""
     program = PROGRAMS / ("peer-gloo.so" if peer == "gloo" else f"peer-{peer}")
     return "" if program.exists() else f"{program} is not built"
 

@@ -1,6 +1,6 @@
-// Gloo inside libtorch, as PyTorch's programs reach it: c10d's process group. The wheel has Gloo's
-// code but not its headers, so gloo_rank.py makes the group and loads this file as a library; it is
-// found again by its name. No Python runs while the collectives do.
+// Gloo as part of libtorch, by the process group of c10d, as PyTorch programs use it. The wheel has
+// Gloo's code but not its headers. So gloo_rank.py makes the group and loads this file as a
+// library, which looks up the group by its name. No Python code runs during the collectives.
 #include <ATen/ops/from_blob.h>
 
 #include <cstdlib>

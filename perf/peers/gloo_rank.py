@@ -1,6 +1,6 @@
 """One rank over Gloo: gloo_rank.py LIBRARY ARGUMENTS... (started by measure.py).
 
-Makes PyTorch's Gloo process group and hands over to peer_main in LIBRARY (peer_bench.cc and
+Makes PyTorch's Gloo process group and calls peer_main in LIBRARY (peer_bench.cc and
 gloo_backend.cc), which runs the same measurement as the other backends' programs. ctypes releases
 Python's interpreter lock for the call.
 """

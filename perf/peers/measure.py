@@ -26,7 +26,7 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast"]
 SIZES = "8 64 512 4K 16K 64K 128K 512K 2M 8M 32M 64M 128M".split()
 QUICK_SIZES = "8 4K 128K 2M".split()
 RAW_BYTES = 8
-# What took this many times its peer's best in the first round is left out of the later ones.
+# A configuration that took so many times its peer's best in the first round is not run again.
 HOPELESS = 1.5
 TERMINATE_S = 3
 METHOD = [
@@ -126,7 +126,7 @@ class Runner:
         self.options = options
 
     def run(self, peer, transport, ranks, setting, collective, sizes, check):
-        """A list of results, ascending; and why there are fewer than sizes, else an empty text."""
+        """Ascending results, and why some sizes have none (empty: all have)."""
         # Hosts have a /dev/shm each; the temporary directory they share.
         shared = "/dev/shm" if transport == "shm" and os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="bench.", dir=shared) as directory:
@@ -178,7 +178,7 @@ class Runner:
 
     @staticmethod
     def end(running, marker, patience):
-        """Waits, then ends what is left, on other hosts too: all that has marker in its command."""
+        """Waits, then kills all processes with marker in their command, on other hosts too."""
         limit = time.monotonic() + patience
         for process in running:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -200,7 +200,7 @@ class Runner:
 
     @staticmethod
     def kill_all_with(marker):
-        """Was there a process with marker in its command?"""
+        """True if there was a process with marker in its command."""
         found = False
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
@@ -266,7 +266,7 @@ class Measurement:
         crowded = ranks > os.cpu_count()
         turns = [(peer, config, setting) for peer in self.peers for config, setting in
                  backends.configurations(peer, transport, crowded, self.options.quick).items()]
-        start = (number - 1) * 3 % len(turns)  # nobody is always after the same one
+        start = (number - 1) * 3 % len(turns)  # none always follows the same other
         for peer, config, setting in turns[start:] + turns[:start]:
             sizes = self.hopeful_sizes(case, peer, config, number)
             if sizes:

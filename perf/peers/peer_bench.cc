@@ -1,10 +1,10 @@
-// peer_main: times one collective over one backend, and prints a JSON line for each size. fp32,
-// sums, root 0. All backends get this same source; measure.py starts them in turns.
+// peer_main: times a collective of a backend, and prints a JSON line for each size. fp32, sums,
+// root 0. All backends share this source; measure.py starts them in turns.
 //
-// An iteration is one timed stretch. Above 4 KiB it is one operation; at or below, a batch of them,
-// each on buffers of its own, so that the timer is not what is measured. Between iterations,
-// outside the timed stretch, every rank reads all of its results (a hash), rewrites all of its
-// inputs, and waits at the session file's barrier.
+// The unit of timing is an iteration. Above 4 KiB it is a single operation. For smaller sizes it is
+// a batch of operations, each on buffers of its own, so that the cost of the timer does not matter.
+// Between iterations, outside the timed interval, every rank reads all of its results (a hash),
+// rewrites all of its inputs, and waits at the barrier of the session file.
 #include "peer_bench.h"
 
 #include <CLI/CLI.hpp>
@@ -44,8 +44,8 @@ double now_us() {
       .count();
 }
 
-/// What one size means for every rank. As in nccl-tests, the size is that of the larger of input
-/// and output; the block of a rank has at least one element.
+/// The buffers of a rank for a size. As in nccl-tests, the size is that of the larger of input and
+/// output; the block of a rank has at least one element.
 struct Layout {
   Layout(Collective collective, std::size_t bytes, int ranks) {
     expectation.collective = collective;
@@ -133,7 +133,7 @@ class Bench {
             {"version", backend_version()}};
   }
 
-  /// Trial batches, the first of one operation; after each, rank 0 says for all how many operations
+  /// Runs trial batches, the first of one operation. After each, rank 0 decides how many operations
   /// and batches fill the time.
   bool decide(Layout* layout, std::string* error) {
     const double wanted_us = options_.seconds * 1e6;
@@ -152,11 +152,11 @@ class Bench {
         file_->batches.store(static_cast<std::uint64_t>(batches));
       }
       barrier_.wait();
-      // Slow operations need no more trials; the first is slow because memory is new to the rank.
+      // Slow operations need no more trials, except after the first, which touches new memory.
       settled =
           trial > 0 && file_->operations.load() == 1 && file_->batches.load() == least_batches;
       operations = file_->operations.load();
-      barrier_.wait();  // nobody overwrites the decision before all have read it
+      barrier_.wait();  // all ranks must read the decision before it is overwritten
     }
     return true;
   }
@@ -179,13 +179,13 @@ class Bench {
       }
     }
     last_us_ = (now_us() - start) / static_cast<double>(operations);
-    // An MPI may return from a call with data still to be sent, and sends it within later calls.
+    // An MPI may return from a call before it has sent all data, and send the rest in later calls.
     barrier_.wait(backend_progress);
     return true;
   }
 
-  /// The results of the last batch: a hash that the ranks compare, and with --check every element
-  /// against a reference.
+  /// Checks the results of the last batch: the ranks compare a hash; with --check each compares
+  /// every element with a reference.
   void judge(const Layout& layout, std::size_t operations) {
     perf::Expectation expectation = layout.expectation;
     std::uint64_t wrong = 0;

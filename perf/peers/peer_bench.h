@@ -1,4 +1,5 @@
-// The measurement that every backend runs; a C function, so that gloo_rank.py finds it by its name.
+// The measurement, the same for all backends. It is a C function, so that gloo_rank.py can call it
+// by name.
 #pragma once
 
 extern "C" int peer_main(int argc, char** argv);

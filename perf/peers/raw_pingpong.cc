@@ -1,5 +1,5 @@
-// raw-pingpong: half a round trip between two hosts with nothing but a TCP socket that is polled
-// without blocking: the floor under every small message over TCP.
+// raw-pingpong: measures half a round trip between two hosts over a TCP socket that both sides poll
+// without blocking: the lower bound for every small message over TCP.
 //   raw-pingpong --listen ADDRESS:PORT          echoes until the other side closes
 //   raw-pingpong --connect ADDRESS:PORT         prints one JSON line
 #include <arpa/inet.h>
@@ -45,7 +45,7 @@ bool parse(const std::string& text, sockaddr_in* address) {
   return inet_pton(AF_INET, text.substr(0, colon).c_str(), &address->sin_addr) == 1;
 }
 
-/// All bytes, spinning. 0: the other side closed; -1: an error.
+/// Moves all bytes, spinning. 0: the other side has closed the socket; -1: an error.
 ssize_t receive_all(int fd, char* data, std::size_t bytes) {
   std::size_t done = 0;
   while (done < bytes) {
@@ -100,7 +100,7 @@ int dial(const sockaddr_in& address) {
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
     ::close(fd);
-    ::usleep(10'000);  // the listener starts at the same time as we do
+    ::usleep(10'000);  // the listener starts at the same time as this process
   }
   return -1;
 }

@@ -1,4 +1,4 @@
-"""Reports what measure.py wrote: tables as text, README's table (--markdown), a page (--html)."""
+"""Prints the results of measure.py: text tables, README's table (--markdown), a page (--html)."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What measure.py wrote, condensed: a figure for each case, size and column of the report."""
+"""Condenses the results of measure.py to a figure for each case, size and column of the report."""
 
 import json
 from statistics import median
@@ -86,7 +86,7 @@ class Results:
         return lines
 
     def about(self):
-        """Lines that say where, when and with what."""
+        """Lines with the machine, the time and the versions."""
         machine = ", ".join(f"{name} {value}" if name[0].islower() else f"{name}: {value}"
                             for name, value in self.whole["machine"].items())
         versions = "; ".join(" ".join(text.split()) for text in self.whole["versions"].values())

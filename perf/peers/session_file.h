@@ -1,6 +1,6 @@
-// A file that all ranks of one benchmark run map: their barrier, their decisions and their times.
-// It belongs to the benchmark, not to the libraries under test, so that all of them are started and
-// timed by the very same code. Namespace hosts share the file system, so it serves there too.
+// A file that all ranks of a benchmark run map, with their barrier, their decisions and their
+// times. It does not use the libraries under test, so that the same code starts and times all of
+// them. Namespace hosts share the file system, so it works there too.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ struct SessionFile {
   double times_us[max_session_ranks][max_session_times];
 };
 
-/// Maps path (made by the caller's script, any length); nullptr: *error says why.
+/// Maps path (made by the caller's script, any length). Returns nullptr and sets *error on failure.
 SessionFile* map_session(const std::string& path, std::string* error);
 
 class SessionBarrier {
@@ -32,7 +32,7 @@ class SessionBarrier {
   /// may_spin: every rank has a core of its own.
   SessionBarrier(SessionFile* file, int rank, int ranks, bool may_spin)
       : file_(file), rank_(rank), ranks_(ranks), may_spin_(may_spin) {}
-  /// meanwhile: called again and again until all have arrived.
+  /// meanwhile: called repeatedly until all ranks have arrived.
   void wait(void (*meanwhile)() = nullptr);
 
  private:

@@ -1,4 +1,5 @@
-// Time is a parameter everywhere but here: whoever drives a loop reads the clock and hands it down.
+// The monotonic clock. Only the code that drives a loop reads it; all other code has the time as a
+// parameter.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 
 namespace hocket::internal {
 
-/// A bit for each core, from core 0 on; cores that are 1024 apart share one.
+/// A bit for each core. Cores c and c + 1024 share a bit.
 using CoreSet = std::bitset<1024>;
 
 }  // namespace hocket::internal

@@ -1,5 +1,5 @@
-// What to do where a process has no descriptor left (ulimit -n): connections that have not proved
-// the job's key hold some that the job needs more.
+// Opens descriptors when the process has none left (ulimit -n): it closes connections that have not
+// proved that they know the job key, and tries again.
 #pragma once
 
 #include <atomic>
@@ -7,11 +7,13 @@
 
 namespace hocket::internal {
 
-/// Closes a descriptor that can be spared; false where there is none. Null: nobody has any.
+/// Closes a descriptor that the job does not need; returns false if there is none. Null: no part of
+/// the process has such descriptors.
 inline std::atomic<bool (*)()> spare_descriptor{nullptr};
 
-/// What open() returns, a descriptor or -1; asked again as long as descriptors are spared for it.
-/// Not for a thread that holds a lock which the monitor thread takes.
+/// Returns what open() returns, a descriptor or -1. Calls open() again as long as
+/// spare_descriptor() closes a descriptor for it. The caller must not hold a lock that the monitor
+/// thread takes.
 template <typename Open>
 int open_with_room(Open open) {
   for (;;) {

@@ -10,7 +10,7 @@ namespace {
 
 void count_fork() { forks.fetch_add(1, std::memory_order_relaxed); }
 
-// From when the library is loaded: no fork may be missed.
+// Registered when the library is loaded, so that no fork is missed.
 [[maybe_unused]] const int counting = ::pthread_atfork(nullptr, nullptr, count_fork);
 
 }  // namespace

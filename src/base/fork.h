@@ -1,4 +1,4 @@
-// Which process this is: what a process made before it forked is not its child's.
+// Distinguishes a process from its forked children, which must not use the objects of the parent.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace hocket::internal {
 /// Grows in the child of every fork.
 extern std::atomic<std::uint64_t> forks;
 
-/// What was made under another number belongs to the parent.
+/// An object that was made under another number belongs to the parent process.
 inline std::uint64_t fork_generation() { return forks.load(std::memory_order_relaxed); }
 
 }  // namespace hocket::internal

@@ -1,13 +1,17 @@
-// Sizes that plans, the board and the executor must agree on, and what callers may ask for.
+// Sizes on which plans, the board and the executor must agree, and limits of arguments.
 #pragma once
 
 namespace hocket::internal {
 
-inline constexpr int public_flags = 4;  // flags of a rank that local peers see; a line each
-inline constexpr int line_payload_bytes =
-    104;                             // what rides in an arrival line beside flag and fingerprint
-inline constexpr int max_slots = 8;  // chunks of scratch that may be in flight
-inline constexpr int max_ranks = 32'767;      // of a job: plans number ranks with 15 bits
-inline constexpr int least_silence_ms = 100;  // below, silence cannot be told from a busy machine
+// Flags of a rank on the board; each has a line of its own.
+inline constexpr int public_flags = 4;
+// Payload of an arrival line, in bytes: the rest of its 128 bytes.
+inline constexpr int line_payload_bytes = 104;
+// Chunks of scratch that may be in flight at once.
+inline constexpr int max_slots = 8;
+// Ranks of a job: plans number ranks with 15 bits.
+inline constexpr int max_ranks = 32'767;
+// With a shorter silence limit, a rank on a busy machine would count as silent.
+inline constexpr int least_silence_ms = 100;
 
 }  // namespace hocket::internal

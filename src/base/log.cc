@@ -36,8 +36,8 @@ void log_line(LogLevel level, const std::string& line) {
   if (user_sink != nullptr) user_sink(static_cast<int>(level), line.c_str(), user_data);
   if (static_cast<int>(level) <= stderr_level.load(std::memory_order_relaxed)) {
     const std::string text = "hocket: " + line + "\n";
-    // One write per line, so that the lines of many ranks do not interleave; a full pipe loses it.
-    // A reader that is gone, or the limit of a file's size, may not end the process.
+    // One write per line, so that the lines of several ranks do not mix. A line is lost if the
+    // write fails. The signal of a closed pipe or of the file size limit must not end the process.
     without_signal(SIGXFSZ, [&text] {
       return without_signal(SIGPIPE,
                             [&text] { return ::write(STDERR_FILENO, text.data(), text.size()); });

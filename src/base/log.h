@@ -1,5 +1,5 @@
-// The library never prints: it hands lines to the callback that the user set. HOCKET_LOG=LEVEL asks
-// for lines on stderr without touching code.
+// Log lines. The library passes them to the callback of the user, and writes them to standard error
+// only if HOCKET_LOG says so.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ enum class LogLevel : int { none = 0, error = 1, warn = 2, info = 3, debug = 4 }
 using LogSink = void (*)(int level, const char* line, void* user);
 
 void set_log_sink(LogSink sink, void* user);
-void set_log_level(LogLevel level);  // for the stderr sink that HOCKET_LOG asks for
+void set_log_level(LogLevel level);  // of the lines on standard error
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, const std::string& line);
 

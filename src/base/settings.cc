@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view prefix = "HOCKET_";
 
-// Sets the member that belongs to a variable; the value is not empty. False: not allowed.
+// Sets the member of settings for a variable; value is not empty. False: the value is not allowed.
 using Parse = bool (*)(std::string_view value, const SettingInfo& info, Settings* settings);
 
 struct Setting {
@@ -51,7 +51,7 @@ bool parse_text(std::string_view value, const SettingInfo&, Settings* settings) 
   return true;
 }
 
-/// Index of the word in a list like "a|b|c"; -1: not there.
+/// Index of word in a list like "a|b|c"; -1: the list does not have it.
 int index_in(std::string_view word, std::string_view list, char separator) {
   for (int index = 0;; ++index) {
     const std::size_t end = list.find(separator);
@@ -99,34 +99,38 @@ bool parse_descriptor(std::string_view value, const SettingInfo&, Settings* sett
   return true;
 }
 
-/// For what the library itself does not read.
+/// For variables that the library does not read.
 bool parse_any(std::string_view, const SettingInfo&, Settings*) { return true; }
 
 constexpr const char* a_time = "1 to 2147483647";
 
 constexpr Setting table[] = {
     {{"HOCKET_DEADLINE_MS", SettingKind::milliseconds, a_time, "600000",
-      "Longest time that an operation may take, from the start of its execution."},
+      "Longest time that an operation may take, from when it begins to run."},
      parse_ms<&Settings::deadline_ms>},
     {{"HOCKET_JOIN_DEADLINE_MS", SettingKind::milliseconds, a_time, "600000",
-      "Longest time that all ranks may take to meet."},
+      "Longest time that a join may take, until all ranks have joined."},
      parse_ms<&Settings::join_deadline_ms>},
     {{"HOCKET_SILENCE_MS", SettingKind::milliseconds, "100 to 2147483647", "10000",
-      "A rank that gives no sign of life for so long (stopped, cut off) is an error."},
+      "Longest time that a rank may send no heartbeat; a rank that is silent longer (stopped, or "
+      "its "
+      "host cut off) is an error."},
      parse_ms<&Settings::silence_ms, least_silence_ms>},
     {{"HOCKET_DETERMINISTIC", SettingKind::flag, "0|1", "0",
-      "1: the same bits for a rank count, whatever the size, transport and placement."},
+      "1: results depend only on the inputs and the number of ranks, bit for bit."},
      parse_flag<&Settings::deterministic>},
     {{"HOCKET_INTERFACE", SettingKind::text, "a network interface (eth0) or an address", "",
-      "Where to listen for other hosts. Unset: the interface that routes to them."},
+      "The interface on which ranks listen for other hosts. Unset: the interface that routes to "
+      "them."},
      parse_text<&Settings::interface>},
     {{"HOCKET_TRANSPORT", SettingKind::choices, "shm|tcp", "shm,tcp",
-      "The transports that may be used, separated by commas, in any order. tcp alone: between "
-      "ranks of one host too."},
+      "The transports that may be used, separated by commas, in any order. With tcp alone, ranks "
+      "of "
+      "a host use TCP too."},
      parse_transport},
     {{"HOCKET_ALGORITHM", SettingKind::choice, "inline|one-shot|staged|direct|ring|tree|owner-fold",
       "chosen by measured cost",
-      "Takes this algorithm wherever it is possible. For experiments; equal on all ranks."},
+      "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
      parse_algorithm},
     {{"HOCKET_CHECKSUM", SettingKind::flag, "0|1", "0",
       "1: every frame of a message, over TCP and shared memory, carries a CRC32C of its payload."},
@@ -135,14 +139,15 @@ constexpr Setting table[] = {
       "Lines of this level and above go to standard error."},
      parse_log},
     {{"HOCKET_JOB_KEY_FILE", SettingKind::text, "a file of mode 0600: 64 hexadecimal digits", "",
-      "The job key, for launchers that give their ranks none. hocket-run and hocketUniqueId do, so "
-      "that nothing reads it yet."},
+      "Reserved, without effect in this version: the file with the job key, for launchers that "
+      "give "
+      "their ranks no key."},
      parse_text<&Settings::job_key_file>},
     {{"HOCKET_SSH", SettingKind::text, "a command and its options", "ssh",
-      "What hocket-run calls to reach another host; --ssh comes first."},
+      "The command that hocket-run starts to reach another host; --ssh overrides it."},
      parse_text<&Settings::ssh>},
     {{"HOCKET_LAUNCH_FD", SettingKind::launcher, "set by hocket-run only", "",
-      "The inherited descriptor with a rank's place and key. Not for people."},
+      "The inherited descriptor with the launch record of a rank. Do not set it."},
      parse_descriptor},
     {{"HOCKET_RANK", SettingKind::launcher, "set by hocket-run only", "",
       "The number of this rank, for scripts. The library does not read it."},
@@ -165,7 +170,7 @@ constexpr auto infos = [] {
   return list;
 }();
 
-/// How many letters must be added, dropped or changed to turn a into b (Levenshtein).
+/// Levenshtein distance: how many letters must be added, removed or changed to turn a into b.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -180,12 +185,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The words of a list that may be misspelt too; empty: nothing is near.
+/// The candidate that is nearest to word; empty: none is near.
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
   std::string_view best;
   std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string_view candidate : candidates) {
-    // HOCKET_DEADLINE is near HOCKET_DEADLINE_MS, whatever the count of letters says.
+    // A word that is the beginning of the other is near, such as HOCKET_DEADLINE of
+    // HOCKET_DEADLINE_MS, even if many letters are missing.
     const std::size_t shorter = std::min(word.size(), candidate.size());
     const bool begins = word.substr(0, shorter) == candidate.substr(0, shorter) &&
                         shorter > (word.starts_with(prefix) ? prefix.size() : 0);

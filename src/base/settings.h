@@ -1,5 +1,5 @@
-// Every HOCKET_* environment variable, in one table: what the library and hocket-run read, what
-// they refuse, and what `hocket-run --settings` prints all come from it.
+// The table of all HOCKET_* environment variables. The library and hocket-run parse and check the
+// variables by it, and `hocket-run --settings` prints it.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace hocket::internal {
 
-/// What the environment asks for. An empty optional or string: the variable is unset (or empty),
-/// and the caller's own value or the default holds.
+/// The values of the variables. An empty optional or string: the variable is unset or empty, and
+/// the value of the configuration or the default applies.
 struct Settings {
   std::optional<int> deadline_ms;
   std::optional<int> join_deadline_ms;
@@ -32,14 +32,14 @@ struct Settings {
   std::vector<std::string> unknown;  // HOCKET_* variables that the table does not have
 };
 
-/// launcher: hocket-run sets it for its ranks, never a person.
+/// launcher: only hocket-run sets the variable, for its ranks.
 enum class SettingKind { milliseconds, flag, text, choice, choices, launcher };
 
 struct SettingInfo {
   const char* name;
   SettingKind kind;
-  const char* allowed;   // choice, choices: the words, separated by '|'; else for people
-  const char* standard;  // what holds when it is unset
+  const char* allowed;   // choice, choices: the words, separated by '|'; else a description
+  const char* standard;  // the default
   const char* help;
 };
 
@@ -47,12 +47,12 @@ std::span<const SettingInfo> settings_table();
 /// The table as text, a paragraph for each variable.
 std::string settings_text();
 
-/// Reads the environment. A bad value is an error that names the variable, the value and what is
-/// allowed. Unknown HOCKET_* variables are no error: they are returned, and logged as warnings
-/// with the nearest name. Also puts HOCKET_LOG into effect (set_log_level), if it is set.
+/// Reads the environment. A bad value is an error that names the variable, the value and the values
+/// that are allowed. Unknown HOCKET_* variables are no error: settings->unknown lists them, and a
+/// warning for each is logged with the nearest name. If HOCKET_LOG is set, sets the log level.
 Status read_settings(Settings* settings);
-/// Only reads: from any "NAME=value" list that ends with a null pointer. Unknown names are not
-/// logged, and HOCKET_LOG is not put into effect.
+/// The same for any "NAME=value" list that ends with a null pointer, but logs no warnings and does
+/// not set the log level.
 Status read_settings(const char* const* environment, Settings* settings);
 
 /// True for the variables that hocket-run sets for its ranks.

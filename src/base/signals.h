@@ -1,5 +1,5 @@
-// Signals that a system call would raise in the calling thread, and whose default action ends the
-// process.
+// Blocks signals that a system call may raise in the calling thread, because their default action
+// ends the process.
 #pragma once
 
 #include <signal.h>
@@ -9,9 +9,9 @@
 
 namespace hocket::internal {
 
-/// Runs call() with a signal blocked that call() may raise in this thread (SIGXFSZ at the file size
-/// limit, SIGPIPE at a closed pipe), and takes the signal away again: the error number that comes
-/// with it says the same. Keeps errno as call() left it.
+/// Runs call() while a signal is blocked that call() may raise in this thread (SIGXFSZ at the file
+/// size limit, SIGPIPE at a closed pipe). If call() raised the signal, discards it: errno says the
+/// same. Keeps errno as call() left it.
 template <typename Call>
 auto without_signal(int signal, Call call) {
   sigset_t one, before, pending;

@@ -7,15 +7,16 @@
 namespace hocket::internal {
 namespace {
 
-// Made when the library is loaded, because later there may be no memory for it; never destroyed,
-// because threads may outlive static objects.
-const Status::Detail& no_memory = *new Status::Detail{
-    Code::system_error,
-    "out of memory: this process has reached a limit (ulimit -v, its control group, the machine's "
-    "memory), so this communicator cannot go on",
-    -1,
-    0,
-    {}};
+// Made when the library is loaded, because later there may be no memory for it. Never destroyed,
+// because threads may still use it while static objects are destroyed.
+const Status::Detail& no_memory =
+    *new Status::Detail{Code::system_error,
+                        "out of memory: this process has reached a limit (ulimit -v, its control "
+                        "group, or the memory of "
+                        "the machine). Raise that limit, or use less memory",
+                        -1,
+                        0,
+                        {}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
-// The one error type inside hocket. OK costs a null pointer; an error says what happened, who
-// caused it, in which operation, over which link, and what the user can do next.
+// The error type of the library. A successful Status is a null pointer. An error has a sentence
+// (what happened, and what the user can do next), the rank that caused it, the operation and the
+// link.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace hocket::internal {
 
-/// Mirrors hocketResult_t (same numbers; a static_assert in src/api holds them together).
+/// The same numbers as hocketResult_t; a static_assert in src/api checks that.
 enum class Code : int {
   ok = 0,
   system_error = 2,
@@ -30,11 +31,10 @@ class [[nodiscard]] Status {
  public:
   struct Detail {
     Code code = Code::ok;
-    std::string message;  // one sentence: what happened and what to do next
-    int culprit = -1;     // rank in the communicator (or session) that caused it; -1: none
-    std::uint64_t sequence =
-        0;             // of the collective, as all ranks count them; 0: not in a collective
-    std::string link;  // "shm", "tcp 10.0.0.1:4000", ...; empty: not on a link
+    std::string message;         // one sentence: what happened and what to do next
+    int culprit = -1;            // rank in the communicator (or session) that caused it; -1: none
+    std::uint64_t sequence = 0;  // sequence number of the collective; 0: not in a collective
+    std::string link;            // "shm", "tcp 10.0.0.1:4000", ...; empty: not on a link
   };
 
   Status() = default;
@@ -49,8 +49,8 @@ class [[nodiscard]] Status {
   const std::string& message() const;
   const std::string& link() const;
 
-  /// The same error with its operation (or its link) filled in; no change where it is OK, or where
-  /// there is no memory for it.
+  /// Returns the same error with this operation (or link). Returns *this if it is a success, or if
+  /// there is no memory.
   Status in_operation(std::uint64_t sequence) const;
   Status on_link(std::string link) const;
   /// The same error as the user's call returns it: "hocketAllReduce: ...".
@@ -63,11 +63,11 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Detail> detail_;
 };
 
-/// The error where there is no memory, for the words of one neither.
+/// The error for a lack of memory; it allocates nothing.
 Status out_of_memory() noexcept;
 /// In a catch block: the exception as an error.
 Status caught() noexcept;
-/// What make() gives, or the error that it throws.
+/// Returns the result of make(), or the exception that it throws as an error.
 template <typename Make>
 Status status_of_call(const Make& make) noexcept {
   try {
@@ -76,7 +76,7 @@ Status status_of_call(const Make& make) noexcept {
     return caught();
   }
 }
-/// Does what can be left undone where there is no memory for it, in a destructor above all.
+/// Runs task() and ignores its exceptions: for work that may fail without harm, as in a destructor.
 template <typename Task>
 void best_effort(const Task& task) noexcept {
   try {

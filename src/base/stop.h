@@ -1,4 +1,4 @@
-// Lets any thread end what another one is blocked in.
+// Lets a thread end a blocking call of another thread.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,8 @@ namespace hocket::internal {
 
 class StopRequest {
  public:
-  /// Runs what the one who blocks has named for it, now or as soon as it names it. Stays.
+  /// Requests a stop; it cannot be undone. If a Scope lives, its callback runs now; otherwise the
+  /// callback of the next Scope runs as soon as that Scope is made.
   void stop() {
     std::lock_guard lock(mutex_);
     stopped_.store(true);
@@ -18,8 +19,9 @@ class StopRequest {
   }
   bool stopped() const { return stopped_.load(); }
 
-  /// While it lives, `how` ends what its owner blocks in: called by the thread that stops, or here
-  /// where that was before. It must not block. Not running any more when the scope has ended.
+  /// While the Scope lives, stop() calls `how`, which must end the blocking call of the Scope's
+  /// owner and must not block itself. If stop() came before, the constructor calls `how`. The
+  /// destructor waits for a running `how`.
   class Scope {
    public:
     Scope(StopRequest* request, std::function<void()> how) : request_(request) {

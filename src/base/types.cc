@@ -52,8 +52,8 @@ std::string describe(const Signature& s) {
     if (s.flags & 1) text += ", deterministic";
   }
   if (s.root >= 0) text += " from root " + std::to_string(s.root);
-  // Communicators are made, split and measured by operations too, which users did not call.
-  if (s.sequence == 0) return text + " (an operation of hocket's own)";
+  // hocket itself runs operations to make and split communicators; users did not call them.
+  if (s.sequence == 0) return text + " (an operation that hocket runs itself)";
   return text + " (operation " + std::to_string(s.sequence) + ")";
 }
 

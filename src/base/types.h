@@ -1,4 +1,4 @@
-// The vocabulary that the API, the plans and the kernels share: types, operators, collectives, and
+// Types that the API, the plans and the kernels share: element types, operators, collectives, and
 // the signature by which ranks check that they make the same call.
 #pragma once
 
@@ -79,20 +79,20 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
       return size_of(dtype);
   }
 }
-/// True where a partial result has a wider type than the data.
+/// True if a partial result has a wider type than the data.
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
 
 const char* name_of(Dtype dtype);
 const char* name_of(Op op);
 const char* name_of(Collective collective);
 
-/// What a rank says that it is doing. Plain bytes: it travels in frames and lies in shared memory.
-/// Two ranks of one operation make the same call; each numbers its own calls, for messages to
-/// people.
+/// The call of a rank, as peers see it. Plain bytes: it travels in frames and lies in shared
+/// memory. All ranks of an operation must have the same signature, except for `sequence`, which
+/// counts the calls of its own rank and is used in error messages.
 struct Signature {
   std::uint64_t count = 0;     // elements, as the caller gave them
-  std::uint64_t sequence = 0;  // number of the rank's call on the communicator; 0: hocket's own
-  std::int32_t root = -1;      // broadcast's root; -1: none
+  std::uint64_t sequence = 0;  // number of the rank's call on the communicator; 0: hocket's call
+  std::int32_t root = -1;      // of a broadcast; -1: none
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
@@ -105,13 +105,14 @@ struct Signature {
 };
 static_assert(sizeof(Signature) == 24);
 
-/// 64 bits of all but the sequence: worked out once per kind of call.
+/// 64-bit hash of everything but the sequence.
 std::uint64_t call_hash(const Signature& signature);
-/// 64 bits that are equal for equal signatures, and in practice only then. Never 0.
+/// 64-bit hash of signature and sequence number: equal for equal calls, and in practice only then.
+/// Never 0.
 std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence);
 /// "all-reduce of 1024 float32, sum (operation 7)".
 std::string describe(const Signature& signature);
-/// The error of a rank that finds that a peer makes another call; culprit: the peer.
+/// The error of a rank whose peer makes a different call. The culprit is the peer.
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs);
 
 }  // namespace hocket::internal

@@ -18,8 +18,8 @@ std::size_t page_bytes() {
 }
 }  // namespace
 
-/// Two processes of different pid namespaces can have one pid, and then only their regions' numbers
-/// tell a peer's buffer from an own one: they begin anywhere.
+/// Region numbers start at a random value. Two processes in different pid namespaces can have the
+/// same pid; then only the number distinguishes a region of a peer from a region of this process.
 Regions::Regions() {
   if (::getrandom(&last_number_, sizeof last_number_, GRND_NONBLOCK) < 0) last_number_ = 0;
   last_number_ >>= 1;
@@ -47,7 +47,9 @@ Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number
 }
 
 Status Regions::allocate(std::size_t size, void** out) {
-  if (size > SIZE_MAX / 2) return invalid_argument("cannot allocate so many bytes");
+  if (size > SIZE_MAX / 2)
+    return invalid_argument("size is " + std::to_string(size) + ", but at most " +
+                            std::to_string(SIZE_MAX / 2) + " bytes can be allocated");
   const std::size_t bytes = round_up(size == 0 ? 1 : size, page_bytes());
   UniqueFd fd;
   HOCKET_RETURN_IF_ERROR(make_memfd("hocket-memory", bytes, &fd));
@@ -75,9 +77,8 @@ Status Regions::free(void* pointer) {
     const auto found = by_address_.find(reinterpret_cast<std::uintptr_t>(pointer));
     if (found == by_address_.end() || !found->second.allocated) {
       return invalid_argument(
-          "this pointer did not come from hocketMemAlloc, or was freed before: pass it the address "
-          "that "
-          "hocketMemAlloc gave, once");
+          "ptr did not come from hocketMemAlloc, or was freed before: free each address that "
+          "hocketMemAlloc returned once");
     }
     region = std::move(found->second);
     by_address_.erase(found);
@@ -94,13 +95,12 @@ Status Regions::add(void* base, std::size_t size, int fd, std::uint64_t offset,
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || ((seals & F_SEAL_SHRINK) == 0 && ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
     return invalid_argument(
-        "the descriptor cannot be sealed against shrinking: make it by memfd_create with "
-        "MFD_ALLOW_SEALING");
+        "fd cannot be sealed against shrinking: make it by memfd_create with MFD_ALLOW_SEALING");
   }
   const off_t file_bytes = ::lseek(fd, 0, SEEK_END);
   const auto end = checked_add(offset, size);
   if (file_bytes < 0 || !end || *end > static_cast<std::uint64_t>(file_bytes)) {
-    return invalid_argument("the buffer reaches past the end of the descriptor's file");
+    return invalid_argument("offset + size is beyond the end of the file behind fd");
   }
   UniqueFd copy(open_with_room([fd] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); }));
   if (!copy) return system_error("cannot duplicate the descriptor");
@@ -116,7 +116,9 @@ Status Regions::remove(std::uint64_t number) {
     generation_.fetch_add(1, std::memory_order_release);
     return {};
   }
-  return invalid_argument("no such registration: it was ended before, or never made");
+  return invalid_argument(
+      "handle is no registration of this communicator, or it has ended before: end each "
+      "registration once");
 }
 
 Regions::ByAddress::iterator Regions::holding(std::uintptr_t address, std::size_t bytes) {
@@ -184,12 +186,15 @@ Status Regions::revoke(void* pointer, std::size_t bytes) {
   found->second.taken.emplace_back(begin, begin + size);
   generation_.fetch_add(1, std::memory_order_release);
   void* copy = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (copy == MAP_FAILED) return system_error("cannot take a buffer away from late peers");
+  if (copy == MAP_FAILED)
+    return system_error("cannot revoke a buffer, so late peers may still write into it");
   std::memcpy(copy, reinterpret_cast<void*>(begin), size);
-  // One step: at every moment the address holds either the shared pages or the private ones.
+  // mremap replaces the pages in one step: at every moment the address has either the shared pages
+  // or the private ones.
   void* moved =
       ::mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(begin));
-  if (moved == MAP_FAILED) return system_error("cannot take a buffer away from late peers");
+  if (moved == MAP_FAILED)
+    return system_error("cannot revoke a buffer, so late peers may still write into it");
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Buffers of this process that local peers can map: what hocketMemAlloc made, and what was
-// registered with a descriptor. A region's number names it to peers and is never used again.
+// Regions: buffers of this process that local peers can map, from hocketMemAlloc or registered with
+// a descriptor. Peers identify a region by its number, which is never used again.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace hocket::internal {
 
-/// Where a buffer lies for a peer: so many bytes into the file behind a region.
+/// The position of a buffer, as peers see it: the offset in bytes in the file behind a region.
 struct RegionOffset {
   std::uint64_t region = 0;
   std::uint64_t offset = 0;
@@ -27,31 +27,30 @@ class Regions {
  public:
   static Regions& instance();
 
-  /// Zeroed memory of its own memfd, page aligned.
+  /// Allocates zeroed, page-aligned memory; a memfd of its own is behind it.
   Status allocate(std::size_t size, void** out);
-  /// Frees what allocate() made. Its pages go back to the system even while peers keep it mapped.
+  /// Frees memory of allocate(). Its pages return to the system even while peers have it mapped.
   Status free(void* pointer);
   /// Registers [base, base + size), which the caller has mapped shared from fd at file offset
   /// `offset`.
   Status add(void* base, std::size_t size, int fd, std::uint64_t offset, std::uint64_t* number);
   Status remove(std::uint64_t number);
 
-  /// True where [pointer, pointer + bytes) lies in one region that peers may map.
+  /// If a region that peers may map holds all of [pointer, pointer + bytes), sets *place.
   bool find(const void* pointer, std::size_t bytes, RegionOffset* place);
-  /// The address of so many bytes at a place of this process; null where they are not (any more)
-  /// there.
+  /// The address of `bytes` bytes at `place` in this process; null if no region holds them.
   std::byte* address(const RegionOffset& place, std::size_t bytes);
-  /// A duplicate of the region's descriptor; empty where the region is gone.
+  /// A duplicate of the region's descriptor; empty if the region does not exist any more.
   UniqueFd descriptor(std::uint64_t number);
-  /// Grows whenever a lookup might give another answer than before.
+  /// Grows whenever a lookup may return another result than before.
   std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  /// Takes [pointer, pointer + bytes) away from peers: the same bytes at the same address, in
-  /// private memory, and the whole region is staged from now on. Late peers write into pages that
-  /// nobody sees: whatever else of this process lies in those pages and is still being written by
-  /// peers is lost, which its operation finds out by was_revoked().
+  /// Revokes [pointer, pointer + bytes): replaces its pages by private memory with the same bytes,
+  /// so that late peers write into pages that this process does not see. From now on the whole
+  /// region is staged. If peers still write to another buffer on the same pages, that data is lost;
+  /// the operation of that buffer detects this by was_revoked().
   Status revoke(void* pointer, std::size_t bytes);
-  /// True where a page of [pointer, pointer + bytes) has been taken away from peers.
+  /// True if a page of [pointer, pointer + bytes) was revoked.
   bool was_revoked(const void* pointer, std::size_t bytes);
 
  private:
@@ -63,7 +62,7 @@ class Regions {
     std::uint64_t file_offset;
     bool allocated;  // by allocate(): free() ends it
     bool revoked;
-    // Pages taken away from peers: [first, second).
+    // Pages that were revoked: [first, second).
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken = {};
   };
   using ByAddress = std::map<std::uintptr_t, Region>;

@@ -14,8 +14,7 @@
 
 namespace hocket::internal {
 
-// The process's mappings by file. A weak entry may outlive its mapping for a moment; it is replaced
-// then.
+// All mappings of the process, by file. An entry of a mapping that was unmapped is replaced.
 struct MappingTable {
   using FileId = std::pair<dev_t, ino_t>;
   std::mutex mutex;
@@ -28,12 +27,13 @@ struct MappingTable {
 
   Status find_or_map(int fd, std::shared_ptr<Mapping>* out) {
     struct stat info {};
-    if (::fstat(fd, &info) != 0) return system_error("cannot look at a shared memory descriptor");
-    if (info.st_size <= 0) return invalid_argument("a shared memory descriptor has no bytes");
+    if (::fstat(fd, &info) != 0)
+      return system_error("cannot read the size of a shared memory descriptor");
+    if (info.st_size <= 0) return invalid_argument("a shared memory descriptor has size 0");
     const FileId id{info.st_dev, info.st_ino};
     const auto size = static_cast<std::size_t>(info.st_size);
     std::lock_guard lock(mutex);
-    // A file that may grow can have outgrown its mapping: the users of that one keep it.
+    // If the file has grown beyond its mapping, make a second mapping; the first keeps its users.
     if (auto found = by_file[id].lock(); found != nullptr && found->size() >= size) {
       *out = std::move(found);
       return {};
@@ -56,9 +56,8 @@ Status Mapping::of(int fd, std::shared_ptr<Mapping>* out) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
     return invalid_argument(
-        "a shared memory descriptor could be shrunk by its owner (no F_SEAL_SHRINK), which would "
-        "kill "
-        "whoever reads it: seal it with fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)");
+        "the owner of a shared memory descriptor could shrink it (no F_SEAL_SHRINK), which would "
+        "kill processes that read it: seal it with fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)");
   }
   return MappingTable::instance().find_or_map(fd, out);
 }
@@ -67,7 +66,8 @@ namespace {
 
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-/// A file size limit (ulimit -f) counts for shared memory too. Its signal would end the process.
+/// The error if a memfd cannot have this size. The file size limit (ulimit -f) applies to
+/// shared memory too.
 Status no_room(std::size_t bytes) {
   const int error = errno;
   const std::string what = "cannot make shared memory of " + std::to_string(bytes) + " bytes";
@@ -78,7 +78,7 @@ Status no_room(std::size_t bytes) {
                                        error);
 }
 
-/// With data: the size bytes that it holds, and nobody can change them afterwards.
+/// With data, the memfd holds these `size` bytes and is sealed against writing.
 Status make_sealed(const char* name, std::size_t size, const void* data, UniqueFd* out) {
   UniqueFd fd(
       open_with_room([name] { return ::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); }));

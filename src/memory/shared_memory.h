@@ -1,6 +1,6 @@
-// Memory that several processes map: made from memfds, so that nothing is named in the file system
-// and nothing is left behind. Each memfd is mapped once per process, however many communicators or
-// threads ask.
+// Memory that several processes map. It is made of memfds, so that it has no name in the file
+// system and nothing of it remains after the processes. Each process maps a memfd once, however
+// many communicators and threads use it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace hocket::internal {
 
-/// A mapping of a whole memfd (or other mappable file), unmapped with its last owner.
+/// A mapping of a whole memfd (or other mappable file). The last owner unmaps it.
 class Mapping {
  public:
   ~Mapping();
@@ -20,9 +20,9 @@ class Mapping {
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
-  /// The process's one mapping of the file behind fd, made now or shared with an earlier caller: a
-  /// second one where the file has grown beyond the first. A file that another process can still
-  /// shrink is refused (F_SEAL_SHRINK is missing), for reading it could be fatal.
+  /// Returns the process's mapping of the file behind fd, and makes it if there is none, or if the
+  /// file has grown beyond it. Fails if another process can still shrink the file (F_SEAL_SHRINK is
+  /// missing): reading beyond its end would kill this process.
   static Status of(int fd, std::shared_ptr<Mapping>* out);
 
  private:
@@ -32,9 +32,9 @@ class Mapping {
   std::size_t size_;
 };
 
-/// A sealed, zeroed, close-on-exec memfd of size bytes. Pages are taken when touched.
+/// Makes a sealed, zeroed, close-on-exec memfd of size bytes. A page takes memory once touched.
 Status make_memfd(const char* name, std::size_t size, UniqueFd* out);
-/// A sealed, close-on-exec memfd of these bytes, which nobody can change.
+/// Makes a close-on-exec memfd with these bytes, sealed against any change.
 Status make_constant_memfd(const char* name, const void* data, std::size_t size, UniqueFd* out);
 
 }  // namespace hocket::internal

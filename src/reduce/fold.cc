@@ -1,5 +1,5 @@
-// Chooses what folds: a copy, plain code for a few elements, or the vector kernel of this
-// processor.
+// Chooses how to fold: by a copy, by plain code for a few elements, or by the vector kernel for
+// this processor.
 #include "reduce/fold.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace hocket::internal {
 namespace reduce {
 namespace {
 
-/// Resolved once per process. Atomics, because two threads may both be first; they write the same.
+/// Chosen once per process. Atomics, because two threads may choose at once; both write the same.
 std::array<std::atomic<Kernel>, std::size_t{dtype_count} * kernel_op_count> kernels;
 std::atomic<StreamCopy> stream_copy_kernel;
 
@@ -67,7 +67,8 @@ Kernel kernel_of(Dtype dtype, int op) {
   return kernel;
 }
 
-/// Several destinations are written piece by piece, so that the source is read from memory once.
+/// A copy to several destinations goes piece by piece, so that it reads the source from memory
+/// once.
 constexpr std::size_t copy_piece_bytes = std::size_t{16} << 10;
 
 StreamCopy chosen_stream_copy() {
@@ -100,7 +101,8 @@ void copy(const Fold& f, std::size_t bytes) {
   }
 }
 
-/// Elements per piece of what goes through the first-level cache twice.
+/// Elements per piece of an integer average: a piece stays in the L1 cache between sum and
+/// division.
 constexpr std::size_t average_piece = 1024;
 
 template <class T, class Divisor>
@@ -116,8 +118,8 @@ void divide(void* data, std::size_t begin, std::size_t end, std::uint32_t diviso
 
 void divide(Dtype dtype, void* data, std::size_t begin, std::size_t end, std::uint32_t divisor) {
   switch (dtype) {
-    // A double holds every 32-bit quotient exactly enough to truncate to the right integer, and
-    // divides faster than integers do.
+    // The quotient of two 32-bit integers as a double truncates to the right integer, and doubles
+    // divide faster than integers.
     case Dtype::int8:
       return divide<std::int8_t, double>(data, begin, end, divisor);
     case Dtype::uint8:
@@ -133,9 +135,9 @@ void divide(Dtype dtype, void* data, std::size_t begin, std::size_t end, std::ui
   }
 }
 
-/// There is no vector instruction that divides integers: sum a piece into the first destination,
-/// divide it there and copy it to the others. A source may be the same memory as any of them: it
-/// has been read by then.
+/// There is no vector instruction that divides integers. So this sums a piece into the first
+/// destination, divides it there and copies it to the others. A source may be the same memory as a
+/// destination, because it has been read before the copies.
 void average_integers(const Fold& f) {
   Fold sum = f;
   sum.op = Op::sum;
@@ -155,10 +157,11 @@ void average_integers(const Fold& f) {
   }
 }
 
-/// Fewer bytes are not worth a second pass.
+/// With fewer bytes Stores::one_by_one does as Stores::together.
 constexpr std::size_t least_copied_bytes = 1 << 10;
 
-/// A source may be the same memory as any destination: all have been read when the copies begin.
+/// A source may be the same memory as a destination, because all sources are read before the
+/// copies.
 void fold_then_copy(const Fold& f, Kernel kernel, std::size_t bytes) {
   Fold first = f;
   first.dst_count = 1;
@@ -169,7 +172,7 @@ void fold_then_copy(const Fold& f, Kernel kernel, std::size_t bytes) {
   }
 }
 
-/// Up to here plain code is at least as fast.
+/// For at most this many elements plain code is at least as fast.
 constexpr std::size_t few_elements = 2;
 
 }  // namespace

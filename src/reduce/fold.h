@@ -1,13 +1,13 @@
-// Arithmetic: dst := src[0] op src[1] op ... op src[n-1], in that order, element by element.
+// Arithmetic: dst receives src[0] op src[1] op ... op src[n-1], in that order, element by element.
 //
 // fp16, bf16 and fp8 are folded in fp32 and rounded once (to nearest, ties to even). A partial
-// result of those types may stay fp32 ("wide") on its way. fp32, fp64 and integers are folded in
-// their own type; integer sums and products wrap. NaN wins in min and max; -0 < +0. avg is the sum
+// result of those types may stay fp32 ("wide"). fp32, fp64 and integers are folded in their own
+// type; integer sums and products wrap. NaN propagates through min and max; -0 < +0. avg is the sum
 // divided by divisor when finish is set (integers: truncated towards zero). fp32 -> fp8 overflow:
 // e4m3 gives NaN, e5m2 gives infinity (OCP, not saturating). The result depends only on the
 // operands: not on the instruction set, the alignment or the position.
 //
-// NaN: every NaN that arithmetic or a conversion yields is the canonical one of its type: positive,
+// NaN: every NaN that arithmetic or a conversion yields is the canonical NaN of its type: positive,
 // with the quiet bit alone (fp32 7fc00000, fp64 7ff8..., fp16 7e00, bf16 7fc0, e4m3 7f, e5m2 7e). A
 // copy (one source, as wide as the destinations, nothing to divide) moves bytes and changes
 // nothing. The processor's floating-point modes must be the default ones: no flushing of
@@ -26,22 +26,27 @@ struct FoldSource {
   bool wide = false;  // elements are fp32 although the dtype is narrower
 };
 
-/// How destinations are written: the same bytes, in another way. Stores that go past the caches are
-/// ordered before every store after the call (so that a flag set then publishes them), as ordinary
-/// stores are.
+/// How destinations are written; the bytes are the same. Non-temporal stores (past the caches) are
+/// ordered before every store after the call, as ordinary stores are, so that a flag that is set
+/// afterwards publishes them.
 enum class Stores : std::uint8_t {
-  together,      // each piece to all destinations at once, through the caches
-  one_by_one,    // all of the first destination, then copies of it to the others; less than 1 KiB
-                 // together, copies and integer averages in pieces
-  near_and_far,  // together, but only to the first through the caches
-  past_caches,   // together, to none through the caches
+  // Writes each piece to all destinations at once.
+  together,
+  // Writes all of the first destination, then copies it to the others. Exceptions: a fold of less
+  // than 1 KiB is written as `together`; a copy and an integer average go piece by piece.
+  one_by_one,
+  // As together, with ordinary stores to the first destination, and non-temporal stores to the
+  // others.
+  near_and_far,
+  // As together, with non-temporal stores to all destinations.
+  past_caches,
 };
 
 struct Fold {
   const FoldSource* srcs = nullptr;
-  int src_count = 1;  // 1: a copy (or a conversion, where src and dst differ in width)
+  int src_count = 1;  // 1: a copy (or a conversion, if src and dst differ in width)
   void* const* dsts = nullptr;
-  int dst_count = 1;      // each gets the same bytes
+  int dst_count = 1;      // each receives the same bytes
   bool wide_dst = false;  // dsts stay partial, in the wide type
   std::size_t count = 0;  // elements
   Dtype dtype = Dtype::float32;
@@ -51,14 +56,14 @@ struct Fold {
   Stores stores = Stores::together;
 };
 
-/// Sources and destinations may be the same memory exactly (in place), never overlap otherwise.
-/// Any alignment is right; 64 bytes is fast.
+/// A source and a destination may be exactly the same memory (in place); they must not overlap
+/// otherwise. Any alignment is allowed; alignment to 64 bytes is fastest.
 void fold(const Fold& fold);
 
-/// The same by plain scalar code: what fold() is tested against, bit for bit.
+/// The same by plain scalar code. Tests compare fold() with it, bit for bit.
 void fold_reference(const Fold& fold);
 
-/// "AVX3", "AVX2", ...: what fold() runs on here.
+/// The instruction set that fold() uses on this processor: "AVX3", "AVX2", ...
 const char* fold_target();
 
 }  // namespace hocket::internal

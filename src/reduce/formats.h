@@ -1,5 +1,5 @@
-// The small floating point formats in numbers, and their conversions one value at a time.
-// The vector kernels follow the same steps.
+// The constants of the small floating-point formats, and their conversions value by value. The
+// vector kernels follow the same steps.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ inline constexpr std::uint32_t float_nan = 0x7fc00000;
 inline constexpr std::uint64_t double_nan = 0x7ff8000000000000;
 
 /// A format with a sign, kExponent exponent bits and kMantissa mantissa bits, narrower than fp32 in
-/// both. Without infinity (e4m3), the one code of all ones is NaN and the others are numbers.
+/// both. Without infinity (e4m3), only the code of all ones is NaN.
 template <class BitsType, int kExponent, int kMantissa, bool kHasInfinity>
 struct SmallFormat {
   using Bits = BitsType;
@@ -20,7 +20,7 @@ struct SmallFormat {
   static constexpr bool has_infinity = kHasInfinity;
   static constexpr int mantissa = kMantissa;
   static constexpr int bias = (1 << (kExponent - 1)) - 1;
-  /// From the place of a field in fp32 to its place here.
+  /// Right shift from the position of a field in fp32 to its position in this format.
   static constexpr int shift = 23 - kMantissa;
   static constexpr std::uint32_t magnitude = (1u << (width - 1)) - 1;
   static constexpr std::uint32_t infinity = ((1u << kExponent) - 1) << kMantissa;
@@ -29,7 +29,7 @@ struct SmallFormat {
   /// fp32's exponent field minus ours.
   static constexpr std::uint32_t rebias = static_cast<std::uint32_t>(127 - bias) << 23;
   static constexpr std::uint32_t smallest_normal = rebias + (1u << 23);  // as fp32
-  /// fp32 from here on (the power of two past the largest number) overflow alike.
+  /// The power of two beyond the largest number, as fp32: larger values overflow as this one does.
   static constexpr std::uint32_t ceiling =
       rebias + (((1u << kExponent) - (kHasInfinity ? 1u : 0u)) << 23);
   /// The value of the last mantissa bit of a subnormal: as fp32 bits.

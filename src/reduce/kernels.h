@@ -1,11 +1,11 @@
-// Inside the room: the functions that fold a range of elements, and the tables that hold them.
+// Internal to src/reduce: the functions that fold a range of elements, and their tables.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-// The one step below AVX2 that is worth its compile time is SSE4.
+// Below AVX2 only SSE4 is compiled, to save compile time.
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #endif
@@ -26,8 +26,8 @@ struct KernelRow {
   Kernel ops[kernel_op_count];
 };
 
-/// Plain code. Compiled for the baseline instruction set, and therefore in a file of its own.
-/// Divides integers too.
+/// Plain code, in a file of its own because it is compiled for the baseline instruction set. These
+/// kernels divide integers too.
 extern const KernelRow scalar_kernels[dtype_count];
 
 /// The best vector code that this processor runs, by family. Rows are in the order of Dtype among
@@ -36,7 +36,7 @@ const KernelRow* integer_kernels();      // int8 ... uint64
 const KernelRow* full_float_kernels();   // float32, float64
 const KernelRow* small_float_kernels();  // float16, bfloat16, float8_e4m3, float8_e5m2
 
-/// Copies with stores that go past the caches; they are ordered before what follows.
+/// Copies with non-temporal stores, which are ordered before every store after the call.
 using StreamCopy = void (*)(void* dst, const void* src, std::size_t bytes);
 StreamCopy stream_copy();
 const char* target_name();
@@ -45,7 +45,7 @@ const char* target_name();
 void forget_targets();
 
 constexpr bool is_integer(Dtype dtype) { return dtype <= Dtype::uint64; }
-/// So many destinations, the first ones, are written through the caches.
+/// Number of destinations with ordinary stores; they are the first ones.
 inline int near_count(const Fold& f) {
   switch (f.stores) {
     case Stores::near_and_far:

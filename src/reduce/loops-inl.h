@@ -1,5 +1,6 @@
-// The vector loops, compiled once per instruction set by the files that include this. A kernel is
-// an Element (how a dtype is read and written as vectors of its wide type) and an operator.
+// The vector loops; the files that include this header compile them once per instruction set. A
+// kernel consists of an Element, which reads and writes a dtype as vectors of its wide type, and an
+// operator.
 #if defined(HOCKET_REDUCE_LOOPS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOCKET_REDUCE_LOOPS_INL_H
 #undef HOCKET_REDUCE_LOOPS_INL_H
@@ -32,8 +33,8 @@ HWY_INLINE T* element(void* base, std::size_t i) {
   return reinterpret_cast<T*>(static_cast<char*>(base) + i * sizeof(T));
 }
 
-/// NaN from arithmetic has one bit pattern: which operand's payload an addition keeps is up to the
-/// processor and to the order that the compiler gives the operands.
+/// Gives every NaN of arithmetic the same bit pattern. The payload that an addition keeps depends
+/// on the processor and on the order in which the compiler puts the operands.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V canonical(D d, V v) {
   using T = hn::TFromD<D>;
@@ -48,7 +49,7 @@ HWY_INLINE V canonical(D d, V v) {
   }
 }
 
-/// Writes past the caches where asked and possible.
+/// Writes with a non-temporal store if asked for and possible.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void put(D d, V v, hn::TFromD<D>* to, bool stream) {
   // Highway's Stream of less than 16 bytes writes 16.
@@ -82,7 +83,7 @@ HWY_INLINE void store4_in_order(D d, V v0, V v1, V v2, V v3, typename Element::N
 }
 
 /// dtypes that are folded in their own type. load4 and store4 handle four vectors' worth of
-/// elements in an order of the Element's own choice, the same in both.
+/// elements, in an order that the Element chooses, the same in both.
 template <class T>
 struct Plain {
   using Wide = T;
@@ -129,8 +130,9 @@ struct Prod {
   }
 };
 
-/// Of the two, where they are floating point: NaN if one is NaN, and +0 above -0, both of which
-/// processors leave open. Equal numbers have equal bits save for the zeros.
+/// Minimum or maximum of a and b. For floating-point types it is NaN if a or b is NaN, and +0 is
+/// above -0; the instructions of processors differ in both cases. Equal numbers other than zeros
+/// have equal bits.
 template <bool kMax>
 struct Extreme {
   template <class D, class V = hn::Vec<D>>
@@ -154,7 +156,7 @@ class Loop {
   using Narrow = typename Element::Narrow;
   using D = hn::ScalableTag<Wide>;
   using V = hn::Vec<D>;
-  /// 16 bytes, for what is left after the last whole vector.
+  /// 16 bytes, for elements after the last whole vector.
   using Small = hn::CappedTag<Wide, 16 / sizeof(Wide)>;
 
  public:
@@ -203,8 +205,8 @@ class Loop {
 
   std::size_t dst_element_bytes() const { return wide_dst_ ? sizeof(Wide) : sizeof(Narrow); }
 
-  /// Folds the elements before the first at which the first far destination is aligned for
-  /// streaming.
+  /// Folds the elements before the first element at which the first non-temporal destination is
+  /// aligned.
   std::size_t align(std::size_t begin, std::size_t end) {
     const std::size_t size = dst_element_bytes();
     const std::size_t vector = hn::Lanes(D()) * sizeof(Wide);
@@ -218,7 +220,7 @@ class Loop {
     return begin + head;
   }
 
-  /// True where the stores to this destination, from element i on, stream.
+  /// True if stores to this destination are non-temporal from element i on.
   HWY_INLINE bool streams(int dst, std::size_t i) const {
     if (!stream_ || dst < near_) return false;
     const auto address = reinterpret_cast<std::uintptr_t>(f_.dsts[dst]) + i * dst_element_bytes();
@@ -297,7 +299,7 @@ class Loop {
     }
   }
 
-  /// Four vectors at a time; returns where fewer are left.
+  /// Folds four vectors at a time; returns the first element that is left.
   template <bool kMixed>
   std::size_t any_sources(std::size_t i, std::size_t end) const {
     const std::size_t block = 4 * hn::Lanes(D());
@@ -315,7 +317,7 @@ class Loop {
     return i;
   }
 
-  /// The commonest fold, without a look into the list of sources per block.
+  /// The most common fold, without reading the list of sources for each block.
   std::size_t two_sources(std::size_t i, std::size_t end) const {
     const std::size_t block = 4 * hn::Lanes(D());
     const FoldSource a = f_.srcs[0];
@@ -336,7 +338,7 @@ class Loop {
   const Fold& f_;
   const bool mixed_;  // an operand is wide although the dtype is narrower
   const bool wide_dst_;
-  const int near_;  // destinations before this one are written through the caches
+  const int near_;  // the destinations before this one get ordinary stores
   const bool division_;
   bool stream_ = false;
 };

@@ -1,5 +1,5 @@
-// Folding one element at a time, in plain C++: the reference, the tails of the vector kernels, and
-// the whole of folds that are too short for a vector.
+// Folds element by element in plain C++: the reference for tests, the tails of the vector kernels,
+// and folds that are too short for a vector.
 #include <bit>
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,5 @@
-// fp16, bf16 and fp8 as vectors of fp32 and back: formats.h, a vector at a time. A vector of the
-// narrow type is a fraction of a register.
+// Converts vectors of fp16, bf16 and fp8 to vectors of fp32 and back, by the steps of formats.h. A
+// vector of the narrow type is a fraction of a register.
 #if defined(HOCKET_REDUCE_SMALL_FORMATS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOCKET_REDUCE_SMALL_FORMATS_INL_H
 #undef HOCKET_REDUCE_SMALL_FORMATS_INL_H
@@ -15,8 +15,8 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// From AVX2 on, Highway requires the processor's own fp16 conversions (F16C), which round as we
-// do. They keep NaN payloads, which we don't.
+// From AVX2 on, Highway requires the fp16 conversions of the processor (F16C). They round as
+// formats.h does, but keep NaN payloads, which formats.h does not.
 #undef HOCKET_REDUCE_HAS_F16
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 #define HOCKET_REDUCE_HAS_F16 1
@@ -71,7 +71,7 @@ HWY_INLINE Ints<D> encode(D d, hn::Vec<D> v) {
   const auto nan = set(Format::nan);
   if constexpr (Format::has_infinity) {
     return hn::IfThenElse(hn::Gt(magnitude, set(float_infinity)), nan, hn::Or(code, sign));
-  } else {  // what is too large, infinity and NaN have all become codes from nan on
+  } else {  // values that are too large, infinity and NaN all have codes of at least nan
     return hn::IfThenElse(hn::Gt(nan, code), hn::Or(code, sign), nan);
   }
 }

@@ -12,8 +12,8 @@
 namespace hocket::internal {
 namespace {
 
-// sysfs gives "32768K". cpuid, which sysconf reads, knows nothing of what a virtual machine was
-// given.
+// Reads sysfs, which has values like "32768K". sysconf uses cpuid, which is wrong in some virtual
+// machines.
 std::size_t cache_bytes(int index, std::string* type, std::string* shared) {
   const std::string folder =
       "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
@@ -44,7 +44,7 @@ CoreSet own_cores() {
   return cores;
 }
 
-/// Containers of one host share its kernel, and with it this number, whatever they call themselves.
+/// A number of the running kernel. Containers of a host share it, whatever their host names are.
 std::uint64_t machine_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

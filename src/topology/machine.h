@@ -1,4 +1,4 @@
-// What this process may use of the machine: looked up once. And how ranks share it.
+// The cores and caches that this process may use, read once; and how ranks share the cores.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 namespace hocket::internal {
 
 struct Machine {
-  std::uint64_t id = 0;              // equal for processes that one kernel runs
-  CoreSet cores;                     // that this process may run on; at least one
-  std::size_t last_level_cache = 0;  // bytes, of the largest cache; 0: unknown
-  std::size_t core_cache = 0;  // bytes, of the largest cache a core has to itself (L2); 0: unknown
+  std::uint64_t id = 0;              // equal for processes of the same running kernel
+  CoreSet cores;                     // on which this process may run; at least one
+  std::size_t last_level_cache = 0;  // bytes of the largest cache; 0: unknown
+  std::size_t core_cache = 0;        // bytes of the largest cache of a single core (L2); 0: unknown
 };
 
 const Machine& machine();
 
-/// Ranks per core where they are most crowded: among the cores of all of them, or among those of
-/// one of them, which the ranks that may run nowhere else share. One set for each rank.
+/// Oversubscription: the largest number of ranks per core. `ranks` has the cores of each rank. The
+/// function looks at the cores of all ranks together, and at the cores of each rank, which it
+/// shares with the ranks that may run on no other cores.
 double crowd(std::span<const CoreSet> ranks);
 
 }  // namespace hocket::internal

@@ -10,7 +10,7 @@
 namespace hocket::internal {
 namespace {
 
-constexpr std::uint32_t polynomial = 0x82f63b78;  // Castagnoli's, bits reversed
+constexpr std::uint32_t polynomial = 0x82f63b78;  // Castagnoli, bits reversed
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
@@ -38,9 +38,10 @@ std::uint64_t load64(const unsigned char* at) {
 
 #if defined(__x86_64__)
 
-// The instruction has a latency of three cycles and a throughput of one, so long inputs run as
-// three streams of stream_bytes each, whose sums are then shifted over one another. Shifting by a
-// constant number of zero bytes is linear: one look-up per byte of the sum.
+// The CRC instruction has a latency of three cycles and a throughput of one per cycle. So a long
+// input is computed as three independent parts of stream_bytes each. To join them, the CRC of a
+// part is shifted by the length of the next. Shifting by a constant number of zero bytes is linear:
+// it takes a table look-up per byte of the CRC.
 constexpr std::size_t stream_bytes = 2048;
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 
@@ -132,18 +133,18 @@ void seal(FrameHeader& header) {
 
 const char* fault_of(const FrameHeader& header, std::uint64_t comm_id, std::uint32_t source) {
   const FrameHeader expected;
-  if (header.magic != expected.magic) return "a frame that is none of hocket's";
+  if (header.magic != expected.magic) return "a frame that is not in hocket's format";
   if (header.version != expected.version) return "a frame of another version of hocket";
   if (header.header_check != crc32c(&header, sizeof header - sizeof header.header_check)) {
     return "a frame header with a wrong checksum";
   }
   if (header.comm_id != comm_id) return "a frame of another communicator";
-  if (header.source != source) return "a frame in the name of another rank";
+  if (header.source != source) return "a frame with the number of another rank";
   if (header.kind < FrameKind::data || header.kind > FrameKind::hello) {
     return "a frame of an unknown kind";
   }
   if ((header.flags & ~frame_flag::all) != 0) return "a frame with unknown flags";
-  if (header.length > max_frame_bytes) return "a frame longer than any may be";
+  if (header.length > max_frame_bytes) return "a frame with more than 1 MiB of payload";
   const std::size_t payload = header.kind == FrameKind::nack ? sizeof(Nack) : 0;
   if (header.kind != FrameKind::data && header.length != payload) {
     return "a control frame of the wrong length";

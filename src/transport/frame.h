@@ -1,4 +1,4 @@
-// The frame: the unit in which messages travel between two ranks, over whatever link. A header of
+// The frame: the unit in which messages travel between two ranks, in shm and tcp alike. A header of
 // 88 bytes (little endian), then `length` bytes of payload. docs/protocol/frames.md draws it.
 #pragma once
 
@@ -13,19 +13,19 @@ namespace hocket::internal {
 
 enum class FrameKind : std::uint8_t {
   data = 1,     // a piece of a message
-  rts = 2,      // the sender has a message that it may not send unasked
-  cts = 3,      // the receiver has posted; the message may come
-  credit = 4,   // total: how much of the peer's unasked traffic was consumed so far
-  nack = 5,     // sender and receiver disagree; the payload (a Nack) quotes the one spoken to
+  rts = 2,      // request to send: the sender has a message that is not eager
+  cts = 3,      // clear to send: the receive is posted
+  credit = 4,   // total: bytes of the peer's eager traffic that were consumed so far
+  nack = 5,     // sender and receiver disagree; the payload (a Nack) quotes the peer
   goodbye = 6,  // the last frame of a connection
-  hello = 7,    // the first frame of a further connection: its sender reads it
+  hello = 7,    // the first frame on a second or later connection: its sender reads from it
 };
 
 namespace frame_flag {
 inline constexpr std::uint32_t p2p = 1;
-inline constexpr std::uint32_t eager = 2;     // data: sent unasked, counts against the window
-inline constexpr std::uint32_t rts_sent = 4;  // data: an offer went before (perhaps overtaken)
-inline constexpr std::uint32_t checked = 8;   // payload_check holds
+inline constexpr std::uint32_t eager = 2;     // data: sent without a CTS, counts against the window
+inline constexpr std::uint32_t rts_sent = 4;  // data: an RTS was sent too; it may arrive later
+inline constexpr std::uint32_t checked = 8;   // payload_check is set
 inline constexpr std::uint32_t all = 15;
 }  // namespace frame_flag
 
@@ -43,20 +43,20 @@ struct FrameHeader {
   Signature signature;
   std::uint32_t length = 0;  // bytes of payload that follow
   std::uint32_t flags = 0;
-  std::uint32_t payload_check = 0;  // CRC32C of the payload where flag `checked` is set, else 0
+  std::uint32_t payload_check = 0;  // CRC32C of the payload with flag `checked`, else 0
   std::uint32_t header_check = 0;   // CRC32C of the 84 bytes before
 };
 static_assert(sizeof(FrameHeader) == 88);
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
 
-/// What the one who is refused had said.
+/// Payload of a NACK: what its receiver had sent.
 struct Nack {
   Signature signature;
   std::uint64_t total = 0;
 };
 static_assert(sizeof(Nack) == 32);
 
-inline constexpr std::size_t max_frame_bytes = 1 << 20;  // payload; a longer frame is a violation
+inline constexpr std::size_t max_frame_bytes = 1 << 20;  // of payload; more is a protocol violation
 
 inline MessageKey key_of(const FrameHeader& header) {
   return {header.sequence, header.index, header.lane, (header.flags & frame_flag::p2p) != 0};
@@ -64,12 +64,12 @@ inline MessageKey key_of(const FrameHeader& header) {
 
 void seal(FrameHeader& header);  // sets header_check
 
-/// What is wrong with a header as such; null: nothing. Never trusts a field.
+/// Checks a header that came from a peer. Returns what is wrong with it; null: nothing.
 const char* fault_of(const FrameHeader& header, std::uint64_t comm_id, std::uint32_t source);
 
-/// CRC-32C (Castagnoli), as iSCSI has it. Chains: crc32c(b, crc32c(a)) is that of a then b.
+/// CRC-32C (Castagnoli), as in iSCSI. crc32c(b, crc32c(a)) is the CRC of a followed by b.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0);
-/// The same by table: what crc32c is tested against, and what runs without the instruction.
+/// The same by table: for processors without the CRC instruction, and for the test of crc32c.
 std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t before = 0);
 
 }  // namespace hocket::internal

@@ -1,5 +1,5 @@
-// A hash table from message key to things that carry their key and a next pointer. It allocates
-// only when it grows.
+// A hash table from message key to nodes; a node has the members `key` and `next`. The table
+// allocates only when it grows.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ class KeyTable {
     return node;
   }
 
-  /// Shows every node.
+  /// Calls use(node) for every node.
   template <typename Use>
   void each(Use use) const {
     for (const Node* head : buckets_) {
@@ -50,7 +50,7 @@ class KeyTable {
     }
   }
 
-  /// Empties the table, handing each node to use.
+  /// Removes every node and calls use(node) for it.
   template <typename Use>
   void drain(Use use) {
     for (Node*& head : buckets_) {

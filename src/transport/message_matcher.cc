@@ -10,12 +10,12 @@ namespace hocket::internal {
 namespace {
 
 // Transfer::state.
-constexpr std::uint8_t cts_sent = 1;   // recv: the sender was told
-constexpr std::uint8_t rts_seen = 2;   // recv
-constexpr std::uint8_t needs_rts = 4;  // recv: an offer is still on its way
-constexpr std::uint8_t started = 8;    // recv: a first frame came
-constexpr std::uint8_t unasked = 16;   // both: the message is eager
-constexpr std::uint8_t rts_sent = 32;  // send: an offer was sent
+constexpr std::uint8_t cts_sent = 1;        // recv: a CTS was sent
+constexpr std::uint8_t rts_seen = 2;        // recv: an RTS has arrived
+constexpr std::uint8_t needs_rts = 4;       // recv: the sender has sent an RTS; wait for it too
+constexpr std::uint8_t started = 8;         // recv: the first data frame has arrived
+constexpr std::uint8_t eager_message = 16;  // both: the message is eager
+constexpr std::uint8_t rts_sent = 32;       // send: an RTS was sent
 
 const Signature no_signature;
 
@@ -68,7 +68,7 @@ void MessageMatcher::finish(Transfer& transfer, const Status& status) {
     transfer.status = status.in_operation(transfer.key.p2p ? 0 : transfer.key.sequence);
   }
   --open_;
-  transfer.done = true;  // from here on it is the caller's again
+  transfer.done = true;  // the caller may free it from here on
 }
 
 // ---- Posting
@@ -126,14 +126,14 @@ void MessageMatcher::post_send(Transfer& transfer) {
   if (transfer.bytes <= options_.eager_bytes &&
       unreturned + charge(transfer.bytes) <= options_.window_bytes) {
     eager_sent_ += charge(transfer.bytes);
-    transfer.state = unasked;
+    transfer.state = eager_message;
     return eager_.push(transfer);
   }
   if (awaiting_cts_.find(transfer.key) != nullptr) {
     return finish(transfer, internal_error("a send was posted twice under one key"));
   }
   transfer.state = rts_sent;
-  tell(FrameKind::rts, transfer);
+  queue_control(FrameKind::rts, transfer);
   awaiting_cts_.insert(transfer);
 }
 
@@ -152,7 +152,7 @@ void MessageMatcher::post_recv(Transfer& transfer) {
   recvs_.insert(transfer);
   if (transfer.bytes > options_.eager_bytes) {
     transfer.state |= cts_sent;
-    tell(FrameKind::cts, transfer);
+    queue_control(FrameKind::cts, transfer);
   }
 }
 
@@ -182,7 +182,7 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
   if (ended()) return finish(recv, ended_);
   recv.state = rts_seen | cts_sent;
   recvs_.insert(recv);
-  tell(FrameKind::cts, recv);
+  queue_control(FrameKind::cts, recv);
 }
 
 // ---- Outgoing
@@ -201,8 +201,9 @@ FrameHeader MessageMatcher::header_of(FrameKind kind, const MessageKey& key,
   return header;
 }
 
-void MessageMatcher::tell(FrameKind kind, const Transfer& transfer) {
-  // The list is emptied whenever it runs dry; under steady pressure its dead front is cut off.
+void MessageMatcher::queue_control(FrameKind kind, const Transfer& transfer) {
+  // next_control() clears the list when all its frames are sent. If that never happens, remove the
+  // frames that are sent here.
   if (controls_head_ > 64 && 2 * controls_head_ > controls_.size()) {
     controls_.erase(controls_.begin(),
                     controls_.begin() + static_cast<std::ptrdiff_t>(controls_head_));
@@ -252,7 +253,7 @@ bool MessageMatcher::next_frame(Want want, std::size_t max_payload, OutFrame& fr
   header.signature = signature_of(*transfer);
   header.offset = transfer->framed_bytes;
   header.length = static_cast<std::uint32_t>(length);
-  if (transfer->state & unasked) header.flags |= frame_flag::eager;
+  if (transfer->state & eager_message) header.flags |= frame_flag::eager;
   if (transfer->state & rts_sent) header.flags |= frame_flag::rts_sent;
   if (options_.checksum) {
     header.flags |= frame_flag::checked;
@@ -283,7 +284,8 @@ OutFrame MessageMatcher::signal(FrameKind kind) const {
 Status MessageMatcher::violation(const char* what) const {
   return {Code::remote_error,
           "rank " + std::to_string(peer_) + " broke the protocol: it sent " + what +
-              ". The link is damaged, or the other end is no hocket of this version",
+              ". Check that all ranks use the same version of hocket, and the network between the "
+              "hosts",
           peer_};
 }
 
@@ -306,7 +308,7 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
       return accept_cts(header);
     case FrameKind::credit:
       if (header.total < eager_credited_ || header.total > eager_sent_) {
-        return violation("a credit for bytes that it never got");
+        return violation("a credit for more bytes than this rank has sent");
       }
       eager_credited_ = header.total;
       return {};
@@ -337,16 +339,17 @@ Status MessageMatcher::accept_posted(const FrameHeader& header, Transfer& recv, 
   if (!(recv.state & started)) {
     recv.state |= started;
     if (eager) {
-      recv.state |= unasked;
+      recv.state |= eager_message;
       eager_arrived_ += charge(header.total);
     } else if (!(recv.state & cts_sent)) {
-      return violation("payload that must be asked for, unasked");
+      return violation("payload of a rendezvous message before the CTS");
     }
     if (header.flags & frame_flag::rts_sent) recv.state |= needs_rts;
-  } else if (eager != ((recv.state & unasked) != 0)) {
+  } else if (eager != ((recv.state & eager_message) != 0)) {
     return violation("a message that is eager only in part");
   }
-  // What is announced never exceeds the message, so nothing is under way any more when all landed.
+  // The frames never announce more bytes than the message has. So when all bytes have arrived, no
+  // frame of the message is still to come.
   if (header.length > recv.bytes - recv.framed_bytes)
     return violation("more payload than its message has");
   recv.framed_bytes += header.length;
@@ -360,14 +363,16 @@ Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& fra
   UnexpectedMessage* unexpected = unexpected_.find(key);
   if (unexpected == nullptr) {
     if (!(header.flags & frame_flag::eager)) {
-      return violation("payload that must be asked for, unasked");
+      return violation("payload of a rendezvous message before the CTS");
     }
     if (header.total > options_.eager_bytes ||
         eager_arrived_ - eager_consumed_ + charge(header.total) > options_.window_bytes) {
-      return violation("more unasked payload than it may");
+      return violation("more eager payload than its window allows");
     }
     unexpected = pool_.take(header.total);
-    if (unexpected == nullptr) return {Code::system_error, "no memory to buffer an early message"};
+    if (unexpected == nullptr)
+      return {Code::system_error,
+              "no memory to buffer an unexpected message: this process has reached a memory limit"};
     eager_arrived_ += charge(header.total);
     unexpected->key = key;
     unexpected->signature = header.signature;
@@ -386,12 +391,15 @@ Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& fra
 }
 
 Status MessageMatcher::remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header) {
-  if (table.find(key_of(header)) != nullptr) return violation("a control frame twice");
+  if (table.find(key_of(header)) != nullptr) return violation("the same control frame twice");
   if (unexpected_.size() + unmatched_cts_.size() >= options_.max_unexpected_entries) {
-    return violation("more control frames than it may");
+    return violation("more RTS and CTS frames than allowed");
   }
   UnexpectedMessage* const unexpected = pool_.take(0);
-  if (unexpected == nullptr) return {Code::system_error, "no memory to note an early message"};
+  if (unexpected == nullptr)
+    return {
+        Code::system_error,
+        "no memory for an entry of an unexpected message: this process has reached a memory limit"};
   unexpected->key = key_of(header);
   unexpected->signature = header.signature;
   unexpected->total = header.total;
@@ -407,11 +415,12 @@ Status MessageMatcher::accept_rts(const FrameHeader& header) {
     send_nack(*recv, header.signature, header.total);
     return {};
   }
-  if (recv->state & (rts_seen | unasked)) return violation("an offer of what it had sent");
+  if (recv->state & (rts_seen | eager_message))
+    return violation("an RTS for a message that it has sent already");
   recv->state |= rts_seen;
   if (!(recv->state & cts_sent)) {
     recv->state |= cts_sent;
-    tell(FrameKind::cts, *recv);
+    queue_control(FrameKind::cts, *recv);
   } else if ((recv->state & started) && recv->moved == recv->bytes) {
     finish_recv(*recv);
   }
@@ -436,8 +445,8 @@ Status MessageMatcher::payload_complete(const InFrame& frame) {
       crc32c(frame.data, header.length) != header.payload_check) {
     return {Code::remote_error,
             "payload from rank " + std::to_string(peer_) +
-                " arrived damaged: its checksum (CRC32C) is wrong. Look at the network between "
-                "the two hosts",
+                " arrived damaged: its checksum (CRC32C) is wrong. Check the network between the "
+                "two hosts",
             peer_};
   }
   if (frame.recv != nullptr) {
@@ -463,7 +472,7 @@ Status MessageMatcher::payload_complete(const InFrame& frame) {
 
 void MessageMatcher::finish_recv(Transfer& recv) {
   recvs_.take(recv.key);
-  if (recv.state & unasked) consumed(recv.bytes);
+  if (recv.state & eager_message) consumed(recv.bytes);
   finish(recv, Status());
 }
 
@@ -536,7 +545,7 @@ void MessageMatcher::end_transfers(const Status& why) {
   const auto finish_with_why = [&](Transfer& transfer) { finish(transfer, why); };
   recvs_.drain(finish_with_why);
   awaiting_cts_.drain(finish_with_why);
-  // A send that is cut in part also has frames under way: its wires abandon it right after.
+  // If frames of a send are still in the link, the link calls abandon() for it right after this.
   while (Transfer* transfer = eager_.pop()) finish(*transfer, why);
   while (Transfer* transfer = bulk_.pop()) finish(*transfer, why);
 }

@@ -1,17 +1,19 @@
-// Who gets which bytes: the half of a transport that knows messages but no wires. One
-// MessageMatcher per peer. The wires (a fifo, some sockets) ask it for the next frame to send and
-// show it each header that arrives; it answers where the payload goes.
+// Pairs sends with receives by their keys (tag matching in MPI): the part of a transport that does
+// not depend on the medium. Each link has a MessageMatcher. The link (a pair of fifos, or some
+// sockets) asks it for the next frame to send, and gives it each header that arrives; the matcher
+// returns the address for the payload.
 //
-// Small messages are eager: they are sent unasked, and buffered where no receive is posted yet, as
-// long as their sum stays within the window that the receiver grants. All others are a rendezvous:
-// the receiver says `ready` when its transfer is posted (where that is at most eager_bytes: when an
-// offer has come too), and only then does payload travel, straight into the posted memory. A sender
-// that has no `ready` yet offers, so that both learn of a mismatch whichever of them is wrong.
-// Nothing ever waits for a message in front of it: every frame that arrives has a place to go, so
-// transfers complete whatever the order of posting on either side.
+// Small messages are eager: the sender sends them without asking, and the receiver buffers them
+// until a receive is posted. Their sum stays within a window that the receiver grants. Larger
+// messages use a rendezvous: the receiver sends a CTS when its transfer is posted, and only then
+// does payload travel, straight into the posted memory. If the receiver's transfer is not larger
+// than eager_bytes, it sends the CTS only in answer to an RTS. A sender without a CTS sends an RTS,
+// so that both ranks detect a mismatch, whichever of them is wrong. No message waits for another:
+// every frame has a destination when it arrives. So transfers complete in whatever order the two
+// sides post them.
 //
-// A mismatch ends the link: the one who sees it tells the other (refuse), and everything between
-// the two ends with the same error, now and later.
+// A mismatch ends the link: the rank that detects it sends a NACK, and all transfers between the
+// two ranks end with the same error, now and later.
 #pragma once
 
 #include <cstddef>
@@ -31,22 +33,21 @@ namespace hocket::internal {
 struct MatcherOptions {
   std::size_t eager_bytes = 64 << 10;
   std::size_t frame_bytes = 512 << 10;  // at most max_frame_bytes
-  std::size_t window_bytes = 16 << 20;  // unasked and unconsumed traffic of a peer
-  /// Buffered messages, offers and readies of a peer that nobody has posted for: with so many, one
-  /// more offer or ready is a violation.
+  std::size_t window_bytes = 16 << 20;  // limit of eager traffic that is not yet consumed
+  /// Limit of unexpected messages, RTS and CTS of a peer: one more RTS or CTS is a violation.
   std::size_t max_unexpected_entries = 1 << 20;
-  bool checksum = false;                              // send CRC32C of payloads
-  CollectiveSequenceCheck* sequence_check = nullptr;  // null: messages may be posted in any order
+  bool checksum = false;                              // send a CRC32C of each payload
+  CollectiveSequenceCheck* sequence_check = nullptr;  // null: no check
 };
 
 /// A frame to send: header, then header.length bytes at payload.
 struct OutFrame {
   FrameHeader header;
   const std::byte* payload = nullptr;
-  Transfer* transfer = nullptr;  // whose memory payload is; null: the link's own
+  Transfer* transfer = nullptr;  // owns the memory of payload; null: the matcher owns it
 };
 
-/// A frame that arrives: header.length bytes go to data.
+/// A frame that arrives: the link writes header.length bytes of payload to data.
 struct InFrame {
   FrameHeader header;
   std::byte* data = nullptr;
@@ -63,17 +64,17 @@ class MessageMatcher {
   MessageMatcher& operator=(const MessageMatcher&) = delete;
 
   int peer() const { return peer_; }
-  /// The newest collective of which anything has come; 0: none.
+  /// The sequence number of the newest collective of which the peer has sent a frame; 0: none.
   std::uint64_t latest_sequence() const { return latest_sequence_; }
   void post_send(Transfer& transfer);
   void post_recv(Transfer& transfer);
 
   // ---- Outgoing
-  using Want = std::uint8_t;  // which frames, a sum of:
+  using Want = std::uint8_t;  // kinds of frames; a sum of these:
   static constexpr Want controls = 1, eager = 2, bulk = 4, any = 7;
-  /// The next frame, with at most max_payload bytes where it is a piece of a message.
+  /// Sets the next frame to send; a data frame has at most max_payload bytes. False: there is none.
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
-  /// The payload of a frame of `transfer` is no longer needed.
+  /// The link has sent a frame of `transfer` with `bytes` of payload, and reads it no more.
   void sent(Transfer& transfer, std::size_t bytes);
   bool has(Want want) const {
     return ((want & controls) && has_controls()) || ((want & eager) && !eager_.empty()) ||
@@ -82,32 +83,32 @@ class MessageMatcher {
   bool has_frames() const { return has(any); }
   /// The eager message that is sent next; null: there is none.
   const Transfer* next_eager() const { return eager_.head; }
-  std::size_t bulk_bytes() const;  // of the message being cut
-  /// A frame of nothing but its kind: hello or bye.
+  std::size_t bulk_bytes() const;  // size of the rendezvous message that is being sent; 0: none
+  /// Returns a frame of this kind without payload: hello or goodbye.
   OutFrame signal(FrameKind kind) const;
 
   // ---- Incoming
-  /// Judges a header and says where the payload goes. An error is a violation: fail the link.
-  /// After it, look at ended().
+  /// Checks a header and sets frame.data, the address for its payload. An error is a violation: the
+  /// caller must fail the link. After success the caller must check ended().
   Status accept(const FrameHeader& header, InFrame& frame);
-  /// The error of a peer that sent `what`, which it may not.
+  /// Returns the error for a peer that broke the protocol by sending `what`.
   Status violation(const char* what) const;
-  /// The payload is there.
+  /// The whole payload of the frame has been written to frame.data.
   Status payload_complete(const InFrame& frame);
 
   // ---- Ends
-  /// Everything posted ends with why, and so does everything posted from now on.
+  /// Ends all transfers with `why`, those that are posted later too.
   void end(const Status& why);
-  /// The same, but what the peer had sent in full may still be received.
+  /// The same, but messages that have arrived completely can still be received.
   void leave(const Status& why);
   bool ended() const { return !ended_.ok(); }
   const Status& why() const { return ended_; }
-  /// Ends one transfer whose frames were under way when the link ended.
+  /// Ends a transfer whose frames the link still held when the link ended.
   void abandon(Transfer& transfer);
 
-  /// Transfers in flight, or frames of its own to send.
+  /// True if transfers are posted or frames are to be sent.
   bool busy() const { return open_ > 0 || has_frames(); }
-  /// Something is expected from the peer.
+  /// Number of transfers that have not ended.
   std::size_t open() const { return open_; }
 
  private:
@@ -130,19 +131,20 @@ class MessageMatcher {
   void finish(Transfer& transfer, const Status& status);
   void finish_recv(Transfer& transfer);
   void consumed(std::uint64_t bytes);
-  void tell(FrameKind kind, const Transfer& transfer);
+  void queue_control(FrameKind kind, const Transfer& transfer);
   bool has_controls() const {
     return controls_head_ < controls_.size() || credit_due_ || nack_due_;
   }
   FrameHeader header_of(FrameKind kind, const MessageKey& key, std::uint64_t total) const;
   void next_control(OutFrame& frame);  // has_controls()
   bool agrees(const Transfer& transfer, const Signature& theirs, std::uint64_t total) const;
-  /// Ends the link with a mismatch and tells the peer.
+  /// Ends the link with a mismatch and sends a NACK to the peer.
   void send_nack(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
   void note_unexpected(const UnexpectedMessage& unexpected);
   void check_sequence(const UnexpectedMessage& unexpected);
   void begin_collective(const Transfer& transfer);
-  /// Compares what came early with the newest collective. False: nothing is left to compare.
+  /// Compares all unexpected messages with the newest collective. Returns true if any of them
+  /// belongs to a collective.
   bool review_unexpected();
   Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
                   const Signature& theirs, std::uint64_t their_bytes) const;
@@ -165,12 +167,12 @@ class MessageMatcher {
   std::size_t open_ = 0;
   std::uint64_t latest_sequence_ = 0;
 
-  KeyTable<Transfer> recvs_;                   // posted, no early entry
-  KeyTable<UnexpectedMessage> unexpected_;     // eager payload and offers without a recv
-  KeyTable<Transfer> awaiting_cts_;            // sends that wait for ready
-  KeyTable<UnexpectedMessage> unmatched_cts_;  // without a send
-  Queue eager_;                                // to be cut in frames
-  Queue bulk_;
+  KeyTable<Transfer> recvs_;                   // posted; no entry in unexpected_
+  KeyTable<UnexpectedMessage> unexpected_;     // eager messages and RTS without a receive
+  KeyTable<Transfer> awaiting_cts_;            // sends that have sent an RTS
+  KeyTable<UnexpectedMessage> unmatched_cts_;  // CTS without a send
+  Queue eager_;                                // eager messages to send
+  Queue bulk_;                                 // rendezvous messages to send
   std::vector<Control> controls_;
   std::size_t controls_head_ = 0;
   bool nack_due_ = false;

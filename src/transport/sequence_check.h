@@ -1,7 +1,8 @@
-// What the links of a communicator know together of its collectives. They run one after another,
-// and all messages of one carry its signature: a message for one that is over here, or that is
-// under way here under another signature, belongs to a call that this rank did not make. It may
-// come from a peer that this rank expects nothing from, and would wait unread for ever.
+// Detects messages of a collective that this rank did not call, over all links of a communicator.
+// Collectives run one after another, and all messages of a collective carry its signature. So a
+// message shows a mismatch if it belongs to a collective that has ended here, or to the running
+// collective but has another signature. Without this check such a message could stay unmatched for
+// ever, because this rank may expect no message from that peer.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +19,13 @@ class MessageMatcher;
 
 struct CollectiveSequenceCheck {
   struct Posted {
-    std::uint64_t sequence = 0;  // of its messages' keys
+    std::uint64_t sequence = 0;  // in the keys of its messages
     Signature signature;
   };
   Posted newest, previous;
-  Status failure;  // the first disagreement; the engine looks at it
-  std::vector<MessageMatcher*>
-      links_with_unexpected;  // links with messages of collectives that nobody has posted
+  Status failure;  // the first mismatch; the engine reads it
+  // Links with messages of collectives for which this rank has posted nothing yet:
+  std::vector<MessageMatcher*> links_with_unexpected;
 
   bool is_newer(const MessageKey& key) const { return !key.p2p && key.sequence > newest.sequence; }
   bool is_out_of_sequence(const MessageKey& key, const Signature& theirs) const {

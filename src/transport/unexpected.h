@@ -1,4 +1,4 @@
-// What came before its transfer was posted, and the pool that such things live in.
+// Unexpected messages, which arrive before their transfer is posted, and the pool of their memory.
 #pragma once
 
 #include <array>
@@ -14,15 +14,16 @@ struct UnexpectedMessage {
   UnexpectedMessage* next = nullptr;
   Signature signature;
   std::uint64_t total = 0;
-  std::byte* data = nullptr;  // eager payload; null: an offer or a ready
+  std::byte* data = nullptr;  // eager payload; null: an RTS or a CTS
   int size_class = -1;
   bool eager = false;
-  std::uint64_t announced = 0;  // bytes of frames whose header came
-  std::uint64_t arrived = 0;
-  Transfer* recv = nullptr;  // posted while frames were still coming
+  std::uint64_t announced = 0;  // bytes in the frames whose header has arrived
+  std::uint64_t arrived = 0;    // bytes that have arrived
+  Transfer* recv = nullptr;     // posted before all frames had arrived; else null
 };
 
-/// Memory of early messages, kept for the next ones: after a while, nothing is allocated any more.
+/// Keeps the memory of unexpected messages and gives it to later ones, so that a steady load
+/// allocates nothing.
 class UnexpectedPool {
  public:
   UnexpectedPool() = default;
@@ -30,7 +31,7 @@ class UnexpectedPool {
   UnexpectedPool& operator=(const UnexpectedPool&) = delete;
   ~UnexpectedPool();
 
-  /// With room for `bytes` of payload (0: none). Null: no memory.
+  /// Returns an entry for `bytes` of payload (0: no payload); null if there is no memory.
   UnexpectedMessage* take(std::size_t bytes);
   void give(UnexpectedMessage* unexpected);
 

@@ -1,4 +1,4 @@
-// Every argument that is wrong on its face: named in a sentence, and nothing changes.
+// Invalid arguments: the error names the argument, and nothing changes.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// No exception crosses the C ABI: it ends as a result and a sentence.
+// No exception crosses the C ABI: it becomes a result and a sentence.
 #include <gtest/gtest.h>
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// hocketCommInitFromEnv under hocket-run: this program is started again as its ranks.
+// hocketCommInitFromEnv under hocket-run, which starts this program again as its ranks.
 #include <unistd.h>
 
 #include <filesystem>

@@ -18,7 +18,7 @@ Status read(const std::vector<std::string>& entries, Settings* settings) {
 
 TEST(Settings, an_environment_without_them_leaves_every_field_unset) {
   Settings settings;
-  settings.deadline_ms = 3;  // what was there before must not survive
+  settings.deadline_ms = 3;  // read_settings must reset it
   ASSERT_TRUE(read({"PATH=/bin", "HOCKET=1", "XHOCKET_LOG=info"}, &settings).ok());
   EXPECT_FALSE(settings.deadline_ms.has_value());
   EXPECT_FALSE(settings.deterministic.has_value());

@@ -178,7 +178,7 @@ TEST(Descriptors, the_end_of_the_askers_communicator_ends_the_wait) {
   job.start();
   auto sessions = join_all(job);
   const DescriptorName memory{DescriptorName::memory_space, 77};
-  for (const int culprit : {1, 3}) {  // the one who asks, and one who has nothing to do with it
+  for (const int culprit : {1, 3}) {  // the rank that asks, and an uninvolved rank
     const auto comm_id = static_cast<std::uint64_t>(100 + culprit);
     std::thread waiting([&] {
       UniqueFd fd;
@@ -310,7 +310,7 @@ TEST(Dial, early_connections_wait_for_the_listener) {
   Adopted early, late;
   sessions[0]->listen(3, early.adopt());
   sessions[0]->dial(1, 3, 0);
-  ASSERT_TRUE(early.wait(1, 0));  // the other side has accepted, and nobody listens there
+  ASSERT_TRUE(early.wait(1, 0));  // rank 1 has accepted, but does not listen yet
   sessions[1]->listen(3, late.adopt());
   ASSERT_TRUE(late.wait(0, 0));
   expect_connected(early.fd(1, 0), late.fd(0, 0), 'e');

@@ -1,4 +1,4 @@
-// Who learns of what, with ranks as processes that are killed, stopped and leave.
+// Which faults reach which ranks. The ranks are processes that are killed, are stopped, or leave.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,8 @@ TEST_P(Kills, all_survivors_learn_which_ranks_died) {
         if (!wait_fault(*session, Fault::Kind::dead, victim)) return 2;
       }
       raise_to(numbers[latest_ns], monotonic_now());
-      // Everybody stays until all have learned: whoever leaves would end others' connections.
+      // All ranks stay until all have the fault: a rank that leaves would end connections of
+      // others.
       numbers[learned].fetch_add(1);
       const int survivors = c.ranks - static_cast<int>(c.victims.size());
       if (!numbers.reaches(learned, survivors)) return 3;
@@ -134,7 +135,7 @@ TEST(Leave, is_not_called_death_though_the_process_ends_at_once) {
         numbers[joined].fetch_add(1);
         if (!numbers.reaches(joined, ranks)) return 2;
         if (rank != 3) {
-          // One after another, so that the last ones still hear of the first ones: on several nodes
+          // In turn, so that the last ranks still receive the faults of the first: on several nodes
           // the leaves of the tree go first.
           if (!numbers.reaches(learned, 2 - rank)) return 3;
           session->leave();
@@ -250,7 +251,7 @@ TEST(Fork, a_living_child_does_not_hide_its_parents_death) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the thread sanitizer does not follow a fork of several threads";
 #endif
-  Job job(2, false);  // between nodes only the connection tells
+  Job job(2, false);  // between nodes only the connection shows that a rank died
   SharedNumbers numbers;
   Processes processes;
   for (int rank = 0; rank < 2; ++rank) {

@@ -1,4 +1,5 @@
-// Two hosts, as network namespaces that live and die with their holders, two ranks on each.
+// Two hosts with two ranks each. A host is a network namespace, which ends with the process that
+// holds it.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,4 +1,4 @@
-// Ranks that die while the others still join.
+// Ranks die while the others still join.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int came = 0;  // SharedNumbers: how many ranks the root knows
 
-/// Counts what the root says of arrivals.
+/// Counts the log lines of the coordinator about ranks that join.
 void count_arrivals(int, const char* line, void* numbers) {
   if (std::strstr(line, "has come") != nullptr) {
     (*static_cast<SharedNumbers*>(numbers))[came].fetch_add(1);

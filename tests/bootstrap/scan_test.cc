@@ -1,4 +1,5 @@
-// Strangers at the doors: whatever they send, the job neither notices nor leaks.
+// Processes without the job key connect to the listeners. Whatever they send, the job goes on, and
+// nothing of it leaks.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -29,7 +30,7 @@ void say(const UniqueFd& fd, const void* data, std::size_t size) {
   [[maybe_unused]] const ssize_t sent = ::send(fd.get(), data, size, MSG_NOSIGNAL);
 }
 
-/// Everything that comes until the other side closes; false where it does not within its own limit.
+/// Reads until the other side closes; false if it does not close within its own limit.
 bool hear_out(const UniqueFd& fd, std::vector<std::uint8_t>* out) {
   const Nanos deadline = in_ms(60'000);
   std::uint8_t buffer[256];
@@ -247,7 +248,7 @@ TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
   EXPECT_EQ(verdict(other_job, claim), Verdict::wrong_key);
   Transcript used;
   EXPECT_EQ(verdict(good, claim, nullptr, &used), Verdict::accepted);
-  EXPECT_EQ(verdict(good, claim, &used), Verdict::wrong_key);  // what was said before, again
+  EXPECT_EQ(verdict(good, claim, &used), Verdict::wrong_key);  // a replay of an earlier proof
   EXPECT_EQ(verdict(good, claim), Verdict::duplicate);
   EXPECT_EQ(verdict(good, {Purpose::data, 1, 1, 77, 5}), Verdict::refused);  // another target
   EXPECT_EQ(verdict(good, {Purpose::data, 2, 0, 77, 5}), Verdict::refused);  // no such rank

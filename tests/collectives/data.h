@@ -1,4 +1,4 @@
-// Buffers of all ranks for a collective, in place or not, and what must be in them afterwards.
+// Buffers of all ranks for a collective, in place or not, and their expected content afterwards.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class RankBuffers {
     }
   }
 
-  /// Empty where every rank has the right bytes; else what is wrong.
+  /// Empty if every rank has the right bytes; else a description of the error.
   std::string check() const {
     for (int r = 0; r < shape_.ranks; ++r) {
       const std::vector<std::byte> expected = expected_of(r);
@@ -54,7 +54,7 @@ class RankBuffers {
     return {};
   }
 
-  /// Empty where all memory holds the same bytes as that of another; else where it does not.
+  /// Empty if all memory has the same bytes as that of `other`; else the first difference.
   std::string difference(const RankBuffers& other) const {
     for (std::size_t r = 0; r < memory_.size(); ++r) {
       const auto at = std::mismatch(memory_[r].begin(), memory_[r].end(), other.memory_[r].begin());

@@ -1,6 +1,6 @@
-// The executor against the plain interpreter: every built-in plan, lowered, leaves the same bytes.
-// All ranks run in this thread, in turns that a seed gives again; operation follows operation on
-// one board, so that what an earlier one left there is seen to do no harm.
+// Compares the executor with the plain interpreter: every built-in plan, lowered, gives the same
+// bytes. All ranks run in this thread, in an order that a seed repeats. Operations follow one
+// another on the same board, so that bytes of earlier operations would show as errors.
 #include "collectives/execute/executor.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,8 @@ class World {
   ~World() { ::munmap(base_, bytes_); }
   World(const World&) = delete;
 
-  /// staged: stands behind plans that map buffers; unmapped: the rank whose buffers nobody can map.
+  /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable
+  /// buffers.
   Status run(const std::vector<Plan>& plans, const std::vector<Plan>& staged, int unmapped,
              const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
              const Interpretation& of) {

@@ -1,4 +1,4 @@
-// A lowered program is plain data that says what the plan said.
+// A lowered program is plain data with the same meaning as its plan.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Is the verifier awake? Plans are damaged at random, one step at a time. Whatever damage it lets
-// pass must make no difference when the plan is run on data.
+// Tests the verifier with plans in which a random step is damaged. If the verifier accepts a
+// damaged plan, the plan must still give the right result on data.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -94,7 +94,7 @@ std::string damage(std::vector<Plan>& plans, std::mt19937_64& random) {
   return "rank " + std::to_string(plan.shape.rank) + ", " + before + ": " + what;
 }
 
-/// Empty where the plans give the right bytes in every run.
+/// Empty if the plans give the right bytes in every run.
 std::string try_on_data(const std::vector<Plan>& plans, std::uint64_t seed) {
   const Plan& plan = plans[0];
   for (std::uint64_t run = 0; run < 6; ++run) {
@@ -154,7 +154,7 @@ std::vector<Builder> builders_that_move_data() {
 INSTANTIATE_TEST_SUITE_P(builders, EveryPlanDamaged, testing::ValuesIn(builders_that_move_data()),
                          TestName());
 
-// A barrier moves nothing that could come out wrong, so here is what must not be missing: for a
+// A barrier has no result that could be wrong. So the test checks its waits instead: for a
 // power of two every message of the dissemination counts, and for any number every await.
 TEST(DamagedBarrier, needs_every_message) {
   const Builder& tree = *find_builder("tree", Collective::barrier, false);

@@ -7,7 +7,7 @@
 namespace hocket::internal::verify_detail {
 namespace {
 
-// Threads step and hear from one another at random; the plain answer is kept as sets.
+// Threads make steps and synchronize at random; sets of steps give the expected answer.
 TEST(Order, clocks_of_a_rank_and_of_all_threads_give_the_plain_answer) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

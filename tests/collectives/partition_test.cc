@@ -5,7 +5,7 @@
 namespace hocket::internal {
 namespace {
 
-/// Blocks lie behind one another and so do the chunks of a block; together they are the message.
+/// Blocks follow one another, and so do the chunks of a block; together they cover the message.
 void expect_covered(const Partition& part, std::size_t blocks) {
   std::size_t next = 0;
   for (std::size_t block = 0; block < blocks; ++block) {
@@ -28,7 +28,7 @@ TEST(Partition, covers_every_element_once_also_beyond_32_bits) {
       for (const std::size_t blocks : {1, 2, 3, 8, 13}) {
         for (const Dtype dtype : {Dtype::uint8, Dtype::float32, Dtype::float64}) {
           for (const std::size_t chunk : {std::size_t{0}, std::size_t{100}, count / 7}) {
-            if (chunk > 0 && count / chunk > 1000) continue;  // nobody has the time
+            if (chunk > 0 && count / chunk > 1000) continue;  // would take too long
             SCOPED_TRACE(std::to_string(count) + " elements, " + std::to_string(blocks) +
                          " blocks, chunks of " + std::to_string(chunk));
             const Partition part = partition(collective, blocks, count, dtype, chunk);

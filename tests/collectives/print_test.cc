@@ -10,7 +10,7 @@
 namespace hocket::internal {
 namespace {
 
-// UPDATE_GOLDEN=1 writes the files anew; git diff shows what that changes.
+// UPDATE_GOLDEN=1 writes the files anew; git diff shows the changes.
 TEST(Print, pictures_of_four_ranks_are_as_reviewed) {
   const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "golden";
   const auto compare = [&](const std::string& name, const std::vector<Plan>& plans) {

@@ -1,4 +1,4 @@
-// What the selector answers, given figures.
+// The choices of the selector for given measurements.
 #include "collectives/select/selector.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   EXPECT_FALSE(choice_of(options, 1 << 20).far_scratch) << "scratch is the rank's own";
 }
 
-/// The fastest of what was asked for between two nodes.
+/// The choice of the selector between two nodes.
 const char* between_nodes(double message_work_ns, double link_ns_per_byte, std::size_t bytes) {
   SelectorOptions options = two_ranks();
   options.ranks = 16;

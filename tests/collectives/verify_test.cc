@@ -129,7 +129,7 @@ void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
 void erase_step(Steps& steps, std::size_t i) { steps.erase(steps.begin() + i); }
 
-// Load/store plans that do not wait for what they must.
+// Load/store plans in which a necessary wait is missing.
 std::vector<Fault> faults_of_order() {
   using namespace steps;
   constexpr auto all_reduce = Collective::all_reduce;
@@ -219,7 +219,7 @@ std::vector<Fault> faults_of_messages() {
   };
 }
 
-// Wrong results, and plans that name what is not there.
+// Plans with wrong results, and plans that refer to missing blocks, buffers or ranks.
 std::vector<Fault> faults_of_results_and_form() {
   using namespace steps;
   constexpr auto all_reduce = Collective::all_reduce;

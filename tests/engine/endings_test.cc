@@ -1,4 +1,4 @@
-// Deadlines, abort, leaving: how calls end that cannot succeed.
+// Deadlines, abort, ranks that leave: how calls that cannot succeed end.
 #include <atomic>
 
 #include "matrix/ranks.h"
@@ -177,7 +177,7 @@ TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
     }
     self.meet();
     if (self.rank == 1) {
-      // Its own result is complete; it may hear of rank 0's error or not.
+      // Its own result is complete; it may get rank 0's error or not.
       (void)hocketAllReduce(in, healthy, count, hocketFloat32, hocketSum, other, stream);
       (void)hocketStreamSynchronize(stream);
     } else {

@@ -1,4 +1,4 @@
-// Groups: what is fused progresses together, in whatever order the ranks put it.
+// Groups: the messages of a group progress together, in whatever order the ranks call them.
 #include <numeric>
 
 #include "matrix/ranks.h"

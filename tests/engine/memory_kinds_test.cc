@@ -1,4 +1,4 @@
-// Memory that peers can map and memory that they cannot, in one call.
+// Calls with both memory that peers can map and memory that they cannot map.
 #include "matrix/ranks.h"
 
 namespace {

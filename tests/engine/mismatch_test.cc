@@ -1,5 +1,5 @@
-// Ranks that make different calls: each gets hocketMismatch with a sentence that quotes both, also
-// those whose call had returned already, and none hangs.
+// Ranks that make different calls: each gets hocketMismatch with a sentence that quotes both calls.
+// A rank whose call has returned already gets it from its next call. No rank hangs.
 #include "matrix/ranks.h"
 
 namespace {
@@ -97,7 +97,8 @@ TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
             self.meet();  // an error of the next call would end this one where it still runs
             const Call& call = self.rank == odd ? pair.odd : pair.most;
             hocketResult_t result = call.make(self.comm);
-            // Whoever had returned before it could know learns of it from its next call.
+            // A rank whose call had returned before the mismatch was known gets it from its next
+            // call.
             if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
             const std::string text = hocketGetLastError(self.comm);
             EXPECT_EQ(hocketMismatch, result)

@@ -1,4 +1,4 @@
-// Splits: who is in which communicator, in which order, and what ends when.
+// Splits: the members and the order of the new communicators, and when they end.
 #include "api/handle.h"
 #include "matrix/ranks.h"
 
@@ -161,13 +161,14 @@ TEST_P(Split, again_and_again_keeps_nothing_of_the_parts_that_are_gone) {
     Session::Held early;
     for (int i = 0; i < splits && !testing::Test::HasFailure(); ++i) {
       hocketComm_t part = nullptr;
-      // Rank 2 is in a communicator of its own: it hears of one that it never joins.
+      // Rank 2 has a communicator of its own, and receives faults of a communicator that it never
+      // joins.
       ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &part, nullptr));
       ASSERT_HOCKET(hocketCommDestroy(part));
       if (i == 20) early = self.comm->communicator->held();
     }
     self.meet();
-    // What is on its way arrives, and what was posted is done, before it is counted.
+    // Messages in flight must arrive, and posted work must be done, before the count.
     ASSERT_HOCKET(hocketBarrier(self.comm, nullptr));
     const Session::Held late = self.comm->communicator->held();
     EXPECT_LE(late.faults, early.faults + 16);

@@ -9,9 +9,9 @@ using ranks::Env;
 using ranks::Rank;
 using ranks::settle;
 
-// Steps that do not commute, so that a result tells the order in which they ran: among three ranks
-// with equal values a sum is x -> 3 x, and a product x -> x * x * x, modulo 2^64. Odd numbers stay
-// odd, so nothing is lost.
+// Steps that do not commute, so that the result shows their order. Among three ranks with equal
+// values, a sum is x -> 3 x, and a product is x -> x * x * x, modulo 2^64. Odd numbers stay odd, so
+// both steps are invertible.
 constexpr int three = 3;
 
 /// In no regular order, of which a part or the reverse would be the same.
@@ -150,7 +150,7 @@ TEST(Streams, tell_an_error_once_and_stay_usable) {
   });
 }
 
-/// An event keeps the error of what was put on the stream before it, and its culprit.
+/// An event keeps the error of the operations before it on the stream, and its culprit.
 TEST(Streams, events_return_the_error_of_what_came_before_them) {
   ranks::run_ranks(2, [](Rank& self) {
     hocketStream_t stream = nullptr;

@@ -1,5 +1,5 @@
-// Random calls on several communicators and streams, the same on all ranks by a seed, against the
-// reference.
+// Random calls on several communicators and streams, compared with the reference. A seed makes the
+// calls the same on all ranks.
 #include "matrix/ranks.h"
 #include "matrix/reference.h"
 #include "seed.h"
@@ -39,7 +39,7 @@ std::vector<Planned> plan(std::uint64_t seed, int ranks, int calls) {
   return out;
 }
 
-/// One call's buffers and what must come out.
+/// The buffers of a call and its expected result.
 struct Work {
   reference::Bytes plain_in, plain_out, expected;
   void *alloc_in = nullptr, *alloc_out = nullptr;
@@ -150,7 +150,7 @@ void run(const std::vector<Planned>& calls, Rank& self) {
                          << " " << reference::name_of(calls[i].type) << " "
                          << reference::name_of(calls[i].op) << ") on rank " << self.rank;
     }
-    self.meet();  // memory goes only when nobody uses it any more
+    self.meet();  // free memory only when no rank uses it
     if (testing::Test::HasFailure()) break;
   }
   self.meet();

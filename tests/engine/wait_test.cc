@@ -1,5 +1,6 @@
-// How ranks wait, by state and not by time: which phase follows from cores, ranks and run delay;
-// what happens between announcing a sleep and sleeping; what a broken link waits for.
+// How ranks wait. The tests check states, not times: which phase follows from cores, ranks and run
+// delay; events between the announcement of a sleep and the sleep; the wait for the cause of a
+// broken link.
 #include "engine/wait.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ TEST(Oversubscription, follows_the_run_delay_where_ranks_have_a_core_each) {
   const std::thread::id here = std::this_thread::get_id();
   Oversubscription load(1);
   ASSERT_TRUE(load.is_due(0));
-  load.look(here, 0, 500 * ms);  // what was before does not count
+  load.look(here, 0, 500 * ms);  // earlier delay does not count
   EXPECT_FALSE(load.shares_core());
   EXPECT_FALSE(load.is_due(9 * ms)) << "the file is read at most once in 10 ms";
   ASSERT_TRUE(load.is_due(10 * ms));
@@ -95,7 +96,7 @@ class OneRank final : private EngineHost {
     engine = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                       std::make_unique<Selector>(selector));
   }
-  /// Rank 1 arrives at the first barrier, and rings nobody.
+  /// Rank 1 arrives at the first barrier, and does not ring.
   void peer_arrives() {
     board.arrival(1, 1).fingerprint = board.arrival(0, 1).fingerprint;
     board.arrival(1, 1).sequence.store(1, std::memory_order_release);

@@ -1,4 +1,4 @@
-// Descriptors, file sizes and address space that are limited (ulimit -n, -f, -v).
+// Limits of descriptors, file sizes and address space (ulimit -n, -f, -v).
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -50,8 +50,8 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, OutOfDescriptors,
                                          Scenario{"tcp", 3, 2, "tcp"}),
                          [](const auto& info) { return info.param.name; });
 
-/// What the node's leader shares comes as descriptors: a rank that has no room for them says so,
-/// and all learn which rank it was, and on which host.
+/// The node leader shares memory by descriptors. If a rank has no room for them, all ranks get an
+/// error that names the rank and its host.
 TEST(Descriptors, that_a_rank_cannot_take_are_told_with_its_name) {
   const Scenario scenario{"follower", 3, 1};
   int told = 0;
@@ -94,7 +94,8 @@ TEST(FileSize, limit_for_memory_of_the_library_is_an_error_too) {
   EXPECT_EQ(0, status);
 }
 
-/// Takes what the main thread's stack will need: the kernel ends a process whose stack cannot grow.
+/// Uses the stack that the main thread will need: the kernel ends a process whose stack cannot
+/// grow.
 void grow_stack() {
   volatile char bytes[512 << 10];
   for (std::size_t at = 0; at < sizeof bytes; at += 4096) bytes[at] = 0;

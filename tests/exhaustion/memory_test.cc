@@ -1,4 +1,4 @@
-// Memory that is refused, at every allocation of a small job: once, or from there on.
+// Fails every allocation of a small job in turn: a single allocation, or all from there on.
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned long never = ~0ul;
 
-// The allocations that are refused, counted from 1.
+// The allocations that fail, counted from 1.
 std::atomic<unsigned long> first_refused{never}, last_refused{never}, made{0};
 std::atomic<bool> armed{false};
 

@@ -1,6 +1,7 @@
-// A small job whose victim runs out of something at a chosen moment: ranks are processes, forked
-// from a test without threads. Whatever happens, no process ends by a signal or hangs, the victim's
-// failing call returns an error with a sentence, and its peers get success or an error in time.
+// A small job in which a rank, the victim, runs out of a resource at a chosen moment. The ranks are
+// processes, forked from a test without threads. No process may hang or end by a signal. The
+// failing call of the victim returns an error with a sentence, and its peers get success or an
+// error in time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ struct Shared {
 
 struct Injection {
   std::function<void()> arm;              // in the victim, before its first call
-  std::function<unsigned long()> disarm;  // after its last one; what it counted
+  std::function<unsigned long()> disarm;  // after its last call; returns the count
 };
 
 /// What a rank does. Allocates nothing itself once it is armed.
@@ -181,7 +182,7 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  /// How many ranks were told which rank could not join.
+  /// Number of ranks whose error names the rank that could not join.
   int told_who() const { return told_who_; }
   const Report& victim() const { return shared_->reports[scenario_.victim]; }
 

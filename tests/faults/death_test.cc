@@ -1,4 +1,5 @@
-// A rank dies or stops in the middle of its work: every survivor learns which, and nothing remains.
+// A rank dies or is stopped during its work: every other rank gets an error that names it, and no
+// process or memory remains.
 #include <dirent.h>
 
 #include <random>
@@ -102,7 +103,7 @@ void kill_one(const Death& death, std::mt19937_64& random, std::vector<std::int6
 
 class Killed : public testing::TestWithParam<const char*> {};
 
-/// Every algorithm, and what the selector takes, small and large.
+/// Every algorithm, and the choice of the selector, for small and large sizes.
 std::vector<Death> deaths_over(const std::string& transport) {
   if (transport == "tcp") {
     return {
@@ -203,7 +204,7 @@ TEST(LateWriter, does_not_reach_a_buffer_after_its_error) {
     ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(victim).phase == 1; }));
     job.shared().phase = 1;
     job.finish();
-    // It is told that the others gave up on it, long before its deadline.
+    // It gets the error of the others, long before its deadline.
     EXPECT_EQ(hocketRemoteError, job.report(victim).result) << job.report(victim).text;
     expect_culprit(job, ranks, victim);
   }

@@ -1,5 +1,5 @@
-// Processes that end in order: with a communicator that the process has left, with one that it
-// leaked, and right after an error.
+// Processes that exit: after destroying the communicator, without destroying it, and right after an
+// error.
 #include <random>
 
 #include "faults/processes.h"

@@ -1,4 +1,4 @@
-// What a job costs before it does anything: time to join, memory of a rank, shared memory.
+// The cost of a job before its first operation: time to join, memory of a rank, shared memory.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -108,7 +108,7 @@ TEST(Late, ranks_are_logged_and_are_no_error) {
           }
         },
         &lines);
-    if (self.rank == 1) ::sleep(60);  // what is tested: a rank that is elsewhere for so long
+    if (self.rank == 1) ::sleep(60);  // the late rank of this test
     float x = 1;
     EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketFloat32, hocketSum, self.comm, nullptr));
     EXPECT_EQ(3, x);
@@ -118,7 +118,7 @@ TEST(Late, ranks_are_logged_and_are_no_error) {
     hocketSetLogCallback(nullptr, nullptr);
   };
   hocketConfig_t config = ranks::patient_config();
-  config.deadline_ms = 120'000;  // twice what the late rank takes
+  config.deadline_ms = 120'000;  // twice the time of the late rank
   ASSERT_NO_FATAL_FAILURE(job.start(config, body));
   job.finish();
 }

@@ -1,4 +1,5 @@
-// A rank that forks: the child has no communicator, and its end does not touch the parent's.
+// A rank that forks: the child cannot use the communicator, and its exit does not affect the
+// parent.
 #include "faults/processes.h"
 
 namespace faults {

@@ -1,5 +1,6 @@
-// Jobs of real processes, for faults: forked from a test that has no threads, so that each child
-// begins afresh. What the ranks report lies in memory that they share with the test.
+// Jobs of processes, for tests of faults. The processes are forked from a test that has no threads,
+// so that each child starts in a clean state. The ranks report through memory that they share with
+// the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ inline std::int64_t now_ns() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-/// What one rank tells the test.
+/// The report of a rank to the test.
 struct Report {
   std::atomic<std::uint64_t> rounds;  // calls that have succeeded
   std::atomic<int> phase;             // as the body likes
@@ -39,7 +40,7 @@ struct Report {
   std::int64_t joined_ns;
   int result, culprit;
   char text[1000];
-  char algorithm[16];  // of the first call, where the body says so
+  char algorithm[16];  // of the first call, if the body stores it
   std::uint64_t figures[32];
 };
 

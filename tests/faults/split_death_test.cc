@@ -1,5 +1,5 @@
-// A rank dies or fails while a communicator is split: every other rank learns which, and why,
-// though those that know stay.
+// A rank dies or fails during a split: every other rank gets an error that names it and the reason,
+// although the ranks that detected it first do not leave.
 #include <sys/resource.h>
 
 #include <random>
@@ -42,7 +42,7 @@ TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
   std::mt19937_64 random(tests::seed());
   std::vector<std::int64_t> latencies;
   hocketConfig_t config = ranks::patient_config();
-  config.join_deadline_ms = 20'000;  // what a survivor that is never told would wait for
+  config.join_deadline_ms = 20'000;  // a survivor without an error would wait so long
   for (int i = 0; i < (ranks::long_tests() ? 150 : 15) && !HasFailure(); ++i) {
     const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
     Job job(ranks);

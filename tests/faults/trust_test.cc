@@ -1,5 +1,5 @@
-// What ranks find out about one another before they rely on it: the key, the settings, the bytes of
-// a frame, and whose memory they read.
+// What ranks check before they trust a peer: the key, the settings, the bytes of a frame, and the
+// memory that they read.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -27,7 +27,7 @@ hocketUniqueId with_another_key(hocketUniqueId id) {
   return id;
 }
 
-/// A stranger who has everything but the key comes while the others wait for their last rank.
+/// A process that has everything but the key connects while the ranks wait for their last rank.
 TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
   for (const char* transport : {"shm", "tcp"}) {
     const Env env{{{"HOCKET_TRANSPORT", transport}}};
@@ -210,7 +210,7 @@ TEST(Board, that_something_has_overwritten_is_an_error_that_says_so) {
   }
 }
 
-/// Another process maps the caller's memfd only where it is sealed against shrinking.
+/// Another process maps the caller's memfd only if it is sealed against shrinking.
 TEST(Registered, memory_is_mapped_by_other_processes_and_cannot_shrink) {
   const Env env({{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}});
   Job job(2);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: abi.sh CC [--record]      ABI_INCLUDE: another folder than include/
-# What programs that were compiled against hocket.h rely on stays as tests/install/abi.txt has it:
-# calls, sizes and offsets of types, values of enumerators and macros. Versions are left out.
+# The ABI of hocket.h is that of tests/install/abi.txt: calls, sizes and offsets of types, values of
+# enumerators and macros. The version macros are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cc=$1 record=tests/install/abi.txt include=${ABI_INCLUDE:-include}
@@ -9,7 +9,7 @@ header=$include/hocket/hocket.h
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# hocket.h in one line a declaration, without comments and without what it includes.
+# hocket.h with a line for each declaration, without comments and without included headers.
 sed '/^ *# *include/d' "$header" | "$cc" -E -P -x c - |
   tr -s ' \n' '  ' >"$work/text"
 awk '

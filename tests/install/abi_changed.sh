@@ -1,6 +1,6 @@
 #!/bin/bash
 # usage: abi_changed.sh CC
-# abi.sh finds changes that break compiled programs, and lets pass what does not.
+# abi.sh detects changes that break compiled programs, and accepts changes that do not.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

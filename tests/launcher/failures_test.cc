@@ -1,4 +1,4 @@
-// Which of several failures the exit status and hocket-run's line name.
+// Which of several failures hocket-run names and returns as its exit status.
 #include "failures.h"
 
 #include <gtest/gtest.h>

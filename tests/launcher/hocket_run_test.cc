@@ -1,4 +1,4 @@
-// hocket-run on one host, run as a user runs it.
+// hocket-run on one host, started as users start it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -87,7 +87,7 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"-n", "2", "--env", "=x", "true"}, "--env: '=x' has no name"},
       {{"-n", "2", "--env", "HOCKET_RANK=1", "true"}, "hocket-run itself sets HOCKET_RANK"},
       {{"-n", "2", "--env", "NOT_SET_ANYWHERE", "true"}, "NOT_SET_ANYWHERE is not set here"},
-      {{"--hosts", "a:0", "true"}, "'a:0' has no sound number of ranks"},
+      {{"--hosts", "a:0", "true"}, "'a:0' has no valid number of ranks (1 to 32767)"},
       {{"--hosts", "a:-1", "true"}, "'a:-1'"},
       {{"--hosts", "a:2x", "true"}, "'a:2x'"},
       {{"--hosts", ":2", "true"}, "':2' has no host name"},
@@ -237,7 +237,7 @@ TEST(HocketRun, every_rank_of_64_learns_its_place) {
     const std::string listener = rank == 0 ? "1" : "0";
     EXPECT_TRUE(ranks.contains("rank " + std::to_string(rank) + " of 64 listener " + listener));
   }
-  ASSERT_EQ(keys.size(), 1u);  // all were told the same
+  ASSERT_EQ(keys.size(), 1u);  // all have the same key
   EXPECT_NE(keys.begin()->find("root 127.0.0.1 "), std::string::npos) << *keys.begin();
   EXPECT_EQ(keys.begin()->find("key 00000000"), std::string::npos);
 }
@@ -353,7 +353,8 @@ TEST(HocketRun, a_reader_that_stopped_reading_does_not_keep_it_from_ending) {
     EXPECT_TRUE(eventually([&] { return job.ended(); })) << script;
     job.finish();
     EXPECT_EQ(job.status, 128 + SIGTERM);
-    EXPECT_NE(job.err.find("because nobody read them after SIGTERM"), std::string::npos) << job.err;
+    EXPECT_NE(job.err.find("which were not read within 2 s after SIGTERM"), std::string::npos)
+        << job.err;
     EXPECT_TRUE(job.all_gone());
   }
 }

@@ -1,4 +1,4 @@
-// A hocket-run under test, and what is left of it.
+// Starts hocket-run for a test, and finds processes that remain of it.
 #pragma once
 
 #include <sys/types.h>

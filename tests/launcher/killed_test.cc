@@ -1,4 +1,4 @@
-// Nothing is left behind, whoever is killed and whenever.
+// No process remains, whichever process of a job is killed, and at whatever time.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 namespace hocket::internal::launch_test {
 namespace {
 
-// A rank with children, one of which has left its process group and its session.
+// A rank with children; one of them has left the process group and the session of the rank.
 const char* const family = "sleep 1000 & setsid sleep 1000 & echo ready; wait";
 const char* const stubborn_family =
     "trap '' TERM HUP INT; sleep 1000 & setsid sleep 1000 & echo ready; wait";
@@ -59,7 +59,7 @@ TEST(Killed, nothing_is_left_at_any_moment) {
   std::mt19937_64 random(tests::seed());
   for (int round = 0; round < 30; ++round) {
     Job job({"-n", "4", "sh", "-c", family});
-    ::usleep(random() % 40'000);  // the moment is what is random here
+    ::usleep(random() % 40'000);  // kill at a random time
     kill_and_expect_nothing_left(job, static_cast<Victim>(random() % 3));
   }
 }

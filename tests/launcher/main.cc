@@ -41,7 +41,7 @@ int print_place(const LaunchInfo& info) {
   return 0;
 }
 
-/// Every rank but 0 reaches the root's listener, at the address that it was told.
+/// Every rank but 0 connects to the listener of rank 0, at the address in its launch record.
 int meet(const LaunchInfo& info) {
   if (info.rank == 0) {
     std::set<int> met;

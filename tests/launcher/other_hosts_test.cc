@@ -1,7 +1,7 @@
 // hocket-run with agents that are reached by a command, as over ssh.
 //
-// OtherHosts pretends: the command is a script that runs the agent here. BetweenHosts is for real:
-// it needs the hosts h1 and h2 of tests/rig/hosts, and is skipped elsewhere.
+// OtherHosts needs no other host: the command is a script that runs the agent on this host.
+// BetweenHosts needs the hosts h1 and h2 of tests/rig/hosts, and is skipped without them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -162,7 +162,8 @@ TEST(OtherHosts, another_release_on_a_host_is_refused) {
       R"(printf '\001HOCKET-AGENT\002\r\n\004\000\000\000\100\007\000\000\000'; cat)");
   const Result result = run({"--ssh", ssh.command(), "--hosts", "old", "true"});
   EXPECT_EQ(result.status, 125);
-  EXPECT_NE(result.err.find("hocket-run on old speaks version 7"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("hocket-run on old uses protocol version 7"), std::string::npos)
+      << result.err;
 }
 
 TEST(OtherHosts, nonsense_from_a_host_is_refused) {

@@ -1,5 +1,5 @@
-// deterministic: the same bits for a rank count, whatever the size, transport, memory and
-// algorithm: those of a fold in rank order.
+// With deterministic = 1 the results are those of a fold in rank order, bit for bit, whatever the
+// size, transport, memory and algorithm.
 #include "matrix/world.h"
 
 namespace matrix {

@@ -1,4 +1,5 @@
-// Every collective x type x operator, on worlds that differ in ranks, transport and algorithm.
+// Every combination of collective, type and operator, with different numbers of ranks, transports
+// and algorithms.
 #include "matrix/cases.h"
 
 namespace matrix {
@@ -18,7 +19,7 @@ void run_world(const WorldKind& kind, const std::vector<Case>& cases, std::set<s
       world.run(c);
       if (testing::Test::HasFailure()) break;
     }
-    self.meet();  // nobody's memory goes while a peer's case still runs
+    self.meet();  // keep the memory while a peer's case still runs
   });
   *ran = ledger.algorithms;
 }

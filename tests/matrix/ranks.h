@@ -1,7 +1,7 @@
 // Jobs for the tests of the public API: ranks as threads of this process, so that a sanitizer sees
 // the whole job.
 //
-// LONG_TESTS=1 runs the long tests too.
+// With LONG_TESTS=1 the long tests run too.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class Env {
 #define EXPECT_HOCKET(call) EXPECT_EQ(hocketSuccess, (call)) << hocketGetLastError(nullptr)
 #define ASSERT_HOCKET(call) ASSERT_EQ(hocketSuccess, (call)) << hocketGetLastError(nullptr)
 
-/// A test that hangs ends with an error that says who waits for whom.
+/// With these deadlines, a test that hangs ends with an error that names the missing rank.
 inline hocketConfig_t patient_config() {
   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
   config.deadline_ms = 60'000;
@@ -79,7 +79,7 @@ inline hocketResult_t state_after(hocketResult_t passing, hocketComm_t comm) {
 }
 /// Until an error on the communicator is known here.
 inline hocketResult_t hear(hocketComm_t comm) { return state_after(hocketSuccess, comm); }
-/// Until what a communicator with blocking = 0 does has ended.
+/// Waits until the operations of a communicator with blocking = 0 have ended.
 inline hocketResult_t settle(hocketComm_t comm) { return state_after(hocketInProgress, comm); }
 
 struct Rank {

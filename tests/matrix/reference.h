@@ -1,5 +1,6 @@
-// What collectives must give, worked out by plain scalar code that shares nothing with the library:
-// formats decoded and encoded in double, operators in the accumulator's own type, in rank order.
+// The expected results of collectives, computed by plain scalar code that shares nothing with the
+// library: formats are decoded and encoded in double, operators run in the accumulator type, in
+// rank order.
 #pragma once
 
 #include <hocket/hocket.h>
@@ -72,7 +73,8 @@ inline double decode_small(const Format& f, std::uint16_t bits) {
   return negative ? -value : value;
 }
 
-/// To nearest, ties to even; past the largest: infinity, or NaN where there is none.
+/// To nearest, ties to even; beyond the largest value: infinity, or NaN if the type has no
+/// infinity.
 inline std::uint16_t encode_small(const Format& f, double value) {
   if (std::isnan(value)) return f.nan;
   const int total = f.exponent_bits + f.mantissa_bits;
@@ -251,7 +253,7 @@ inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint6
   }
 }
 
-/// The bounds of what the sum (or average) of the inputs may be, added in fp32 (fp64 for fp64) in
+/// The bounds of the sum (or average) of the inputs, added in fp32 (fp64 for fp64) in
 /// any order and rounded to the type once.
 inline void bounds(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
                    std::uint8_t* low, std::uint8_t* high) {

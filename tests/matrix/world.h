@@ -1,6 +1,6 @@
-// A world: one communicator on which many cases run, each checked against the reference. Cases are
-// chosen so that over a run every pair of dimensions meets: the dimensions of a case that are not
-// iterated over follow from a hash of its number.
+// A world: a communicator on which many cases run, each checked against the reference. The tests
+// iterate over some dimensions of the cases. A hash of the number of the case chooses the others,
+// such that a run has every pair of values of two dimensions.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ inline std::string describe(const Case& c) {
          std::to_string(static_cast<int>(c.data)) + ", seed " + std::to_string(c.seed);
 }
 
-/// Memory for buffers, plain or the library's, with bytes around them that nobody may change.
+/// Memory for buffers, plain or of hocketMemAlloc, with guard bytes around them.
 class Arena {
  public:
   static constexpr std::size_t guard = 64;
@@ -176,7 +176,7 @@ class World {
   }
 
  private:
-  /// One rank comes after the others, who must not be let through before it.
+  /// A rank begins after the others, whose calls must not end before.
   void run_barrier(const Case& c) {
     const int n = self_.ranks;
     self_.meet();

@@ -81,7 +81,7 @@ TEST(Regions, a_registered_descriptor_is_checked_and_found) {
   ::munmap(base, 8192);
 }
 
-/// What its owner could still shrink kills whoever reads it.
+/// A file that its owner can still shrink is refused: a process that reads it could be killed.
 TEST(Regions, a_file_that_could_shrink_is_sealed_or_refused) {
   auto& regions = Regions::instance();
   std::uint64_t number = 0;

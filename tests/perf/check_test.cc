@@ -1,4 +1,4 @@
-// hocket-perf's check: it accepts what the library's own arithmetic makes, and nothing worse.
+// The check of hocket-perf: it accepts results of the library's arithmetic, and no larger errors.
 #include "check.h"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ TEST(Options, the_name_it_is_called_by_chooses_the_collective) {
   EXPECT_EQ(parse({"bin/hocket-perf", "sendrecv"}).options.collective, Collective::sendrecv);
 }
 
-/// Flags after "all_reduce_perf", and what must hold afterwards.
+/// Flags after "all_reduce_perf", and the expected options.
 struct Accepted {
   std::vector<std::string> flags;
   bool (*holds)(const Options&);

@@ -1,5 +1,5 @@
-"""perf/bench peers without its peers: figures of a report, starting and ending of programs, and
-hocket's own measuring program. peers_test.py SPOILER; BUILD_DIR is the build's folder."""
+"""Tests perf/bench peers without other libraries: the figures of a report, starting and ending of
+programs, and hocket's measuring program. peers_test.py SPOILER; BUILD_DIR is the build folder."""
 
 import argparse
 import json

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hocket-perf as a user runs it. usage: program.sh BIN_DIR SPOILER HOSTS
+# hocket-perf, started as users start it. usage: program.sh BIN_DIR SPOILER HOSTS
 set -uo pipefail
 bin=$1 spoiler=$2 hosts=$3 failed=0
 out=$(mktemp -d)
@@ -69,7 +69,7 @@ done
 perf 3 broadcast -b 8 -e 8 -r all -n 2
 check "-r all has a row for every root" \
   test "$(awk '/^ *[0-9]/ { print $5 }' "$out/table" | xargs)" = "0 1 2"
-# 0 cycles go on for ever: until somebody ends them.
+# 0 cycles: it runs until it is killed.
 timeout --signal=TERM 3 "$bin/hocket-run" -n 2 "$bin/hocket-perf" all_reduce -b 8 -e 8 -n 5 -N 0 \
   >"$out/table" 2>"$out/errors"
 check "-N 0 goes on for ever" test "$(grep -c '^ *8 ' "$out/table")" -gt 1
@@ -109,7 +109,7 @@ if [ "$(nproc)" -ge 2 ] && taskset -c 0,1 true; then
   bound 0,1 0,1 1
 fi
 
-# ---- Mistakes are told once, whatever the number of ranks
+# ---- Errors are printed once, whatever the number of ranks
 once() {  # WHAT TEXT STATUS RANKS ARGS...
   perf "${@:4}"
   check "$1: exit status" test $? = "$3"
@@ -133,7 +133,7 @@ rm -rf "$out/first"
   "$out/first" "$bin/hocket-perf" all_reduce -b 8 -e 8 >"$out/table" 2>"$out/errors"
 check "one wrong rank ends all" test $? = 2
 check "and says why, once" test "$(grep -c 'bogus' "$out/errors")" = 1
-# A rank dies: one survivor tells of it.
+# A rank dies: one of the others prints the error.
 rm -rf "$out/first"
 "$bin/hocket-run" -n 4 --on-death=continue bash -c \
   'mkdir "$0" 2>/dev/null && { "$@" & sleep 1; kill -9 $!; exit 3; }; exec "$@"' \

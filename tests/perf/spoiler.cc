@@ -1,6 +1,6 @@
-// LD_PRELOADed before libhocket, so that a test sees what hocket-perf makes of it. The result of
-// all-reduce SPOIL_CALL on rank SPOIL_RANK (-1: all) gets bit SPOIL_BIT flipped afterwards. Rank
-// LATE_RANK leaves every barrier LATE_MS milliseconds late.
+// Loaded by LD_PRELOAD before libhocket, to test how hocket-perf handles wrong results. It flips
+// bit SPOIL_BIT of the result of all-reduce SPOIL_CALL on rank SPOIL_RANK (-1: all). Rank LATE_RANK
+// leaves every barrier LATE_MS milliseconds late.
 #include <dlfcn.h>
 #include <unistd.h>
 

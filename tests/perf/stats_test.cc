@@ -1,4 +1,4 @@
-// From times to figures: what each method's interval is.
+// The figures that are computed from times, and the interval that each method measures.
 #include "stats.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The table, as programs that read nccl-tests' output expect it.
+// The table, in the form that programs which read the output of nccl-tests expect.
 #include "table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// fold() against fold_reference(), bit for bit, on every instruction set.
+// Compares fold() with fold_reference(), bit for bit, for every instruction set.
 #include <gtest/gtest.h>
 
 #include <algorithm>

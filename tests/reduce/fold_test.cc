@@ -1,4 +1,4 @@
-// What a fold means, in numbers worked out by hand, on the reference and on every instruction set.
+// Folds with results computed by hand, by the reference and for every instruction set.
 #include "reduce/fold.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace hocket::internal::reduce {
 namespace {
 
-/// More than a vector of any type, and not a multiple of one.
+/// More elements than a vector of any type has, and not a multiple of a vector.
 constexpr std::size_t repeats = 77;
 
 constexpr Stores every_way[] = {Stores::together, Stores::one_by_one, Stores::near_and_far,

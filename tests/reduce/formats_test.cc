@@ -1,4 +1,4 @@
-// The conversions of the small formats, against their definitions and on every instruction set.
+// Compares the conversions of the small formats with their definitions, for every instruction set.
 #include "reduce/formats.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,7 @@
 namespace hocket::internal::reduce {
 namespace {
 
-/// A format as its standard describes it, for an oracle that shares no step with the code under
-/// test.
+/// A format as its standard describes it: an oracle that shares no step with the tested code.
 struct Definition {
   Dtype dtype;
   int exponent_bits;
@@ -99,7 +98,7 @@ void check_widening(const Definition& format, void (*how)(const Fold&), const ch
   }
 }
 
-/// Every value of the format, every midpoint, and what lies one fp32 step beside each.
+/// Every value of the format, every midpoint, and the fp32 values next to each.
 std::vector<std::uint32_t> decisive_floats(const Definition& format) {
   std::vector<std::uint32_t> bits = awkward_floats();
   const std::uint32_t codes = 1u << (format.width() - 1);

@@ -1,5 +1,5 @@
-// What the tests of this folder share: every instruction set in turn, and data with all the awkward
-// values in it.
+// Shared by the tests of src/reduce: they run for every instruction set in turn, on data with all
+// special values.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "reduce/kernels.h"
-// kernels.h first: it says which targets exist.
+// kernels.h first: it defines which targets exist.
 #include "hwy/targets.h"
 
 namespace hocket::internal::reduce {
@@ -28,7 +28,7 @@ void on_every_target(Body body) {
   forget_targets();
 }
 
-/// fp32 bit patterns at which something changes.
+/// fp32 bit patterns at the limits of ranges of the formats.
 inline std::vector<std::uint32_t> awkward_floats() {
   std::vector<std::uint32_t> bits = {
       0x00000000,                          // zero
@@ -59,7 +59,7 @@ inline std::vector<std::uint64_t> awkward_doubles() {
   return bits;
 }
 
-/// Fills elements of a dtype (or of fp32, where wide): any bits, numbers near one, or awkward ones.
+/// Fills elements of a dtype (fp32 if wide): random bits, numbers near 1, or special values.
 inline void fill_elements(void* to, std::size_t count, Dtype dtype, bool wide,
                           std::mt19937_64& random) {
   static const std::vector<std::uint32_t> floats = awkward_floats();

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The library's sources are read by Clang too, without a warning and without the precompiled headers
-# that would hide a missing include. (`./dev build --compiler clang` compiles everything.)
+# Clang compiles the sources of the library without a warning, and without the precompiled headers,
+# which would hide a missing include. (`./dev build --compiler clang` compiles everything.)
 cd "$(dirname "$0")/../.." || exit 1
 command -v clang++ >/dev/null || { echo "clang++ is not here"; exit 77; }
 find src -name '*.cc' -print0 |

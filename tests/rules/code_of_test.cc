@@ -1,4 +1,4 @@
-// code_of(): what is left of a C++ source once comments, literals and preprocessor lines are blank.
+// code_of(): a C++ source with comments, literals and preprocessor lines replaced by blanks.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -8,7 +8,7 @@
 namespace rules {
 namespace {
 
-/// Walks a source once; whatever is not code comes out as blanks.
+/// Reads a source once and replaces everything that is not code by blanks.
 class Blanker {
  public:
   explicit Blanker(const std::string& text) : text_(text), out_(text) {}
@@ -86,7 +86,7 @@ TEST(Rules, comments_literals_and_directives_are_no_code) {
   for (const auto& test : cases) {
     std::string expected = test.code;
     std::string got = code_of(test.text);
-    // Blanks at line ends are a matter of counting; what is left is what counts.
+    // Blanks at line ends do not matter.
     const auto squeeze = [](std::string text) {
       text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
       return text;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The sources look as clang-format makes them.
+# clang-format would not change the sources.
 cd "$(dirname "$0")/../.." || exit 1
 command -v clang-format >/dev/null || { echo "clang-format is not here"; exit 77; }
 find include src tools perf tests examples \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: headers.sh CC CXX
-# Every header compiles by itself; the public one as C99 and as C++20 without a warning; and so does
-# the program in its head comment.
+# Every header compiles by itself. hocket.h and the program in its first comment compile as C99 and
+# as C++20 without a warning.
 cd "$(dirname "$0")/../.." || exit 1
 cc=$1 cxx=$2
 strict=(-fsyntax-only -pedantic -Wall -Wextra -Werror)

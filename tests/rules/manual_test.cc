@@ -1,6 +1,6 @@
-// The manuals keep their word: every call of hocket.h has its five lines, every setting is in its
-// table, every promise of docs/PROMISES.md names a test that exists, README shows the first
-// example.
+// Checks the documentation against the sources: every call of hocket.h has its five lines, every
+// setting is in the header's table, every promise of docs/PROMISES.md names a test that exists, and
+// README shows the first example.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -19,6 +19,20 @@ std::string text_of(const std::string& path) {
   return "";
 }
 
+/// The comment above a call. Calls that are declared in adjacent lines share the comment above the
+/// first of them, if it names each of the others.
+std::string comment_of(const std::string& header, std::size_t place, const std::string& call) {
+  const std::size_t end = header.rfind("*/", place);
+  const std::size_t start = header.rfind("/*", end);
+  if (end == std::string::npos || start == std::string::npos) return "";
+  const std::string comment = header.substr(start, end - start);
+  const std::string between = header.substr(end + 2, place - end - 2);
+  if (between.empty()) return comment;
+  const bool adjacent = between.starts_with("\nHOCKET_API ") && between.ends_with(';') &&
+                        between.find("\n\n") == std::string::npos;
+  return adjacent && comment.find(call) != std::string::npos ? comment : "";
+}
+
 /// Calls whose comment lacks one of the five lines, or has them in another order.
 Complaints undocumented(const std::string& header) {
   static const std::regex lines(
@@ -27,11 +41,8 @@ Complaints undocumented(const std::string& header) {
   static const std::regex call("\nHOCKET_API [^(]*?(hocket\\w+)\\(");
   Complaints complaints;
   for (std::sregex_iterator i(header.begin(), header.end(), call), end; i != end; ++i) {
-    const std::size_t place = static_cast<std::size_t>(i->position());
-    const std::size_t open = header.rfind("/*", place);
-    const bool adjoins = place >= 2 && header.compare(place - 2, 2, "*/") == 0;
     const std::string comment =
-        adjoins && open != std::string::npos ? header.substr(open, place - open) : "";
+        comment_of(header, static_cast<std::size_t>(i->position()), (*i)[1]);
     if (!std::regex_search(comment, lines)) complaints.push_back((*i)[1]);
   }
   return complaints;
@@ -48,6 +59,13 @@ TEST(Rules, a_call_without_its_five_lines_is_found) {
     EXPECT_EQ(undocumented(bad), Complaints{"hocketA"}) << label;
   }
   EXPECT_EQ(undocumented("\n" + good + "HOCKET_API int hocketB(void);\n"), Complaints{"hocketB"});
+
+  const std::string second = "HOCKET_API int hocketB(int a,\n int b);\n";
+  const std::string third = "HOCKET_API int hocketC(void);\n";
+  const std::string both = "/* Effect:  hocketB: a. hocketC: a.\n" + good.substr(good.find(" * N"));
+  EXPECT_TRUE(undocumented("\n" + both + second + third).empty());
+  EXPECT_EQ(undocumented("\n" + both + second + "\n" + third), Complaints{"hocketC"});
+  EXPECT_EQ(undocumented("\n" + both + "#define B\n" + second), Complaints{"hocketB"});
 }
 
 TEST(Rules, every_call_has_its_five_lines) {

@@ -1,5 +1,5 @@
-// One name, one type: two types of one name in one namespace break the one-definition rule, and
-// neither compiler nor linker says so.
+// No two types of a namespace have the same name. They would break the one-definition rule, which
+// neither compiler nor linker reports.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,8 +12,8 @@ namespace {
 
 using Names = std::map<std::string, std::string>;  // "hocket::RegionOffset" -> "path:line"
 
-/// Adds the classes, structs, unions and enums that a header defines at namespace level, and
-/// complains of those that are there already.
+/// Adds the classes, structs, unions and enums that a header defines at namespace level, and a
+/// complaint for each name that another header defines too.
 void add_types(const File& file, Names* names, Complaints* complaints) {
   static const std::regex token(
       "namespace\\s+([\\w:]*)\\s*\\{|"

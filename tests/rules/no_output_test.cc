@@ -1,5 +1,5 @@
-// The library is a guest in somebody's process: it neither prints nor ends it. HOCKET_LOG's lines
-// are the exception, and src/base/log.cc is where they are written.
+// The library neither prints nor ends the process. The only exception is src/base/log.cc, which
+// writes the lines that HOCKET_LOG asks for.
 #include <gtest/gtest.h>
 
 #include <regex>

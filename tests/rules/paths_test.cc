@@ -1,5 +1,5 @@
-// Nothing in the repository knows the machine it was written on: no absolute path into folders that
-// are somebody's own, no link but to places that are known to stay.
+// No file depends on the machine on which it was written: no absolute paths to private folders, and
+// links only to well-known sites.
 #include <gtest/gtest.h>
 
 #include <regex>

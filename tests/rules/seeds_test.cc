@@ -1,4 +1,4 @@
-// Random tests have one source of seeds, tests/seed.h, which prints how to repeat them.
+// All random tests get their seeds from tests/seed.h, which prints how to repeat a test.
 #include <gtest/gtest.h>
 
 #include "rules/tree.h"

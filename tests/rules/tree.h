@@ -1,5 +1,5 @@
-// The repository as the rules of the repository see it: its files, and what is left of a source
-// once comments and strings are gone.
+// The files of the repository, and sources without comments and strings, for the tests of the
+// rules.
 #pragma once
 
 #include <algorithm>

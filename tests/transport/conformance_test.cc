@@ -1,4 +1,4 @@
-// What every transport must do, run over each of them.
+// The behaviour that every transport must have; each test runs for all transports.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -181,7 +181,7 @@ TEST_P(Conformance, any_order_of_posting_completes_with_a_thread_per_rank) {
         while (transport.active()) {
           if (!transport.poll()) std::this_thread::yield();
         }
-        // Others may still need this rank to take credits and offers.
+        // Peers may still wait until this rank has read their credits and RTS.
         working.fetch_sub(1);
         while (working.load() > 0) {
           if (!transport.poll()) std::this_thread::yield();

@@ -1,11 +1,11 @@
-/* The doorbell of src/transport/shm/board.h: two peers publish something and ring, one rank looks
- * for it and sleeps. Every interleaving, on a processor that keeps its stores in a buffer for as
- * long as it likes (x86; what other processors reorder beyond that, the code's acquire and release
- * forbid). The rank's own timeout, which would save it, is left out: asleep with nobody left to
- * wake it is an invalid end state, and that is what spin looks for.
+/* The doorbell of src/transport/shm/board.h: two peers publish something and ring; one rank checks
+ * for it and sleeps. The model has every interleaving on a processor that may keep stores in a
+ * buffer for any time (x86). Other processors reorder more, but acquire and release in the code
+ * forbid that. The model has no timeout of the sleep, which would hide an error. A rank that sleeps
+ * although no peer will wake it is an invalid end state, which spin reports.
  *
- * WITHOUT_FENCE leaves out the fence in Board::ring(), WITHOUT_LOOK the sleeper's second look, and
- * WITHOUT_CHECK the futex's comparison: each must be found to lose a ring. */
+ * WITHOUT_FENCE leaves out the fence in Board::ring(), WITHOUT_LOOK the second check of the
+ * sleeper, and WITHOUT_CHECK the comparison of the futex: each must make spin find a lost ring. */
 #define PEERS 2
 #define ROUNDS 2
 

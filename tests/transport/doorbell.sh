@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: doorbell.sh CC
-# Spin tries every interleaving of the doorbell's model: no ring is lost, and one is where a part of
-# the protocol is left out. Exit status 77: spin is not installed.
+# Spin checks every interleaving of the doorbell's model. No ring is lost; without any part of the
+# protocol, a ring is lost. Exit status 77: spin is not installed.
 set -euo pipefail
 cc=$1
 model=$(cd "$(dirname "$0")" && pwd)/doorbell.pml

@@ -1,5 +1,5 @@
-// Ranks of one communicator inside the test program, joined by real transports: shm over an
-// anonymous shared area, tcp over loopback sockets.
+// Ranks of a communicator inside the test program, connected by real transports: shm over an
+// anonymous shared mapping, tcp over loopback sockets.
 #pragma once
 
 #include <arpa/inet.h>
@@ -121,7 +121,7 @@ class ShmFabric final : public Fabric {
     ::munmap(base_, bytes_);
   }
   Transport& at(int rank) override { return *transports_[rank]; }
-  /// The fifo from one rank to another, for tests that write rubbish into it.
+  /// The fifo from a rank to another, for tests that write random bytes into it.
   std::byte* fifo(int from, int to) {
     return Board(base_, ranks_, 0).fifo(ranks_ - 1 - from, ranks_ - 1 - to);
   }

@@ -1,4 +1,5 @@
-// A peer that sends rubbish, lies, or vanishes: an error that names it, and no harm to memory.
+// A peer that sends random bytes or wrong fields, or ends: the error names the peer, and no memory
+// is damaged.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +18,7 @@
 namespace hocket::internal::testing {
 namespace {
 
-/// What the hostile peer (rank 0) could say to rank 1, mostly well formed.
+/// A random frame of the hostile peer (rank 0) to rank 1, mostly well formed.
 struct Script {
   explicit Script(std::uint64_t seed) : random(seed) {}
 
@@ -246,7 +247,7 @@ TEST(Hostile, a_stream_cut_anywhere_is_put_together_again) {
   }
 }
 
-/// A message from rank 0 to rank 1 with that bit of its stream flipped on the way.
+/// Sends a message from rank 0 to rank 1 with this bit of its stream flipped.
 void expect_caught(std::uint64_t seed, std::size_t bytes, std::int64_t bit) {
   Relay relay(seed, true);
   Message send(1, {.sequence = 1}, bytes), recv(0, {.sequence = 1}, bytes);

@@ -1,4 +1,4 @@
-// The fifo, and how shm wakes those who sleep.
+// The fifo, and how shm wakes sleeping ranks.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What tcp does beyond what every transport does.
+// Behaviour of tcp that other transports do not have.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -151,7 +151,7 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
   EXPECT_FALSE(readable(at_zero));
 }
 
-// Two ranks whose connections the test has in its hands.
+// Two ranks whose connections the test controls.
 struct Pair {
   explicit Pair(int dial_from = 0) {
     for (int rank = 0; rank < 2; ++rank) {
@@ -257,7 +257,7 @@ TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
   }
 }
 
-// Rank 0 with two connections to a rank 1 that the test plays.
+// Rank 0 with two connections to the test, which acts as rank 1.
 struct Played {
   Played() {
     if (!TcpTransport::make(0, 2, comm_id, {}, {}, &transport).ok()) std::abort();

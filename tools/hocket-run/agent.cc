@@ -23,8 +23,11 @@ namespace hocket::internal::launch {
 namespace {
 constexpr Nanos grace = 2 * nanos_per_s;  // between TERM and KILL
 constexpr std::size_t most_pending = 1 << 20;
-// Shell scripts use the numbers below 10 for themselves.
+// Lowest number of a descriptor that a rank inherits; shell scripts use the numbers below 10.
 constexpr int lowest_inherited = 64;
+
+constexpr const char* invalid_message =
+    "the agent received an invalid message; install the same release of hocket on all hosts";
 
 constexpr unsigned long files_of_agent = 32;
 constexpr unsigned long files_per_rank = 3;  // the read ends of its pipes
@@ -35,16 +38,18 @@ Status check_file_limit(int ranks) {
   const unsigned long needed = std::max<unsigned long>(
       lowest_inherited + 2, files_of_agent + files_per_rank * static_cast<unsigned long>(ranks));
   if (limit.rlim_cur >= needed) return {};
-  return Status(Code::system_error,
-                fmt::format("hocket-run needs {} open files here, and the limit is {}; raise it "
-                            "with `ulimit -n {}` before the start (as root, or in "
-                            "/etc/security/limits.conf, where the hard limit forbids that)",
-                            needed, limit.rlim_cur, std::max(needed, 1024ul)));
+  return Status(
+      Code::system_error,
+      fmt::format(
+          "hocket-run needs {} open files here, and the limit is {}; raise it "
+          "with `ulimit -n {}` before the start (if the hard limit forbids that, as root or "
+          "in /etc/security/limits.conf)",
+          needed, limit.rlim_cur, std::max(needed, 1024ul)));
 }
 
 Status to_high_number(UniqueFd* fd) {
   UniqueFd high(::fcntl(fd->get(), F_DUPFD_CLOEXEC, lowest_inherited));
-  if (!high) return system_error("cannot number a descriptor for a rank");
+  if (!high) return system_error("cannot duplicate a descriptor for a rank");
   *fd = std::move(high);
   return {};
 }
@@ -117,7 +122,7 @@ void Agent::wait_for_events() {
   }
   if (::poll(events.data(), events.size(), poll_timeout_ms()) < 0) return;
 
-  // What a rank wrote before it ended goes up before the news of its end.
+  // Send the output of a rank before the message that it has ended.
   for (std::size_t i = first; i < events.size(); ++i) {
     if (events[i].revents != 0) read_output(ranks_[(i - first) / 2], (i - first) % 2);
   }
@@ -128,8 +133,8 @@ void Agent::wait_for_events() {
   if (events[1].revents != 0) read_launcher();
 }
 
-/// A rank has come to the root's listener, but rank 0 has ended: without an answer that rank would
-/// try until its join deadline.
+/// Answers a rank that joins although rank 0 has ended. Without an answer that rank would try again
+/// until its join deadline.
 void Agent::refuse_latecomers() {
   const Status status = refuse_joins(request_.key, request_.job_id, std::move(listener_), 0,
                                      root_end_ + " before all ranks had joined the job");
@@ -161,8 +166,9 @@ void Agent::handle(const Message& message) {
       input_ended_ = true;
       return feed_input();
     default:
-      return fail(internal_error("the agent got a message of unknown type " +
-                                 std::to_string(static_cast<int>(message.type))));
+      return fail(internal_error("the agent received a message of unknown type " +
+                                 std::to_string(static_cast<int>(message.type)) +
+                                 "; install the same release of hocket on all hosts"));
   }
 }
 
@@ -170,7 +176,7 @@ void Agent::fail(const Status& status) { launcher_.send(Type::failed, status.mes
 
 void Agent::listen(const Message& message) {
   ListenRequest request;
-  if (!request.decode(message.payload)) return fail(internal_error("bad listen message"));
+  if (!request.decode(message.payload)) return fail(internal_error(invalid_message));
   Address address;
   UniqueFd listener;
   Status status = check_file_limit(1);
@@ -183,7 +189,7 @@ void Agent::listen(const Message& message) {
 
 void Agent::start(const Message& message) {
   if (started_ || !request_.decode(message.payload)) {
-    return fail(internal_error("bad start message"));
+    return fail(internal_error(invalid_message));
   }
   started_ = true;
   Status status;
@@ -199,7 +205,7 @@ void Agent::start(const Message& message) {
   }
 }
 
-/// What is the same for all ranks: the agent's own environment, and over it what was asked for.
+/// The environment that all ranks share: that of the agent, overridden by the variables of request.
 std::vector<std::string> Agent::common_environment(const StartRequest& request) const {
   const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
   std::vector<std::string> environment;
@@ -256,7 +262,7 @@ void Agent::read_signals() {
     if (info.ssi_signo == SIGCHLD) {
       children = true;
     } else {
-      end_ranks(0);  // the supervisor has died, or somebody wants this agent to end
+      end_ranks(0);  // the supervisor has died, or a user has sent SIGTERM
     }
   }
   if (children) reap();
@@ -268,7 +274,8 @@ void Agent::reap() {
   while ((pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0) {
     const auto same = [&](const RankProcess& rank) { return rank.running && rank.pid == pid; };
     const auto rank = std::ranges::find_if(ranks_, same);
-    if (rank != ranks_.end()) report_exit(*rank, wait_status);  // else: an orphan of a rank
+    if (rank != ranks_.end())
+      report_exit(*rank, wait_status);  // else: a process that a rank had started
   }
 }
 
@@ -299,7 +306,7 @@ void Agent::read_output(RankProcess& rank, int which) {
   UniqueFd& output = rank.output[which];
   for (int reads = 0; output && reads < 4; ++reads) {
     const ssize_t got = ::read(output.get(), buffer, sizeof buffer);
-    if (got < 0) return;  // nothing there now
+    if (got < 0) return;  // the pipe is empty
     std::string ready;
     if (got == 0) {
       output.reset();
@@ -337,7 +344,7 @@ void Agent::feed_input() {
     const ssize_t written = ::write(input.get(), input_.data() + taken, input_.size() - taken);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) break;
     if (written < 0) {
-      input.reset();  // nobody reads it any more
+      input.reset();  // rank 0 has closed its standard input
     } else {
       taken += static_cast<std::size_t>(written);
     }
@@ -364,7 +371,7 @@ void Agent::end(std::uint32_t wait_ms) {
 
 void Agent::end_ranks(Nanos term_after) {
   const Nanos term_at = monotonic_now() + term_after;
-  if (kill_at_ != 0 && kill_at_ <= term_at + grace) return;  // it comes sooner already
+  if (kill_at_ != 0 && kill_at_ <= term_at + grace) return;  // the ranks end sooner already
   term_at_ = term_at;
   kill_at_ = term_at + grace;
 }
@@ -386,7 +393,7 @@ void Agent::keep_time() {
 
 void Agent::finish() {
   over_ = true;
-  // With all writers dead, what is in the pipes is all there is.
+  // All writers are dead, so the pipes hold the last output.
   for (RankProcess& rank : ranks_) {
     for (int which = 0; which < 2; ++which) {
       while (rank.output[which]) {

@@ -1,9 +1,10 @@
-// The part of hocket-run that runs on every host, this one included: it starts the host's ranks,
-// passes their output up and signals down, and sees to it that they end when the launcher does.
+// The agent: the part of hocket-run that runs on every host, the host of the launcher included. It
+// starts the ranks of its host, sends their output to the launcher, passes signals to them, and
+// ends them when the launcher ends.
 //
-// On a host there are two processes: a supervisor, and its child, the agent proper. Each kills all
-// that is left when the other one dies, kill -9 included; a rank whose agent dies is killed by the
-// kernel.
+// On a host run two processes: a supervisor and its child, the agent. If either of them dies, even
+// by kill -9, the other kills all processes that remain. If the agent dies, the kernel kills its
+// ranks.
 #pragma once
 
 #include <deque>
@@ -20,13 +21,13 @@
 
 namespace hocket::internal::launch {
 
-/// `hocket-run --agent`: speaks with the launcher over standard input and output.
+/// `hocket-run --agent`: communicates with the launcher over standard input and output.
 int agent_main();
 
 class Agent {
  public:
   Agent(Stream launcher, UniqueFd signals, unsigned long file_limit);
-  /// Until the launcher is gone or all ranks have ended and all is told.
+  /// Returns when the launcher has ended, or when all ranks have ended and all messages are sent.
   void run();
 
  private:
@@ -60,18 +61,18 @@ class Agent {
   UniqueFd signals_;
   unsigned long file_limit_;
   StartRequest request_;
-  UniqueFd listener_;  // of the root: rank 0 has it too
+  UniqueFd listener_;  // at which ranks join; rank 0 has it too
   std::vector<RankProcess> ranks_;
-  std::string root_end_;  // how rank 0 ended; empty: it is not here, or has not
+  std::string root_end_;  // how rank 0 ended; empty: it runs, or is not on this host
   std::string input_;     // for rank 0, not yet written
   bool input_ended_ = false;
   bool launcher_gone_ = false;
   bool started_ = false;
   bool over_ = false;
   int running_ = 0;
-  bool root_needed_ = false;  // ranks of other hosts may still come to the root's listener
-  bool swept_ = false;        // what the ranks left running has been killed
-  Nanos term_at_ = 0;         // 0: not to be ended
+  bool root_needed_ = false;  // ranks of other hosts may still connect to listener_
+  bool swept_ = false;        // processes that the ranks had started have been killed
+  Nanos term_at_ = 0;         // when the ranks get SIGTERM; 0: never
   Nanos kill_at_ = 0;
 };
 

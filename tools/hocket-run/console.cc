@@ -24,8 +24,8 @@ void Console::put(int fd, std::string_view bytes) {
 void Console::write_some() {
   if (queue_.empty()) return;
   auto& [fd, bytes] = queue_.front();
-  // A pipe that is writable takes this much without blocking. The descriptor itself stays as it is:
-  // others share it.
+  // A writable pipe takes PIPE_BUF bytes without blocking. The descriptor must stay blocking,
+  // because other processes share it.
   const std::size_t size = std::min<std::size_t>(bytes.size() - written_, PIPE_BUF);
   const ssize_t done = ::write(fd, bytes.data() + written_, size);
   if (done < 0 && (errno == EINTR || errno == EAGAIN)) return;

@@ -1,5 +1,5 @@
-// Standard output and error of the launcher: everything goes out in order and without blocking the
-// loop where that can be helped.
+// Standard output and error of the launcher. All output is written in order, and only when its
+// descriptor is writable, so that the launcher does not block.
 #pragma once
 
 #include <deque>
@@ -21,11 +21,11 @@ class Console {
   int next_fd() const { return queue_.empty() ? -1 : queue_.front().first; }
   /// Writes a piece; to be called when next_fd() is writable.
   void write_some();
-  /// Standard output cannot be written any more (its reader has gone, the disk is full).
+  /// The errno of a failed write to standard output (reader closed, disk full); 0: none.
   int output_error() const { return output_error_; }
-  /// Since when nothing could be written, while there was something to write.
+  /// The time of the last write, or of the first output after the queue was empty.
   Nanos blocked_since() const { return blocked_since_; }
-  /// Drops what waits for a descriptor that cannot be written now, and all that comes for it later.
+  /// Drops the output, queued and later, for descriptors that are not writable now.
   void drop_blocked();
   std::size_t dropped() const { return dropped_bytes_; }
 

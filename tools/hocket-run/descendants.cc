@@ -19,7 +19,7 @@
 namespace hocket::internal::launch {
 namespace {
 
-/// Parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID ...". 0: it is gone.
+/// Parent of a process, from /proc/PID/stat: "PID (NAME) STATE PPID ...". 0: it does not exist.
 pid_t parent_of(const char* pid) {
   const UniqueFd fd(::open((std::string("/proc/") + pid + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   char text[512] = {};
@@ -53,7 +53,7 @@ bool kill_descendants(Nanos limit) {
     if (reaped < 0 && errno == ECHILD) return true;
     if (monotonic_now() > give_up) return false;
     for (const pid_t child : children()) ::kill(child, SIGKILL);
-    ::poll(nullptr, 0, 1);  // a killed process takes a moment to go
+    ::poll(nullptr, 0, 1);  // a killed process does not end at once
   }
 }
 

@@ -1,15 +1,15 @@
-// Makes sure that nothing which a rank has started outlives the job.
+// Ensures that no process that a rank has started outlives the job.
 #pragma once
 
 #include "base/clock.h"
 
 namespace hocket::internal::launch {
 
-/// From now on a process whose parent dies becomes this process's child.
+/// From now on a descendant whose parent dies becomes a child of this process.
 void adopt_orphans();
 
-/// Kills and reaps children until none is left, grandchildren too as they come. False: something
-/// was still there after limit (a process in an uninterruptible wait).
+/// Kills and reaps children until there is none; orphaned grandchildren become children too.
+/// Returns false if a child remains after limit (a process in an uninterruptible wait).
 bool kill_descendants(Nanos limit);
 
 }  // namespace hocket::internal::launch

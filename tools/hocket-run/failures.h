@@ -1,8 +1,10 @@
-// What failed in a job, and which failure the job's exit status and hocket-run's line name.
+// Collects the failures of a job, and chooses the failure that hocket-run names and whose status is
+// the exit status of the job.
 //
-// The survivors of a killed rank often report it and end before the killed process is reaped: the
-// kernel closes its connections first. So a failure that may be the consequence of another one is
-// held for a moment, and a failure that cannot be one (a death by signal, a lost host) goes first.
+// When a rank is killed, the kernel closes its connections before its agent can reap it. So other
+// ranks often fail and end before the agent reports the killed rank. A failure that may be the
+// consequence of another failure therefore waits for Failures::hold; a failure that cannot be a
+// consequence (a death by signal, a lost host) is named first.
 #pragma once
 
 #include <string>
@@ -13,15 +15,16 @@
 
 namespace hocket::internal::launch {
 
-/// How surely a failure is not the consequence of another one, in ascending order: a plain exit; an
-/// abort(), which is how many programs end at an error that they do not handle; anything else.
+/// How sure it is that a failure is not the consequence of another, in ascending order: an exit
+/// with a status; an abort(), by which many programs end at an error that they do not handle; all
+/// others.
 enum class Origin { exited, aborted, cause };
 
 struct Failure {
-  int rank = -1;   // -1: not of a single rank
-  int status = 0;  // the exit status that stands for it
+  int rank = -1;   // -1: not the failure of a single rank
+  int status = 0;  // exit status of the job if this failure is named
   Origin origin = Origin::exited;
-  bool is_news = true;  // false: the user asked for it
+  bool is_news = true;  // false: a signal of the user caused it
   std::string subject;  // "rank 3 on b (pid 12)"; may be empty
   std::string how;      // "exited with status 3"
 };
@@ -33,16 +36,15 @@ class Failures {
 
   void add(Failure failure, Nanos now);
   bool any() const { return !list_.empty(); }
-  /// When the first failure is to be named; 0: there is none, or it is named already.
+  /// When the first failure must be named; 0: there is none, or it is named already.
   Nanos name_at() const { return named_ ? 0 : name_at_; }
-  /// Chooses the first failure and says which it is. all: says the others too, and from now on each
-  /// as it comes.
+  /// Chooses the first failure and prints it. all: prints the other failures too.
   void name_first(bool all, Console* console);
-  /// Says a failure that came after the first was named.
+  /// Prints the last failure, which came after the first was named.
   void say_last(Console* console) const;
-  /// "ranks 1-2 exited with status 1, rank 4 was killed by ..."; empty: there is no news.
+  /// "ranks 1-2 exited with status 1; rank 4 was killed by ..."; empty: there are no others.
   std::string others() const;
-  /// Whether the first failure was said.
+  /// True if the first failure was printed.
   bool first_is_news() const { return list_[first_].is_news; }
   int status() const { return list_.empty() ? 0 : list_[first_].status; }
 

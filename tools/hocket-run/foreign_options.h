@@ -1,4 +1,4 @@
-// Options of mpirun, torchrun and srun that hocket-run does not have, for those who know these.
+// Options of mpirun, torchrun and srun that hocket-run does not have, and what to write instead.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace hocket::internal::launch {
 
-/// What to write in place of an option of another launcher ("--host=a" counts as --host); empty: no
-/// known launcher has that option.
+/// Returns what to write instead of an option of another launcher ("--host=a" counts as --host).
+/// Empty: no known launcher has that option.
 std::string remedy_for_foreign_option(std::string_view option);
 
 }  // namespace hocket::internal::launch

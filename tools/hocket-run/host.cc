@@ -11,7 +11,7 @@
 namespace hocket::internal::launch {
 namespace {
 
-// For the remote login shell, whichever it is.
+// Quotes text for the login shell of the remote host.
 std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
@@ -23,7 +23,7 @@ std::vector<std::string> ssh_command(const std::vector<std::string>& ssh,
   std::vector<std::string> words = ssh;
   const std::string program = ssh[0].substr(ssh[0].rfind('/') + 1);
   if (program == "ssh") {
-    // No terminal, no forwarded windows, and the end of a silent connection is noticed.
+    // No terminal, no X11 forwarding, and ssh ends if the host does not answer.
     for (const char* word : {"-T", "-x", "-o", "ServerAliveInterval=15"}) words.push_back(word);
   }
   words.push_back(host);
@@ -42,8 +42,8 @@ std::string joined(const std::vector<std::string>& words) {
   sigset_t none;
   sigemptyset(&none);
   if (is_ssh) {
-    // The launcher passes signals on through ssh; what a terminal sends to the whole group must not
-    // end or stop ssh itself.
+    // The launcher sends signals to the ranks as messages. A signal that a terminal sends to the
+    // whole process group must not end or stop ssh itself.
     for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2}) {
       ::signal(number, SIG_IGN);
     }
@@ -96,8 +96,8 @@ std::string no_agent_text(const std::vector<std::string>& ssh, const std::string
            " (hocket-run must be at the same path on all hosts)";
   }
   return "no agent on host " + host.name + ": `" + joined(ssh_command(ssh, executable, host.name)) +
-         "` " + describe_end(host.wait_status) + "; see that `" + base +
-         " true` works without a question";
+         "` " + describe_end(host.wait_status) + "; check that `" + base +
+         " true` works and asks no question";
 }
 
 std::string describe_end(int wait_status) {

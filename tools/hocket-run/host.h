@@ -1,4 +1,4 @@
-// One host of the job, as the launcher sees it: the process that leads to its agent.
+// A host of the job, as the launcher sees it, with the process that connects to its agent.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ struct Host {
   pid_t pid = 0;        // the agent's supervisor, or ssh; 0: reaped, or never started
   int wait_status = 0;  // once pid is reaped
   Stream stream;
-  bool gone = false;  // no more will come from the agent
+  bool gone = false;  // the agent has closed its output
   Nanos gone_at = 0;
   bool greeted = false;
   Hello hello;
@@ -30,17 +30,17 @@ struct Host {
   std::string title() const;  // for messages
 };
 
-/// Starts the agent: as a child of this process, or by ssh. Nothing secret is in the command.
+/// Starts the agent: as a child of this process, or by ssh. The command contains no secret.
 Status start_agent(const std::vector<std::string>& ssh, const std::string& executable, Host* host);
 
-/// Why no agent answered, after the process has ended: names the host, what ended how, and what to
-/// try.
+/// The error of a host whose agent did not answer: names the host, how the process ended, and what
+/// to try.
 std::string no_agent_text(const std::vector<std::string>& ssh, const std::string& executable,
                           const Host& host);
 
 /// "exited with status 3", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
-/// As a shell says it: the exit status, or 128 + signal.
+/// The exit status, or 128 + signal, as in a shell.
 int exit_status_of(int wait_status);
 
 }  // namespace hocket::internal::launch

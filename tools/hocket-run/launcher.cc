@@ -18,13 +18,14 @@ namespace hocket::internal::launch {
 namespace {
 
 constexpr int cannot_start_status = 125;
-// Survivors learn from the library which rank has died, and say so; then they are told to end.
+// Time between the failure of a rank and SIGTERM for the others, in which they can report the error
+// that the library returns to them.
 constexpr Nanos time_to_report = 2 * nanos_per_s;
-// For ssh (or the local supervisor) to end when the agent has ended.
+// Time for ssh (or the local supervisor) to end when the agent has ended.
 constexpr Nanos time_to_go = 15 * nanos_per_s;
-// A second Ctrl-C so soon means: now.
+// A second Ctrl-C within this time ends the ranks at once.
 constexpr Nanos insisting = 2 * nanos_per_s;
-// So long the output may be blocked after the user has asked for the end; then it is dropped.
+// Time for which output may be blocked after the user has asked for the end; then it is dropped.
 constexpr Nanos output_grace = 2 * nanos_per_s;
 
 sigset_t handled_signals() {
@@ -35,6 +36,11 @@ sigset_t handled_signals() {
     sigaddset(&set, number);
   }
   return set;
+}
+
+std::string invalid_message_of(const Host& host) {
+  return "the agent on " + host.title() +
+         " sent an invalid message; install the same release of hocket on all hosts";
 }
 
 std::string signal_name(int number) {
@@ -76,7 +82,7 @@ Status Launcher::prepare() {
   const sigset_t set = handled_signals();
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!signals_) return system_error("cannot watch signals");
+  if (!signals_) return system_error("cannot make a signalfd");
   start_deadline_ =
       monotonic_now() + settings_.join_deadline_ms.value_or(600'000) * Nanos{nanos_per_ms};
   return start_agents();
@@ -104,7 +110,7 @@ bool Launcher::over() const {
 }
 
 int Launcher::finish() {
-  // An agent that is still there sees the end of its input and ends its ranks.
+  // An agent that still runs reads the end of its input and ends its ranks.
   for (Host& host : hosts_) {
     host.stream.close();
     if (host.pid != 0 && host.remote) ::kill(host.pid, SIGKILL);
@@ -124,13 +130,15 @@ int Launcher::finish() {
   }
   if (console_.dropped() != 0) {
     console_.say("dropped " + std::to_string(console_.dropped()) +
-                 " bytes of output, because nobody read them after " + signal_name(end_signal_));
+                 " bytes of output, which were not read within 2 s after " +
+                 signal_name(end_signal_));
   }
   empty_console();
   return status_;
 }
 
-/// Writes what is left. A reader that does not read blocks this until the user asks for the end.
+/// Writes the rest of the output. If its reader does not read, this blocks until the user asks for
+/// the end.
 void Launcher::empty_console() {
   while (!console_.empty()) {
     pollfd events[] = {{signals_.get(), POLLIN, 0}, {console_.next_fd(), POLLOUT, 0}};
@@ -178,14 +186,16 @@ void Launcher::keep_time() {
     if (!host.greeted) missing += (missing.empty() ? "" : ", ") + host.title();
   }
   cannot_start("the join deadline has passed without an agent on " + missing +
-               "; HOCKET_JOIN_DEADLINE_MS changes it");
+               ": check that the login shell there runs a command without a question, or raise "
+               "HOCKET_JOIN_DEADLINE_MS");
 }
 
 bool Launcher::any_rank_runs() const {
   return std::ranges::any_of(hosts_, [](const Host& host) { return host.running != 0; });
 }
 
-/// When output that is blocked is dropped; 0: it is not blocked, or the job may still wait for it.
+/// When blocked output is dropped; 0: never, because there is none or the user has not asked for
+/// the end.
 Nanos Launcher::output_deadline() const {
   if (console_.empty() || end_asked_at_ == 0) return 0;
   return std::max(end_asked_at_, console_.blocked_since()) + output_grace;
@@ -194,7 +204,7 @@ Nanos Launcher::output_deadline() const {
 bool Launcher::may_read_input() const {
   if (!started_ || input_ended_ || input_on_its_way_ >= input_window || hosts_[0].gone)
     return false;
-  // A job in the background leaves the terminal's input alone.
+  // A background job must not read from the terminal.
   return !::isatty(0) || ::tcgetpgrp(0) == ::getpgrp();
 }
 
@@ -243,7 +253,7 @@ void Launcher::read_host(Host& host) {
   host.gone_at = monotonic_now();
   host.stream.close();
   if (host.pid == 0) return on_lost(host);
-  reap();  // else when it comes: how the process ended is part of the message
+  reap();  // calls on_lost() when the process has ended, because the error says how it ended
 }
 
 void Launcher::handle(Host& host, const Message& message) {
@@ -254,7 +264,7 @@ void Launcher::handle(Host& host, const Message& message) {
     case Type::listening: {
       Address root;
       return decode(message.payload, &root) ? start_ranks(root)
-                                            : cannot_start("bad answer from " + host.title());
+                                            : cannot_start(invalid_message_of(host));
     }
     case Type::output: {
       const int fd = in.u8() == 2 ? 2 : 1;
@@ -272,14 +282,14 @@ void Launcher::handle(Host& host, const Message& message) {
                   host.title() + ": " + message.payload});
       return end_ranks(0);
     default:
-      return cannot_start("message of unknown type from " + host.title());
+      return cannot_start(invalid_message_of(host));
   }
 }
 
 void Launcher::on_hello(Host& host, const Message& message) {
   if (!host.hello.decode(message.payload) || host.hello.version != protocol_version) {
-    return cannot_start("hocket-run on " + host.title() + " speaks version " +
-                        std::to_string(host.hello.version) + " and this one " +
+    return cannot_start("hocket-run on " + host.title() + " uses protocol version " +
+                        std::to_string(host.hello.version) + ", and this hocket-run version " +
                         std::to_string(protocol_version) + "; install the same release on both");
   }
   host.greeted = true;
@@ -288,8 +298,8 @@ void Launcher::on_hello(Host& host, const Message& message) {
   }
 }
 
-// The root listens where rank 0 runs. SSH_CONNECTION of an agent has two good addresses: the
-// host's own, at which ssh reached it, and this host's, from which it came.
+// Asks the agent of rank 0 for the listening socket of the join. SSH_CONNECTION of an agent has two
+// useful addresses: that of its host, at which ssh reached it, and that of the launcher's host.
 void Launcher::request_listener() {
   ListenRequest request;
   request.interface = options_.interface;
@@ -306,7 +316,7 @@ void Launcher::request_listener() {
     const bool root_here = &host == &hosts_[0];
     if (host.remote && root_here) request.candidates.push_back(words[2]);
     if (host.remote && !root_here && !hosts_[0].remote) request.candidates.push_back(words[0]);
-    // Where a packet to the others would leave rank 0's host is the next best guess.
+    // If no candidate fits, the agent takes the address from which it routes to these hosts.
     if (host.remote && root_here) request.route_to.push_back(words[0]);
     if (!root_here) request.route_to.push_back(host.remote ? host.name : host.hello.host);
   }
@@ -319,7 +329,7 @@ void Launcher::start_ranks(const Address& root) {
           static_cast<ssize_t>(request.key.size()) ||
       ::getrandom(request.job_id.data(), request.job_id.size(), 0) !=
           static_cast<ssize_t>(request.job_id.size())) {
-    return cannot_start("the kernel gives no random numbers for the job key");
+    return cannot_start("cannot make the job key: getrandom failed");
   }
   request.root = root;
   request.ranks = options_.ranks;
@@ -342,14 +352,15 @@ void Launcher::on_exit(Host& host, const Message& message) {
   const bool sound = exited.decode(message.payload) && exited.rank >= host.first_rank &&
                      exited.rank < host.first_rank + host.ranks && started_;
   const auto index = static_cast<std::size_t>(exited.rank - host.first_rank);
-  if (!sound || host.ended[index]) return cannot_start("bad news of a rank from " + host.title());
+  if (!sound || host.ended[index]) return cannot_start(invalid_message_of(host));
   host.ended[index] = true;
   --host.running;
   if (exited.wait_status != 0) job_failed(failure_of(host, exited));
   release_root_host();
 }
 
-/// The agent of rank 0's host answers latecomers there until it is told that none will come.
+/// Ends the agent of rank 0's host, which answers ranks that join too late, when no rank runs any
+/// more.
 void Launcher::release_root_host() {
   if (hosts_.size() > 1 && !any_rank_runs() && !hosts_[0].gone)
     hosts_[0].stream.send(Type::end, payload_of(0));
@@ -359,9 +370,9 @@ Failure Launcher::failure_of(const Host& host, const Exited& exited) const {
   Failure failure;
   failure.rank = exited.rank;
   failure.status = exit_status_of(exited.wait_status);
-  // A shell around the program says in this way that a signal killed it.
+  // A shell that runs the program returns 128 + signal if a signal killed the program.
   const int number = failure.status > 128 && failure.status < 128 + NSIG ? failure.status - 128 : 0;
-  // What the user asked for is no news.
+  // An end by the user's own signal is not printed.
   failure.is_news = user_signal_ == 0 || failure.status != 128 + user_signal_;
   failure.origin = number == 0         ? Origin::exited
                    : number == SIGABRT ? Origin::aborted
@@ -390,7 +401,7 @@ void Launcher::job_failed(Failure failure) {
 
 void Launcher::end_ranks(Nanos wait) {
   const Nanos term_at = monotonic_now() + wait;
-  if (ending_ && term_at >= term_at_) return;  // it comes sooner already
+  if (ending_ && term_at >= term_at_) return;  // the ranks end sooner already
   ending_ = true;
   term_at_ = term_at;
   const std::string payload = payload_of(static_cast<std::uint32_t>(wait / nanos_per_ms));
@@ -401,13 +412,15 @@ void Launcher::end_ranks(Nanos wait) {
 
 void Launcher::on_lost(Host& host) {
   if (!host.greeted) return failed_ ? void() : cannot_start(no_agent_text(ssh_, executable_, host));
-  if (!started_) return cannot_start("the agent on " + host.title() + " has gone");
+  if (!started_)
+    return cannot_start("the agent on " + host.title() +
+                        " ended before the ranks were started; read its output");
   if (host.running == 0) return;
   const int first = host.first_rank;
   const int last = first + host.ranks - 1;
   host.running = 0;
   job_failed({-1, 128 + SIGKILL, Origin::cause, true, "",
-              "lost " + host.title() + ": its " + (host.remote ? "connection " : "agent ") +
+              "lost " + host.title() + ": its " + (host.remote ? "ssh process " : "agent ") +
                   describe_end(host.wait_status) + "; its ranks (" + std::to_string(first) +
                   " to " + std::to_string(last) + ") are ended there"});
   release_root_host();
@@ -462,7 +475,7 @@ void Launcher::on_user_signal(int number) {
 }
 
 void Launcher::suspend() {
-  // The ranks stop first: an agent gets the message while this process still runs.
+  // Stop the ranks first: the agents must get the message before this process stops.
   for (int tries = 0; tries < 100; ++tries) {
     flush_all();
     const auto sent = [](const Host& host) { return host.gone || host.stream.pending() == 0; };

@@ -1,5 +1,5 @@
-// The launcher: starts an agent on every host, has them start the ranks, passes output, input and
-// signals between them and the user, and decides what the end of a rank means for the others.
+// The launcher: starts an agent on every host, which starts the ranks there. It passes output,
+// input and signals between the user and the agents, and ends the job when a rank fails.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@ namespace hocket::internal::launch {
 class Launcher {
  public:
   Launcher(Options options, Settings settings);
-  /// Returns the job's exit status: 0 if every rank's was 0, else that of the rank that failed
-  /// first (see Failures; 128 + signal where a signal killed it); 125 where the job could not be
-  /// started.
+  /// Returns the exit status of the job: 0 if all ranks ended with 0; 125 if the job could not be
+  /// started; else that of the rank that failed first (see Failures), 128 + signal if a signal
+  /// killed it.
   int run();
 
  private:
@@ -62,16 +62,16 @@ class Launcher {
   Console console_;
   UniqueFd signals_;
   bool started_ = false;  // the ranks were asked to start
-  bool aborted_ = false;  // do not wait for anybody
+  bool aborted_ = false;  // end without waiting for the agents
   Nanos start_deadline_ = 0;
-  int status_ = 0;  // where the job could not be started; else failures_ has it
+  int status_ = 0;  // exit status if the job could not be started; else failures_ has it
   bool failed_ = false;
   bool ending_ = false;  // the ranks were asked to end
-  Nanos term_at_ = 0;    // when they get SIGTERM for that
+  Nanos term_at_ = 0;    // when they get SIGTERM
   Failures failures_;
-  int user_signal_ = 0;  // the last that was passed on
+  int user_signal_ = 0;  // the last ending signal of the user that was passed to the ranks
   Nanos user_signal_at_ = 0;
-  int end_signal_ = 0;  // by which the user last asked for the end, before the start or after it
+  int end_signal_ = 0;      // the last signal by which the user asked for the end
   Nanos end_asked_at_ = 0;  // 0: never
   bool hangup_ignored_ = false;
   bool input_ended_ = false;

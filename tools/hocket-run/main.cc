@@ -1,4 +1,4 @@
-// hocket-run: starts the ranks of a job, here and over ssh.
+// hocket-run: starts the ranks of a job, on this host and by ssh on others.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +22,8 @@ namespace {
 
 constexpr int usage_status = 125;
 
-/// A closed standard descriptor's number would go to the next file, socket or pipe that is opened.
+/// Opens /dev/null in place of closed standard descriptors. Else the next file, socket or pipe
+/// would get the number of a standard descriptor.
 void open_standard_descriptors() {
   int fd = 0;
   while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);  // lowest free number
@@ -34,20 +35,20 @@ int refuse(const Status& status) {
   return usage_status;
 }
 
-/// An address is one host's; an interface's name means something on every host.
+/// True for an address, which belongs to a single host; an interface name is valid on all hosts.
 bool is_address(const std::string& interface) {
   Address address;
   return parse_address(interface, &address).ok() && address.port == 0;
 }
 
-/// What a rank on another host gets from here: hocket's settings, and where programs and libraries
-/// are found.
+/// Adds the variables that ranks on other hosts receive from this environment: HOCKET_*, PATH and
+/// LD_LIBRARY_PATH.
 void carry_environment(const Options& options, std::vector<std::string>* environment) {
   const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name = name_of(*entry);
     const bool wanted = name == "PATH" || name == "LD_LIBRARY_PATH" || name.starts_with("HOCKET_");
-    if (!wanted || set_by_launcher(name)) continue;  // by the launcher of this process, that is
+    if (!wanted || set_by_launcher(name)) continue;  // set by the launcher of this process
     if (name == "HOCKET_INTERFACE" && is_address(*entry + name.size() + 1)) continue;
     const auto same = [&](const std::string& given) { return name_of(given) == name; };
     if (std::ranges::none_of(options.environment, same)) environment->emplace_back(*entry);
@@ -80,27 +81,31 @@ void describe(CLI::App* app, CommandLine* line) {
   app->add_option("-n", line->options.ranks, "Number of ranks; -np and --np are the same")
       ->check(CLI::Range(1, max_ranks))
       ->option_text("RANKS");
-  app->add_option("--hosts", line->hosts,
-                  "Hosts and how many ranks each has room for; a host without a number has one. "
-                  "Ranks fill the hosts in this order. Without --hosts: this host")
+  app->add_option(
+         "--hosts", line->hosts,
+         "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
+         "this order. Default: this host")
       ->option_text("HOST[:RANKS],...");
   app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
-  app->add_option("--on-death", line->on_death,
-                  "When a rank fails: `end` the others (after 2 s, in which they can report), or "
-                  "let them `continue`")
+  app->add_option(
+         "--on-death", line->on_death,
+         "When a rank fails: `end` the others 2 s later (so that they can report the error), "
+         "or let them `continue`")
       ->check(CLI::IsMember({"end", "continue"}))
       ->option_text("end|continue");
   app->add_option("--ssh", line->options.ssh,
                   "Command that reaches a host. Default: HOCKET_SSH, else ssh")
       ->option_text("COMMAND");
-  app->add_option("--interface", line->options.interface,
-                  "Network interface or address at which the ranks meet. Default: "
-                  "HOCKET_INTERFACE, else the address that ssh used, or the one that routes to the "
-                  "other hosts; on one host 127.0.0.1")
+  app->add_option(
+         "--interface", line->options.interface,
+         "Network interface or address on which rank 0's host listens for the other ranks. "
+         "Default: HOCKET_INTERFACE, else the address that ssh used, or the address that "
+         "routes to the other hosts; for a job on this host alone 127.0.0.1")
       ->option_text("NAME");
-  app->add_option("--env", line->environment,
-                  "Environment variable for all ranks; NAME alone carries its value here. May be "
-                  "repeated. HOCKET_*, PATH and LD_LIBRARY_PATH are carried anyhow")
+  app->add_option(
+         "--env", line->environment,
+         "Environment variable for all ranks; NAME alone has its value on this host. May be "
+         "repeated. All ranks receive HOCKET_*, PATH and LD_LIBRARY_PATH in any case")
       ->allow_extra_args(false)
       ->option_text("NAME[=VALUE]");
   app->add_flag("--settings", line->show_settings, "List the HOCKET_* variables and exit");
@@ -132,8 +137,8 @@ Status check(CommandLine* line, const Settings& settings, bool ssh_given) {
   return {};
 }
 
-/// hocket-run's own options as its parser wants them: all words before the program. Refuses those
-/// of other launchers before the parser can take -hostfile for -h.
+/// Checks the words before the program: replaces -np by -n, and refuses options of other launchers
+/// before the parser can read -hostfile as -h.
 Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
   for (std::size_t i = 0; i < words->size(); ++i) {
     std::string& word = (*words)[i];
@@ -151,7 +156,7 @@ Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
   return {};
 }
 
-/// The program and its arguments: what is left after hocket-run's own options.
+/// Takes the program and its arguments: the words after hocket-run's own options.
 Status take_program(std::vector<std::string> rest, std::vector<std::string>* program) {
   if (!rest.empty() && rest.front() == "--") {
     rest.erase(rest.begin());
@@ -174,7 +179,7 @@ int launcher_main(int argc, char** argv) {
   describe(&app, &line);
   std::vector<std::string> words(argv + 1, argv + argc);
   if (const Status status = take_own_options(app, &words); !status.ok()) return refuse(status);
-  std::ranges::reverse(words);  // as the parser wants them
+  std::ranges::reverse(words);  // CLI11 takes the words in reverse order
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -200,7 +205,7 @@ int launcher_main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   hocket::internal::launch::open_standard_descriptors();
-  // How hocket-run calls itself on every host; not for people.
+  // hocket-run starts its agents with this option; users do not.
   if (argc == 2 && std::strcmp(argv[1], "--agent") == 0)
     return hocket::internal::launch::agent_main();
   return hocket::internal::launch::launcher_main(argc, argv);

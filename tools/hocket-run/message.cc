@@ -5,7 +5,8 @@
 namespace hocket::internal::launch {
 namespace {
 
-// Unlike the texts of wire.h these have no cap: an argument may be longer than 64 KiB.
+// Unlike the texts of control_messages.h these have no size limit: an argument may be longer than
+// 64 KiB.
 void put(Writer* out, const std::string& text) {
   out->u32(static_cast<std::uint32_t>(text.size()));
   out->raw(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
@@ -16,21 +17,22 @@ void put(Writer* out, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) put(out, text);
 }
 
-// wire.h's addresses have no scope.
+// The addresses of control_messages.h have no scope.
 void put(Writer* out, const Address& address) {
   out->address(address);
   out->u32(address.scope);
 }
 
 void get(Reader* in, std::string* text) {
-  text->resize(std::min<std::size_t>(in->u32(), in->left() + 1));  // one too many: not good
+  text->resize(
+      std::min<std::size_t>(in->u32(), in->left() + 1));  // a byte too many makes the reader fail
   in->raw(reinterpret_cast<std::uint8_t*>(text->data()), text->size());
 }
 
 void get(Reader* in, std::vector<std::string>* texts) {
   texts->clear();
   const std::uint32_t count = in->u32();
-  // Each text takes four bytes at least, so a lying count ends the loop early.
+  // Each text takes at least four bytes, so the loop ends early if count is too large.
   for (std::uint32_t i = 0; in->good() && i < count; ++i) get(in, &texts->emplace_back());
 }
 
@@ -122,7 +124,7 @@ std::string Hello::encode() const {
 bool Hello::decode(std::string_view payload) {
   Reader in = reader_of(payload);
   version = in.u32();
-  if (in.good() && version != protocol_version) return true;  // the rest may look different there
+  if (in.good() && version != protocol_version) return true;  // the rest may have another format
   pid = in.i32();
   get(&in, &host);
   get(&in, &ssh_connection);

@@ -1,4 +1,4 @@
-// What hocket-run and its agents say to one another, over the agent's standard input and output:
+// The messages between hocket-run and its agents, over the standard input and output of the agent:
 // frames of a length, a type and a payload (docs/protocol/launch.md).
 #pragma once
 
@@ -12,10 +12,10 @@
 namespace hocket::internal::launch {
 
 inline constexpr std::uint32_t protocol_version = 2;
-/// The first bytes from an agent. What a login shell prints before them is skipped.
+/// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
-/// How much of standard input may be on its way to rank 0.
+/// Limit of bytes of standard input that are sent to rank 0 and not yet read by it.
 inline constexpr std::uint32_t input_window = 256u << 10;
 
 enum class Type : std::uint8_t {
@@ -35,14 +35,14 @@ enum class Type : std::uint8_t {
   failed = 69,
 };
 
-/// Takes a payload apart.
+/// A reader that parses a payload.
 Reader reader_of(std::string_view payload);
 /// Payloads of one value.
 std::string payload_of(std::uint32_t value);
 std::string payload_of(const Address& address);
 bool decode(std::string_view payload, Address* address);
 
-/// Asks the agent of rank 0's host for the root's listening socket.
+/// Asks the agent of rank 0's host for the listening socket of the join.
 struct ListenRequest {
   std::string interface;                // name or address; empty: choose
   bool local_only = true;               // all ranks are on this host
@@ -63,7 +63,7 @@ struct StartRequest {
   bool tag_output = false;
   std::string directory;
   std::vector<std::string> arguments;    // the program first
-  std::vector<std::string> environment;  // NAME=value, over what the agent has
+  std::vector<std::string> environment;  // NAME=value; overrides the agent's environment
   std::string encode() const;
   bool decode(std::string_view payload);
 };
@@ -71,8 +71,8 @@ struct StartRequest {
 struct Hello {
   std::uint32_t version = protocol_version;
   std::int32_t pid = 0;
-  std::string host;            // what the host calls itself: for messages only
-  std::string ssh_connection;  // "client port server port", empty: not by ssh
+  std::string host;            // the host's name for itself; only for messages
+  std::string ssh_connection;  // "client port server port"; empty: not started by ssh
   std::string encode() const;
   bool decode(std::string_view payload);
 };
@@ -81,7 +81,7 @@ struct Exited {
   std::int32_t rank = 0;
   std::int32_t pid = 0;
   std::int32_t wait_status = 0;  // as from waitpid
-  std::string reason;            // why the program could not be started; empty: it was
+  std::string reason;            // why the program could not be started; empty: it was started
   std::string encode() const;
   bool decode(std::string_view payload);
 };

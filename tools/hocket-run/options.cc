@@ -31,13 +31,13 @@ Status parse_host(const std::string& item, HostSlots* host) {
     slots = end == std::string::npos ? "1" : item.substr(end + 1);
   }
   if (host->name.empty()) return bad_host(item, "has no host name");
-  // ssh would take it for an option.
+  // ssh would parse it as an option.
   if (host->name.starts_with('-')) return bad_host(item, "is not a host name");
   const auto [rest, error] =
       std::from_chars(slots.data(), slots.data() + slots.size(), host->slots);
   if (error != std::errc() || rest != slots.data() + slots.size() || host->slots < 1 ||
       host->slots > max_ranks) {
-    return bad_host(item, "has no sound number of ranks");
+    return bad_host(item, "has no valid number of ranks (1 to " + std::to_string(max_ranks) + ")");
   }
   return {};
 }
@@ -87,7 +87,8 @@ Status parse_environment(const std::vector<std::string>& given, std::vector<std:
 Status place_ranks(Options* options) {
   if (options->hosts.empty()) {
     if (options->ranks == 0) {
-      return invalid_argument("say how many ranks to start: -n RANKS, or --hosts HOST:RANKS,...");
+      return invalid_argument(
+          "the number of ranks is missing: write -n RANKS, or --hosts HOST:RANKS,...");
     }
     options->hosts = {{"", options->ranks}};
     return {};
@@ -95,14 +96,16 @@ Status place_ranks(Options* options) {
   long slots = 0;
   for (const HostSlots& host : options->hosts) slots += host.slots;
   if (options->ranks == 0) {
-    if (slots > max_ranks) return invalid_argument("--hosts asks for too many ranks");
+    if (slots > max_ranks) {
+      return invalid_argument("--hosts asks for " + std::to_string(slots) +
+                              " ranks, but a job has at most " + std::to_string(max_ranks));
+    }
     options->ranks = static_cast<int>(slots);
   }
   if (options->ranks > slots) {
     return invalid_argument("-n " + std::to_string(options->ranks) +
-                            " asks for more ranks than "
-                            "--hosts has room for, which is " +
-                            std::to_string(slots));
+                            " asks for more ranks than --hosts has room for (" +
+                            std::to_string(slots) + "): use fewer ranks or more hosts");
   }
   int left = options->ranks;
   std::vector<HostSlots> used;

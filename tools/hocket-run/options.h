@@ -10,7 +10,7 @@
 namespace hocket::internal::launch {
 
 struct HostSlots {
-  std::string name;  // empty: this host, whatever it is called
+  std::string name;  // empty: this host
   int slots = 0;
   bool remote = false;  // reached by ssh
 };
@@ -26,17 +26,17 @@ struct Options {
   std::vector<std::string> program;
 };
 
-/// "a:2,b:2,[fd77::1]:3,c" (one slot where none is said).
+/// Parses "a:2,b:2,[fd77::1]:3,c"; a host without a number has 1 slot.
 Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts);
 
-/// NAME=value as it is; NAME: with its value here, an error where there is none.
+/// Copies NAME=value. Completes NAME with its value in this environment; an error if it has none.
 Status parse_environment(const std::vector<std::string>& given, std::vector<std::string>* out);
 
-/// Settles how many ranks run on which host: afterwards hosts has only those with ranks, slots is
-/// their number of ranks, and the sum is ranks.
+/// Decides how many ranks run on each host. Afterwards hosts has only hosts with ranks, slots is
+/// the number of ranks of the host, and ranks is their sum.
 Status place_ranks(Options* options);
 
-/// Words of a command as a shell would see them: blanks separate, quotes and backslashes keep.
+/// Splits a command into words as a shell does, with quotes and backslashes.
 Status split_command(const std::string& text, std::vector<std::string>* words);
 
 }  // namespace hocket::internal::launch

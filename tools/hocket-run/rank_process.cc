@@ -44,12 +44,13 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
-/// In the child. Only what is safe there; the agent has a single thread, so that is nearly all.
+/// Runs in the child after fork(). The agent has a single thread, so nearly every call is safe
+/// here.
 [[noreturn]] void become_rank(const Command& command, char** arguments, char** environment,
                               pid_t agent, int input, int output, int error, int exec_error) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != agent) ::_exit(1);  // it died before the line above
+  if (::getppid() != agent) ::_exit(1);  // the agent died before prctl()
   reset_signals();
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -90,7 +91,7 @@ Status start_rank(const Command& command, RankProcess* process) {
                 const_cast<char**>(environment.data()), agent, input.read.get(), output.write.get(),
                 error.write.get(), exec_error.write.get());
   }
-  ::setpgid(pid, pid);  // here too: a signal may have to be passed on before the child gets there
+  ::setpgid(pid, pid);  // here too, because the child may not have called it when a signal comes
   process->pid = pid;
   process->running = true;
   process->output[0] = std::move(output.read);

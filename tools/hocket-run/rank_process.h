@@ -1,4 +1,4 @@
-// One rank's process, as its agent sees it.
+// The process of a rank, as its agent sees it.
 #pragma once
 
 #include <sys/types.h>
@@ -31,12 +31,12 @@ struct Command {
   bool wants_input = false;
 };
 
-/// Starts the program in a process group of its own. The process is killed when this one dies,
-/// however that happens. A program that cannot be run is no error here: the process exits with
-/// status 127 or 126, and exec_failure() says why.
+/// Starts the program in a process group of its own. The kernel kills that process when this
+/// process dies. A program that cannot be run is no error here: the process exits with status 127
+/// or 126, and exec_failure() returns the reason.
 Status start_rank(const Command& command, RankProcess* process);
 
-/// After the process was reaped: "" or why its program was not run.
+/// After the process was reaped: why its program was not run; empty: it was run.
 std::string exec_failure(const RankProcess& process, const std::string& program);
 
 }  // namespace hocket::internal::launch

@@ -1,4 +1,4 @@
-// Passes a rank's output on in whole lines, so that the lines of many ranks do not mix.
+// Passes on the output of a rank in whole lines, so that the lines of several ranks do not mix.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace hocket::internal::launch {
 
-/// Without a tag the bytes stay exactly as they are: a line that does not end (a prompt, binary
-/// data) is held for a moment only. With a tag every line gets it, and an unfinished one is
-/// finished.
+/// Without a tag the bytes are not changed, and an unfinished line (a prompt, binary data) is held
+/// for 100 ms at most. With a tag every line begins with the tag, and unfinished lines get a
+/// newline. Lines longer than 64 KiB are passed on in pieces.
 class Relay {
  public:
   explicit Relay(std::string tag) : tag_(std::move(tag)) {}
 
-  /// Appends to out what is ready to be passed on.
+  /// Adds bytes, and appends the lines that are complete to out.
   void add(std::string_view bytes, Nanos now, std::string* out);
-  /// Appends what is held.
+  /// Appends the unfinished line to out.
   void flush(std::string* out);
-  /// When a held piece should be flushed; 0: nothing to do.
+  /// When the unfinished line must be flushed; 0: there is none.
   Nanos flush_at() const { return tag_.empty() && !held_.empty() ? flush_at_ : 0; }
 
  private:

@@ -42,7 +42,7 @@ Status choose(const ListenRequest& request, Address* address) {
     }
   }
   return invalid_argument(
-      "cannot tell which address of this host the other hosts reach; name its interface with "
+      "cannot find an address of this host that the other hosts can reach; name its interface with "
       "--interface or HOCKET_INTERFACE");
 }
 

@@ -1,4 +1,4 @@
-// The socket at which the ranks of a job meet, made where rank 0 will run.
+// The listening socket at which the ranks of a job join, on the host of rank 0.
 #pragma once
 
 #include "base/status.h"
@@ -8,10 +8,10 @@
 
 namespace hocket::internal::launch {
 
-/// Listens on one address of this host: the interface that was asked for; 127.0.0.1 where all
-/// ranks are here; else the first candidate that is this host's own and no loopback; else the
-/// address from which the other hosts are reached. Never on what the host's own name resolves to,
-/// which is 127.0.1.1 on many machines.
+/// Listens on an address of this host: that of the requested interface; 127.0.0.1 if all ranks run
+/// on this host; else the first candidate that is an address of this host and no loopback; else the
+/// address from which this host routes to the others. It does not use the address to which the
+/// host's own name resolves, which is 127.0.1.1 on many machines.
 Status listen_for_root(const ListenRequest& request, UniqueFd* listener, Address* address);
 
 /// True if the text is an address of this host, or a name that resolves to one.

@@ -42,7 +42,7 @@ bool Stream::fill() {
   incoming_.erase(0, taken_);
   taken_ = 0;
   char buffer[64 << 10];
-  // A few reads only: whoever fills the pipe without end must not keep us from the rest.
+  // At most 4 reads, so that a steady writer does not keep the caller from its other work.
   for (int reads = 0; reads < 4; ++reads) {
     const ssize_t got = ::read(in_.get(), buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
@@ -72,7 +72,7 @@ bool Stream::next(Message* message) {
   const std::uint32_t size = header.u32();
   message->type = static_cast<Type>(header.u8());
   if (size > max_payload) {
-    in_.reset();  // the next fill() says that it is over
+    in_.reset();  // the next fill() returns false
     return false;
   }
   if (rest.size() - header_bytes < size) return false;

@@ -1,4 +1,4 @@
-// Frames over a pair of descriptors that do not block.
+// Sends and receives frames over two non-blocking descriptors.
 #pragma once
 
 #include <string>
@@ -25,14 +25,14 @@ class Stream {
   std::size_t pending() const { return outgoing_.size() - sent_; }  // bytes not yet written
 
   void write_greeting() { outgoing_.append(greeting); }
-  /// Nothing is a frame until the other side's greeting has come.
+  /// Skips all bytes before the greeting of the other side.
   void expect_greeting() { awaits_greeting_ = true; }
 
   void send(Type type, std::string_view payload = {});
-  /// Writes what can be written now. False: the other side is gone.
+  /// Writes as much as possible without blocking. False: the other side has closed the stream.
   bool flush();
-  /// Reads what is there. False: the other side is gone, or talks nonsense; what came whole before
-  /// can still be taken.
+  /// Reads the bytes that have arrived. False: the other side has closed the stream, or sent an
+  /// invalid frame; next() still returns the messages that arrived completely before.
   bool fill();
   bool next(Message* message);
   void close() {

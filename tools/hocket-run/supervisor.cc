@@ -1,4 +1,4 @@
-// The supervisor: parent of the agent, and heir of all orphans on its host.
+// The supervisor: the parent of the agent, and of all processes of the job whose parent has died.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -20,7 +20,8 @@ sigset_t ending_signals() {
   return set;
 }
 
-/// Ranks need up to five descriptors each here; they get the old limit back. Returns it.
+/// Raises the limit of open files, because the agent needs up to five descriptors for each rank.
+/// Returns the old limit, which the ranks get back.
 unsigned long raise_file_limit() {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
@@ -36,7 +37,7 @@ unsigned long raise_file_limit() {
   adopt_orphans();
   const sigset_t set = ending_signals();
   UniqueFd signals(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
-  // 0 and 1 move away, so that nothing started from here can hold the launcher's ends.
+  // Move 0 and 1, so that no process that the agent starts inherits the pipes to the launcher.
   UniqueFd in(::fcntl(0, F_DUPFD_CLOEXEC, 3));
   UniqueFd out(::fcntl(1, F_DUPFD_CLOEXEC, 3));
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -54,14 +55,15 @@ int agent_main() {
   ::signal(SIGPIPE, SIG_IGN);
   const sigset_t set = ending_signals();
   ::sigprocmask(SIG_SETMASK, &set, nullptr);
-  ::setsid();  // a terminal's signals go to the launcher alone, which passes them on
+  ::setsid();  // the terminal sends signals only to the launcher, which passes them on
   adopt_orphans();
   const pid_t supervisor = ::getpid();
   const pid_t agent = ::fork();
   if (agent < 0) return 1;
   if (agent == 0) become_agent(supervisor);
 
-  // The launcher must see the end of the agent's output when the agent ends.
+  // Close the pipes here, so that the launcher reads the end of the agent's output when the agent
+  // ends.
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), 0);
   ::dup2(null.get(), 1);
@@ -77,7 +79,7 @@ int agent_main() {
     while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
       if (pid != agent) continue;
       kill_descendants(10 * nanos_per_s);
-      // As a shell would say it; this also tells the launcher, through ssh.
+      // As in a shell; ssh passes this status to the launcher.
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
   }

@@ -1,4 +1,4 @@
-// Messages of a rank to itself (a group may send and receive them at once): matched, then copied.
+// Messages of a rank to itself, which a group may send and receive at once: one copy.
 #pragma once
 
 #include <vector>

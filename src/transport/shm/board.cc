@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
 
-// Scratch: at most 32 MiB up to 256 ranks. Fifos: 8 MiB for 8 ranks, 64 for 64, and beyond, since
-// none is smaller than 16 KiB, with the square: 1 GiB for 256. What is not touched takes no memory.
+// Sizes of a board. Scratch: at most 32 MiB up to 256 ranks. Fifos: 8 MiB for 8 ranks, 64 MiB for
+// 64 ranks. With more ranks their sum grows with the square of the ranks, because a fifo has at
+// least 16 KiB: 1 GiB for 256 ranks. A page takes memory only once it is touched.
 std::size_t scratch_half(int ranks) {
   return std::clamp<std::size_t>(std::bit_floor(16 * mib / static_cast<std::size_t>(ranks)),
                                  64 * kib, 2 * mib);
@@ -59,12 +60,13 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
 
 bool Board::ring(int to) const {
   Doorbell& bell = doorbell(to);
-  // The publication before this call must be visible before the doorbell is read: else a peer that
-  // goes to sleep at this moment could miss both. The sleeper does the reverse: exchanges `asleep`,
-  // then looks again. tests/transport/doorbell.pml is the model of it.
+  // The caller's publication must become visible before this rank reads the doorbell: else a peer
+  // that falls asleep at this moment could miss both the publication and the ring. The sleeper
+  // works in the reverse order: it exchanges `asleep`, then checks for publications again.
+  // tests/transport/doorbell.pml is the model for the model checker.
 #if defined(__SANITIZE_THREAD__)
-  // The thread sanitizer knows no fences; a read-modify-write of the same word gives the same
-  // order, dearer.
+  // The thread sanitizer does not support fences. A read-modify-write of the same word gives the
+  // same order, but is slower.
   const std::uint32_t state = bell.asleep.fetch_add(0, std::memory_order_seq_cst);
 #else
   std::atomic_thread_fence(std::memory_order_seq_cst);

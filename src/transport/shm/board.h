@@ -1,13 +1,14 @@
-// The board: the one shared segment of a communicator's ranks on a node. Each rank writes its own
-// part and reads the others'. Zero bytes are a valid start. docs/PROTOCOL.md draws the layout.
+// The board: the memory segment that the ranks of a communicator share on a node. Each rank writes
+// its own part and reads the parts of the others. A new board is all zero bytes. docs/PROTOCOL.md
+// draws the layout.
 //
 //   per local rank: doorbell | 2 arrival lines | public flags | 2 signatures | scratch[2]
 //   per ordered pair: fifo (messages between the two)
 //
-// Every line that another rank polls is 128 bytes apart, has a single writer, and counts upward.
-// Two arrival lines and two scratch halves alternate by operation: before a rank publishes
-// operation s it has seen every local peer arrive at s - 1 or later, so every peer has left s - 2,
-// whose line and scratch half it reuses.
+// Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
+// grows. Two arrival lines and two scratch halves alternate by operation. Before a rank publishes
+// operation s, it has seen every local peer arrive at s - 1 or later. So every peer has left
+// operation s - 2, and the rank may reuse the line and the scratch half of s - 2.
 #pragma once
 
 #include <atomic>
@@ -28,8 +29,8 @@ struct alignas(128) ArrivalLine {
 };
 static_assert(sizeof(ArrivalLine) == 128);
 
-/// Where a rank's buffers lie, for local peers that read or write them in place (rides in the
-/// arrival line).
+/// The regions and offsets of a rank's buffers, for local peers that read or write them directly.
+/// In plans that map buffers it is the payload of the arrival line.
 struct BufferPlaces {
   std::uint64_t input_region, input_offset, output_region, output_offset;
 };
@@ -39,20 +40,21 @@ struct alignas(128) FlagLine {
   std::atomic<std::uint64_t> value;
 };
 
-/// How a rank sleeps. A peer that has published something rings whoever sleeps.
+/// The sleep state of a rank. A peer that has published something wakes the rank if it sleeps.
 struct alignas(128) Doorbell {
-  std::atomic<std::uint32_t>
-      asleep;  // 0: awake; 1: in futex on this word; 2: in poll, its eventfd is to be written
-  std::atomic<std::uint32_t> core;  // 1 + the core that it ran on when it last waited long; 0: none
+  // Board::awake; asleep_in_futex: on this word; asleep_in_poll: a write to its eventfd wakes it.
+  std::atomic<std::uint32_t> asleep;
+  // 1 + the core on which the rank ran at its last long wait; 0: it has not waited long yet.
+  std::atomic<std::uint32_t> core;
 };
 
 struct alignas(128) SignatureSlots {
-  Signature of_parity[2];  // the text behind ArrivalLine::fingerprint; written before it
+  Signature of_parity[2];  // ArrivalLine::fingerprint is their hash, and is written after them
 };
 
 class Board {
  public:
-  /// Bytes of a segment for so many local ranks (every rank computes the same).
+  /// Size of a board for so many local ranks; every rank computes the same.
   static std::size_t bytes(int local_ranks);
 
   Board() = default;
@@ -82,9 +84,9 @@ class Board {
   }
   std::size_t fifo_bytes() const { return fifo_bytes_; }  // a multiple of 4096
 
-  /// Wakes rank `to` if it sleeps in its futex. Call after publishing; orders the publication
-  /// before the look at the doorbell. True: it sleeps in poll, and the caller must write its
-  /// eventfd.
+  /// Wakes rank `to` if it sleeps in its futex. Call it after publishing: it orders the publication
+  /// before the read of the doorbell. True: the rank sleeps in poll, and the caller must write to
+  /// its eventfd.
   bool ring(int to) const;
 
   /// The error where the fingerprint in the peer's arrival line is not that of mine: the ranks made
@@ -92,17 +94,19 @@ class Board {
   Status disagreement_with(int peer, int parity, const Signature& mine) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
-  /// Step one of falling asleep: from now on peers ring. The caller then looks once more for what
-  /// it waits for, and either sleeps or takes it back.
+  /// First step of falling asleep: from now on peers ring. The caller must then check once more for
+  /// the event that it waits for, and call either sleep() or announce_awake().
   void announce_sleep(std::uint32_t how) const {
     doorbell(local_rank_).asleep.exchange(how, std::memory_order_seq_cst);
   }
   void announce_awake() const {
     doorbell(local_rank_).asleep.store(awake, std::memory_order_seq_cst);
   }
-  /// Says on which core this rank runs. True where another rank was last seen on the same.
+  /// Publishes the core on which this rank runs. Returns true if another rank has published the
+  /// same core.
   bool shares_core(int core) const;
-  /// Step two: sleeps in the futex until rung, at most timeout_ns. Awake afterwards.
+  /// Second step: sleeps in the futex until a peer rings, at most timeout_ns; then the rank is
+  /// awake.
   void sleep(std::int64_t timeout_ns) const;
 
  private:

@@ -58,8 +58,8 @@ void FifoReader::release() {
   const std::uint64_t end = round_up(mine_, unit_bytes);
   position_ = after(position_, end - mine_);
   mine_ = end;
-  // A writer stops only when the ring is full. Then the part of it that this reader has not yet
-  // taken is more than a quarter at one of its releases, whatever stale view it had before.
+  // A writer waits only when the ring is full. Then, at one of this reader's releases, more than a
+  // quarter of the ring is unread, even if the reader's view of `written` was old before.
   was_full_ |= seen_ - released_ > capacity_ / 4;
   released_ = mine_;
   read_->store(mine_, std::memory_order_release);

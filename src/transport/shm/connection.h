@@ -1,12 +1,12 @@
-// A byte ring between two processes: one writes, the other reads. It lies in shared memory that
-// both can write, so neither believes the other: positions are checked, headers are copied out
-// before they are looked at.
+// A fifo: a ring of bytes between two processes, a writer and a reader. Both can write to its
+// shared memory, so neither trusts the other: each checks positions, and the reader copies headers
+// before it parses them. Offsets in bytes:
 //
-//   0    written: bytes ever written (by the writer alone)
-//   128  read:    bytes ever read (by the reader alone)
-//   256  the ring: records, each starting at a multiple of 64
+//   0    written: number of bytes ever written; only the writer changes it
+//   128  read:    number of bytes ever read; only the reader changes it
+//   256  the ring: records, each of which starts at a multiple of 64
 //
-// Zero bytes are a valid, empty fifo.
+// A new fifo is all zero bytes.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Fifo {
         capacity_((bytes - 2 * line_bytes) / unit_bytes * unit_bytes) {}
 
  protected:
-  /// Moves `position` (an offset in the ring) on.
+  /// Returns the offset in the ring that is `bytes` after `position`.
   std::size_t after(std::size_t position, std::size_t bytes) const {
     position += bytes;
     return position >= capacity_ ? position - capacity_ : position;
@@ -42,18 +42,18 @@ class Fifo {
 class FifoWriter : public Fifo {
  public:
   using Fifo::Fifo;
-  /// Bytes that can be written now. A reader that claims to have read what was never written leaves
-  /// no room; broken() tells.
+  /// Bytes that can be written now. Returns 0 and sets broken() if the reader's position is
+  /// impossible.
   std::size_t room(std::size_t wanted);
   bool broken() const { return broken_; }
-  /// Copies bytes behind what was put before; the caller has asked for room.
+  /// Appends bytes to the record; the caller has checked room().
   void put(const void* data, std::size_t bytes);
-  /// Ends the record (pads it) and shows it to the reader.
+  /// Ends the record with padding and publishes it to the reader.
   void publish();
 
  private:
   std::uint64_t mine_ = 0;  // bytes put, published or not
-  std::uint64_t seen_ = 0;  // read_ when last looked at
+  std::uint64_t seen_ = 0;  // last value read from read_
   std::size_t position_ = 0;
   bool broken_ = false;
 };
@@ -64,16 +64,16 @@ class FifoReader : public Fifo {
   /// Bytes that can be read now.
   std::size_t ready();
   bool broken() const { return broken_; }
-  /// Copies the next bytes out; the caller knows that they are ready.
+  /// Copies the next bytes to data; the caller has checked ready().
   void get(void* data, std::size_t bytes);
-  /// Ends the record (skips its padding) and gives its room back to the writer.
+  /// Skips the padding of the record and frees its room for the writer.
   void release();
-  /// True where the writer may have been short of room before the last releases; asking resets it.
+  /// True if the writer may have waited for room since the last call; the call resets it.
   bool writer_may_wait();
 
  private:
-  std::uint64_t mine_ = 0;
-  std::uint64_t seen_ = 0;  // written_ when last looked at
+  std::uint64_t mine_ = 0;  // bytes taken, released or not
+  std::uint64_t seen_ = 0;  // last value read from written_
   std::uint64_t released_ = 0;
   std::size_t position_ = 0;
   bool was_full_ = false;

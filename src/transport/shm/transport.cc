@@ -16,7 +16,7 @@ ShmTransport::ShmTransport(const Board& board, std::vector<int> ranks_of, std::u
       ranks_of_(std::move(ranks_of)),
       wake_(std::move(wake)),
       options_(options),
-      // Several frames fit in a fifo, so that one is written while another is read.
+      // At least 4 frames fit in a fifo, so that the writer can write while the reader reads.
       frame_bytes_(std::min(options.matcher.frame_bytes, board.fifo_bytes() / 4)) {
   const int self = board_.local_rank();
   const int largest = *std::max_element(ranks_of_.begin(), ranks_of_.end());
@@ -88,10 +88,10 @@ bool ShmTransport::write(Link& link) {
   std::size_t moved = 0;
   OutFrame frame;
   while (moved < poll_budget && link.matcher.has_frames()) {
-    // A frame is written whole, and not cut small only because little room is left just now.
+    // Write only whole frames, and wait for more room rather than send a small one.
     const std::size_t room = link.to.room(sizeof(FrameHeader) + frame_bytes_);
     if (link.to.broken()) {
-      fail(link, link.matcher.violation("word of taking more from its fifo than was put in"));
+      fail(link, link.matcher.violation("a read position beyond the end of its fifo's data"));
       break;
     }
     if (room < sizeof(FrameHeader) + frame_bytes_ / 2) break;
@@ -106,7 +106,7 @@ bool ShmTransport::write(Link& link) {
   return moved > 0;
 }
 
-// One frame: header, payload, verdict. False: the link has ended.
+// Reads and handles a frame. Returns false if the link has ended.
 bool ShmTransport::read_record(Link& link, std::size_t ready) {
   FrameHeader header;
   Status status;
@@ -132,10 +132,12 @@ bool ShmTransport::read_record(Link& link, std::size_t ready) {
   }
   if (header.kind == FrameKind::goodbye) {
     const int peer = link.matcher.peer();
-    const Status why(Code::remote_error,
-                     "rank " + std::to_string(peer) +
-                         " has left the communicator; nothing more can be sent to it or received",
-                     peer);
+    const Status why(
+        Code::remote_error,
+        "rank " + std::to_string(peer) +
+            " has left the communicator (it finalized or destroyed it), so this "
+            "operation cannot end: all ranks must make the same calls before they leave",
+        peer);
     link.matcher.leave(why.on_link("shm"));
   }
   return !link.matcher.ended();
@@ -155,7 +157,7 @@ bool ShmTransport::read(Link& link) {
     moved += link.frame.header.length;
   }
   if (link.from.broken()) {
-    fail(link, link.matcher.violation("a fifo position that cannot be"));
+    fail(link, link.matcher.violation("an impossible write position of its fifo"));
   }
   if (link.from.writer_may_wait()) ring(link);
   return moved > 0;

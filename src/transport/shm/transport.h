@@ -1,5 +1,6 @@
-// Messages between ranks of one node, through the board's fifos: copied in by the sender and out by
-// the receiver, in pieces that stay in cache. No peer ever writes anywhere but in a fifo.
+// Messages between ranks of a node, through the fifos of the board. The sender copies a message
+// into the fifo and the receiver copies it out, in pieces that stay in cache. A peer writes only to
+// fifos, never to the memory of a transfer.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ struct ShmOptions {
 
 class ShmTransport final : public Transport {
  public:
-  /// ranks_of: the communicator's rank of each local rank of the board. wake: rings a rank that
-  /// sleeps in poll (Board::ring returned true); may be empty where nobody does.
+  /// ranks_of: the rank in the communicator of each local rank. wake: called to wake a rank that
+  /// sleeps in poll (Board::ring returned true); may be empty if no rank sleeps so.
   ShmTransport(const Board& board, std::vector<int> ranks_of, std::uint64_t comm_id,
                std::function<void(int rank)> wake, const ShmOptions& options);
   ~ShmTransport() override;
@@ -53,7 +54,7 @@ class ShmTransport final : public Transport {
     FifoWriter to;
     FifoReader from;
     InFrame frame;
-    bool receive_closed = false;  // its fifo is not read any more
+    bool receive_closed = false;  // the transport reads its fifo no more
   };
 
   int local_of(int peer) const;
@@ -71,8 +72,8 @@ class ShmTransport final : public Transport {
   const std::size_t frame_bytes_;
   Status cancelled_;
   UnexpectedPool pool_;
-  std::vector<std::unique_ptr<Link>> links_;  // all local peers
-  std::vector<int> link_of_rank_;             // by rank, up to the largest local one; -1: none
+  std::vector<std::unique_ptr<Link>> links_;  // to all local peers
+  std::vector<int> link_of_rank_;  // index in links_ of a rank; -1: the rank is no local peer
 };
 
 }  // namespace hocket::internal

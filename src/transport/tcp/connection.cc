@@ -11,8 +11,9 @@
 namespace hocket::internal {
 namespace {
 
-// Not libc's: those are points where a thread may be cancelled, which would leave a frame cut in
-// two, and being one costs each call two locked instructions.
+// System calls instead of send() and recv() of libc, which are cancellation points: a cancelled
+// thread would leave half a frame in the socket. A cancellation point also costs two locked
+// instructions.
 ssize_t send_now(int fd, const void* data, std::size_t bytes) {
   return ::syscall(SYS_sendto, fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
 }
@@ -68,7 +69,7 @@ bool Connection::fill(MessageMatcher& matcher, MessageMatcher::Want want) {
       continue;
     }
     add(frame.payload, length, frame.transfer);
-    // A second large frame is better given to whichever connection has room first.
+    // Leave the next large frame to the connection that has room first.
     if (length >= (32 << 10)) break;
   }
   return has_output();
@@ -131,7 +132,8 @@ bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
 
 void Connection::append(const OutFrame& frame) {
   const std::size_t bytes = sizeof frame.header + frame.header.length;
-  if (staged_ + bytes > stage_bytes || iov_count_ + 2 > max_iov) return;  // only a goodbye is lost
+  if (staged_ + bytes > stage_bytes || iov_count_ + 2 > max_iov)
+    return;  // loses no more than a goodbye
   stage(&frame.header, sizeof frame.header);
   stage(frame.payload, frame.header.length);
 }
@@ -159,9 +161,9 @@ void Connection::release_buffers(MessageMatcher& matcher, bool keep) {
 
 // ---- Input
 
-// One system call: the rest of a payload goes where it belongs, and what follows it into the
-// read-ahead: only a header while large frames stream (more would have to be copied), else as much
-// as fits.
+// Reads with one system call. The rest of a payload goes to its destination, and the bytes after it
+// into the read-ahead buffer. While a message of several frames arrives, the read-ahead is limited
+// to a header, because payload in it must be copied.
 ssize_t Connection::read_some(std::size_t* asked) {
   if (begin_ > 0) {
     std::memmove(read_ahead_.get(), read_ahead_.get() + begin_, end_ - begin_);
@@ -198,7 +200,7 @@ bool Connection::payload_done(MessageMatcher& matcher) {
   return !matcher.ended();
 }
 
-// Parses the read-ahead. False: the link has ended.
+// Parses the read-ahead buffer. Returns false if the link has ended.
 bool Connection::consume(MessageMatcher& matcher) {
   while (begin_ < end_) {
     if (payload_left_ > 0) {
@@ -255,7 +257,7 @@ bool Connection::receive(MessageMatcher& matcher) {
       if (direct > 0 && payload_left_ == 0 && !payload_done(matcher)) return true;
       if (!consume(matcher)) return true;
     }
-    // A short read means that the socket is empty, which saves the call that would say so.
+    // A short read means that the socket is empty; another system call would only confirm that.
     if (bytes < asked || budget <= bytes) return moved;
     budget -= bytes;
   }

@@ -1,5 +1,5 @@
-// One socket to a peer: cuts the byte stream into frames and back. Non-blocking; all policy is the
-// transport's.
+// A socket to a peer: writes frames into the byte stream and parses them from it. Non-blocking; the
+// transport decides which frames go over which connection.
 #pragma once
 
 #include <sys/uio.h>
@@ -17,7 +17,7 @@ namespace hocket::internal {
 
 class Connection {
  public:
-  /// What a call found. An error of the protocol or of the socket is in status().
+  /// failed: status() is the error of the protocol or of the socket.
   enum class State : std::uint8_t { open, closed, failed };
 
   explicit Connection(UniqueFd fd);
@@ -26,29 +26,29 @@ class Connection {
   const Status& status() const { return status_; }
   State state() const { return state_; }
   bool said_bye() const { return peer_goodbye_; }
-  /// Anything came over it: the peer has it too.
+  /// True if bytes have arrived on it, so the peer has the connection too.
   bool heard() const { return heard_; }
 
-  /// Writes frames until the socket is full, nothing is left, or enough was done for one poll.
-  /// True where bytes moved.
+  /// Writes frames until the socket is full, no frame is left, or poll_budget bytes are written.
+  /// Returns true if bytes moved.
   bool flush(MessageMatcher& matcher, MessageMatcher::Want want);
-  /// Reads what is there, up to enough for one poll. True where bytes moved.
+  /// Reads the bytes that have arrived, up to poll_budget. Returns true if bytes moved.
   bool receive(MessageMatcher& matcher);
 
   bool has_output() const { return iov_first_ < iov_count_; }
-  /// The socket took less than it was given.
+  /// The socket was full at the last write.
   bool blocked() const { return blocked_; }
 
-  /// The link has ended: lets go of all memory of transfers. With keep, what is already half
-  /// written is copied first, so that a last frame can follow it; without, output is dropped.
-  /// Input is read and thrown away from now on.
+  /// Releases all memory of transfers, after the link has ended. With keep it first copies the
+  /// output that is not yet written, so that a last frame can follow; without keep it drops the
+  /// output. From now on input is discarded.
   void release_buffers(MessageMatcher& matcher, bool keep);
-  /// Adds a frame without a transfer behind everything else.
+  /// Adds a frame without a transfer at the end of the output.
   void append(const OutFrame& frame);
 
-  // The transport's notes:
-  std::uint32_t watched = 0;       // for these events by epoll; 0: not at all
-  unsigned received_unwaited = 0;  // times that bytes were received since a rank last slept
+  // The transport uses these:
+  std::uint32_t watched = 0;       // the events that epoll watches for; 0: epoll does not watch it
+  unsigned received_unwaited = 0;  // receives with bytes since epoll last watched it anew
 
  private:
   static constexpr std::size_t stage_bytes = 8 << 10;
@@ -71,7 +71,7 @@ class Connection {
   State state_ = State::open;
   Status status_;
   bool blocked_ = false;
-  bool drain_ = false;  // throw input away
+  bool drain_ = false;  // discard input
   bool peer_goodbye_ = false;
   bool heard_ = false;
 

@@ -19,11 +19,11 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
-constexpr std::uint64_t idle_poll_interval = 64;  // idle links are looked at once in so many polls
-// So often a connection receives in a row, with no sleep between, before epoll stops watching it.
+constexpr std::uint64_t idle_poll_interval = 64;  // polls; then idle links are checked once
+// Receives without a sleep between them, after which epoll no longer watches a connection.
 constexpr unsigned receives_before_unwatch = 8;
-constexpr unsigned eager_writes_before_second = 64;  // connection
-constexpr int linger_rounds = 200;  // of linger_round_ms each, over all links, in close()
+constexpr unsigned eager_writes_before_second = 64;  // then the second connection is opened
+constexpr int linger_rounds = 200;  // in close(), over all links; linger_round_ms each
 constexpr int linger_round_ms = 5;
 
 std::string peer_text(int fd) {
@@ -71,7 +71,8 @@ Status TcpTransport::make(int rank, int ranks, std::uint64_t comm_id, TcpDialer 
       new TcpTransport(rank, ranks, comm_id, std::move(dialer), options));
   made->epoll_ = UniqueFd(open_with_room([] { return ::epoll_create1(EPOLL_CLOEXEC); }));
   made->wake_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
-  if (!made->epoll_ || !made->wake_) return system_error("no descriptors for the tcp transport");
+  if (!made->epoll_ || !made->wake_)
+    return system_error("cannot make an epoll instance and an eventfd for the tcp transport");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = wake_tag;
@@ -91,7 +92,7 @@ void TcpTransport::adopt(int peer, int index, UniqueFd fd, const Status& status)
     has_adopted_.store(true, std::memory_order_release);
   }
   const std::uint64_t one = 1;
-  // It can only fail when the counter is full, and then it is readable already.
+  // The write fails only if the counter is full, and then the eventfd is readable already.
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
 }
 
@@ -115,7 +116,7 @@ bool TcpTransport::install(Adopted& adopted) {
   const auto index = static_cast<std::size_t>(adopted.index);
   if (to.matcher.ended() || index >= to.connections.size()) return false;
   if (!adopted.status.ok()) {
-    // The first connection is the link; a further one only makes it faster.
+    // The link needs its first connection. Others only make it faster.
     if (index == 0) fail(to, adopted.status);
     return index == 0;
   }
@@ -174,8 +175,8 @@ void TcpTransport::post_send(Transfer& transfer) {
   if (busy(to)) activate(to);
 }
 
-// The first frame after a poll goes out at once; those that follow it are gathered until the next
-// poll, for a system call costs far more than a frame.
+// Sends the first frame after a poll at once. Later frames wait for the next poll and share its
+// system call, because a system call costs much more than a frame.
 void TcpTransport::flush_once(Link& link) {
   if (link.flushed_in_poll == polls_) return;
   link.flushed_in_poll = polls_;
@@ -214,10 +215,11 @@ bool TcpTransport::active() const {
 
 // ---- Moving bytes
 
-// Two ranks that write to one socket at once meet in its locks: each sends while the other's packet
-// comes in, and takes it from the socket's backlog. So eager messages take turns between two
-// connections, and what crosses another travels on the other one. What is sent on each carries the
-// acknowledgement of what was received there the time before.
+// When two ranks send to each other over one socket at once, each holds the lock of its socket
+// while the packet of the other arrives; the kernel must then handle that packet from the backlog
+// of the socket. So eager messages alternate between two connections, such that messages that cross
+// use different ones. A message then also carries the acknowledgement of the last message that
+// arrived on the same connection.
 std::size_t TcpTransport::eager_connection_index(const MessageKey& key, int from, int to) const {
   return options_.connections > 1 ? (key.sequence + key.index + (from > to ? 1 : 0)) % 2 : 0;
 }
@@ -308,7 +310,8 @@ bool TcpTransport::poll() {
   return moved;
 }
 
-// Looks at what poll() does not look at by itself. Idle links are watched again.
+// Checks the links that poll() does not check, with epoll. Links that are idle now are watched
+// again.
 bool TcpTransport::poll_idle_links() {
   const bool many = active_.size() > options_.busy_links;
   std::erase_if(unwatched_, [&](Link* link) {
@@ -336,7 +339,7 @@ bool TcpTransport::ask_epoll() {
     if (events[i].events & ~EPOLLOUT) {
       moved |= receive(*link, index);
     } else if (link->connections[index] != nullptr) {
-      watch(*link, index, EPOLLIN);  // whoever is awake finds the room by writing
+      watch(*link, index, EPOLLIN);  // while awake, poll() finds the room by writing
     }
     if (busy(*link)) activate(*link);
   }
@@ -351,7 +354,7 @@ void TcpTransport::prepare_to_sleep() {
   }
 }
 
-// room: whoever sleeps must be woken when there is room to write again.
+// room: also wake the sleeping rank when a full socket has room again.
 void TcpTransport::watch_all(Link& link, bool room) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     const Connection* const connection = link.connections[i].get();
@@ -370,7 +373,7 @@ void TcpTransport::watch(Link& link, std::size_t index, std::uint32_t events) {
   event.data.u64 = tag_of(link.matcher.peer(), index);
   const int operation = connection.watched == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (::epoll_ctl(epoll_.get(), operation, connection.fd(), &event) != 0) {
-    return fail(link, system_error("epoll refused a connection"));
+    return fail(link, system_error("cannot watch a connection with epoll"));
   }
   connection.watched = events;
 }
@@ -387,11 +390,11 @@ void TcpTransport::unwatch_busy(Link& link, std::size_t index) {
 
 // ---- Ends
 
-// Carries out the end of a link on its connections: they let go of all memory of transfers.
+// Makes the connections of a link that has ended release all memory of transfers.
 void TcpTransport::finish_link(Link& link) {
   if (!link.matcher.ended() || link.released) return;
   link.released = true;
-  // Only the first connection has something to say any more: why (refuse).
+  // Only the first connection still sends a frame: the NACK.
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     if (link.connections[i] == nullptr) continue;
     link.connections[i]->release_buffers(link.matcher, i == 0);
@@ -402,30 +405,32 @@ void TcpTransport::finish_link(Link& link) {
   }
 }
 
-// A connection has ended: in order, or with its link.
+// Removes a connection that has ended: after a goodbye, or by an error, which ends the link too.
 void TcpTransport::drop(Link& link, std::size_t index) {
   const std::unique_ptr<Connection> connection = std::move(link.connections[index]);
   if (link.matcher.ended()) return connection->release_buffers(link.matcher, false);
   const int peer = link.matcher.peer();
   Status why = connection->status();
-  const bool of_the_socket = why.culprit() < 0;  // not what the peer wrote
+  const bool of_the_socket = why.culprit() < 0;  // not a protocol violation
   if (of_the_socket && connection->said_bye()) {
     connection->has_output() ? leave(link) : check_goodbyes(link);
     return connection->release_buffers(link.matcher, false);
   }
-  // The peer had ended the link before it took this one: it never wrote to it, nor did we.
+  // The peer had ended the link before it used this connection; neither rank has written to it.
   if (of_the_socket && index > 0 && !connection->heard()) return check_goodbyes(link);
   if (connection->state() == Connection::State::closed) {
     why = {Code::remote_error,
            "lost the connection to rank " + std::to_string(peer) +
-               ": it was closed without a goodbye. Its process has probably ended; see its output",
+               ": it was closed without a goodbye. The process of that rank has probably ended: "
+               "read its output",
            peer};
   } else if (of_the_socket) {
     why = {Code::remote_error,
            "lost the connection to rank " + std::to_string(peer) + ": " + why.message(), peer};
   }
   if (of_the_socket) {
-    // What the peer had sent in full is of use: a call that it has ended can end here too.
+    // Messages that have arrived completely stay valid: a call that has ended on the peer can end
+    // here too.
     link.matcher.leave(why.on_link(link.name));
   } else {
     link.matcher.end(why.on_link(link.name));
@@ -446,7 +451,8 @@ void TcpTransport::leave(Link& link) {
   const int peer = link.matcher.peer();
   const Status why(Code::remote_error,
                    "rank " + std::to_string(peer) +
-                       " has left the communicator; nothing more can be sent to it or received",
+                       " has left the communicator (it finalized or destroyed it), so this "
+                       "operation cannot end: all ranks must make the same calls before they leave",
                    peer);
   link.matcher.leave(why.on_link(link.name));
   finish_link(link);
@@ -492,8 +498,9 @@ void TcpTransport::close() {
   cancel({Code::invalid_usage, "the transport is closed"});
 }
 
-// A socket that is closed while the peer still writes to it is reset, and a reset destroys what is
-// under way to the peer. So stay until the peer's kernel has everything, or has closed its end.
+// If a socket is closed while the peer still writes to it, the connection is reset, and the peer
+// loses bytes that it has not read yet. So wait until the kernel of the peer has acknowledged all
+// bytes, or the peer has closed its end.
 void TcpTransport::drain_before_close(Link& link, int& rounds) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     for (; rounds > 0; --rounds) {

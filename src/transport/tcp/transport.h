@@ -1,6 +1,6 @@
-// Messages over TCP: one connection per peer, and more where large messages or many small ones want
-// them. A large message is cut in frames, and each frame goes to whichever connection has room;
-// small messages take turns.
+// Messages over TCP. A link has one connection; it opens more when it sends a message of at least
+// stripe_bytes or many small messages. A large message is sent as several frames, each over the
+// connection that has room first. Small messages alternate between two connections.
 #pragma once
 
 #include <atomic>
@@ -22,28 +22,30 @@ namespace hocket::internal {
 
 struct TcpOptions {
   MatcherOptions matcher;
-  int connections = 2;                 // per peer, once large messages flow or many small ones
-  std::size_t stripe_bytes = 4 << 20;  // a message of this size asks for all connections
-  std::size_t busy_links = 8;          // with more links than this in use, epoll is asked
+  int connections = 2;                 // per peer, at most
+  std::size_t stripe_bytes = 4 << 20;  // a message of at least this size opens all connections
+  std::size_t busy_links = 8;          // with more active links, poll() uses epoll
 };
 
-/// Where connections come from: the session. The transport asks; both ends get adopt() calls.
+/// Opens connections for the transport; the session implements it. When a connection is open, both
+/// of its ends receive an adopt() call.
 struct TcpDialer {
   /// Starts to open connection number `index` to peer; calling twice is harmless. Never blocks.
   std::function<void(int peer, int index)> dial;
-  /// "10.0.0.1:4000", for errors before there is a connection; may be empty.
+  /// Returns "10.0.0.1:4000", for errors before a connection is open; may be empty.
   std::function<std::string(int peer)> address;
 };
 
 class TcpTransport final : public Transport {
  public:
-  /// Fails where the process has no descriptors left.
+  /// Fails if the process has no descriptors left.
   static Status make(int rank, int ranks, std::uint64_t comm_id, TcpDialer dialer,
                      const TcpOptions& options, std::unique_ptr<TcpTransport>* out);
   ~TcpTransport() override;
 
-  /// Connection number `index` to peer is there (or could not be made: then fd is empty and status
-  /// says why). fd: authenticated, TCP_NODELAY. From any thread, until the transport is destroyed.
+  /// Gives connection number `index` to peer to the transport. fd is authenticated and has
+  /// TCP_NODELAY; if the connection failed, fd is empty and status is the error. Any thread may
+  /// call it until the transport is destroyed.
   void adopt(int peer, int index, UniqueFd fd, const Status& status);
 
   const char* name() const override { return "tcp"; }
@@ -66,15 +68,16 @@ class TcpTransport final : public Transport {
          UnexpectedPool& pool)
         : matcher(rank, peer, comm_id, options, pool) {}
     MessageMatcher matcher;
-    std::vector<std::unique_ptr<Connection>> connections;  // by index; null: none (any more)
+    std::vector<std::unique_ptr<Connection>> connections;  // by index; null: not open
     std::vector<bool> dialled;
     std::string name;                   // "tcp 10.0.0.1:4000"
-    std::uint64_t flushed_in_poll = 0;  // polls_ when a post last wrote at once
+    std::uint64_t flushed_in_poll = 0;  // value of polls_ when a post last wrote at once
     unsigned eager_writes = 0;
-    std::size_t expected = 0;  // connection on which the next eager message should come
-    bool listed = false;       // in active_
-    bool unwatched = false;    // in unwatched_
-    bool released = false;     // its end has been carried out
+    std::size_t expected =
+        0;                   // index of the connection on which the next eager message should come
+    bool listed = false;     // in active_
+    bool unwatched = false;  // in unwatched_
+    bool released = false;   // its connections have released the memory of transfers
   };
   struct Adopted {
     int peer;
@@ -121,12 +124,12 @@ class TcpTransport final : public Transport {
   UnexpectedPool pool_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null: never used
   std::vector<Link*> active_;
-  // Each packet of a watched connection costs the sender a look at our epoll: connections that are
-  // polled over and over are not watched while nobody sleeps. Links with such connections:
+  // Each packet on a connection that epoll watches costs time in the kernel. So connections that
+  // receive often are not watched while this rank is awake. Links with such connections:
   std::vector<Link*> unwatched_;
   std::uint64_t polls_ = 1;
   UniqueFd epoll_;
-  UniqueFd wake_;  // eventfd: something was adopted
+  UniqueFd wake_;  // eventfd: adopted_ is not empty
 
   std::mutex adopted_mutex_;
   std::vector<Adopted> adopted_;  // under adopted_mutex_

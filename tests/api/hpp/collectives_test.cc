@@ -1,4 +1,4 @@
-// hocket.hpp's collectives and messages, each as a user calls it.
+// The collectives and messages of hocket.hpp, called as users call them.
 #include <array>
 #include <numeric>
 #include <span>

@@ -1,4 +1,4 @@
-// hocket.hpp's errors: a type for each result, the rank that caused it, the call that failed.
+// The errors of hocket.hpp: a type for each result, the culprit, and the call that failed.
 #include <latch>
 
 #include "hpp/job.h"
@@ -44,11 +44,11 @@ TEST(CppErrors, of_a_stream_and_of_its_events_name_the_culprit) {
       EXPECT_STREQ("hocketEventGetResult", error.operation());
     }
     EXPECT_TRUE(after.done());
-    before.wait();  // what ended before the error has ended well
+    before.wait();  // operations that ended before the error have succeeded
     const auto error = job::thrown_by<hocket::Mismatch>([&] { stream.synchronize(); });
     EXPECT_EQ(other, error.culprit());
     EXPECT_STREQ("hocketStreamSynchronize", error.operation());
-    stream.synchronize();  // told once
+    stream.synchronize();  // it returned the error already
     stream.record().wait();
 
     second.all_reduce(data, hocketSum, stream);

@@ -1,4 +1,4 @@
-// hocket.hpp's groups: begun by end(), discarded without it.
+// The groups of hocket.hpp: end() begins their calls; without end() they are discarded.
 #include <memory>
 #include <type_traits>
 

@@ -11,7 +11,7 @@
 
 namespace job {
 
-/// A test that hangs ends with an error that says who waits for whom.
+/// With these deadlines, a test that hangs ends with an error that names the missing rank.
 inline hocket::Config patient() {
   using std::chrono::seconds;
   return {.deadline = seconds(60), .join_deadline = seconds(120), .silence = seconds(60)};

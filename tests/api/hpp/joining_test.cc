@@ -1,4 +1,4 @@
-// How hocket.hpp makes communicators, blocking and not.
+// hocket.hpp makes communicators, with blocking and non-blocking calls.
 #include <cstring>
 #include <latch>
 

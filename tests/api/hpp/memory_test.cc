@@ -1,4 +1,4 @@
-// hocket.hpp's memory, registrations and log lines.
+// The memory, registrations and log lines of hocket.hpp.
 #include <sys/mman.h>
 #include <unistd.h>
 

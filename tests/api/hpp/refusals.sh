@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: refusals.sh CXX INCLUDE_DIR
-# What hocket.hpp must not accept does not compile, and the compiler's first error is hocket's
-# sentence, with the type beside it.
+# Wrong uses of hocket.hpp do not compile, and the first error of the compiler is a sentence of
+# hocket with the type.
 set -euo pipefail
 cxx=$1 include=$2
 work=$(mktemp -d)

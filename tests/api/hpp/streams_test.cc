@@ -1,4 +1,4 @@
-// hocket.hpp's streams and events.
+// The streams and events of hocket.hpp.
 #include <latch>
 
 #include "hpp/job.h"

@@ -1,4 +1,5 @@
-/* A stranger's program: an all-reduce with a check, in plain memory and in hocket's. */
+/* A program outside of the repository: an all-reduce with a check, in memory of malloc and of
+ * hocketMemAlloc. */
 #include <hocket/hocket.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@ static int failed(const char* what, hocketResult_t result) {
   return 1;
 }
 
-/* Ranks bring rank + 1 and want the sum. */
+/* The input of a rank is rank + 1. */
 static int all_reduce(hocketComm_t comm, int32_t* data, size_t count, int32_t expected) {
   int rank = -1;
   size_t i, wrong = 0;

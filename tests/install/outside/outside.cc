@@ -1,4 +1,4 @@
-// A stranger's C++ program: a group on a stream, a value, an error.
+// A C++ program outside of the repository: a group on a stream, a value, an error.
 #include <cstdio>
 #include <hocket/hocket.hpp>
 #include <numeric>
