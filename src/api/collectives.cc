@@ -22,14 +22,15 @@ struct Group {
 thread_local int group_depth = 0;
 thread_local Group* group = nullptr;
 
-/// A call as the user made it: its enumerators may have any value.
+/// A call as the user made it. A C program may pass any int as an enumerator; a variable of the
+/// enum's type could not hold that in C++.
 struct Arguments {
   Collective collective = Collective::barrier;
   const void* input = nullptr;
   void* output = nullptr;
   std::size_t count = 0;
-  hocketDataType_t datatype = hocketInt8;
-  hocketRedOp_t op = hocketSum;
+  int datatype = hocketInt8;
+  int op = hocketSum;
   int root = -1;
 };
 
@@ -96,18 +97,21 @@ Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
 
 /// Enumerators are looked at before they are narrowed: 263 is no float32.
 Status to_call(const Arguments& given, Call* call) {
-  const int datatype = static_cast<int>(given.datatype), op = static_cast<int>(given.op);
-  if (datatype < 0 || datatype >= dtype_count) {
-    return invalid_argument("datatype " + std::to_string(datatype) +
+  if (given.datatype < 0 || given.datatype >= dtype_count) {
+    return invalid_argument("datatype " + std::to_string(given.datatype) +
                             " does not exist: use a hocketDataType_t");
   }
-  if (op < 0 || op >= op_count) {
-    return invalid_argument("operator " + std::to_string(op) +
+  if (given.op < 0 || given.op >= op_count) {
+    return invalid_argument("operator " + std::to_string(given.op) +
                             " does not exist: use a hocketRedOp_t");
   }
-  *call = {
-      given.collective,    given.input, given.output, given.count, static_cast<Dtype>(datatype),
-      static_cast<Op>(op), given.root};
+  *call = {given.collective,
+           given.input,
+           given.output,
+           given.count,
+           static_cast<Dtype>(given.datatype),
+           static_cast<Op>(given.op),
+           given.root};
   return {};
 }
 
