@@ -63,6 +63,8 @@ struct Fault {
     aborted,  // called abort
     failed,   // an operation failed there: mismatch, deadline, a lost link
     exited,   // the process ended in order (exit, return from main) without leaving: as `left`
+    overdue,  // no error yet: `rank` asks which rank has not begun that collective; each of those
+              // answers with `failed`
   };
   Kind kind = Kind::dead;
   int rank = -1;               // the culprit, as a session rank

@@ -134,6 +134,7 @@ void Communicator::make_engine() {
   engine_ = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
   watch_ = session_->watch([this] {
+    best_effort([this] { membership_.answer_overdue(engine_->begun()); });
     engine_->fault_pending().store(true, std::memory_order_relaxed);
     doorbells_.wake();
   });
@@ -187,6 +188,10 @@ void Communicator::log_ready(const Figures& f) const {
 std::string Communicator::name_of_rank(int rank) const { return membership_.name_of_rank(rank); }
 
 void Communicator::ring(int local_rank) { doorbells_.ring(local_rank); }
+
+void Communicator::ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) {
+  membership_.report_overdue(collective, what_waits);
+}
 
 bool Communicator::export_region(std::uint64_t region) { return memory_.export_region(region); }
 

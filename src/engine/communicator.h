@@ -93,6 +93,7 @@ class Communicator final : private EngineHost {
   std::string name_of_rank(int rank) const override;
   void ring(int local_rank) override;
   void poll_faults(FaultNews* news) override;
+  void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) override;
   bool export_region(std::uint64_t region) override;
   void on_failure(const Status& status, std::uint64_t operation, bool tell) override;
   std::byte* private_scratch(std::size_t bytes) override;

@@ -15,7 +15,7 @@ constexpr unsigned quiet_polls_before_ring = 16;
 // moves.
 constexpr Nanos patience_with_earlier = nanos_per_s;
 
-// So long a broken link waits for the fault that explains it.
+// A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
 }  // namespace
@@ -106,7 +106,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
 }
 
 void Engine::begin(const Call& call) {
-  ++sequence_;
+  begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!prepare(current_, call)) return;
   Binding& binding = current_.binding;
@@ -309,6 +309,10 @@ void Engine::revoke(Operation& operation) {
 void Engine::fail(const Status& status) {
   if (!status_.ok() || !unexplained_.ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
+  await_cause(status);
+}
+
+void Engine::await_cause(const Status& status) {
   unexplained_ = status;
   unexplained_since_.reset();
   attention_.store(true, std::memory_order_relaxed);
@@ -406,6 +410,25 @@ void Engine::check_times(Nanos now) {
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
 
+/// ranks: those that the operation waits for here. Arrival lines show which local ranks have not
+/// begun. A message that has not come shows less: its sender may wait for a third rank, so the
+/// other ranks are asked which of them has not begun.
+void Engine::miss_deadline(const Operation& operation, const std::vector<int>& ranks) {
+  const std::string missed = describe(operation.binding.signature) +
+                             " did not end within its deadline of " +
+                             std::to_string(options_.deadline / nanos_per_ms) + " ms";
+  const Status status(Code::timeout,
+                      missed + ": it still waits for " + names(ranks) +
+                          "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
+                      ranks.empty() ? -1 : ranks.front());
+  if (operation.binding.p2p || operation.program->load_store || options_.ranks == 2) {
+    return fail(status);
+  }
+  if (!status_.ok() || !unexplained_.ok()) return;
+  best_effort([&] { host_.ask_for_late_ranks(sequence_, missed); });
+  await_cause(status.in_operation(sequence_));
+}
+
 void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   if (!operation.started) {
     operation.started = now;
@@ -430,13 +453,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
             : entry->why.message() + "; " + what + " waits for that rank";
     return end({Code::remote_error, text, rank}, true);
   }
-  if (waited >= options_.deadline) {
-    return fail({Code::timeout,
-                 what + " did not end within its deadline of " +
-                     std::to_string(options_.deadline / nanos_per_ms) + " ms: it still waits for " +
-                     names(ranks) + "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
-                 ranks.empty() ? -1 : ranks.front()});
-  }
+  if (waited >= options_.deadline) return miss_deadline(operation, ranks);
   if (now >= operation.next_late_log) {
     operation.next_late_log = now + options_.late_log;
     log_line(LogLevel::warn, host_.name_of_rank(options_.rank) + ": " + what + " has waited " +

@@ -79,6 +79,8 @@ class Engine {
     std::vector<const Transport*> transports;  // of this rank's messages
   };
   LastRun last_run() const;
+  /// The number of the last collective that has begun here; 0: none. Any thread.
+  std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
  private:
   struct Operation {
@@ -103,12 +105,14 @@ class Engine {
   bool advance_messages();
   void finish_collective();
   bool look_at_faults(bool moved);
+  void await_cause(const Status& status);
   void await_explanation(std::optional<Nanos> now);
   void check_times(Nanos now);
   const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);
   std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
   bool has_begun(int rank, const Operation& operation) const;
+  void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
   std::size_t output_bytes(const Operation& operation) const;
   void revoke(Operation& operation);
@@ -152,9 +156,10 @@ class Engine {
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
-  Status unexplained_;                // of a broken link, while a fault may still name its cause
+  Status unexplained_;  // of a broken link or a deadline, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;
   std::atomic<const Program*> last_program_ = nullptr;
+  std::atomic<std::uint64_t> begun_ = 0;  // sequence_, for other threads
 };
 
 }  // namespace hocket::internal

@@ -35,6 +35,9 @@ class EngineHost : public ExecutorHost {
   virtual void ring(int local_rank) = 0;
   /// Adds new faults.
   virtual void poll_faults(FaultNews* news) = 0;
+  /// Asks the other ranks which of them has not begun that collective: each of those becomes the
+  /// culprit of a fault. what_waits: a sentence without its full stop, for that fault.
+  virtual void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) = 0;
   /// Lets local peers map a region of this process. False where they cannot.
   virtual bool export_region(std::uint64_t region) = 0;
   /// The engine has failed in that collective, all before have ended here. tell: the other ranks do

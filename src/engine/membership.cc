@@ -17,6 +17,10 @@ bool is_gone_in_order(const Fault& fault) {
   return fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::exited;
 }
 
+bool ends_operations(const Fault& fault) {
+  return !is_gone_in_order(fault) && fault.kind != Fault::Kind::overdue;
+}
+
 }  // namespace
 
 double ranks_per_core(const Session& session) {
@@ -95,7 +99,7 @@ FaultScope Membership::scope(std::uint64_t operation) const {
 Status Membership::first_fault() const {
   std::uint64_t first = 0;
   for (const Fault& fault : session_.faults_since(scope_, &first)) {
-    if (!is_gone_in_order(fault)) return status_of(fault);
+    if (ends_operations(fault)) return status_of(fault);
   }
   return {};
 }
@@ -105,6 +109,8 @@ void Membership::poll_faults(FaultNews* news) {
   for (const Fault& fault : session_.faults_since(scope_, &faults_seen_)) {
     if (is_gone_in_order(fault)) {
       add_gone(fault, news);
+    } else if (!ends_operations(fault)) {
+      continue;
     } else if (news->error.ok()) {
       news->error = status_of(fault);
       news->operation = fault.kind == Fault::Kind::failed ? fault.sequence : 0;
@@ -135,7 +141,7 @@ Status Membership::error_of_peer(int peer, const Status& status) const {
   std::uint64_t first = 0;
   Status gone;
   for (const Fault& fault : session_.faults_since(scope_, &first)) {
-    if (!is_gone_in_order(fault)) return status_of(fault);
+    if (ends_operations(fault)) return status_of(fault);
     if (rank_of_session(fault.rank) == culprit && !fault.text.empty()) gone = status_of(fault);
   }
   if (!gone.ok()) return gone;
@@ -153,6 +159,31 @@ void Membership::report_failure(const Status& status, std::uint64_t operation) {
   fault.code = status.code();
   fault.text = name_of_rank(rank_) + " reports: " + status.message();
   session_.report(fault);
+}
+
+void Membership::report_overdue(std::uint64_t collective, const std::string& what_waits) {
+  Fault fault;
+  fault.kind = Fault::Kind::overdue;
+  fault.rank = session_.rank();
+  fault.comm_id = comm_id();
+  fault.sequence = collective;
+  fault.text = name_of_rank(rank_) + " reports: " + what_waits;
+  session_.report(fault);
+}
+
+void Membership::answer_overdue(std::uint64_t begun) {
+  FaultScope scope;
+  scope.comm_id = comm_id();
+  for (const Fault& asked : session_.faults_since(scope, &overdue_seen_)) {
+    if (asked.kind != Fault::Kind::overdue || asked.sequence <= begun) continue;
+    Fault fault = asked;
+    fault.kind = Fault::Kind::failed;
+    fault.rank = session_.rank();
+    fault.code = Code::timeout;
+    fault.text += ": " + name_of_rank(rank_) +
+                  " has not begun it; find out what that rank does, or raise HOCKET_DEADLINE_MS";
+    session_.report(fault);
+  }
 }
 
 void Membership::report_left() {

@@ -54,6 +54,11 @@ class Membership {
 
   // ---- What the other ranks are told
   void report_failure(const Status& status, std::uint64_t operation);
+  /// The other ranks are asked which of them has not begun that collective.
+  void report_overdue(std::uint64_t collective, const std::string& what_waits);
+  /// Reports this rank where another rank waits for a collective after `begun`, the last that has
+  /// begun here. On the monitor thread only, after each new fault.
+  void answer_overdue(std::uint64_t begun);
   void report_left();
   /// status: own_abort().
   void report_abort(const Status& status);
@@ -74,6 +79,7 @@ class Membership {
   int rank_ = 0, local_rank_ = 0;
   int nodes_ = 1;
   std::uint64_t faults_seen_ = 0;
+  std::uint64_t overdue_seen_ = 0;  // on the monitor thread
 };
 
 }  // namespace hocket::internal

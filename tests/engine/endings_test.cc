@@ -1,5 +1,8 @@
 // Deadlines, abort, ranks that leave: how calls that cannot succeed end.
 #include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
 
 #include "matrix/ranks.h"
 #include "seed.h"
@@ -130,26 +133,44 @@ TEST_P(Endings, abort_from_another_thread_ends_every_call_on_every_rank) {
   }
 }
 
-/// The ranks that came wait for one another, too: the one that has not begun is named.
-TEST(Culprit, is_the_rank_of_which_nothing_has_come) {
-  for (const char* algorithm : {"ring", "one-shot", "owner-fold", "tree"}) {
-    SCOPED_TRACE(algorithm);
-    const ranks::Env forced(
-        ranks::Env::List{{"HOCKET_ALGORITHM", algorithm}, {"HOCKET_TRANSPORT", "tcp"}});
-    hocketConfig_t config = ranks::patient_config();
-    config.deadline_ms = 400;
-    const auto body = [](Rank& self) {
-      std::vector<float> memory(10 * large);
-      if (self.rank != 0) {
-        EXPECT_EQ(hocketTimeout, hocketAllReduce(memory.data(), memory.data(), memory.size(),
-                                                 hocketFloat32, hocketSum, self.comm, nullptr));
-        int culprit = -1;
-        EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
-        EXPECT_EQ(0, culprit) << hocketGetLastError(self.comm);
-      }
-      self.meet();
-    };
-    ranks::run_ranks(3, body, config);
+/// The ranks that came wait for one another, too. The deadline of `first` passes before those of
+/// the others, and `first` may wait only for ranks that have begun.
+void expect_late_rank_is_culprit(const char* algorithm, int first) {
+  SCOPED_TRACE(std::string(algorithm) + ", first rank " + std::to_string(first));
+  static constexpr int late = 4;
+  const ranks::Env forced(
+      ranks::Env::List{{"HOCKET_ALGORITHM", algorithm}, {"HOCKET_TRANSPORT", "tcp"}});
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 1000;
+  const auto body = [first](Rank& self) {
+    std::vector<float> memory(10 * large);
+    if (self.rank != first) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (self.rank != late) {
+      EXPECT_EQ(hocketTimeout, hocketAllReduce(memory.data(), memory.data(), memory.size(),
+                                               hocketFloat32, hocketSum, self.comm, nullptr));
+    }
+    self.meet();
+    if (self.rank == late) {
+      hear(self.comm);
+      EXPECT_EQ(hocketTimeout, hocketBarrier(self.comm, nullptr));
+    }
+    const std::string text = hocketGetLastError(self.comm);
+    int culprit = -1;
+    EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+    EXPECT_EQ(late, culprit) << text;
+    EXPECT_NE(std::string::npos, text.find("rank 4 (")) << text;
+    EXPECT_NE(std::string::npos, text.find("has not begun it")) << text;
+    self.meet();
+  };
+  ranks::run_ranks(late + 1, body, config);
+}
+
+TEST(Culprit, is_the_rank_that_has_not_begun_and_no_rank_between) {
+  for (const char* algorithm : {"ring", "tree"}) {
+    for (const int first : {1, 2}) expect_late_rank_is_culprit(algorithm, first);
+  }
+  for (const char* algorithm : {"one-shot", "owner-fold"}) {
+    expect_late_rank_is_culprit(algorithm, 0);
   }
 }
 

@@ -50,6 +50,7 @@ class SimulatedRank final : private EngineHost {
   void poll_faults(FaultNews* news) override {
     if (news->error.ok()) news->error = heard_;
   }
+  void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) override;
   bool export_region(std::uint64_t) override { return false; }
   void on_failure(const Status& status, std::uint64_t operation, bool tell) override;
   std::byte* private_scratch(std::size_t bytes) override {
@@ -85,6 +86,16 @@ class World {
   void tell_all_but(int rank, const Status& fault) {
     for (int r = 0; r < ranks; ++r) {
       if (r != rank) ranks_[static_cast<std::size_t>(r)]->hear(fault);
+    }
+  }
+
+  /// Each rank that has not begun the collective reports itself.
+  void ask_all_but(int rank, std::uint64_t collective, const std::string& what_waits) {
+    for (int late = 0; late < ranks; ++late) {
+      if (late == rank || engine(late).begun() >= collective) continue;
+      const Status fault(Code::timeout, what_waits + ": late is rank " + std::to_string(late),
+                         late);
+      for (const auto& each : ranks_) each->hear(fault);
     }
   }
 
@@ -157,6 +168,10 @@ SimulatedRank::SimulatedRank(World& world, testing::MemoryNetwork& network, int 
 
 void SimulatedRank::on_failure(const Status& status, std::uint64_t, bool tell) {
   if (tell) world_.tell_all_but(rank_, status);
+}
+
+void SimulatedRank::ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) {
+  world_.ask_all_but(rank_, collective, what_waits);
 }
 
 /// The names of the algorithms over messages that the selector knows for a collective.

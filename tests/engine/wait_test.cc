@@ -110,6 +110,7 @@ class OneRank final : private EngineHost {
   std::string name_of_rank(int rank) const override { return "rank " + std::to_string(rank); }
   void ring(int) override {}
   void poll_faults(FaultNews* news) override { news->error = fault; }
+  void ask_for_late_ranks(std::uint64_t, const std::string&) override {}
   bool export_region(std::uint64_t) override { return false; }
   void on_failure(const Status&, std::uint64_t, bool tell) override { told = tell; }
   std::byte* private_scratch(std::size_t) override { return nullptr; }

@@ -176,6 +176,7 @@ void FdExchange::forget(const std::shared_ptr<Request>& request) {
 /// The fault concerns the asker's communicator. That others than the asked peer leave is no error.
 bool FdExchange::ends(const Fault& fault, const Request& request) const {
   const FaultScope& scope = request.scope;
+  if (fault.kind == Fault::Kind::overdue) return false;
   if (fault.kind == Fault::Kind::left) return fault.rank == request.peer;
   if (fault.kind == Fault::Kind::exited && fault.rank == rank_) return false;
   return fault.kind != Fault::Kind::failed || scope.operation == 0 ||

@@ -240,7 +240,7 @@ bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Fault* out) {
   out->sequence = r.u64();
   out->code = to_code(r.u32());
   out->text = r.text(text_cap);
-  if (!r.complete() || kind > static_cast<std::uint8_t>(Fault::Kind::exited)) return false;
+  if (!r.complete() || kind > static_cast<std::uint8_t>(Fault::Kind::overdue)) return false;
   out->kind = static_cast<Fault::Kind>(kind);
   return out->rank >= -1 && out->rank < ranks;
 }
