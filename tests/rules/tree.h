@@ -14,7 +14,7 @@ namespace rules {
 
 using Complaints = std::vector<std::string>;  // "path:line: what is wrong"
 
-inline std::filesystem::path root() { return HOUSE_ROOT; }
+inline std::filesystem::path root() { return SOURCE_ROOT; }
 
 inline std::string read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
