@@ -21,7 +21,7 @@
 
 #include "bootstrap/auth/auth.h"
 #include "bootstrap/net/address.h"
-#include "bootstrap/net/event_loop.h"
+#include "bootstrap/net/monitor_thread.h"
 #include "bootstrap/net/socket.h"
 #include "bootstrap/session.h"
 

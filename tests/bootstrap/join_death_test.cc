@@ -74,7 +74,8 @@ TEST(RootDeath, while_joining_is_told_to_all) {
       std::shared_ptr<Session> session;
       const Status status = Session::join(job.of(rank), &session);
       EXPECT_EQ(status.code(), Code::remote_error) << status.message();
-      EXPECT_NE(status.message().find("lost the root at"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("lost the coordinator at"), std::string::npos)
+          << status.message();
       return 0;
     });
   }

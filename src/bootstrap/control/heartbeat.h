@@ -12,7 +12,7 @@
 
 namespace hocket::internal {
 
-struct alignas(64) PulseLine {
+struct alignas(64) HeartbeatLine {
   std::atomic<std::uint64_t> beats;
   std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
 };
@@ -25,8 +25,8 @@ class HeartbeatPage {
   Status make(int local_ranks, UniqueFd* fd);
   Status map(int local_ranks, const UniqueFd& fd);
   bool mapped() const { return mapping_ != nullptr; }
-  PulseLine& line(int local_rank) const {
-    return reinterpret_cast<PulseLine*>(mapping_->data())[local_rank];
+  HeartbeatLine& line(int local_rank) const {
+    return reinterpret_cast<HeartbeatLine*>(mapping_->data())[local_rank];
   }
 
  private:
