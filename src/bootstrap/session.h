@@ -37,7 +37,7 @@ class Session {
   ~Session();
 
   /// Blocks until all ranks have joined, at most the join deadline; the error names the missing
-  /// ranks. Code::aborted where options.stop ended it: the other ranks' joins then fail too.
+  /// ranks. Code::aborted if options.stop ended it; then the joins of the other ranks fail too.
   static Status join(const JoinOptions& options, std::shared_ptr<Session>* out);
 
   int rank() const;

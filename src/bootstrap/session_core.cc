@@ -30,8 +30,9 @@ Status check(const JoinOptions& options) {
                     options.silence_ms, least_silence_ms));
   }
   if (options.has_key) {
-    return options.root.port != 0 ? Status()
-                                  : invalid_argument("the coordinator's address has no port");
+    return options.coordinator.port != 0
+               ? Status()
+               : invalid_argument("the coordinator's address has no port");
   }
   const char* remedy = "start all ranks with hocket-run, which gives them one key";
   if (!options.share_memory) {
@@ -40,11 +41,11 @@ Status check(const JoinOptions& options) {
                     "(HOCKET_TRANSPORT); {}",
                     remedy));
   }
-  if (options.root.port != 0 && !is_own(options.root)) {
+  if (options.coordinator.port != 0 && !is_own(options.coordinator)) {
     return invalid_usage(fmt::format(
         "the coordinator at {} is on another host, and without a job key only ranks of one "
         "user on one host may meet; {}",
-        options.root.text(), remedy));
+        options.coordinator.text(), remedy));
   }
   return {};
 }
@@ -84,12 +85,13 @@ Status SessionCore::open_listener() {
   if (!options_.has_key) {
     address = loopback(false);  // without a key all ranks are on this host
   } else if (!options_.interface.empty()) {
-    HOCKET_RETURN_IF_ERROR(interface_address(options_.interface, options_.root.v6, &address));
-    if (is_link_local(options_.root) && options_.root.scope == 0) {
-      options_.root.scope = address.scope;
+    HOCKET_RETURN_IF_ERROR(
+        interface_address(options_.interface, options_.coordinator.v6, &address));
+    if (is_link_local(options_.coordinator) && options_.coordinator.scope == 0) {
+      options_.coordinator.scope = address.scope;
     }
   } else {
-    HOCKET_RETURN_IF_ERROR(address_towards(options_.root, &address));
+    HOCKET_RETURN_IF_ERROR(address_towards(options_.coordinator, &address));
   }
   address.port = 0;
   return listen_tcp(&address, &listener_);

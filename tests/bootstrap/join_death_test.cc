@@ -9,7 +9,7 @@
 namespace hocket::internal {
 namespace {
 
-constexpr int came = 0;  // SharedNumbers: how many ranks the root knows
+constexpr int came = 0;  // SharedNumbers: the number of ranks that the coordinator knows
 
 /// Counts the log lines of the coordinator about ranks that join.
 void count_arrivals(int, const char* line, void* numbers) {
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, DeathWhileJoining,
                                            Case{"of_a_node", false, 1}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(RootDeath, while_joining_is_told_to_all) {
+TEST(CoordinatorDeath, while_joining_is_told_to_all) {
   Job job(3);
   SharedNumbers numbers;
   Processes processes;

@@ -54,7 +54,7 @@ class SimulatedRank {
   void stop() { simulation_.unschedule(*loop_); }
   /// The session is closed; the process goes on.
   void leave() { SessionCore::finish(std::move(core_)); }
-  /// The process ends without a word: SIGKILL.
+  /// The process ends without a last message: SIGKILL.
   void die() {
     if (!loop_) return;
     simulation_.unschedule(*loop_);
@@ -197,11 +197,36 @@ TEST_F(JoinSeams, a_coordinator_that_stands_still_is_named_after_the_deadline) {
   for (const int rank : {0, 2, 3}) {
     const Status& status = *ranks_[rank]->joined();
     EXPECT_EQ(status.code(), Code::timeout) << status.message();
-    EXPECT_NE(status.message().find("the coordinator at " + job_.options.root.text()),
+    EXPECT_NE(status.message().find("the coordinator at " + job_.options.coordinator.text()),
               std::string::npos)
         << status.message();
   }
   EXPECT_GE(simulation_.elapsed(), join_deadline_ms * nanos_per_ms);
+}
+
+TEST_F(JoinSeams, ranks_without_a_key_bring_their_own_coordinator) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    JoinOptions options = job_.of(rank);
+    options.has_key = false;
+    options.coordinator = {};
+    ranks_[rank] = std::make_unique<SimulatedRank>(simulation_, options);
+  }
+  ASSERT_TRUE(run_until_all_joined());
+  for (const auto& rank : ranks_) {
+    ASSERT_TRUE(rank->joined()->ok()) << rank->joined()->message();
+    for (const Member& member : rank->core().members()) EXPECT_EQ(member.node, 0);
+  }
+}
+
+TEST_F(JoinSeams, a_rank_that_aborts_its_join_is_named_by_the_others) {
+  for (const int rank : {0, 1, 2}) come(rank);
+  simulation_.settle();
+  ranks_[1]->core().stop_join();
+  ASSERT_TRUE(run_until_all_joined(simulation_.now() + nanos_per_s));
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(ranks_[rank]->joined()->code(), Code::aborted) << ranks_[rank]->joined()->message();
+    EXPECT_EQ(ranks_[rank]->joined()->culprit(), 1) << ranks_[rank]->joined()->message();
+  }
 }
 
 /// By its number: 0 leads node 0, 1 follows there, 2 is the leader of a node in the tree.
@@ -231,7 +256,7 @@ TEST_P(JoinSeamsVictim, that_dies_after_the_join_is_named_at_once) {
 
 TEST_P(JoinSeamsVictim, that_stands_still_is_silent_after_the_silence_limit) {
   join_all();
-  // Everybody has been heard before the victim stops.
+  // Every rank has sent heartbeats before the victim stops.
   const Nanos stopped = simulation_.now() + nanos_per_s;
   ASSERT_FALSE(simulation_.run_until([] { return false; }, stopped));
   for (const auto& rank : ranks_) ASSERT_EQ(rank->core().faults().count(), 0U);

@@ -12,7 +12,7 @@
 
 namespace hocket::internal {
 namespace {
-constexpr std::int64_t attempt_limit_ms = 10'000;  // longer than the server's: it drops us first
+constexpr std::int64_t attempt_limit_ms = 10'000;  // longer than the acceptor's limit
 constexpr std::int64_t longest_delay_ms = 250;
 
 std::string error_text(int error) { return std::generic_category().message(error); }

@@ -23,7 +23,7 @@ class Dialer {
     Nanos deadline = 0;
     /// How long a refused connection is tried again: the other end may not listen yet.
     Nanos refused_limit = 0;
-    std::string name;  // of the other end, for messages: "the root at 10.0.0.1:4000"
+    std::string name;  // of the other end, for messages: "the coordinator at 10.0.0.1:4000"
   };
   struct Result {
     Status status;

@@ -8,7 +8,7 @@
 // flooded over all control connections; a rank that knows it already does not pass it on.
 //
 // A leader that has left goes on to forward messages until no rank needs it, or until its process
-// ends; after that the parts of the tree that it connected hear no longer of one another.
+// ends; after that the parts of the tree that it connected get no faults of one another.
 #pragma once
 
 #include <atomic>

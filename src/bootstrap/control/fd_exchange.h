@@ -1,4 +1,5 @@
-// Descriptors that local peers may ask for. Each rank serves its own on an abstract Unix socket.
+// Sends descriptors to local peers, and fetches theirs. Each rank serves its own descriptors on an
+// abstract Unix socket.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
-// A page that a node's ranks share: each beats in its own line while its monitor thread runs, and
-// marks there that it has left. Beats are counted, not timed: clocks of containers differ.
+// The heartbeat page: memory that the ranks of a node share. Each rank increments a counter in its
+// own line while its monitor thread runs, and marks there that it has left. The page has counters
+// and no times because the clocks of containers differ.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,8 @@ namespace hocket::internal {
 
 struct alignas(64) HeartbeatLine {
   std::atomic<std::uint64_t> beats;
-  std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
+  std::atomic<std::uint32_t>
+      left;  // 0: has not left; 1: left; 2: its process ended in order without leaving
 };
 
 class HeartbeatPage {

@@ -30,7 +30,7 @@ void Coordinator::listen(UniqueFd listener, const Credentials& credentials) {
   acceptor_ = std::make_unique<Acceptor>(
       loop_, std::move(listener), credentials,
       [](const Claim& claim) {
-        return claim.purpose == Purpose::root ? Verdict::accepted : Verdict::refused;
+        return claim.purpose == Purpose::coordinator ? Verdict::accepted : Verdict::refused;
       },
       [this](const Claim&, UniqueFd fd) { adopt(std::move(fd)); });
 }

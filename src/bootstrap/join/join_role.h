@@ -35,7 +35,7 @@ struct JoinSetup {
   JoinRequest self;
   Credentials credentials;
   Nanos deadline;
-  SharedFd own_pidfd;  // null where the kernel has none, or where memory is not shared
+  SharedFd own_pidfd;  // null if the kernel has no pidfds or memory is not shared
 };
 
 class JoinRole {

@@ -58,7 +58,7 @@ void NodeLeader::start(UniqueFd listener) {
 }
 
 std::string NodeLeader::awaited() const {
-  return "the coordinator at " + setup_.options.root.text();
+  return "the coordinator at " + setup_.options.coordinator.text();
 }
 
 // ---- The coordinator
@@ -79,11 +79,11 @@ Status NodeLeader::start_own_coordinator() {
 }
 
 void NodeLeader::reach_coordinator() {
-  const Address& address = setup_.options.root;
+  const Address& address = setup_.options.coordinator;
   Dialer::Options options;
   options.endpoint.tcp = address;
   options.credentials = setup_.credentials;
-  options.claim = {Purpose::root, rank(), -1, 0, 0};
+  options.claim = {Purpose::coordinator, rank(), -1, 0, 0};
   options.deadline = setup_.deadline;
   options.refused_limit =
       ReachedCoordinators::instance().knows(address) ? 0 : coordinator_refused_limit;
@@ -96,7 +96,7 @@ void NodeLeader::reached(Dialer::Result result) {
   coordinator_dialer_.reset();
   if (ended()) return;
   if (result.fd) {
-    ReachedCoordinators::instance().add(setup_.options.root);
+    ReachedCoordinators::instance().add(setup_.options.coordinator);
     return open_coordinator(std::move(result.fd));
   }
   if (result.refused) {
@@ -191,11 +191,12 @@ void NodeLeader::pass_on_failure(const Failure& failure) {
 
 void NodeLeader::adopt_follower(UniqueFd fd) {
   const int id = next_follower_++;
-  Follower& follower = followers_[id];
-  follower.conn = ControlConnection::open(
+  auto conn = ControlConnection::open(
       loop_, std::move(fd), body_cap(ranks()),
       [this, id](Message& message) { on_follower_message(id, message); },
       [this, id](int) { on_follower_closed(id); });
+  Follower& follower = followers_[id];
+  follower.conn = std::move(conn);
   follower.conn->send(MessageType::join_request, encode(setup_.self));  // for its messages
   // The follower connected after the join had failed.
   if (failure_.code != Code::ok) follower.conn->send(MessageType::fail, encode(failure_));

@@ -148,14 +148,15 @@ void ControlConnection::flush() {
     const std::int64_t sent =
         send_some(fd_.get(), front.bytes.data() + front.sent, front.bytes.size() - front.sent, fds);
     if (sent < 0 && (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM)) {
-      // Too many descriptors are in flight in this user's processes: they will be received.
+      // Too many descriptors of this user's processes are in flight; their receivers take them
+      // soon.
       retry_ = loop_.after_ms(2, [this] { flush(); });
       return;
     }
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       return watch_.modify(EPOLLIN | EPOLLOUT);
     }
-    if (sent < 0) break;  // the read side tells why, after what the other end still said
+    if (sent < 0) break;  // receive() finds the error, after the last messages of the other end
     front.fds.clear();
     front.sent += static_cast<std::size_t>(sent);
     if (front.sent == front.bytes.size()) out_.pop_front();

@@ -103,7 +103,7 @@ struct TreePosition {
 };
 
 struct Table {
-  Key key{};  // for everything after the join; differs from the job's only where there was none
+  Key key{};  // for all connections after the join: the job's, or a random key if the job has none
   std::vector<Member> members;
   std::vector<int> leaders;  // by node: its leader's rank
 };
@@ -119,12 +119,12 @@ std::vector<std::uint8_t> encode(const Fault& v);
 bool decode(const std::vector<std::uint8_t>& bytes, JoinRequest* out);
 bool decode(const std::vector<std::uint8_t>& bytes, Failure* out);
 bool decode(const std::vector<std::uint8_t>& bytes, TreePosition* out);
-/// Checks that the table is whole: `ranks` members, nodes numbered by lowest rank, local ranks in
-/// order, leaders on their nodes.
+/// Checks that the table is complete: `ranks` members, nodes numbered by lowest rank, local ranks
+/// in order, leaders on their nodes.
 bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Table* out);
 bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Fault* out);
 
-/// The longest body that a member of a job of so many ranks may send.
+/// The longest body that a member of a job with so many ranks may send.
 std::size_t body_cap(int ranks);
 
 }  // namespace hocket::internal

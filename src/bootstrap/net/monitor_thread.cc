@@ -32,7 +32,7 @@ struct MonitorGlobals {
   int references = 0;
   std::atomic<bool> exiting{false};
   std::vector<std::shared_ptr<void>> abandoned;
-  int retiring = 0;  // threads that nobody joins (see retiring_) and that have not ended
+  int retiring = 0;  // detached threads (see retiring_) that have not ended
   std::condition_variable retired;
 
   static MonitorGlobals& get() {
@@ -70,7 +70,7 @@ struct MonitorGlobals {
     std::unique_lock lock(globals.mutex);
     globals.retired.wait(lock, [&] { return globals.retiring == 0; });
   }
-  /// Runs before OpenSSL and static objects are torn down, which a running thread might still use.
+  /// Runs before OpenSSL and static objects, which a running thread may use, are destroyed.
   static void at_exit() {
     MonitorGlobals& globals = get();
     std::shared_ptr<MonitorThread> loop;
@@ -84,7 +84,7 @@ struct MonitorGlobals {
       loop->stop();
     }
     wait_retired();
-    // Sessions that static objects still hold are dead from here on, as in a forked child.
+    // From here on sessions that static objects hold must not be used, as in a forked child.
     globals.exiting = true;
   }
 };
@@ -102,8 +102,8 @@ void abandon(std::shared_ptr<void> of_the_parent) {
 
 Status MonitorRef::take(MonitorRef* out) {
   static const bool prepared = [] {
-    // OpenSSL registers its exit handler when it is first used in earnest: before ours, so that it
-    // runs after ours.
+    // OpenSSL registers its exit handler when a function of it is called first. This call makes it
+    // register before us, so that its handler runs after ours.
     unsigned char digest[32] = {};
     ::HMAC(::EVP_sha256(), "", 0, digest, 0, digest, nullptr);
     ::pthread_atfork(MonitorGlobals::before_fork, MonitorGlobals::after_fork_in_parent,
@@ -132,7 +132,7 @@ Status MonitorRef::take(MonitorRef* out) {
   return {};
 }
 
-/// With the globals locked, and a monitor that runs.
+/// The caller holds globals.mutex, and the thread runs.
 void MonitorRef::take_current() {
   MonitorGlobals& globals = MonitorGlobals::get();
   ++globals.references;
@@ -208,7 +208,7 @@ void* MonitorThread::thread_main(void* argument) {
   self->loop();
   const bool retiring = self->retiring_;
   self.reset();
-  ::OPENSSL_thread_stop();  // what it keeps for this thread, before exit handlers may end it
+  ::OPENSSL_thread_stop();  // frees OpenSSL's data of this thread, before exit handlers may run
   if (retiring) {
     MonitorGlobals& globals = MonitorGlobals::get();
     std::lock_guard lock(globals.mutex);
@@ -225,7 +225,7 @@ void MonitorThread::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
 }
 
-/// With posted_mutex_ held. The thread is woken by whoever posts the first one.
+/// The caller holds posted_mutex_. The first task of a round wakes the thread.
 void MonitorThread::append(Posted* posted) {
   const bool is_first = first_posted_ == nullptr;
   *posted_end_ = posted;
@@ -277,7 +277,7 @@ Watch MonitorThread::watch(int fd, std::uint32_t events, Ready ready) {
   event.events = events;
   event.data.u64 = token;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    // Out of memory or watches: behave as if the descriptor had failed, at once.
+    // Out of memory or watches: the handler is called as if the descriptor had failed.
     try {
       timers_[{now_, token}] = [this, token] {
         if (const auto found = watched_.find(token); found != watched_.end()) {
@@ -353,7 +353,7 @@ void MonitorThread::release(const void* object) noexcept {
 }
 
 /// Runs a handler. All clients are told of its exception: which of them the handler served is not
-/// known, and where memory is out, it is out for all of them.
+/// known, and a lack of memory concerns all of them.
 template <typename Handler>
 void MonitorThread::attempt(const Handler& handler) {
   const Status status = status_of_call([&]() -> Status {
@@ -365,7 +365,7 @@ void MonitorThread::attempt(const Handler& handler) {
 
 void MonitorThread::tell_failure() {
   if (tell_clients(failure_)) failure_ = {};
-  // A handler that found no memory may be called again at once: let others give some back.
+  // The handler may be called again at once: other threads get time to free memory.
   ::usleep(pause_without_memory_us);
 }
 
@@ -426,7 +426,7 @@ void MonitorThread::loop() {
       attempt([&] { (*ready)(events[i].events); });
     }
     {
-      // After the wake-ups have been drained: one of them may be stop()'s.
+      // After the reading of wake_: stop() may have written to it.
       std::lock_guard lock(posted_mutex_);
       last_round = stopping_;
     }
