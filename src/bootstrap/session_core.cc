@@ -11,7 +11,7 @@
 namespace hocket::internal {
 namespace {
 
-constexpr std::int64_t linger_check_ms = 100;
+constexpr std::int64_t forwarding_check_ms = 100;
 
 Status check(const JoinOptions& options) {
   if (options.ranks < 1 || options.ranks > max_ranks) {
@@ -30,7 +30,9 @@ Status check(const JoinOptions& options) {
                     options.silence_ms, least_silence_ms));
   }
   if (options.has_key) {
-    return options.root.port != 0 ? Status() : invalid_argument("the root's address has no port");
+    return options.coordinator.port != 0
+               ? Status()
+               : invalid_argument("the coordinator's address has no port");
   }
   const char* remedy = "start all ranks with hocket-run, which gives them one key";
   if (!options.share_memory) {
@@ -39,11 +41,11 @@ Status check(const JoinOptions& options) {
                     "(HOCKET_TRANSPORT); {}",
                     remedy));
   }
-  if (options.root.port != 0 && !is_own(options.root)) {
-    return invalid_usage(
-        fmt::format("the root at {} is on another host, and without a job key only ranks of one "
-                    "user on one host may meet; {}",
-                    options.root.text(), remedy));
+  if (options.coordinator.port != 0 && !is_own(options.coordinator)) {
+    return invalid_usage(fmt::format(
+        "the coordinator at {} is on another host, and without a job key only ranks of one "
+        "user on one host may meet; {}",
+        options.coordinator.text(), remedy));
   }
   return {};
 }
@@ -55,22 +57,16 @@ std::string host_name() {
 
 }  // namespace
 
-SessionCore::SessionCore(const JoinOptions& options, EventLoopRef lease)
+SessionCore::SessionCore(const JoinOptions& options, EventLoop& loop)
     : options_(options),
-      lease_(std::move(lease)),
-      descriptors_(*lease_, faults_, options.rank),
-      data_(*lease_, options.rank, std::max<std::int64_t>(options.silence_ms, 5000)) {}
+      loop_(loop),
+      descriptors_(loop, faults_, options.rank),
+      data_(loop, options.rank, std::max<std::int64_t>(options.silence_ms, 5000)) {}
 
-SessionCore::~SessionCore() {
-  descriptors_.close(status_of_call([] { return internal_error("the session has ended"); }));
-  data_.close();
-}
-
-Status SessionCore::make(const JoinOptions& options, std::shared_ptr<SessionCore>* out) {
+Status SessionCore::make(const JoinOptions& options, EventLoop& loop,
+                         std::shared_ptr<SessionCore>* out) {
   HOCKET_RETURN_IF_ERROR(check(options));
-  EventLoopRef lease;
-  HOCKET_RETURN_IF_ERROR(EventLoopRef::take(&lease));
-  std::shared_ptr<SessionCore> core(new SessionCore(options, std::move(lease)));
+  std::shared_ptr<SessionCore> core(new SessionCore(options, loop));
   HOCKET_RETURN_IF_ERROR(core->open_listener());
   JoinRequest& self = core->self_;  // open_listener() has filled in the address
   self.rank = options.rank;
@@ -87,58 +83,79 @@ Status SessionCore::make(const JoinOptions& options, std::shared_ptr<SessionCore
 Status SessionCore::open_listener() {
   Address& address = self_.address;
   if (!options_.has_key) {
-    address = loopback(false);  // whoever may meet without a key is on this host
+    address = loopback(false);  // without a key all ranks are on this host
   } else if (!options_.interface.empty()) {
-    HOCKET_RETURN_IF_ERROR(interface_address(options_.interface, options_.root.v6, &address));
-    if (is_link_local(options_.root) && options_.root.scope == 0) {
-      options_.root.scope = address.scope;
+    HOCKET_RETURN_IF_ERROR(
+        interface_address(options_.interface, options_.coordinator.v6, &address));
+    if (is_link_local(options_.coordinator) && options_.coordinator.scope == 0) {
+      options_.coordinator.scope = address.scope;
     }
   } else {
-    HOCKET_RETURN_IF_ERROR(address_towards(options_.root, &address));
+    HOCKET_RETURN_IF_ERROR(address_towards(options_.coordinator, &address));
   }
   address.port = 0;
   return listen_tcp(&address, &listener_);
 }
 
-void SessionCore::start() noexcept {
+void SessionCore::start(JoinEnded ended) noexcept {
+  join_ended_ = std::move(ended);
   const Status status = status_of_call([this]() -> Status {
-    lease_->add(this);
+    loop_.add(this);
     start_joining();
     return {};
   });
   if (!status.ok()) end_join(status);
 }
 
-void SessionCore::start_joining() {
-  JoinProtocol::Handlers handlers;
+JoinHandlers SessionCore::join_handlers() {
+  JoinHandlers handlers;
   handlers.table_known = [this](const Key& key) { return table_known(key); };
   handlers.joined = [this](JoinResult joined) { this->joined(std::move(joined)); };
   handlers.failed = [this](const Status& status) { end_join(status); };
-  joining_ = std::make_shared<JoinProtocol>(*lease_, options_, self_, std::move(handlers));
+  return handlers;
+}
+
+void SessionCore::start_joining() {
   if (options_.has_key) accept_tcp({options_.key, options_.job_id, false});
-  joining_->start();
+  const JoinSetup setup(options_, self_, loop_.now());
+  if (!options_.share_memory) return lead(setup, UniqueFd());
+  rank_join_ = std::make_unique<RankJoin>(
+      loop_, setup, join_handlers(),
+      [this, setup](UniqueFd listener) { lead(setup, std::move(listener)); });
+  rank_join_->start();
+}
+
+/// rank_join_, if there is one, has ended; it stays because it is the caller.
+void SessionCore::lead(const JoinSetup& setup, UniqueFd listener) {
+  node_leader_ = std::make_unique<NodeLeader>(loop_, setup, join_handlers());
+  node_leader_->start(std::move(listener));
+}
+
+JoinRole* SessionCore::role() const {
+  if (node_leader_) return node_leader_.get();
+  return rank_join_.get();
 }
 
 void SessionCore::accept_tcp(const Credentials& credentials) {
   data_.start(credentials);
   acceptor_ = std::make_unique<Acceptor>(
-      *lease_, std::move(listener_), credentials,
+      loop_, std::move(listener_), credentials,
       [this](const Claim& claim) {
         if (claim.rank < 0 || claim.rank >= options_.ranks) return Verdict::refused;
         if (claim.purpose == Purpose::data) return data_.judge(claim);
-        if (claim.purpose == Purpose::tree && joining_) return joining_->judge_tree(claim);
+        if (claim.purpose == Purpose::tree && node_leader_) return node_leader_->judge_child(claim);
         return Verdict::refused;
       },
       [this](const Claim& claim, UniqueFd fd) {
         if (claim.purpose == Purpose::data) {
           data_.accept(claim, std::move(fd));
-        } else if (joining_) {
-          joining_->accept_tree(claim, std::move(fd));
+        } else if (node_leader_) {
+          node_leader_->accept_child(claim, std::move(fd));
         }
       });
 }
 
-/// The key for everything after the join is known now; local peers may ask as soon as they have it.
+/// The key for all connections after the join is known now; local peers that have it may connect.
 Status SessionCore::table_known(const Key& key) {
   const Credentials credentials{key, options_.job_id, false};
   if (!acceptor_) accept_tcp(credentials);
@@ -157,78 +174,57 @@ void SessionCore::joined(JoinResult joined) {
       {Fault::Kind::failed, options_.rank, 0, 0, Code::system_error,
        fmt::format("rank {} (process {} on {}) cannot go on: {}", options_.rank, self_.pid,
                    self_.host, out_of_memory().message())});
-  control_ =
-      std::make_unique<FailureDetector>(*lease_, options_.rank, options_.silence_ms,
+  detector_ =
+      std::make_unique<FailureDetector>(loop_, options_.rank, options_.silence_ms,
                                         std::move(joined), faults_, [this](const Fault& fault) {
-                                          // Whoever returns from a wait for a descriptor must
-                                          // find the communicator's engine alerted already.
+                                          // First wakes the engines: a thread whose wait for a
+                                          // descriptor ends must find that its communicator's
+                                          // engine knows of the fault.
                                           faults_.wake_all();
                                           descriptors_.new_fault(fault);
-                                          if (lingering_) static_cast<void>(linger_soon(0));
+                                          if (forwarding_) check_forwarding_in(0);
                                         });
-  control_->start();
-  exit_task_ = lease_->on_exit([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->say_exit();
-  });
+  detector_->start();
   end_join({});
 }
 
 void SessionCore::end_join(const Status& status) noexcept {
-  // JoinProtocol calls this: it may go only when it has returned.
+  // In a later round: a role is the caller.
   best_effort([this] {
-    lease_->post([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) self->joining_.reset();
+    drop_roles_ = loop_.at(loop_.now(), [this] {
+      node_leader_.reset();
+      rank_join_.reset();
     });
   });
-  std::lock_guard lock(mutex_);
-  if (join_done_) return;
-  join_done_ = true;
-  join_status_ = status;
-  join_ended_.notify_all();
-}
-
-Status SessionCore::wait_joined() {
-  std::unique_lock lock(mutex_);
-  join_ended_.wait(lock, [&] { return join_done_; });
-  return join_status_;
+  if (!join_ended_) return;
+  const JoinEnded ended = std::move(join_ended_);
+  join_ended_ = nullptr;
+  ended(status);
 }
 
 void SessionCore::stop_join() {
-  std::weak_ptr<SessionCore> weak = weak_from_this();
-  lease_->post([weak] {
-    const auto self = weak.lock();
-    if (self && self->joining_) self->joining_->stop();
-  });
+  if (JoinRole* const joining = role()) joining->stop();
 }
 
-/// Memory is out in this process. The own threads learn of it without any; the other ranks as soon
+/// Memory is out in this process. Its own threads learn of it without any; the other ranks as soon
 /// as there is a little.
 bool SessionCore::fail(const Status& why) {
-  bool joining;
-  {
-    std::lock_guard lock(mutex_);
-    joining = !join_done_;
-  }
-  if (joining) {
-    if (joining_) joining_->give_up(why);
+  if (join_ended_) {
+    if (JoinRole* const joining = role()) joining->give_up(why);
     end_join(why);
     return true;
   }
-  if (!control_) return true;
+  if (!detector_) return true;
   if (faults_.add_own_failure()) {
     descriptors_.fail_all(why);
     faults_.wake_all();
   }
-  control_->publish(faults_.own_failure());
+  detector_->publish(faults_.own_failure());
   return true;
 }
 
-void SessionCore::leave() {
-  if (control_) control_->leave();
-}
-
-void SessionCore::say_exit() {
-  if (control_) control_->say_exit();
+void SessionCore::process_exits() {
+  if (detector_) detector_->say_exit();
 }
 
 void SessionCore::dial(int peer, std::uint64_t comm_id, int index) {
@@ -237,36 +233,40 @@ void SessionCore::dial(int peer, std::uint64_t comm_id, int index) {
   data_.dial(peer, address, comm_id, index);
 }
 
-void SessionCore::finish() noexcept {
-  lease_->remove(this);
-  lease_->cancel_exit(exit_task_);
-  best_effort([this] { leave(); });
+void SessionCore::close() noexcept {
+  loop_.remove(this);
+  if (detector_) best_effort([this] { leave(); });
   acceptor_.reset();
-  joining_.reset();
+  node_leader_.reset();
+  rank_join_.reset();
   data_.close();
   descriptors_.close(status_of_call(
       [] { return invalid_usage("the session was closed while a thread waited in it"); }));
-  linger();
 }
 
-void SessionCore::linger() noexcept {
-  if (control_ && control_->carries()) {
-    lingering_ = true;
-    if (linger_soon(linger_check_ms)) return;
-  }
-  control_.reset();
-  lease_.release();
+void SessionCore::finish(std::shared_ptr<SessionCore> core) noexcept {
+  core->close();
+  if (!core->detector_ || !core->detector_->forwards()) return;
+  best_effort([&] {
+    EventLoop& loop = core->loop_;
+    SessionCore& kept = *core;
+    loop.keep(std::move(core));
+    kept.forwarding_ = true;
+    kept.check_forwarding_in(forwarding_check_ms);
+  });
 }
 
-/// A fault may have been the last goodbye that this rank had to carry; a connection that closes
-/// without one is found by looking from time to time. False where there is no memory for it.
-bool SessionCore::linger_soon(std::int64_t ms) noexcept {
-  std::shared_ptr<SessionCore> self =
-      shared_from_this();  // the old timer may be the last that holds it
-  lease_->cancel(linger_timer_);
-  linger_timer_ = 0;
-  best_effort([&] { linger_timer_ = lease_->after_ms(ms, [self] { self->linger(); }); });
-  return linger_timer_ != 0;
+/// A fault may end the need for this rank; so may a connection that closes without a fault, which
+/// is found by looking from time to time. Without memory for the timer, forwarding ends.
+void SessionCore::check_forwarding_in(std::int64_t ms) noexcept {
+  const Status status = status_of_call([&]() -> Status {
+    forwarding_check_ = loop_.after_ms(ms, [this] {
+      if (detector_->forwards()) return check_forwarding_in(forwarding_check_ms);
+      loop_.release(this);
+    });
+    return {};
+  });
+  if (!status.ok()) loop_.release(this);
 }
 
 }  // namespace hocket::internal

@@ -1,83 +1,85 @@
-// What lives behind a Session: one per session, on the monitor thread; the parts that any thread
-// may touch are marked.
+// What a Session is on the event loop: the join, the failure detector, the data connections and the
+// descriptors of one rank. It reads no clock and never blocks. Functions that any thread may call
+// are marked.
 #pragma once
 
-#include <condition_variable>
+#include <functional>
 #include <memory>
-#include <mutex>
 
 #include "bootstrap/auth/acceptor.h"
 #include "bootstrap/control/data_connections.h"
 #include "bootstrap/control/failure_detector.h"
 #include "bootstrap/control/fault_log.h"
 #include "bootstrap/control/fd_exchange.h"
-#include "bootstrap/join/join_protocol.h"
+#include "bootstrap/join/node_leader.h"
+#include "bootstrap/join/rank_join.h"
 #include "bootstrap/net/event_loop.h"
 
 namespace hocket::internal {
 
-class SessionCore : public std::enable_shared_from_this<SessionCore>, private EventLoop::Client {
+class SessionCore final : private EventLoop::Client {
  public:
-  /// From the joining thread: checks the options and opens what must be open before the join.
-  static Status make(const JoinOptions& options, std::shared_ptr<SessionCore>* out);
-  ~SessionCore() override;
-  /// From the joining thread: blocks until the join has ended.
-  Status wait_joined();
-  /// From any thread: the join ends soon with Code::aborted, if it has not ended before.
+  using JoinEnded = std::function<void(const Status& status)>;
+
+  /// From any thread: checks the options and opens the listener. The loop must outlive the core.
+  static Status make(const JoinOptions& options, EventLoop& loop,
+                     std::shared_ptr<SessionCore>* out);
+  SessionCore(const SessionCore&) = delete;
+  SessionCore& operator=(const SessionCore&) = delete;
+  ~SessionCore() override { loop_.remove(this); }
+
+  // ---- On the loop's thread
+  /// Starts the join. `ended` is called once, when the join has ended, or at once.
+  void start(JoinEnded ended) noexcept;
+  /// Ends the join with Code::aborted, if it has not ended.
   void stop_join();
+  /// Leaves, and ends what local threads wait for. If other ranks need this one to forward their
+  /// messages, the loop keeps the core until they do not.
+  static void finish(std::shared_ptr<SessionCore> core) noexcept;
 
-  // On the monitor thread:
-  void start() noexcept;
-  /// The session is gone: what remains carries others' messages, or nothing.
-  void finish() noexcept;
-  void leave();
-  /// The process ends in order, and nobody has closed the session.
-  void say_exit();
+  // ---- On the loop's thread, after the join
+  void leave() { detector_->leave(); }
+  void raise(const Fault& fault) { detector_->raise(fault); }
+  void dial(int peer, std::uint64_t comm_id, int index);
+  FdExchange& descriptors() { return descriptors_; }
 
-  // From any thread, after the join:
-  const std::vector<Member>& members() const { return control_->members(); }
+  // ---- From any thread, after the join
+  const std::vector<Member>& members() const { return detector_->members(); }
   int rank() const { return options_.rank; }
   FaultBoard& faults() { return faults_; }
   DataConnections& data() { return data_; }
-  EventLoop& loop() const { return *lease_; }
-  std::uint64_t generation() const { return generation_; }
-
-  // On the monitor thread, after the join:
-  FdExchange& descriptors() { return descriptors_; }
-  void raise(const Fault& fault) { control_->raise(fault); }
-  void dial(int peer, std::uint64_t comm_id, int index);
 
  private:
-  SessionCore(const JoinOptions& options, EventLoopRef lease);
+  SessionCore(const JoinOptions& options, EventLoop& loop);
   Status open_listener();
   void accept_tcp(const Credentials& credentials);
   void start_joining();
+  void lead(const JoinSetup& setup, UniqueFd listener);
+  JoinHandlers join_handlers();
+  JoinRole* role() const;
   Status table_known(const Key& key);
   void joined(JoinResult joined);
   void end_join(const Status& status) noexcept;
   bool fail(const Status& why) override;
-  void linger() noexcept;
-  bool linger_soon(std::int64_t ms) noexcept;
+  void process_exits() override;
+  void close() noexcept;
+  void check_forwarding_in(std::int64_t ms) noexcept;
 
   JoinOptions options_;
-  EventLoopRef lease_;
-  std::uint64_t generation_ = session_generation();
+  EventLoop& loop_;
   JoinRequest self_;
   UniqueFd listener_;
   FaultBoard faults_;
   FdExchange descriptors_;
   DataConnections data_;
   std::unique_ptr<Acceptor> acceptor_;
-  std::shared_ptr<JoinProtocol> joining_;
-  std::unique_ptr<FailureDetector> control_;
-  EventLoop::Token exit_task_ = 0;
-  bool lingering_ = false;
-  EventLoop::Token linger_timer_ = 0;
-
-  std::mutex mutex_;
-  std::condition_variable join_ended_;
-  bool join_done_ = false;
-  Status join_status_;
+  JoinEnded join_ended_;  // empty when the join has ended
+  std::unique_ptr<RankJoin> rank_join_;
+  std::unique_ptr<NodeLeader> node_leader_;  // instead of rank_join_, from the election on
+  Timer drop_roles_;
+  std::unique_ptr<FailureDetector> detector_;
+  bool forwarding_ = false;  // finished, but other ranks need this one
+  Timer forwarding_check_;
 };
 
 }  // namespace hocket::internal

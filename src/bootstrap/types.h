@@ -1,4 +1,4 @@
-// What every part of the bootstrap speaks of: keys, addresses, members, faults.
+// The types that all parts of src/bootstrap use: keys, addresses, members, faults.
 #pragma once
 
 #include <array>
@@ -29,19 +29,19 @@ struct Address {
 
 struct JoinOptions {
   Key key{};
-  bool has_key = true;  // false: only ranks of one user on one host may meet (SO_PEERCRED)
+  bool has_key = true;  // false: only ranks of one user on one host may join (SO_PEERCRED)
   JobId job_id{};
-  Address root;  // where the root listens
+  Address coordinator;  // where the coordinator listens
   int rank = 0;
   int ranks = 1;
   std::string
-      interface;  // to listen on: a name or an address; empty: the one that routes to the root
-  bool share_memory = true;  // false: every rank counts as a node of its own (HOCKET_TRANSPORT=tcp)
+      interface;  // to listen on: a name or address; empty: that of the route to the coordinator
+  bool share_memory = true;  // false: every rank is a node of its own (HOCKET_TRANSPORT=tcp)
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
   std::uint64_t machine = 0;    // equal for ranks whose processes one kernel runs
-  CoreSet cores;                // that this rank may run on
-  StopRequest* stop = nullptr;  // ends the join before its deadline; outlives it
+  CoreSet cores;                // on which this rank may run
+  StopRequest* stop = nullptr;  // ends the join before its deadline; outlives the join
 };
 
 struct Member {
@@ -54,22 +54,22 @@ struct Member {
   CoreSet cores;              // what the rank gave as JoinOptions::cores
 };
 
-/// Something that ends operations. Every member learns of it, once.
+/// An event that ends operations. Every member learns of it once.
 struct Fault {
   enum class Kind : std::uint8_t {
     dead,     // the process ended without leaving
     silent,   // no sign of life within the silence limit: stopped or cut off
-    left,     // left in order: an error only for those who still wait for it
+    left,     // left in order: an error only for an operation that waits for the rank
     aborted,  // called abort
     failed,   // an operation failed there: mismatch, deadline, a lost link
-    exited,   // the process ended in order (exit, return from main) without leaving: as `left`
+    exited,   // the process ended in order (exit, return from main) without leaving; as `left`
     overdue,  // no error yet: `rank` asks which rank has not begun that collective; each of those
               // answers with `failed`
   };
   Kind kind = Kind::dead;
   int rank = -1;               // the culprit, as a session rank
-  std::uint64_t comm_id = 0;   // the communicator concerned; 0: all that have the rank
-  std::uint64_t sequence = 0;  // of the collective that failed, where it is known; else 0
+  std::uint64_t comm_id = 0;   // of the communicator; 0: all communicators of the rank
+  std::uint64_t sequence = 0;  // of the collective that failed; 0: unknown
   Code code = Code::remote_error;
   std::string text;  // a sentence for the user
 };
@@ -79,22 +79,23 @@ struct FaultScope {
   std::uint64_t comm_id = 0;
   std::uint64_t parent = 0;  // comm_id whose abort concerns it too, while it is split off; else 0
   std::vector<int> members;  // session ranks
-  std::uint64_t operation = 0;  // under way: what failed in a later one does not end it; 0: none
+  std::uint64_t operation = 0;  // that runs: a failure in a later one does not end it; 0: none
 
-  /// Apart from what its rank did before: see FaultBoard::concerns().
+  /// Does not consider that the rank may have left before: see FaultBoard::concerns().
   bool covers(const Fault& fault) const;
 };
 
-/// Names a descriptor that a local peer may ask for.
+/// The name of a descriptor that local peers may fetch.
 struct DescriptorName {
-  std::uint64_t space = 0;  // a comm_id, or one of the reserved spaces below
+  std::uint64_t space = 0;  // a comm_id, or the reserved space below
   std::uint64_t number = 0;
   bool operator==(const DescriptorName&) const = default;
   static constexpr std::uint64_t memory_space = 1;  // number: region number of the offering process
 };
 
 /// Takes a new data connection to peer, number `index` of a communicator: authenticated,
-/// non-blocking, TCP_NODELAY. status is an error where dialling failed; fd is empty then.
+/// non-blocking, TCP_NODELAY. If dialling failed, status is an error and fd is
+/// empty.
 using AdoptConnection = std::function<void(int peer, int index, UniqueFd fd, const Status& status)>;
 
 }  // namespace hocket::internal

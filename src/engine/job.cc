@@ -61,7 +61,7 @@ JobId next_session(JobId job, std::uint64_t made) {
 
 Status open_job(const CommConfig& config, UniqueId* id) {
   HOCKET_RETURN_IF_ERROR(make_unique_id(id));
-  return start_coordinator(id->key, id->job_id, config.interface, UniqueFd(), &id->root,
+  return start_coordinator(id->key, id->job_id, config.interface, UniqueFd(), &id->coordinator,
                            config.join_deadline_ms);
 }
 
@@ -70,7 +70,7 @@ Status join_job(const UniqueId& id, int rank, int ranks, const CommConfig& confi
   JoinOptions options = join_options(config, rank, ranks, stop);
   options.key = id.key;
   options.job_id = id.job_id;
-  options.root = id.root;
+  options.coordinator = id.coordinator;
   return join(options, config, 0, nullptr, out);
 }
 
@@ -90,7 +90,7 @@ Status join_launched_job(const CommConfig& config, const Settings& settings, Sto
   options.key = info.key;
   options.has_key = info.has_key;
   options.job_id = info.job_id;
-  options.root = info.root;
+  options.coordinator = info.coordinator;
   if (job.joined_in.value_or(fork_generation()) != fork_generation()) {
     return invalid_usage("this process was forked from rank " + std::to_string(info.rank) +
                          " after that one had joined the job: a rank is one process. Fork before "
@@ -100,10 +100,10 @@ Status join_launched_job(const CommConfig& config, const Settings& settings, Sto
   std::shared_ptr<Session> session = job.session.lock();
   if (session == nullptr) {
     options.job_id = next_session(options.job_id, job.made);
-    if (info.root_listener) {
+    if (info.coordinator_listener) {
       HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
-                                               std::move(info.root_listener), &options.root,
-                                               config.join_deadline_ms));
+                                               std::move(info.coordinator_listener),
+                                               &options.coordinator, config.join_deadline_ms));
     }
     HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
     job.session = session;

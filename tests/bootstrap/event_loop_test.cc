@@ -1,5 +1,3 @@
-#include "bootstrap/net/event_loop.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "bootstrap/job.h"
+#include "bootstrap/net/monitor_thread.h"
 
 namespace hocket::internal {
 namespace {
@@ -16,8 +15,8 @@ TEST(EventLoop, ends_whenever_its_last_reference_does) {
   int ran = 0;
   // stop() comes at every point of a round that a task woke: the thread must not fall asleep.
   for (int i = 0; i < 10'000; ++i) {
-    EventLoopRef lease;
-    ASSERT_TRUE(EventLoopRef::take(&lease).ok());
+    MonitorRef lease;
+    ASSERT_TRUE(MonitorRef::take(&lease).ok());
     lease->run([&ran] { ++ran; });
     lease->post([&ran] { ++ran; });
     const Nanos end = monotonic_now() + i % 200 * 100;
@@ -32,8 +31,8 @@ TEST(EventLoop, starts_anew_for_references_of_several_threads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&ran] {
       for (int i = 0; i < 2000; ++i) {
-        EventLoopRef lease;
-        ASSERT_TRUE(EventLoopRef::take(&lease).ok());
+        MonitorRef lease;
+        ASSERT_TRUE(MonitorRef::take(&lease).ok());
         lease->run([&ran] { ran.fetch_add(1); });
       }
     });

@@ -139,7 +139,8 @@ TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
   }
 }
 
-/// Whoever has left a communicator may die: it is no fault there, but on every other one.
+/// The death of a rank that has left a communicator is no fault there, but is one on every other
+/// communicator.
 TEST(FaultScopes, leave_out_the_end_of_a_rank_that_had_left_the_channel) {
   Job job(3);
   job.start();
@@ -202,7 +203,7 @@ TEST(Descriptors, ranks_without_shared_memory_have_none) {
             Code::invalid_usage);
 }
 
-/// What one rank's listener got.
+/// What the listener of one rank received.
 class Adopted {
  public:
   AdoptConnection adopt() {

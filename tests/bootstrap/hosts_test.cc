@@ -61,10 +61,10 @@ class TwoHosts {
 
 constexpr int joined = 0;  // SharedNumbers
 constexpr int learned = 1;
-constexpr int root_port = 2;
+constexpr int coordinator_port = 2;
 constexpr int gave_up = 3;
 
-/// Four ranks, 0 and 2 on host 0, 1 and 3 on host 1, and the root on host 0.
+/// Four ranks, 0 and 2 on host 0, 1 and 3 on host 1, and the coordinator on host 0.
 class TwoHostJob : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -72,26 +72,26 @@ class TwoHostJob : public ::testing::Test {
       GTEST_SKIP() << "needs root, and ip and nsenter, to make network namespaces";
     job.listener.reset();
     job.options.silence_ms = 1000;
-    ASSERT_TRUE(parse_address("10.83.0.1", &job.options.root).ok());
+    ASSERT_TRUE(parse_address("10.83.0.1", &job.options.coordinator).ok());
     processes.start([&] {
       if (!hosts.enter(0)) return 1;
-      Address address = job.options.root;
+      Address address = job.options.coordinator;
       const Status status = start_coordinator(job.options.key, job.options.job_id, "hk0", {},
                                               &address, job.options.join_deadline_ms);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(address.text().find("10.83.0.1:"), 0u) << address.text();
-      numbers[root_port].store(address.port);
+      numbers[coordinator_port].store(address.port);
       ::pause();
       return 0;
     });
-    ASSERT_TRUE(numbers.reaches(root_port, 1));
+    ASSERT_TRUE(numbers.reaches(coordinator_port, 1));
   }
   void start_ranks(const std::function<int(Session&)>& body) {
     for (int rank = 0; rank < 4; ++rank) {
       processes.start([&, rank] {
         if (!hosts.enter(rank % 2)) return 1;
         JoinOptions options = job.of(rank);
-        options.root.port = static_cast<std::uint16_t>(numbers[root_port].load());
+        options.coordinator.port = static_cast<std::uint16_t>(numbers[coordinator_port].load());
         if (rank % 2 == 1 && impatient_silence_ms > 0) options.silence_ms = impatient_silence_ms;
         std::shared_ptr<Session> session;
         const Status status = Session::join(options, &session);
@@ -103,7 +103,7 @@ class TwoHostJob : public ::testing::Test {
       });
     }
   }
-  /// The parent's numbering: the root is process 0.
+  /// The parent's numbering: the coordinator is process 0.
   pid_t process_of(int rank) { return processes.pid(1 + rank); }
   void expect_success(int rank) { EXPECT_EQ(processes.wait(1 + rank), 0) << "rank " << rank; }
 
@@ -209,7 +209,7 @@ TEST_F(TwoHostJob, a_verdict_on_a_rank_that_its_own_host_hears_turns_against_the
   for (int rank = 0; rank < 4; ++rank) expect_success(rank);
 }
 
-/// Beats come again within about a second, however long the cut was.
+/// Heartbeats come again within about a second, however long the cut was.
 TEST_F(TwoHostJob, a_cut_may_last_until_little_more_than_a_second_before_the_limit) {
   const UniqueFd probe(::socket(AF_INET, SOCK_STREAM, 0));
   const int least_ms = 1000;

@@ -21,14 +21,14 @@
 
 #include "bootstrap/auth/auth.h"
 #include "bootstrap/net/address.h"
-#include "bootstrap/net/event_loop.h"
+#include "bootstrap/net/monitor_thread.h"
 #include "bootstrap/net/socket.h"
 #include "bootstrap/session.h"
 
 namespace hocket::internal {
 
-/// A job on this host: key, id and a listener for its root. The root itself is started where
-/// start() says, so that processes can be forked before any thread runs.
+/// A job on this host: key, id and a listener for its coordinator. start() starts the
+/// coordinator, so that processes can be forked before any thread runs.
 struct Job {
   JoinOptions options;
   UniqueFd listener;
@@ -40,13 +40,13 @@ struct Job {
     options.share_memory = share_memory;
     options.join_deadline_ms = 120'000;
     options.silence_ms = 60'000;
-    options.root = loopback(v6);
-    const Status status = listen_tcp(&options.root, &listener);
+    options.coordinator = loopback(v6);
+    const Status status = listen_tcp(&options.coordinator, &listener);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   void start() {
     const Status status = start_coordinator(options.key, options.job_id, "", std::move(listener),
-                                            &options.root, options.join_deadline_ms);
+                                            &options.coordinator, options.join_deadline_ms);
     EXPECT_TRUE(status.ok()) << status.message();
   }
   JoinOptions of(int rank) const {
@@ -113,7 +113,7 @@ inline bool wait_fault(Session& session, Fault::Kind kind, int rank, Fault* out 
   return ok;
 }
 
-/// Waits until the monitor thread of an earlier test has carried its last goodbyes. The thread
+/// Waits until the monitor thread of an earlier test has forwarded its last faults. The thread
 /// sanitizer does not follow a fork of several threads.
 inline void wait_for_monitor_to_end() {
   const auto running = [] {

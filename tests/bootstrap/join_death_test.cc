@@ -9,7 +9,7 @@
 namespace hocket::internal {
 namespace {
 
-constexpr int came = 0;  // SharedNumbers: how many ranks the root knows
+constexpr int came = 0;  // SharedNumbers: the number of ranks that the coordinator knows
 
 /// Counts the log lines of the coordinator about ranks that join.
 void count_arrivals(int, const char* line, void* numbers) {
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, DeathWhileJoining,
                                            Case{"of_a_node", false, 1}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(RootDeath, while_joining_is_told_to_all) {
+TEST(CoordinatorDeath, while_joining_is_told_to_all) {
   Job job(3);
   SharedNumbers numbers;
   Processes processes;
@@ -74,7 +74,8 @@ TEST(RootDeath, while_joining_is_told_to_all) {
       std::shared_ptr<Session> session;
       const Status status = Session::join(job.of(rank), &session);
       EXPECT_EQ(status.code(), Code::remote_error) << status.message();
-      EXPECT_NE(status.message().find("lost the root at"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("lost the coordinator at"), std::string::npos)
+          << status.message();
       return 0;
     });
   }

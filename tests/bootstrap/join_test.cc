@@ -92,7 +92,7 @@ TEST(Join, order_of_arrival_does_not_matter) {
     std::vector<std::shared_ptr<Session>> sessions(5);
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < order.size(); ++i) {
-      if (i == 2) job.start();  // the root comes in the middle
+      if (i == 2) job.start();  // the coordinator starts in the middle
       threads.emplace_back([&, rank = order[i]] {
         const Status status = Session::join(job.of(rank), &sessions[rank]);
         EXPECT_TRUE(status.ok()) << status.message();
@@ -107,7 +107,7 @@ TEST(Join, order_of_arrival_does_not_matter) {
 TEST(Join, ranks_of_one_user_meet_without_a_key) {
   Job job(4);
   job.options.has_key = false;
-  job.options.root = {};
+  job.options.coordinator = {};
   const auto sessions = join_all(job);
   for (const auto& session : sessions) {
     ASSERT_TRUE(session);
@@ -120,7 +120,7 @@ TEST(Join, without_a_key_other_hosts_are_refused_with_the_remedy) {
   job.options.has_key = false;
   std::shared_ptr<Session> session;
   JoinOptions far = job.of(0);
-  ASSERT_TRUE(parse_address("192.0.2.7:4000", &far.root).ok());
+  ASSERT_TRUE(parse_address("192.0.2.7:4000", &far.coordinator).ok());
   JoinOptions tcp_only = job.of(0);
   tcp_only.share_memory = false;
   for (const JoinOptions& options : {far, tcp_only}) {
@@ -132,10 +132,10 @@ TEST(Join, without_a_key_other_hosts_are_refused_with_the_remedy) {
   }
 }
 
-TEST(Join, the_first_ranks_own_deadline_replaces_the_roots) {
+TEST(Join, the_first_ranks_own_deadline_replaces_the_coordinators) {
   Job job(2);
   ASSERT_TRUE(start_coordinator(job.options.key, job.options.job_id, "", std::move(job.listener),
-                                &job.options.root, 2000)
+                                &job.options.coordinator, 2000)
                   .ok());
   in_threads(2, [&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
@@ -171,7 +171,7 @@ TEST(Join, without_a_key_missing_ranks_are_named_too) {
       << status.message();
 }
 
-TEST(Join, a_root_that_never_starts_is_named_at_the_deadline) {
+TEST(Join, a_coordinator_that_never_starts_is_named_at_the_deadline) {
   Job job(2);
   job.listener.reset();
   job.options.join_deadline_ms = 300;
@@ -179,7 +179,7 @@ TEST(Join, a_root_that_never_starts_is_named_at_the_deadline) {
     std::shared_ptr<Session> session;
     const Status status = Session::join(job.of(rank), &session);
     EXPECT_FALSE(status.ok());
-    EXPECT_NE(status.message().find(job.options.root.text()), std::string::npos)
+    EXPECT_NE(status.message().find(job.options.coordinator.text()), std::string::npos)
         << status.message();
     // The last attempt, cut short by the deadline, hides nothing (where this rank leads its node).
     EXPECT_EQ(status.message().find("no answer to the connection"), std::string::npos)
@@ -218,7 +218,8 @@ TEST(Join, a_rank_that_comes_when_the_join_has_failed_is_told_why) {
   }
 }
 
-/// The root's listener has closed then, and a root that was reached before does not come back.
+/// The coordinator has closed its listener then, and a coordinator that was reached before does not
+/// start again.
 TEST(Join, a_rank_that_comes_when_all_have_joined_is_refused_at_once) {
   for (const bool share_memory : {true, false}) {
     Job job(2, share_memory);
@@ -233,7 +234,7 @@ TEST(Join, a_rank_that_comes_when_all_have_joined_is_refused_at_once) {
   }
 }
 
-TEST(Join, a_root_that_was_never_reached_may_come_later_but_not_for_ever) {
+TEST(Join, a_coordinator_that_was_never_reached_may_start_within_30_s) {
   if (std::getenv("LONG_TESTS") == nullptr) GTEST_SKIP() << "it takes 30 s: LONG_TESTS=1";
   Job job(2);
   job.listener.reset();
@@ -277,10 +278,10 @@ TEST(Join, a_wrong_key_is_refused_at_once_and_reported_to_the_others) {
   }
 }
 
-TEST(Join, another_service_at_the_roots_address_is_recognised) {
+TEST(Join, another_service_at_the_coordinators_address_is_recognised) {
   Job job(1);
   std::thread stranger([&] {
-    // Says more than a hello's worth, as an HTTP or SSH server would.
+    // Sends more bytes than a hello has, as an HTTP or SSH server would.
     const std::string words(200, 'x');
     for (int i = 0; i < 1000; ++i) {
       const int fd = ::accept(job.listener.get(), nullptr, nullptr);
@@ -331,9 +332,9 @@ TEST(Join, leaves_no_descriptor_behind) {
     job.start();
     join_all(job);
   };
-  wait_for_monitor_to_end();  // the root of a join that failed waits for latecomers
+  wait_for_monitor_to_end();  // the coordinator of a failed join waits for latecomers
   const int before = open_fds();
-  // The monitor thread carries the last goodbyes a moment longer.
+  // The monitor thread forwards the last faults a moment longer.
   const auto settles_at = [&](int count) {
     const Nanos deadline = in_ms(60'000);
     while (open_fds() != count && monotonic_now() < deadline) ::usleep(1000);

@@ -97,7 +97,7 @@ TEST(Scan, while_joining_and_afterwards_disturbs_nothing) {
     std::atomic<bool> stop{false};
     std::thread scanner([&] {
       std::mt19937_64 random(seed);
-      while (!stop) scan(job.options.root, 60, random);
+      while (!stop) scan(job.options.coordinator, 60, random);
     });
     const auto sessions = join_all(job);
     stop = true;
@@ -130,7 +130,7 @@ TEST(Scan, more_idle_strangers_than_there_is_room_for_keep_nobody_out) {
   Job job(2);
   job.start();
   std::vector<UniqueFd> idle;
-  for (int i = 0; i < 400; ++i) idle.push_back(connect_to(job.options.root));
+  for (int i = 0; i < 400; ++i) idle.push_back(connect_to(job.options.coordinator));
   const auto sessions = join_all(job);
   ASSERT_TRUE(sessions[0]);
   ASSERT_TRUE(sessions[1]);
@@ -145,7 +145,7 @@ void limit_descriptors(rlim_t most) {
 }
 
 /// A sixteenth of the descriptors that the process may have, whatever it listens on; and where the
-/// process has none left, a stranger's is taken.
+/// process has none left, an unproved connection's is taken.
 TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
   Processes processes;
   processes.start([] {
@@ -192,7 +192,7 @@ TEST(Scan, a_slow_talker_is_dropped_at_the_limit) {
   EXPECT_TRUE(dropped);
 }
 
-/// Answers a server by hand, with a key, and returns all that it says after its hello.
+/// Answers a server by hand, with a key, and returns all that it sends after its hello.
 std::vector<std::uint8_t> talk(const Address& address, const Credentials& credentials, Claim claim,
                                const Transcript* replayed, Transcript* used) {
   UniqueFd fd = connect_to(address);
@@ -255,7 +255,7 @@ TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
   EXPECT_EQ(verdict(good, {Purpose::data, -1, 0, 77, 5}), Verdict::refused);
   EXPECT_EQ(verdict(good, {Purpose::data, 0, 0, 77, 5}), Verdict::refused);  // itself
   EXPECT_EQ(verdict(good, {Purpose::data, 1, 0, 77, 1u << 20}), Verdict::refused);
-  EXPECT_EQ(verdict(good, {Purpose::root, 1, -1, 0, 0}), Verdict::refused);
+  EXPECT_EQ(verdict(good, {Purpose::coordinator, 1, -1, 0, 0}), Verdict::refused);
   EXPECT_EQ(verdict(good, {Purpose::tree, 1, 0, 0, 1}), Verdict::refused);  // too late
   EXPECT_EQ(sessions[0]->faults().size(), 0u);
 }

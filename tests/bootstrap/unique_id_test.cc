@@ -13,21 +13,21 @@ namespace {
 UniqueId sample() {
   UniqueId id;
   EXPECT_TRUE(make_unique_id(&id).ok());
-  EXPECT_TRUE(parse_address("[fe80::1]:4000", &id.root).ok());
+  EXPECT_TRUE(parse_address("[fe80::1]:4000", &id.coordinator).ok());
   return id;
 }
 
 TEST(UniqueId, says_after_decoding_what_was_encoded) {
   for (const char* address : {"10.0.0.1:4000", "[fe80::1]:4000", "127.0.0.1:65535"}) {
     UniqueId id = sample();
-    ASSERT_TRUE(parse_address(address, &id.root).ok());
+    ASSERT_TRUE(parse_address(address, &id.coordinator).ok());
     UniqueId out;
     const Status status = decode(encode(id), &out);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(out.job_id, id.job_id);
     EXPECT_EQ(out.key, id.key);
     EXPECT_EQ(out.has_key, id.has_key);
-    EXPECT_EQ(out.root.text(), address);
+    EXPECT_EQ(out.coordinator.text(), address);
   }
 }
 

@@ -67,14 +67,14 @@ template <typename Body>
 void run_two(Body body) {
   UniqueId id;
   ASSERT_TRUE(make_unique_id(&id).ok());
-  ASSERT_TRUE(start_coordinator(id.key, id.job_id, "lo", UniqueFd(), &id.root, 60'000).ok());
+  ASSERT_TRUE(start_coordinator(id.key, id.job_id, "lo", UniqueFd(), &id.coordinator, 60'000).ok());
   const auto run = [&](int rank) {
     JoinOptions options;
     options.rank = rank;
     options.ranks = 2;
     options.key = id.key;
     options.job_id = id.job_id;
-    options.root = id.root;
+    options.coordinator = id.coordinator;
     options.share_memory = false;
     options.machine = machine().id;
     options.cores = machine().cores;

@@ -17,8 +17,8 @@ LaunchInfo some_place(int rank, int ranks) {
   LaunchInfo info;
   for (std::size_t i = 0; i < info.key.size(); ++i) info.key[i] = static_cast<std::uint8_t>(i * 7);
   for (std::size_t i = 0; i < info.job_id.size(); ++i) info.job_id[i] = 200 + i;
-  info.root.ip = {10, 1, 2, 3};
-  info.root.port = 40001;
+  info.coordinator.ip = {10, 1, 2, 3};
+  info.coordinator.port = 40001;
   info.rank = rank;
   info.ranks = ranks;
   return info;
@@ -55,12 +55,12 @@ TEST(Launch, a_record_says_what_was_put_into_it_again_and_again) {
     EXPECT_TRUE(info.has_key);
     EXPECT_EQ(info.key, given.key);
     EXPECT_EQ(info.job_id, given.job_id);
-    EXPECT_EQ(info.root.ip, given.root.ip);
-    EXPECT_EQ(info.root.port, given.root.port);
-    EXPECT_FALSE(info.root.v6);
+    EXPECT_EQ(info.coordinator.ip, given.coordinator.ip);
+    EXPECT_EQ(info.coordinator.port, given.coordinator.port);
+    EXPECT_FALSE(info.coordinator.v6);
     EXPECT_EQ(info.rank, 5);
     EXPECT_EQ(info.ranks, 9);
-    EXPECT_FALSE(info.root_listener);
+    EXPECT_FALSE(info.coordinator_listener);
     EXPECT_EQ(info.source, "hocket-run");
   }
 }
@@ -72,14 +72,15 @@ TEST(Launch, every_reading_gets_a_listener_of_its_own) {
   for (int again = 0; again < 2; ++again) {
     LaunchInfo info;
     ASSERT_TRUE(detect_launch(naming(record.get()), &info).ok());
-    ASSERT_TRUE(info.root_listener);
-    EXPECT_NE(info.root_listener.get(), listener.get());
+    ASSERT_TRUE(info.coordinator_listener);
+    EXPECT_NE(info.coordinator_listener.get(), listener.get());
     int listening = 0;
     socklen_t size = sizeof listening;
-    ASSERT_EQ(::getsockopt(info.root_listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listening, &size),
-              0);
+    ASSERT_EQ(
+        ::getsockopt(info.coordinator_listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listening, &size),
+        0);
     EXPECT_EQ(listening, 1);
-    EXPECT_NE(::fcntl(info.root_listener.get(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_NE(::fcntl(info.coordinator_listener.get(), F_GETFD) & FD_CLOEXEC, 0);
   }
 }
 

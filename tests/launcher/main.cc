@@ -36,8 +36,8 @@ std::string ip_text(const Address& address) {
 
 int print_place(const LaunchInfo& info) {
   std::printf("rank %d of %d listener %d root %s key %s job %s\n", info.rank, info.ranks,
-              info.root_listener ? 1 : 0, ip_text(info.root).c_str(), hex(info.key).c_str(),
-              hex(info.job_id).c_str());
+              info.coordinator_listener ? 1 : 0, ip_text(info.coordinator).c_str(),
+              hex(info.key).c_str(), hex(info.job_id).c_str());
   return 0;
 }
 
@@ -46,9 +46,9 @@ int meet(const LaunchInfo& info) {
   if (info.rank == 0) {
     std::set<int> met;
     for (int i = 1; i < info.ranks; ++i) {
-      pollfd event{info.root_listener.get(), POLLIN, 0};  // it does not block
+      pollfd event{info.coordinator_listener.get(), POLLIN, 0};  // it does not block
       ::poll(&event, 1, -1);
-      const UniqueFd peer(::accept(info.root_listener.get(), nullptr, nullptr));
+      const UniqueFd peer(::accept(info.coordinator_listener.get(), nullptr, nullptr));
       int rank = -1;
       if (::recv(peer.get(), &rank, sizeof rank, MSG_WAITALL) != sizeof rank) return 20;
       met.insert(rank);
@@ -58,8 +58,8 @@ int meet(const LaunchInfo& info) {
   }
   sockaddr_in root{};
   root.sin_family = AF_INET;
-  root.sin_port = htons(info.root.port);
-  std::memcpy(&root.sin_addr, info.root.ip.data(), 4);
+  root.sin_port = htons(info.coordinator.port);
+  std::memcpy(&root.sin_addr, info.coordinator.ip.data(), 4);
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&root), sizeof root) != 0) return 21;
   return ::send(fd.get(), &info.rank, sizeof info.rank, 0) == sizeof info.rank ? 0 : 22;
@@ -67,16 +67,16 @@ int meet(const LaunchInfo& info) {
 
 /// Joins the job as the library does, with the default join deadline.
 int join(LaunchInfo info) {
-  if (info.root_listener) {
+  if (info.coordinator_listener) {
     const Status status =
-        start_coordinator(info.key, info.job_id, "", std::move(info.root_listener), &info.root,
-                          JoinOptions().join_deadline_ms);
+        start_coordinator(info.key, info.job_id, "", std::move(info.coordinator_listener),
+                          &info.coordinator, JoinOptions().join_deadline_ms);
     if (!status.ok()) return 12;
   }
   JoinOptions options;
   options.key = info.key;
   options.job_id = info.job_id;
-  options.root = info.root;
+  options.coordinator = info.coordinator;
   options.rank = info.rank;
   options.ranks = info.ranks;
   std::shared_ptr<Session> session;

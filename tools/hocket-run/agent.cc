@@ -223,7 +223,7 @@ Status Agent::start_ranks(const StartRequest& request) {
   LaunchInfo info;
   info.key = request.key;
   info.job_id = request.job_id;
-  info.root = request.root;
+  info.coordinator = request.root;
   info.ranks = request.ranks;
   Command command;
   command.arguments = request.arguments;

@@ -17,9 +17,9 @@ constexpr std::int64_t handshake_limit_ms = 5000;
 constexpr std::int64_t pause_ms = 50;
 constexpr int accepts_per_wake = 64;
 
-/// Half-open connections that this process may have, of all its listeners: a small share of its
+/// The limit of unproved connections in this process, over all its listeners: a small share of its
 /// descriptors.
-std::size_t most_strangers() {
+std::size_t most_unproved() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
   return static_cast<std::size_t>(std::clamp<rlim_t>(limit.rlim_cur / 16, 8, 256));
@@ -35,19 +35,14 @@ Acceptor::Acceptor(EventLoop& loop, UniqueFd listener, Credentials credentials, 
       accepted_(std::move(accepted)) {
   loop_.add(this);
   try {
-    token_ = loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
+    watch_ = loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
   } catch (const std::bad_alloc&) {
     loop_.remove(this);
     throw;
   }
 }
 
-Acceptor::~Acceptor() {
-  loop_.remove(this);
-  while (!half_open_.empty()) drop(half_open_.begin()->first);
-  loop_.unwatch(token_);
-  loop_.cancel(resume_);
-}
+Acceptor::~Acceptor() { loop_.remove(this); }
 
 std::string Acceptor::refusals() const {
   if (wrong_keys_ == 0) return {};
@@ -60,137 +55,126 @@ void Acceptor::accept_some() {
   for (int i = 0; i < accepts_per_wake; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
-      // Without memory for it, this one connection is dropped.
+      // If there is no memory, this connection is closed.
       best_effort([&] { admit(std::move(fd)); });
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // Out of descriptors: a half-open connection is the cheapest to lose. The one that waits
-      // stays in the listener's queue.
+      // Out of descriptors: closes an unproved connection. The new connection waits in the
+      // listener's queue.
       make_room();
       return pause();
     }
-    // Anything else concerns the one connection that failed before it was accepted.
+    // Another error concerns one connection that failed before it was accepted.
   }
 }
 
 void Acceptor::pause() {
   best_effort([this] {
-    loop_.cancel(resume_);
-    resume_ = loop_.after_ms(pause_ms, [this] { loop_.modify(token_, EPOLLIN); });
-    loop_.modify(token_, 0);
+    resume_ = loop_.after_ms(pause_ms, [this] { watch_.modify(EPOLLIN); });
+    watch_.modify(0);
   });
 }
 
 void Acceptor::admit(UniqueFd fd) {
   if (credentials_.keyless && peer_user(fd.get()) != static_cast<std::int64_t>(::geteuid())) return;
-  if (loop_.strangers >= most_strangers()) make_room();
+  if (loop_.unproved_connections >= most_unproved()) make_room();
   set_no_delay(fd.get());
   const std::uint64_t id = next_id_++;
-  HalfOpen& half = *(half_open_[id] = std::make_unique<HalfOpen>());
-  ++loop_.strangers;
+  Unproved& conn = unproved_.try_emplace(id, loop_).first->second;
   try {
-    half.token = loop_.watch(fd.get(), EPOLLIN, [this, id](std::uint32_t) { advance(id); });
-    half.fd = std::move(fd);
-    half.timer = loop_.after_ms(handshake_limit_ms, [this, id] { drop(id); });
+    conn.watch = loop_.watch(fd.get(), EPOLLIN, [this, id](std::uint32_t) { advance(id); });
+    conn.fd = std::move(fd);
+    conn.limit = loop_.after_ms(handshake_limit_ms, [this, id] { unproved_.erase(id); });
   } catch (const std::bad_alloc&) {
-    drop(id);
+    unproved_.erase(id);
     throw;
   }
 }
 
-/// Who has not even said hello goes first: in a flood of strangers our own get through.
+/// Closes an unproved connection, of another listener if this one has none that has not sent its
+/// hello.
 void Acceptor::make_room() {
   if (!spare_descriptor(false)) loop_.spare_descriptor();
 }
 
 bool Acceptor::spare_descriptor(bool any) {
-  for (const auto& [id, half] : half_open_) {
-    if (!any && half->hello_known) continue;
-    drop(id);
-    return true;
-  }
-  return false;
+  const auto found = std::find_if(unproved_.begin(), unproved_.end(), [any](const auto& entry) {
+    return any || !entry.second.hello_known;
+  });
+  if (found == unproved_.end()) return false;
+  unproved_.erase(found);
+  return true;
 }
 
-void Acceptor::drop(std::uint64_t id) {
-  const auto found = half_open_.find(id);
-  if (found == half_open_.end()) return;
-  loop_.unwatch(found->second->token);
-  loop_.cancel(found->second->timer);
-  half_open_.erase(found);
-  --loop_.strangers;
-}
-
-/// False where the connection is of no use any more.
-bool Acceptor::read_more(HalfOpen& half, std::size_t wanted, bool* complete) {
+/// Returns false if the connection has ended.
+bool Acceptor::read_more(Unproved& conn, std::size_t wanted, bool* complete) {
   const ssize_t got =
-      ::recv(half.fd.get(), half.in + half.received, wanted - half.received, MSG_DONTWAIT);
+      ::recv(conn.fd.get(), conn.in + conn.received, wanted - conn.received, MSG_DONTWAIT);
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
   if (got == 0) return false;
-  half.received += static_cast<std::size_t>(got);
-  *complete = half.received == wanted;
+  conn.received += static_cast<std::size_t>(got);
+  *complete = conn.received == wanted;
   return true;
 }
 
 void Acceptor::advance(std::uint64_t id) {
-  const auto found = half_open_.find(id);
-  if (found == half_open_.end()) return;
-  HalfOpen& half = *found->second;
+  const auto found = unproved_.find(id);
+  if (found == unproved_.end()) return;
   Claim claim;
-  Step step = Step::drop;  // also where there is no memory for it
-  best_effort([&] { step = answer(half, &claim); });
-  if (step == Step::drop) return drop(id);
+  Step step = Step::drop;  // also if there is no memory
+  best_effort([&] { step = answer(found->second, &claim); });
   if (step == Step::wait) return;
-  UniqueFd fd = std::move(half.fd);
-  drop(id);
-  accepted_(claim, std::move(fd));
+  found->second.watch.reset();
+  UniqueFd fd = std::move(found->second.fd);
+  unproved_.erase(found);
+  if (step == Step::accept) accepted_(claim, std::move(fd));
 }
 
-Acceptor::Step Acceptor::answer(HalfOpen& half, Claim* claim) {
+Acceptor::Step Acceptor::answer(Unproved& conn, Claim* claim) {
   bool complete = false;
-  const std::size_t wanted = half.hello_known ? claim_message_bytes : hello_bytes;
-  if (!read_more(half, wanted, &complete)) return Step::drop;
+  const std::size_t wanted = conn.hello_known ? claim_message_bytes : hello_bytes;
+  if (!read_more(conn, wanted, &complete)) return Step::drop;
   if (!complete) return Step::wait;
-  if (half.hello_known) return answer_claim(half, claim) ? Step::accept : Step::drop;
-  if (!answer_hello(half)) return Step::drop;
-  half.hello_known = true;
-  half.received = 0;
+  if (conn.hello_known) return answer_claim(conn, claim) ? Step::accept : Step::drop;
+  if (!answer_hello(conn)) return Step::drop;
+  conn.hello_known = true;
+  conn.received = 0;
   return Step::wait;
 }
 
-bool Acceptor::answer_hello(HalfOpen& half) {
-  std::memcpy(half.transcript.client.data(), half.in, hello_bytes);
+bool Acceptor::answer_hello(Unproved& conn) {
+  std::memcpy(conn.transcript.client.data(), conn.in, hello_bytes);
   std::uint16_t version = 0;
-  const HelloKind kind = check_hello(half.transcript.client, &version);
-  if (kind == HelloKind::foreign) return false;  // a stranger learns nothing, not even our name
-  if (!make_hello(&half.transcript.server).ok()) return false;
-  const ssize_t sent = ::send(half.fd.get(), half.transcript.server.data(), hello_bytes,
+  const HelloKind kind = check_hello(conn.transcript.client, &version);
+  if (kind == HelloKind::foreign) return false;  // without an answer
+  if (!make_hello(&conn.transcript.server).ok()) return false;
+  const ssize_t sent = ::send(conn.fd.get(), conn.transcript.server.data(), hello_bytes,
                               MSG_NOSIGNAL | MSG_DONTWAIT);
-  // Another version gets our hello, by which it can tell its user, and no more.
+  // A process with another version of the protocol gets our hello only, to tell its user.
   return sent == static_cast<ssize_t>(hello_bytes) && kind == HelloKind::ours;
 }
 
-/// False where it is not accepted.
-bool Acceptor::answer_claim(HalfOpen& half, Claim* claim) {
-  std::memcpy(half.transcript.claim.data(), half.in, claim_bytes);
+/// Returns false if the connection is not accepted.
+bool Acceptor::answer_claim(Unproved& conn, Claim* claim) {
+  std::memcpy(conn.transcript.claim.data(), conn.in, claim_bytes);
   Digest expected{};
-  const bool proved = client_proof(credentials_, half.transcript, &expected) &&
-                      equal_secret(expected.data(), half.in + claim_bytes, proof_bytes);
+  const bool proved = client_proof(credentials_, conn.transcript, &expected) &&
+                      equal_secret(expected.data(), conn.in + claim_bytes, proof_bytes);
   Verdict verdict = Verdict::wrong_key;
   if (proved) {
-    verdict = decode(half.transcript.claim, claim) ? judge_(*claim) : Verdict::refused;
+    verdict = decode(conn.transcript.claim, claim) ? judge_(*claim) : Verdict::refused;
   } else {
     ++wrong_keys_;
-    last_wrong_key_ = peer_text(half.fd.get());
+    last_wrong_key_ = peer_text(conn.fd.get());
   }
   std::uint8_t out[verdict_message_bytes] = {};
   out[0] = static_cast<std::uint8_t>(verdict);
   Digest proof{};
-  if (proved && !server_proof(credentials_, half.transcript, verdict, &proof)) return false;
+  if (proved && !server_proof(credentials_, conn.transcript, verdict, &proof)) return false;
   std::memcpy(out + verdict_bytes, proof.data(), proof.size());
-  const ssize_t sent = ::send(half.fd.get(), out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent = ::send(conn.fd.get(), out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT);
   return verdict == Verdict::accepted && sent == static_cast<ssize_t>(sizeof out);
 }
 

@@ -1,5 +1,5 @@
-// The listening end of the handshake of auth.h, as a state machine on the monitor thread. What
-// comes out is an authenticated descriptor; what a stranger sends never gets further than here.
+// The listening end of the handshake of auth.h, as a state machine on the event loop. It hands out
+// authenticated connections only; no other code reads what an unproved connection sends.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,11 @@
 
 namespace hocket::internal {
 
-/// Accepts on one listener. Half-open connections are few in the whole process (first the oldest
-/// goes that has said no hello) and short-lived, so that a scan costs nothing but a little time of
-/// this thread. One that has no memory for a connection drops it.
-class Acceptor : private EventLoop::Spender {
+/// Accepts connections on one listener. The number of unproved connections in the process and their
+/// time are limited, so that a port scan costs a little time of this thread only: when there are
+/// too many, the oldest one that has not sent its hello is closed first. If there is no memory for
+/// a connection, the connection is closed.
+class Acceptor : private EventLoop::DescriptorHolder {
  public:
   using Judge = std::function<Verdict(const Claim& claim)>;
   using Accepted = std::function<void(const Claim& claim, UniqueFd fd)>;
@@ -31,10 +32,16 @@ class Acceptor : private EventLoop::Spender {
   std::string refusals() const;
 
  private:
-  struct HalfOpen {
+  struct Unproved {
+    explicit Unproved(EventLoop& loop) : loop(loop) { ++loop.unproved_connections; }
+    ~Unproved() { --loop.unproved_connections; }
+    Unproved(const Unproved&) = delete;
+    Unproved& operator=(const Unproved&) = delete;
+
+    EventLoop& loop;
     UniqueFd fd;
-    EventLoop::Token token = 0;
-    EventLoop::Token timer = 0;
+    Watch watch;
+    Timer limit;
     Transcript transcript;
     std::uint8_t in[claim_message_bytes];
     std::size_t received = 0;
@@ -47,26 +54,25 @@ class Acceptor : private EventLoop::Spender {
   void admit(UniqueFd fd);
   void advance(std::uint64_t id);
   enum class Step { wait, drop, accept };
-  Step answer(HalfOpen& half, Claim* claim);
-  bool read_more(HalfOpen& half, std::size_t wanted, bool* complete);
-  bool answer_hello(HalfOpen& half);
-  bool answer_claim(HalfOpen& half, Claim* claim);
-  void drop(std::uint64_t id);
+  Step answer(Unproved& conn, Claim* claim);
+  bool read_more(Unproved& conn, std::size_t wanted, bool* complete);
+  bool answer_hello(Unproved& conn);
+  bool answer_claim(Unproved& conn, Claim* claim);
 
   EventLoop& loop_;
   UniqueFd listener_;
   Credentials credentials_;
   Judge judge_;
   Accepted accepted_;
-  EventLoop::Token token_ = 0;
-  EventLoop::Token resume_ = 0;
+  Watch watch_;
+  Timer resume_;
   std::uint64_t next_id_ = 0;
-  std::map<std::uint64_t, std::unique_ptr<HalfOpen>> half_open_;  // oldest first
+  std::map<std::uint64_t, Unproved> unproved_;  // oldest first
   int wrong_keys_ = 0;
   std::string last_wrong_key_;
 };
 
-/// For waits that something else ends.
+/// For waits that have no limit of their own.
 inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
 
 }  // namespace hocket::internal

@@ -116,7 +116,8 @@ std::string socket_name(const Credentials& credentials, const char* what, int ra
   for (int shift = 0; shift < 32; shift += 8) {
     data.push_back(static_cast<std::uint8_t>(static_cast<std::uint32_t>(rank) >> shift));
   }
-  // Without a key the user takes its place: it keeps users apart, and SO_PEERCRED does the rest.
+  // Without a key the user's number keeps the names of different users apart; both ends check the
+  // other's user by SO_PEERCRED.
   const std::string label = credentials.keyless ? fmt::format("hocket {} {}", what, ::geteuid())
                                                 : fmt::format("hocket {}", what);
   Digest digest{};

@@ -1,14 +1,15 @@
-// How two ends of a stream prove to each other that they hold the job's key, before anything else
-// is read from it. The bytes are in docs/protocol/bootstrap.md.
+// The handshake in which the two ends of a connection prove to each other that they know the job's
+// key, before anything else is read. Its bytes are in docs/protocol/bootstrap.md.
 //
 //   client                      server
 //   hello: magic, nonce   --->
 //                         <---  hello: magic, nonce
-//   claim, proof          --->                         (32-byte claim: who I am, what this is for)
+//   claim, proof          --->                         (32-byte claim: the client's rank and
+//   purpose)
 //                         <---  verdict, proof
 //
-// A proof is HMAC-SHA256(key, role, job id, both hellos, claim[, verdict]): it fits one connection,
-// one direction, one job and one claim, so that a replay of any part of it proves nothing.
+// A proof is HMAC-SHA256(key, role, job id, both hellos, claim[, verdict]): it is valid for one
+// connection, one direction, one job and one claim, so that a replay of any part proves nothing.
 #pragma once
 
 #include <array>
@@ -34,20 +35,20 @@ using Hello = std::array<std::uint8_t, hello_bytes>;
 using ClaimBytes = std::array<std::uint8_t, claim_bytes>;
 using Digest = std::array<std::uint8_t, proof_bytes>;
 
-/// What makes two processes belong to one job.
+/// What the processes of a job have in common.
 struct Credentials {
   Key key{};
   JobId job_id{};
-  bool keyless = false;  // Unix sockets only: the other end's user must be ours
+  bool keyless = false;  // Unix sockets only, between processes of one user
 };
 
-enum class Purpose : std::uint8_t { root = 1, node = 2, tree = 3, fetch = 4, data = 5 };
+enum class Purpose : std::uint8_t { coordinator = 1, node = 2, tree = 3, fetch = 4, data = 5 };
 
-/// What the connecting side says about itself and the connection.
+/// What the connecting end wants.
 struct Claim {
-  Purpose purpose = Purpose::root;
+  Purpose purpose = Purpose::coordinator;
   std::int32_t rank = -1;    // the connecting rank
-  std::int32_t target = -1;  // the rank it wants to reach; -1: the root or the node's leader
+  std::int32_t target = -1;  // the rank it wants to reach; -1: the coordinator or the leader
   std::uint64_t comm_id = 0;
   std::uint32_t index = 0;
 };
@@ -55,15 +56,15 @@ struct Claim {
 enum class Verdict : std::uint8_t {
   accepted = 0,
   duplicate = 1,  // the server has this connection already, or is opening it itself
-  refused = 2,    // proved, but not wanted here
-  wrong_key = 3,  // the client's proof does not fit; carries no proof
+  refused = 2,    // the proof is right, but the connection is not expected here
+  wrong_key = 3,  // the client's proof is wrong; the answer has no proof
 };
 
 Status random_bytes(void* out, std::size_t size);
-/// HMAC-SHA256 over the concatenation of label and data. False where the library failed.
+/// HMAC-SHA256 of label, a zero byte and data. Returns false if OpenSSL failed.
 bool keyed_digest(const Key& key, const std::string& label, const std::vector<std::uint8_t>& data,
                   Digest* out);
-/// Takes the same time wherever the difference is.
+/// Compares in constant time.
 bool equal_secret(const std::uint8_t* a, const std::uint8_t* b, std::size_t size);
 
 Status make_hello(Hello* out);
@@ -73,7 +74,7 @@ HelloKind check_hello(const Hello& hello, std::uint16_t* version);
 ClaimBytes encode(const Claim& claim);
 bool decode(const ClaimBytes& bytes, Claim* out);  // false: unknown purpose or nonzero padding
 
-/// The whole exchange on one connection: both hellos are known, then the claim.
+/// The messages of one handshake that the proofs cover.
 struct Transcript {
   Hello client{};
   Hello server{};
@@ -83,7 +84,8 @@ bool client_proof(const Credentials& credentials, const Transcript& transcript, 
 bool server_proof(const Credentials& credentials, const Transcript& transcript, Verdict verdict,
                   Digest* out);
 
-/// Name of an abstract Unix socket that nobody without the key can guess: neither squat nor find.
+/// The name of an abstract Unix socket. A process without the key cannot compute it, and so can
+/// neither bind it first nor find the socket.
 std::string socket_name(const Credentials& credentials, const char* what, int rank);
 
 }  // namespace hocket::internal

@@ -12,31 +12,22 @@
 
 namespace hocket::internal {
 namespace {
-constexpr std::int64_t attempt_limit_ms = 10'000;  // longer than the server's: it drops us first
+constexpr std::int64_t attempt_limit_ms = 10'000;  // longer than the acceptor's limit
 constexpr std::int64_t longest_delay_ms = 250;
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 }  // namespace
 
-std::shared_ptr<Dialer> Dialer::start(EventLoop& loop, Options options, Ended ended) {
-  std::shared_ptr<Dialer> dialer(new Dialer(loop, std::move(options), std::move(ended)));
-  std::weak_ptr<Dialer> weak = dialer;
-  // Not at once: whoever starts a dialer first wants to hold it.
-  dialer->timer_ = loop.at(loop.now(), [weak] {
-    if (const auto self = weak.lock()) self->attempt();
-  });
+std::unique_ptr<Dialer> Dialer::start(EventLoop& loop, Options options, Ended ended) {
+  std::unique_ptr<Dialer> dialer(new Dialer(loop, std::move(options), std::move(ended)));
+  // In a later round: the caller has to store the Dialer before `ended` may destroy it.
+  dialer->timer_ = loop.at(loop.now(), [self = dialer.get()] { self->attempt(); });
   return dialer;
 }
 
-void Dialer::cancel() {
-  drop_attempt();
-  ended_ = nullptr;
-}
-
 void Dialer::drop_attempt() {
-  loop_.cancel(timer_);
-  loop_.unwatch(token_);
-  timer_ = token_ = 0;
+  timer_.reset();
+  watch_.reset();
   fd_.reset();
   stage_ = Stage::idle;
 }
@@ -48,32 +39,28 @@ void Dialer::finish(Result result) {
   if (ended) ended(std::move(result));
 }
 
-void Dialer::again(const std::string& trouble, bool nobody) {
+void Dialer::again(const std::string& trouble, bool refused) {
   trouble_ = trouble;
   drop_attempt();
   const Nanos now = loop_.now();
-  refused_since_ = !nobody ? 0 : refused_since_ != 0 ? refused_since_ : now;
-  if (nobody && now - refused_since_ >= options_.refused_limit) return give_up(true);
+  refused_since_ = !refused ? 0 : refused_since_ != 0 ? refused_since_ : now;
+  if (refused && now - refused_since_ >= options_.refused_limit) return give_up(true);
   if (now >= options_.deadline) return give_up(false);
   const Nanos next = std::min(now + delay_ms_ * nanos_per_ms, options_.deadline);
   delay_ms_ = std::min(delay_ms_ * 2, longest_delay_ms);
-  std::weak_ptr<Dialer> weak = weak_from_this();
-  timer_ = loop_.at(next, [weak] {
-    if (const auto self = weak.lock()) self->attempt();
-  });
+  timer_ = loop_.at(next, [this] { attempt(); });
 }
 
-void Dialer::give_up(bool nobody) {
+void Dialer::give_up(bool refused) {
   Result result;
-  result.status = Status(nobody ? Code::remote_error : Code::timeout,
+  result.status = Status(refused ? Code::remote_error : Code::timeout,
                          fmt::format("cannot reach {}: {}", options_.name, trouble_));
-  result.nobody = nobody;
+  result.refused = refused;
   finish(std::move(result));
 }
 
 void Dialer::attempt() {
-  timer_ = 0;
-  // An attempt at the deadline itself would learn nothing: what is known of the last one counts.
+  // An attempt at the deadline itself cannot succeed: the last one's error is reported.
   if (!trouble_.empty() && loop_.now() >= options_.deadline) return give_up(false);
   int error = 0;
   fd_ = connect_start(options_.endpoint, &error);
@@ -81,14 +68,9 @@ void Dialer::attempt() {
     return again(error_text(error), error == ECONNREFUSED);
   }
   stage_ = Stage::connecting;
-  std::weak_ptr<Dialer> weak = weak_from_this();
-  token_ = loop_.watch(fd_.get(), EPOLLOUT, [weak](std::uint32_t) {
-    if (const auto self = weak.lock()) self->ready();
-  });
+  watch_ = loop_.watch(fd_.get(), EPOLLOUT, [this](std::uint32_t) { ready(); });
   const Nanos limit = std::min(options_.deadline, loop_.now() + attempt_limit_ms * nanos_per_ms);
-  timer_ = loop_.at(limit, [weak] {
-    if (const auto self = weak.lock()) self->attempt_limit_passed();
-  });
+  timer_ = loop_.at(limit, [this] { attempt_limit_passed(); });
   if (error == 0) ready();
 }
 
@@ -136,7 +118,7 @@ void Dialer::begin_hello() {
   if (!send_all(transcript_.client.data(), hello_bytes)) return again(error_text(errno));
   received_ = 0;
   stage_ = Stage::hello;
-  loop_.modify(token_, EPOLLIN);
+  watch_.modify(EPOLLIN);
 }
 
 /// True when all wanted bytes are there. Otherwise it waits, or has arranged another attempt.
@@ -203,9 +185,8 @@ void Dialer::read_verdict() {
     return finish(std::move(result));
   }
   if (verdict == Verdict::accepted) {
+    watch_.reset();
     result.fd = std::move(fd_);
-    loop_.unwatch(token_);
-    token_ = 0;
   } else {
     result.duplicate = verdict == Verdict::duplicate;
     result.status = {Code::remote_error,

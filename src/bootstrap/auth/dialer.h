@@ -1,4 +1,4 @@
-// The dialling end of the handshake of auth.h, as a state machine on the monitor thread.
+// The connecting end of the handshake of auth.h, as a state machine on the event loop.
 #pragma once
 
 #include <functional>
@@ -13,29 +13,31 @@
 
 namespace hocket::internal {
 
-/// Opens one connection, trying again until its deadline where that can help.
-class Dialer : public std::enable_shared_from_this<Dialer> {
+/// Opens one connection. Tries again until its deadline if another attempt can succeed.
+class Dialer {
  public:
   struct Options {
     Endpoint endpoint;
     Credentials credentials;
     Claim claim;
     Nanos deadline = 0;
-    /// Nobody listening there may just mean: not yet. For so long it is asked again.
+    /// How long a refused connection is tried again: the other end may not listen yet.
     Nanos refused_limit = 0;
-    std::string name;  // whom it dials, for messages: "the root at 10.0.0.1:4000"
+    std::string name;  // of the other end, for messages: "the coordinator at 10.0.0.1:4000"
   };
   struct Result {
     Status status;
-    bool duplicate = false;  // the other end has, or opens, this connection itself
-    bool nobody = false;     // nobody listens there
+    bool duplicate = false;  // the other end has this connection, or opens it itself
+    bool refused = false;    // no process listens there
     UniqueFd fd;
   };
   using Ended = std::function<void(Result result)>;
 
-  static std::shared_ptr<Dialer> start(EventLoop& loop, Options options, Ended ended);
-  ~Dialer() { cancel(); }
-  void cancel();  // ended will not run
+  /// ended: called once, in a later round of the loop, if the Dialer lives so long. It may destroy
+  /// the Dialer.
+  static std::unique_ptr<Dialer> start(EventLoop& loop, Options options, Ended ended);
+  Dialer(const Dialer&) = delete;
+  Dialer& operator=(const Dialer&) = delete;
 
  private:
   enum class Stage { idle, connecting, hello, verdict };
@@ -49,8 +51,8 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   bool read_more(std::size_t wanted);
   bool send_all(const std::uint8_t* data, std::size_t size);
   void attempt_limit_passed();
-  void again(const std::string& trouble, bool nobody = false);
-  void give_up(bool nobody);
+  void again(const std::string& trouble, bool refused = false);
+  void give_up(bool refused);
   void finish(Result result);
   void drop_attempt();
 
@@ -59,14 +61,14 @@ class Dialer : public std::enable_shared_from_this<Dialer> {
   Ended ended_;
   Stage stage_ = Stage::idle;
   UniqueFd fd_;
-  EventLoop::Token token_ = 0;
-  EventLoop::Token timer_ = 0;
+  Watch watch_;
+  Timer timer_;
   Transcript transcript_;
   std::uint8_t in_[hello_bytes];
   std::size_t received_ = 0;
   std::int64_t delay_ms_ = 5;
   std::string trouble_;      // why the last attempt failed; empty while there was none
-  Nanos refused_since_ = 0;  // nobody has listened since then; 0: somebody did
+  Nanos refused_since_ = 0;  // all attempts since then were refused; 0: the last one was not
 };
 
 static_assert(verdict_message_bytes <= hello_bytes);

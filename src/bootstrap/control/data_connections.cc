@@ -28,7 +28,7 @@ void DataConnections::opened(std::uint64_t comm_id) {
   for (const Name& name : parked) {
     const auto found = records_.find(name);
     if (found == records_.end()) continue;
-    loop_.unwatch(found->second.guard);
+    found->second.guard.reset();
     const Status status = found->second.status;
     deliver(name, std::move(found->second.parked), status);
   }
@@ -37,7 +37,7 @@ void DataConnections::opened(std::uint64_t comm_id) {
 void DataConnections::closed(std::uint64_t comm_id) {
   {
     std::lock_guard lock(listeners_mutex_);
-    if (listeners_.count(comm_id) != 0) return;  // somebody listens again already
+    if (listeners_.count(comm_id) != 0) return;  // a new listener has been set
   }
   if (retired_.insert(comm_id).second) retired_order_.push_back(comm_id);
   if (retired_order_.size() > most_retired) {
@@ -46,17 +46,8 @@ void DataConnections::closed(std::uint64_t comm_id) {
   }
   for (auto it = records_.lower_bound({comm_id, 0, 0});
        it != records_.end() && std::get<0>(it->first) == comm_id;) {
-    drop(it++);
+    it = records_.erase(it);
   }
-}
-
-void DataConnections::drop(std::map<Name, Record>::iterator it) {
-  loop_.unwatch(it->second.guard);
-  records_.erase(it);
-}
-
-void DataConnections::close() {
-  while (!records_.empty()) drop(records_.begin());
 }
 
 void DataConnections::dial(int peer, const Address& address, std::uint64_t comm_id, int index) {

@@ -1,7 +1,7 @@
-// Opens the data connections of channels. Both ends may dial; the one with the lower rank decides
-// which connection becomes number `index`, so that both get the same one:
-//   - the lower end refuses a connection that it has, or is dialling itself;
-//   - the higher end takes what the lower one dials, and drops its own attempt.
+// Opens the data connections of communicators. Both ends may dial; the lower rank decides which
+// connection becomes number `index`, so that both ends get the same one:
+//   - the lower rank refuses a connection that it has, or is dialling itself;
+//   - the higher rank accepts what the lower rank dials, and drops its own attempt.
 #pragma once
 
 #include <deque>
@@ -25,14 +25,14 @@ class DataConnections {
   void set_listener(std::uint64_t comm_id, AdoptConnection adopt);
   void clear_listener(std::uint64_t comm_id);  // its callback is not running when it returns
 
-  // On the monitor thread:
+  // On the event loop's thread:
   void start(const Credentials& credentials) { credentials_ = credentials; }
   void opened(std::uint64_t comm_id);  // after set_listener
   void closed(std::uint64_t comm_id);  // after clear_listener
   void dial(int peer, const Address& address, std::uint64_t comm_id, int index);
   Verdict judge(const Claim& claim) const;
   void accept(const Claim& claim, UniqueFd fd);
-  void close();
+  void close() { records_.clear(); }
   std::size_t retired() const { return retired_.size() + retired_order_.size(); }
   std::size_t records() const { return records_.size(); }
 
@@ -46,22 +46,21 @@ class DataConnections {
   };
   struct Record {
     State state = State::dialling;
-    std::shared_ptr<Dialer> dialer;
+    std::unique_ptr<Dialer> dialer;
     UniqueFd parked;
-    EventLoop::Token guard = 0;  // a watch without events: a forked child closes its copy
+    Watch guard;  // without events: it makes a forked child close its copy of `parked`
     Status status;
   };
   void dialled(const Name& name, Dialer::Result result);
   void deliver(const Name& name, UniqueFd fd, const Status& status);
-  void drop(std::map<Name, Record>::iterator it);
 
   EventLoop& loop_;
   int rank_;
   std::int64_t patience_ms_;
   Credentials credentials_;
   std::map<Name, Record> records_;
-  // The channels that ended here last: their late connections are refused. A handshake ends long
-  // before so many more channels have ended.
+  // The communicators that ended here last: their late connections are refused. A handshake ends
+  // long before so many more communicators have ended.
   static constexpr std::size_t most_retired = 4096;
   std::set<std::uint64_t> retired_;
   std::deque<std::uint64_t> retired_order_;

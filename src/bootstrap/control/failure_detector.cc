@@ -13,10 +13,10 @@
 namespace hocket::internal {
 namespace {
 
-// What a rank told the leader before its process ended comes a little later than the end itself.
+// The last messages of a rank reach this rank over the leader, a little later than its end is seen.
 constexpr std::int64_t leader_patience_ms = 100;
 
-constexpr std::uint32_t says_left = 1, says_exited = 2;  // PulseLine::left
+constexpr std::uint32_t says_left = 1, says_exited = 2;  // HeartbeatLine::left
 
 }  // namespace
 
@@ -32,59 +32,48 @@ FailureDetector::FailureDetector(EventLoop& loop, int rank, std::int64_t silence
       on_fault_(std::move(on_fault)) {
   for (int other = 0; other < static_cast<int>(members().size()); ++other) {
     if (members()[other].node != joined_.node) continue;
-    pulses_.push_back(std::make_unique<Pulse>());
-    pulses_.back()->rank = other;
+    heartbeats_.push_back(std::make_unique<Heartbeat>());
+    heartbeats_.back()->rank = other;
   }
 }
 
-FailureDetector::~FailureDetector() {
-  loop_.cancel(timer_);
-  for (const auto& pulse : pulses_) {
-    loop_.unwatch(pulse->pidfd_token);
-    loop_.cancel(pulse->end_timer);
-  }
-  // Somebody may hold a connection while it delivers: no handler of ours runs any more.
-  if (joined_.leader) joined_.leader->close();
-  for (const auto& [rank, conn] : joined_.locals) conn->close();
-  for (const Link& link : links_) {
-    if (link.conn) link.conn->close();
-  }
-}
-
-void FailureDetector::take_over(const std::shared_ptr<ControlConnection>& conn,
-                                std::function<void(int)> closed) {
-  const ControlConnection* from = conn.get();
-  conn->hand_over([this, from](Message& message) { on_message(from, message); }, std::move(closed));
+void FailureDetector::take_over(ControlConnection& conn, std::function<void(int)> closed) {
+  conn.hand_over([this, from = &conn](Message& message) { on_message(from, message); },
+                 std::move(closed));
 }
 
 void FailureDetector::start() {
   if (joined_.leader) {
-    take_over(joined_.leader, [this](int) { on_peer_ended(leader()); });
+    take_over(*joined_.leader, [this](int) { on_peer_ended(leader()); });
   }
-  for (auto& [rank, conn] : joined_.locals) {
-    take_over(conn, [this, rank = rank](int) { on_peer_ended(rank); });
+  for (auto& [rank, conn] : joined_.followers) {
+    take_over(*conn, [this, rank = rank](int) { on_peer_ended(rank); });
   }
   if (leads()) {
     links_.resize(1 + tree_arity);
-    links_[0] = {joined_.parent, (joined_.node - 1) / tree_arity};
+    links_[0].conn = std::move(joined_.parent);
+    links_[0].node = (joined_.node - 1) / tree_arity;
     for (auto& [node, conn] : joined_.children) {
-      links_[static_cast<std::size_t>(node - joined_.node * tree_arity)] = {conn, node};
+      Link& link = links_[static_cast<std::size_t>(node - joined_.node * tree_arity)];
+      link.conn = std::move(conn);
+      link.node = node;
     }
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (!links_[i].conn) continue;
-      // Longer than our own limit, which counts only the time that we are awake.
+      // Longer than our own limit, which counts only the time during which this process runs.
       set_silence_limit(links_[i].conn->fd(), 2 * silence_ms_);
       links_[i].heard = loop_.now();
-      take_over(links_[i].conn, [this, i](int error) { on_link_closed(i, error); });
+      take_over(*links_[i].conn, [this, i](int error) { on_link_closed(i, error); });
     }
   }
-  for (const auto& pulse : pulses_) {
-    const auto found = joined_.pidfds.find(pulse->rank);
+  for (const auto& heartbeat : heartbeats_) {
+    const auto found = joined_.pidfds.find(heartbeat->rank);
     if (found == joined_.pidfds.end()) continue;
-    pulse->pidfd_token = loop_.watch(found->second->get(), EPOLLIN, [this, p = pulse.get()](auto) {
-      loop_.unwatch(p->pidfd_token);
-      on_process_ended(*p);
-    });
+    heartbeat->process_ends =
+        loop_.watch(found->second->get(), EPOLLIN, [this, peer = heartbeat.get()](auto) {
+          peer->process_ends.reset();
+          on_process_ended(*peer);
+        });
   }
   tick();
   for (const Fault& fault : joined_.early) raise(fault);
@@ -105,18 +94,18 @@ void FailureDetector::spread(const Fault& fault, const ControlConnection* from) 
 
 void FailureDetector::flood(const Fault& fault, const ControlConnection* from) {
   const std::vector<std::uint8_t> body = encode(fault);
-  const auto tell = [&](const std::shared_ptr<ControlConnection>& conn) {
+  const auto tell = [&](const std::unique_ptr<ControlConnection>& conn) {
     if (conn && conn.get() != from) conn->send(MessageType::fault, body);
   };
   tell(joined_.leader);
-  for (const auto& [rank, conn] : joined_.locals) tell(conn);
+  for (const auto& [rank, conn] : joined_.followers) tell(conn);
   for (const Link& link : links_) tell(link.conn);
   on_fault_(fault);
 }
 
 void FailureDetector::on_message(const ControlConnection* from, Message& message) {
   Fault fault;
-  // A local rank could not finish its join after this one had.
+  // A local rank could not finish its join after this rank had.
   Failure failure;
   if (message.type == MessageType::fail && decode(message.body, &failure) && failure.culprit >= 0 &&
       failure.culprit < static_cast<int>(members().size())) {
@@ -134,16 +123,16 @@ void FailureDetector::on_message(const ControlConnection* from, Message& message
   spread(fault, from);
 }
 
-/// This node hears the rank itself: it has the rank's beats in its pulse page, or is the rank.
+/// True if the rank is on this node and alive: its heartbeats are in the heartbeat page.
 bool FailureDetector::is_heard(int rank) const {
   if (rank < 0 || members()[rank].node != joined_.node || faults_.is_gone(rank)) return false;
   if (rank == rank_) return true;
-  return pulses_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
+  return heartbeats_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
 }
 
-/// The ranks behind a link take a rank of this node, which is alive, for silent: the network
-/// between was cut, and beats of this node came too late there. They have given up, and so they are
-/// lost to this side.
+/// The fault that this side has when the ranks behind a link call a rank of this node silent that
+/// is alive: the network between was cut, and the heartbeats of this node came too late there.
+/// Those ranks have ended their operations, and so they are lost to this side.
 Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
   const int accuser = joined_.table.leaders[links_[link].node];
   return {Fault::Kind::silent,
@@ -158,7 +147,7 @@ Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
                       ranks_text(ranks_behind(link)))};
 }
 
-/// Seen by local peers even where they learn of our end before they read our goodbye.
+/// Local peers see it even if they learn of this process's end before they read its last message.
 void FailureDetector::mark_end(std::uint32_t how) {
   left_ = true;
   if (!joined_.page->mapped()) return;
@@ -178,10 +167,10 @@ void FailureDetector::say_exit() {
          who(rank_) + " ended its process without finalizing the communicator"});
 }
 
-bool FailureDetector::carries() const {
+bool FailureDetector::forwards() const {
   if (!leads()) return false;
   bool connected = false;
-  for (const auto& [rank, conn] : joined_.locals) connected |= conn->is_open();
+  for (const auto& [rank, conn] : joined_.followers) connected |= conn->is_open();
   for (const Link& link : links_) connected |= link.conn && link.conn->is_open();
   if (!connected) return false;
   for (int other = 0; other < static_cast<int>(members().size()); ++other) {
@@ -192,24 +181,25 @@ bool FailureDetector::carries() const {
 
 // ---- Ends
 
-/// By its pidfd. What the process told before is waiting in its connection, or on its way over the
-/// leader, and comes first: an error that it reported, or that it left a communicator.
-void FailureDetector::on_process_ended(Pulse& pulse) {
-  const int rank = pulse.rank;
-  const auto local = joined_.locals.find(rank);
-  if (local != joined_.locals.end()) {
+/// The pidfd is readable. Messages that the process sent before its end are waiting in its
+/// connection, or are on their way over the leader, and are handled first: an error that it
+/// reported, or that it left a communicator.
+void FailureDetector::on_process_ended(Heartbeat& heartbeat) {
+  const int rank = heartbeat.rank;
+  const auto local = joined_.followers.find(rank);
+  if (local != joined_.followers.end()) {
     local->second->drain();
   } else if (rank == leader()) {
     if (joined_.leader) joined_.leader->drain();
   } else if (!faults_.is_gone(leader())) {
-    pulse.end_timer = loop_.after_ms(leader_patience_ms, [this, rank] { on_peer_ended(rank); });
+    heartbeat.end_timer = loop_.after_ms(leader_patience_ms, [this, rank] { on_peer_ended(rank); });
     return;
   }
   on_peer_ended(rank);
 }
 
 void FailureDetector::on_peer_ended(int rank) {
-  const PulseLine& line = joined_.page->line(members()[rank].local_rank);
+  const HeartbeatLine& line = joined_.page->line(members()[rank].local_rank);
   const std::uint32_t how = line.left.load(std::memory_order_acquire);
   if (how == says_left) {
     return raise({Fault::Kind::left, rank, 0, 0, Code::remote_error, who(rank) + " left the job"});
@@ -242,34 +232,35 @@ void FailureDetector::on_link_closed(std::size_t index, int error) {
   raise({cut ? Fault::Kind::silent : Fault::Kind::dead, rank, 0, 0, Code::remote_error, text});
 }
 
-// ---- Beats
+// ---- Heartbeats
 
 void FailureDetector::tick() {
-  timer_ = loop_.after_ms(tick_ms_, [this] { tick(); });
+  tick_timer_ = loop_.after_ms(tick_ms_, [this] { tick(); });
   if (joined_.page->mapped()) {
     joined_.page->line(members()[rank_].local_rank).beats.fetch_add(1, std::memory_order_relaxed);
-    watch_pulses();
+    watch_heartbeats();
   }
   if (leads()) watch_links();
 }
 
-void FailureDetector::watch_pulses() {
-  for (const auto& pulse : pulses_) {
-    if (pulse->rank == rank_) continue;
-    const PulseLine& line = joined_.page->line(members()[pulse->rank].local_rank);
+void FailureDetector::watch_heartbeats() {
+  for (const auto& heartbeat : heartbeats_) {
+    if (heartbeat->rank == rank_) continue;
+    const HeartbeatLine& line = joined_.page->line(members()[heartbeat->rank].local_rank);
     const std::uint64_t beats = line.beats.load(std::memory_order_relaxed);
-    if (beats != pulse->beats) {
-      pulse->beats = beats;
-      pulse->quiet_ticks = 0;
+    if (beats != heartbeat->beats) {
+      heartbeat->beats = beats;
+      heartbeat->quiet_ticks = 0;
       continue;
     }
-    if (line.left.load(std::memory_order_acquire) != 0 || faults_.is_gone(pulse->rank)) continue;
-    if (++pulse->quiet_ticks != silent_ticks_) continue;
+    if (line.left.load(std::memory_order_acquire) != 0 || faults_.is_gone(heartbeat->rank))
+      continue;
+    if (++heartbeat->quiet_ticks != silent_ticks_) continue;
     raise(
-        {Fault::Kind::silent, pulse->rank, 0, 0, Code::remote_error,
+        {Fault::Kind::silent, heartbeat->rank, 0, 0, Code::remote_error,
          fmt::format("{} has given no sign of life for {} ms: it is stopped (SIGSTOP, a debugger) "
                      "or its host is stuck; HOCKET_SILENCE_MS sets the limit",
-                     who(pulse->rank), silence_ms_)});
+                     who(heartbeat->rank), silence_ms_)});
   }
 }
 
@@ -278,7 +269,7 @@ void FailureDetector::watch_links() {
     Link& link = links_[i];
     if (!link.conn) continue;
     if (link.conn->is_open()) {
-      if (link.conn->idle()) link.conn->send(MessageType::beat);
+      if (link.conn->idle()) link.conn->send(MessageType::heartbeat);
       if (link.conn->heard() != link.heard) {
         link.heard = link.conn->heard();
         link.quiet_ticks = 0;

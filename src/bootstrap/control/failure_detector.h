@@ -1,12 +1,14 @@
-// The control plane after the join: who is alive, and how a fault reaches everybody.
+// The control plane after the join: finds out which ranks have ended or are silent, and tells every
+// fault to all ranks.
 //
-// A node's ranks form a star around their leader; leaders form a tree. Death: a pidfd per local
-// peer, hang-up of control connections. Silence: beats in the node's pulse page, beat messages
-// between leaders; both are counted in ticks of the watcher, so that a watcher that was suspended
-// itself accuses nobody. A fault floods over star and tree and is dropped where it is known.
+// The ranks of a node are connected to their leader; the leaders form a tree. Death is found by a
+// pidfd per local peer and by control connections that close. Silence is found by heartbeats: in
+// the heartbeat page of the node, and in messages between leaders. Both count the ticks of this
+// rank's own loop, so that a rank that was itself suspended accuses no other rank. A fault is
+// flooded over all control connections; a rank that knows it already does not pass it on.
 //
-// A leader that leaves goes on to carry messages until nobody is left who could need it, or its
-// process ends; after that the parts of the tree that it joined hear no longer of one another.
+// A leader that has left goes on to forward messages until no rank needs it, or until its process
+// ends; after that the parts of the tree that it connected get no faults of one another.
 #pragma once
 
 #include <atomic>
@@ -26,47 +28,48 @@ class FailureDetector {
   using OnFault = std::function<void(const Fault& fault)>;
   FailureDetector(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult joined,
                   FaultBoard& faults, OnFault on_fault);
-  ~FailureDetector();
+  FailureDetector(const FailureDetector&) = delete;
+  FailureDetector& operator=(const FailureDetector&) = delete;
   void start();
 
-  /// Adds a fault to the board and, where it is new, tells everybody.
+  /// Adds a fault to the fault board and tells all ranks, unless it is known already.
   void raise(const Fault& fault) { spread(fault, nullptr); }
-  /// Tells everybody of a fault that is on the board already.
+  /// Tells all ranks of a fault that is on the fault board already.
   void publish(const Fault& fault) { flood(fault, nullptr); }
   void leave();
-  /// The process ends in order, but has not left.
+  /// Tells all ranks that the process ends in order, but has not left.
   void say_exit();
-  /// True while others may still need this rank to carry their messages.
-  bool carries() const;
+  /// True while this rank connects other ranks that have not ended.
+  bool forwards() const;
 
   const std::vector<Member>& members() const { return joined_.table.members; }
 
  private:
-  struct Pulse {  // of a local peer
+  struct Heartbeat {  // of a local peer
     int rank;
     std::uint64_t beats = 0;
     std::int64_t quiet_ticks = 0;
-    EventLoop::Token pidfd_token = 0;
-    EventLoop::Token end_timer = 0;
+    Watch process_ends;
+    Timer end_timer;
   };
-  struct Link {  // to a neighbour in the tree
-    std::shared_ptr<ControlConnection> conn;
-    int node;
+  struct Link {  // to a neighbour in the tree of leaders
+    std::unique_ptr<ControlConnection> conn;
+    int node = 0;
     Nanos heard = 0;
     std::int64_t quiet_ticks = 0;
   };
   void spread(const Fault& fault, const ControlConnection* from);
   void flood(const Fault& fault, const ControlConnection* from);
-  void take_over(const std::shared_ptr<ControlConnection>& conn, std::function<void(int)> closed);
+  void take_over(ControlConnection& conn, std::function<void(int)> closed);
   void on_message(const ControlConnection* from, Message& message);
   bool is_heard(int rank) const;
   Fault given_up_by(std::size_t link, int rank) const;
   void mark_end(std::uint32_t how);
-  void on_process_ended(Pulse& pulse);
+  void on_process_ended(Heartbeat& heartbeat);
   void on_peer_ended(int rank);
   void on_link_closed(std::size_t index, int error);
   void tick();
-  void watch_pulses();
+  void watch_heartbeats();
   void watch_links();
   std::size_t link_towards(int node) const;
   std::vector<int> ranks_behind(std::size_t link) const;
@@ -82,9 +85,9 @@ class FailureDetector {
   JoinResult joined_;
   FaultBoard& faults_;
   OnFault on_fault_;
-  std::vector<std::unique_ptr<Pulse>> pulses_;  // by local rank; this rank's own stays empty
-  std::vector<Link> links_;                     // [0]: above (none at the top), [1 + i]: child i
-  EventLoop::Token timer_ = 0;
+  std::vector<std::unique_ptr<Heartbeat>> heartbeats_;  // by local rank; this rank's stays unused
+  std::vector<Link> links_;  // [0]: parent (none at the top), [1 + i]: child i
+  Timer tick_timer_;
   bool left_ = false;
 };
 

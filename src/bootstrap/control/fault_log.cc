@@ -11,7 +11,7 @@ bool is_end(const Fault& fault) {
   return fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent ||
          fault.kind == Fault::Kind::exited;
 }
-/// A rank that left one of its channels is still there for the others.
+/// False if the rank has left one communicator only.
 bool concerns_whole_rank(const Fault& fault) {
   return is_end(fault) || (fault.kind == Fault::Kind::left && fault.comm_id == 0);
 }
@@ -39,8 +39,8 @@ bool FaultBoard::add(const Fault& fault) {
     return false;
   }
   const bool is_stray = !whole && fault.comm_id != 0 && !open_.contains(fault.comm_id);
-  // All members have opened a comm_id before any of them leaves it, unless its making failed, of
-  // which another fault tells; and no fault goes in circles.
+  // All members have opened a comm_id before a member leaves it, unless its creation failed, which
+  // is another fault; and the control connections form a tree, in which no fault comes back.
   if (is_stray && fault.kind == Fault::Kind::left) return true;
   const std::uint64_t number = count_.load(std::memory_order_relaxed);
   if (!known_.emplace(name_of(fault), number).second) return false;
@@ -162,7 +162,7 @@ void FaultBoard::unwatch(int token) {
 
 void FaultBoard::wake_all() {
   std::lock_guard lock(watch_mutex_);
-  // A callback may take itself away, or another one; those that it adds are not meant.
+  // A callback may remove itself or another callback; callbacks that it adds are not called now.
   const int end = next_token_;
   for (auto it = watchers_.begin(); it != watchers_.end() && it->first < end;) {
     const int token = it->first;

@@ -1,4 +1,5 @@
-// The faults that this rank knows, each once, and who wants to be woken by a new one. Thread-safe.
+// The faults that this rank knows, each once, and the callbacks that a new fault calls.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -17,26 +18,26 @@ namespace hocket::internal {
 
 class FaultBoard {
  public:
-  /// False where it is known already. A rank dies, falls silent or leaves once, and what left in
-  /// order is neither dead nor silent afterwards; the others are told apart by comm_id and
-  /// operation. That a rank has left a comm_id which is not open here is passed on, but not kept.
+  /// Returns false if the fault is known already. A rank is dead, is silent or leaves once, and is
+  /// neither dead nor silent after it has left; other faults are distinguished by comm_id and
+  /// operation. A fault of kind `left` of a comm_id that is not open here is new, but is not kept.
   bool add(const Fault& fault);
-  /// How many have ever been added: the number of the next one.
+  /// The number of faults that have been added, which is the number of the next fault.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
-  /// What add_own_failure() will add, when there is no memory for it any more.
+  /// Sets the fault that add_own_failure() adds, while there is memory for it.
   void prepare_own_failure(Fault fault);
-  /// False where it has been added before.
+  /// Returns false if it has been added before.
   bool add_own_failure() noexcept;
   Fault own_failure() const;
   std::vector<Fault> all() const;
   std::vector<Fault> since(const FaultScope& scope, std::uint64_t* position) const;
-  /// Covered by scope, and not the end of a rank that had left its comm_id before.
+  /// True if scope covers the fault, and it is not the end of a rank that had left its comm_id.
   bool concerns(const Fault& fault, const FaultScope& scope) const;
   void open(std::uint64_t comm_id);
   void close(std::uint64_t comm_id);
   std::size_t size() const;
-  bool has_left(int rank) const;  // or its process has ended in order
-  /// Left, or dead: no message will come from it.
+  bool has_left(int rank) const;  // also if its process has ended in order
+  /// The rank has left or is dead: it sends no more messages.
   bool is_gone(int rank) const;
 
   int watch(std::function<void()> wake);

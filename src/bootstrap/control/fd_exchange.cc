@@ -8,7 +8,7 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::size_t message_cap = 64;
-// The end of a connection is often only the first sign of a fault that names its cause.
+// After the end of a connection a fault that names the cause often follows.
 constexpr std::int64_t explanation_patience_ms = 500;
 }  // namespace
 
@@ -38,7 +38,6 @@ void FdExchange::asked(int client, Message& message) {
   Wanted wanted{client, reader.u64()};
   const DescriptorName name{reader.u64(), reader.u64()};
   if (message.type != MessageType::fetch || !reader.complete()) {
-    clients_[client]->close();
     clients_.erase(client);
     return;
   }
@@ -93,7 +92,8 @@ void FdExchange::dial(int number) {
   options.claim = {Purpose::fetch, rank_, number, 0, 0};
   options.deadline = loop_.now() + patience_ms_ * nanos_per_ms;
   options.name = fmt::format("rank {} on this host", number);
-  // A refusal is the peer's end, of which its fault will tell; until then it may be a full queue.
+  // A refused connection means a full queue, or that the peer has ended: then its fault ends the
+  // request.
   options.refused_limit = never;
   peers_[number].dialer =
       Dialer::start(loop_, std::move(options),
@@ -118,7 +118,6 @@ void FdExchange::dialled(int number, Dialer::Result result) {
 void FdExchange::lost(int number) {
   Peer& peer = peers_[number];
   peer.conn.reset();
-  loop_.cancel(peer.lost);
   peer.lost = loop_.after_ms(explanation_patience_ms, [this, number] {
     if (peers_[number].conn) return;
     const std::string text =
@@ -173,7 +172,8 @@ void FdExchange::forget(const std::shared_ptr<Request>& request) {
   }
 }
 
-/// The fault concerns the asker's communicator. That others than the asked peer leave is no error.
+/// The fault concerns the request's communicator. It does not end the request if another rank than
+/// the requested one has left.
 bool FdExchange::ends(const Fault& fault, const Request& request) const {
   const FaultScope& scope = request.scope;
   if (fault.kind == Fault::Kind::overdue) return false;
@@ -194,7 +194,6 @@ void FdExchange::new_fault(const Fault& fault) {
 void FdExchange::close(const Status& why) {
   acceptor_.reset();
   clients_.clear();
-  for (const auto& [rank, peer] : peers_) loop_.cancel(peer.lost);
   peers_.clear();
   offered_.clear();
   wanted_.clear();

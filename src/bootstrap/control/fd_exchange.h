@@ -1,4 +1,5 @@
-// Descriptors that local peers may ask for. Each rank serves its own on an abstract Unix socket.
+// Sends descriptors to local peers, and fetches theirs. Each rank serves its own descriptors on an
+// abstract Unix socket.
 #pragma once
 
 #include <map>
@@ -20,15 +21,15 @@ class FdExchange {
   FdExchange(EventLoop& loop, const FaultBoard& faults, int rank)
       : loop_(loop), faults_(faults), rank_(rank) {}
 
-  // On the monitor thread:
+  // On the event loop's thread:
   void serve(UniqueFd listener, const Credentials& credentials, std::int64_t patience_ms);
   void offer(DescriptorName name, UniqueFd fd);
   void withdraw(DescriptorName name);
   void fetch(const std::shared_ptr<Request>& request);
-  void forget(const std::shared_ptr<Request>& request);  // nobody waits for it any more
+  void forget(const std::shared_ptr<Request>& request);  // its caller has given up
   void new_fault(const Fault& fault);
-  void close_space(std::uint64_t space);      // nothing of it is offered any more
-  void fail_all(const Status& why) noexcept;  // those that a thread waits for
+  void close_space(std::uint64_t space);      // withdraws all its descriptors
+  void fail_all(const Status& why) noexcept;  // the requests of this rank
   void close(const Status& why);
   std::size_t offered() const { return offered_.size(); }
   std::size_t wanted() const { return wanted_.size(); }
@@ -40,14 +41,14 @@ class FdExchange {
       return a.space != b.space ? a.space < b.space : a.number < b.number;
     }
   };
-  struct Wanted {  // by a peer, from us
+  struct Wanted {  // a request of a local peer
     int client;
     std::uint64_t id;
   };
-  struct Peer {  // whom we ask
-    std::shared_ptr<Dialer> dialer;
-    std::shared_ptr<ControlConnection> conn;
-    EventLoop::Token lost = 0;  // ends what is still asked of it
+  struct Peer {  // a local peer that this rank asks
+    std::unique_ptr<Dialer> dialer;
+    std::unique_ptr<ControlConnection> conn;
+    Timer lost;  // ends the requests to the peer after its connection has closed
   };
   void accept(UniqueFd fd);
   void asked(int client, Message& message);
@@ -69,7 +70,7 @@ class FdExchange {
   std::unique_ptr<Acceptor> acceptor_;
   std::map<DescriptorName, SharedFd, NameLess> offered_;
   std::map<DescriptorName, std::vector<Wanted>, NameLess> wanted_;
-  std::map<int, std::shared_ptr<ControlConnection>> clients_;
+  std::map<int, std::unique_ptr<ControlConnection>> clients_;
   int next_client_ = 0;
   std::map<int, Peer> peers_;
   std::map<std::uint64_t, std::shared_ptr<Request>> requests_;

@@ -10,20 +10,20 @@
 
 namespace hocket::internal {
 
-/// A descriptor that a local peer was asked for. The monitor thread finishes it; any thread may
-/// look at it, one may take what came.
+/// A request for a descriptor of a local peer. The monitor thread finishes it; any thread may call
+/// done(), and one thread may take the descriptor.
 class Fetch {
  public:
   /// ended: called once, by the monitor thread, when done() has become true; must not block.
   Fetch(int peer, FaultScope scope, DescriptorName name, std::function<void(const Fetch&)> ended)
       : peer(peer), scope(std::move(scope)), name(name), ended_(std::move(ended)) {}
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// Where it is done: how it ended. OK: *fd is the descriptor.
+  /// After done(): the result; OK: *fd is the descriptor.
   Status take(UniqueFd* fd);
-  /// Where it is done and not taken: the descriptor; -1: none came.
+  /// After done(), before take(): the descriptor; -1: none came.
   int fd() const { return fd_.get(); }
   void finish(const Status& status, UniqueFd fd);
-  /// `ended` is not called any more, nor running, when it returns.
+  /// When it returns, `ended` does not run and will not be called.
   void disregard();
 
   const int peer;

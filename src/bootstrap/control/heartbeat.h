@@ -1,5 +1,6 @@
-// A page that a node's ranks share: each beats in its own line while its monitor thread runs, and
-// marks there that it has left. Beats are counted, not timed: clocks of containers differ.
+// The heartbeat page: memory that the ranks of a node share. Each rank increments a counter in its
+// own line while its monitor thread runs, and marks there that it has left. The page has counters
+// and no times because the clocks of containers differ.
 #pragma once
 
 #include <atomic>
@@ -12,9 +13,10 @@
 
 namespace hocket::internal {
 
-struct alignas(64) PulseLine {
+struct alignas(64) HeartbeatLine {
   std::atomic<std::uint64_t> beats;
-  std::atomic<std::uint32_t> left;  // 0: here; 1: left; 2: its process ended without leaving
+  std::atomic<std::uint32_t>
+      left;  // 0: has not left; 1: left; 2: its process ended in order without leaving
 };
 
 class HeartbeatPage {
@@ -25,8 +27,8 @@ class HeartbeatPage {
   Status make(int local_ranks, UniqueFd* fd);
   Status map(int local_ranks, const UniqueFd& fd);
   bool mapped() const { return mapping_ != nullptr; }
-  PulseLine& line(int local_rank) const {
-    return reinterpret_cast<PulseLine*>(mapping_->data())[local_rank];
+  HeartbeatLine& line(int local_rank) const {
+    return reinterpret_cast<HeartbeatLine*>(mapping_->data())[local_rank];
   }
 
  private:

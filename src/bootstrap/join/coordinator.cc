@@ -13,133 +13,133 @@
 namespace hocket::internal {
 
 namespace {
-constexpr std::int64_t longest_linger_ms = 60'000;
+constexpr std::int64_t longest_latecomers_ms = 60'000;
 }
 
-std::shared_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& key,
+std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& key,
                                                 std::int64_t deadline_ms,
                                                 std::function<void()> ended) {
-  std::shared_ptr<Coordinator> root(new Coordinator(loop, key));
-  root->ended_ = std::move(ended);
-  root->linger_ms_ = std::min(deadline_ms / 10, longest_linger_ms);
-  root->set_deadline(loop.now() + deadline_ms * nanos_per_ms);
-  return root;
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(loop, key));
+  coordinator->ended_ = std::move(ended);
+  coordinator->latecomers_ms_ = std::min(deadline_ms / 10, longest_latecomers_ms);
+  coordinator->set_deadline(loop.now() + deadline_ms * nanos_per_ms);
+  return coordinator;
 }
 
 void Coordinator::listen(UniqueFd listener, const Credentials& credentials) {
   acceptor_ = std::make_unique<Acceptor>(
       loop_, std::move(listener), credentials,
       [](const Claim& claim) {
-        return claim.purpose == Purpose::root ? Verdict::accepted : Verdict::refused;
+        return claim.purpose == Purpose::coordinator ? Verdict::accepted : Verdict::refused;
       },
       [this](const Claim&, UniqueFd fd) { adopt(std::move(fd)); });
 }
 
 void Coordinator::adopt(UniqueFd fd) {
   const int number = next_node_++;
-  std::weak_ptr<Coordinator> weak = weak_from_this();
   nodes_[number].conn = ControlConnection::open(
-      loop_, std::move(fd), 4096,
-      [weak, number](Message& message) {
-        if (const auto self = weak.lock()) self->on_message(number, message);
-      },
-      [weak, number](int) {
-        if (const auto self = weak.lock()) self->on_closed(number);
-      });
+      loop_, std::move(fd), 4096, [this, number](Message& message) { on_message(number, message); },
+      [this, number](int) { on_closed(number); });
 }
 
-std::string Coordinator::who(const JoinRequest& arrival) const {
-  return fmt::format("rank {} (process {} on {}, {})", arrival.rank, arrival.pid, arrival.host,
-                     arrival.address.text());
+std::string Coordinator::who(const JoinRequest& request) const {
+  return fmt::format("rank {} (process {} on {}, {})", request.rank, request.pid, request.host,
+                     request.address.text());
 }
 
 void Coordinator::set_deadline(Nanos deadline) {
   deadline_ = deadline;
-  loop_.cancel(timer_);
-  std::weak_ptr<Coordinator> weak = weak_from_this();
-  timer_ = loop_.at(deadline, [weak] {
-    if (const auto self = weak.lock()) self->deadline_passed();
-  });
+  timer_ = loop_.at(deadline, [this] { deadline_passed(); });
 }
 
 void Coordinator::on_message(int node, Message& message) {
-  if (message.type == MessageType::arrive) {
-    JoinRequest arrival;
-    if (decode(message.body, &arrival)) return arrive(node, arrival);
+  if (message.type == MessageType::join_request) {
+    JoinRequest request;
+    if (decode(message.body, &request)) return take_request(node, request);
   } else if (message.type == MessageType::confirm) {
     return confirm(node);
   } else if (message.type == MessageType::fail) {
     Failure failure;
     if (decode(message.body, &failure)) return fail(failure.code, failure.culprit, failure.text);
   }
-  // A leader with the key that speaks nonsense is another build of the library.
+  // A leader that has the key and sends an unknown message is another build of the library.
   fail(Code::remote_error, -1,
-       "the root got a message it does not know: use the same library for all ranks");
+       "the coordinator received an unknown message: use the same library for all ranks");
 }
 
 void Coordinator::on_closed(int node) {
   const Node gone = std::move(nodes_[node]);
   nodes_.erase(node);
   if (state_ == State::done || state_ == State::failed || gone.ranks.empty()) return;
-  const JoinRequest& leader = arrivals_[gone.ranks.front()];
+  const JoinRequest& leader = requests_[gone.ranks.front()];
   std::vector<int> ranks = gone.ranks;
   std::sort(ranks.begin(), ranks.end());
   fail(Code::remote_error, leader.rank,
-       fmt::format("{} ended while the ranks were still joining{}", who(leader),
-                   ranks.size() > 1 ? "; with it the root lost ranks " + ranks_text(ranks) : ""));
+       fmt::format(
+           "{} ended while the ranks were still joining{}", who(leader),
+           ranks.size() > 1 ? "; with it the coordinator lost ranks " + ranks_text(ranks) : ""));
 }
 
-std::string Coordinator::violation(const JoinRequest& arrival) const {
-  if (arrival.ranks < 1 || arrival.ranks > max_ranks) {
-    return fmt::format("{} says that the job has {} ranks: 1 to {} are possible", who(arrival),
-                       arrival.ranks, max_ranks);
+std::string Coordinator::violation(const JoinRequest& request) const {
+  if (request.ranks < 1 || request.ranks > max_ranks) {
+    return fmt::format("{} says that the job has {} ranks: 1 to {} are possible", who(request),
+                       request.ranks, max_ranks);
   }
-  if (ranks_ != 0 && arrival.ranks != ranks_) {
+  if (ranks_ != 0 && request.ranks != ranks_) {
     return fmt::format(
         "ranks disagree about their number: {} says {}, {} says {}; start all ranks of a job with "
         "the same number",
-        who(arrival), arrival.ranks, who(arrivals_.at(first_rank_)), ranks_);
+        who(request), request.ranks, who(requests_.at(first_rank_)), ranks_);
   }
-  if (arrival.rank < 0 || arrival.rank >= arrival.ranks) {
-    return fmt::format("{} is outside 0 to {}", who(arrival), arrival.ranks - 1);
+  if (request.rank < 0 || request.rank >= request.ranks) {
+    return fmt::format("{} is outside 0 to {}", who(request), request.ranks - 1);
   }
-  if (const auto found = arrivals_.find(arrival.rank); found != arrivals_.end()) {
+  if (const auto found = requests_.find(request.rank); found != requests_.end()) {
     return fmt::format(
         "two processes claim to be rank {}: process {} on {} and process {} on {}; every rank may "
         "join once (does the launcher number them as you think?)",
-        arrival.rank, found->second.pid, found->second.host, arrival.pid, arrival.host);
+        request.rank, found->second.pid, found->second.host, request.pid, request.host);
   }
   return {};
 }
 
-void Coordinator::arrive(int node, const JoinRequest& arrival) {
-  ++came_;
+/// Returns true if the join has ended already: the rank is told.
+bool Coordinator::refuse_late(int node, const JoinRequest& request) {
+  ControlConnection& conn = *nodes_[node].conn;
   if (state_ == State::failed) {
-    nodes_[node].conn->send(MessageType::fail, encode(failure_));
-    return came_ < ranks_ ? void() : end();
+    conn.send(MessageType::fail, encode(failure_));
+    if (came_ >= ranks_) end();
+    return true;
   }
-  const std::string bad = violation(arrival);
-  if (state_ == State::done || state_ == State::confirming) {
-    const Failure late{Code::remote_error, arrival.rank,
-                       bad.empty() ? "all ranks of this job have joined already" : bad};
-    return nodes_[node].conn->send(MessageType::fail, encode(late));
+  if (state_ == State::gathering) return false;
+  const std::string bad = violation(request);
+  const Failure late{Code::remote_error, request.rank,
+                     bad.empty() ? "all ranks of this job have joined already" : bad};
+  conn.send(MessageType::fail, encode(late));
+  return true;
+}
+
+void Coordinator::take_request(int node, const JoinRequest& request) {
+  ++came_;
+  if (refuse_late(node, request)) return;
+  if (const std::string bad = violation(request); !bad.empty()) {
+    return fail(Code::invalid_usage, request.rank, bad);
   }
-  if (!bad.empty()) return fail(Code::invalid_usage, arrival.rank, bad);
   if (ranks_ == 0) {
-    ranks_ = arrival.ranks;
-    first_rank_ = arrival.rank;
+    ranks_ = request.ranks;
+    first_rank_ = request.rank;
   }
-  arrivals_[arrival.rank] = arrival;
-  nodes_[node].ranks.push_back(arrival.rank);
+  requests_[request.rank] = request;
+  nodes_[node].ranks.push_back(request.rank);
   if (log_enabled(LogLevel::debug)) {
     log_line(LogLevel::debug,
-             fmt::format("{} has come, {} of {}", who(arrival), arrivals_.size(), ranks_));
+             fmt::format("{} has come, {} of {}", who(request), requests_.size(), ranks_));
   }
-  // Until the first has come, nobody's own deadline is known.
+  // The first rank's deadline replaces the coordinator's own; then the earliest counts.
   const Nanos deadline =
-      loop_.now() + std::clamp<std::int64_t>(arrival.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
-  if (arrivals_.size() == 1 || deadline < deadline_) set_deadline(deadline);
-  if (static_cast<int>(arrivals_.size()) == ranks_) place_all();
+      loop_.now() + std::clamp<std::int64_t>(request.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
+  if (requests_.size() == 1 || deadline < deadline_) set_deadline(deadline);
+  if (static_cast<int>(requests_.size()) == ranks_) place_all();
 }
 
 void Coordinator::place_all() {
@@ -158,9 +158,9 @@ void Coordinator::place_all() {
     order.push_back(number);
     table.leaders.push_back(nodes_[number].ranks.front());
     for (const int rank : nodes_[number].ranks) {
-      const JoinRequest& arrival = arrivals_[rank];
+      const JoinRequest& request = requests_[rank];
       table.members[rank] = {
-          node, 0, arrival.pid, arrival.host, arrival.address, arrival.machine, arrival.cores};
+          node, 0, request.pid, request.host, request.address, request.machine, request.cores};
     }
   }
   for (std::size_t node = 0; node < order.size(); ++node) {
@@ -190,20 +190,19 @@ void Coordinator::confirm(int node) {
 }
 
 void Coordinator::deadline_passed() {
-  timer_ = 0;
   if (state_ == State::done || state_ == State::failed) return;
   std::vector<int> missing;
   if (ranks_ == 0) {
-    return fail(Code::timeout, -1, "the root's deadline passed, and no rank has come");
+    return fail(Code::timeout, -1, "the coordinator's deadline passed, and no rank has come");
   }
   if (state_ == State::gathering) {
     for (int rank = 0; rank < ranks_; ++rank) {
-      if (arrivals_.find(rank) == arrivals_.end()) missing.push_back(rank);
+      if (requests_.find(rank) == requests_.end()) missing.push_back(rank);
     }
     fail(Code::timeout, missing.empty() ? -1 : missing.front(),
          fmt::format("the join deadline passed: {} of {} ranks have come, rank{} {} {} missing{}; "
                      "look at their output, or raise HOCKET_JOIN_DEADLINE_MS",
-                     arrivals_.size(), ranks_, missing.size() == 1 ? "" : "s", ranks_text(missing),
+                     requests_.size(), ranks_, missing.size() == 1 ? "" : "s", ranks_text(missing),
                      missing.size() == 1 ? "is" : "are",
                      acceptor_ ? acceptor_->refusals() : std::string()));
     return;
@@ -226,18 +225,14 @@ void Coordinator::fail(Code code, int culprit, const std::string& text) {
   log_line(LogLevel::error, "the join failed: " + text);
   for (auto& [number, node] : nodes_) node.conn->send(MessageType::fail, encode(failure_));
   if (came_ >= ranks_) return end();
-  loop_.cancel(timer_);
-  std::weak_ptr<Coordinator> weak = weak_from_this();
-  timer_ = loop_.after_ms(linger_ms_, [weak] {
-    if (const auto self = weak.lock()) self->end();
-  });
+  timer_ = loop_.after_ms(latecomers_ms_, [this] { end(); });
 }
 
-/// Memory is out in the root's process: all ranks are told, or lose their connections.
+/// Memory is out in this process: all ranks are told, or lose their connections.
 bool Coordinator::fail(const Status& why) {
   if (state_ == State::done || state_ == State::failed) return true;
   try {
-    fail(why.code(), -1, "the process of the root cannot go on: " + why.message());
+    fail(why.code(), -1, "the process of the coordinator cannot go on: " + why.message());
   } catch (const std::bad_alloc&) {
     state_ = State::failed;
     nodes_.clear();
@@ -245,9 +240,9 @@ bool Coordinator::fail(const Status& why) {
   return true;
 }
 
-/// The root goes on to answer latecomers while its process has sessions, or for a while.
+/// A coordinator that its owner keeps after this goes on to answer latecomers.
 void Coordinator::end() {
-  loop_.cancel(timer_);
+  timer_.reset();
   const std::function<void()> ended = std::move(ended_);
   ended_ = nullptr;
   if (ended) ended();

@@ -1,6 +1,7 @@
-// The root of a join: hears of all ranks, checks that they fit together, gives every node its place
-// in the tree of leaders, and says when everybody has the table. A state machine on the monitor
-// thread; its connections are the leaders'.
+// The coordinator of a join: receives the join requests of all ranks, checks that they fit
+// together, gives every node leader its place in the tree of leaders, and tells them when all have
+// the table of members. A state machine on the event loop; its connections are those of the
+// leaders.
 #pragma once
 
 #include <functional>
@@ -15,17 +16,19 @@
 
 namespace hocket::internal {
 
-class Coordinator : public std::enable_shared_from_this<Coordinator>, private EventLoop::Client {
+class Coordinator : private EventLoop::Client {
  public:
-  /// key: goes into the table, for everything after the join.
-  /// ended: all ranks have joined; or the join has failed, and all know, or latecomers have had a
-  /// tenth of deadline_ms (at most a minute) to come and hear why. Nobody listens once all have
-  /// joined.
-  static std::shared_ptr<Coordinator> start(EventLoop& loop, const Key& key,
+  /// key: goes into the table of members, for all connections after the join.
+  /// ended: called once, when all ranks have joined and the listener is closed; or when the join
+  /// has failed, and all ranks know why or have had a tenth of deadline_ms (at most a minute) to
+  /// come and learn it. Must not destroy the Coordinator.
+  static std::unique_ptr<Coordinator> start(EventLoop& loop, const Key& key,
                                             std::int64_t deadline_ms, std::function<void()> ended);
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
   ~Coordinator() override { loop_.remove(this); }
   void listen(UniqueFd listener, const Credentials& credentials);
-  /// A leader's connection that needs no handshake.
+  /// Adds the connection of a leader that needs no handshake.
   void adopt(UniqueFd fd);
   /// Ends the join: every rank that has come, or comes later, learns why.
   void fail(Code code, int culprit, const std::string& text);
@@ -33,22 +36,23 @@ class Coordinator : public std::enable_shared_from_this<Coordinator>, private Ev
  private:
   enum class State { gathering, confirming, done, failed };
   struct Node {
-    std::shared_ptr<ControlConnection> conn;
-    std::vector<int> ranks;  // in order of arrival: the leader's is the first
+    std::unique_ptr<ControlConnection> conn;
+    std::vector<int> ranks;  // in order of their join requests: the leader's is the first
     bool confirmed = false;
   };
   Coordinator(EventLoop& loop, const Key& key) : loop_(loop), key_(key) { loop_.add(this); }
   void on_message(int node, Message& message);
   void on_closed(int node);
-  void arrive(int node, const JoinRequest& arrival);
-  std::string violation(const JoinRequest& arrival) const;
+  void take_request(int node, const JoinRequest& request);
+  bool refuse_late(int node, const JoinRequest& request);
+  std::string violation(const JoinRequest& request) const;
   void place_all();
   void confirm(int node);
   bool fail(const Status& why) override;
   void set_deadline(Nanos deadline);
   void deadline_passed();
   void end();
-  std::string who(const JoinRequest& arrival) const;
+  std::string who(const JoinRequest& request) const;
 
   EventLoop& loop_;
   Key key_;
@@ -56,14 +60,14 @@ class Coordinator : public std::enable_shared_from_this<Coordinator>, private Ev
   std::function<void()> ended_;
   State state_ = State::gathering;
   Nanos deadline_ = 0;
-  std::int64_t linger_ms_ = 0;
-  EventLoop::Token timer_ = 0;
+  std::int64_t latecomers_ms_ = 0;  // how long a failed join waits for the ranks that have not come
+  Timer timer_;
   int next_node_ = 0;
-  std::map<int, Node> nodes_;  // by order of connection
-  std::map<int, JoinRequest> arrivals_;
-  int came_ = 0;         // ranks that have come, in time or not
-  int ranks_ = 0;        // 0: nobody has come
-  int first_rank_ = -1;  // who said so
+  std::map<int, Node> nodes_;            // by order of connection
+  std::map<int, JoinRequest> requests_;  // by rank
+  int came_ = 0;                         // ranks that have come, in time or not
+  int ranks_ = 0;                        // as the first rank said; 0: no rank has come
+  int first_rank_ = -1;
   Failure failure_;
 };
 

@@ -45,7 +45,7 @@ Status bad_record(int fd, const std::string& why) {
                        "inherited descriptors");
 }
 
-/// Set by hand, or by a launcher that is none of those: several processes, each of which would
+/// HOCKET_RANKS was set by hand, or by another launcher: several processes, each of which would
 /// otherwise be a job of its own.
 bool has_ranks() {
   const char* ranks = std::getenv("WORLD_SIZE");
@@ -81,14 +81,14 @@ Status take_listener(int fd, int listener, LaunchInfo* info) {
   int listening = 0;
   socklen_t size = sizeof listening;
   if (::getsockopt(listener, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || !listening) {
-    return bad_record(fd, "the root's listening socket, descriptor " + std::to_string(listener) +
-                              ", was closed on the way");
+    return bad_record(fd, "the coordinator's listening socket, descriptor " +
+                              std::to_string(listener) + ", was closed on the way");
   }
-  // The process keeps its own, so that a second call works; children of the rank have no use for
-  // it.
+  // The process keeps the original for a second call; children of the rank do not inherit it.
   ::fcntl(listener, F_SETFD, FD_CLOEXEC);
-  info->root_listener = UniqueFd(::fcntl(listener, F_DUPFD_CLOEXEC, 3));
-  if (!info->root_listener) return system_error("cannot duplicate the root's listening socket");
+  info->coordinator_listener = UniqueFd(::fcntl(listener, F_DUPFD_CLOEXEC, 3));
+  if (!info->coordinator_listener)
+    return system_error("cannot duplicate the coordinator's listening socket");
   return {};
 }
 
@@ -110,17 +110,17 @@ Status read_hocket_run(const Settings& settings, LaunchInfo* info) {
   std::copy(std::begin(record.key), std::end(record.key), info->key.begin());
   info->has_key = true;
   std::copy(std::begin(record.job_id), std::end(record.job_id), info->job_id.begin());
-  std::copy(std::begin(record.ip), std::end(record.ip), info->root.ip.begin());
-  info->root.v6 = record.v6 != 0;
-  info->root.scope = record.scope;
-  info->root.port = record.port;
+  std::copy(std::begin(record.ip), std::end(record.ip), info->coordinator.ip.begin());
+  info->coordinator.v6 = record.v6 != 0;
+  info->coordinator.scope = record.scope;
+  info->coordinator.port = record.port;
   info->rank = record.rank;
   info->ranks = record.ranks;
   return record.listener < 0 ? Status() : take_listener(fd, record.listener, info);
 }
 
-// Launchers in the order in which they are looked for. A launcher inside another one leaves the
-// outer one's variables standing, so the ones that are started by others come first.
+// Launchers in the order in which they are looked for. A launcher that runs inside another launcher
+// keeps the variables of that launcher, so launchers that others start come first.
 struct Detector {
   const char* name;
   bool (*present)(const Settings&);
@@ -187,10 +187,10 @@ Status make_launch_record(const LaunchInfo& info, int listener, UniqueFd* record
   record.rank = info.rank;
   record.ranks = info.ranks;
   record.listener = listener;
-  record.scope = info.root.scope;
-  std::copy(info.root.ip.begin(), info.root.ip.end(), record.ip);
-  record.port = info.root.port;
-  record.v6 = info.root.v6;
+  record.scope = info.coordinator.scope;
+  std::copy(info.coordinator.ip.begin(), info.coordinator.ip.end(), record.ip);
+  record.port = info.coordinator.port;
+  record.v6 = info.coordinator.v6;
   std::copy(info.job_id.begin(), info.job_id.end(), record.job_id);
   std::copy(info.key.begin(), info.key.end(), record.key);
 

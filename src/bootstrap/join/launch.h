@@ -1,4 +1,4 @@
-// What a launcher told this process: its rank, and where and with which key the job's ranks meet.
+// What a launcher told this process: its rank, the coordinator's address and the job key.
 //
 // hocket-run hands each rank an inherited descriptor, named by HOCKET_LAUNCH_FD: a sealed memfd
 // with one launch record (docs/protocol/launch.md), so that the key is never in an argument list or
@@ -18,24 +18,24 @@ struct LaunchInfo {
   Key key{};
   bool has_key = false;
   JobId job_id{};
-  Address root;  // where rank 0 listens, or will
+  Address coordinator;  // where rank 0 listens
   int rank = 0;
   int ranks = 1;
-  UniqueFd root_listener;  // rank 0 only: the root's listening socket, which the launcher made
-  std::string source;      // "hocket-run": for messages
+  UniqueFd coordinator_listener;  // rank 0 only: the coordinator's, which the launcher made
+  std::string source;             // "hocket-run": for messages
 };
 
-/// Finds the launcher that started this process and reads what it says. May be called again: each
-/// call gives the same answer, with a duplicate of the listener of its own. The error says what to
-/// do where there is no launcher, or one that hocket does not speak to yet.
+/// Finds the launcher that started this process and reads its information. May be called again:
+/// each call returns the same, with another duplicate of the listener. The error says what to do if
+/// there is no launcher, or one that hocket does not support.
 Status detect_launch(const Settings& settings, LaunchInfo* info);
 
 /// For the launcher: a sealed, close-on-exec memfd with the record of one rank. listener is the
-/// number that the root's listening socket has in the rank; -1: none.
+/// descriptor number of the coordinator's listening socket in the rank; -1: none.
 Status make_launch_record(const LaunchInfo& info, int listener, UniqueFd* record);
 
 /// Reads a job key from a file: 64 hexadecimal digits. Refuses a file that others can read or
-/// write, or that belongs to somebody else.
+/// write, or that belongs to another user.
 Status read_key_file(const std::string& path, Key* key);
 
 }  // namespace hocket::internal

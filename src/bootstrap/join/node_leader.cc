@@ -1,323 +1,367 @@
-// The leader's part of a join: its node's ranks on one side, the root and the tree on the other.
+#include "bootstrap/join/node_leader.h"
+
 #include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <utility>
 
-#include "bootstrap/join/join_protocol.h"
 #include "bootstrap/net/address.h"
 
 namespace hocket::internal {
 namespace {
-constexpr std::int64_t own_root_extra_ms = 3'600'000;  // arrivals bring the real deadline
+constexpr std::int64_t own_coordinator_extra_ms = 3'600'000;  // join requests bring the deadline
 
-// hocketGetUniqueId and hocket-run listen before any rank starts: where nobody listens for so long,
-// the root is gone. Shorter delays may be a full queue, or a network that is being set up.
-constexpr Nanos root_refused_limit = 30 * nanos_per_s;
+// hocketGetUniqueId and hocket-run listen before any rank starts: if connections are refused for so
+// long, the coordinator has ended. Shorter delays may be a full queue, or a network that starts.
+constexpr Nanos coordinator_refused_limit = 30 * nanos_per_s;
 
-/// Roots that this process has reached: where nobody listens there now, they are gone.
-class ReachedRoots {
+/// The coordinators that this process has reached: if one of them refuses a connection, it has
+/// ended.
+class ReachedCoordinators {
  public:
-  static ReachedRoots& instance() {
-    static auto* roots = new ReachedRoots;
-    return *roots;
+  static ReachedCoordinators& instance() {
+    static auto* reached = new ReachedCoordinators;
+    return *reached;
   }
-  void add(const Address& root) {
+  void add(const Address& coordinator) {
     std::lock_guard lock(mutex_);
-    roots_[next_++ % roots_.size()] = root;
+    addresses_[next_++ % addresses_.size()] = coordinator;
   }
-  bool knows(const Address& root) {
+  bool knows(const Address& coordinator) {
     std::lock_guard lock(mutex_);
-    return std::find(roots_.begin(), roots_.end(), root) != roots_.end();
+    return std::find(addresses_.begin(), addresses_.end(), coordinator) != addresses_.end();
   }
 
  private:
   std::mutex mutex_;
-  std::array<Address, 8> roots_;
+  std::array<Address, 8> addresses_;
   std::size_t next_ = 0;
 };
 }  // namespace
 
-void JoinProtocol::lead(UniqueFd node_listener) {
+void NodeLeader::start(UniqueFd listener) {
   joined_.leads = true;
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
-  if (node_listener) {
-    node_acceptor_ = std::make_unique<Acceptor>(
-        loop_, std::move(node_listener), credentials_,
+  start_deadline();
+  if (listener) {
+    acceptor_ = std::make_unique<Acceptor>(
+        loop_, std::move(listener), setup_.credentials,
         [](const Claim& claim) {
           return claim.purpose == Purpose::node ? Verdict::accepted : Verdict::refused;
         },
-        [this](const Claim&, UniqueFd fd) { adopt_local(std::move(fd)); });
+        [this](const Claim&, UniqueFd fd) { adopt_follower(std::move(fd)); });
   }
-  if (options_.has_key) return reach_root();
-  // Without a key nobody but this node's ranks may come, so the root can live here.
+  if (setup_.options.has_key) return reach_coordinator();
+  if (const Status status = start_own_coordinator(); !status.ok()) give_up(status);
+}
+
+std::string NodeLeader::awaited() const {
+  return "the coordinator at " + setup_.options.coordinator.text();
+}
+
+// ---- The coordinator
+
+/// Without a key only the ranks of this node can join, so that the coordinator can be here.
+Status NodeLeader::start_own_coordinator() {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
-    return give_up(system_error("cannot make a pair of sockets"));
+    return system_error("cannot make a pair of sockets");
   }
   UniqueFd ours(pair[0]), theirs(pair[1]);
   Key session_key{};
-  if (const Status status = random_bytes(session_key.data(), session_key.size()); !status.ok()) {
-    return give_up(status);
-  }
-  own_root_ = Coordinator::start(loop_, session_key, own_root_extra_ms, nullptr);
-  own_root_->adopt(std::move(theirs));
-  open_root(std::move(ours));
+  HOCKET_RETURN_IF_ERROR(random_bytes(session_key.data(), session_key.size()));
+  own_coordinator_ = Coordinator::start(loop_, session_key, own_coordinator_extra_ms, nullptr);
+  own_coordinator_->adopt(std::move(theirs));
+  open_coordinator(std::move(ours));
+  return {};
 }
 
-void JoinProtocol::reach_root() {
+void NodeLeader::reach_coordinator() {
+  const Address& address = setup_.options.coordinator;
   Dialer::Options options;
-  options.endpoint.tcp = options_.root;
-  options.credentials = credentials_;
-  options.claim = {Purpose::root, options_.rank, -1, 0, 0};
-  options.deadline = deadline_;
-  options.refused_limit = ReachedRoots::instance().knows(options_.root) ? 0 : root_refused_limit;
-  options.name = "the root at " + options_.root.text();
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
-  dialer_ = Dialer::start(loop_, std::move(options), [weak](Dialer::Result result) {
-    const auto self = weak.lock();
-    if (!self) return;
-    self->dialer_.reset();
-    if (result.fd) {
-      ReachedRoots::instance().add(self->options_.root);
-      return self->open_root(std::move(result.fd));
-    }
-    if (result.nobody) {
-      return self->fail(Status(
-          Code::remote_error,
-          result.status.message() +
-              ": the process that held the root has ended, or all ranks have joined already and "
-              "this one is too much; look at the output of rank 0"));
-    }
-    if (result.status.code() != Code::timeout) return self->fail(result.status);
-    self->fail(Status(Code::timeout,
-                      fmt::format("the join deadline of {} ms passed: {}; does rank 0 (or "
-                                  "hocket-run) run, and can this host reach it?",
-                                  self->options_.join_deadline_ms, result.status.message())));
-  });
+  options.endpoint.tcp = address;
+  options.credentials = setup_.credentials;
+  options.claim = {Purpose::coordinator, rank(), -1, 0, 0};
+  options.deadline = setup_.deadline;
+  options.refused_limit =
+      ReachedCoordinators::instance().knows(address) ? 0 : coordinator_refused_limit;
+  options.name = awaited();
+  coordinator_dialer_ = Dialer::start(
+      loop_, std::move(options), [this](Dialer::Result result) { reached(std::move(result)); });
 }
 
-void JoinProtocol::open_root(UniqueFd fd) {
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
-  root_ = ControlConnection::open(
-      loop_, std::move(fd), body_cap(options_.ranks),
-      [weak](Message& message) {
-        if (const auto self = weak.lock()) self->on_root_message(message);
-      },
-      [weak](int error) {
-        if (const auto self = weak.lock()) {
-          self->fail(Status(Code::remote_error,
-                            fmt::format("lost the root at {} ({}) while the ranks were still "
-                                        "joining",
-                                        self->options_.root.text(),
-                                        error == 0 ? "its process ended"
-                                                   : system_error("connection", error).message())));
-        }
+void NodeLeader::reached(Dialer::Result result) {
+  coordinator_dialer_.reset();
+  if (ended()) return;
+  if (result.fd) {
+    ReachedCoordinators::instance().add(setup_.options.coordinator);
+    return open_coordinator(std::move(result.fd));
+  }
+  if (result.refused) {
+    return fail(Status(Code::remote_error,
+                       result.status.message() +
+                           ": the coordinator's process has ended, or all ranks have joined "
+                           "already and this one is too much; look at the output of rank 0"));
+  }
+  if (result.status.code() != Code::timeout) return fail(result.status);
+  fail(Status(Code::timeout,
+              fmt::format("the join deadline of {} ms passed: {}; does rank 0 (or hocket-run) run, "
+                          "and can this host reach it?",
+                          setup_.options.join_deadline_ms, result.status.message())));
+}
+
+void NodeLeader::open_coordinator(UniqueFd fd) {
+  coordinator_ = ControlConnection::open(
+      loop_, std::move(fd), body_cap(ranks()),
+      [this](Message& message) { on_coordinator_message(message); },
+      [this](int error) {
+        const std::string cause =
+            error == 0 ? "its process ended" : system_error("connection", error).message();
+        fail(Status(
+            Code::remote_error,
+            fmt::format("lost {} ({}) while the ranks were still joining", awaited(), cause)));
       });
-  announce(self_, deadline_);
-  for (const auto& [id, local] : locals_) {
-    if (local.arrived) announce(local.arrival, local.deadline);
+  state_ = State::gathering;
+  pass_on_request(setup_.self, setup_.deadline);
+  for (const auto& [id, follower] : followers_) {
+    if (follower.has_come) pass_on_request(follower.request, follower.deadline);
   }
 }
 
-void JoinProtocol::announce(const JoinRequest& arrival, Nanos deadline) {
-  JoinRequest copy = arrival;
+void NodeLeader::pass_on_request(const JoinRequest& request, Nanos deadline) {
+  JoinRequest copy = request;
   copy.remaining_ms = std::max<std::int64_t>((deadline - loop_.now()) / nanos_per_ms, 0);
-  root_->send(MessageType::arrive, encode(copy));
+  coordinator_->send(MessageType::join_request, encode(copy));
 }
 
-void JoinProtocol::adopt_local(UniqueFd fd) {
-  const int id = next_local_++;
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
-  locals_[id].conn = ControlConnection::open(
-      loop_, std::move(fd), body_cap(options_.ranks),
-      [weak, id](Message& message) {
-        if (const auto self = weak.lock()) self->on_local_message(id, message);
-      },
-      [weak, id](int) {
-        if (const auto self = weak.lock()) self->on_local_closed(id);
-      });
-  locals_[id].conn->send(MessageType::arrive, encode(self_));  // for its messages
-  // It came between the end of this join and of the listener.
-  if (failure_.code != Code::ok) locals_[id].conn->send(MessageType::fail, encode(failure_));
-}
-
-void JoinProtocol::on_local_message(int id, Message& message) {
-  Local& local = locals_[id];
-  Failure failure;
-  if (!ended_ && message.type == MessageType::fail && local.arrived &&
-      decode(message.body, &failure)) {
-    return trouble({failure.code, local.arrival.rank, failure.text});
-  }
-  if (ended_ || message.type != MessageType::arrive || local.arrived ||
-      !decode(message.body, &local.arrival) || message.fds.size() > 1) {
-    local.conn->close();
-    return on_local_closed(id);
-  }
-  local.arrived = true;
-  local.deadline =
-      loop_.now() +
-      std::clamp<std::int64_t>(local.arrival.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
-  if (!message.fds.empty()) {
-    local.pidfd = std::make_shared<const UniqueFd>(std::move(message.fds[0]));
-  }
-  if (root_) announce(local.arrival, local.deadline);
-}
-
-void JoinProtocol::on_local_closed(int id) {
-  const Local gone = std::move(locals_[id]);
-  locals_.erase(id);
-  if (ended_ || !gone.arrived) return;
-  trouble(gone.arrival.rank, who(gone.arrival) + " ended while the ranks were still joining");
-}
-
-void JoinProtocol::on_root_message(Message& message) {
-  if (ended_) return;
+void NodeLeader::on_coordinator_message(Message& message) {
+  if (ended()) return;
   if (message.type == MessageType::fail) {
     Failure failure;
     if (decode(message.body, &failure)) {
       return fail(Status(failure.code, failure.text, failure.culprit));
     }
-  } else if (message.type == MessageType::place && !placed_) {
+  } else if (message.type == MessageType::place && state_ == State::gathering) {
     TreePosition place;
-    if (decode(message.body, &place) && place.ranks == options_.ranks) return take_place(place);
-  } else if (message.type == MessageType::table && placed_ && !has_table_ && place_.node == 0) {
+    if (decode(message.body, &place) && place.ranks == ranks()) return take_place(place);
+  } else if (message.type == MessageType::table && state_ == State::placed && place_.node == 0) {
     return take_table(message);
-  } else if (message.type == MessageType::done && confirmed_) {
-    // locals_ stays whole until nothing can fail any more.
-    for (const auto& [id, local] : locals_) joined_.locals[local.arrival.rank] = local.conn;
-    for (const auto& [id, local] : locals_) local.conn->send(MessageType::done);
-    locals_.clear();
-    return finish();
+  } else if (message.type == MessageType::done && state_ == State::confirmed) {
+    return all_done();
   }
-  give_up(internal_error("the root sent a message that does not belong into a join"));
+  give_up(internal_error("the coordinator sent a message that does not belong into a join"));
 }
 
-void JoinProtocol::take_place(const TreePosition& place) {
-  placed_ = true;
+void NodeLeader::all_done() {
+  // A lack of memory fails the join as long as followers_ is whole; the moves cannot fail.
+  for (const auto& [id, follower] : followers_) joined_.followers[follower.request.rank];
+  for (const auto& [id, follower] : followers_) follower.conn->send(MessageType::done);
+  for (auto& [id, follower] : followers_) {
+    joined_.followers.find(follower.request.rank)->second = std::move(follower.conn);
+  }
+  followers_.clear();
+  finish();
+}
+
+/// Tells the coordinator of a failure that all ranks should know.
+void NodeLeader::tell_coordinator(const Failure& failure) {
+  if (coordinator_ && coordinator_->is_open()) {
+    coordinator_->send(MessageType::fail, encode(failure));
+  } else {
+    fail(Status(failure.code, failure.text, failure.culprit));
+  }
+}
+
+void NodeLeader::report_failure(const Failure& failure) {
+  if (coordinator_ && coordinator_->is_open()) {
+    coordinator_->send(MessageType::fail, encode(failure));
+  }
+}
+
+void NodeLeader::pass_on_failure(const Failure& failure) {
+  failure_ = failure;
+  for (const auto& [id, follower] : followers_) {
+    follower.conn->send(MessageType::fail, encode(failure_));
+  }
+}
+
+// ---- Followers
+
+void NodeLeader::adopt_follower(UniqueFd fd) {
+  const int id = next_follower_++;
+  auto conn = ControlConnection::open(
+      loop_, std::move(fd), body_cap(ranks()),
+      [this, id](Message& message) { on_follower_message(id, message); },
+      [this, id](int) { on_follower_closed(id); });
+  Follower& follower = followers_[id];
+  follower.conn = std::move(conn);
+  follower.conn->send(MessageType::join_request, encode(setup_.self));  // for its messages
+  // The follower connected after the join had failed.
+  if (failure_.code != Code::ok) follower.conn->send(MessageType::fail, encode(failure_));
+}
+
+void NodeLeader::on_follower_message(int id, Message& message) {
+  Follower& follower = followers_[id];
+  Failure failure;
+  if (!ended() && message.type == MessageType::fail && follower.has_come &&
+      decode(message.body, &failure)) {
+    return tell_coordinator({failure.code, follower.request.rank, failure.text});
+  }
+  if (ended() || message.type != MessageType::join_request || follower.has_come ||
+      !decode(message.body, &follower.request) || message.fds.size() > 1) {
+    return on_follower_closed(id);
+  }
+  follower.has_come = true;
+  follower.deadline =
+      loop_.now() +
+      std::clamp<std::int64_t>(follower.request.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
+  if (!message.fds.empty()) {
+    follower.pidfd = std::make_shared<const UniqueFd>(std::move(message.fds[0]));
+  }
+  if (coordinator_) pass_on_request(follower.request, follower.deadline);
+}
+
+void NodeLeader::on_follower_closed(int id) {
+  const auto found = followers_.find(id);
+  const Follower gone = std::move(found->second);
+  followers_.erase(found);
+  if (ended() || !gone.has_come) return;
+  lost_rank(gone.request.rank, who(gone.request) + " ended while the ranks were still joining");
+}
+
+// ---- The tree of leaders
+
+void NodeLeader::take_place(const TreePosition& place) {
+  state_ = State::placed;
   place_ = place;
   joined_.node = place.node;
   if (place.parent_rank < 0) return;
   Dialer::Options options;
   options.endpoint.tcp = place.parent;
-  if (is_link_local(place.parent)) options.endpoint.tcp.scope = self_.address.scope;
-  options.credentials = credentials_;
-  options.claim = {Purpose::tree, options_.rank, place.parent_rank, 0,
+  if (is_link_local(place.parent)) options.endpoint.tcp.scope = setup_.self.address.scope;
+  options.credentials = setup_.credentials;
+  options.claim = {Purpose::tree, rank(), place.parent_rank, 0,
                    static_cast<std::uint32_t>(place.node)};
-  options.deadline = deadline_;
+  options.deadline = setup_.deadline;
   options.refused_limit = never;
   options.name = fmt::format("rank {} at {}", place.parent_rank, place.parent.text());
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
-  parent_dialer_ = Dialer::start(loop_, std::move(options), [weak](Dialer::Result result) {
-    if (const auto self = weak.lock()) self->open_parent(std::move(result));
-  });
+  parent_dialer_ = Dialer::start(loop_, std::move(options),
+                                 [this](Dialer::Result result) { open_parent(std::move(result)); });
 }
 
-void JoinProtocol::open_parent(Dialer::Result result) {
+void NodeLeader::open_parent(Dialer::Result result) {
   parent_dialer_.reset();
+  if (ended()) return;
   if (!result.fd) {
-    return trouble(place_.parent_rank,
-                   fmt::format("rank {}: {}", options_.rank, result.status.message()));
+    return lost_rank(place_.parent_rank,
+                     fmt::format("rank {}: {}", rank(), result.status.message()));
   }
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
   joined_.parent = ControlConnection::open(
-      loop_, std::move(result.fd), body_cap(options_.ranks),
-      [weak](Message& message) {
-        if (const auto self = weak.lock()) self->on_tree_message(message);
-      },
-      [weak](int) {
-        if (const auto self = weak.lock()) {
-          self->trouble(self->place_.parent_rank,
-                        fmt::format("rank {} lost its connection to rank {} at {} during the join",
-                                    self->options_.rank, self->place_.parent_rank,
-                                    self->place_.parent.text()));
-        }
+      loop_, std::move(result.fd), body_cap(ranks()),
+      [this](Message& message) { on_parent_message(message); },
+      [this](int) {
+        if (ended()) return;
+        lost_rank(place_.parent_rank,
+                  fmt::format("rank {} lost its connection to rank {} at {} during the join",
+                              rank(), place_.parent_rank, place_.parent.text()));
       });
 }
 
-void JoinProtocol::on_tree_message(Message& message) {
-  if (ended_) return;
-  Fault fault;
-  if (message.type == MessageType::table && !has_table_) return take_table(message);
-  if (message.type == MessageType::beat) return;
-  if (message.type == MessageType::fault && decode(message.body, options_.ranks, &fault)) {
-    return joined_.early.push_back(fault);
-  }
-  give_up(internal_error("a leader sent a message that does not belong into a join"));
+void NodeLeader::on_parent_message(Message& message) {
+  if (ended()) return;
+  if (message.type == MessageType::table && state_ == State::placed) return take_table(message);
+  if (take_early_fault(message)) return;
+  give_up(internal_error("a parent in the tree sent a message that does not belong into a join"));
 }
 
-Verdict JoinProtocol::judge_tree(const Claim& claim) const {
-  if (ended_ || !joined_.leads || claim.target != options_.rank || claim.index == 0) {
-    return Verdict::refused;
-  }
-  // Children may come before this leader knows its own place; which nodes they are is checked when
-  // all are there.
+void NodeLeader::on_child_message(Message& message) {
+  if (ended() || take_early_fault(message)) return;
+  give_up(internal_error("a child in the tree sent a message that does not belong into a join"));
+}
+
+/// A neighbour whose join has ended already sends heartbeats and faults.
+bool NodeLeader::take_early_fault(const Message& message) {
+  if (message.type == MessageType::heartbeat) return true;
+  Fault fault;
+  if (message.type != MessageType::fault || !decode(message.body, ranks(), &fault)) return false;
+  joined_.early.push_back(fault);
+  return true;
+}
+
+Verdict NodeLeader::judge_child(const Claim& claim) const {
+  if (ended() || claim.target != rank() || claim.index == 0) return Verdict::refused;
+  // Children may come before this leader knows its place: confirm() checks their nodes.
   return joined_.children.count(static_cast<int>(claim.index)) != 0 ? Verdict::duplicate
                                                                     : Verdict::accepted;
 }
 
-void JoinProtocol::accept_tree(const Claim& claim, UniqueFd fd) {
-  std::weak_ptr<JoinProtocol> weak = weak_from_this();
+void NodeLeader::accept_child(const Claim& claim, UniqueFd fd) {
   const int node = static_cast<int>(claim.index);
-  const int rank = claim.rank;
-  auto conn = ControlConnection::open(
-      loop_, std::move(fd), body_cap(options_.ranks),
-      [weak](Message& message) {
-        if (const auto self = weak.lock()) self->on_tree_message(message);
-      },
-      [weak, node, rank](int) {
-        const auto self = weak.lock();
-        if (!self) return;
-        self->joined_.children.erase(node);
-        self->trouble(rank, fmt::format("rank {} lost its connection to rank {} during the join",
-                                        self->options_.rank, rank));
+  const int child = claim.rank;
+  auto& conn = joined_.children[node] = ControlConnection::open(
+      loop_, std::move(fd), body_cap(ranks()),
+      [this](Message& message) { on_child_message(message); },
+      [this, node, child](int) {
+        joined_.children.erase(node);
+        if (ended()) return;
+        lost_rank(child, fmt::format("rank {} lost its connection to rank {} during the join",
+                                     rank(), child));
       });
-  joined_.children[node] = conn;
-  if (has_table_) conn->send(MessageType::table, table_bytes_);
+  if (state_ != State::linking && state_ != State::confirmed) return;
+  conn->send(MessageType::table, table_bytes_);
   confirm();
 }
 
-int JoinProtocol::children() const {
+void NodeLeader::take_table(const Message& message) {
+  if (!JoinRole::take_table(message)) return;
+  state_ = State::linking;
+  table_bytes_ = message.body;
+  for (const auto& [node, child] : joined_.children) child->send(MessageType::table, table_bytes_);
+  if (const Status shared = share_with_followers(); !shared.ok()) return give_up(shared);
+  confirm();
+}
+
+int NodeLeader::expected_children() const {
   const std::int64_t first = static_cast<std::int64_t>(place_.node) * tree_arity + 1;
   return static_cast<int>(std::clamp<std::int64_t>(place_.nodes - first, 0, tree_arity));
 }
 
-void JoinProtocol::confirm() {
-  if (!has_table_ || confirmed_ || ended_ || (place_.parent_rank >= 0 && !joined_.parent)) return;
-  if (static_cast<int>(joined_.children.size()) < children()) return;
+void NodeLeader::confirm() {
+  if (state_ != State::linking) return;
+  if (static_cast<int>(joined_.children.size()) < expected_children()) return;
   for (const auto& [node, conn] : joined_.children) {
     if ((node - 1) / tree_arity != place_.node) {
       return give_up(internal_error("a leader connected to the wrong place in the tree"));
     }
   }
-  confirmed_ = true;
-  root_->send(MessageType::confirm);
+  state_ = State::confirmed;
+  coordinator_->send(MessageType::confirm);
 }
 
-/// Gives the node's ranks the table, the pulse page and one another's pidfds.
-Status JoinProtocol::share_node() {
+/// Gives the followers the table, the heartbeat page and one another's pidfds.
+Status NodeLeader::share_with_followers() {
   int members = 0;
   for (const Member& member : joined_.table.members) members += member.node == joined_.node;
-  if (members != static_cast<int>(locals_.size()) + 1) {
+  if (members != static_cast<int>(followers_.size()) + 1) {
     return internal_error("the table of members does not fit this node");
   }
   UniqueFd page;
   HOCKET_RETURN_IF_ERROR(joined_.page->make(members, &page));
   const SharedFd shared_page = std::make_shared<const UniqueFd>(std::move(page));
-  for (const auto& [id, local] : locals_) {
-    local.conn->send(MessageType::table, table_bytes_);
-    local.conn->send(MessageType::pulse, {}, {shared_page});
-    send_pidfds(local);
-    if (local.pidfd && local.arrival.process != self_.process) {
-      joined_.pidfds[local.arrival.rank] = local.pidfd;
+  for (const auto& [id, follower] : followers_) {
+    follower.conn->send(MessageType::table, table_bytes_);
+    follower.conn->send(MessageType::heartbeat_page, {}, {shared_page});
+    send_pidfds(follower);
+    if (follower.pidfd && follower.request.process != setup_.self.process) {
+      joined_.pidfds[follower.request.rank] = follower.pidfd;
     }
   }
   return {};
 }
 
-void JoinProtocol::send_pidfds(const Local& to) {
+void NodeLeader::send_pidfds(const Follower& to) {
   Writer ranks;
   std::vector<SharedFd> fds;
   const auto flush = [&] {
@@ -327,14 +371,14 @@ void JoinProtocol::send_pidfds(const Local& to) {
   };
   const auto add = [&](int rank, std::uint64_t process, const SharedFd& fd) {
     // A process needs no descriptor to learn of its own end.
-    if (!fd || process == to.arrival.process) return;
+    if (!fd || process == to.request.process) return;
     ranks.i32(rank);
     fds.push_back(fd);
     if (fds.size() == fds_per_message) flush();
   };
-  add(self_.rank, self_.process, own_pidfd_);
-  for (const auto& [id, local] : locals_)
-    add(local.arrival.rank, local.arrival.process, local.pidfd);
+  add(setup_.self.rank, setup_.self.process, setup_.own_pidfd);
+  for (const auto& [id, follower] : followers_)
+    add(follower.request.rank, follower.request.process, follower.pidfd);
   flush();
 }
 

@@ -39,7 +39,7 @@ UniqueIdBytes encode(const UniqueId& id) {
   w.u16(id.has_key ? 1 : 0);
   w.raw(id.job_id.data(), id.job_id.size());
   w.raw(id.key.data(), id.key.size());
-  w.address(id.root);
+  w.address(id.coordinator);
   UniqueIdBytes out{};
   std::memcpy(out.data(), w.bytes().data(), w.bytes().size());
   Digest check{};
@@ -80,7 +80,7 @@ Status decode(const UniqueIdBytes& bytes, UniqueId* out) {
   const std::uint16_t flags = r.u16();
   r.raw(id.job_id.data(), id.job_id.size());
   r.raw(id.key.data(), id.key.size());
-  id.root = r.address();
+  id.coordinator = r.address();
   if (!r.good() || flags > 1) return invalid_argument("the unique id is damaged");
   id.has_key = flags == 1;
   *out = id;

@@ -1,5 +1,5 @@
-// What the 128 bytes of a hocketUniqueId say: the job, its key and where its root listens. Whoever
-// has them may join; they travel only between ranks that trust each other.
+// The content of the 128 bytes of a hocketUniqueId: the job's id, its key and the coordinator's
+// address. A process that has these bytes may join.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct UniqueId {
   JobId job_id{};
   Key key{};
   bool has_key = true;
-  Address root;
+  Address coordinator;
 };
 
 /// Fills in a new random job id and key.

@@ -12,21 +12,19 @@ namespace hocket::internal {
 namespace {
 constexpr std::size_t header_bytes = 8;
 constexpr std::size_t receive_bytes = 16384;
-constexpr int rounds_per_wake = 16;  // so that one chatty peer does not starve the others
+constexpr int rounds_per_wake = 16;  // so that one busy peer does not starve the others
 }  // namespace
 
-std::shared_ptr<ControlConnection> ControlConnection::open(EventLoop& loop, UniqueFd fd,
+std::unique_ptr<ControlConnection> ControlConnection::open(EventLoop& loop, UniqueFd fd,
                                                            std::size_t body_cap,
                                                            OnMessage on_message,
                                                            OnClosed on_closed) {
-  std::shared_ptr<ControlConnection> conn(new ControlConnection(loop, std::move(fd), body_cap));
+  std::unique_ptr<ControlConnection> conn(new ControlConnection(loop, std::move(fd), body_cap));
   conn->on_message_ = std::move(on_message);
   conn->on_closed_ = std::move(on_closed);
   conn->heard_ = loop.now();
-  std::weak_ptr<ControlConnection> weak = conn;
-  conn->token_ = loop.watch(conn->fd_.get(), EPOLLIN, [weak](std::uint32_t events) {
-    if (const std::shared_ptr<ControlConnection> self = weak.lock()) self->ready(events);
-  });
+  conn->watch_ = loop.watch(conn->fd_.get(), EPOLLIN,
+                            [self = conn.get()](std::uint32_t events) { self->ready(events); });
   return conn;
 }
 
@@ -37,14 +35,14 @@ void ControlConnection::hand_over(OnMessage on_message, OnClosed on_closed) {
 
 void ControlConnection::close() {
   if (!fd_) return;
-  // Closing with unread bytes would reset a TCP connection, and could cost the other end our last
-  // words.
+  // Closing with unread bytes would reset a TCP connection, and the other end could lose the last
+  // messages that were sent to it.
   std::uint8_t unread[4096];
   int rounds = 0;
   while (rounds++<rounds_per_wake&& ::recv(fd_.get(), unread, sizeof unread, MSG_DONTWAIT)> 0) {
   }
-  loop_.unwatch(token_);
-  loop_.cancel(retry_);
+  watch_.reset();
+  retry_.reset();
   fd_.reset();
   out_.clear();
   in_fds_.clear();
@@ -59,16 +57,17 @@ void ControlConnection::fail(int error) {
 
 void ControlConnection::ready(std::uint32_t events) {
   if (events & EPOLLOUT) flush();
-  if (fd_ && (events & (EPOLLIN | EPOLLHUP | EPOLLERR))) receive();
+  if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) receive();
 }
 
 void ControlConnection::drain() {
-  const std::shared_ptr<ControlConnection> self = shared_from_this();  // a handler may let go of it
-  for (int i = 0; i < rounds_per_wake && fd_; ++i) receive();
+  const std::weak_ptr<const char> life = life_;
+  for (int i = 0; i < rounds_per_wake && !life.expired() && fd_; ++i) receive();
 }
 
 void ControlConnection::receive() {
-  for (int round = 0; round < rounds_per_wake && fd_; ++round) {
+  const std::weak_ptr<const char> life = life_;
+  for (int round = 0; round < rounds_per_wake && !life.expired() && fd_; ++round) {
     const std::size_t before = in_.size();
     in_.resize(before + receive_bytes);
     std::vector<UniqueFd> fds;
@@ -78,28 +77,26 @@ void ControlConnection::receive() {
     const int error = errno;
     in_.resize(before + static_cast<std::size_t>(std::max<std::int64_t>(got, 0)));
     lost_fds_ |= lost_fds;
+    const bool no_fds = fds.empty();
     for (UniqueFd& fd : fds) in_fds_.push_back(std::move(fd));
     if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return;
     if (got <= 0) return fail(got == 0 ? 0 : error);
     heard_ = loop_.now();
     if (!deliver()) return;
-    if (static_cast<std::size_t>(got) < receive_bytes && in_fds_.empty() && fds.empty()) return;
+    if (static_cast<std::size_t>(got) < receive_bytes && in_fds_.empty() && no_fds) return;
   }
 }
 
-bool ControlConnection::take_message(Message* message) {
-  if (in_.size() < header_bytes) return false;
+ControlConnection::Taken ControlConnection::take_message(Message* message) {
+  if (in_.size() < header_bytes) return Taken::nothing;
   Reader header(in_.data(), header_bytes);
   const std::size_t length = header.u32();
   message->type = static_cast<MessageType>(header.u16());
   const std::size_t fd_count = header.u16();
-  const bool too_long = length > body_cap_ || fd_count > fds_per_message;
-  if (!too_long && in_.size() - header_bytes < length) return false;
+  if (length > body_cap_ || fd_count > fds_per_message) return Taken::violation;
+  if (in_.size() - header_bytes < length) return Taken::nothing;
   const bool has_fds = fd_count <= in_fds_.size();
-  if (too_long || (!has_fds && !lost_fds_)) {
-    fail(EPROTO);
-    return false;
-  }
+  if (!has_fds && !lost_fds_) return Taken::violation;
   const auto body = in_.begin() + header_bytes;
   const auto end = body + static_cast<std::ptrdiff_t>(length);
   message->body.assign(body, end);
@@ -109,18 +106,26 @@ bool ControlConnection::take_message(Message* message) {
     in_fds_.pop_front();
   }
   in_.erase(in_.begin(), end);
-  return true;
+  return Taken::message;
 }
 
+/// Returns false if the connection is closed or destroyed.
 bool ControlConnection::deliver() {
-  Message message;
-  while (fd_ && take_message(&message)) {
+  const std::weak_ptr<const char> life = life_;
+  for (;;) {
+    Message message;
+    const Taken taken = take_message(&message);
+    if (taken == Taken::nothing) break;
+    if (taken == Taken::violation) {
+      fail(EPROTO);
+      return false;
+    }
     const OnMessage on_message = on_message_;  // it may be replaced while it runs
     if (on_message) on_message(message);
-    message = {};
+    if (life.expired() || !fd_) return false;
   }
   if (in_.empty()) in_.shrink_to_fit();
-  return is_open();
+  return true;
 }
 
 void ControlConnection::send(MessageType type, std::vector<std::uint8_t> body,
@@ -143,25 +148,21 @@ void ControlConnection::flush() {
     const std::int64_t sent =
         send_some(fd_.get(), front.bytes.data() + front.sent, front.bytes.size() - front.sent, fds);
     if (sent < 0 && (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM)) {
-      // Too many descriptors are in flight in this user's processes: they will be received.
-      std::weak_ptr<ControlConnection> weak = weak_from_this();
-      loop_.cancel(retry_);
-      retry_ = loop_.after_ms(2, [weak] {
-        if (const std::shared_ptr<ControlConnection> self = weak.lock(); self && self->is_open())
-          self->flush();
-      });
+      // Too many descriptors of this user's processes are in flight; their receivers take them
+      // soon.
+      retry_ = loop_.after_ms(2, [this] { flush(); });
       return;
     }
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      return loop_.modify(token_, EPOLLIN | EPOLLOUT);
+      return watch_.modify(EPOLLIN | EPOLLOUT);
     }
-    if (sent < 0) break;  // the read side tells why, after what the other end still said
+    if (sent < 0) break;  // receive() finds the error, after the last messages of the other end
     front.fds.clear();
     front.sent += static_cast<std::size_t>(sent);
     if (front.sent == front.bytes.size()) out_.pop_front();
   }
   if (!out_.empty()) out_.clear();
-  loop_.modify(token_, EPOLLIN);
+  watch_.modify(EPOLLIN);
 }
 
 }  // namespace hocket::internal

@@ -1,5 +1,5 @@
-// A control connection after its handshake: whole messages in and out, descriptors with them where
-// it is a Unix socket. On the monitor thread only.
+// A control connection after its handshake: sends and receives whole messages, with descriptors if
+// it is a Unix socket. On the event loop's thread only.
 //
 // Frame: length of the body (u32), type (u16), number of descriptors (u16), body.
 #pragma once
@@ -19,26 +19,29 @@ struct Message {
   MessageType type{};
   std::vector<std::uint8_t> body;
   std::vector<UniqueFd> fds;
-  bool lost_fds = false;  // this process had no room for some: the message has none
+  bool lost_fds = false;  // this process had no room for some descriptors: fds is empty
 };
 
-/// Sent to many, it is open once.
+/// A descriptor that is sent to several connections.
 using SharedFd = std::shared_ptr<const UniqueFd>;
 
-class ControlConnection : public std::enable_shared_from_this<ControlConnection> {
+class ControlConnection {
  public:
   using OnMessage = std::function<void(Message& message)>;
-  /// error: 0 where the other end closed, an errno, or EPROTO where it broke the protocol.
+  /// error: 0 if the other end closed, an errno, or EPROTO if it broke the protocol.
   using OnClosed = std::function<void(int error)>;
 
-  static std::shared_ptr<ControlConnection> open(EventLoop& loop, UniqueFd fd, std::size_t body_cap,
+  /// The handlers may destroy the connection.
+  static std::unique_ptr<ControlConnection> open(EventLoop& loop, UniqueFd fd, std::size_t body_cap,
                                                  OnMessage on_message, OnClosed on_closed);
+  ControlConnection(const ControlConnection&) = delete;
+  ControlConnection& operator=(const ControlConnection&) = delete;
   ~ControlConnection() { close(); }
 
   void send(MessageType type, std::vector<std::uint8_t> body = {}, std::vector<SharedFd> fds = {});
-  /// Changes who listens; the rest of a batch that is being delivered goes to the new one.
+  /// Replaces the handlers; the rest of a batch that is being delivered goes to the new ones.
   void hand_over(OnMessage on_message, OnClosed on_closed);
-  /// Takes what has come; where the other end has closed, this one ends too.
+  /// Delivers what has come; if the other end has closed, the connection closes too.
   void drain();
   /// No handler runs afterwards. What was sent and fits the socket's buffer still arrives.
   void close();
@@ -54,12 +57,13 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
     std::size_t sent = 0;
     std::vector<SharedFd> fds;
   };
+  enum class Taken { message, nothing, violation };
   ControlConnection(EventLoop& loop, UniqueFd fd, std::size_t body_cap)
       : loop_(loop), fd_(std::move(fd)), body_cap_(body_cap) {}
   void ready(std::uint32_t events);
   void receive();
-  bool deliver();                       // false: closed, or the protocol was broken
-  bool take_message(Message* message);  // false: not whole yet
+  bool deliver();
+  Taken take_message(Message* message);
   void flush();
   void fail(int error);
 
@@ -68,13 +72,15 @@ class ControlConnection : public std::enable_shared_from_this<ControlConnection>
   std::size_t body_cap_;
   OnMessage on_message_;
   OnClosed on_closed_;
-  EventLoop::Token token_ = 0;
-  EventLoop::Token retry_ = 0;
+  Watch watch_;
+  Timer retry_;
   Nanos heard_ = 0;
   std::vector<std::uint8_t> in_;
   std::deque<UniqueFd> in_fds_;
   bool lost_fds_ = false;
   std::deque<Outgoing> out_;
+  // Ends with the connection: shows a function that called a handler whether it still exists.
+  std::shared_ptr<const char> life_ = std::make_shared<char>();
 };
 
 }  // namespace hocket::internal

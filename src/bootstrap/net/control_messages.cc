@@ -76,7 +76,7 @@ Address Reader::address() {
   return out;
 }
 
-/// As many bytes as the highest core needs; their number first.
+/// The number of bytes that the highest core needs, then these bytes.
 void Writer::cores(const CoreSet& v) {
   std::uint8_t bytes[core_bytes] = {};
   std::uint8_t used = 0;

@@ -1,5 +1,5 @@
-// The messages of the control plane as bytes: little-endian, fixed widths, every length capped. A
-// Reader never reads past its end; it turns bad and gives zeros.
+// The messages of the control plane as bytes: little-endian, fixed widths, every length limited. A
+// Reader never reads past its end; after such an attempt it returns zeros, and good() is false.
 #pragma once
 
 #include <cstdint>
@@ -60,21 +60,21 @@ class Reader {
 };
 
 enum class MessageType : std::uint16_t {
-  arrive = 1,      // rank -> leader -> root: JoinRequest; rank -> leader carries its pidfd
-  fail = 2,        // ends a join: Failure
-  place = 3,       // root -> leader: TreePosition
-  table = 4,       // down the tree, then to the node's ranks: Table
-  confirm = 5,     // leader -> root: has the table, its parent and its children
-  done = 6,        // root -> leader -> rank: everybody has
-  pulse = 7,       // leader -> rank: the pulse page's descriptor
-  pidfds = 8,      // leader -> rank: ranks and their pidfds
-  beat = 9,        // between leaders
-  fault = 10,      // floods
-  fetch = 11,      // id, space, number
-  descriptor = 12  // id; carries the descriptor
+  join_request = 1,    // rank -> leader -> coordinator: JoinRequest; a follower adds its pidfd
+  fail = 2,            // ends a join: Failure
+  place = 3,           // coordinator -> leader: TreePosition
+  table = 4,           // down the tree of leaders, then to the followers: Table
+  confirm = 5,         // leader -> coordinator: has the table, its parent and its children
+  done = 6,            // coordinator -> leader -> follower: all leaders have confirmed
+  heartbeat_page = 7,  // leader -> follower: the page's descriptor
+  pidfds = 8,          // leader -> follower: ranks and their pidfds
+  heartbeat = 9,       // between leaders
+  fault = 10,          // to all ranks
+  fetch = 11,          // id, space, number
+  descriptor = 12      // id; carries the descriptor
 };
 
-/// One rank that wants to join.
+/// A rank that wants to join.
 struct JoinRequest {
   int rank = 0;
   int ranks = 0;
@@ -98,12 +98,12 @@ struct TreePosition {
   int node = 0;
   int nodes = 1;
   int ranks = 1;
-  int parent_rank = -1;  // the leader above; -1: this one is the top and gets the table next
+  int parent_rank = -1;  // the parent; -1: this leader is the top and gets the table next
   Address parent;
 };
 
 struct Table {
-  Key key{};  // for everything after the join; differs from the job's only where there was none
+  Key key{};  // for all connections after the join: the job's, or a random key if the job has none
   std::vector<Member> members;
   std::vector<int> leaders;  // by node: its leader's rank
 };
@@ -119,12 +119,12 @@ std::vector<std::uint8_t> encode(const Fault& v);
 bool decode(const std::vector<std::uint8_t>& bytes, JoinRequest* out);
 bool decode(const std::vector<std::uint8_t>& bytes, Failure* out);
 bool decode(const std::vector<std::uint8_t>& bytes, TreePosition* out);
-/// Checks that the table is whole: `ranks` members, nodes numbered by lowest rank, local ranks in
-/// order, leaders on their nodes.
+/// Checks that the table is complete: `ranks` members, nodes numbered by lowest rank, local ranks
+/// in order, leaders on their nodes.
 bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Table* out);
 bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Fault* out);
 
-/// The longest body that a member of a job of so many ranks may send.
+/// The longest body that a member of a job with so many ranks may send.
 std::size_t body_cap(int ranks);
 
 }  // namespace hocket::internal

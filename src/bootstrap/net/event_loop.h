@@ -1,158 +1,158 @@
-// The process's one monitor thread: it sleeps in epoll and runs whatever became ready. Everything
-// else in this folder is a state machine on it; locks guard only what other threads share with it.
+// What the state machines of the control plane run on: descriptors that become ready, timers, tasks
+// that other threads post, and the time. A process has one event loop, its monitor thread
+// (monitor_thread.h); a test may drive state machines with a loop and a clock of its own
+// (tests/bootstrap/simulated_loop.h).
 //
-// It starts with the first lease and ends with the last one (or at exit). It blocks all signals. In
-// a forked child it does not exist: the child closes its copies of the watched descriptors (so that
-// they cannot keep a connection of the parent alive) and touches nothing else.
+// A handler captures `this` of the object that owns its Watch or Timer: when the Watch or Timer has
+// been destroyed, the handler does not run any more. A handler may destroy its own Watch or Timer
+// while it runs.
 #pragma once
 
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fork.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
+#include "bootstrap/net/task.h"
 
 namespace hocket::internal {
 
-class EventLoop : public std::enable_shared_from_this<EventLoop> {
- public:
-  using Task = std::function<void()>;
-  using Ready = std::function<void(std::uint32_t epoll_events)>;
-  using Token = std::uint64_t;  // 0: none
+class Watch;
+class Timer;
 
-  /// Whoever must know that a handler threw, which is to say: that memory is out.
+class EventLoop {
+ public:
+  using Ready = std::function<void(std::uint32_t epoll_events)>;
+
+  /// An object that is told when a handler has thrown: memory has run out.
   class Client {
    public:
     virtual ~Client() = default;
-    /// Ends what cannot go on, and tells others as far as there is memory for it: false where it
-    /// wants to try again. May throw: the same.
+    /// Ends what cannot go on, and tells the other ranks as far as there is memory for it. Returns
+    /// false, or throws, if it has to be called again.
     virtual bool fail(const Status& why) = 0;
+    /// The process ends in order: exit(), or a return from main.
+    virtual void process_exits() {}
   };
-  /// Whoever accepts connections, and so holds descriptors that can be spared.
-  class Spender {
+  /// An object that has connections which have not proved the job key, and so can be closed.
+  class DescriptorHolder {
    public:
-    virtual ~Spender() = default;
-    /// Closes one that has not said hello or, with `any`, another one; false where it has none.
+    virtual ~DescriptorHolder() = default;
+    /// Closes a connection that has not sent its hello or, with `any`, any unproved connection.
+    /// Returns false if there is none.
     virtual bool spare_descriptor(bool any) = 0;
   };
 
-  // ---- From any thread
-  /// Runs task on the monitor thread, in the order of the calls. Dropped once it has stopped.
-  void post(Task task);
-  /// The same, and waits for it; runs it at once where this is the monitor thread, or where there
-  /// is none any more.
-  void run(const Task& task);  // allocates nothing
-  bool on_thread() const;
+  EventLoop() = default;
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+  virtual ~EventLoop() = default;
 
-  // ---- On the monitor thread only. A handler does not run after its unwatch() or cancel().
-  Token watch(int fd, std::uint32_t epoll_events, Ready ready);
-  void modify(Token token, std::uint32_t epoll_events);
-  void unwatch(Token token);
-  Token at(Nanos when, Task task);  // once
-  Token after_ms(std::int64_t ms, Task task) {
-    return at(now_ + ms * nanos_per_ms, std::move(task));
-  }
-  void cancel(Token token);
-  /// Runs task when the process ends in order (exit, return from main) while the thread runs.
-  Token on_exit(Task task);
-  void cancel_exit(Token token);
+  // ---- From any thread
+  /// Runs the task on the loop's thread, after the tasks that were posted before. After the loop
+  /// has ended, the task is dropped.
+  virtual void post(Task task) = 0;
+  /// Runs the task on the loop's thread and waits for its end. Runs it in the caller's thread if
+  /// that is the loop's thread, or if the loop has ended. Allocates nothing.
+  virtual void run(const std::function<void()>& task) = 0;
+
+  // ---- On the loop's thread only
+  /// Calls `ready` whenever the descriptor has one of the events (EPOLLIN, EPOLLOUT, ...).
+  [[nodiscard]] virtual Watch watch(int fd, std::uint32_t epoll_events, Ready ready) = 0;
+  /// Runs the task once, at `when` or soon after it.
+  [[nodiscard]] virtual Timer at(Nanos when, Task task) = 0;
+  [[nodiscard]] Timer after_ms(std::int64_t ms, Task task);
+  /// The time at which this round of the loop began.
+  virtual Nanos now() const = 0;
+
+  /// Owns the object until release(), and runs until then.
+  virtual void keep(std::shared_ptr<void> object) = 0;
+  /// From here on the loop may end before the object is released; it destroys the object then.
+  virtual void let_loop_end(const void* object) noexcept = 0;
+  /// Destroys a kept object at the end of this round, so that the object may release itself.
+  virtual void release(const void* object) noexcept = 0;
+
   void add(Client* client) { clients_.push_back(client); }
   void remove(Client* client) { std::erase(clients_, client); }
-  void add(Spender* spender) { spenders_.push_back(spender); }
-  void remove(Spender* spender) { std::erase(spenders_, spender); }
-  /// Closes one descriptor of a connection that has proved nothing; false where there is none.
+  void add(DescriptorHolder* holder) { holders_.push_back(holder); }
+  void remove(DescriptorHolder* holder) { std::erase(holders_, holder); }
+  /// Closes one unproved connection; returns false if there is none.
   bool spare_descriptor();
-  /// Connections that have proved nothing, in this process.
-  std::size_t strangers = 0;
-  /// When this round of the loop woke.
-  Nanos now() const { return now_; }
+  /// The number of unproved connections on this loop.
+  std::size_t unproved_connections = 0;
+
+ protected:
+  using Token = std::uint64_t;  // names a watch or a timer; 0: none
+  /// Returns false if a client has to be told again.
+  bool tell_clients(const Status& failure);
+  void tell_clients_of_exit();
 
  private:
-  friend class EventLoopRef;
-  friend struct EventLoopGlobals;
-  struct Watched {
-    int fd;
-    std::uint32_t events;
-    std::shared_ptr<Ready> ready;
-  };
-  struct Posted {
-    Task own;
-    const Task* task = &own;
-    bool* ended = nullptr;  // somebody waits for it: then the node is the waiter's
-    Posted* next = nullptr;
-  };
-  Status start();
-  void stop();
-  void loop();
-  template <typename Handler>
-  void attempt(const Handler& handler);
-  void tell_clients();
-  void let_go();
-  void append(Posted* posted);
-  void run_posted();
-  void run_timers();
-  void run_exit_tasks();
-  int wait_ms() const;
-  void wake();
-  static void* thread_main(void* self);
+  friend class Watch;
+  friend class Timer;
+  virtual void modify(Token token, std::uint32_t epoll_events) = 0;
+  virtual void unwatch(Token token) noexcept = 0;
+  virtual void cancel(Token token) noexcept = 0;
 
-  UniqueFd epoll_;
-  UniqueFd wake_;
-  pthread_t thread_{};
-  Nanos now_ = 0;
-  Token next_token_ = 1;
-  std::map<Token, Watched> watched_;  // changed under fds_mutex_, which fork() takes
-  std::mutex fds_mutex_;
-  std::map<std::pair<Nanos, Token>, Task> timers_;
-  std::map<Token, Nanos> timer_times_;
-  std::map<Token, Task> exit_tasks_;
   std::vector<Client*> clients_;
-  std::vector<Spender*> spenders_;
-  Status failure_;  // of a handler, which a client still has to be told
-
-  std::mutex posted_mutex_;
-  std::condition_variable ended_;
-  Posted* first_posted_ = nullptr;
-  Posted** posted_end_ = &first_posted_;
-  bool stopping_ = false;
-  bool stopped_ = false;
-  bool retiring_ = false;  // on the thread only: nobody joins it
+  std::vector<DescriptorHolder*> holders_;
 };
 
-/// Keeps the monitor running.
-class EventLoopRef {
+/// A watched descriptor. The loop must outlive it; the descriptor is closed after it.
+class [[nodiscard]] Watch {
  public:
-  EventLoopRef() = default;
-  /// *out is empty before.
-  static Status take(EventLoopRef* out);
-  /// False where no monitor runs.
-  static bool take_running(EventLoopRef* out);
-  EventLoopRef(EventLoopRef&& other) noexcept
-      : loop_(std::move(other.loop_)), generation_(other.generation_) {}
-  EventLoopRef& operator=(EventLoopRef&& other) noexcept;
-  ~EventLoopRef() { release(); }
-  void release();
-  EventLoop& operator*() const { return *loop_; }
-  EventLoop* operator->() const { return loop_.get(); }
-  const std::shared_ptr<EventLoop>& loop() const { return loop_; }
-  explicit operator bool() const { return loop_ != nullptr; }
+  Watch() = default;
+  Watch(EventLoop& loop, std::uint64_t token) : loop_(&loop), token_(token) {}
+  Watch(Watch&& other) noexcept
+      : loop_(std::exchange(other.loop_, nullptr)), token_(other.token_) {}
+  Watch& operator=(Watch&& other) noexcept {
+    std::swap(loop_, other.loop_);
+    std::swap(token_, other.token_);
+    other.reset();
+    return *this;
+  }
+  ~Watch() { reset(); }
+  void modify(std::uint32_t epoll_events) {
+    if (loop_ != nullptr) loop_->modify(token_, epoll_events);
+  }
+  void reset() noexcept {
+    if (EventLoop* const loop = std::exchange(loop_, nullptr)) loop->unwatch(token_);
+  }
 
  private:
-  void take_current();
-  std::shared_ptr<EventLoop> loop_;
-  std::uint64_t generation_ = 0;
+  EventLoop* loop_ = nullptr;
+  std::uint64_t token_ = 0;
 };
 
-/// fork_generation(), and another number from the beginning of the process's exit on.
-std::uint64_t session_generation();
-/// Keeps what a forked child must neither use nor destroy.
-void abandon(std::shared_ptr<void> of_the_parent);
+/// A task that waits for its time. The loop must outlive it.
+class [[nodiscard]] Timer {
+ public:
+  Timer() = default;
+  Timer(EventLoop& loop, std::uint64_t token) : loop_(&loop), token_(token) {}
+  Timer(Timer&& other) noexcept
+      : loop_(std::exchange(other.loop_, nullptr)), token_(other.token_) {}
+  Timer& operator=(Timer&& other) noexcept {
+    std::swap(loop_, other.loop_);
+    std::swap(token_, other.token_);
+    other.reset();
+    return *this;
+  }
+  ~Timer() { reset(); }
+  void reset() noexcept {
+    if (EventLoop* const loop = std::exchange(loop_, nullptr)) loop->cancel(token_);
+  }
+
+ private:
+  EventLoop* loop_ = nullptr;
+  std::uint64_t token_ = 0;
+};
+
+inline Timer EventLoop::after_ms(std::int64_t ms, Task task) {
+  return at(now() + ms * nanos_per_ms, std::move(task));
+}
 
 }  // namespace hocket::internal

@@ -1,0 +1,87 @@
+// How the leader of a node joins: it passes its followers' join requests to the coordinator, takes
+// its place in the tree of leaders, and gives its followers what comes back.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "bootstrap/auth/acceptor.h"
+#include "bootstrap/auth/dialer.h"
+#include "bootstrap/join/coordinator.h"
+#include "bootstrap/join/join_role.h"
+
+namespace hocket::internal {
+
+class NodeLeader final : public JoinRole {
+ public:
+  NodeLeader(EventLoop& loop, const JoinSetup& setup, JoinHandlers handlers)
+      : JoinRole(loop, setup, std::move(handlers)) {}
+  /// listener: for followers; empty if this rank is a node of its own.
+  void start(UniqueFd listener);
+  /// For the connection of a child, another leader.
+  Verdict judge_child(const Claim& claim) const;
+  void accept_child(const Claim& claim, UniqueFd fd);
+
+ private:
+  enum class State {
+    connecting,  // to the coordinator
+    gathering,   // passes on join requests; awaits its place in the tree of leaders
+    placed,      // awaits the table of members
+    linking,     // has the table; awaits its children in the tree
+    confirmed,   // awaits done: all leaders have confirmed
+    ended,
+  };
+  struct Follower {
+    std::unique_ptr<ControlConnection> conn;
+    JoinRequest request;
+    bool has_come = false;  // `request` has been received
+    Nanos deadline = 0;
+    SharedFd pidfd;
+  };
+  void adopt_follower(UniqueFd fd);
+  void on_follower_message(int id, Message& message);
+  void on_follower_closed(int id);
+  Status start_own_coordinator();
+  void reach_coordinator();
+  void reached(Dialer::Result result);
+  void open_coordinator(UniqueFd fd);
+  void pass_on_request(const JoinRequest& request, Nanos deadline);
+  void on_coordinator_message(Message& message);
+  void take_place(const TreePosition& place);
+  void open_parent(Dialer::Result result);
+  void on_parent_message(Message& message);
+  void on_child_message(Message& message);
+  bool take_early_fault(const Message& message);
+  void take_table(const Message& message);
+  Status share_with_followers();
+  void send_pidfds(const Follower& to);
+  int expected_children() const;
+  void confirm();
+  void all_done();
+  void tell_coordinator(const Failure& failure);
+  void lost_rank(int culprit, const std::string& text) {
+    tell_coordinator({Code::remote_error, culprit, text});
+  }
+  bool ended() const override { return state_ == State::ended; }
+  void set_ended() override { state_ = State::ended; }
+  void report_failure(const Failure& failure) override;
+  void pass_on_failure(const Failure& failure) override;
+  std::string awaited() const override;
+
+  State state_ = State::connecting;
+  Failure failure_{Code::ok, -1, {}};  // another code: how the join failed
+  std::unique_ptr<Acceptor> acceptor_;
+  std::map<int, Follower> followers_;  // by order of connection
+  int next_follower_ = 0;
+  std::unique_ptr<Coordinator> own_coordinator_;  // of a job without a key: it has one node
+  std::unique_ptr<Dialer> coordinator_dialer_;
+  std::unique_ptr<ControlConnection> coordinator_;
+  std::unique_ptr<Dialer> parent_dialer_;
+  TreePosition place_;
+  std::vector<std::uint8_t> table_bytes_;
+};
+
+}  // namespace hocket::internal
