@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "engine/calibration.h"
 #include "engine/comm_id.h"
+#include "engine/record_text.h"
 #include "memory/regions.h"
 
 namespace hocket::internal {
@@ -61,12 +62,14 @@ Status Communicator::make(StopRequest* stop) {
         {*session_, membership_, config_, board_, doorbells_, sequence_check_}, &transports_));
   }
   make_engine();
+  HOCKET_RETURN_IF_ERROR(start_dumps());
   const StopRequest::Scope scope(stop, [this] { abort(); });
   return agree();
 }
 
 Communicator::~Communicator() {
   if (engine_ != nullptr) order_.flush();
+  dump_.reset();
   if (watch_ >= 0) session_->unwatch(watch_);
   doorbells_.forget_fetches();
   if (errors_.is_set()) {
@@ -112,6 +115,7 @@ void Communicator::make_engine() {
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
   options.sequence_check = &sequence_check_;
+  options.recorded = static_cast<std::size_t>(config_.record_operations);
   Links links;
   links.rank = rank();
   links.board = &board_;
@@ -138,6 +142,23 @@ void Communicator::make_engine() {
     doorbells_.wake();
   });
   engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
+}
+
+Status Communicator::start_dumps() {
+  DumpTarget target;
+  target.signal = config_.dump_signal;
+  if (!config_.dump_folder.empty()) {
+    const int session_rank = membership_.session_rank(rank());
+    const Member& self = membership_.member(rank());
+    target.file = fmt::format("{}/hocket-rank{}-{}-pid{}.txt", config_.dump_folder, session_rank,
+                              self.host, self.pid);
+  }
+  return RecordDump::start(
+      std::move(target),
+      [this](std::size_t most_ended) {
+        return record_lines({*engine_, membership_, config_.name, errors_.get()}, most_ended);
+      },
+      &dump_);
 }
 
 std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
@@ -207,6 +228,7 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
   // Without memory for it, the others find out by their deadline, or because this rank leaves.
   if (tell) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
+  if (dump_ != nullptr) dump_->at_error();
 }
 
 Status Communicator::run(std::span<const Call> calls) {
@@ -248,17 +270,13 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
 }
 
 const char* Communicator::last_algorithm() const {
-  const std::string* const algorithm = engine_->last_run().algorithm;
-  return algorithm == nullptr ? "none" : kept(*algorithm);
+  const Program* const program = engine_->last_program();
+  return program == nullptr ? "none" : kept(program->algorithm);
 }
 
 const char* Communicator::last_transport() const {
-  const Engine::LastRun last = engine_->last_run();
-  std::string names = last.over_board && ranks() > 1 ? "shm" : "";
-  for (const Transport* transport : last.transports) {
-    names += (names.empty() ? "" : ",") + std::string(transport->name());
-  }
-  return names.empty() ? "none" : kept(names);
+  const Program* const program = engine_->last_program();
+  return program == nullptr ? "none" : kept(transports_of(*program, *engine_, ranks()));
 }
 
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
