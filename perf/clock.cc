@@ -24,18 +24,6 @@ std::uint64_t clock_id() {
   return hash_bytes(text.data(), text.size());
 }
 
-ClockOffset offset_of(const std::vector<RoundTrip>& rounds) {
-  ClockOffset best;
-  for (const RoundTrip& round : rounds) {
-    const double middle_us = (round.sent_us + round.received_us) / 2;
-    const double half_us = (round.received_us - round.sent_us) / 2;
-    if (&round == rounds.data() || half_us < best.uncertainty_us) {
-      best = {middle_us, round.answered_us - middle_us, half_us};
-    }
-  }
-  return best;
-}
-
 double on_this_clock(double their_us, const ClockOffset& before, const ClockOffset& after) {
   const double here_us = their_us - before.offset_us;
   const double span_us = after.at_us - before.at_us;

@@ -10,10 +10,14 @@
 #include "engine/calibration.h"
 #include "engine/comm_id.h"
 #include "engine/record_text.h"
+#include "engine/trace_clock.h"
 #include "memory/regions.h"
 
 namespace hocket::internal {
 namespace {
+
+// A group of so many messages is traced as a whole.
+constexpr std::size_t least_recorded_in_trace = 4096;
 
 /// The same text, for as long as the process lives: what a user was given outlives the
 /// communicator. There are as many as there are algorithms and sets of transports.
@@ -83,6 +87,7 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (left_) return;
   left_ = true;
+  if (trace_ != nullptr) trace_->flush();
   for (auto& transport : transports_) best_effort([&] { transport->close(); });
   session_->unlisten(membership_.comm_id());
   if (ranks() == 1) return;
@@ -116,6 +121,14 @@ void Communicator::make_engine() {
   options.deadline = config_.deadline_ms * nanos_per_ms;
   options.sequence_check = &sequence_check_;
   options.recorded = static_cast<std::size_t>(config_.record_operations);
+  if (!config_.trace_folder.empty()) {
+    trace_ = std::make_unique<TraceFile>(
+        config_.trace_folder, membership_, config_.name,
+        [this](const Program& program) { return transports_of(program, *engine_, ranks()); });
+    // What is traced is recorded first, and must last until it has ended.
+    options.recorded = std::max<std::size_t>(options.recorded, least_recorded_in_trace);
+  }
+  options.sink = trace_.get();
   Links links;
   links.rank = rank();
   links.board = &board_;
@@ -184,9 +197,19 @@ Status Communicator::agree() {
       return status;
     }
   }
+  if (trace_ != nullptr) HOCKET_RETURN_IF_ERROR(open_trace());
   engine_->set_selector(make_selector(figures), signature_flags());
   log_ready(figures);
   return {};
+}
+
+Status Communicator::open_trace() {
+  ClockOffset offset;
+  Status status = measure_trace_clock(
+      membership_, [this](std::span<const Call> calls) { return run(calls); }, &offset);
+  if (status.ok()) status = trace_->open(offset);
+  if (!status.ok()) engine_->fail(status);
+  return status;
 }
 
 void Communicator::log_ready(const Figures& f) const {
@@ -229,6 +252,7 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
   if (tell) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
   if (dump_ != nullptr) dump_->at_error();
+  if (trace_ != nullptr) trace_->flush();
 }
 
 Status Communicator::run(std::span<const Call> calls) {

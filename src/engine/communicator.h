@@ -19,6 +19,7 @@
 #include "engine/membership.h"
 #include "engine/peer_memory.h"
 #include "engine/record_dump.h"
+#include "engine/trace_file.h"
 #include "engine/transport_factory.h"
 #include "engine/wait.h"
 #include "memory/scratch_area.h"
@@ -108,6 +109,7 @@ class Communicator final : private EngineHost {
   Status make(StopRequest* stop);
   Status open_board();
   Status start_dumps();
+  Status open_trace();
   void make_engine();
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
   Status agree();
@@ -129,6 +131,7 @@ class Communicator final : private EngineHost {
   CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Transport>> transports_;
   Oversubscription oversubscription_;
+  std::unique_ptr<TraceFile> trace_;  // null without HOCKET_TRACE
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RecordDump> dump_;
   int watch_ = -1;
