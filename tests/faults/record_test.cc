@@ -54,8 +54,9 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
+/// In the latest of the dumps.
 bool names_the_late_rank(const std::string& text) {
-  const std::size_t call = text.find("under way: all-reduce of 7 float32, sum (operation 2)");
+  const std::size_t call = text.rfind("under way: all-reduce of 7 float32, sum (operation 2)");
   if (call == std::string::npos) return false;
   const std::string line = text.substr(call, text.find('\n', call) - call);
   return line.find("began ") != std::string::npos &&
@@ -161,6 +162,7 @@ TEST(Record, is_logged_once_at_an_error_with_the_latest_operations_and_written_t
     EXPECT_NE(log.find("; waited for rank 3 (host "), std::string::npos) << log;
     EXPECT_EQ(count_of(log, "  ended: barrier (operation "), 7U) << log;
     self.report().phase = 2;
+    self.await_phase(1);
   });
   for (int rank = 0; rank < late_rank; ++rank) {
     job.await([&] { return job.report(rank).phase.load() == 2; });
