@@ -1,12 +1,6 @@
 #include "clock.h"
 
-#include <unistd.h>
-
 #include <chrono>
-#include <fstream>
-#include <string>
-
-#include "data.h"
 
 namespace hocket::perf {
 
@@ -14,14 +8,6 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-std::uint64_t clock_id() {
-  std::string text;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
-  char space[64] = {};
-  if (::readlink("/proc/self/ns/time", space, sizeof space - 1) > 0) text += space;
-  return hash_bytes(text.data(), text.size());
 }
 
 double on_this_clock(double their_us, const ClockOffset& before, const ClockOffset& after) {

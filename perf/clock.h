@@ -1,8 +1,6 @@
 // The clocks of the processes, and the offset of the clock of another host.
 #pragma once
 
-#include <cstdint>
-
 #include "base/clock_offset.h"
 
 namespace hocket::perf {
@@ -10,10 +8,7 @@ namespace hocket::perf {
 /// CLOCK_MONOTONIC.
 double now_us();
 
-/// Equal for two processes that read the same CLOCK_MONOTONIC: the same boot of the same kernel, in
-/// the same time namespace.
-std::uint64_t clock_id();
-
+using internal::clock_id;
 using internal::ClockOffset;
 using internal::offset_of;
 using internal::RoundTrip;

@@ -1,9 +1,15 @@
-// The offset of the clock of another host, from round trips of messages.
+// Which processes share a clock, and the offset of the clock of another host, from round trips of
+// messages. hocket-perf compiles this too.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 namespace hocket::internal {
+
+/// Equal for two processes that read the same CLOCK_MONOTONIC: the same boot of the same kernel, in
+/// the same time namespace.
+std::uint64_t clock_id();
 
 /// The times of a message to another process and of its answer, which has the time of that process.
 struct RoundTrip {
@@ -21,16 +27,6 @@ struct ClockOffset {
 };
 
 /// The offset of the shortest round trip.
-inline ClockOffset offset_of(const std::vector<RoundTrip>& rounds) {
-  ClockOffset best;
-  for (const RoundTrip& round : rounds) {
-    const double middle_us = (round.sent_us + round.received_us) / 2;
-    const double half_us = (round.received_us - round.sent_us) / 2;
-    if (&round == rounds.data() || half_us < best.uncertainty_us) {
-      best = {middle_us, round.answered_us - middle_us, half_us};
-    }
-  }
-  return best;
-}
+ClockOffset offset_of(const std::vector<RoundTrip>& rounds);
 
 }  // namespace hocket::internal

@@ -60,16 +60,22 @@ class Measurement {
                     0};
     return run_({&call, 1});
   }
-  /// The lowest rank of each machine, that of rank 0 first; *mine: the index of this rank's.
-  std::vector<int> leaders(std::size_t* mine) const {
-    std::vector<int> found;
-    for (int rank = 0; rank < membership_.ranks(); ++rank) {
-      const auto same =
-          std::ranges::find(found, machine(rank), [this](int r) { return machine(r); });
-      if (rank == membership_.rank()) *mine = static_cast<std::size_t>(same - found.begin());
-      if (same == found.end()) found.push_back(rank);
+  /// The lowest rank of each clock, that of rank 0 first; *mine: the index of this rank's.
+  Status find_leaders(std::vector<int>* leaders, std::size_t* mine) {
+    const std::uint64_t own = clock_id();
+    std::vector<std::uint64_t> clocks(static_cast<std::size_t>(membership_.ranks()), own);
+    if (clocks.size() > 1) {
+      const Call call{Collective::all_gather, &own, clocks.data(), 1, Dtype::uint64};
+      HOCKET_RETURN_IF_ERROR(run_({&call, 1}));
     }
-    return found;
+    std::vector<std::uint64_t> found;
+    for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
+      if (std::ranges::find(found, clocks[rank]) != found.end()) continue;
+      found.push_back(clocks[rank]);
+      leaders->push_back(static_cast<int>(rank));
+    }
+    *mine = static_cast<std::size_t>(std::ranges::find(found, own) - found.begin());
+    return {};
   }
 
  private:
@@ -77,7 +83,6 @@ class Measurement {
     const Call call{collective, value, value, 1, Dtype::float64, Op::sum, peer};
     return run_({&call, 1});
   }
-  std::uint64_t machine(int rank) const { return membership_.member(rank).machine; }
 
   const Membership& membership_;
   const std::function<Status(std::span<const Call>)>& run_;
@@ -91,7 +96,8 @@ Status measure_trace_clock(const Membership& membership,
   ProcessOffset& process = ProcessOffset::get();
   Measurement measurement(membership, run);
   std::size_t mine = 0;
-  const std::vector<int> leaders = measurement.leaders(&mine);
+  std::vector<int> leaders;
+  HOCKET_RETURN_IF_ERROR(measurement.find_leaders(&leaders, &mine));
   std::vector<ClockOffset> offsets(leaders.size());
   {
     const std::lock_guard lock(process.mutex);

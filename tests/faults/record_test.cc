@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -191,6 +192,133 @@ TEST(Record, of_no_operations_is_a_line_and_a_file_that_cannot_be_written_is_nam
       EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
     });
     EXPECT_EQ(hocketInvalidArgument, hocketCommDumpRecord(nullptr, nullptr));
+  });
+}
+
+/// An operation in a trace.
+struct Span {
+  std::string what;  // call and count
+  double begin_us = 0, end_us = 0;
+};
+using Spans = std::map<std::uint64_t, Span>;  // by sequence number
+
+std::string field(const std::string& line, const std::string& name) {
+  const std::string label = "\"" + name + "\":";
+  const std::size_t at = line.find(label);
+  if (at == std::string::npos) return "";
+  const std::size_t begin = at + label.size();
+  return line.substr(begin, line.find_first_of(",}", begin) - begin);
+}
+
+/// The collectives of a rank, which are no overlapping spans.
+Spans collectives_in(const std::string& trace) {
+  Spans spans;
+  std::istringstream lines(trace);
+  std::string line;
+  while (std::getline(lines, line)) {
+    if (field(line, "cat") != "\"collective\"") continue;
+    const double begin_us = std::stod(field(line, "ts"));
+    spans[std::stoull(field(line, "sequence"))] = {field(line, "name") + " " + field(line, "count"),
+                                                   begin_us,
+                                                   begin_us + std::stod(field(line, "dur"))};
+  }
+  return spans;
+}
+
+void trace_of_four_processes(const Folder& folder) {
+  const ranks::Env env({{"HOCKET_TRACE", folder.path}, {"HOCKET_RECORD_OPERATIONS", "1"}});
+  Job job(ranks);
+  job.start(ranks::patient_config(), [](Process& self) {
+    std::vector<float> x(300), y(300);
+    for (std::size_t i = 1; i < x.size(); ++i) {
+      EXPECT_HOCKET(
+          hocketAllReduce(x.data(), x.data(), i, hocketFloat32, hocketSum, self.comm, nullptr));
+    }
+    const int right = (self.rank + 1) % ranks, left = (self.rank + ranks - 1) % ranks;
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_HOCKET(hocketSend(x.data(), 9, hocketFloat32, right, self.comm, nullptr));
+    EXPECT_HOCKET(hocketRecv(y.data(), 9, hocketFloat32, left, self.comm, nullptr));
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+  });
+  job.finish();
+}
+
+TEST(Trace, of_processes_has_every_operation_and_collectives_overlap_on_all_ranks) {
+  const Folder folder;
+  trace_of_four_processes(folder);
+  std::vector<Spans> of_rank;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string trace = texts_in(folder.path, "rank" + std::to_string(rank) + ".json");
+    of_rank.push_back(collectives_in(trace));
+    EXPECT_EQ(count_of(trace, "\"name\":\"all-reduce\""), 299U);
+    for (const char* name : {"send", "recv"}) {
+      const std::string begins = "\"name\":\"" + std::string(name) + "\",\"cat\":\"message\"";
+      EXPECT_EQ(count_of(trace, begins + ",\"ph\":\"b\""), 1U);
+      EXPECT_EQ(count_of(trace, begins + ",\"ph\":\"e\""), 1U);
+    }
+  }
+  for (const auto& [sequence, span] : of_rank[0]) {
+    double last_begin_us = span.begin_us, first_end_us = span.end_us;
+    for (const Spans& spans : of_rank) {
+      ASSERT_TRUE(spans.contains(sequence)) << sequence;
+      const Span& other = spans.at(sequence);
+      EXPECT_EQ(other.what, span.what) << sequence;
+      last_begin_us = std::max(last_begin_us, other.begin_us);
+      first_end_us = std::min(first_end_us, other.end_us);
+    }
+    if (span.what.starts_with("\"all-reduce") || span.what.starts_with("\"barrier")) {
+      EXPECT_LE(last_begin_us, first_end_us) << sequence;
+    }
+  }
+  for (const Spans& spans : of_rank) {
+    EXPECT_EQ(spans.size(), of_rank[0].size());
+    double end_us = 0;
+    for (const auto& [sequence, span] : spans) {
+      EXPECT_LE(end_us, span.begin_us) << sequence;
+      end_us = span.end_us;
+    }
+  }
+}
+
+TEST(Trace, of_all_ranks_is_joined_to_one_file_also_where_a_file_is_cut_off) {
+  const Folder folder;
+  trace_of_four_processes(folder);
+  std::size_t events = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path)) {
+    events += count_of(text_of(entry.path()), "},\n");
+    std::ofstream(entry.path(), std::ios::app) << "{\"name\":\"cut o";
+  }
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hocket-trace";
+  const std::string joined = folder.path + "/joined", told = folder.path + "/told";
+  const std::string command = program.string() + " " + folder.path + " -o " + joined + " 2>" + told;
+  ASSERT_EQ(0, std::system(command.c_str())) << text_of(told);
+  const std::string text = text_of(joined);
+  EXPECT_TRUE(text.starts_with("[\n{"));
+  EXPECT_TRUE(text.ends_with("}\n]\n"));
+  EXPECT_EQ(count_of(text, "},\n") + 1, events);
+  EXPECT_NE(text_of(told).find("'world'"), std::string::npos) << text_of(told);
+  EXPECT_NE(text_of(told).find(": 4 ranks, "), std::string::npos) << text_of(told);
+  EXPECT_NE(text_of(told).find(" came last "), std::string::npos) << text_of(told);
+}
+
+TEST(Trace, into_a_folder_that_does_not_exist_is_an_error_of_the_init_on_every_rank) {
+  const ranks::Env env({{"HOCKET_TRACE", "/nowhere/at/all"}, {"HOCKET_RECORD_OPERATIONS", "1"}});
+  in_a_child([] {
+    hocketUniqueId id;
+    ASSERT_HOCKET(hocketGetUniqueId(&id));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&id, rank] {
+        hocketComm_t comm = nullptr;
+        EXPECT_NE(hocketSuccess, hocketCommInitRank(&comm, 2, id, rank));
+        EXPECT_NE(std::string(hocketGetLastError(nullptr)).find("/nowhere/at/all"),
+                  std::string::npos)
+            << hocketGetLastError(nullptr);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   });
 }
 
