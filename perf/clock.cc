@@ -1,12 +1,6 @@
 #include "clock.h"
 
-#include <unistd.h>
-
 #include <chrono>
-#include <fstream>
-#include <string>
-
-#include "data.h"
 
 namespace hocket::perf {
 
@@ -14,26 +8,6 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-std::uint64_t clock_id() {
-  std::string text;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
-  char space[64] = {};
-  if (::readlink("/proc/self/ns/time", space, sizeof space - 1) > 0) text += space;
-  return hash_bytes(text.data(), text.size());
-}
-
-ClockOffset offset_of(const std::vector<RoundTrip>& rounds) {
-  ClockOffset best;
-  for (const RoundTrip& round : rounds) {
-    const double middle_us = (round.sent_us + round.received_us) / 2;
-    const double half_us = (round.received_us - round.sent_us) / 2;
-    if (&round == rounds.data() || half_us < best.uncertainty_us) {
-      best = {middle_us, round.answered_us - middle_us, half_us};
-    }
-  }
-  return best;
 }
 
 double on_this_clock(double their_us, const ClockOffset& before, const ClockOffset& after) {

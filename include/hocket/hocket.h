@@ -58,8 +58,6 @@
  *   late            a rank that is alive, but has not made the call yet
  *   culprit         the rank that caused an error
  *   poisoned        a communicator on which an operation failed; later calls return that error
- *   mapped, staged  local peers read and write the buffer directly; or its bytes are copied
- *                   through staging memory of the library
  *
  * Streams. With a NULL stream an operation runs in the caller's thread and has ended when the call
  * returns. With a host stream (hocketStreamCreate) the call returns at once. The operations of a
@@ -71,11 +69,11 @@
  * Threads. One thread at a time may use a communicator; the worker threads of its streams do not
  * count. If a collective, message, split or finalize finds another thread inside such a call, it
  * fails with hocketInvalidUsage and changes nothing. hocketCommAbort, hocketCommGetAsyncError,
- * hocketCommGetCulprit, hocketGetLastError and the queries may be called from any thread at any
- * time before hocketCommDestroy. Different threads may use different communicators at once. After
- * fork() the child cannot use the communicators of its parent: each call on them except
- * hocketCommDestroy fails with hocketInvalidUsage. The exit of the child changes nothing for the
- * parent.
+ * hocketCommGetCulprit, hocketCommDumpRecord, hocketGetLastError and the queries may be called from
+ * any thread at any time before hocketCommDestroy. Different threads may use different
+ * communicators at once. After fork() the child cannot use the communicators of its parent: each
+ * call on them except hocketCommDestroy fails with hocketInvalidUsage. The exit of the child
+ * changes nothing for the parent.
  *
  * Errors. Every call ends by its deadline: with correct data, or with an error. If a rank caused
  * the error, the error names that rank. An argument or a call that is invalid whatever the other
@@ -121,14 +119,16 @@
  *   HOCKET_DETERMINISTIC      deterministic: 0 or 1
  *   HOCKET_INTERFACE          interface_name
  *   HOCKET_TRANSPORT          transports that may be used: "shm,tcp" (default), "shm" or "tcp"
- *   HOCKET_ALGORITHM          for experiments: the algorithm to use wherever it is possible
- *                             (inline, one-shot, staged, direct, ring, tree or owner-fold); must
- *                             be equal on all ranks
+ *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
+ *                             (inline, one-shot, staged, direct, ring, tree or owner-fold)
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
  *   HOCKET_LOG                none, error, warn, info or debug: level of the log lines on standard
  *                             error, whether or not a callback is set
- *   HOCKET_JOB_KEY_FILE       reserved, without effect in this version: the file (mode 0600) with
- *                             the job key, for launchers that give their ranks no key
+ *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 256; 0: none)
+ *   HOCKET_DUMP_FOLDER        folder for the record at an error or a signal; not set: the log
+ *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
+ *   HOCKET_TRACE              folder for the times of all operations (hocket-trace joins them)
+ *   HOCKET_JOB_KEY_FILE       reserved, without effect in this version
  *   HOCKET_SSH                the command that hocket-run starts to reach another host
  *   HOCKET_LAUNCH_FD          hocket-run sets it for its ranks; do not set it
  *   HOCKET_RANK               rank; hocket-run sets it and the next three for scripts only
@@ -457,10 +457,9 @@ HOCKET_API hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank);
  *          hocketCommNodeCount: *count receives the number of nodes. Two ranks are on one node if
  *          they can share memory, whatever the names of their hosts. With HOCKET_TRANSPORT=tcp
  *          every rank is a node of its own.
- *          hocketCommLastAlgorithm: *algorithm and *transport receive the names of the algorithm
- *          and the transport of this rank's last collective, such as "staged" and "shm": static
- *          strings. Both are "none" before the first collective; *transport is "none" also if comm
- *          has only one rank.
+ *          hocketCommLastAlgorithm: the algorithm and the transport of this rank's last collective,
+ *          such as "staged" and "shm": static strings. Both are "none" before the first collective;
+ *          *transport is "none" also if comm has only one rank.
  * Needs:   comm joined (not hocketInProgress); pointers not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; works on a poisoned communicator too.
@@ -473,6 +472,15 @@ HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
 HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
 HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
                                                   const char** transport);
+
+/* Effect:  appends the record of comm's latest operations as text to the file at path: which are
+ *          under way, which ranks they wait for, and which have ended. path NULL: to the log.
+ * Needs:   comm joined (not hocketInProgress); path NULL, or a file that can be written or made.
+ * Blocks:  no, but for the writing of the file; uses no stream.
+ * Threads: any, at any time, while others are inside calls on comm.
+ * Errors:  hocketSystemError: the file cannot be written. hocketInvalidArgument, hocketInProgress,
+ *          or the error of the join. No operation is disturbed. */
+HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* path);
 
 /* ---- Collectives and messages ------------------------------------------------------------------
  *
@@ -640,8 +648,7 @@ HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
  * Errors:  when all have ended: the first error among the stream's operations that no call has
  *          returned yet. The stream stays usable; the communicator of that operation is poisoned.
  *          hocketInvalidUsage: in a group, or hocketStreamSynchronize called by the stream's own
- *          worker (from a log callback, for example). hocketInvalidArgument: the stream was
- *          destroyed before, or is no stream; this holds for every call with a stream or event. */
+ *          worker (from a log callback, for example). hocketInvalidArgument: it is no stream. */
 HOCKET_API hocketResult_t hocketStreamSynchronize(hocketStream_t stream);
 HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
 
@@ -740,10 +747,9 @@ HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
  *          nothing changes. */
 HOCKET_API hocketResult_t hocketMemFree(void* ptr);
 
-/* Effect:  registers [buff, buff + size) with comm, so that transports that pin memory (GPUs,
- *          NICs) will pin it once; *handle receives the registration. In this version it has no
- *          effect on speed: hocket has no such transport yet, and local peers cannot map memory
- *          that hocket did not allocate.
+/* Effect:  registers [buff, buff + size) with comm, so that later transports that pin memory (GPUs,
+ *          NICs) pin it once. In this version it has no effect on speed. *handle receives the
+ *          registration.
  * Needs:   size > 0; the memory stays allocated until hocketCommDeregister. Only this rank calls
  *          it; it is not a collective.
  * Blocks:  no; uses no stream.

@@ -320,3 +320,12 @@ hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm
     return {};
   });
 }
+
+hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* path) {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
+    if (path != nullptr && *path == 0) return invalid_argument("path is empty");
+    return comm->communicator->dump_record(path == nullptr ? "" : path);
+  });
+}

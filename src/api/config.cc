@@ -70,6 +70,10 @@ Status make_config(const hocketConfig_t* config, const CommConfig& defaults, Com
   out->use_shm = settings->use_shm;
   out->use_tcp = settings->use_tcp;
   out->algorithm = settings->algorithm;
+  out->record_operations = settings->record_operations.value_or(out->record_operations);
+  out->dump_folder = settings->dump_folder;
+  out->dump_signal = settings->dump_signal;
+  out->trace_folder = settings->trace_folder;
   return {};
 }
 

@@ -13,5 +13,7 @@ inline constexpr int max_slots = 8;
 inline constexpr int max_ranks = 32'767;
 // With a shorter silence limit, a rank on a busy machine would count as silent.
 inline constexpr int least_silence_ms = 100;
+// Operations that the record of a communicator keeps.
+inline constexpr int most_recorded = 1 << 20;
 
 }  // namespace hocket::internal

@@ -1,5 +1,6 @@
 #include "base/settings.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,6 +75,20 @@ bool parse_log(std::string_view value, const SettingInfo& info, Settings* settin
   return true;
 }
 
+bool parse_record(std::string_view value, const SettingInfo&, Settings* settings) {
+  int operations = 0;
+  if (!parse_int(value, 0, most_recorded, &operations)) return false;
+  settings->record_operations = operations;
+  return true;
+}
+
+bool parse_signal(std::string_view value, const SettingInfo& info, Settings* settings) {
+  const int index = index_in(value, info.allowed, '|');
+  if (index < 0) return false;
+  settings->dump_signal = index == 0 ? SIGUSR1 : SIGUSR2;
+  return true;
+}
+
 bool parse_transport(std::string_view value, const SettingInfo&, Settings* settings) {
   bool shm = false;
   bool tcp = false;
@@ -138,6 +153,23 @@ constexpr Setting table[] = {
     {{"HOCKET_LOG", SettingKind::choice, "none|error|warn|info|debug", "none",
       "Lines of this level and above go to standard error."},
      parse_log},
+    {{"HOCKET_RECORD_OPERATIONS", SettingKind::number, "0 to 1048576", "256",
+      "How many of its latest operations a communicator records, for hocketCommDumpRecord and at "
+      "an "
+      "error; rounded up to a power of two. 0: none."},
+     parse_record},
+    {{"HOCKET_DUMP_FOLDER", SettingKind::text, "a folder that exists", "",
+      "At an error and at the signal of HOCKET_DUMP_SIGNAL the record of operations is appended to "
+      "a file in this folder. Unset: it is logged."},
+     parse_text<&Settings::dump_folder>},
+    {{"HOCKET_DUMP_SIGNAL", SettingKind::choice, "USR1|USR2", "",
+      "A signal at which the process dumps the records of operations of all its communicators; a "
+      "handler that was set before still runs."},
+     parse_signal},
+    {{"HOCKET_TRACE", SettingKind::text, "a folder that exists", "",
+      "The times of every operation are written to files in this folder, which hocket-trace joins; "
+      "must be set on all ranks, or on none."},
+     parse_text<&Settings::trace_folder>},
     {{"HOCKET_JOB_KEY_FILE", SettingKind::text, "a file of mode 0600: 64 hexadecimal digits", "",
       "Reserved, without effect in this version: the file with the job key, for launchers that "
       "give "
@@ -210,6 +242,8 @@ std::string allowed_text(const SettingInfo& info) {
   switch (info.kind) {
     case SettingKind::milliseconds:
       return "a whole number of milliseconds, " + words;
+    case SettingKind::number:
+      return "a whole number, " + words;
     case SettingKind::flag:
       return "0 or 1";
     case SettingKind::choice:

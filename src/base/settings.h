@@ -26,6 +26,10 @@ struct Settings {
   bool use_tcp = true;
   std::string algorithm;  // one of the names in the table
   LogLevel log = LogLevel::none;
+  std::optional<int> record_operations;
+  std::string dump_folder;
+  int dump_signal = 0;  // 0: none
+  std::string trace_folder;
   std::string job_key_file;
   std::string ssh;
   std::optional<int> launch_fd;
@@ -33,7 +37,7 @@ struct Settings {
 };
 
 /// launcher: only hocket-run sets the variable, for its ranks.
-enum class SettingKind { milliseconds, flag, text, choice, choices, launcher };
+enum class SettingKind { milliseconds, number, flag, text, choice, choices, launcher };
 
 struct SettingInfo {
   const char* name;

@@ -17,7 +17,8 @@ struct Calibration::Hello {
   char algorithm[16] = {};
   std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
   std::uint8_t version = 1;
-  std::uint8_t zero[4] = {};
+  std::uint8_t traces = 0;
+  std::uint8_t zero[3] = {};
 };
 
 namespace {
@@ -182,6 +183,7 @@ Calibration::Hello Calibration::own_hello() const {
   hello.deterministic = config_.deterministic;
   hello.use_shm = config_.use_shm;
   hello.use_tcp = config_.use_tcp;
+  hello.traces = !config_.trace_folder.empty();
   return hello;
 }
 
@@ -199,6 +201,7 @@ Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
   }
   if (theirs.use_shm != mine.use_shm || theirs.use_tcp != mine.use_tcp)
     differs = "HOCKET_TRANSPORT";
+  if (theirs.traces != mine.traces) differs = "HOCKET_TRACE (set, and not set)";
   if (differs.empty()) return {};
   const int rank = membership_.rank();
   return {Code::mismatch,

@@ -9,10 +9,15 @@
 #include "base/log.h"
 #include "engine/calibration.h"
 #include "engine/comm_id.h"
+#include "engine/record_text.h"
+#include "engine/trace_clock.h"
 #include "memory/regions.h"
 
 namespace hocket::internal {
 namespace {
+
+// A group of so many messages is traced as a whole.
+constexpr std::size_t least_recorded_in_trace = 4096;
 
 /// The same text, for as long as the process lives: what a user was given outlives the
 /// communicator. There are as many as there are algorithms and sets of transports.
@@ -61,12 +66,14 @@ Status Communicator::make(StopRequest* stop) {
         {*session_, membership_, config_, board_, doorbells_, sequence_check_}, &transports_));
   }
   make_engine();
+  HOCKET_RETURN_IF_ERROR(start_dumps());
   const StopRequest::Scope scope(stop, [this] { abort(); });
   return agree();
 }
 
 Communicator::~Communicator() {
   if (engine_ != nullptr) order_.flush();
+  dump_.reset();
   if (watch_ >= 0) session_->unwatch(watch_);
   doorbells_.forget_fetches();
   if (errors_.is_set()) {
@@ -80,6 +87,7 @@ Communicator::~Communicator() {
 void Communicator::leave() {
   if (left_) return;
   left_ = true;
+  if (trace_ != nullptr) trace_->flush();
   for (auto& transport : transports_) best_effort([&] { transport->close(); });
   session_->unlisten(membership_.comm_id());
   if (ranks() == 1) return;
@@ -112,6 +120,15 @@ void Communicator::make_engine() {
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
   options.sequence_check = &sequence_check_;
+  options.recorded = static_cast<std::size_t>(config_.record_operations);
+  if (!config_.trace_folder.empty()) {
+    trace_ = std::make_unique<TraceFile>(
+        config_.trace_folder, membership_, config_.name,
+        [this](const Program& program) { return transports_of(program, *engine_, ranks()); });
+    // What is traced is recorded first, and must last until it has ended.
+    options.recorded = std::max<std::size_t>(options.recorded, least_recorded_in_trace);
+  }
+  options.sink = trace_.get();
   Links links;
   links.rank = rank();
   links.board = &board_;
@@ -141,6 +158,23 @@ void Communicator::make_engine() {
   engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
 }
 
+Status Communicator::start_dumps() {
+  DumpTarget target;
+  target.signal = config_.dump_signal;
+  if (!config_.dump_folder.empty()) {
+    const int session_rank = membership_.session_rank(rank());
+    const Member& self = membership_.member(rank());
+    target.file = fmt::format("{}/hocket-rank{}-{}-pid{}.txt", config_.dump_folder, session_rank,
+                              self.host, self.pid);
+  }
+  return RecordDump::start(
+      std::move(target),
+      [this](std::size_t most_ended) {
+        return record_lines({*engine_, membership_, config_.name, errors_.get()}, most_ended);
+      },
+      &dump_);
+}
+
 std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
   SelectorOptions options;
   options.rank = rank();
@@ -164,9 +198,19 @@ Status Communicator::agree() {
       return status;
     }
   }
+  if (trace_ != nullptr) HOCKET_RETURN_IF_ERROR(open_trace());
   engine_->set_selector(make_selector(figures), signature_flags());
   log_ready(figures);
   return {};
+}
+
+Status Communicator::open_trace() {
+  ClockOffset offset;
+  Status status = measure_trace_clock(
+      membership_, [this](std::span<const Call> calls) { return run(calls); }, &offset);
+  if (status.ok()) status = trace_->open(offset);
+  if (!status.ok()) engine_->fail(status);
+  return status;
 }
 
 void Communicator::log_ready(const Figures& f) const {
@@ -212,6 +256,8 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
   // Without memory for it, the others find out by their deadline, or because this rank leaves.
   if (tell) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
+  if (dump_ != nullptr) dump_->at_error();
+  if (trace_ != nullptr) trace_->flush();
 }
 
 Status Communicator::run(std::span<const Call> calls) {
@@ -253,17 +299,13 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
 }
 
 const char* Communicator::last_algorithm() const {
-  const std::string* const algorithm = engine_->last_run().algorithm;
-  return algorithm == nullptr ? "none" : kept(*algorithm);
+  const Program* const program = engine_->last_program();
+  return program == nullptr ? "none" : kept(program->algorithm);
 }
 
 const char* Communicator::last_transport() const {
-  const Engine::LastRun last = engine_->last_run();
-  std::string names = last.over_board && ranks() > 1 ? "shm" : "";
-  for (const Transport* transport : last.transports) {
-    names += (names.empty() ? "" : ",") + std::string(transport->name());
-  }
-  return names.empty() ? "none" : kept(names);
+  const Program* const program = engine_->last_program();
+  return program == nullptr ? "none" : kept(transports_of(*program, *engine_, ranks()));
 }
 
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,

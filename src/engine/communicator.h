@@ -18,6 +18,8 @@
 #include "engine/error_cell.h"
 #include "engine/membership.h"
 #include "engine/peer_memory.h"
+#include "engine/record_dump.h"
+#include "engine/trace_file.h"
 #include "engine/transport_factory.h"
 #include "engine/wait.h"
 #include "memory/scratch_area.h"
@@ -76,6 +78,9 @@ class Communicator final : private EngineHost {
   Sleeper sleeper() const { return {engine_.get(), &board_, doorbells_.event_fd()}; }
   Oversubscription& oversubscription() { return oversubscription_; }
 
+  /// Appends the record of operations to the file; empty: to the log. Any thread.
+  Status dump_record(const std::string& file) const { return dump_->write(file); }
+
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
   Status error();
@@ -104,6 +109,8 @@ class Communicator final : private EngineHost {
                const CommConfig& config, const TransportFactory& factory);
   Status make(StopRequest* stop);
   Status open_board();
+  Status start_dumps();
+  Status open_trace();
   void make_engine();
   std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
   Status agree();
@@ -125,7 +132,9 @@ class Communicator final : private EngineHost {
   CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Transport>> transports_;
   Oversubscription oversubscription_;
+  std::unique_ptr<TraceFile> trace_;  // null without HOCKET_TRACE
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RecordDump> dump_;
   int watch_ = -1;
   std::uint64_t splits_ = 0;
   bool left_ = false;

@@ -15,6 +15,9 @@ constexpr unsigned quiet_polls_before_ring = 16;
 // moves.
 constexpr Nanos patience_with_earlier = nanos_per_s;
 
+// How often the record learns which ranks an operation waits for.
+constexpr Nanos between_looks = 100 * nanos_per_ms;
+
 // A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
@@ -27,6 +30,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       links_(std::move(links)),
       transports_(std::move(transports)),
       selector_(std::move(selector)),
+      record_(options_.recorded, options_.sink),
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {
   links_.host = &host_;
@@ -37,6 +41,7 @@ bool Engine::run_once(std::optional<Nanos> now) {
     await_explanation(now);
     return unexplained_.ok();
   }
+  now_ = now.value_or(0);
   bool moved = false;
   for (Transport* transport : transports_) {
     if (transport->active()) moved |= transport->poll();
@@ -60,6 +65,7 @@ bool Engine::run_once(std::optional<Nanos> now) {
 
 void Engine::submit(const Call& call) {
   if (!status_.ok()) return;
+  now_ = 0;
   if (is_p2p(call)) return begin_message(call);
   if (running_ || !queue_.empty()) {
     queue_.push_back(call);
@@ -77,6 +83,8 @@ void Engine::begin_next() {
 bool Engine::prepare(Operation& operation, const Call& call) {
   operation.call = call;
   operation.started.reset();
+  operation.recorded = 0;
+  operation.admitted = false;
   const Choice* choice = nullptr;
   const Question question{call.collective, call.dtype, call.op, call.root, call.count};
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
@@ -116,6 +124,7 @@ void Engine::begin(const Call& call) {
   binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
+  record(current_, sequence_);
   if (!program.load_store) {
     waits_for_turn_ = false;
     current_.execution.start(program, nullptr, binding, links_);
@@ -189,6 +198,7 @@ bool Engine::advance_collective() {
   Execution& execution = current_.execution;
   moved |= execution.advance();
   ring_due_ |= execution.take_published();
+  if (record_.times_all()) record_admission(current_, time());
   if (execution.failed()) {
     fail(execution.status());
   } else if (execution.done() && output_was_revoked(current_)) [[unlikely]] {
@@ -210,20 +220,44 @@ void Engine::finish_collective() {
   if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_.store(&program, std::memory_order_release);
   running_ = false;
+  record_end(current_, Code::ok);
 }
 
-Engine::LastRun Engine::last_run() const {
-  const Program* program = last_program_.load(std::memory_order_acquire);
-  if (program == nullptr) return {};
-  LastRun last{&program->algorithm, program->load_store, {}};
+std::vector<const Transport*> Engine::transports_of(const Program& program) const {
+  std::vector<const Transport*> used;
   for (const Transport* transport : transports_) {
     const auto carries = [&](const Instruction& instruction) {
       return (instruction.kind == StepKind::send || instruction.kind == StepKind::recv) &&
              links_.transport_to[instruction.peer] == transport;
     };
-    if (std::ranges::any_of(program->code, carries)) last.transports.push_back(transport);
+    if (std::ranges::any_of(program.code, carries)) used.push_back(transport);
   }
-  return last;
+  return used;
+}
+
+void Engine::record(Operation& operation, std::uint64_t sequence) {
+  const int peer = is_p2p(operation.call) ? operation.call.root : -1;
+  operation.recorded =
+      record_.begin(operation.binding.signature, peer, sequence, operation.program, time());
+}
+
+void Engine::record_end(Operation& operation, Code code) {
+  const bool started = &operation != &current_ || !waits_for_turn_;
+  record_.end(operation.recorded, code,
+              started ? &operation.execution.program() : operation.program, time());
+}
+
+void Engine::record_admission(Operation& operation, Nanos now) {
+  if (operation.admitted || !operation.execution.admitted()) return;
+  operation.admitted = true;
+  record_.admitted(operation.recorded, now);
+}
+
+void Engine::record_waits(Operation& operation, bool waits_for_turn, Nanos now) {
+  if (!waits_for_turn) record_admission(operation, now);
+  if (now < operation.next_look) return;
+  operation.next_look = now + between_looks;
+  record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now);
 }
 
 void Engine::begin_message(const Call& call) {
@@ -240,6 +274,7 @@ void Engine::begin_message(const Call& call) {
   binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
   binding.signature.root = -1;  // the peer
+  record(*operation, binding.message_sequence);
   // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));
   Execution& execution = messages_.back()->execution;
@@ -251,6 +286,7 @@ bool Engine::advance_messages() {
   for (std::size_t i = 0; i < messages_.size();) {
     Execution& execution = messages_[i]->execution;
     moved |= execution.advance();
+    if (record_.times_all()) record_admission(*messages_[i], time());
     if (execution.failed()) {
       fail(execution.status());
       return true;
@@ -260,6 +296,7 @@ bool Engine::advance_messages() {
       continue;
     }
     moved = true;
+    record_end(*messages_[i], Code::ok);
     spare_.push_back(std::move(messages_[i]));
     messages_[i] = std::move(messages_.back());
     messages_.pop_back();
@@ -343,6 +380,8 @@ void Engine::end(const Status& error, bool tell) {
   // Each of these must happen, even where there is no memory for another one.
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
+  if (running_) record_end(current_, status_.code());
+  for (const auto& message : messages_) record_end(*message, status_.code());
   running_ = false;
   queue_.clear();
   messages_.clear();
@@ -383,9 +422,15 @@ std::string Engine::names(const std::vector<int>& ranks) const {
   return ranks.empty() ? "nobody else" : text;
 }
 
+/// The ranks that have not begun the operation come first: the others wait themselves, most likely
+/// for one of these.
 std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_turn) const {
-  if (!waits_for_turn) return operation.execution.waits_for();
   std::vector<int> ranks;
+  if (!waits_for_turn) {
+    ranks = operation.execution.waits_for();
+    std::ranges::stable_partition(ranks, [&](int rank) { return !has_begun(rank, operation); });
+    return ranks;
+  }
   const Board& board = *links_.board;
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     const auto& line = board.arrival(peer, static_cast<int>(board_sequence_ & 1));
@@ -433,15 +478,15 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   if (!operation.started) {
     operation.started = now;
     operation.next_late_log = now + options_.late_log;
+    operation.next_look = now + between_looks;
+    record_.began(operation.recorded, now);
   }
+  record_waits(operation, waits_for_turn, now);
   const Nanos waited = now - *operation.started;
   // What had come before the news has been looked at since.
   const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
-  std::vector<int> ranks = waits_for(operation, waits_for_turn);
-  // Whoever has begun the operation waits itself, most likely for one who has not.
-  std::stable_partition(ranks.begin(), ranks.end(),
-                        [&](int rank) { return !has_begun(rank, operation); });
+  const std::vector<int> ranks = waits_for(operation, waits_for_turn);
   const std::string what = describe(operation.binding.signature);
   for (int rank : ranks) {
     const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;

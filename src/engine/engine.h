@@ -1,5 +1,6 @@
 // The engine of one communicator: its operations, their deadlines, their errors. One visible loop,
-// run_once(now), which never blocks and never reads the clock; whoever waits (wait.h) drives it.
+// run_once(now), which never blocks, and reads the clock only where operations are traced; whoever
+// waits (wait.h) drives it.
 // What takes time is asked for and looked at again in a later round: the descriptor of a peer's
 // region or eventfd, and the fault that explains a broken link.
 //
@@ -21,6 +22,7 @@
 #include "collectives/select/selector.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
+#include "engine/record.h"
 #include "transport/sequence_check.h"
 
 namespace hocket::internal {
@@ -30,6 +32,8 @@ struct EngineOptions {
   int ranks = 1;
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
   Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
+  std::size_t recorded = 256;          // how many operations the record keeps
+  RecordSink* sink = nullptr;          // of every operation that has ended; null: no tracing
   const CollectiveSequenceCheck* sequence_check =
       nullptr;  // what links find out beside their transfers
 };
@@ -69,16 +73,15 @@ class Engine {
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
     last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
-    selector_ = std::move(selector);
+    first_selector_ = std::exchange(selector_, std::move(selector));
     signature_flags_ = signature_flags;
   }
-  /// How the last collective went. Any thread.
-  struct LastRun {
-    const std::string* algorithm = nullptr;    // null before the first
-    bool over_board = false;                   // through memory that the ranks of the node share
-    std::vector<const Transport*> transports;  // of this rank's messages
-  };
-  LastRun last_run() const;
+  /// Of the last collective; null before the first. Any thread.
+  const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
+  /// The latest operations. Any thread.
+  const OperationRecord& record() const { return record_; }
+  /// The transports of a program's messages. Any thread.
+  std::vector<const Transport*> transports_of(const Program& program) const;
   /// The number of the last collective that has begun here; 0: none. Any thread.
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
@@ -91,6 +94,9 @@ class Engine {
     Binding binding;
     std::optional<Nanos> started;  // empty until the clock is first read
     Nanos next_late_log = 0;
+    OperationRecord::Id recorded = 0;
+    bool admitted = false;  // and recorded so
+    Nanos next_look = 0;    // at the ranks that it waits for
   };
 
   void end(const Status& status, bool tell);
@@ -101,6 +107,11 @@ class Engine {
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
   bool my_turn();
+  Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
+  void record(Operation& operation, std::uint64_t sequence);
+  void record_end(Operation& operation, Code code);
+  void record_admission(Operation& operation, Nanos now);
+  void record_waits(Operation& operation, bool waits_for_turn, Nanos now);
   bool advance_collective();
   bool advance_messages();
   void finish_collective();
@@ -123,6 +134,9 @@ class Engine {
   Links links_;
   std::vector<Transport*> transports_;
   std::unique_ptr<Selector> selector_;
+  std::unique_ptr<Selector> first_selector_;  // the record has operations with its programs
+  OperationRecord record_;
+  Nanos now_ = 0;  // of this round; 0: the clock was not read
   std::uint8_t signature_flags_ = 0;
   std::atomic<bool> attention_{false};
   Status status_;

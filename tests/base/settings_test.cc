@@ -1,6 +1,7 @@
 #include "base/settings.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <climits>
 #include <string>
@@ -31,12 +32,13 @@ TEST(Settings, an_environment_without_them_leaves_every_field_unset) {
 
 TEST(Settings, every_variable_reaches_its_field) {
   Settings settings;
-  const Status status =
-      read({"HOCKET_DEADLINE_MS=1", "HOCKET_JOIN_DEADLINE_MS=2147483647", "HOCKET_SILENCE_MS=250",
-            "HOCKET_DETERMINISTIC=1", "HOCKET_INTERFACE=eth0", "HOCKET_TRANSPORT=tcp",
-            "HOCKET_ALGORITHM=owner-fold", "HOCKET_LOG=debug", "HOCKET_CHECKSUM=0",
-            "HOCKET_JOB_KEY_FILE=/k", "HOCKET_SSH=ssh -v", "HOCKET_LAUNCH_FD=64"},
-           &settings);
+  const Status status = read(
+      {"HOCKET_DEADLINE_MS=1", "HOCKET_JOIN_DEADLINE_MS=2147483647", "HOCKET_SILENCE_MS=250",
+       "HOCKET_DETERMINISTIC=1", "HOCKET_INTERFACE=eth0", "HOCKET_TRANSPORT=tcp",
+       "HOCKET_ALGORITHM=owner-fold", "HOCKET_LOG=debug", "HOCKET_CHECKSUM=0",
+       "HOCKET_RECORD_OPERATIONS=0", "HOCKET_DUMP_FOLDER=/d", "HOCKET_DUMP_SIGNAL=USR2",
+       "HOCKET_TRACE=/t", "HOCKET_JOB_KEY_FILE=/k", "HOCKET_SSH=ssh -v", "HOCKET_LAUNCH_FD=64"},
+      &settings);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(settings.deadline_ms, 1);
   EXPECT_EQ(settings.join_deadline_ms, INT_MAX);
@@ -48,6 +50,10 @@ TEST(Settings, every_variable_reaches_its_field) {
   EXPECT_TRUE(settings.use_tcp);
   EXPECT_EQ(settings.algorithm, "owner-fold");
   EXPECT_EQ(settings.log, LogLevel::debug);
+  EXPECT_EQ(settings.record_operations, 0);
+  EXPECT_EQ(settings.dump_folder, "/d");
+  EXPECT_EQ(settings.dump_signal, SIGUSR2);
+  EXPECT_EQ(settings.trace_folder, "/t");
   EXPECT_EQ(settings.job_key_file, "/k");
   EXPECT_EQ(settings.ssh, "ssh -v");
   EXPECT_EQ(settings.launch_fd, 64);
@@ -97,6 +103,9 @@ TEST(Settings, a_bad_value_is_refused_by_name_with_what_is_allowed) {
       {"HOCKET_LOG=INFO", "none, error, warn, info, debug"},
       {"HOCKET_LOG=INFO", "did you mean info?"},
       {"HOCKET_LOG=warning", "did you mean warn?"},
+      {"HOCKET_RECORD_OPERATIONS=-1", "a whole number, 0 to 1048576"},
+      {"HOCKET_RECORD_OPERATIONS=1048577", "a whole number, 0 to 1048576"},
+      {"HOCKET_DUMP_SIGNAL=KILL", "USR1, USR2"},
       {"HOCKET_LAUNCH_FD=2", "hocket-run"},
       {"HOCKET_LAUNCH_FD=x", "hocket-run"},
   };
@@ -112,7 +121,7 @@ TEST(Settings, a_bad_value_is_refused_by_name_with_what_is_allowed) {
 TEST(Settings, every_word_that_the_table_allows_is_allowed) {
   for (const SettingInfo& info : settings_table()) {
     if (info.kind == SettingKind::text || info.kind == SettingKind::milliseconds ||
-        info.kind == SettingKind::launcher) {
+        info.kind == SettingKind::number || info.kind == SettingKind::launcher) {
       continue;
     }
     std::string list = info.allowed;

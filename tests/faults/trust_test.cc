@@ -71,7 +71,8 @@ TEST(Joining, names_a_setting_that_ranks_have_differently) {
   for (const Difference& difference : {Difference{"HOCKET_DETERMINISTIC", "0", "1"},
                                        {"HOCKET_ALGORITHM", "", "ring"},
                                        {"HOCKET_ALGORITHM", "ring", "tree"},
-                                       {"HOCKET_TRANSPORT", "shm,tcp", "tcp"}}) {
+                                       {"HOCKET_TRANSPORT", "shm,tcp", "tcp"},
+                                       {"HOCKET_TRACE", "", "/tmp"}}) {
     for (const int odd : {0, 1}) {
       SCOPED_TRACE(std::string(difference.variable) + ", odd rank " + std::to_string(odd));
       Job job(3);

@@ -11,6 +11,7 @@
 #include <hocket/cpp/memory.hpp>
 #include <hocket/cpp/owner.hpp>
 #include <hocket/cpp/stream.hpp>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -112,6 +113,11 @@ class Communicator {
     check(hocketCommLastAlgorithm(get(), &algorithm, &transport), "hocketCommLastAlgorithm");
     return {algorithm, transport};
   }
+  /// Appends the record of the latest operations to a file; without one: to the log. Any thread.
+  void dump_record(const std::string& path) const {
+    check(hocketCommDumpRecord(get(), path.c_str()), "hocketCommDumpRecord");
+  }
+  void dump_record() const { check(hocketCommDumpRecord(get(), nullptr), "hocketCommDumpRecord"); }
 
   // ---- Collectives: every rank calls them, in the same order, with buffers of the same size.
 

@@ -35,7 +35,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
   parity_ = static_cast<int>(binding.board_sequence & 1);
-  done_ = published_ = exposed_ = false;
+  done_ = published_ = exposed_ = admitted_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
   if (failed_) [[unlikely]] {
@@ -265,6 +265,7 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
   }
   if (!transfer.done) return Outcome::blocked;
   lane.posted = false;
+  admitted_ |= instruction.kind == StepKind::recv;
   return transfer.status.ok() ? Outcome::next : fail(transfer.status);
 }
 
@@ -308,6 +309,7 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
     }
   }
   lane.peer = 0;
+  admitted_ = true;
   return Outcome::next;
 }
 
@@ -374,6 +376,14 @@ Execution::Outcome Execution::fail(Status status) {
 
 Execution::Outcome Execution::mismatch_with(int peer) {
   return fail(links_->board->disagreement_with(peer, parity_, binding_->signature));
+}
+
+bool Execution::admitted() const {
+  if (admitted_ || program_->load_store) return admitted_;
+  for (std::size_t i = 0; i < lanes_used_; ++i) {
+    if (lanes_[i].posted && lanes_[i].transfer.moved > 0) return true;
+  }
+  return false;
 }
 
 std::vector<int> Execution::waits_for() const {

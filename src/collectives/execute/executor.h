@@ -64,6 +64,9 @@ class Execution {
   bool take_published() { return std::exchange(published_, false); }
   /// True where peers may write into the output until they too have ended.
   bool exposes_output() const { return exposed_; }
+  /// The ranks that this rank needs have arrived. Over messages: the first bytes have come from a
+  /// peer, or a peer has asked for those of a large message.
+  bool admitted() const;
   /// The ranks that the next steps wait for, for messages to people.
   std::vector<int> waits_for() const;
 
@@ -107,6 +110,7 @@ class Execution {
   int parity_ = 0;
   Phase phase_ = Phase::prologue;
   bool failed_ = false, done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
+  bool admitted_ = false;  // peers have arrived, or a message has come
   Status status_;
   std::vector<Lane> lanes_;
   std::size_t lanes_used_ = 0;

@@ -1,6 +1,10 @@
 // hocket.hpp makes communicators, with blocking and non-blocking calls.
+#include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <latch>
+#include <sstream>
 
 #include "hpp/job.h"
 
@@ -97,6 +101,29 @@ TEST(CppJoining, queries_say_where_the_rank_is) {
     EXPECT_NE("none", comm.last_algorithm().algorithm);
     EXPECT_EQ("shm", comm.last_algorithm().transport);
   });
+}
+
+TEST(CppJoining, a_record_is_dumped_to_a_file_and_to_the_log) {
+  char folder[] = "/tmp/hocket-record-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  static std::atomic<int> lines;
+  hocket::set_log_callback([](hocket::LogLevel, std::string_view line) {
+    lines += line.find("ended: all-reduce of 4 int32") != std::string_view::npos;
+  });
+  job::run(2, [&](Communicator& comm) {
+    Ints data(4);
+    comm.all_reduce(data, hocketSum);
+    const std::string path = std::string(folder) + "/" + std::to_string(comm.rank());
+    comm.dump_record(path);
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    EXPECT_NE(text.str().find("ended: all-reduce of 4 int32"), std::string::npos) << text.str();
+    comm.dump_record();
+    EXPECT_THROW(comm.dump_record(std::string(folder) + "/no/such/folder"), hocket::SystemError);
+  });
+  hocket::set_log_callback(nullptr);
+  EXPECT_EQ(lines, 2);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(CppJoining, without_a_launcher_a_process_is_alone) {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace hocket::internal {
+
+/// Appends to a file, which it makes if there is none. An error names the file.
+Status append_file(const std::string& path, std::string_view bytes);
+
+}  // namespace hocket::internal

@@ -1,0 +1,153 @@
+// The record of the latest operations of a communicator: which call, by which program, when it
+// began and ended, and which ranks it waits for. The thread that drives the engine writes it; any
+// thread reads it at any time, also while that thread is inside an operation.
+//
+// A small operation does not read the clock, so most of its times are unknown. A time is known
+// where the engine has read the clock anyway: after the first 1,000 polls of a wait. With a sink
+// (tracing) the clock is read for every operation.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/types.h"
+#include "collectives/plan/program.h"
+
+namespace hocket::internal {
+
+struct RecordEntry {
+  static constexpr std::size_t most_ranks = 8;
+
+  std::uint64_t id = 0;  // from 1; counts every operation of this rank on the communicator
+  /// Of a collective: its number among the collectives, the same on all ranks. Of a message: its
+  /// number among those from this sender to this receiver.
+  std::uint64_t sequence = 0;
+  Signature signature;  // a message: without root
+  int peer = -1;        // of a message
+  const Program* program = nullptr;
+  // On the monotonic clock; 0: unknown.
+  Nanos begin = 0;     // without a sink: when the clock was first read, after 1,000 polls in vain
+  Nanos admitted = 0;  // seen: all ranks that take part have arrived, or the peer answers
+  Nanos end = 0;
+  bool ended = false;
+  Code code = Code::ok;
+  /// Of an operation that takes long: the ranks that it waited for at `looked`, the first of them
+  /// in waits_for. Before the first look, looked is 0.
+  Nanos looked = 0;
+  std::size_t waiting = 0;
+  std::array<std::uint16_t, most_ranks> waits_for{};
+};
+
+/// Takes every operation that has ended.
+class RecordSink {
+ public:
+  virtual void ended(const RecordEntry& entry) = 0;
+
+ protected:
+  ~RecordSink() = default;
+};
+
+class OperationRecord {
+ public:
+  using Id = std::uint64_t;  // 0: not recorded
+
+  /// Keeps at least so many operations; 0: none. The sink may be null, and outlives the record.
+  OperationRecord(std::size_t operations, RecordSink* sink);
+
+  // ---- By the thread that drives the engine. A time of 0 is unknown.
+  bool times_all() const { return sink_ != nullptr; }
+  /// peer: of a message, else -1. sequence: as in RecordEntry.
+  Id begin(const Signature& signature, int peer, std::uint64_t sequence, const Program* program,
+           Nanos when) {
+    if (slots_ == nullptr) return 0;
+    const Id id = ++last_;
+    Slot& slot = slots_[id & mask_];
+    constexpr auto release = std::memory_order_release;
+    const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
+    slot.version.store(version + 1, std::memory_order_relaxed);
+    slot.id.store(id, release);
+    slot.sequence.store(sequence, release);
+    slot.number.store(signature.sequence, release);
+    slot.count.store(signature.count, release);
+    slot.call.store(pack(signature, peer), release);
+    slot.program.store(program, release);
+    if (when != 0) [[unlikely]]
+      slot.begin.store(when, release);
+    slot.state.store(when != 0 ? has_begin : 0, release);
+    slot.version.store(version + 2, release);
+    return id;
+  }
+  void began(Id id, Nanos when);
+  void admitted(Id id, Nanos when);
+  void waits(Id id, std::span<const int> ranks, Nanos when);
+  /// program: the one that ran in the end.
+  void end(Id id, Code code, const Program* program, Nanos when) {
+    Slot* const slot = find(id);
+    if (slot == nullptr) return;
+    if (slot->program.load(std::memory_order_relaxed) != program) [[unlikely]]
+      slot->program.store(program, std::memory_order_release);
+    if (when != 0) [[unlikely]]
+      slot->end.store(when, std::memory_order_release);
+    add_state(*slot, has_ended | (when != 0 ? has_end : 0) |
+                         static_cast<std::uint64_t>(code) << code_shift);
+    if (sink_ != nullptr) [[unlikely]]
+      sink_->ended(copy(*slot));
+  }
+
+  // ---- By any thread
+  /// What is kept, the oldest first. An entry that is being overwritten is left out.
+  std::vector<RecordEntry> entries() const;
+
+ private:
+  // The writer of a slot makes `version` odd first, and even again last; a reader that saw two
+  // different versions, or an odd one, reads again. The stores in between are releases and the
+  // loads acquires, so that a reader that sees a new word sees the odd version too. All words of a
+  // short operation lie in the first cache line.
+  struct alignas(128) Slot {
+    std::atomic<std::uint64_t> version{0};  // 0: empty
+    std::atomic<std::uint64_t> id{0}, sequence{0}, number{0}, count{0};
+    std::atomic<std::uint64_t> call{0};   // collective, dtype, op, flags; root or peer
+    std::atomic<std::uint64_t> state{0};  // what is known, ended, code
+    std::atomic<const Program*> program{nullptr};
+    std::atomic<Nanos> begin{0}, admitted{0}, end{0}, looked{0};
+    std::atomic<std::uint64_t> waiting{0};
+    std::array<std::atomic<std::uint64_t>, RecordEntry::most_ranks / 4> waits_for{};
+  };
+  // Bits of a slot's state; the code lies above them.
+  static constexpr std::uint64_t has_begin = 1, has_admitted = 2, has_end = 4, has_look = 8,
+                                 has_ended = 16;
+  static constexpr int code_shift = 8;
+
+  /// Null where a later operation has taken the slot.
+  Slot* find(Id id) {
+    if (id == 0) return nullptr;
+    Slot& slot = slots_[id & mask_];
+    return slot.id.load(std::memory_order_relaxed) == id ? &slot : nullptr;
+  }
+  static void add_state(Slot& slot, std::uint64_t bits) {
+    const std::uint64_t before = slot.state.load(std::memory_order_relaxed);
+    slot.state.store(before | bits, std::memory_order_release);
+  }
+  static std::uint64_t pack(const Signature& signature, int peer) {
+    const auto rank = static_cast<std::uint32_t>(peer >= 0 ? peer : signature.root);
+    return static_cast<std::uint64_t>(signature.collective) |
+           static_cast<std::uint64_t>(signature.dtype) << 8 |
+           static_cast<std::uint64_t>(signature.op) << 16 |
+           static_cast<std::uint64_t>(signature.flags) << 24 | std::uint64_t{rank} << 32;
+  }
+  static bool read(const Slot& slot, RecordEntry* entry);
+  static RecordEntry copy(const Slot& slot);
+
+  std::unique_ptr<Slot[]> slots_;
+  std::size_t mask_ = 0;
+  Id last_ = 0;
+  RecordSink* const sink_;
+};
+
+}  // namespace hocket::internal

@@ -1,0 +1,44 @@
+// Writes the records of operations of this process where a user finds them: at an error, and at a
+// signal. A thread of its own writes at a signal, because the other threads may hang.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hocket::internal {
+
+struct DumpTarget {
+  std::string file;  // dumps are appended to it; empty: dumps go to the log
+  int signal = 0;    // that asks for a dump; 0: none
+};
+
+/// A communicator whose record is dumped, as long as it lives.
+class RecordDump {
+ public:
+  /// The record as lines; most_ended: how many operations that have ended, at most. Any thread
+  /// calls it.
+  using Lines = std::function<std::vector<std::string>(std::size_t most_ended)>;
+
+  /// Fails where the signal needs a thread and there is none.
+  static Status start(DumpTarget target, Lines lines, std::unique_ptr<RecordDump>* out);
+  ~RecordDump();
+  RecordDump(const RecordDump&) = delete;
+  RecordDump& operator=(const RecordDump&) = delete;
+
+  /// At an error: all of the record into the file, and its latest entries to the log.
+  void at_error() const;
+  /// Appends all of the record to that file; empty: to the log.
+  Status write(const std::string& file) const;
+
+ private:
+  RecordDump(DumpTarget target, Lines lines);
+  friend struct RecordDumps;
+
+  const DumpTarget target_;
+  const Lines lines_;
+};
+
+}  // namespace hocket::internal
