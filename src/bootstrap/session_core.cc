@@ -12,6 +12,8 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::int64_t forwarding_check_ms = 100;
+// So long a rank that aborted its join tries to reach a rank that it can tell.
+constexpr std::int64_t stop_limit_ms = 10'000;
 
 Status check(const JoinOptions& options) {
   if (options.ranks < 1 || options.ranks > max_ranks) {
@@ -129,6 +131,7 @@ void SessionCore::start_joining() {
 void SessionCore::lead(const JoinSetup& setup, UniqueFd listener) {
   node_leader_ = std::make_unique<NodeLeader>(loop_, setup, join_handlers());
   node_leader_->start(std::move(listener));
+  if (stopping_) node_leader_->stop();
 }
 
 JoinRole* SessionCore::role() const {
@@ -190,20 +193,46 @@ void SessionCore::joined(JoinResult joined) {
 
 void SessionCore::end_join(const Status& status) noexcept {
   // In a later round: a role is the caller.
-  best_effort([this] {
-    drop_roles_ = loop_.at(loop_.now(), [this] {
-      node_leader_.reset();
-      rank_join_.reset();
-    });
-  });
+  best_effort([this] { drop_roles_ = loop_.at(loop_.now(), [this] { drop_roles(); }); });
+  return_to_user(status);
+}
+
+void SessionCore::drop_roles() noexcept {
+  node_leader_.reset();
+  rank_join_.reset();
+  if (!finished_) return;
+  close();
+  loop_.release(this);
+}
+
+void SessionCore::return_to_user(const Status& status) noexcept {
   if (!join_ended_) return;
   const JoinEnded ended = std::move(join_ended_);
   join_ended_ = nullptr;
   ended(status);
 }
 
-void SessionCore::stop_join() {
-  if (JoinRole* const joining = role()) joining->stop();
+void SessionCore::stop_join() noexcept {
+  JoinRole* const joining = role();
+  if (joining == nullptr || !join_ended_) return;
+  stopping_ = true;
+  const Status stopped = status_of_call([&]() -> Status {
+    joining->stop();
+    return role()->stopped();
+  });
+  return_to_user(stopped);
+}
+
+/// Returns false if there is nothing to tell any more.
+bool SessionCore::keep_telling_abort(const std::shared_ptr<SessionCore>& core) noexcept {
+  if (!stopping_ || role() == nullptr) return false;
+  const Status kept = status_of_call([&]() -> Status {
+    stop_limit_ = loop_.after_ms(stop_limit_ms, [this] { drop_roles(); });
+    loop_.keep(core);
+    return {};
+  });
+  finished_ = kept.ok();
+  return finished_;
 }
 
 /// Memory is out in this process. Its own threads learn of it without any; the other ranks as soon
@@ -245,6 +274,7 @@ void SessionCore::close() noexcept {
 }
 
 void SessionCore::finish(std::shared_ptr<SessionCore> core) noexcept {
+  if (core->keep_telling_abort(core)) return;
   core->close();
   if (!core->detector_ || !core->detector_->forwards()) return;
   best_effort([&] {

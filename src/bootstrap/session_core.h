@@ -31,10 +31,11 @@ class SessionCore final : private EventLoop::Client {
   // ---- On the loop's thread
   /// Starts the join. `ended` is called once, when the join has ended, or at once.
   void start(JoinEnded ended) noexcept;
-  /// Ends the join with Code::aborted, if it has not ended.
-  void stop_join();
+  /// Ends the join with Code::aborted, if it has not ended. The other ranks are told as soon as
+  /// this rank has reached its leader or the coordinator, even after finish().
+  void stop_join() noexcept;
   /// Leaves, and ends what local threads wait for. If other ranks need this one to forward their
-  /// messages, the loop keeps the core until they do not.
+  /// messages, or have to be told that it aborted its join, the loop keeps the core meanwhile.
   static void finish(std::shared_ptr<SessionCore> core) noexcept;
 
   // ---- On the loop's thread, after the join
@@ -60,6 +61,9 @@ class SessionCore final : private EventLoop::Client {
   Status table_known(const Key& key);
   void joined(JoinResult joined);
   void end_join(const Status& status) noexcept;
+  void return_to_user(const Status& status) noexcept;
+  void drop_roles() noexcept;
+  bool keep_telling_abort(const std::shared_ptr<SessionCore>& core) noexcept;
   bool fail(const Status& why) override;
   void process_exits() override;
   void close() noexcept;
@@ -77,6 +81,9 @@ class SessionCore final : private EventLoop::Client {
   std::unique_ptr<RankJoin> rank_join_;
   std::unique_ptr<NodeLeader> node_leader_;  // instead of rank_join_, from the election on
   Timer drop_roles_;
+  bool stopping_ = false;  // the user aborted the join; a role may still have to tell it
+  bool finished_ = false;  // the loop keeps the core until stopping_ has ended
+  Timer stop_limit_;
   std::unique_ptr<FailureDetector> detector_;
   bool forwarding_ = false;  // finished, but other ranks need this one
   Timer forwarding_check_;

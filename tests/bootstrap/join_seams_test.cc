@@ -232,6 +232,23 @@ TEST_F(JoinSeams, a_rank_that_aborts_its_join_is_named_by_the_others) {
 /// By its number: 0 leads node 0, 1 follows there, 2 is the leader of a node in the tree.
 class JoinSeamsVictim : public JoinSeams, public ::testing::WithParamInterface<int> {};
 
+TEST_P(JoinSeamsVictim, that_aborts_before_it_has_reached_another_rank_is_named_by_the_others) {
+  const int victim = GetParam();
+  for (const int rank : {0, 1, 2}) {
+    if (rank != victim) come(rank);
+  }
+  simulation_.settle();
+  come(victim);
+  ranks_[victim]->core().stop_join();
+  ASSERT_TRUE(ranks_[victim]->joined()) << "the user's call returns at once";
+  ranks_[victim]->leave();
+  ASSERT_TRUE(run_until_all_joined(simulation_.now() + nanos_per_s));
+  for (const int rank : {0, 1, 2}) {
+    EXPECT_EQ(ranks_[rank]->joined()->code(), Code::aborted) << ranks_[rank]->joined()->message();
+    EXPECT_EQ(ranks_[rank]->joined()->culprit(), victim) << ranks_[rank]->joined()->message();
+  }
+}
+
 TEST_P(JoinSeamsVictim, that_dies_during_the_join_is_named_at_once) {
   for (int rank = 0; rank < ranks - 1; ++rank) come(rank);
   simulation_.settle();

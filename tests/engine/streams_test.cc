@@ -292,8 +292,9 @@ TEST(NotBlocking, calls_return_at_once_and_are_asked_for) {
 }
 
 /// One of two ranks that wait for a third gives up: neither waits for the deadline.
-void abort_a_join(int who) {
-  SCOPED_TRACE("rank " + std::to_string(who) + " aborts");
+void abort_a_join(int who, std::chrono::milliseconds pause) {
+  SCOPED_TRACE("rank " + std::to_string(who) + " aborts after a pause of " +
+               std::to_string(pause.count()) + " ms");
   hocketUniqueId id;
   ASSERT_HOCKET(hocketGetUniqueId(&id));
   hocketConfig_t config = ranks::patient_config();
@@ -302,7 +303,7 @@ void abort_a_join(int who) {
   hocketComm_t comms[2] = {};
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(hocketInProgress, hocketCommInitRankConfig(&comms[rank], 3, id, rank, &config));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 leads the node
+    std::this_thread::sleep_for(pause);  // with a pause, rank 0 leads the node
   }
   EXPECT_EQ(hocketSuccess, hocketCommAbort(comms[who]));
   EXPECT_EQ(hocketSuccess, hocketCommAbort(comms[who]));
@@ -316,8 +317,10 @@ void abort_a_join(int who) {
 }
 
 TEST(NotBlocking, abort_ends_a_join_on_every_rank) {
-  abort_a_join(0);
-  abort_a_join(1);
+  for (const auto pause : {std::chrono::milliseconds(0), std::chrono::milliseconds(50)}) {
+    abort_a_join(0, pause);
+    abort_a_join(1, pause);
+  }
 }
 
 TEST(NotBlocking, a_join_that_fails_is_asked_for_too) {

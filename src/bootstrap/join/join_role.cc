@@ -81,12 +81,26 @@ void JoinRole::fail(const Status& status) {
   handlers_.failed(status);
 }
 
+Status JoinRole::refusal(const Status& why) const {
+  return {why.code(), fmt::format("{} cannot join: {}", who(setup_.self), why.message()), rank()};
+}
+
+Status JoinRole::stopped() const { return refusal({Code::aborted, "it aborted its join"}); }
+
+void JoinRole::stop() {
+  stop_asked_ = true;
+  if (can_report()) stop_if_asked();
+}
+
+void JoinRole::stop_if_asked() {
+  if (stop_asked_) give_up({Code::aborted, "it aborted its join"});
+}
+
 void JoinRole::give_up(const Status& why) {
   if (ended()) return;
   Status status = why;
   best_effort([&] {
-    status = Status(why.code(), fmt::format("{} cannot join: {}", who(setup_.self), why.message()),
-                    rank());
+    status = refusal(why);
     report_failure({status.code(), status.culprit(), status.message()});
   });
   fail(status);

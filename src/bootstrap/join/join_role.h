@@ -45,8 +45,11 @@ class JoinRole {
   virtual ~JoinRole() = default;
   /// Ends the join of this rank; all ranks that have come learn why.
   void give_up(const Status& why);
-  /// The user aborted the join.
-  void stop() { give_up({Code::aborted, "it aborted its join"}); }
+  /// The user aborted the join. If the other ranks cannot be told yet, the role goes on until it
+  /// can tell them: handlers.failed is called then.
+  void stop();
+  /// The error of the user's call.
+  Status stopped() const;
 
  protected:
   JoinRole(EventLoop& loop, const JoinSetup& setup, JoinHandlers handlers)
@@ -56,6 +59,8 @@ class JoinRole {
   bool take_table(const Message& message);
   void finish();
   void fail(const Status& status);
+  /// To be called when can_report() becomes true: ends the join if the user has aborted it.
+  void stop_if_asked();
   /// Ends this role without a call of the handlers.
   void end();
   int rank() const { return setup_.options.rank; }
@@ -72,11 +77,14 @@ class JoinRole {
   virtual void set_ended() = 0;
   /// Tells the leader or the coordinator that this rank gives up.
   virtual void report_failure(const Failure& failure) = 0;
+  virtual bool can_report() const = 0;
   /// Tells the ranks that depend on this one.
   virtual void pass_on_failure(const Failure& failure) = 0;
   /// What this rank waits for: "the coordinator at 10.0.0.1:4000".
   virtual std::string awaited() const = 0;
+  Status refusal(const Status& why) const;
 
+  bool stop_asked_ = false;
   Timer deadline_timer_;
 };
 

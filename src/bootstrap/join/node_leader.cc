@@ -128,6 +128,7 @@ void NodeLeader::open_coordinator(UniqueFd fd) {
   for (const auto& [id, follower] : followers_) {
     if (follower.has_come) pass_on_request(follower.request, follower.deadline);
   }
+  stop_if_asked();
 }
 
 void NodeLeader::pass_on_request(const JoinRequest& request, Nanos deadline) {

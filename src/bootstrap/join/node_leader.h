@@ -68,6 +68,7 @@ class NodeLeader final : public JoinRole {
   bool ended() const override { return state_ == State::ended; }
   void set_ended() override { state_ = State::ended; }
   void report_failure(const Failure& failure) override;
+  bool can_report() const override { return coordinator_ != nullptr; }
   void pass_on_failure(const Failure& failure) override;
   std::string awaited() const override;
 

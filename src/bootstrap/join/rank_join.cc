@@ -59,6 +59,7 @@ void RankJoin::reached(Dialer::Result result) {
   if (setup_.own_pidfd) fds.push_back(setup_.own_pidfd);
   state_ = State::awaiting_table;
   joined_.leader->send(MessageType::join_request, encode(request), std::move(fds));
+  stop_if_asked();
 }
 
 void RankJoin::on_message(Message& message) {

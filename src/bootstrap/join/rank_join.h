@@ -38,6 +38,7 @@ class RankJoin final : public JoinRole {
   bool ended() const override { return state_ == State::ended; }
   void set_ended() override { state_ = State::ended; }
   void report_failure(const Failure& failure) override;
+  bool can_report() const override { return joined_.leader != nullptr; }
   void pass_on_failure(const Failure&) override {}
   std::string awaited() const override { return leader_name_; }
 
