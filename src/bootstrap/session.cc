@@ -16,7 +16,6 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::int64_t answer_latecomers_ms = 60'000;
-constexpr std::int64_t unlimited_ms = std::int64_t{1} << 40;  // 34 years
 
 /// One thread waits until another one has finished.
 class Completion {
@@ -309,7 +308,7 @@ Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int 
   HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
   return run_on_monitor([&](EventLoop& loop) {
     const auto kept = std::make_shared<KeptCoordinator>();
-    kept->coordinator = Coordinator::start(loop, key, unlimited_ms, nullptr);
+    kept->coordinator = Coordinator::start(loop, key, 0, nullptr);  // it fails at once
     kept->coordinator->listen(std::move(listener), {key, job_id, false});
     kept->coordinator->fail(Code::remote_error, culprit, text);
     loop.keep(kept);

@@ -83,6 +83,8 @@ inline std::vector<std::shared_ptr<Session>> join_all(const Job& job) {
   return out;
 }
 
+inline constexpr int any_rank = -1;
+
 /// Blocks until a fault of that kind and rank is known, or until the deadline.
 inline bool wait_fault(Session& session, Fault::Kind kind, int rank, Fault* out = nullptr,
                        std::int64_t limit_ms = 60'000) {
@@ -94,7 +96,7 @@ inline bool wait_fault(Session& session, Fault::Kind kind, int rank, Fault* out 
   });
   const auto found = [&] {
     for (const Fault& fault : session.faults()) {
-      if (fault.kind != kind || fault.rank != rank) continue;
+      if (fault.kind != kind || (rank != any_rank && fault.rank != rank)) continue;
       if (out != nullptr) *out = fault;
       return true;
     }
