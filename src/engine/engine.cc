@@ -257,7 +257,9 @@ void Engine::record_waits(Operation& operation, bool waits_for_turn, Nanos now) 
   if (!waits_for_turn) record_admission(operation, now);
   if (now < operation.next_look) return;
   operation.next_look = now + between_looks;
-  record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now);
+  // Without memory for the list, the record keeps the one before.
+  best_effort(
+      [&] { record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now); });
 }
 
 void Engine::begin_message(const Call& call) {
