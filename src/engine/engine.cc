@@ -426,7 +426,8 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
   std::vector<int> ranks;
   if (!waits_for_turn) {
     ranks = operation.execution.waits_for();
-    std::ranges::stable_partition(ranks, [&](int rank) { return !has_begun(rank, operation); });
+    std::stable_partition(ranks.begin(), ranks.end(),
+                          [&](int rank) { return !has_begun(rank, operation); });
     return ranks;
   }
   const Board& board = *links_.board;
