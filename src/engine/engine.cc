@@ -257,7 +257,9 @@ void Engine::record_waits(Operation& operation, bool waits_for_turn, Nanos now) 
   if (!waits_for_turn) record_admission(operation, now);
   if (now < operation.next_look) return;
   operation.next_look = now + between_looks;
-  record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now);
+  // Without memory for the list, the record keeps the one before.
+  best_effort(
+      [&] { record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now); });
 }
 
 void Engine::begin_message(const Call& call) {
@@ -428,7 +430,8 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
   std::vector<int> ranks;
   if (!waits_for_turn) {
     ranks = operation.execution.waits_for();
-    std::ranges::stable_partition(ranks, [&](int rank) { return !has_begun(rank, operation); });
+    std::stable_partition(ranks.begin(), ranks.end(),
+                          [&](int rank) { return !has_begun(rank, operation); });
     return ranks;
   }
   const Board& board = *links_.board;

@@ -61,10 +61,11 @@ std::vector<std::string> record_lines(const RecordOwner& owner, std::size_t most
   const Membership& membership = owner.membership;
   std::vector<RecordEntry> entries = owner.engine.record().entries();
   const Nanos now = monotonic_now();
-  const auto ended = std::ranges::stable_partition(entries, [](auto& e) { return !e.ended; });
-  std::ranges::reverse(ended);
-  const auto under_way = static_cast<std::size_t>(ended.begin() - entries.begin());
-  const std::size_t shown = std::min(ended.size(), most_ended);
+  const auto ended = std::stable_partition(entries.begin(), entries.end(),
+                                           [](const RecordEntry& entry) { return !entry.ended; });
+  std::reverse(ended, entries.end());
+  const auto under_way = static_cast<std::size_t>(ended - entries.begin());
+  const std::size_t shown = std::min(entries.size() - under_way, most_ended);
   std::vector<std::string> lines;
   lines.push_back(
       fmt::format("record of '{}' (communicator {:016x}), {} of {} ranks, at {:.9f} s: {} under "

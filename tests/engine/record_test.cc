@@ -102,7 +102,7 @@ TEST(Record, names_the_ranks_that_an_operation_waits_for) {
 }
 
 TEST(Record, is_read_whole_beside_its_writer) {
-  OperationRecord record(16, nullptr);
+  OperationRecord record(2, nullptr);
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (std::uint64_t number = 1; !stop.load(std::memory_order_relaxed); ++number) {
@@ -113,8 +113,8 @@ TEST(Record, is_read_whole_beside_its_writer) {
       record.end(id, Code::ok, &first_program, when + 2);
     }
   });
-  std::uint64_t seen = 0, newest = 0;
-  while (seen < 20'000) {
+  std::uint64_t changes = 0, newest = 0;  // the readings that found another entry
+  while (changes < 10'000) {
     std::uint64_t before = 0;
     for (const RecordEntry& entry : record.entries()) {
       ASSERT_GT(entry.id, before);
@@ -132,10 +132,11 @@ TEST(Record, is_read_whole_beside_its_writer) {
           ASSERT_EQ(entry.waits_for[i], entry.id % 1000);
         }
       }
-      ++seen;
     }
-    ASSERT_GE(before, newest);
-    newest = before;
+    // Both slots may be left out, where the writer is at work on each.
+    ASSERT_TRUE(before == 0 || before >= newest);
+    changes += before > newest;
+    newest = std::max(before, newest);
   }
   stop = true;
   writer.join();

@@ -14,7 +14,7 @@ step "install"
 "$cmake" --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
-for file in include/hocket/hocket.h include/hocket/hocket.hpp bin/hocket-run; do
+for file in include/hocket/hocket.h include/hocket/hocket.hpp bin/hocket-run bin/hocket-trace; do
   [[ -f $prefix/$file ]] || { echo "not installed: $file"; exit 1; }
 done
 
