@@ -20,6 +20,12 @@ Doorbells::Doorbells(Session& session, const Membership& membership)
       membership_(membership),
       peer_events_(static_cast<std::size_t>(membership.local_ranks())) {}
 
+Doorbells::~Doorbells() {
+  for (const PeerEvent& event : peer_events_) {
+    if (event.fetch != nullptr) session_.forget(event.fetch);
+  }
+}
+
 Status Doorbells::open(const Board& board) {
   board_ = board;
   event_fd_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
@@ -56,12 +62,6 @@ bool Doorbells::fetch_event(int local_rank) {
   const Status taken = event.fetch->take(&event.fd);
   event.fetch.reset();
   return taken.ok();
-}
-
-void Doorbells::forget_fetches() {
-  for (const PeerEvent& event : peer_events_) {
-    if (event.fetch != nullptr) session_.forget(event.fetch);
-  }
 }
 
 }  // namespace hocket::internal

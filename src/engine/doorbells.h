@@ -16,6 +16,9 @@ class Doorbells {
  public:
   /// Both outlive it, and so does the board's memory.
   Doorbells(Session& session, const Membership& membership);
+  ~Doorbells();
+  Doorbells(const Doorbells&) = delete;
+  Doorbells& operator=(const Doorbells&) = delete;
 
   /// Once, before any other call: makes this rank's eventfd and offers it to its local peers.
   Status open(const Board& board);
@@ -23,8 +26,6 @@ class Doorbells {
   void ring(int local_rank);
   void wake() { ring(board_.local_rank()); }
   int event_fd() const { return event_fd_.get(); }
-  /// Gives up the eventfds that are on their way.
-  void forget_fetches();
 
  private:
   bool fetch_event(int local_rank);

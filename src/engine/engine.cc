@@ -38,8 +38,11 @@ bool Engine::run_once(std::optional<Nanos> now) {
     return unexplained_.ok();
   }
   bool moved = false;
+  const Status* astray = nullptr;  // a message of a collective that this rank did not call
   for (Transport* transport : transports_) {
-    if (transport->active()) moved |= transport->poll();
+    if (!transport->active()) continue;
+    moved |= transport->poll();
+    if (astray == nullptr) astray = transport->failure();
   }
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
@@ -47,8 +50,8 @@ bool Engine::run_once(std::optional<Nanos> now) {
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (!options_.sequence_check->failure.ok()) [[unlikely]]
-    fail(options_.sequence_check->failure);
+  if (astray != nullptr) [[unlikely]]
+    fail(*astray);
   if (moved) quiet_since_.reset();
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     moved |= look_at_faults(moved);
@@ -118,7 +121,14 @@ void Engine::begin(const Call& call) {
   last_program_.store(&program, std::memory_order_release);
   if (!program.load_store) {
     waits_for_turn_ = false;
+    for (Transport* transport : transports_) {
+      transport->begin_collective(sequence_, binding.signature);
+    }
     current_.execution.start(program, nullptr, binding, links_);
+    for (const Transport* transport : transports_) {
+      if (transport->failure() != nullptr) [[unlikely]]
+        return fail(*transport->failure());
+    }
     return;
   }
   if (program.maps_input || program.maps_output) find_regions();
@@ -134,7 +144,7 @@ void Engine::find_regions() {
     const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
     return elements * size_of(binding.dtype);
   };
-  regions_seen_ = Regions::instance().generation();
+  regions_seen_ = links_.regions->generation();
   const auto* input = binding.input;
   if (find_region(input, bytes(program.input_blocks), &binding.input_region)) binding.mapped |= 1;
   const auto* output = binding.output;
@@ -143,12 +153,12 @@ void Engine::find_regions() {
 }
 
 bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* place) {
-  const std::uint64_t generation = Regions::instance().generation();
+  const std::uint64_t generation = links_.regions->generation();
   SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
   if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
     seen = {buffer, bytes, generation, false, {}};
-    seen.mapped = Regions::instance().find(buffer, bytes, &seen.place) &&
-                  host_.export_region(seen.place.region);
+    seen.mapped =
+        links_.regions->find(buffer, bytes, &seen.place) && host_.export_region(seen.place.region);
   }
   *place = seen.place;
   return seen.mapped;
@@ -294,15 +304,13 @@ std::size_t Engine::output_bytes(const Operation& operation) const {
 
 /// By another communicator of this process, while peers wrote into it.
 bool Engine::output_was_revoked(const Operation& operation) const {
-  return operation.execution.exposes_output() &&
-         regions_seen_ != Regions::instance().generation() &&
-         Regions::instance().was_revoked(operation.binding.output, output_bytes(operation));
+  return operation.execution.exposes_output() && regions_seen_ != links_.regions->generation() &&
+         links_.regions->was_revoked(operation.binding.output, output_bytes(operation));
 }
 
 void Engine::revoke(Operation& operation) {
   if (!operation.execution.exposes_output()) return;
-  const Status status =
-      Regions::instance().revoke(operation.binding.output, output_bytes(operation));
+  const Status status = links_.regions->revoke(operation.binding.output, output_bytes(operation));
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
 
@@ -342,8 +350,15 @@ void Engine::end(const Status& error, bool tell) {
   running_ = false;
   queue_.clear();
   messages_.clear();
-  host_.on_failure(status_, operation, tell);
+  unreported_ = {operation, tell};
   ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
+}
+
+void Engine::report_failure() {
+  if (!unreported_) return;
+  const Unreported unreported = *unreported_;
+  unreported_.reset();
+  host_.on_failure(status_, unreported.operation, unreported.tell);
 }
 
 /// True where a fault is news. An error ends nothing that can still go on with what has come; and

@@ -21,7 +21,6 @@
 #include "collectives/select/selector.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
-#include "transport/sequence_check.h"
 
 namespace hocket::internal {
 
@@ -29,9 +28,7 @@ struct EngineOptions {
   int rank = 0;
   int ranks = 1;
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
-  Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
-  const CollectiveSequenceCheck* sequence_check =
-      nullptr;  // what links find out beside their transfers
+  Nanos late_log = 10 * nanos_per_s;   // between log lines about the ranks that are waited for
 };
 
 class Engine {
@@ -54,6 +51,15 @@ class Engine {
   /// often only the first sign of a fault that names its cause: that error waits a moment for it,
   /// and nothing moves meanwhile.
   void fail(const Status& status);
+  /// The same without that wait, for errors that arise outside of run_once().
+  void fail_now(const Status& status) {
+    if (status_.ok()) end(unexplained_.ok() ? status : unexplained_, true);
+  }
+  /// True between the end of the engine by an error and report_failure().
+  bool has_unreported_failure() const { return unreported_.has_value(); }
+  /// Hands the error that has ended the engine to EngineHost::on_failure(), once, which may wait.
+  /// Outside of run_once(), and before the error is returned to the user. drive() calls it.
+  void report_failure();
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& fault_pending() { return attention_; }
@@ -154,6 +160,11 @@ class Engine {
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
   Status unexplained_;                // of a broken link, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;
+  struct Unreported {
+    std::uint64_t operation;  // as EngineHost::on_failure() has it
+    bool tell;
+  };
+  std::optional<Unreported> unreported_;  // of status_
   std::atomic<const Program*> last_program_ = nullptr;
 };
 

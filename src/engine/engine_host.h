@@ -1,6 +1,6 @@
 // What an engine needs from outside: names of ranks, their faults and doorbells, mapped memory, and
 // a place to report its own failure. A communicator is the host of its engine; a test or a
-// simulator brings another. No call blocks.
+// simulator brings another. Only on_failure() may block.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,9 @@ class EngineHost : public ExecutorHost {
   virtual void poll_faults(FaultNews* news) = 0;
   /// Lets local peers map a region of this process. False where they cannot.
   virtual bool export_region(std::uint64_t region) = 0;
-  /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
-  /// not know yet.
+  /// The engine has failed in that collective; all earlier ones have ended here. tell: the other
+  /// ranks do not know yet, and know when this call returns. Never called in a round of the engine,
+  /// see Engine::report_failure().
   virtual void on_failure(const Status& status, std::uint64_t operation, bool tell) = 0;
 
  protected:

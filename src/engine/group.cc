@@ -127,10 +127,7 @@ Status run_with(const Batch& batch, StreamRendezvous* meeting) {
 /// the caller's thread.
 Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting,
             bool in_this_thread) {
-  // All streams see the groups that they share in one order, or two of them could wait for one
-  // another.
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  const std::lock_guard lock(batch.parts.front().communicator->shared().group_order);
   Status first;
   bool has_runner = in_this_thread;
   for (HostStream* stream : batch.streams) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/comm_id.h"
 #include "topology/machine.h"
 
 namespace hocket::internal {
@@ -84,6 +85,10 @@ Status Membership::status_of(const Fault& fault) const {
                      ", pid " + std::to_string(member.pid) + ")";
   }
   return Status(std::move(detail));
+}
+
+std::uint64_t Membership::comm_id_of_next_split(int color) {
+  return comm_id_of_split(comm_id(), ++splits_, color);
 }
 
 FaultScope Membership::scope(std::uint64_t operation) const {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/session.h"
@@ -33,6 +35,9 @@ class Membership {
     return session_.members()[static_cast<std::size_t>(session_rank(rank))];
   }
   std::uint64_t comm_id() const { return scope_.comm_id; }
+  /// The comm id of the ranks that give `color` in the next split. All ranks call it for each
+  /// split.
+  std::uint64_t comm_id_of_next_split(int color);
   /// -1: not a member.
   int rank_of_session(int session_rank) const;
   std::string name_of_rank(int rank) const;
@@ -44,6 +49,13 @@ class Membership {
   void set_parent(std::uint64_t comm_id) { scope_.parent = comm_id; }
   /// The first that ends operations. Any thread.
   Status first_fault() const;
+  /// The monitor thread calls wake after each new fault, until unwatch_faults().
+  void watch_faults(std::function<void()> wake) { watch_ = session_.watch(std::move(wake)); }
+  /// wake is not running when it returns, and does not run again.
+  void unwatch_faults() noexcept {
+    if (watch_ >= 0) session_.unwatch(watch_);
+    watch_ = -1;
+  }
   /// Adds the faults that are new since the last call.
   void poll_faults(FaultNews* news);
   /// The error that the session gives where `peer` did not answer, in the communicator's words.
@@ -74,6 +86,8 @@ class Membership {
   int rank_ = 0, local_rank_ = 0;
   int nodes_ = 1;
   std::uint64_t faults_seen_ = 0;
+  std::uint64_t splits_ = 0;
+  int watch_ = -1;  // of the session; -1: none
 };
 
 }  // namespace hocket::internal

@@ -14,7 +14,7 @@ PeerMemory::~PeerMemory() {
 }
 
 bool PeerMemory::export_region(std::uint64_t region) {
-  Regions& regions = Regions::instance();
+  Regions& regions = shared_.regions;
   if (offered_generation_ != regions.generation()) {
     offered_generation_ = regions.generation();
     std::erase_if(offered_, [&](std::uint64_t number) {
@@ -38,13 +38,13 @@ Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
     if (membership_.member(peer).pid == ::getpid()) {
       // Ranks that are threads of one process share its address: a second mapping would only hide
       // races.
-      *out = Regions::instance().address(place, bytes);
+      *out = shared_.regions.address(place, bytes);
       if (*out != nullptr) return {};
     }
     UniqueFd fd;
     HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, operation, &fd));
     PeerMapping fresh;
-    HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
+    HOCKET_RETURN_IF_ERROR(shared_.mappings.of(fd.get(), &fresh.mapping));
     if (peer_regions_.size() >= most_peer_regions) drop_peer_regions(operation);
     found = peer_regions_.emplace(PeerRegion{peer, place.region}, std::move(fresh)).first;
   }

@@ -13,16 +13,16 @@
 #include "bootstrap/session.h"
 #include "engine/doorbells.h"
 #include "engine/membership.h"
-#include "memory/regions.h"
-#include "memory/shared_memory.h"
+#include "engine/shared_parts.h"
 
 namespace hocket::internal {
 
 class PeerMemory {
  public:
-  /// All three outlive it. What comes from a peer rings this rank's doorbell.
-  PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells)
-      : session_(session), membership_(membership), doorbells_(doorbells) {}
+  /// All four outlive it. What comes from a peer rings this rank's doorbell.
+  PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells,
+             SharedParts& shared)
+      : session_(session), membership_(membership), doorbells_(doorbells), shared_(shared) {}
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -46,6 +46,7 @@ class PeerMemory {
   Session& session_;
   const Membership& membership_;
   Doorbells& doorbells_;
+  SharedParts& shared_;
   std::map<PeerRegion, PeerMapping> peer_regions_;
   std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // on their way
   std::set<std::uint64_t> offered_;       // own regions that peers may ask for

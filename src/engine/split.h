@@ -25,9 +25,10 @@ class Split {
   Split(const Split&) = delete;
   Split& operator=(const Split&) = delete;
 
-  Status run(StopRequest* stop, std::unique_ptr<Communicator>* out) {
+  /// As Communicator::split().
+  Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) {
     done_ = true;
-    return parent_.split(ticket_, color_, key_, config_, stop, out);
+    return parent_.split(ticket_, color_, key_, config_, errors, stop, out);
   }
 
  private:

@@ -8,7 +8,6 @@
 #include "engine/comm_config.h"
 #include "engine/doorbells.h"
 #include "engine/membership.h"
-#include "transport/sequence_check.h"
 #include "transport/shm/board.h"
 #include "transport/transport.h"
 
@@ -21,7 +20,6 @@ struct TransportOptions {
   const CommConfig& config;
   const Board& board;
   Doorbells& doorbells;
-  CollectiveSequenceCheck& sequence_check;
 };
 
 class TransportFactory {

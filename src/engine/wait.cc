@@ -84,8 +84,11 @@ class Driver {
   bool run_all(std::optional<Nanos> now, bool* busy) {
     bool moved = false;
     for (const Sleeper& sleeper : sleepers_) {
-      moved |= sleeper.engine->run_once(now);
-      *busy |= !sleeper.engine->idle();
+      Engine& engine = *sleeper.engine;
+      moved |= engine.run_once(now);
+      *busy |= !engine.idle();
+      if (engine.has_unreported_failure()) [[unlikely]]
+        engine.report_failure();
     }
     return moved;
   }

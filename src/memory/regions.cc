@@ -20,14 +20,12 @@ std::size_t page_bytes() {
 
 /// Region numbers start at a random value. Two processes in different pid namespaces can have the
 /// same pid; then only the number distinguishes a region of a peer from a region of this process.
-Regions::Regions() {
-  if (::getrandom(&last_number_, sizeof last_number_, GRND_NONBLOCK) < 0) last_number_ = 0;
-  last_number_ >>= 1;
-}
-
-Regions& Regions::instance() {
-  static Regions* regions = new Regions;  // never destroyed: threads may outlive main
-  return *regions;
+std::uint64_t Regions::next_number() {
+  if (last_number_ == 0) {
+    if (::getrandom(&last_number_, sizeof last_number_, GRND_NONBLOCK) < 0) last_number_ = 0;
+    last_number_ >>= 1;
+  }
+  return ++last_number_;
 }
 
 Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number) {
@@ -39,7 +37,7 @@ Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number
   if (hits_next || hits_previous) {
     return invalid_usage("this memory overlaps a buffer that is registered already");
   }
-  region.number = ++last_number_;
+  region.number = next_number();
   *number = region.number;
   by_address_.emplace(base, std::move(region));
   generation_.fetch_add(1, std::memory_order_release);

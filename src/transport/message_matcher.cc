@@ -43,13 +43,18 @@ Transfer* MessageMatcher::Queue::pop() {
 }
 
 MessageMatcher::MessageMatcher(int rank, int peer, std::uint64_t comm_id,
-                               const MatcherOptions& options, UnexpectedPool& pool)
-    : rank_(rank), peer_(peer), comm_id_(comm_id), options_(options), pool_(pool) {}
+                               const MatcherOptions& options, UnexpectedPool& pool,
+                               CollectiveSequenceCheck& sequence_check)
+    : rank_(rank),
+      peer_(peer),
+      comm_id_(comm_id),
+      options_(options),
+      pool_(pool),
+      sequence_check_(sequence_check) {}
 
 MessageMatcher::~MessageMatcher() {
   forget_unexpected();
-  if (options_.sequence_check != nullptr)
-    std::erase(options_.sequence_check->links_with_unexpected, this);
+  sequence_check_.remove(*this);
 }
 
 bool MessageMatcher::start(Transfer& transfer) {
@@ -73,14 +78,6 @@ void MessageMatcher::finish(Transfer& transfer, const Status& status) {
 
 // ---- Posting
 
-void MessageMatcher::begin_collective(const Transfer& transfer) {
-  CollectiveSequenceCheck& sequence_check = *options_.sequence_check;
-  sequence_check.previous = sequence_check.newest;
-  sequence_check.newest = {transfer.key.sequence, signature_of(transfer)};
-  std::erase_if(sequence_check.links_with_unexpected,
-                [](MessageMatcher* link) { return !link->review_unexpected(); });
-}
-
 bool MessageMatcher::review_unexpected() {
   bool any = false;
   const auto look = [&](const UnexpectedMessage& unexpected) {
@@ -93,25 +90,21 @@ bool MessageMatcher::review_unexpected() {
 }
 
 void MessageMatcher::check_sequence(const UnexpectedMessage& unexpected) {
-  CollectiveSequenceCheck& sequence_check = *options_.sequence_check;
-  if (!sequence_check.failure.ok() ||
-      !sequence_check.is_out_of_sequence(unexpected.key, unexpected.signature))
+  const MessageKey& key = unexpected.key;
+  if (sequence_check_.failure() != nullptr ||
+      !sequence_check_.is_out_of_sequence(key, unexpected.signature))
     return;
-  sequence_check.failure = mismatch(unexpected.key, sequence_check.mine(unexpected.key),
-                                    unexpected.total, unexpected.signature, unexpected.total);
+  sequence_check_.fail(mismatch(key, sequence_check_.mine(key), unexpected.total,
+                                unexpected.signature, unexpected.total));
 }
 
 void MessageMatcher::note_unexpected(const UnexpectedMessage& unexpected) {
-  if (options_.sequence_check == nullptr || unexpected.key.p2p) return;
-  std::vector<MessageMatcher*>& links = options_.sequence_check->links_with_unexpected;
-  if (std::find(links.begin(), links.end(), this) == links.end()) links.push_back(this);
+  if (unexpected.key.p2p) return;
+  sequence_check_.add(*this);
   check_sequence(unexpected);
 }
 
 void MessageMatcher::post_send(Transfer& transfer) {
-  if (options_.sequence_check != nullptr && options_.sequence_check->is_newer(transfer.key)) {
-    begin_collective(transfer);
-  }
   if (!start(transfer)) return finish(transfer, ended_);
   const UnexpectedMessage* const ready = unmatched_cts_.find(transfer.key);
   if (ready != nullptr && !agrees(transfer, ready->signature, ready->total)) {
@@ -138,9 +131,6 @@ void MessageMatcher::post_send(Transfer& transfer) {
 }
 
 void MessageMatcher::post_recv(Transfer& transfer) {
-  if (options_.sequence_check != nullptr && options_.sequence_check->is_newer(transfer.key)) {
-    begin_collective(transfer);
-  }
   const bool open = start(transfer);
   if (UnexpectedMessage* const unexpected = unexpected_.find(transfer.key); unexpected != nullptr) {
     return take_unexpected(transfer, *unexpected);
