@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/descriptors.h"
 
@@ -29,6 +30,7 @@ std::uint64_t Regions::next_number() {
 }
 
 Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number) {
+  HOCKET_ASSERT(region.size > 0 && region.fd, "a region has bytes and a file");
   std::lock_guard lock(mutex_);
   const auto next = by_address_.lower_bound(base);
   const bool hits_next = next != by_address_.end() && next->first - base < region.size;

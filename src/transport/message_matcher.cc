@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/assert.h"
 #include "base/checked.h"
 
 namespace hocket::internal {
@@ -58,6 +59,8 @@ MessageMatcher::~MessageMatcher() {
 }
 
 bool MessageMatcher::start(Transfer& transfer) {
+  HOCKET_ASSERT(transfer.peer == peer_, "a transfer goes over the link to its peer");
+  HOCKET_ASSERT(transfer.bytes == 0 || transfer.data != nullptr, "a message of bytes has memory");
   transfer.done = false;
   transfer.moved = 0;
   transfer.framed_bytes = 0;
@@ -69,6 +72,7 @@ bool MessageMatcher::start(Transfer& transfer) {
 }
 
 void MessageMatcher::finish(Transfer& transfer, const Status& status) {
+  HOCKET_ASSERT(!transfer.done && open_ > 0, "a transfer ends once");
   if (!status.ok()) {
     transfer.status = status.in_operation(transfer.key.p2p ? 0 : transfer.key.sequence);
   }
@@ -203,6 +207,7 @@ void MessageMatcher::queue_control(FrameKind kind, const Transfer& transfer) {
 }
 
 void MessageMatcher::next_control(OutFrame& frame) {
+  HOCKET_ASSERT(has_controls(), "the caller has checked has_controls()");
   frame.transfer = nullptr;
   frame.payload = nullptr;
   if (nack_due_) {
@@ -256,6 +261,7 @@ bool MessageMatcher::next_frame(Want want, std::size_t max_payload, OutFrame& fr
 }
 
 void MessageMatcher::sent(Transfer& transfer, std::size_t bytes) {
+  HOCKET_ASSERT(transfer.moved + bytes <= transfer.framed_bytes, "what was sent was framed before");
   transfer.moved += bytes;
   if (transfer.moved == transfer.bytes) finish(transfer, Status());
 }
@@ -461,6 +467,7 @@ Status MessageMatcher::payload_complete(const InFrame& frame) {
 }
 
 void MessageMatcher::finish_recv(Transfer& recv) {
+  HOCKET_ASSERT(recv.moved == recv.bytes, "a receive ends with its last byte");
   recvs_.take(recv.key);
   if (recv.state & eager_message) consumed(recv.bytes);
   finish(recv, Status());

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "transport/message_matcher.h"
 
 namespace hocket::internal {
 
 void CollectiveSequenceCheck::begin(std::uint64_t sequence, const Signature& signature) {
+  HOCKET_ASSERT(sequence > newest_.sequence,
+                "collectives are numbered in the order of their begin");
   previous_ = newest_;
   newest_ = {sequence, signature};
   std::erase_if(links_with_unexpected_,
