@@ -27,7 +27,7 @@ Status not_in_group() {
   return invalid_usage("communicators are made and ended outside of groups");
 }
 
-/// Makes a handle and fills it now or, where config is not blocking, on its own stream.
+/// Makes a handle and its communicator, now or, if config is not blocking, on the handle's stream.
 using Make = std::function<Status(const CommContext&, std::unique_ptr<Communicator>*)>;
 Status fill(const char* function, const CommConfig& config, hocketComm_t* out, Make make) {
   *out = nullptr;
@@ -52,7 +52,7 @@ Status fill(const char* function, const CommConfig& config, hocketComm_t* out, M
       return Status();
     }
     raw->ready.store(true);
-    if (raw->stop.stopped()) raw->communicator->abort();  // it was too late for make()
+    if (raw->stop.stopped()) raw->communicator->abort();  // the stop came after make()
     return Status();
   }));
   *out = handle.release();
@@ -60,8 +60,8 @@ Status fill(const char* function, const CommConfig& config, hocketComm_t* out, M
           "the communicator joins: ask hocketCommGetAsyncError until it is done"};
 }
 
-/// The part in a split of a rank that gets no communicator, and so has none to ask how far it is:
-/// it waits here, or comm's own stream does.
+/// The split of a rank that gets no communicator, and so has no handle to ask whether the split has
+/// ended: this thread runs it, or the stream of comm does.
 Status split_without_color(hocketComm* comm, const std::shared_ptr<Split>& split) {
   const auto run = [split] {
     ErrorCell no_errors;
@@ -204,7 +204,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     if (comm->state.load() == hocketComm::live && comm->fork_generation != fork_generation()) {
-      // The parent's: its threads, sockets and locks are not ours to end.
+      // The threads, sockets and locks belong to the parent process.
       [[maybe_unused]] Communicator* leaked = comm->communicator.release();
       [[maybe_unused]] HostStream* also = comm->own.release();
       return {};
@@ -265,7 +265,7 @@ hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank) {
 
 namespace {
 
-/// A query needs a communicator that has joined; errors and finalization do not matter to it.
+/// A query needs a communicator that has joined; it may be in error or finalized.
 template <typename Value>
 hocketResult_t query(const char* function, hocketComm_t comm, Value* out,
                      Value (*get)(const Communicator&)) {

@@ -10,18 +10,18 @@
 namespace hocket::internal::api {
 namespace {
 
-/// What a thread is told by hocketGetLastError. Behind a key, and not a thread_local: the first use
-/// in a thread of one with a destructor ends the process where memory is out.
+/// The last error of a thread. It is behind a pthread key: the first use of a thread_local with a
+/// destructor ends the process if there is no memory.
 struct ThreadError {
   Status last;
-  Status shown;  // the last answer's, which keeps its text alive
+  Status shown;  // owns the text that hocketGetLastError returned last
   std::string text;
 
   /// Null before the thread's first error.
   static ThreadError* mine() noexcept {
     return has_key ? static_cast<ThreadError*>(::pthread_getspecific(key)) : nullptr;
   }
-  /// Null where there is no memory for it; the thread's error is that then.
+  /// Null if there is no memory for it; then the thread's error is out_of_memory().
   static ThreadError* make_mine() noexcept {
     ThreadError* const found = mine();
     if (!has_key || (found != nullptr && found != &exhausted)) return found;
@@ -34,7 +34,7 @@ struct ThreadError {
     if (of_thread != &exhausted) delete static_cast<ThreadError*>(of_thread);
   }
 
-  static ThreadError exhausted;  // stands for those that could not be made
+  static ThreadError exhausted;  // in place of each one that could not be made
   static pthread_key_t key;
   static const bool has_key;
 };

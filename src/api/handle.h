@@ -1,4 +1,4 @@
-// What stands behind the C handles, and what every entry point does first.
+// The objects behind the C handles, and the checks that every entry point makes first.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct hocketComm {
   hocketComm* retired_after = nullptr;  // the next one that was destroyed
 };
 
-/// What stays of a destroyed stream or event is the empty handle.
+/// After the stream or event is destroyed, its handle stays for a while, empty: see HandleTable.
 struct hocketStream {
   std::unique_ptr<hocket::internal::HostStream> stream =
       std::make_unique<hocket::internal::HostStream>();
@@ -42,9 +42,9 @@ struct hocketEvent {
 
 namespace hocket::internal::api {
 
-/// Remembers a status as the thread's (and the handle's) last error, under the name of the function
+/// Keeps an error as the last one of the thread and of the handle, under the name of the function
 /// that the user called; returns its number. Every error that reaches the user comes through here.
-/// Allocates nothing that it cannot do without.
+/// If there is no memory, it keeps less.
 hocketResult_t result(const char* function, const Status& status,
                       hocketComm* comm = nullptr) noexcept;
 /// The calling thread's last status that was not OK.
@@ -52,14 +52,14 @@ Status last_error() noexcept;
 
 /// OK where comm is a live handle of this process whose communicator may be used.
 Status check(hocketComm* comm);
-/// The same answer for the common case, without the words.
+/// The same for the path of each call, without a reason.
 inline bool is_usable(const hocketComm* comm) {
   return comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live &&
          comm->fork_generation == fork_generation() &&
          comm->ready.load(std::memory_order_acquire) &&
          !comm->finalized.load(std::memory_order_relaxed) && !comm->errors.is_set();
 }
-/// The same where the communicator need not be ready, or may be finalized or in error.
+/// The same, but the communicator may also be not ready, finalized or in error.
 Status check_handle(hocketComm* comm);
 /// The error of the communicator or of its making; OK while there is none.
 Status error_of(hocketComm* comm);
@@ -71,7 +71,8 @@ struct Retire {
 };
 std::unique_ptr<hocketComm, Retire> make_handle();
 
-/// Holds a communicator for the calling thread.
+/// Enters a communicator, and leaves it at the end of the scope; not ok() if another thread is in
+/// it.
 class CommGuard {
  public:
   explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}

@@ -12,7 +12,7 @@ Status check_event(hocketEvent_t event) {
   return api::Process::current().events.check(event);
 }
 
-/// What a group collects has not begun: nothing can wait for it, or be ordered behind it.
+/// The calls that a group has collected have not begun: nothing can wait for them yet.
 Status not_in_group() {
   if (!api::in_group()) return {};
   return invalid_usage(
@@ -115,7 +115,7 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
         return Status();
       });
     });
-    if (!pushed.ok()) event->event->complete(number, pushed);  // or a wait for it would not end
+    if (!pushed.ok()) event->event->complete(number, pushed);  // else a wait for it would not end
     return pushed;
   });
 }

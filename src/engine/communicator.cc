@@ -98,7 +98,7 @@ void Communicator::make_engine() {
       if (to == nullptr && transport->reaches(peer)) to = transport.get();
     }
   }
-  // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
+  // Until the ranks have agreed, the selector gets only options that are equal on all ranks.
   SelectorOptions common;
   common.rank = rank();
   common.ranks = ranks();
@@ -178,7 +178,8 @@ void Communicator::poll_faults(FaultNews* news) {
 }
 
 void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell) {
-  // Without memory for it, the others find out by their deadline, or because this rank leaves.
+  // If there is no memory for the report, the other ranks learn of the failure by their deadline,
+  // or because this rank leaves.
   if (tell) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
 }
@@ -247,7 +248,7 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   const Entry mine{color, key};
   std::vector<Entry> all;
   std::vector<int> members, group;
-  // Without memory for the part in it, there is none: the others wait for it until the deadline.
+  // If there is no memory, this rank takes no part; the other ranks wait for it until the deadline.
   const Status prepared = status_of_call([&]() -> Status {
     all.resize(static_cast<std::size_t>(ranks()));
     members = membership_.members();
@@ -267,11 +268,11 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
   const CommContext context{shared_, errors, stop, factory_};
-  const OpenChannel parents_faults(*session, parent);  // for the second time: allocates nothing
+  const OpenChannel parents_faults(*session, parent);  // it is open already: this allocates nothing
   if (!gathered.ok() && color >= 0) {
     best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
   }
-  order_.serve_next();  // from here on this communicator may be gone
+  order_.serve_next();  // from here on this communicator may be destroyed
   if (!gathered.ok() || color < 0) return gathered;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     if (all[rank].color == color) group.push_back(static_cast<int>(rank));

@@ -44,7 +44,7 @@ class Communicator final : private EngineHost {
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
                        std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
                        const CommContext& context, std::unique_ptr<Communicator>* out);
-  /// Flushes and leaves. Never blocks on a peer beyond the deadline.
+  /// Waits for the calls made so far, and says goodbye. Waits for no peer beyond the deadline.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -59,9 +59,9 @@ class Communicator final : private EngineHost {
   const char* last_algorithm() const;
   const char* last_transport() const;
 
-  /// Collective, a call with a ticket like any other; this communicator may go as soon as that is
-  /// served. color < 0: *out stays empty. errors, stop: of the new communicator; stop ends its
-  /// making, not the part that this communicator has in it.
+  /// Collective; a call with a ticket like any other. This communicator may be destroyed as soon as
+  /// the ticket is served. color < 0: *out stays empty. errors, stop: of the new communicator; stop
+  /// ends the making of the new communicator, but not the call on this one.
   Status split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out);
 
@@ -73,13 +73,13 @@ class Communicator final : private EngineHost {
   /// Waits for all calls and for all ranks, then says goodbye to them: no call follows.
   Status finalize();
 
-  /// With the ticket served (or nothing pending): runs calls to their end. The error is the
-  /// communicator's.
+  /// With the ticket served (or no call pending): runs calls to their end. Returns outcome().
   Status run(std::span<const Call> calls);
-  /// One side of a run over several communicators (a group): queue, then drive all, then look at
-  /// outcome().
+  /// For calls on several communicators (a group): submit all calls, then drive all engines, then
+  /// read outcome().
   void submit(const Call& call) { engine_->submit(call); }
-  /// The error that ended the calls; one that is known already but ended none comes with the next.
+  /// The error that ended the calls. An error that is known but ended none of them is not returned
+  /// before the next call.
   const Status& outcome() const { return engine_->status(); }
   Sleeper sleeper() const { return {engine_.get(), &board(), node_.doorbells().event_fd()}; }
   Oversubscription& oversubscription() { return oversubscription_; }

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/descriptors.h"
 
 namespace hocket::internal {
@@ -38,6 +39,8 @@ Status Doorbells::open(const Board& board) {
 }
 
 void Doorbells::ring(int local_rank) {
+  HOCKET_ASSERT(local_rank >= 0 && local_rank < board_.local_ranks(),
+                "an open doorbell of the node");
   if (!board_.ring(local_rank)) return;
   if (local_rank == board_.local_rank()) return write_event(event_fd_.get());
   if (fetch_event(local_rank)) {
@@ -45,8 +48,8 @@ void Doorbells::ring(int local_rank) {
   }
 }
 
-/// False: the descriptor of the peer's doorbell is on its way, and rings when it comes. Where it
-/// cannot be had the peer is only late: it looks around by itself ten times a second.
+/// False: the eventfd of the peer is being fetched, and is written when it arrives. If that fails,
+/// the peer is only late: a sleeping rank polls ten times a second in any case.
 bool Doorbells::fetch_event(int local_rank) {
   PeerEvent& event = peer_events_[static_cast<std::size_t>(local_rank)];
   if (event.fd) return true;

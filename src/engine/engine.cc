@@ -2,20 +2,20 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "base/log.h"
 
 namespace hocket::internal {
 namespace {
 
-// A publication rings sleepers only when the poller has nothing better to do: by then the line has
-// left the store buffer and the fence in ring() is cheap.
+// After a publication, sleeping peers are rung only after so many polls that moved nothing: by then
+// the line has left the store buffer and the fence in ring() is cheap.
 constexpr unsigned quiet_polls_before_ring = 16;
 
-// An error waits for collectives that come before the one that failed: so long, where nothing
-// moves.
+// So long an error waits for the collectives before the one that failed, if nothing moves.
 constexpr Nanos patience_with_earlier = nanos_per_s;
 
-// So long a broken link waits for the fault that explains it.
+// So long the error of a broken link waits for the fault that explains it.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
 }  // namespace
@@ -30,19 +30,24 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {
   links_.host = &host_;
+  HOCKET_ASSERT(links_.board != nullptr && links_.regions != nullptr, "an engine has its links");
+  HOCKET_ASSERT(links_.transport_to.empty() ||
+                    links_.transport_to.size() == static_cast<std::size_t>(options_.ranks),
+                "there is a route to each rank, or none");
 }
 
 bool Engine::run_once(std::optional<Nanos> now) {
+  const Exclusive::Scope round(round_);
   if (!unexplained_.ok()) [[unlikely]] {
     await_explanation(now);
     return unexplained_.ok();
   }
   bool moved = false;
-  const Status* astray = nullptr;  // a message of a collective that this rank did not call
   for (Transport* transport : transports_) {
     if (!transport->active()) continue;
     moved |= transport->poll();
-    if (astray == nullptr) astray = transport->failure();
+    if (transport->failure() != nullptr) [[unlikely]]
+      astray_ = transport->failure();
   }
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
@@ -50,8 +55,8 @@ bool Engine::run_once(std::optional<Nanos> now) {
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (astray != nullptr) [[unlikely]]
-    fail(*astray);
+  if (astray_ != nullptr) [[unlikely]]
+    fail(*astray_);
   if (moved) quiet_since_.reset();
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     moved |= look_at_faults(moved);
@@ -86,6 +91,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
     fail(status);
     return false;
   }
+  HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
   operation.program = choice->program;
   call_hash_ = choice->call_hash;
   operation.staged = choice->staged;
@@ -109,6 +115,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
 }
 
 void Engine::begin(const Call& call) {
+  HOCKET_ASSERT(!running_, "collectives run one after another");
   ++sequence_;
   running_ = true;
   if (!prepare(current_, call)) return;
@@ -121,14 +128,8 @@ void Engine::begin(const Call& call) {
   last_program_.store(&program, std::memory_order_release);
   if (!program.load_store) {
     waits_for_turn_ = false;
-    for (Transport* transport : transports_) {
-      transport->begin_collective(sequence_, binding.signature);
-    }
+    if (options_.ranks > 1) announce_collective();
     current_.execution.start(program, nullptr, binding, links_);
-    for (const Transport* transport : transports_) {
-      if (transport->failure() != nullptr) [[unlikely]]
-        return fail(*transport->failure());
-    }
     return;
   }
   if (program.maps_input || program.maps_output) find_regions();
@@ -136,7 +137,16 @@ void Engine::begin(const Call& call) {
   advance_collective();
 }
 
-/// Which of the caller's buffers peers can map, and where.
+/// A message of another call may have arrived before: then current_ ends with the next round.
+void Engine::announce_collective() {
+  for (Transport* transport : transports_) {
+    transport->begin_collective(sequence_, current_.binding.signature);
+    if (transport->failure() != nullptr) [[unlikely]]
+      astray_ = transport->failure();
+  }
+}
+
+/// Finds out which of the caller's buffers peers can map, and their regions.
 void Engine::find_regions() {
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
@@ -167,6 +177,7 @@ bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* pl
 /// Before operation s is published, every local peer has arrived at s - 1, and so has left s - 2,
 /// whose lines and scratch half s takes over (board.h).
 bool Engine::my_turn() {
+  HOCKET_ASSERT(all_arrived_ <= board_sequence_, "no rank has arrived at what has not begun here");
   if (all_arrived_ >= board_sequence_) return true;
   const Board& board = *links_.board;
   const int parity = static_cast<int>(board_sequence_ & 1);
@@ -174,7 +185,7 @@ bool Engine::my_turn() {
     const ArrivalLine& line = board.arrival(peer, parity);
     if (line.sequence.load(std::memory_order_acquire) != board_sequence_) return false;
     if (line.fingerprint != last_fingerprint_) {
-      // A rank that has returned already learns here that a peer was doing something else.
+      // This rank has returned from that operation; the peer made a different call.
       fail(board.disagreement_with(peer, parity, last_signature_).in_operation(last_collective_));
       return false;
     }
@@ -216,6 +227,7 @@ bool Engine::advance_collective() {
 }
 
 void Engine::finish_collective() {
+  HOCKET_ASSERT(running_ && !waits_for_turn_, "the collective that ends has begun");
   const Program& program = current_.execution.program();
   if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_.store(&program, std::memory_order_release);
@@ -246,6 +258,7 @@ void Engine::begin_message(const Call& call) {
   }
   if (!prepare(*operation, call)) return;
   Binding& binding = operation->binding;
+  HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
   binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
@@ -302,7 +315,7 @@ std::size_t Engine::output_bytes(const Operation& operation) const {
   return std::min(blocks * part.block_elements, part.total) * size_of(operation.binding.dtype);
 }
 
-/// By another communicator of this process, while peers wrote into it.
+/// True if another communicator of this process revoked it while peers wrote into it.
 bool Engine::output_was_revoked(const Operation& operation) const {
   return operation.execution.exposes_output() && regions_seen_ != links_.regions->generation() &&
          links_.regions->was_revoked(operation.binding.output, output_bytes(operation));
@@ -339,12 +352,13 @@ void Engine::await_explanation(std::optional<Nanos> now) {
 
 void Engine::end(const Status& error, bool tell) {
   if (!status_.ok()) return;
+  HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
   const Status status = error;
   unexplained_ = Status();
   std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
   if (status.sequence() != 0) operation = std::min(operation, status.sequence());
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
-  // Each of these must happen, even where there is no memory for another one.
+  // Each of these must happen, even if there is no memory for one of them.
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
   running_ = false;
@@ -356,13 +370,14 @@ void Engine::end(const Status& error, bool tell) {
 
 void Engine::report_failure() {
   if (!unreported_) return;
+  HOCKET_ASSERT(!round_.held(), "a report may wait, a round of the engine does not");
   const Unreported unreported = *unreported_;
   unreported_.reset();
   host_.on_failure(status_, unreported.operation, unreported.tell);
 }
 
-/// True where a fault is news. An error ends nothing that can still go on with what has come; and
-/// what its rank had ended before it failed, the others can end too.
+/// Returns true if a fault is new. A fault does not end an operation that still moves with messages
+/// that have arrived, nor one that its rank had ended before it failed: the others can end it too.
 bool Engine::look_at_faults(bool moved) {
   const bool was_known = !news_.error.ok();
   attention_.store(false, std::memory_order_relaxed);
@@ -377,8 +392,9 @@ bool Engine::look_at_faults(bool moved) {
   return true;
 }
 
-/// The entry of a rank from which nothing can come any more.
+/// The entry of a rank that is gone and whose last messages must have arrived; null: there is none.
 const FaultNews::Gone* Engine::given_up(int rank, Nanos now) const {
+  HOCKET_ASSERT(quiet_since_.has_value(), "patience is counted from a time");
   for (const FaultNews::Gone& gone : news_.gone) {
     if (gone.rank == rank && now - *quiet_since_ >= gone.patience) return &gone;
   }
@@ -427,11 +443,11 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
     operation.next_late_log = now + options_.late_log;
   }
   const Nanos waited = now - *operation.started;
-  // What had come before the news has been looked at since.
+  // Messages that arrived before the fault was known have been handled since.
   const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
   std::vector<int> ranks = waits_for(operation, waits_for_turn);
-  // Whoever has begun the operation waits itself, most likely for one who has not.
+  // A rank that has begun the operation probably waits itself, for one that has not.
   std::stable_partition(ranks.begin(), ranks.end(),
                         [&](int rank) { return !has_begun(rank, operation); });
   const std::string what = describe(operation.binding.signature);

@@ -1,11 +1,11 @@
-// The engine of one communicator: its operations, their deadlines, their errors. One visible loop,
-// run_once(now), which never blocks and never reads the clock; whoever waits (wait.h) drives it.
-// What takes time is asked for and looked at again in a later round: the descriptor of a peer's
-// region or eventfd, and the fault that explains a broken link.
+// The engine of one communicator: its operations, their deadlines, their errors. The one loop is
+// run_once(now): it never blocks and never reads the clock. The thread that waits calls it
+// (wait.h). What takes time is requested in one round and looked at again in a later one: the
+// descriptor of a peer's region or eventfd, and the fault that explains a broken link.
 //
-// Collectives run one after another in call order; sends and receives run beside them, all at once.
-// The first error ends everything in flight and stays: a communicator whose ranks have lost step
-// cannot recover.
+// Collectives run one after another in call order. Sends and receives run beside them, all at once.
+// The first error ends all operations and stays: the ranks may have ended different numbers of
+// operations, so the communicator cannot go on.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "collectives/execute/executor.h"
 #include "collectives/select/selector.h"
@@ -33,23 +34,23 @@ struct EngineOptions {
 
 class Engine {
  public:
-  /// The host outlives the engine, which sets it in links too.
+  /// The host outlives the engine. The engine sets links.host.
   Engine(EngineHost& host, const EngineOptions& options, Links links,
          std::vector<Transport*> transports, std::unique_ptr<Selector> selector);
 
-  /// Queues a checked call. Nothing happens to it after an error.
+  /// Queues a checked call. After an error it is dropped.
   void submit(const Call& call);
-  /// Does what can be done now. True where anything moved. now: empty where the caller has not read
-  /// the clock.
+  /// Does what can be done now. Returns true if anything moved. now: empty if the caller has not
+  /// read the clock.
   bool run_once(std::optional<Nanos> now);
   bool idle() const {
     return !running_ && queue_.empty() && messages_.empty() && unexplained_.ok();
   }
-  /// The first error. Stays.
+  /// The error that has ended the engine; OK before.
   const Status& status() const { return status_; }
-  /// Ends everything with an error that arose here; the other ranks are told. A broken link is
-  /// often only the first sign of a fault that names its cause: that error waits a moment for it,
-  /// and nothing moves meanwhile.
+  /// Ends all operations with an error of this rank, which the other ranks are told. If the error
+  /// is that of a broken link, first waits up to half a second for a fault that names the cause; no
+  /// operation moves in that time.
   void fail(const Status& status);
   /// The same without that wait, for errors that arise outside of run_once().
   void fail_now(const Status& status) {
@@ -63,13 +64,13 @@ class Engine {
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& fault_pending() { return attention_; }
-  /// Rings the peers that a publication has not been told to yet. Before the caller's thread pauses
-  /// for long.
+  /// Rings the peers that sleep and have not been rung since this rank last published. The caller
+  /// calls it before it pauses for long.
   void ring_pending();
-  /// True where only local peers can have news, which ring the doorbell: no active transport waits
-  /// for a descriptor.
+  /// True if no active transport waits for a descriptor: only local peers, which ring the doorbell,
+  /// can have work for this rank.
   bool uses_board_only() const;
-  /// Arms the transports' wait descriptors. Once before each sleep in poll.
+  /// Arms the wait descriptors of the transports for one sleep in poll.
   void prepare_to_sleep();
   const std::vector<Transport*>& transports() const { return transports_; }
   /// signature_flags: as the selector has them.
@@ -78,7 +79,7 @@ class Engine {
     selector_ = std::move(selector);
     signature_flags_ = signature_flags;
   }
-  /// How the last collective went. Any thread.
+  /// How the last collective was run. Any thread.
   struct LastRun {
     const std::string* algorithm = nullptr;    // null before the first
     bool over_board = false;                   // through memory that the ranks of the node share
@@ -101,6 +102,7 @@ class Engine {
   void find_regions();
   bool find_region(const void* buffer, std::size_t bytes, RegionOffset* place);
   void begin(const Call& call);
+  void announce_collective();
   void begin_next();
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
@@ -128,6 +130,7 @@ class Engine {
   std::uint8_t signature_flags_ = 0;
   std::atomic<bool> attention_{false};
   Status status_;
+  [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
   Operation current_;
   bool running_ = false;
@@ -157,6 +160,7 @@ class Engine {
   std::uint64_t last_collective_ = 0;                   // sequence_ of that operation
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
+  const Status* astray_ = nullptr;    // Transport::failure(), of any of them
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
   Status unexplained_;                // of a broken link, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;

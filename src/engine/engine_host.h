@@ -13,17 +13,17 @@
 
 namespace hocket::internal {
 
-/// What is known of faults that concern the communicator.
+/// The known faults that concern the communicator.
 struct FaultNews {
-  /// A rank whose part in the communicator has ended in order.
+  /// A rank that has left the communicator or ended its process in order.
   struct Gone {
     int rank = -1;
-    Status why;          // an error: it ended its process; OK: it left
-    Nanos patience = 0;  // what it sent before may still be on its way: so long nothing moves
+    Status why;          // an error: the rank has ended its process; OK: it has left
+    Nanos patience = 0;  // time for messages that are still under way: so long nothing must move
   };
-  Status error;                 // the first that ends operations
-  std::uint64_t operation = 0;  // but none that comes before this collective; 0: all
-  bool at_once = false;         // also one that could still go on
+  Status error;                 // the first one that ends operations
+  std::uint64_t operation = 0;  // the first collective that it ends; 0: it ends all
+  bool at_once = false;         // it ends operations that could still go on, too
   std::vector<Gone> gone;
 };
 

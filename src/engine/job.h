@@ -1,4 +1,4 @@
-// How a process becomes a rank of a job, and gets the communicator of all ranks.
+// Joins a job: the process becomes a rank and gets the communicator of all ranks.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace hocket::internal {
 
-/// A new job, whose ranks meet at a coordinator in this process.
+/// Makes the id of a new job, and starts the job's coordinator in this process.
 Status open_job(const CommConfig& config, UniqueId* id);
 
 /// Blocks until all ranks have joined the job and made its communicator. context.stop ends that

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "base/assert.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -33,11 +35,12 @@ bool PeerMemory::export_region(std::uint64_t region) {
 
 Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
                               std::uint64_t operation, std::byte** out) {
+  HOCKET_ASSERT(peer != membership_.rank(), "a rank knows its own memory");
   auto found = peer_regions_.find({peer, place.region});
   if (found == peer_regions_.end()) {
     if (membership_.member(peer).pid == ::getpid()) {
-      // Ranks that are threads of one process share its address: a second mapping would only hide
-      // races.
+      // Ranks that are threads of one process use the same address: the thread sanitizer would see
+      // no races between two mappings.
       *out = shared_.regions.address(place, bytes);
       if (*out != nullptr) return {};
     }
@@ -52,7 +55,7 @@ Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
   return place_in(*found->second.mapping, peer, place, bytes, out);
 }
 
-/// in_progress until the descriptor has come, which wakes this rank.
+/// Code::in_progress until the descriptor has arrived, which wakes this rank.
 Status PeerMemory::fetch_region(int peer, std::uint64_t region, std::uint64_t operation,
                                 UniqueFd* fd) {
   static const Status on_its_way(Code::in_progress, "a peer's memory is not mapped yet");
@@ -69,7 +72,7 @@ Status PeerMemory::fetch_region(int peer, std::uint64_t region, std::uint64_t op
   return membership_.error_of_peer(peer, status);
 }
 
-/// All but those that the collective under way has addresses in.
+/// Drops all regions but those that the running collective uses.
 void PeerMemory::drop_peer_regions(std::uint64_t in_use) {
   std::erase_if(peer_regions_,
                 [in_use](const auto& entry) { return entry.second.used_by != in_use; });

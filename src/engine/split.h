@@ -1,4 +1,4 @@
-// A split between its call and its turn.
+// A split from its call, when it takes a ticket, until it runs.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hocket::internal {
 
-/// A split's turn among the calls on the communicator, which passes whether it is used or not.
+/// Holds the ticket of a split. If the split does not run, the destructor serves the ticket.
 class Split {
  public:
   Split(Communicator& parent, int color, int key, CommConfig config)
