@@ -71,9 +71,12 @@
  * fails with hocketInvalidUsage and changes nothing. hocketCommAbort, hocketCommGetAsyncError,
  * hocketCommGetCulprit, hocketCommDumpRecord, hocketGetLastError and the queries may be called from
  * any thread at any time before hocketCommDestroy. Different threads may use different
- * communicators at once. After fork() the child cannot use the communicators of its parent: each
- * call on them except hocketCommDestroy fails with hocketInvalidUsage. The exit of the child
- * changes nothing for the parent.
+ * communicators at once.
+ *
+ * fork(). The child cannot use the communicators of its parent: each call on them except
+ * hocketCommDestroy fails with hocketInvalidUsage. Calls on streams and events of the parent, and
+ * hocketMemFree of its memory, fail with hocketInvalidArgument. The child can make its own. The
+ * exit of the child changes nothing for the parent.
  *
  * Errors. Every call ends by its deadline: with correct data, or with an error. If a rank caused
  * the error, the error names that rank. An argument or a call that is invalid whatever the other

@@ -1,4 +1,4 @@
-// Collectives, messages and groups: arguments are checked and translated, nothing else.
+// Collectives, messages and groups: checks arguments, translates them, and collects groups.
 #include <vector>
 
 #include "api/handle.h"
@@ -13,8 +13,8 @@ struct Grouped {
   Call call;
   HostStream* stream;
 };
-/// The group that a thread has begun: lives from its outermost start to its end. Only what needs no
-/// destructor is thread_local: the first use of anything else ends the process where memory is out.
+/// The group that a thread has begun, from its outermost start to its end. A thread_local must not
+/// have a destructor: its first use would end the process if there is no memory.
 struct Group {
   std::vector<Grouped> calls;
   Status error;  // of the first call that was refused
@@ -74,7 +74,7 @@ bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_by
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-/// In place is allowed where NCCL has it; any other overlap is an error.
+/// In place is allowed as in NCCL; any other overlap is an error.
 Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
   if (!overlap(call.input, sizes.input, call.output, sizes.output)) return {};
   const auto* input = static_cast<const std::byte*>(call.input);
@@ -95,7 +95,7 @@ Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
   }
 }
 
-/// Enumerators are looked at before they are narrowed: 263 is no float32.
+/// Enumerators are checked before they are narrowed: 263 must not become float32.
 Status to_call(const Arguments& given, Call* call) {
   if (given.datatype < 0 || given.datatype >= dtype_count) {
     return invalid_argument("datatype " + std::to_string(given.datatype) +
@@ -180,7 +180,7 @@ hocketResult_t run(const char* function, hocketComm* comm, const Arguments& give
       guarded(function, comm, [&] { return start(comm, given, stream); });
   if (group_depth > 0 && outcome != hocketSuccess && group->error.ok()) {
     group->error = last_error();
-    if (group->error.ok()) group->error = out_of_memory();  // the thread could not keep it
+    if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
   }
   return outcome;
 }
@@ -202,7 +202,7 @@ Status end_group() {
   if (group_depth == 0) return invalid_usage("hocketGroupEnd without a hocketGroupStart");
   if (--group_depth > 0) return {};
   const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
-  // A call that was refused makes the whole group void: half a group would leave the peers waiting.
+  // If a call was refused, no call of the group runs: the peers would wait for the missing ones.
   HOCKET_RETURN_IF_ERROR(ended->error);
   std::vector<GroupedCall> calls;
   std::vector<std::unique_ptr<CommGuard>> entered;

@@ -2,8 +2,8 @@
 
 #include "api/config.h"
 #include "api/handle.h"
+#include "api/process.h"
 #include "bootstrap/join/unique_id.h"
-#include "engine/group.h"
 #include "engine/job.h"
 #include "engine/split.h"
 
@@ -27,13 +27,14 @@ Status not_in_group() {
   return invalid_usage("communicators are made and ended outside of groups");
 }
 
-/// Makes a handle and fills it now or, where config is not blocking, on its own stream.
-using Make = std::function<Status(StopRequest*, std::unique_ptr<Communicator>*)>;
+/// Makes a handle and its communicator, now or, if config is not blocking, on the handle's stream.
+using Make = std::function<Status(const CommContext&, std::unique_ptr<Communicator>*)>;
 Status fill(const char* function, const CommConfig& config, hocketComm_t* out, Make make) {
   *out = nullptr;
   auto handle = make_handle();
+  SharedParts& shared = Process::current().shared;
   if (config.blocking) {
-    HOCKET_RETURN_IF_ERROR(make(nullptr, &handle->communicator));
+    HOCKET_RETURN_IF_ERROR(make({shared, handle->errors}, &handle->communicator));
     handle->ready.store(true, std::memory_order_release);
     *out = handle.release();
     return {};
@@ -41,15 +42,17 @@ Status fill(const char* function, const CommConfig& config, hocketComm_t* out, M
   handle->blocking = false;
   handle->own = std::make_unique<HostStream>();
   hocketComm* raw = handle.get();
-  HOCKET_RETURN_IF_ERROR(handle->own->push([function, raw, make = std::move(make)] {
-    const Status status = status_of_call([&] { return make(&raw->stop, &raw->communicator); });
+  HOCKET_RETURN_IF_ERROR(handle->own->push([function, raw, &shared, make = std::move(make)] {
+    const Status status = status_of_call([&] {
+      return make({shared, raw->errors, &raw->stop}, &raw->communicator);
+    });
     if (!status.ok()) {
-      std::lock_guard lock(raw->mutex);
-      raw->init_error = status.returned_by(function);
+      raw->errors.set(status);
+      raw->errors.note_returned(function, status);
       return Status();
     }
     raw->ready.store(true);
-    if (raw->stop.stopped()) raw->communicator->abort();  // it was too late for make()
+    if (raw->stop.stopped()) raw->communicator->abort();  // the stop came after make()
     return Status();
   }));
   *out = handle.release();
@@ -57,12 +60,13 @@ Status fill(const char* function, const CommConfig& config, hocketComm_t* out, M
           "the communicator joins: ask hocketCommGetAsyncError until it is done"};
 }
 
-/// The part in a split of a rank that gets no communicator, and so has none to ask how far it is:
-/// it waits here, or comm's own stream does.
+/// The split of a rank that gets no communicator, and so has no handle to ask whether the split has
+/// ended: this thread runs it, or the stream of comm does.
 Status split_without_color(hocketComm* comm, const std::shared_ptr<Split>& split) {
   const auto run = [split] {
+    ErrorCell no_errors;
     std::unique_ptr<Communicator> none;
-    return split->run(nullptr, &none);
+    return split->run(no_errors, nullptr, &none);
   };
   if (comm->own == nullptr) return run();
   HOCKET_RETURN_IF_ERROR(comm->own->push(run));
@@ -115,8 +119,8 @@ hocketResult_t init_rank(const char* function, hocketComm_t* comm, int nranks,
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
     return api::fill(function, full, comm,
-                     [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-                       return join_job(id, rank, nranks, full, stop, out);
+                     [=](const CommContext& context, std::unique_ptr<Communicator>* out) {
+                       return join_job(id, rank, nranks, full, context, out);
                      });
   });
 }
@@ -143,8 +147,9 @@ hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* c
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
     return api::fill(function, full, comm,
-                     [=](StopRequest* stop, std::unique_ptr<Communicator>* out) {
-                       return join_launched_job(full, settings, stop, out);
+                     [=](const CommContext& context, std::unique_ptr<Communicator>* out) {
+                       LaunchedJob& job = api::Process::current().launched_job;
+                       return job.join(full, settings, context, out);
                      });
   });
 }
@@ -173,8 +178,9 @@ hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm
       split = std::make_shared<Split>(*parent, color, key, full);
     }
     if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
-    return api::fill(function, full, newcomm,
-                     [split](StopRequest* stop, auto* out) { return split->run(stop, out); });
+    return api::fill(function, full, newcomm, [split](const CommContext& context, auto* out) {
+      return split->run(context.errors, context.stop, out);
+    });
   });
 }
 
@@ -187,12 +193,8 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     if (!entered.ok()) {
       return invalid_usage("another thread is inside a call of this communicator");
     }
-    communicator.order().flush();
-    Call barrier;
-    barrier.number = communicator.order().next_number();
-    const Status status = launch_one(communicator, barrier, nullptr);
+    const Status status = communicator.finalize();
     comm->finalized.store(true, std::memory_order_relaxed);
-    if (status.ok()) communicator.leave();
     return status;
   });
 }
@@ -202,7 +204,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(api::not_in_group());
     if (comm->state.load() == hocketComm::live && comm->fork_generation != fork_generation()) {
-      // The parent's: its threads, sockets and locks are not ours to end.
+      // The threads, sockets and locks belong to the parent process.
       [[maybe_unused]] Communicator* leaked = comm->communicator.release();
       [[maybe_unused]] HostStream* also = comm->own.release();
       return {};
@@ -210,7 +212,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     comm->own.reset();
     comm->communicator.reset();
-    api::end_registrations(comm);
+    api::Process::current().registrations.end_all(comm);
     api::retire(comm);
     return {};
   });
@@ -224,10 +226,7 @@ hocketResult_t hocketCommAbort(hocketComm_t comm) {
       comm->communicator->abort();
       return {};
     }
-    std::lock_guard lock(comm->mutex);
-    if (comm->init_error.ok()) {
-      comm->init_error = {Code::aborted, "hocketCommAbort ended the join of this communicator"};
-    }
+    comm->errors.set({Code::aborted, "hocketCommAbort ended the join of this communicator"});
     return {};
   });
 }
@@ -237,8 +236,7 @@ hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncE
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (asyncError == nullptr) return invalid_argument("asyncError is NULL");
     if (!comm->ready.load(std::memory_order_acquire)) {
-      std::lock_guard lock(comm->mutex);
-      const Status& error = comm->init_error;
+      const Status error = comm->errors.get();
       *asyncError = error.ok() ? hocketInProgress : static_cast<hocketResult_t>(error.code());
       return {};
     }
@@ -260,19 +258,14 @@ hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank) {
       *rank = api::last_error().culprit();
       return {};
     }
-    if (comm->ready.load(std::memory_order_acquire)) {
-      *rank = comm->communicator->error().culprit();
-      return {};
-    }
-    std::lock_guard lock(comm->mutex);
-    *rank = comm->init_error.culprit();
+    *rank = api::error_of(comm).culprit();
     return {};
   });
 }
 
 namespace {
 
-/// A query needs a communicator that has joined; errors and finalization do not matter to it.
+/// A query needs a communicator that has joined; it may be in error or finalized.
 template <typename Value>
 hocketResult_t query(const char* function, hocketComm_t comm, Value* out,
                      Value (*get)(const Communicator&)) {

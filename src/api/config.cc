@@ -8,7 +8,7 @@
 namespace hocket::internal::api {
 namespace {
 
-// The first version's fields: what a caller's config must at least have.
+// Size of the first version of hocketConfig_t: the least size of a caller's config.
 constexpr std::size_t least_size = offsetof(hocketConfig_t, interface_name) + sizeof(char*);
 
 Status take_ms(int field, const char* name, int least, std::int64_t* value) {

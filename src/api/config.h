@@ -1,4 +1,5 @@
-// hocketConfig_t and the environment, worked out. A variable beats a field.
+// The configuration of a communicator from hocketConfig_t and the environment. A variable of the
+// environment has precedence over a field.
 #pragma once
 
 #include "base/settings.h"
@@ -7,7 +8,7 @@
 
 namespace hocket::internal::api {
 
-/// Fails on a config that is not one, on a bad field, and on a HOCKET_* variable that is not known.
+/// Fails if config was not initialized, on a bad field, and on an unknown HOCKET_* variable.
 Status make_config(const hocketConfig_t* config, const CommConfig& defaults, CommConfig* out,
                    Settings* settings);
 

@@ -4,36 +4,24 @@
 
 #include <new>
 
+#include "api/process.h"
 #include "base/log.h"
 
 namespace hocket::internal::api {
-
 namespace {
 
-/// In a list of their own: what ends a handle allocates nothing.
-struct RetiredHandles {
-  std::mutex mutex;
-  hocketComm* oldest = nullptr;
-  hocketComm* newest = nullptr;
-  std::size_t count = 0;
-  static RetiredHandles& instance() {
-    static auto* retired_handles = new RetiredHandles;
-    return *retired_handles;
-  }
-};
-
-/// What a thread is told by hocketGetLastError. Behind a key, and not a thread_local: the first use
-/// in a thread of one with a destructor ends the process where memory is out.
+/// The last error of a thread. It is behind a pthread key: the first use of a thread_local with a
+/// destructor ends the process if there is no memory.
 struct ThreadError {
   Status last;
-  Status shown;  // the last answer's, which keeps its text alive
+  Status shown;  // owns the text that hocketGetLastError returned last
   std::string text;
 
   /// Null before the thread's first error.
   static ThreadError* mine() noexcept {
     return has_key ? static_cast<ThreadError*>(::pthread_getspecific(key)) : nullptr;
   }
-  /// Null where there is no memory for it; the thread's error is that then.
+  /// Null if there is no memory for it; then the thread's error is out_of_memory().
   static ThreadError* make_mine() noexcept {
     ThreadError* const found = mine();
     if (!has_key || (found != nullptr && found != &exhausted)) return found;
@@ -46,7 +34,7 @@ struct ThreadError {
     if (of_thread != &exhausted) delete static_cast<ThreadError*>(of_thread);
   }
 
-  static ThreadError exhausted;  // stands for those that could not be made
+  static ThreadError exhausted;  // in place of each one that could not be made
   static pthread_key_t key;
   static const bool has_key;
 };
@@ -83,13 +71,7 @@ hocketResult_t result(const char* function, const Status& cause, hocketComm* com
   if (ThreadError* mine = ThreadError::make_mine(); mine != nullptr) mine->last = status;
   const bool live =
       comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live;
-  if (live && status.code() != Code::in_progress) {
-    const bool poisoned =
-        comm->ready.load(std::memory_order_acquire) && comm->communicator->has_error();
-    std::lock_guard lock(comm->mutex);
-    comm->call_error = status;
-    if (poisoned && comm->poison.ok()) comm->poison = status;
-  }
+  if (live && cause.code() != Code::in_progress) comm->errors.note_returned(function, cause);
   return static_cast<hocketResult_t>(status.code());
 }
 
@@ -106,11 +88,15 @@ Status check_handle(hocketComm* comm) {
   return {};
 }
 
+Status error_of(hocketComm* comm) {
+  const bool ready = comm->ready.load(std::memory_order_acquire);
+  return ready ? comm->communicator->error() : comm->errors.get();
+}
+
 Status check(hocketComm* comm) {
   HOCKET_RETURN_IF_ERROR(check_handle(comm));
   if (!comm->ready.load(std::memory_order_acquire)) {
-    std::lock_guard lock(comm->mutex);
-    if (!comm->init_error.ok()) return comm->init_error;
+    HOCKET_RETURN_IF_ERROR(comm->errors.get());
     return {Code::in_progress,
             "the communicator is still joining: ask hocketCommGetAsyncError until it is done"};
   }
@@ -122,42 +108,20 @@ Status check(hocketComm* comm) {
 }
 
 std::unique_ptr<hocketComm, Retire> make_handle() {
-  RetiredHandles& retired_handles = RetiredHandles::instance();
-  std::unique_ptr<hocketComm, Retire> handle;
-  {
-    std::lock_guard lock(retired_handles.mutex);
-    if (retired_handles.count >= most_retired_handles) {
-      handle.reset(std::exchange(retired_handles.oldest, retired_handles.oldest->retired_after));
-      --retired_handles.count;
-    }
-  }
+  std::unique_ptr<hocketComm, Retire> handle(Process::current().retired_comms.take_oldest());
   if (handle != nullptr) {
     std::destroy_at(handle.get());
     std::construct_at(handle.get());
   } else {
     handle.reset(new hocketComm);
   }
-  handle->fork_generation = fork_generation();
   return handle;
 }
 
 void retire(hocketComm* comm) noexcept {
   comm->state.store(hocketComm::dead);
-  {
-    std::lock_guard lock(comm->mutex);
-    comm->init_error = comm->call_error = comm->poison = {};
-  }
-  RetiredHandles& retired_handles = RetiredHandles::instance();
-  std::lock_guard lock(retired_handles.mutex);
-  (retired_handles.count++ == 0 ? retired_handles.oldest : retired_handles.newest->retired_after) =
-      comm;
-  retired_handles.newest = comm;
-}
-
-std::size_t retired_handles() {
-  RetiredHandles& retired_handles = RetiredHandles::instance();
-  std::lock_guard lock(retired_handles.mutex);
-  return retired_handles.count;
+  comm->errors.clear();
+  Process::current().retired_comms.add(comm);
 }
 
 }  // namespace hocket::internal::api
@@ -181,13 +145,8 @@ const char* hocketGetLastError(hocketComm_t comm) {
   const auto error_of = [comm]() -> Status {
     if (comm == nullptr) return api::last_error();
     if (!api::check_handle(comm).ok()) return {};
-    Status status;
-    if (comm->ready.load(std::memory_order_acquire)) status = comm->communicator->error();
-    std::lock_guard lock(comm->mutex);
-    if (!status.ok() && !comm->poison.ok()) status = comm->poison;
-    if (status.ok()) status = comm->init_error;
-    if (status.ok()) status = comm->call_error;
-    return status;
+    static_cast<void>(api::error_of(comm));  // a fault may be news
+    return comm->errors.told();
   };
   const Status status = status_of_call(error_of);
   return status.ok() ? "" : api::show(status);

@@ -1,42 +1,36 @@
-// What stands behind the C handles, and what every entry point does first.
+// The objects behind the C handles, and the checks that every entry point makes first.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <string>
 
 #include "base/fork.h"
 #include "base/status.h"
 #include "engine/communicator.h"
+#include "engine/error_cell.h"
 #include "engine/stream.h"
 #include "hocket/hocket.h"
 
-/// A communicator's handle. The memory of a destroyed one stays a handle for good, so that a call
-/// with it is refused: until most_retired_handles more have been destroyed, then a new communicator
-/// takes it. So there are no more than most_retired_handles handles beside those that lived at one
-/// time.
+/// The handle of a communicator. The memory of a destroyed handle stays a handle, so that a call
+/// with it is refused. After RetiredComms::most more have been destroyed, a new communicator takes
+/// it. So there are at most RetiredComms::most handles more than lived at one time.
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
   std::uint64_t fork_generation = hocket::internal::fork_generation();
   bool blocking = true;
   std::atomic<bool> finalized{false};
+  hocket::internal::ErrorCell errors;  // outlives the communicator
   std::unique_ptr<hocket::internal::Communicator> communicator;
   std::atomic<bool> ready{false};      // communicator may be used
   hocket::internal::StopRequest stop;  // of what makes the communicator
-  std::unique_ptr<hocket::internal::HostStream>
-      own;  // blocking = 0: NULL-stream calls and init run here
-  std::mutex mutex;
-  hocket::internal::Status init_error;  // under mutex
-  hocket::internal::Status
-      call_error;  // the last error of a call that changed nothing; under mutex
-  hocket::internal::Status
-      poison;  // the communicator's error as a call first returned it; under mutex
+  // blocking = 0: calls on the NULL stream and the making of the communicator run here.
+  std::unique_ptr<hocket::internal::HostStream> own;
   hocketComm* retired_after = nullptr;  // the next one that was destroyed
 };
 
-/// What stays of a destroyed stream or event is the empty handle.
+/// After the stream or event is destroyed, its handle stays for a while, empty: see HandleTable.
 struct hocketStream {
   std::unique_ptr<hocket::internal::HostStream> stream =
       std::make_unique<hocket::internal::HostStream>();
@@ -48,9 +42,9 @@ struct hocketEvent {
 
 namespace hocket::internal::api {
 
-/// Remembers a status as the thread's (and the handle's) last error, under the name of the function
+/// Keeps an error as the last one of the thread and of the handle, under the name of the function
 /// that the user called; returns its number. Every error that reaches the user comes through here.
-/// Allocates nothing that it cannot do without.
+/// If there is no memory, it keeps less.
 hocketResult_t result(const char* function, const Status& status,
                       hocketComm* comm = nullptr) noexcept;
 /// The calling thread's last status that was not OK.
@@ -58,26 +52,27 @@ Status last_error() noexcept;
 
 /// OK where comm is a live handle of this process whose communicator may be used.
 Status check(hocketComm* comm);
-/// The same answer for the common case, without the words.
+/// The same for the path of each call, without a reason.
 inline bool is_usable(const hocketComm* comm) {
   return comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live &&
          comm->fork_generation == fork_generation() &&
          comm->ready.load(std::memory_order_acquire) &&
-         !comm->finalized.load(std::memory_order_relaxed) && !comm->communicator->has_error();
+         !comm->finalized.load(std::memory_order_relaxed) && !comm->errors.is_set();
 }
-/// The same where the communicator need not be ready, or may be finalized or in error.
+/// The same, but the communicator may also be not ready, finalized or in error.
 Status check_handle(hocketComm* comm);
+/// The error of the communicator or of its making; OK while there is none.
+Status error_of(hocketComm* comm);
 
-/// Keeps the husk of a destroyed handle.
+/// The handle is destroyed: keeps its memory.
 void retire(hocketComm* comm) noexcept;
 struct Retire {
   void operator()(hocketComm* comm) const { retire(comm); }
 };
 std::unique_ptr<hocketComm, Retire> make_handle();
-inline constexpr std::size_t most_retired_handles = 4096;
-std::size_t retired_handles();  // how many are kept
 
-/// Holds a communicator for the calling thread.
+/// Enters a communicator, and leaves it at the end of the scope; not ok() if another thread is in
+/// it.
 class CommGuard {
  public:
   explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}
@@ -92,9 +87,6 @@ class CommGuard {
   Communicator& comm_;
   bool ok_;
 };
-
-/// Ends every registration on a communicator that goes.
-void end_registrations(hocketComm* comm);
 
 /// No exception crosses the C ABI.
 template <typename Body>

@@ -1,7 +1,5 @@
-#include <list>
-#include <map>
-
 #include "api/handle.h"
+#include "api/process.h"
 
 using namespace hocket::internal;
 
@@ -9,66 +7,12 @@ namespace {
 
 Status no(const char* what) { return invalid_argument(std::string("the ") + what + " is NULL"); }
 
-/// The handles of one kind that have not been destroyed: a handle is looked up here before it is
-/// looked at. Memory of destroyed ones is kept back for a while: a new handle at the same address
-/// would make an old one good again.
-template <typename Handle>
-class Handles {
- public:
-  static Handles& instance() {
-    static auto* handles = new Handles;
-    return *handles;
-  }
-  Handle* add(std::unique_ptr<Handle> handle) {
-    Handle* const pointer = handle.get();
-    List one;
-    one.push_back(std::move(handle));
-    std::lock_guard lock(mutex_);
-    known_.emplace(pointer, Known{one.begin()});
-    live_.splice(live_.end(), one);
-    return pointer;
-  }
-  Status check(Handle* handle, const char* kind) {
-    std::lock_guard lock(mutex_);
-    const auto found = known_.find(handle);
-    if (found == known_.end()) {
-      return invalid_argument(std::string("this pointer is no ") + kind);
-    }
-    if (found->second.live) return {};
-    return invalid_argument(std::string("this ") + kind + " was destroyed before");
-  }
-  void retire(Handle* handle) noexcept {  // allocates nothing
-    std::lock_guard lock(mutex_);
-    const auto found = known_.find(handle);
-    if (found == known_.end() || !found->second.live) return;  // another thread did it
-    found->second.live = false;
-    retired_.splice(retired_.end(), live_, found->second.place);
-    if (retired_.size() <= most_retired) return;
-    known_.erase(retired_.front().get());
-    retired_.pop_front();
-  }
-
- private:
-  static constexpr std::size_t most_retired = 1024;
-  using List = std::list<std::unique_ptr<Handle>>;
-  struct Known {
-    typename List::iterator place;
-    bool live = true;
-  };
-  std::mutex mutex_;
-  List live_, retired_;  // the oldest first
-  std::map<const Handle*, Known> known_;
-};
-
-using Streams = Handles<hocketStream>;
-using Events = Handles<hocketEvent>;
-
 Status check_event(hocketEvent_t event) {
   if (event == nullptr) return no("event");
-  return Events::instance().check(event, "event");
+  return api::Process::current().events.check(event);
 }
 
-/// What a group collects has not begun: nothing can wait for it, or be ordered behind it.
+/// The calls that a group has collected have not begun: nothing can wait for them yet.
 Status not_in_group() {
   if (!api::in_group()) return {};
   return invalid_usage(
@@ -90,14 +34,14 @@ Status check(hocketStream_t stream, hocketEvent_t event) {
 
 Status api::check_stream(hocketStream_t stream) {
   if (stream == nullptr) return {};
-  return Streams::instance().check(stream, "stream");
+  return Process::current().streams.check(stream);
 }
 
 hocketResult_t hocketStreamCreate(hocketStream_t* stream) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     if (stream == nullptr) return no("place for the stream");
     *stream = nullptr;
-    *stream = Streams::instance().add(std::make_unique<hocketStream>());
+    *stream = api::Process::current().streams.add(std::make_unique<hocketStream>());
     return {};
   });
 }
@@ -142,7 +86,7 @@ hocketResult_t hocketStreamDestroy(hocketStream_t stream) {
     if (stream->stream->is_current_thread()) return invalid_usage("a stream cannot end itself");
     const Status status = stream->stream->synchronize();
     stream->stream.reset();
-    Streams::instance().retire(stream);
+    api::Process::current().streams.retire(stream);
     return status;
   });
 }
@@ -151,7 +95,7 @@ hocketResult_t hocketEventCreate(hocketEvent_t* event) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     if (event == nullptr) return no("place for the event");
     *event = nullptr;
-    *event = Events::instance().add(std::make_unique<hocketEvent>());
+    *event = api::Process::current().events.add(std::make_unique<hocketEvent>());
     return {};
   });
 }
@@ -171,7 +115,7 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
         return Status();
       });
     });
-    if (!pushed.ok()) event->event->complete(number, pushed);  // or a wait for it would not end
+    if (!pushed.ok()) event->event->complete(number, pushed);  // else a wait for it would not end
     return pushed;
   });
 }
@@ -203,7 +147,7 @@ hocketResult_t hocketEventDestroy(hocketEvent_t event) {
   if (event == nullptr) return hocketSuccess;
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(check_event(event));
-    Events::instance().retire(event);
+    api::Process::current().events.retire(event);
     return {};
   });
 }

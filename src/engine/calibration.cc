@@ -53,9 +53,9 @@ double measure_touch() {
 
 }  // namespace
 
-/// What a fold into one's own and a peer's memory costs where both have all of it in their caches,
-/// as programs will do it: in the board's scratch, which nothing else uses yet. All local ranks do
-/// it at once, in pairs.
+/// The cost of a fold into the memory of this rank and of a peer, with all of it in the caches of
+/// both, as in programs. It uses the scratch of the board, which nothing else uses yet. All local
+/// ranks measure at once, in pairs.
 Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
@@ -82,7 +82,7 @@ Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
     HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
     for (std::size_t e = 0; e < 2 * push_elements; e += 16) sum += out(me)[e];
     best = std::min(best, static_cast<double>(monotonic_now() - begin));
-    if (sum < 0) break;  // never: the reading must not be left out
+    if (sum < 0) break;  // never true: it keeps the compiler from removing the reads
   }
   *ns_per_byte = best / (push_elements * sizeof(float));
   return {};
@@ -117,15 +117,16 @@ Status Calibration::measure_barrier(double* ns) {
   return {};
 }
 
-/// Where each rank may have a core, the scheduler can still have put two on one for the moment, or
-/// somebody else's process; what is measured then would be kept for the communicator's life.
+/// Even if there is a core for each rank, two ranks may run on one core for a moment, or a foreign
+/// process may disturb them. The communicator keeps its figures for its life, so a measurement that
+/// was disturbed is repeated.
 Status Calibration::measure_board(Figures* figures) {
   for (int again = measurements; again > 0; --again) {
     HOCKET_RETURN_IF_ERROR(measure_barrier(&figures->sync_ns));
     // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
     figures->message_ns = 3 * figures->sync_ns;
     figures->link_ns_per_byte = 4 * figures->touch_ns_per_byte;
-    // Where ranks share cores the caches would be others' in between.
+    // If ranks share cores, the cache holds data of other ranks in between.
     if (figures->crowd > 1) return {};
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::near_and_far, &figures->push_past_ns_per_byte));
@@ -140,7 +141,7 @@ Status Calibration::measure_board(Figures* figures) {
   return {};
 }
 
-/// Between rank 0 and the first rank of another node; the others have nothing to do.
+/// Between rank 0 and the first rank of another node; the other ranks do nothing.
 Status Calibration::measure_link(Figures* figures) {
   const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
@@ -150,13 +151,13 @@ Status Calibration::measure_link(Figures* figures) {
   HOCKET_RETURN_IF_ERROR(time_messages(far, 1, 8, &one));
   HOCKET_RETURN_IF_ERROR(time_messages(far, burst_messages, 8, &burst));
   HOCKET_RETURN_IF_ERROR(time_messages(far, 1, large_bytes, &large));
-  // The clock may have been unlucky: a figure of nothing would make bytes or messages free.
+  // A difference of two noisy times can be 0 or less, and would make bytes or messages free.
   figures->message_work_ns = std::max(100.0, (burst - one) / (burst_messages - 1));
   figures->link_ns_per_byte = std::max(0.001, (large - one) / large_bytes);
   return {};
 }
 
-/// So many messages from rank 0 to `far`, all at once, and an answer: the best of a few times.
+/// The time of so many messages at once from rank 0 to `far`, and an answer: the best of three.
 Status Calibration::time_messages(int far, int messages, std::size_t bytes, double* best) {
   std::vector<std::byte> data(bytes);
   const bool is_rank_0 = membership_.rank() == 0;

@@ -1,6 +1,6 @@
-// What ranks agree on when a communicator is made: rank 0 measures the machine, and its figures and
-// settings go to all. A rank whose own settings would make it choose differently says so now, not
-// by a hang later.
+// The agreement of the ranks when a communicator is made. Rank 0 measures the machine and sends its
+// figures and settings to all ranks, so that all choose the same algorithms. A rank whose own
+// settings would make it choose differently gets an error here, and does not hang later.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ namespace hocket::internal {
 
 class Calibration {
  public:
-  /// Runs calls on the communicator to their end, all ranks the same ones.
+  /// Runs calls on the communicator to their end; all ranks run the same calls.
   using Run = std::function<Status(std::span<const Call> calls)>;
 
-  /// All but `run` outlive it.
+  /// All arguments but `run` outlive the calibration.
   Calibration(const Session& session, const Membership& membership, const Board& board,
               const CommConfig& config, Run run)
       : session_(session),
@@ -29,8 +29,8 @@ class Calibration {
         config_(config),
         run_(std::move(run)) {}
 
-  /// Collective, while the communicator runs nothing else: figures become rank 0's.
-  /// Code::mismatch where this rank's settings differ from rank 0's.
+  /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0.
+  /// Code::mismatch if the settings of this rank differ from those of rank 0.
   Status agree(Figures* figures);
 
  private:

@@ -1,4 +1,4 @@
-// What a user asked for, checked.
+// A collective or a message that the user called, with checked arguments.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct Call {
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   int root = -1;  // broadcast: the root; send, recv: the peer
-  /// Which of the user's collectives and messages on the communicator it is, from 1 on; 0: one that
-  /// hocket makes by itself.
+  /// Number of the call among the user's collectives and messages on the communicator, from 1 on;
+  /// 0: a call of the library itself.
   std::uint64_t number = 0;
 };
 

@@ -1,11 +1,13 @@
 // Calls on one communicator run in the order in which they were made, whatever streams they were
-// given: each takes a ticket when it is made and runs when its ticket is served. One on the NULL
-// stream with nothing pending runs at once, without a ticket. Tickets also hand the engine from
-// thread to thread, so that one thread at a time uses it.
+// given: each takes a ticket when it is made and runs when its ticket is served. A call on the NULL
+// stream runs at once, without a ticket, if no other call is pending. The ticket also entitles a
+// thread to use the engine, so that one thread at a time uses it.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+
+#include "base/assert.h"
 
 namespace hocket::internal {
 
@@ -13,10 +15,10 @@ class CallOrder {
  public:
   using Ticket = std::uint64_t;
 
-  /// Takes the caller's side: false where another thread is inside a call of this communicator.
+  /// A thread enters a call of this communicator. False if another thread is inside one.
   bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
   void exit() { busy_.store(false, std::memory_order_release); }
-  /// For Call::number, by the thread that has entered.
+  /// The next Call::number. Only the thread that has entered calls it.
   std::uint64_t next_number() { return ++numbered_; }
 
   Ticket take_ticket() { return issued_.fetch_add(1, std::memory_order_relaxed); }
@@ -28,6 +30,7 @@ class CallOrder {
     }
   }
   void serve_next() {
+    HOCKET_ASSERT(pending(), "a ticket is served that was taken");
     served_.fetch_add(1, std::memory_order_release);
     served_.notify_all();
   }

@@ -5,7 +5,7 @@
 
 namespace hocket::internal {
 
-/// What hocketConfig_t and the environment say, worked out.
+/// The configuration of a communicator, from hocketConfig_t and the environment.
 struct CommConfig {
   std::string name;
   std::int64_t deadline_ms = 600'000;

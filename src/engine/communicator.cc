@@ -3,15 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
-#include <set>
 
 #include "base/log.h"
 #include "engine/calibration.h"
-#include "engine/comm_id.h"
 #include "engine/record_text.h"
 #include "engine/trace_clock.h"
-#include "memory/regions.h"
 
 namespace hocket::internal {
 namespace {
@@ -19,36 +15,28 @@ namespace {
 // A group of so many messages is traced as a whole.
 constexpr std::size_t least_recorded_in_trace = 4096;
 
-/// The same text, for as long as the process lives: what a user was given outlives the
-/// communicator. There are as many as there are algorithms and sets of transports.
-const char* kept(const std::string& text) {
-  static std::mutex mutex;
-  static auto* const texts = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
-  return texts->insert(text).first->c_str();
-}
-
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
                            std::uint64_t comm_id, const CommConfig& config,
-                           const TransportFactory& factory)
+                           const CommContext& context)
     : session_(std::move(session)),
       config_(config),
-      factory_(factory),
+      shared_(context.shared),
+      factory_(context.factory),
+      errors_(context.errors),
       membership_(*session_, std::move(members), comm_id, config.name),
-      doorbells_(*session_, membership_),
-      memory_(*session_, membership_, doorbells_),
+      node_(*session_, membership_, shared_.mappings),
+      memory_(*session_, membership_, node_.doorbells(), shared_),
       oversubscription_(ranks_per_core(*session_)) {}
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
                             std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
-                            StopRequest* stop, std::unique_ptr<Communicator>* out,
-                            const TransportFactory& factory) {
+                            const CommContext& context, std::unique_ptr<Communicator>* out) {
   std::unique_ptr<Communicator> made(
-      new Communicator(std::move(session), std::move(members), comm_id, config, factory));
+      new Communicator(std::move(session), std::move(members), comm_id, config, context));
   made->membership_.set_parent(parent);
-  const Status status = status_of_call([&] { return made->make(stop); });
+  const Status status = status_of_call([&] { return made->make(context.stop); });
   if (!status.ok()) {
     best_effort([&] { made->membership_.report_failure(status, 0); });
     return status;
@@ -61,9 +49,9 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
 Status Communicator::make(StopRequest* stop) {
   {
     const StopRequest::Scope scope(stop, [this] { tell_abort(); });
-    HOCKET_RETURN_IF_ERROR(open_board());
-    HOCKET_RETURN_IF_ERROR(factory_.make(
-        {*session_, membership_, config_, board_, doorbells_, sequence_check_}, &transports_));
+    HOCKET_RETURN_IF_ERROR(node_.open(config_.join_deadline_ms));
+    HOCKET_RETURN_IF_ERROR(
+        factory_.make({*session_, membership_, config_, board(), node_.doorbells()}, &transports_));
   }
   make_engine();
   HOCKET_RETURN_IF_ERROR(start_dumps());
@@ -74,8 +62,7 @@ Status Communicator::make(StopRequest* stop) {
 Communicator::~Communicator() {
   if (engine_ != nullptr) order_.flush();
   dump_.reset();
-  if (watch_ >= 0) session_->unwatch(watch_);
-  doorbells_.forget_fetches();
+  membership_.unwatch_faults();
   if (errors_.is_set()) {
     best_effort([this] {
       for (auto& transport : transports_) transport->cancel(errors_.get());
@@ -84,6 +71,16 @@ Communicator::~Communicator() {
   leave();
 }
 
+Status Communicator::finalize() {
+  order_.flush();
+  Call barrier;
+  barrier.number = order_.next_number();
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+  leave();
+  return {};
+}
+
+/// Says goodbye to the other ranks, once.
 void Communicator::leave() {
   if (left_) return;
   left_ = true;
@@ -94,32 +91,11 @@ void Communicator::leave() {
   best_effort([this] { membership_.report_left(); });
 }
 
-Status Communicator::open_board() {
-  const DescriptorName name{membership_.comm_id(), 0};
-  const std::size_t bytes = Board::bytes(local_ranks());
-  UniqueFd fd;
-  if (local_rank() == 0) {
-    HOCKET_RETURN_IF_ERROR(make_memfd("hocket-board", bytes, &fd));
-    if (local_ranks() > 1) HOCKET_RETURN_IF_ERROR(session_->offer(name, fd.get()));
-  } else {
-    const Nanos deadline = monotonic_now() + config_.join_deadline_ms * nanos_per_ms;
-    const int owner = membership_.local_members()[0];
-    const Status fetched =
-        session_->fetch(membership_.session_rank(owner), membership_.scope(0), name, deadline, &fd);
-    HOCKET_RETURN_IF_ERROR(membership_.error_of_peer(owner, fetched));
-  }
-  HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &mapping_));
-  if (mapping_->size() < bytes) return internal_error("the node's shared segment is too small");
-  board_ = Board(mapping_->data(), local_ranks(), local_rank());
-  return doorbells_.open(board_);
-}
-
 void Communicator::make_engine() {
   EngineOptions options;
   options.rank = rank();
   options.ranks = ranks();
   options.deadline = config_.deadline_ms * nanos_per_ms;
-  options.sequence_check = &sequence_check_;
   options.recorded = static_cast<std::size_t>(config_.record_operations);
   if (!config_.trace_folder.empty()) {
     trace_ = std::make_unique<TraceFile>(
@@ -131,7 +107,8 @@ void Communicator::make_engine() {
   options.sink = trace_.get();
   Links links;
   links.rank = rank();
-  links.board = &board_;
+  links.board = &board();
+  links.regions = &shared_.regions;
   links.transport_to.resize(static_cast<std::size_t>(ranks()));
   std::vector<Transport*> transports;
   for (auto& transport : transports_) {
@@ -141,19 +118,19 @@ void Communicator::make_engine() {
       if (to == nullptr && transport->reaches(peer)) to = transport.get();
     }
   }
-  // Before the ranks have agreed, nothing that may differ between them takes part in a choice.
+  // Until the ranks have agreed, the selector gets only options that are equal on all ranks.
   SelectorOptions common;
   common.rank = rank();
   common.ranks = ranks();
   common.one_node = nodes() == 1;
-  common.board_scratch_bytes = board_.scratch_bytes();
+  common.board_scratch_bytes = board().scratch_bytes();
   EngineHost& host = *this;
   engine_ = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
-  watch_ = session_->watch([this] {
+  membership_.watch_faults([this] {
     best_effort([this] { membership_.answer_overdue(engine_->begun()); });
     engine_->fault_pending().store(true, std::memory_order_relaxed);
-    doorbells_.wake();
+    node_.doorbells().wake();
   });
   engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
 }
@@ -183,7 +160,7 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
   options.deterministic = config_.deterministic;
   options.signature_flags = signature_flags();
   options.algorithm = config_.algorithm;
-  options.board_scratch_bytes = board_.scratch_bytes();
+  options.board_scratch_bytes = board().scratch_bytes();
   options.figures = figures;
   return std::make_unique<Selector>(options);
 }
@@ -191,10 +168,10 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
 Status Communicator::agree() {
   Figures figures;
   if (ranks() > 1) {
-    Calibration calibration(*session_, membership_, board_, config_,
+    Calibration calibration(*session_, membership_, board(), config_,
                             [this](std::span<const Call> calls) { return run(calls); });
     if (const Status status = calibration.agree(&figures); !status.ok()) {
-      engine_->fail(status);  // the ranks whose settings agree learn of it
+      fail(status);  // the ranks whose settings agree learn of it
       return status;
     }
   }
@@ -231,7 +208,7 @@ void Communicator::log_ready(const Figures& f) const {
 
 std::string Communicator::name_of_rank(int rank) const { return membership_.name_of_rank(rank); }
 
-void Communicator::ring(int local_rank) { doorbells_.ring(local_rank); }
+void Communicator::ring(int local_rank) { node_.doorbells().ring(local_rank); }
 
 void Communicator::ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) {
   membership_.report_overdue(collective, what_waits);
@@ -253,7 +230,8 @@ void Communicator::poll_faults(FaultNews* news) {
 }
 
 void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell) {
-  // Without memory for it, the others find out by their deadline, or because this rank leaves.
+  // If there is no memory for the report, the other ranks learn of the failure by their deadline,
+  // or because this rank leaves.
   if (tell) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
   if (dump_ != nullptr) dump_->at_error();
@@ -266,15 +244,18 @@ Status Communicator::run(std::span<const Call> calls) {
     const Sleeper self = sleeper();
     drive({&self, 1}, oversubscription_);
   } catch (const std::exception&) {
-    engine_->fail(caught());
+    fail(caught());
   }
   return engine_->status();
 }
 
-void Communicator::fail(const Status& status) { engine_->fail(status); }
+void Communicator::fail(const Status& status) {
+  engine_->fail_now(status);
+  engine_->report_failure();
+}
 
 Status Communicator::error() {
-  // Nobody may be driving the engine: what the monitor has heard counts all the same.
+  // Perhaps no thread drives the engine: what the monitor thread has heard counts all the same.
   if (!errors_.is_set() && engine_->fault_pending().load(std::memory_order_relaxed)) [[unlikely]]
     errors_.set(membership_.first_fault());
   return errors_.get();
@@ -284,7 +265,7 @@ void Communicator::abort() noexcept {
   if (!errors_.abort()) return;
   tell_abort();
   engine_->fault_pending().store(true, std::memory_order_relaxed);
-  doorbells_.wake();
+  node_.doorbells().wake();
 }
 
 void Communicator::tell_abort() noexcept {
@@ -295,28 +276,29 @@ void Communicator::tell_abort() noexcept {
 
 bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   RegionOffset place;
-  return nodes() == 1 && Regions::instance().find(pointer, bytes, &place);
+  return nodes() == 1 && shared_.regions.find(pointer, bytes, &place);
 }
 
 const char* Communicator::last_algorithm() const {
   const Program* const program = engine_->last_program();
-  return program == nullptr ? "none" : kept(program->algorithm);
+  return program == nullptr ? "none" : shared_.texts.keep(program->algorithm);
 }
 
 const char* Communicator::last_transport() const {
   const Program* const program = engine_->last_program();
-  return program == nullptr ? "none" : kept(transports_of(*program, *engine_, ranks()));
+  return program == nullptr ? "none" : shared_.texts.keep(transports_of(*program, *engine_, ranks()));
 }
 
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
-                           StopRequest* stop, std::unique_ptr<Communicator>* out) {
+                           ErrorCell& errors, StopRequest* stop,
+                           std::unique_ptr<Communicator>* out) {
   struct Entry {
     std::int32_t color, key;
   };
   const Entry mine{color, key};
   std::vector<Entry> all;
   std::vector<int> members, group;
-  // Without memory for the part in it, there is none: the others wait for it until the deadline.
+  // If there is no memory, this rank takes no part; the other ranks wait for it until the deadline.
   const Status prepared = status_of_call([&]() -> Status {
     all.resize(static_cast<std::size_t>(ranks()));
     members = membership_.members();
@@ -330,17 +312,17 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   call.count = 2;
   call.dtype = Dtype::int32;
   order_.await_ticket(ticket);
-  if (!prepared.ok()) engine_->fail(prepared);
+  if (!prepared.ok()) fail(prepared);
   const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
-  const std::uint64_t comm_id = comm_id_of_split(membership_.comm_id(), ++splits_, color);
+  const std::uint64_t comm_id = membership_.comm_id_of_next_split(color);
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
-  const TransportFactory& factory = factory_;
-  const OpenChannel parents_faults(*session, parent);  // for the second time: allocates nothing
+  const CommContext context{shared_, errors, stop, factory_};
+  const OpenChannel parents_faults(*session, parent);  // it is open already: this allocates nothing
   if (!gathered.ok() && color >= 0) {
     best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
   }
-  order_.serve_next();  // from here on this communicator may be gone
+  order_.serve_next();  // from here on this communicator may be destroyed
   if (!gathered.ok() || color < 0) return gathered;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     if (all[rank].color == color) group.push_back(static_cast<int>(rank));
@@ -349,7 +331,7 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
     return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
   });
   for (int& rank : group) rank = members[static_cast<std::size_t>(rank)];
-  return create(session, std::move(group), comm_id, parent, config, stop, out, factory);
+  return create(session, std::move(group), comm_id, parent, config, context, out);
 }
 
 }  // namespace hocket::internal

@@ -13,33 +13,40 @@
 #include "engine/call.h"
 #include "engine/call_order.h"
 #include "engine/comm_config.h"
-#include "engine/doorbells.h"
 #include "engine/engine.h"
 #include "engine/error_cell.h"
 #include "engine/membership.h"
+#include "engine/node_segment.h"
 #include "engine/peer_memory.h"
 #include "engine/record_dump.h"
 #include "engine/trace_file.h"
+#include "engine/shared_parts.h"
 #include "engine/transport_factory.h"
 #include "engine/wait.h"
 #include "memory/scratch_area.h"
-#include "memory/shared_memory.h"
-#include "transport/sequence_check.h"
-#include "transport/shm/board.h"
 
 namespace hocket::internal {
+
+/// What a new communicator uses of its surroundings. All of it outlives the communicator, but
+/// `stop` only its making.
+struct CommContext {
+  SharedParts& shared;  // of the process
+  ErrorCell& errors;    // of this communicator
+  /// Ends the making early with Code::aborted, on all ranks; may be null.
+  StopRequest* stop = nullptr;
+  /// Makes the transports, also for the communicators that are split off.
+  const TransportFactory& factory = default_transports();
+};
 
 class Communicator final : private EngineHost {
  public:
   /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
   /// call it alike. parent: comm_id of the communicator that it is split from, open; 0: none. Its
-  /// abort ends the making. stop ends it early with Code::aborted, on all ranks; may be null.
-  /// factory: of its transports and of those that are split from it; outlives them.
+  /// abort ends the making.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
                        std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
-                       StopRequest* stop, std::unique_ptr<Communicator>* out,
-                       const TransportFactory& factory = default_transports());
-  /// Flushes and leaves. Never blocks on a peer beyond the deadline.
+                       const CommContext& context, std::unique_ptr<Communicator>* out);
+  /// Waits for the calls made so far, and says goodbye. Waits for no peer beyond the deadline.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -54,28 +61,29 @@ class Communicator final : private EngineHost {
   const char* last_algorithm() const;
   const char* last_transport() const;
 
-  /// Collective, a call with a ticket like any other; this communicator may go as soon as that is
-  /// served. color < 0: *out stays empty. stop ends the making of the new communicator, not this
-  /// one's part in it.
+  /// Collective; a call with a ticket like any other. This communicator may be destroyed as soon as
+  /// the ticket is served. color < 0: *out stays empty. errors, stop: of the new communicator; stop
+  /// ends the making of the new communicator, but not the call on this one.
   Status split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
-               StopRequest* stop, std::unique_ptr<Communicator>* out);
+               ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out);
 
   // ---- Running calls
   CallOrder& order() { return order_; }
+  SharedParts& shared() const { return shared_; }
   /// With the ticket served: ends everything with an error that arose here.
   void fail(const Status& status);
-  /// Says goodbye to the other ranks: no call follows. Idempotent.
-  void leave();
+  /// Waits for all calls and for all ranks, then says goodbye to them: no call follows.
+  Status finalize();
 
-  /// With the ticket served (or nothing pending): runs calls to their end. The error is the
-  /// communicator's.
+  /// With the ticket served (or no call pending): runs calls to their end. Returns outcome().
   Status run(std::span<const Call> calls);
-  /// One side of a run over several communicators (a group): queue, then drive all, then look at
-  /// outcome().
+  /// For calls on several communicators (a group): submit all calls, then drive all engines, then
+  /// read outcome().
   void submit(const Call& call) { engine_->submit(call); }
-  /// The error that ended the calls; one that is known already but ended none comes with the next.
+  /// The error that ended the calls. An error that is known but ended none of them is not returned
+  /// before the next call.
   const Status& outcome() const { return engine_->status(); }
-  Sleeper sleeper() const { return {engine_.get(), &board_, doorbells_.event_fd()}; }
+  Sleeper sleeper() const { return {engine_.get(), &board(), node_.doorbells().event_fd()}; }
   Oversubscription& oversubscription() { return oversubscription_; }
 
   /// Appends the record of operations to the file; empty: to the log. Any thread.
@@ -84,7 +92,6 @@ class Communicator final : private EngineHost {
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
   Status error();
-  bool has_error() const { return errors_.is_set(); }
   void abort() noexcept;
 
   /// True where local peers can read and write [pointer, pointer + bytes) in place.
@@ -106,9 +113,8 @@ class Communicator final : private EngineHost {
                     std::byte** out) override;
 
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,
-               const CommConfig& config, const TransportFactory& factory);
+               const CommConfig& config, const CommContext& context);
   Status make(StopRequest* stop);
-  Status open_board();
   Status start_dumps();
   Status open_trace();
   void make_engine();
@@ -117,26 +123,24 @@ class Communicator final : private EngineHost {
   void log_ready(const Figures& figures) const;
   std::unique_ptr<Selector> make_selector(const Figures& figures) const;
   void tell_abort() noexcept;
+  void leave();
+  const Board& board() const { return node_.board(); }
 
   std::shared_ptr<Session> session_;
   const CommConfig config_;
+  SharedParts& shared_;
   const TransportFactory& factory_;
+  ErrorCell& errors_;
   Membership membership_;
-  ErrorCell errors_;
   CallOrder order_;
-  std::shared_ptr<Mapping> mapping_;  // the board's memory
-  Board board_;
-  Doorbells doorbells_;
+  NodeSegment node_;
   PeerMemory memory_;
   ScratchArea scratch_;
-  CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Transport>> transports_;
   Oversubscription oversubscription_;
   std::unique_ptr<TraceFile> trace_;  // null without HOCKET_TRACE
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RecordDump> dump_;
-  int watch_ = -1;
-  std::uint64_t splits_ = 0;
   bool left_ = false;
 };
 

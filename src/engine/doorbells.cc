@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/descriptors.h"
 
 namespace hocket::internal {
@@ -20,6 +21,12 @@ Doorbells::Doorbells(Session& session, const Membership& membership)
       membership_(membership),
       peer_events_(static_cast<std::size_t>(membership.local_ranks())) {}
 
+Doorbells::~Doorbells() {
+  for (const PeerEvent& event : peer_events_) {
+    if (event.fetch != nullptr) session_.forget(event.fetch);
+  }
+}
+
 Status Doorbells::open(const Board& board) {
   board_ = board;
   event_fd_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
@@ -32,6 +39,8 @@ Status Doorbells::open(const Board& board) {
 }
 
 void Doorbells::ring(int local_rank) {
+  HOCKET_ASSERT(local_rank >= 0 && local_rank < board_.local_ranks(),
+                "an open doorbell of the node");
   if (!board_.ring(local_rank)) return;
   if (local_rank == board_.local_rank()) return write_event(event_fd_.get());
   if (fetch_event(local_rank)) {
@@ -39,8 +48,8 @@ void Doorbells::ring(int local_rank) {
   }
 }
 
-/// False: the descriptor of the peer's doorbell is on its way, and rings when it comes. Where it
-/// cannot be had the peer is only late: it looks around by itself ten times a second.
+/// False: the eventfd of the peer is being fetched, and is written when it arrives. If that fails,
+/// the peer is only late: a sleeping rank polls ten times a second in any case.
 bool Doorbells::fetch_event(int local_rank) {
   PeerEvent& event = peer_events_[static_cast<std::size_t>(local_rank)];
   if (event.fd) return true;
@@ -56,12 +65,6 @@ bool Doorbells::fetch_event(int local_rank) {
   const Status taken = event.fetch->take(&event.fd);
   event.fetch.reset();
   return taken.ok();
-}
-
-void Doorbells::forget_fetches() {
-  for (const PeerEvent& event : peer_events_) {
-    if (event.fetch != nullptr) session_.forget(event.fetch);
-  }
 }
 
 }  // namespace hocket::internal

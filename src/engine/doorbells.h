@@ -1,5 +1,6 @@
-// How the ranks of one node wake one another: a futex in the node's shared segment (board.h), or
-// the eventfd of a rank that sleeps in poll. Peers' eventfds are asked for when first needed.
+// How the ranks of a node wake one another: by a futex in the shared memory of the node (board.h),
+// or by the eventfd of a rank that sleeps in poll. The eventfd of a peer is fetched when it is
+// first needed.
 #pragma once
 
 #include <memory>
@@ -14,23 +15,24 @@ namespace hocket::internal {
 
 class Doorbells {
  public:
-  /// Both outlive it, and so does the board's memory.
+  /// The session, the membership and the memory of the board outlive the doorbells.
   Doorbells(Session& session, const Membership& membership);
+  ~Doorbells();
+  Doorbells(const Doorbells&) = delete;
+  Doorbells& operator=(const Doorbells&) = delete;
 
   /// Once, before any other call: makes this rank's eventfd and offers it to its local peers.
   Status open(const Board& board);
-  /// Wakes a rank that sleeps. Never blocks. This rank itself: from any thread.
+  /// Wakes a rank that sleeps. Never blocks. Any thread may wake this rank itself.
   void ring(int local_rank);
   void wake() { ring(board_.local_rank()); }
   int event_fd() const { return event_fd_.get(); }
-  /// Gives up the eventfds that are on their way.
-  void forget_fetches();
 
  private:
   bool fetch_event(int local_rank);
 
   struct PeerEvent {
-    std::shared_ptr<Fetch> fetch;  // while it is on its way
+    std::shared_ptr<Fetch> fetch;  // until the eventfd arrives
     UniqueFd fd;
   };
   Session& session_;

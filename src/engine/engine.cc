@@ -2,17 +2,17 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "base/log.h"
 
 namespace hocket::internal {
 namespace {
 
-// A publication rings sleepers only when the poller has nothing better to do: by then the line has
-// left the store buffer and the fence in ring() is cheap.
+// After a publication, sleeping peers are rung only after so many polls that moved nothing: by then
+// the line has left the store buffer and the fence in ring() is cheap.
 constexpr unsigned quiet_polls_before_ring = 16;
 
-// An error waits for collectives that come before the one that failed: so long, where nothing
-// moves.
+// So long an error waits for the collectives before the one that failed, if nothing moves.
 constexpr Nanos patience_with_earlier = nanos_per_s;
 
 // How often the record learns which ranks an operation waits for.
@@ -34,9 +34,14 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {
   links_.host = &host_;
+  HOCKET_ASSERT(links_.board != nullptr && links_.regions != nullptr, "an engine has its links");
+  HOCKET_ASSERT(links_.transport_to.empty() ||
+                    links_.transport_to.size() == static_cast<std::size_t>(options_.ranks),
+                "there is a route to each rank, or none");
 }
 
 bool Engine::run_once(std::optional<Nanos> now) {
+  const Exclusive::Scope round(round_);
   if (!unexplained_.ok()) [[unlikely]] {
     await_explanation(now);
     return unexplained_.ok();
@@ -44,7 +49,10 @@ bool Engine::run_once(std::optional<Nanos> now) {
   now_ = now.value_or(0);
   bool moved = false;
   for (Transport* transport : transports_) {
-    if (transport->active()) moved |= transport->poll();
+    if (!transport->active()) continue;
+    moved |= transport->poll();
+    if (transport->failure() != nullptr) [[unlikely]]
+      astray_ = transport->failure();
   }
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
@@ -52,8 +60,8 @@ bool Engine::run_once(std::optional<Nanos> now) {
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (!options_.sequence_check->failure.ok()) [[unlikely]]
-    fail(options_.sequence_check->failure);
+  if (astray_ != nullptr) [[unlikely]]
+    fail(*astray_);
   if (moved) quiet_since_.reset();
   if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
     moved |= look_at_faults(moved);
@@ -91,6 +99,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
     fail(status);
     return false;
   }
+  HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
   operation.program = choice->program;
   call_hash_ = choice->call_hash;
   operation.staged = choice->staged;
@@ -114,6 +123,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
 }
 
 void Engine::begin(const Call& call) {
+  HOCKET_ASSERT(!running_, "collectives run one after another");
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!prepare(current_, call)) return;
@@ -127,6 +137,7 @@ void Engine::begin(const Call& call) {
   record(current_, sequence_);
   if (!program.load_store) {
     waits_for_turn_ = false;
+    if (options_.ranks > 1) announce_collective();
     current_.execution.start(program, nullptr, binding, links_);
     return;
   }
@@ -135,7 +146,16 @@ void Engine::begin(const Call& call) {
   advance_collective();
 }
 
-/// Which of the caller's buffers peers can map, and where.
+/// A message of another call may have arrived before: then current_ ends with the next round.
+void Engine::announce_collective() {
+  for (Transport* transport : transports_) {
+    transport->begin_collective(sequence_, current_.binding.signature);
+    if (transport->failure() != nullptr) [[unlikely]]
+      astray_ = transport->failure();
+  }
+}
+
+/// Finds out which of the caller's buffers peers can map, and their regions.
 void Engine::find_regions() {
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
@@ -143,7 +163,7 @@ void Engine::find_regions() {
     const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
     return elements * size_of(binding.dtype);
   };
-  regions_seen_ = Regions::instance().generation();
+  regions_seen_ = links_.regions->generation();
   const auto* input = binding.input;
   if (find_region(input, bytes(program.input_blocks), &binding.input_region)) binding.mapped |= 1;
   const auto* output = binding.output;
@@ -152,12 +172,12 @@ void Engine::find_regions() {
 }
 
 bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* place) {
-  const std::uint64_t generation = Regions::instance().generation();
+  const std::uint64_t generation = links_.regions->generation();
   SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
   if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
     seen = {buffer, bytes, generation, false, {}};
-    seen.mapped = Regions::instance().find(buffer, bytes, &seen.place) &&
-                  host_.export_region(seen.place.region);
+    seen.mapped =
+        links_.regions->find(buffer, bytes, &seen.place) && host_.export_region(seen.place.region);
   }
   *place = seen.place;
   return seen.mapped;
@@ -166,6 +186,7 @@ bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* pl
 /// Before operation s is published, every local peer has arrived at s - 1, and so has left s - 2,
 /// whose lines and scratch half s takes over (board.h).
 bool Engine::my_turn() {
+  HOCKET_ASSERT(all_arrived_ <= board_sequence_, "no rank has arrived at what has not begun here");
   if (all_arrived_ >= board_sequence_) return true;
   const Board& board = *links_.board;
   const int parity = static_cast<int>(board_sequence_ & 1);
@@ -173,7 +194,7 @@ bool Engine::my_turn() {
     const ArrivalLine& line = board.arrival(peer, parity);
     if (line.sequence.load(std::memory_order_acquire) != board_sequence_) return false;
     if (line.fingerprint != last_fingerprint_) {
-      // A rank that has returned already learns here that a peer was doing something else.
+      // This rank has returned from that operation; the peer made a different call.
       fail(board.disagreement_with(peer, parity, last_signature_).in_operation(last_collective_));
       return false;
     }
@@ -216,6 +237,7 @@ bool Engine::advance_collective() {
 }
 
 void Engine::finish_collective() {
+  HOCKET_ASSERT(running_ && !waits_for_turn_, "the collective that ends has begun");
   const Program& program = current_.execution.program();
   if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_.store(&program, std::memory_order_release);
@@ -272,6 +294,7 @@ void Engine::begin_message(const Call& call) {
   }
   if (!prepare(*operation, call)) return;
   Binding& binding = operation->binding;
+  HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
   binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
@@ -331,17 +354,15 @@ std::size_t Engine::output_bytes(const Operation& operation) const {
   return std::min(blocks * part.block_elements, part.total) * size_of(operation.binding.dtype);
 }
 
-/// By another communicator of this process, while peers wrote into it.
+/// True if another communicator of this process revoked it while peers wrote into it.
 bool Engine::output_was_revoked(const Operation& operation) const {
-  return operation.execution.exposes_output() &&
-         regions_seen_ != Regions::instance().generation() &&
-         Regions::instance().was_revoked(operation.binding.output, output_bytes(operation));
+  return operation.execution.exposes_output() && regions_seen_ != links_.regions->generation() &&
+         links_.regions->was_revoked(operation.binding.output, output_bytes(operation));
 }
 
 void Engine::revoke(Operation& operation) {
   if (!operation.execution.exposes_output()) return;
-  const Status status =
-      Regions::instance().revoke(operation.binding.output, output_bytes(operation));
+  const Status status = links_.regions->revoke(operation.binding.output, output_bytes(operation));
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
 
@@ -374,12 +395,13 @@ void Engine::await_explanation(std::optional<Nanos> now) {
 
 void Engine::end(const Status& error, bool tell) {
   if (!status_.ok()) return;
+  HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
   const Status status = error;
   unexplained_ = Status();
   std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
   if (status.sequence() != 0) operation = std::min(operation, status.sequence());
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
-  // Each of these must happen, even where there is no memory for another one.
+  // Each of these must happen, even if there is no memory for one of them.
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
   if (running_) record_end(current_, status_.code());
@@ -387,12 +409,20 @@ void Engine::end(const Status& error, bool tell) {
   running_ = false;
   queue_.clear();
   messages_.clear();
-  host_.on_failure(status_, operation, tell);
+  unreported_ = {operation, tell};
   ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
-/// True where a fault is news. An error ends nothing that can still go on with what has come; and
-/// what its rank had ended before it failed, the others can end too.
+void Engine::report_failure() {
+  if (!unreported_) return;
+  HOCKET_ASSERT(!round_.held(), "a report may wait, a round of the engine does not");
+  const Unreported unreported = *unreported_;
+  unreported_.reset();
+  host_.on_failure(status_, unreported.operation, unreported.tell);
+}
+
+/// Returns true if a fault is new. A fault does not end an operation that still moves with messages
+/// that have arrived, nor one that its rank had ended before it failed: the others can end it too.
 bool Engine::look_at_faults(bool moved) {
   const bool was_known = !news_.error.ok();
   attention_.store(false, std::memory_order_relaxed);
@@ -407,8 +437,9 @@ bool Engine::look_at_faults(bool moved) {
   return true;
 }
 
-/// The entry of a rank from which nothing can come any more.
+/// The entry of a rank that is gone and whose last messages must have arrived; null: there is none.
 const FaultNews::Gone* Engine::given_up(int rank, Nanos now) const {
+  HOCKET_ASSERT(quiet_since_.has_value(), "patience is counted from a time");
   for (const FaultNews::Gone& gone : news_.gone) {
     if (gone.rank == rank && now - *quiet_since_ >= gone.patience) return &gone;
   }
@@ -486,7 +517,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   }
   record_waits(operation, waits_for_turn, now);
   const Nanos waited = now - *operation.started;
-  // What had come before the news has been looked at since.
+  // Messages that arrived before the fault was known have been handled since.
   const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
   const std::vector<int> ranks = waits_for(operation, waits_for_turn);

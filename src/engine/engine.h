@@ -1,12 +1,11 @@
-// The engine of one communicator: its operations, their deadlines, their errors. One visible loop,
-// run_once(now), which never blocks, and reads the clock only where operations are traced; whoever
-// waits (wait.h) drives it.
-// What takes time is asked for and looked at again in a later round: the descriptor of a peer's
-// region or eventfd, and the fault that explains a broken link.
+// The engine of one communicator: its operations, their deadlines, their errors. The one loop is
+// run_once(now): it never blocks, and reads the clock only if operations are traced. The thread that
+// waits calls it (wait.h). What takes time is requested in one round and looked at again in a later
+// one: the descriptor of a peer's region or eventfd, and the fault that explains a broken link.
 //
-// Collectives run one after another in call order; sends and receives run beside them, all at once.
-// The first error ends everything in flight and stays: a communicator whose ranks have lost step
-// cannot recover.
+// Collectives run one after another in call order. Sends and receives run beside them, all at once.
+// The first error ends all operations and stays: the ranks may have ended different numbers of
+// operations, so the communicator cannot go on.
 #pragma once
 
 #include <array>
@@ -17,13 +16,13 @@
 #include <string>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "collectives/execute/executor.h"
 #include "collectives/select/selector.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
 #include "engine/record.h"
-#include "transport/sequence_check.h"
 
 namespace hocket::internal {
 
@@ -31,43 +30,50 @@ struct EngineOptions {
   int rank = 0;
   int ranks = 1;
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
-  Nanos late_log = 10 * nanos_per_s;   // between log lines about who is waited for
+  Nanos late_log = 10 * nanos_per_s;   // between log lines about the ranks that are waited for
   std::size_t recorded = 256;          // how many operations the record keeps
   RecordSink* sink = nullptr;          // of every operation that has ended; null: no tracing
-  const CollectiveSequenceCheck* sequence_check =
-      nullptr;  // what links find out beside their transfers
 };
 
 class Engine {
  public:
-  /// The host outlives the engine, which sets it in links too.
+  /// The host outlives the engine. The engine sets links.host.
   Engine(EngineHost& host, const EngineOptions& options, Links links,
          std::vector<Transport*> transports, std::unique_ptr<Selector> selector);
 
-  /// Queues a checked call. Nothing happens to it after an error.
+  /// Queues a checked call. After an error it is dropped.
   void submit(const Call& call);
-  /// Does what can be done now. True where anything moved. now: empty where the caller has not read
-  /// the clock.
+  /// Does what can be done now. Returns true if anything moved. now: empty if the caller has not
+  /// read the clock.
   bool run_once(std::optional<Nanos> now);
   bool idle() const {
     return !running_ && queue_.empty() && messages_.empty() && unexplained_.ok();
   }
-  /// The first error. Stays.
+  /// The error that has ended the engine; OK before.
   const Status& status() const { return status_; }
-  /// Ends everything with an error that arose here; the other ranks are told. A broken link is
-  /// often only the first sign of a fault that names its cause: that error waits a moment for it,
-  /// and nothing moves meanwhile.
+  /// Ends all operations with an error of this rank, which the other ranks are told. If the error
+  /// is that of a broken link, first waits up to half a second for a fault that names the cause; no
+  /// operation moves in that time.
   void fail(const Status& status);
+  /// The same without that wait, for errors that arise outside of run_once().
+  void fail_now(const Status& status) {
+    if (status_.ok()) end(unexplained_.ok() ? status : unexplained_, true);
+  }
+  /// True between the end of the engine by an error and report_failure().
+  bool has_unreported_failure() const { return unreported_.has_value(); }
+  /// Hands the error that has ended the engine to EngineHost::on_failure(), once, which may wait.
+  /// Outside of run_once(), and before the error is returned to the user. drive() calls it.
+  void report_failure();
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& fault_pending() { return attention_; }
-  /// Rings the peers that a publication has not been told to yet. Before the caller's thread pauses
-  /// for long.
+  /// Rings the peers that sleep and have not been rung since this rank last published. The caller
+  /// calls it before it pauses for long.
   void ring_pending();
-  /// True where only local peers can have news, which ring the doorbell: no active transport waits
-  /// for a descriptor.
+  /// True if no active transport waits for a descriptor: only local peers, which ring the doorbell,
+  /// can have work for this rank.
   bool uses_board_only() const;
-  /// Arms the transports' wait descriptors. Once before each sleep in poll.
+  /// Arms the wait descriptors of the transports for one sleep in poll.
   void prepare_to_sleep();
   const std::vector<Transport*>& transports() const { return transports_; }
   /// signature_flags: as the selector has them.
@@ -103,6 +109,7 @@ class Engine {
   void find_regions();
   bool find_region(const void* buffer, std::size_t bytes, RegionOffset* place);
   void begin(const Call& call);
+  void announce_collective();
   void begin_next();
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
@@ -140,6 +147,7 @@ class Engine {
   std::uint8_t signature_flags_ = 0;
   std::atomic<bool> attention_{false};
   Status status_;
+  [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
   Operation current_;
   bool running_ = false;
@@ -169,9 +177,15 @@ class Engine {
   std::uint64_t last_collective_ = 0;                   // sequence_ of that operation
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
+  const Status* astray_ = nullptr;    // Transport::failure(), of any of them
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
   Status unexplained_;  // of a broken link or a deadline, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;
+  struct Unreported {
+    std::uint64_t operation;  // as EngineHost::on_failure() has it
+    bool tell;
+  };
+  std::optional<Unreported> unreported_;  // of status_
   std::atomic<const Program*> last_program_ = nullptr;
   std::atomic<std::uint64_t> begun_ = 0;  // sequence_, for other threads
 };

@@ -1,6 +1,6 @@
 // What an engine needs from outside: names of ranks, their faults and doorbells, mapped memory, and
 // a place to report its own failure. A communicator is the host of its engine; a test or a
-// simulator brings another. No call blocks.
+// simulator brings another. Only on_failure() may block.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace hocket::internal {
 
-/// What is known of faults that concern the communicator.
+/// The known faults that concern the communicator.
 struct FaultNews {
-  /// A rank whose part in the communicator has ended in order.
+  /// A rank that has left the communicator or ended its process in order.
   struct Gone {
     int rank = -1;
-    Status why;          // an error: it ended its process; OK: it left
-    Nanos patience = 0;  // what it sent before may still be on its way: so long nothing moves
+    Status why;          // an error: the rank has ended its process; OK: it has left
+    Nanos patience = 0;  // time for messages that are still under way: so long nothing must move
   };
-  Status error;                 // the first that ends operations
-  std::uint64_t operation = 0;  // but none that comes before this collective; 0: all
-  bool at_once = false;         // also one that could still go on
+  Status error;                 // the first one that ends operations
+  std::uint64_t operation = 0;  // the first collective that it ends; 0: it ends all
+  bool at_once = false;         // it ends operations that could still go on, too
   std::vector<Gone> gone;
 };
 
@@ -40,8 +40,9 @@ class EngineHost : public ExecutorHost {
   virtual void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) = 0;
   /// Lets local peers map a region of this process. False where they cannot.
   virtual bool export_region(std::uint64_t region) = 0;
-  /// The engine has failed in that collective, all before have ended here. tell: the other ranks do
-  /// not know yet.
+  /// The engine has failed in that collective; all earlier ones have ended here. tell: the other
+  /// ranks do not know yet, and know when this call returns. Never called in a round of the engine,
+  /// see Engine::report_failure().
   virtual void on_failure(const Status& status, std::uint64_t operation, bool tell) = 0;
 
  protected:

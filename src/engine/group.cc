@@ -6,11 +6,14 @@
 #include <memory>
 #include <mutex>
 
+#include "base/assert.h"
+
 namespace hocket::internal {
 namespace {
 
-/// Calls that run together: those of one stream, and of all streams that share a communicator with
-/// it, so that a communicator's calls keep their order and none waits for another's half.
+/// Calls that run together: the calls of one stream, and of all streams that share a communicator
+/// with it. So the calls of a communicator keep their order, and no stream waits for a message
+/// whose other half is queued behind it.
 struct Batch {
   struct Part {
     Communicator* communicator;
@@ -52,7 +55,7 @@ std::vector<Batch> batches_of(const std::vector<GroupedCall>& calls) {
     };
     auto first = std::find_if(batches.begin(), batches.end(), concerns);
     if (first == batches.end()) first = batches.insert(first, Batch());
-    // The stream and the communicator may each have had a batch of its own.
+    // The stream and the communicator may have been in different batches.
     const auto second = std::find_if(std::next(first), batches.end(), concerns);
     if (second != batches.end()) {
       first->absorb(std::move(*second));
@@ -63,12 +66,13 @@ std::vector<Batch> batches_of(const std::vector<GroupedCall>& calls) {
   return batches;
 }
 
-/// Where several streams run one batch: one runs it, once all have come to it; the others wait.
+/// If a batch has several streams, one of them runs it when all have reached it; the others wait.
 class StreamRendezvous {
  public:
   explicit StreamRendezvous(std::size_t others) : missing_(others) {}
   void come() {
     std::lock_guard lock(mutex_);
+    HOCKET_ASSERT(missing_ > 0, "each of the other streams comes once");
     --missing_;
     changed_.notify_all();
   }
@@ -97,6 +101,7 @@ class StreamRendezvous {
 };
 
 Status run(const Batch& batch) {
+  HOCKET_ASSERT(!batch.parts.empty(), "a batch has calls");
   for (const Batch::Part& part : batch.parts) part.communicator->order().await_ticket(part.ticket);
   const Status driven = status_of_call([&batch]() -> Status {
     std::vector<Sleeper> sleepers;
@@ -123,14 +128,11 @@ Status run_with(const Batch& batch, StreamRendezvous* meeting) {
   return status;
 }
 
-/// The streams' shares of a batch. It is left to the caller to run it where one of its streams is
-/// the caller's thread.
+/// Pushes the batch to its streams. If one of them is the caller's thread, the caller runs the
+/// batch afterwards.
 Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting,
             bool in_this_thread) {
-  // All streams see the groups that they share in one order, or two of them could wait for one
-  // another.
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  const std::lock_guard lock(batch.parts.front().communicator->shared().group_order);
   Status first;
   bool has_runner = in_this_thread;
   for (HostStream* stream : batch.streams) {
@@ -152,7 +154,7 @@ Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting
   for (const Batch::Part& part : batch.parts) {
     if (has_runner) break;
     part.communicator->order().await_ticket(
-        part.ticket);  // nobody runs the calls: only their turn passes
+        part.ticket);  // no stream runs the calls: only the tickets are served
     part.communicator->order().serve_next();
   }
   return first;
@@ -178,7 +180,7 @@ Status launch(const std::vector<GroupedCall>& calls) {
     const std::size_t streams = batches[i].streams.size();
     if (streams > 1) meetings[i] = std::make_shared<StreamRendezvous>(streams - 1);
   }
-  // From here on nothing throws: a ticket that is taken is served.
+  // Nothing throws from here on, because each ticket that is taken must be served.
   for (Batch& batch : batches) {
     for (Batch::Part& part : batch.parts) part.ticket = part.communicator->order().take_ticket();
   }

@@ -1,6 +1,5 @@
-// Runs calls: one alone, or many that a group fused. Calls of one stream run together, so that all
-// sends and receives progress at once; calls of one communicator keep their order, whatever streams
-// they are on.
+// Runs calls: a single one, or those of a group. Calls of one stream run together, so that all
+// sends and receives progress at once. Calls of one communicator keep their order on all streams.
 #pragma once
 
 #include <vector>
@@ -16,12 +15,12 @@ struct GroupedCall {
   HostStream* stream = nullptr;  // null: the caller's thread
 };
 
-/// Runs them, or queues them on their streams. Errors of the caller's thread's calls are returned;
-/// those of streams are the streams' and the communicators'. The caller has entered every
-/// communicator.
+/// Runs the calls, or queues them on their streams. Returns the error of the calls that ran in this
+/// thread; the stream and the communicator keep the error of a call on a stream. The caller has
+/// entered every communicator.
 Status launch(const std::vector<GroupedCall>& calls);
 
-/// launch() of a single call, without its allocations.
+/// launch() of a single call. Allocates nothing if it runs in this thread at once.
 Status launch_one(Communicator& communicator, const Call& call, HostStream* stream);
 
 }  // namespace hocket::internal

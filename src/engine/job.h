@@ -1,7 +1,10 @@
-// How a process becomes a rank of a job, and gets the communicator of all ranks.
+// Joins a job: the process becomes a rank and gets the communicator of all ranks.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "base/settings.h"
 #include "base/stop.h"
@@ -11,17 +14,37 @@
 
 namespace hocket::internal {
 
-/// A new job, whose ranks meet at a coordinator in this process.
+/// Makes the id of a new job, and starts the job's coordinator in this process.
 Status open_job(const CommConfig& config, UniqueId* id);
 
-/// Blocks until all ranks have joined the job and made its communicator. stop ends that early; may
-/// be null.
+/// Blocks until all ranks have joined the job and made its communicator. context.stop ends that
+/// early.
 Status join_job(const UniqueId& id, int rank, int ranks, const CommConfig& config,
-                StopRequest* stop, std::unique_ptr<Communicator>* out);
+                const CommContext& context, std::unique_ptr<Communicator>* out);
 
-/// The same for the job in which this process was launched; without a launcher it is its own job.
-/// All communicators that a process makes from its launcher share one session.
-Status join_launched_job(const CommConfig& config, const Settings& settings, StopRequest* stop,
-                         std::unique_ptr<Communicator>* out);
+/// The job in which a process was launched. Process (api/process.h) has it. All communicators that
+/// the process makes from its launcher share one session.
+class LaunchedJob {
+ public:
+  /// parent_joined: this process was forked from a rank. A rank is one process: the child does not
+  /// join.
+  explicit LaunchedJob(bool parent_joined) : parent_joined_(parent_joined) {}
+  LaunchedJob(const LaunchedJob&) = delete;
+  LaunchedJob& operator=(const LaunchedJob&) = delete;
+
+  /// This process, or one that it was forked from, has joined.
+  bool joined() const { return parent_joined_ || joined_.load(); }
+
+  /// As join_job(). A process without a launcher is a job of its own.
+  Status join(const CommConfig& config, const Settings& settings, const CommContext& context,
+              std::unique_ptr<Communicator>* out);
+
+ private:
+  std::mutex mutex_;
+  std::weak_ptr<Session> session_;  // under mutex_
+  std::uint64_t made_ = 0;          // communicators; under mutex_
+  std::atomic<bool> joined_{false};
+  const bool parent_joined_;
+};
 
 }  // namespace hocket::internal

@@ -2,17 +2,18 @@
 
 #include <algorithm>
 
+#include "engine/comm_id.h"
 #include "topology/machine.h"
 
 namespace hocket::internal {
 namespace {
 
-// What a rank sent before it left may still be on its way, and news of the leaving overtakes it.
+// Messages that a rank sent before it left can arrive after the news that it has left.
 constexpr Nanos patience_with_left = nanos_per_s;
-// The end of the rank's connections tells more exactly: this is for a rank that has none here.
+// The end of a rank's connections is exact. This is for a rank without a connection to this one.
 constexpr Nanos patience_with_exited = 200 * nanos_per_ms;
 
-/// Ends no operation but one that waits for the rank.
+/// True if the fault ends only operations that wait for the rank.
 bool is_gone_in_order(const Fault& fault) {
   return fault.kind == Fault::Kind::left || fault.kind == Fault::Kind::exited;
 }
@@ -77,7 +78,7 @@ Status Membership::status_of(const Fault& fault) const {
   if (fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent) {
     detail.code = Code::remote_error;
     if (detail.culprit >= 0 && detail.culprit != fault.rank) {
-      // The text counts ranks as the session does; this communicator counts otherwise.
+      // The text has the number of the rank in the session, not in this communicator.
       detail.message = name_of_rank(detail.culprit) + " of this communicator: " + fault.text;
     }
   }
@@ -88,6 +89,10 @@ Status Membership::status_of(const Fault& fault) const {
                      ", pid " + std::to_string(member.pid) + ")";
   }
   return Status(std::move(detail));
+}
+
+std::uint64_t Membership::comm_id_of_next_split(int color) {
+  return comm_id_of_split(comm_id(), ++splits_, color);
 }
 
 FaultScope Membership::scope(std::uint64_t operation) const {
@@ -115,7 +120,7 @@ void Membership::poll_faults(FaultNews* news) {
       news->error = status_of(fault);
       news->operation = fault.kind == Fault::Kind::failed ? fault.sequence : 0;
     } else if (fault.kind == Fault::Kind::failed) {
-      // An end that follows a failure explains nothing, another failure may have been earlier.
+      // The end of a rank after a failure explains nothing; another failure may be earlier.
       news->operation = std::min(news->operation, fault.sequence);
     }
     news->at_once |= fault.kind == Fault::Kind::aborted;
@@ -133,7 +138,7 @@ void Membership::add_gone(const Fault& fault, FaultNews* news) const {
   news->gone.push_back(std::move(gone));
 }
 
-/// The session names its own ranks, and does not know what this communicator's faults tell.
+/// The session uses its own rank numbers, and does not know the faults of this communicator.
 Status Membership::error_of_peer(int peer, const Status& status) const {
   if (status.ok()) return {};
   const int named = status.culprit() < 0 ? -1 : rank_of_session(status.culprit());

@@ -1,24 +1,27 @@
-// Who takes part in a communicator: its ranks, where they run, what messages to people call them,
-// and what the session's faults mean to it.
+// The members of a communicator: its ranks, their nodes, their names in errors, and what a fault of
+// the session means to the communicator.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/assert.h"
 #include "bootstrap/session.h"
 #include "engine/engine_host.h"
 
 namespace hocket::internal {
 
-/// Ranks of the job on this machine for each core that they may run on, whatever transport joins
-/// them and whatever communicator they belong to: all of them may be at work at once.
+/// The number of ranks of the job on this machine per core that they may run on. Ranks of all
+/// communicators and transports count: all of them may run at once.
 double ranks_per_core(const Session& session);
 
 class Membership {
  public:
   /// members: session ranks, in communicator order. name: of the communicator. The session outlives
-  /// it, and keeps the communicator's faults for so long.
+  /// the membership, and keeps the faults of the communicator until its end.
   Membership(Session& session, std::vector<int> members, std::uint64_t comm_id, std::string name);
 
   int rank() const { return rank_; }
@@ -28,28 +31,43 @@ class Membership {
   int local_ranks() const { return static_cast<int>(local_members_.size()); }
   const std::vector<int>& members() const { return members_; }
   const std::vector<int>& local_members() const { return local_members_; }
-  int session_rank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  int session_rank(int rank) const {
+    HOCKET_ASSERT(rank >= 0 && rank < ranks(), "a rank of the communicator");
+    return members_[static_cast<std::size_t>(rank)];
+  }
   const Member& member(int rank) const {
     return session_.members()[static_cast<std::size_t>(session_rank(rank))];
   }
   std::uint64_t comm_id() const { return scope_.comm_id; }
+  /// The comm id of the ranks that give `color` in the next split. All ranks call it for each
+  /// split.
+  std::uint64_t comm_id_of_next_split(int color);
   /// -1: not a member.
   int rank_of_session(int session_rank) const;
   std::string name_of_rank(int rank) const;
 
   // ---- Faults
-  /// The faults that concern the communicator in that collective; 0: in all.
+  /// The scope of the faults that concern the communicator in that collective; 0: in all.
   FaultScope scope(std::uint64_t operation) const;
-  /// While the communicator is split off: the comm_id whose abort ends that too. 0: none.
+  /// While the communicator is being made: the comm_id of the communicator that it is split from,
+  /// whose abort ends the making too. 0: none.
   void set_parent(std::uint64_t comm_id) { scope_.parent = comm_id; }
-  /// The first that ends operations. Any thread.
+  /// The first fault that ends operations, as an error; OK: there is none. Any thread.
   Status first_fault() const;
+  /// The monitor thread calls wake after each new fault, until unwatch_faults().
+  void watch_faults(std::function<void()> wake) { watch_ = session_.watch(std::move(wake)); }
+  /// wake is not running when it returns, and does not run again.
+  void unwatch_faults() noexcept {
+    if (watch_ >= 0) session_.unwatch(watch_);
+    watch_ = -1;
+  }
   /// Adds the faults that are new since the last call.
   void poll_faults(FaultNews* news);
-  /// The error that the session gives where `peer` did not answer, in the communicator's words.
+  /// The same error with ranks and names of this communicator. status: of a call of the session to
+  /// `peer`.
   Status error_of_peer(int peer, const Status& status) const;
 
-  /// The error that an abort by this rank gives the communicator.
+  /// The error of the communicator after an abort by this rank.
   Status own_abort() const;
 
   // ---- What the other ranks are told
@@ -62,7 +80,8 @@ class Membership {
   void report_left();
   /// status: own_abort().
   void report_abort(const Status& status);
-  /// This rank takes no part in the making of `part`, for which other ranks may wait already.
+  /// This rank cannot take part in the making of the communicator `part`, for which other ranks may
+  /// already wait.
   void report_failed_split(std::uint64_t part, const Status& status);
 
  private:
@@ -80,6 +99,8 @@ class Membership {
   int nodes_ = 1;
   std::uint64_t faults_seen_ = 0;
   std::uint64_t overdue_seen_ = 0;  // on the monitor thread
+  std::uint64_t splits_ = 0;
+  int watch_ = -1;  // of the session; -1: none
 };
 
 }  // namespace hocket::internal

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "base/assert.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -14,7 +16,7 @@ PeerMemory::~PeerMemory() {
 }
 
 bool PeerMemory::export_region(std::uint64_t region) {
-  Regions& regions = Regions::instance();
+  Regions& regions = shared_.regions;
   if (offered_generation_ != regions.generation()) {
     offered_generation_ = regions.generation();
     std::erase_if(offered_, [&](std::uint64_t number) {
@@ -33,18 +35,19 @@ bool PeerMemory::export_region(std::uint64_t region) {
 
 Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
                               std::uint64_t operation, std::byte** out) {
+  HOCKET_ASSERT(peer != membership_.rank(), "a rank knows its own memory");
   auto found = peer_regions_.find({peer, place.region});
   if (found == peer_regions_.end()) {
     if (membership_.member(peer).pid == ::getpid()) {
-      // Ranks that are threads of one process share its address: a second mapping would only hide
-      // races.
-      *out = Regions::instance().address(place, bytes);
+      // Ranks that are threads of one process use the same address: the thread sanitizer would see
+      // no races between two mappings.
+      *out = shared_.regions.address(place, bytes);
       if (*out != nullptr) return {};
     }
     UniqueFd fd;
     HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, operation, &fd));
     PeerMapping fresh;
-    HOCKET_RETURN_IF_ERROR(Mapping::of(fd.get(), &fresh.mapping));
+    HOCKET_RETURN_IF_ERROR(shared_.mappings.of(fd.get(), &fresh.mapping));
     if (peer_regions_.size() >= most_peer_regions) drop_peer_regions(operation);
     found = peer_regions_.emplace(PeerRegion{peer, place.region}, std::move(fresh)).first;
   }
@@ -52,7 +55,7 @@ Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
   return place_in(*found->second.mapping, peer, place, bytes, out);
 }
 
-/// in_progress until the descriptor has come, which wakes this rank.
+/// Code::in_progress until the descriptor has arrived, which wakes this rank.
 Status PeerMemory::fetch_region(int peer, std::uint64_t region, std::uint64_t operation,
                                 UniqueFd* fd) {
   static const Status on_its_way(Code::in_progress, "a peer's memory is not mapped yet");
@@ -69,7 +72,7 @@ Status PeerMemory::fetch_region(int peer, std::uint64_t region, std::uint64_t op
   return membership_.error_of_peer(peer, status);
 }
 
-/// All but those that the collective under way has addresses in.
+/// Drops all regions but those that the running collective uses.
 void PeerMemory::drop_peer_regions(std::uint64_t in_use) {
   std::erase_if(peer_regions_,
                 [in_use](const auto& entry) { return entry.second.used_by != in_use; });

@@ -1,5 +1,5 @@
-// Memory that the ranks of one node share: this rank's regions that its peers may map, and peers'
-// regions that are mapped here.
+// Mapped memory between the ranks of a node: the regions of this rank that its peers may map, and
+// the regions of peers that are mapped here.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,21 @@
 #include "bootstrap/session.h"
 #include "engine/doorbells.h"
 #include "engine/membership.h"
-#include "memory/regions.h"
-#include "memory/shared_memory.h"
+#include "engine/shared_parts.h"
 
 namespace hocket::internal {
 
 class PeerMemory {
  public:
-  /// All three outlive it. What comes from a peer rings this rank's doorbell.
-  PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells)
-      : session_(session), membership_(membership), doorbells_(doorbells) {}
+  /// All four outlive it. When a descriptor arrives from a peer, this rank's doorbell rings.
+  PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells,
+             SharedParts& shared)
+      : session_(session), membership_(membership), doorbells_(doorbells), shared_(shared) {}
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
-  /// As EngineHost and ExecutorHost have them.
+  /// See EngineHost and ExecutorHost.
   bool export_region(std::uint64_t region);
   Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::uint64_t operation,
                     std::byte** out);
@@ -46,8 +46,9 @@ class PeerMemory {
   Session& session_;
   const Membership& membership_;
   Doorbells& doorbells_;
+  SharedParts& shared_;
   std::map<PeerRegion, PeerMapping> peer_regions_;
-  std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // on their way
+  std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // under way
   std::set<std::uint64_t> offered_;       // own regions that peers may ask for
   std::uint64_t offered_generation_ = 0;  // of Regions, when last looked at
 };

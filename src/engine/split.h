@@ -1,4 +1,4 @@
-// A split between its call and its turn.
+// A split from its call, when it takes a ticket, until it runs.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace hocket::internal {
 
-/// A split's turn among the calls on the communicator, which passes whether it is used or not.
+/// Holds the ticket of a split. If the split does not run, the destructor serves the ticket.
 class Split {
  public:
   Split(Communicator& parent, int color, int key, CommConfig config)
@@ -25,9 +25,10 @@ class Split {
   Split(const Split&) = delete;
   Split& operator=(const Split&) = delete;
 
-  Status run(StopRequest* stop, std::unique_ptr<Communicator>* out) {
+  /// As Communicator::split().
+  Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) {
     done_ = true;
-    return parent_.split(ticket_, color_, key_, config_, stop, out);
+    return parent_.split(ticket_, color_, key_, config_, errors, stop, out);
   }
 
  private:

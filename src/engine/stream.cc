@@ -28,7 +28,7 @@ Status HostStream::start() {
 Status HostStream::push(Task task) {
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
-    // The user's signal handlers run on the user's threads: the worker takes no signals.
+    // The worker blocks all signals: the user's signal handlers run on the user's threads.
     sigset_t all, old;
     sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -1,5 +1,4 @@
-// A host stream: tasks in order, on a thread of its own, so that communication overlaps
-// computation.
+// A host stream runs tasks in order on its own thread, so that communication overlaps computation.
 #pragma once
 
 #include <condition_variable>
@@ -18,21 +17,21 @@ class HostStream {
   using Task = std::function<Status()>;
 
   HostStream() = default;
-  /// Runs what is queued, then ends the thread.
+  /// Runs the queued tasks, then ends the thread.
   ~HostStream();
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
   /// Starts the thread at the first task.
   Status push(Task task);
-  /// Blocks until no task is left; those pushed meanwhile count too. The first error among them,
-  /// told once.
+  /// Blocks until no task is left, including tasks that are pushed meanwhile. Returns the first
+  /// error of the tasks since the last call that returned one.
   Status synchronize();
-  /// in_progress while tasks are left, else as synchronize().
+  /// Code::in_progress while tasks are left; else as synchronize().
   Status query();
-  /// The first error of the tasks before that has not been told yet; it stays to be told.
+  /// The error that synchronize() would return for the tasks that have run; it is not consumed.
   Status error() const;
-  /// True in a task of this stream: to wait for it there would never end.
+  /// True in a task of this stream, which must not wait for the stream.
   bool is_current_thread() const;
 
  private:
@@ -49,15 +48,16 @@ class HostStream {
   std::thread thread_;
 };
 
-/// A point in a stream that others wait for. Recorded anew, it means the later point.
+/// A point in a stream, for which threads and other streams can wait. After another record() it is
+/// the later point.
 class Event {
  public:
-  /// Numbers the point; complete(number) says that it has been reached, and with which error of
-  /// the stream's.
+  /// Returns the number of a new point. complete(number) is called when the stream reaches it;
+  /// error is that of the stream.
   std::uint64_t record();
   void complete(std::uint64_t number, const Status& error);
   std::uint64_t recorded() const;
-  /// in_progress until the last recorded point has been reached, then its error.
+  /// Code::in_progress until the stream has reached the last recorded point; then the error there.
   Status result() const;
   void await(std::uint64_t number) const;
 

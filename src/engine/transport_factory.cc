@@ -13,7 +13,6 @@ namespace {
 std::unique_ptr<Transport> make_shm(const TransportOptions& given) {
   ShmOptions options;
   options.matcher.checksum = given.config.checksum;
-  options.matcher.sequence_check = &given.sequence_check;
   const std::vector<int>& local_members = given.membership.local_members();
   return std::make_unique<ShmTransport>(
       given.board, local_members, given.membership.comm_id(),
@@ -35,7 +34,6 @@ Status make_tcp(const TransportOptions& given, std::vector<std::unique_ptr<Trans
   dialer.address = [&membership](int peer) { return membership.member(peer).address.text(); };
   TcpOptions options;
   options.matcher.checksum = given.config.checksum;
-  options.matcher.sequence_check = &given.sequence_check;
   std::unique_ptr<TcpTransport> tcp;
   HOCKET_RETURN_IF_ERROR(TcpTransport::make(membership.rank(), membership.ranks(), comm_id,
                                             std::move(dialer), options, &tcp));

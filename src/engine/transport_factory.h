@@ -1,4 +1,4 @@
-// Which transports join the ranks of a communicator.
+// Makes the transports between the ranks of a communicator.
 #pragma once
 
 #include <memory>
@@ -8,26 +8,24 @@
 #include "engine/comm_config.h"
 #include "engine/doorbells.h"
 #include "engine/membership.h"
-#include "transport/sequence_check.h"
 #include "transport/shm/board.h"
 #include "transport/transport.h"
 
 namespace hocket::internal {
 
-/// What transports are made from. All of it outlives them.
+/// What transports are made from. All of it outlives the transports.
 struct TransportOptions {
   Session& session;
   const Membership& membership;
   const CommConfig& config;
   const Board& board;
   Doorbells& doorbells;
-  CollectiveSequenceCheck& sequence_check;
 };
 
 class TransportFactory {
  public:
   /// Adds the transports of one communicator to *out, also those that were made before an error. A
-  /// message goes over the first that reaches its peer.
+  /// message goes over the first transport that reaches its peer.
   virtual Status make(const TransportOptions& options,
                       std::vector<std::unique_ptr<Transport>>* out) const = 0;
 
@@ -35,9 +33,9 @@ class TransportFactory {
   ~TransportFactory() = default;
 };
 
-/// Messages of a rank to itself are copied; the board carries those within a node, TCP connections
-/// of the session those between nodes. The owner of the transports ends with Session::unlisten()
-/// what they listen to.
+/// Copies messages of a rank to itself, uses the fifos of the board within a node, and TCP
+/// connections of the session between nodes. After the transports are closed, their owner must call
+/// Session::unlisten().
 const TransportFactory& default_transports();
 
 }  // namespace hocket::internal

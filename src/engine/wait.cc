@@ -8,17 +8,18 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/unique_fd.h"
 
 namespace hocket::internal {
 namespace {
 
-// A sleeper looks around so often even unrung: deadlines and log lines need no more.
+// A sleeping thread wakes so often without a ring: it is enough for deadlines and log lines.
 constexpr Nanos longest_sleep = 100 * nanos_per_ms;
-// A peer in step answers within a few polls: a pause would only make the answer late.
+// A peer that is ready answers within a few polls: a pause would only add latency.
 constexpr unsigned polls_without_pause = 32;
 constexpr unsigned moves_between_clock_reads = 256;
-// Of the time between two looks, waited for a core: 1 / shared_fraction of it makes a core shared.
+// A core counts as shared after a wait for it of 1 / shared_fraction of the time between two looks.
 constexpr Nanos shared_fraction = 10;
 constexpr Nanos shared_for = nanos_per_s;
 
@@ -49,7 +50,7 @@ class Driver {
       if (moved) {
         quiet = 0;
         looked = false;
-        // A long operation that keeps moving has a deadline too.
+        // The deadline also ends a long operation that keeps moving.
         if (++moves % moves_between_clock_reads == 0) now = monotonic_now();
         continue;
       }
@@ -84,14 +85,19 @@ class Driver {
   bool run_all(std::optional<Nanos> now, bool* busy) {
     bool moved = false;
     for (const Sleeper& sleeper : sleepers_) {
-      moved |= sleeper.engine->run_once(now);
-      *busy |= !sleeper.engine->idle();
+      Engine& engine = *sleeper.engine;
+      moved |= engine.run_once(now);
+      if (!engine.idle()) {
+        *busy = true;
+      } else if (engine.has_unreported_failure()) [[unlikely]] {
+        engine.report_failure();
+      }
     }
     return moved;
   }
 
-  /// There is a core for each rank, and yet the scheduler may have put two on one. Yielding leaves
-  /// them there; who sleeps is woken on another.
+  /// The scheduler may run two ranks on one core although there is a core for each. A yield leaves
+  /// both there; a thread that sleeps is woken on another core.
   bool peer_on_this_core() const {
     const int core = ::sched_getcpu();
     bool shares = false;
@@ -103,7 +109,7 @@ class Driver {
     const bool futex = sleepers_.size() == 1 && sleepers_[0].engine->uses_board_only();
     const std::uint32_t how = futex ? Board::asleep_in_futex : Board::asleep_in_poll;
     for (const Sleeper& sleeper : sleepers_) sleeper.board->announce_sleep(how);
-    // Whatever was published before the announcement is seen by this look; whatever comes after it
+    // This round sees all that was published before the announcement; a peer that publishes later
     // rings.
     bool busy = false;
     const bool moved = run_all({}, &busy);
@@ -165,6 +171,7 @@ std::optional<Nanos> run_delay() {
 }
 
 void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription) {
+  HOCKET_ASSERT(!sleepers.empty(), "there is an engine to drive");
   Driver(sleepers, oversubscription).run();
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/checked.h"
 #include "base/descriptors.h"
 
@@ -20,17 +21,16 @@ std::size_t page_bytes() {
 
 /// Region numbers start at a random value. Two processes in different pid namespaces can have the
 /// same pid; then only the number distinguishes a region of a peer from a region of this process.
-Regions::Regions() {
-  if (::getrandom(&last_number_, sizeof last_number_, GRND_NONBLOCK) < 0) last_number_ = 0;
-  last_number_ >>= 1;
-}
-
-Regions& Regions::instance() {
-  static Regions* regions = new Regions;  // never destroyed: threads may outlive main
-  return *regions;
+std::uint64_t Regions::next_number() {
+  if (last_number_ == 0) {
+    if (::getrandom(&last_number_, sizeof last_number_, GRND_NONBLOCK) < 0) last_number_ = 0;
+    last_number_ >>= 1;
+  }
+  return ++last_number_;
 }
 
 Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number) {
+  HOCKET_ASSERT(region.size > 0 && region.fd, "a region has bytes and a file");
   std::lock_guard lock(mutex_);
   const auto next = by_address_.lower_bound(base);
   const bool hits_next = next != by_address_.end() && next->first - base < region.size;
@@ -39,7 +39,7 @@ Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number
   if (hits_next || hits_previous) {
     return invalid_usage("this memory overlaps a buffer that is registered already");
   }
-  region.number = ++last_number_;
+  region.number = next_number();
   *number = region.number;
   by_address_.emplace(base, std::move(region));
   generation_.fetch_add(1, std::memory_order_release);

@@ -23,9 +23,12 @@ struct RegionOffset {
   std::uint64_t offset = 0;
 };
 
+/// The regions of one process. Process (api/process.h) has one for all communicators.
 class Regions {
  public:
-  static Regions& instance();
+  Regions() = default;
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
 
   /// Allocates zeroed, page-aligned memory; a memfd of its own is behind it.
   Status allocate(std::size_t size, void** out);
@@ -54,7 +57,6 @@ class Regions {
   bool was_revoked(const void* pointer, std::size_t bytes);
 
  private:
-  Regions();
   struct Region {
     std::uint64_t number;
     std::size_t size;
@@ -68,10 +70,11 @@ class Regions {
   using ByAddress = std::map<std::uintptr_t, Region>;
   ByAddress::iterator holding(std::uintptr_t address, std::size_t bytes);
   Status insert(std::uintptr_t base, Region region, std::uint64_t* number);
+  std::uint64_t next_number();
 
   std::mutex mutex_;
   ByAddress by_address_;
-  std::uint64_t last_number_ = 0;
+  std::uint64_t last_number_ = 0;  // 0: there was no region yet
   std::atomic<std::uint64_t> generation_{1};
 };
 

@@ -6,49 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <map>
-#include <mutex>
 
 #include "base/descriptors.h"
 #include "base/signals.h"
 
 namespace hocket::internal {
-
-// All mappings of the process, by file. An entry of a mapping that was unmapped is replaced.
-struct MappingTable {
-  using FileId = std::pair<dev_t, ino_t>;
-  std::mutex mutex;
-  std::map<FileId, std::weak_ptr<Mapping>> by_file;
-
-  static MappingTable& instance() {
-    static MappingTable* table = new MappingTable;  // never destroyed: threads may outlive main
-    return *table;
-  }
-
-  Status find_or_map(int fd, std::shared_ptr<Mapping>* out) {
-    struct stat info {};
-    if (::fstat(fd, &info) != 0)
-      return system_error("cannot read the size of a shared memory descriptor");
-    if (info.st_size <= 0) return invalid_argument("a shared memory descriptor has size 0");
-    const FileId id{info.st_dev, info.st_ino};
-    const auto size = static_cast<std::size_t>(info.st_size);
-    std::lock_guard lock(mutex);
-    // If the file has grown beyond its mapping, make a second mapping; the first keeps its users.
-    if (auto found = by_file[id].lock(); found != nullptr && found->size() >= size) {
-      *out = std::move(found);
-      return {};
-    }
-    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED) {
-      return system_error("cannot map " + std::to_string(size) + " bytes of shared memory");
-    }
-    std::shared_ptr<Mapping> mapping(new Mapping(static_cast<std::byte*>(data), size));
-    by_file[id] = mapping;
-    std::erase_if(by_file, [](const auto& entry) { return entry.second.expired(); });
-    *out = std::move(mapping);
-    return {};
-  }
-};
 
 Mapping::~Mapping() { ::munmap(data_, size_); }
 
@@ -59,7 +21,39 @@ Status Mapping::of(int fd, std::shared_ptr<Mapping>* out) {
         "the owner of a shared memory descriptor could shrink it (no F_SEAL_SHRINK), which would "
         "kill processes that read it: seal it with fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK)");
   }
-  return MappingTable::instance().find_or_map(fd, out);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0)
+    return system_error("cannot read the size of a shared memory descriptor");
+  if (info.st_size <= 0) return invalid_argument("a shared memory descriptor has size 0");
+  const auto size = static_cast<std::size_t>(info.st_size);
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) {
+    return system_error("cannot map " + std::to_string(size) + " bytes of shared memory");
+  }
+  out->reset(new Mapping(static_cast<std::byte*>(data), size));
+  return {};
+}
+
+Status Mappings::of(int fd, std::shared_ptr<Mapping>* out) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0)
+    return system_error("cannot read the size of a shared memory descriptor");
+  const FileId id{info.st_dev, info.st_ino};
+  std::lock_guard lock(mutex_);
+  // If the file has grown beyond its mapping, make a second mapping; the first keeps its users.
+  if (const auto known = by_file_.find(id); known != by_file_.end()) {
+    std::shared_ptr<Mapping> found = known->second.lock();
+    if (found != nullptr && found->size() >= static_cast<std::size_t>(info.st_size)) {
+      *out = std::move(found);
+      return {};
+    }
+  }
+  std::shared_ptr<Mapping> made;
+  HOCKET_RETURN_IF_ERROR(Mapping::of(fd, &made));
+  std::erase_if(by_file_, [](const auto& entry) { return entry.second.expired(); });
+  by_file_[id] = made;
+  *out = std::move(made);
+  return {};
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/assert.h"
 #include "transport/transport.h"
 
 namespace hocket::internal {
@@ -24,6 +25,7 @@ class KeyTable {
 
   /// The key must not be in the table.
   void insert(Node& node) {
+    HOCKET_ASSERT(find(node.key) == nullptr, "a key names one node");
     if (size_ >= buckets_.size()) grow();
     push(node);
     ++size_;

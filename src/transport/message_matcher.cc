@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/assert.h"
 #include "base/checked.h"
 
 namespace hocket::internal {
@@ -43,16 +44,23 @@ Transfer* MessageMatcher::Queue::pop() {
 }
 
 MessageMatcher::MessageMatcher(int rank, int peer, std::uint64_t comm_id,
-                               const MatcherOptions& options, UnexpectedPool& pool)
-    : rank_(rank), peer_(peer), comm_id_(comm_id), options_(options), pool_(pool) {}
+                               const MatcherOptions& options, UnexpectedPool& pool,
+                               CollectiveSequenceCheck& sequence_check)
+    : rank_(rank),
+      peer_(peer),
+      comm_id_(comm_id),
+      options_(options),
+      pool_(pool),
+      sequence_check_(sequence_check) {}
 
 MessageMatcher::~MessageMatcher() {
   forget_unexpected();
-  if (options_.sequence_check != nullptr)
-    std::erase(options_.sequence_check->links_with_unexpected, this);
+  sequence_check_.remove(*this);
 }
 
 bool MessageMatcher::start(Transfer& transfer) {
+  HOCKET_ASSERT(transfer.peer == peer_, "a transfer goes over the link to its peer");
+  HOCKET_ASSERT(transfer.bytes == 0 || transfer.data != nullptr, "a message of bytes has memory");
   transfer.done = false;
   transfer.moved = 0;
   transfer.framed_bytes = 0;
@@ -64,6 +72,7 @@ bool MessageMatcher::start(Transfer& transfer) {
 }
 
 void MessageMatcher::finish(Transfer& transfer, const Status& status) {
+  HOCKET_ASSERT(!transfer.done && open_ > 0, "a transfer ends once");
   if (!status.ok()) {
     transfer.status = status.in_operation(transfer.key.p2p ? 0 : transfer.key.sequence);
   }
@@ -72,14 +81,6 @@ void MessageMatcher::finish(Transfer& transfer, const Status& status) {
 }
 
 // ---- Posting
-
-void MessageMatcher::begin_collective(const Transfer& transfer) {
-  CollectiveSequenceCheck& sequence_check = *options_.sequence_check;
-  sequence_check.previous = sequence_check.newest;
-  sequence_check.newest = {transfer.key.sequence, signature_of(transfer)};
-  std::erase_if(sequence_check.links_with_unexpected,
-                [](MessageMatcher* link) { return !link->review_unexpected(); });
-}
 
 bool MessageMatcher::review_unexpected() {
   bool any = false;
@@ -93,25 +94,21 @@ bool MessageMatcher::review_unexpected() {
 }
 
 void MessageMatcher::check_sequence(const UnexpectedMessage& unexpected) {
-  CollectiveSequenceCheck& sequence_check = *options_.sequence_check;
-  if (!sequence_check.failure.ok() ||
-      !sequence_check.is_out_of_sequence(unexpected.key, unexpected.signature))
+  const MessageKey& key = unexpected.key;
+  if (sequence_check_.failure() != nullptr ||
+      !sequence_check_.is_out_of_sequence(key, unexpected.signature))
     return;
-  sequence_check.failure = mismatch(unexpected.key, sequence_check.mine(unexpected.key),
-                                    unexpected.total, unexpected.signature, unexpected.total);
+  sequence_check_.fail(mismatch(key, sequence_check_.mine(key), unexpected.total,
+                                unexpected.signature, unexpected.total));
 }
 
 void MessageMatcher::note_unexpected(const UnexpectedMessage& unexpected) {
-  if (options_.sequence_check == nullptr || unexpected.key.p2p) return;
-  std::vector<MessageMatcher*>& links = options_.sequence_check->links_with_unexpected;
-  if (std::find(links.begin(), links.end(), this) == links.end()) links.push_back(this);
+  if (unexpected.key.p2p) return;
+  sequence_check_.add(*this);
   check_sequence(unexpected);
 }
 
 void MessageMatcher::post_send(Transfer& transfer) {
-  if (options_.sequence_check != nullptr && options_.sequence_check->is_newer(transfer.key)) {
-    begin_collective(transfer);
-  }
   if (!start(transfer)) return finish(transfer, ended_);
   const UnexpectedMessage* const ready = unmatched_cts_.find(transfer.key);
   if (ready != nullptr && !agrees(transfer, ready->signature, ready->total)) {
@@ -138,9 +135,6 @@ void MessageMatcher::post_send(Transfer& transfer) {
 }
 
 void MessageMatcher::post_recv(Transfer& transfer) {
-  if (options_.sequence_check != nullptr && options_.sequence_check->is_newer(transfer.key)) {
-    begin_collective(transfer);
-  }
   const bool open = start(transfer);
   if (UnexpectedMessage* const unexpected = unexpected_.find(transfer.key); unexpected != nullptr) {
     return take_unexpected(transfer, *unexpected);
@@ -213,6 +207,7 @@ void MessageMatcher::queue_control(FrameKind kind, const Transfer& transfer) {
 }
 
 void MessageMatcher::next_control(OutFrame& frame) {
+  HOCKET_ASSERT(has_controls(), "the caller has checked has_controls()");
   frame.transfer = nullptr;
   frame.payload = nullptr;
   if (nack_due_) {
@@ -266,6 +261,7 @@ bool MessageMatcher::next_frame(Want want, std::size_t max_payload, OutFrame& fr
 }
 
 void MessageMatcher::sent(Transfer& transfer, std::size_t bytes) {
+  HOCKET_ASSERT(transfer.moved + bytes <= transfer.framed_bytes, "what was sent was framed before");
   transfer.moved += bytes;
   if (transfer.moved == transfer.bytes) finish(transfer, Status());
 }
@@ -471,6 +467,7 @@ Status MessageMatcher::payload_complete(const InFrame& frame) {
 }
 
 void MessageMatcher::finish_recv(Transfer& recv) {
+  HOCKET_ASSERT(recv.moved == recv.bytes, "a receive ends with its last byte");
   recvs_.take(recv.key);
   if (recv.state & eager_message) consumed(recv.bytes);
   finish(recv, Status());

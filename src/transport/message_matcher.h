@@ -36,8 +36,7 @@ struct MatcherOptions {
   std::size_t window_bytes = 16 << 20;  // limit of eager traffic that is not yet consumed
   /// Limit of unexpected messages, RTS and CTS of a peer: one more RTS or CTS is a violation.
   std::size_t max_unexpected_entries = 1 << 20;
-  bool checksum = false;                              // send a CRC32C of each payload
-  CollectiveSequenceCheck* sequence_check = nullptr;  // null: no check
+  bool checksum = false;  // send a CRC32C of each payload
 };
 
 /// A frame to send: header, then header.length bytes at payload.
@@ -57,8 +56,9 @@ struct InFrame {
 
 class MessageMatcher {
  public:
+  /// pool, sequence_check: those of all links of the transport. Both outlive the matcher.
   MessageMatcher(int rank, int peer, std::uint64_t comm_id, const MatcherOptions& options,
-                 UnexpectedPool& pool);
+                 UnexpectedPool& pool, CollectiveSequenceCheck& sequence_check);
   ~MessageMatcher();
   MessageMatcher(const MessageMatcher&) = delete;
   MessageMatcher& operator=(const MessageMatcher&) = delete;
@@ -111,6 +111,10 @@ class MessageMatcher {
   /// Number of transfers that have not ended.
   std::size_t open() const { return open_; }
 
+  /// For CollectiveSequenceCheck::begin(): compares all unexpected messages with the newest
+  /// collective. Returns true if any of them belongs to a collective.
+  bool review_unexpected();
+
  private:
   struct Queue {
     Transfer* head = nullptr;
@@ -142,10 +146,6 @@ class MessageMatcher {
   void send_nack(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
   void note_unexpected(const UnexpectedMessage& unexpected);
   void check_sequence(const UnexpectedMessage& unexpected);
-  void begin_collective(const Transfer& transfer);
-  /// Compares all unexpected messages with the newest collective. Returns true if any of them
-  /// belongs to a collective.
-  bool review_unexpected();
   Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
                   const Signature& theirs, std::uint64_t their_bytes) const;
   Status accept_data(const FrameHeader& header, InFrame& frame);
@@ -163,6 +163,7 @@ class MessageMatcher {
   const std::uint64_t comm_id_;
   const MatcherOptions options_;
   UnexpectedPool& pool_;
+  CollectiveSequenceCheck& sequence_check_;
   Status ended_;
   std::size_t open_ = 0;
   std::uint64_t latest_sequence_ = 0;

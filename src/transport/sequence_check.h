@@ -1,11 +1,10 @@
-// Detects messages of a collective that this rank did not call, over all links of a communicator.
+// Detects messages of a collective that this rank did not call, over all links of a transport.
 // Collectives run one after another, and all messages of a collective carry its signature. So a
 // message shows a mismatch if it belongs to a collective that has ended here, or to the running
 // collective but has another signature. Without this check such a message could stay unmatched for
 // ever, because this rank may expect no message from that peer.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -17,24 +16,42 @@ namespace hocket::internal {
 
 class MessageMatcher;
 
-struct CollectiveSequenceCheck {
-  struct Posted {
-    std::uint64_t sequence = 0;  // in the keys of its messages
+/// Each transport has one for all of its links. It finds nothing before the first begin().
+class CollectiveSequenceCheck {
+ public:
+  CollectiveSequenceCheck() = default;
+  CollectiveSequenceCheck(const CollectiveSequenceCheck&) = delete;
+  CollectiveSequenceCheck& operator=(const CollectiveSequenceCheck&) = delete;
+
+  /// As Transport::begin_collective(): compares all messages that have arrived unexpected with it.
+  void begin(std::uint64_t sequence, const Signature& signature);
+  /// The first mismatch; null: there is none.
+  const Status* failure() const { return failure_.ok() ? nullptr : &failure_; }
+
+  // ---- For the links
+  /// The link has an unexpected message of a collective.
+  void add(MessageMatcher& link);
+  void remove(MessageMatcher& link);
+  bool is_out_of_sequence(const MessageKey& key, const Signature& theirs) const {
+    if (key.p2p || key.sequence > newest_.sequence) return false;
+    return key.sequence < newest_.sequence || !theirs.same_call(newest_.signature);
+  }
+  /// The call of this rank that an error about such a message quotes.
+  const Signature& mine(const MessageKey& key) const {
+    return key.sequence == previous_.sequence ? previous_.signature : newest_.signature;
+  }
+  void fail(const Status& mismatch) {
+    if (failure_.ok()) failure_ = mismatch;
+  }
+
+ private:
+  struct Begun {
+    std::uint64_t sequence = 0;  // in the keys of its messages; 0: none
     Signature signature;
   };
-  Posted newest, previous;
-  Status failure;  // the first mismatch; the engine reads it
-  // Links with messages of collectives for which this rank has posted nothing yet:
-  std::vector<MessageMatcher*> links_with_unexpected;
-
-  bool is_newer(const MessageKey& key) const { return !key.p2p && key.sequence > newest.sequence; }
-  bool is_out_of_sequence(const MessageKey& key, const Signature& theirs) const {
-    if (key.p2p || is_newer(key)) return false;
-    return key.sequence < newest.sequence || !theirs.same_call(newest.signature);
-  }
-  const Signature& mine(const MessageKey& key) const {
-    return key.sequence == previous.sequence ? previous.signature : newest.signature;
-  }
+  Begun newest_, previous_;
+  Status failure_;
+  std::vector<MessageMatcher*> links_with_unexpected_;
 };
 
 }  // namespace hocket::internal

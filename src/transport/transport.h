@@ -59,6 +59,12 @@ class Transport {
   virtual void post_recv(Transfer& transfer) = 0;
   /// Moves the bytes that can move now, without blocking. Returns true if any did.
   virtual bool poll() = 0;
+  /// This rank begins a collective whose messages have `sequence` in their keys; sequence is larger
+  /// than that of any collective before. Called before its first post.
+  virtual void begin_collective(std::uint64_t /*sequence*/, const Signature& /*signature*/) {}
+  /// The error for the first message of a collective that this rank did not call, which is the
+  /// error of no transfer. poll() and begin_collective() can find one; null: there is none.
+  virtual const Status* failure() const { return nullptr; }
   /// Ends all transfers with an error. When it returns, neither this process nor a late peer reads
   /// or writes the memory of any transfer.
   virtual void cancel(const Status& why) = 0;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/assert.h"
+
 namespace hocket::internal {
 
 UnexpectedPool::~UnexpectedPool() {
@@ -53,6 +55,9 @@ UnexpectedMessage* UnexpectedPool::take(std::size_t bytes) {
 }
 
 void UnexpectedPool::give(UnexpectedMessage* unexpected) {
+  HOCKET_ASSERT(unexpected->data == nullptr ||
+                    (unexpected->size_class >= 0 && unexpected->size_class < classes),
+                "memory goes back to the class that it came from");
   if (unexpected->data != nullptr) {
     const std::size_t bytes = std::size_t{1} << (smallest + unexpected->size_class);
     if (idle_bytes_ + bytes > max_idle_bytes) {

@@ -1,11 +1,28 @@
 // hocketCommInitFromEnv under hocket-run, which starts this program again as its ranks.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <string>
 
 #include "matrix/ranks.h"
 
 namespace {
+
+/// A rank is one process: where one has joined, a child of it cannot.
+void expect_that_a_child_is_refused() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    hocketComm_t none = nullptr;
+    const bool refused =
+        hocketCommInitFromEnv(&none, nullptr) == hocketInvalidUsage &&
+        std::string(hocketGetLastError(nullptr)).find("forked from rank") != std::string::npos;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(child, ::waitpid(child, &status, 0));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
 
 /// Runs in each rank; skipped in an ordinary run.
 TEST(LaunchedRank, joins_its_job_as_often_as_it_asks) {
@@ -26,6 +43,7 @@ TEST(LaunchedRank, joins_its_job_as_often_as_it_asks) {
   EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, second, nullptr));
   EXPECT_EQ(ranks, sum);
   EXPECT_HOCKET(hocketCommDestroy(second));
+  expect_that_a_child_is_refused();
   // And once more, after all had been left.
   ASSERT_HOCKET(hocketCommInitFromEnv(&first, nullptr));
   EXPECT_HOCKET(hocketBarrier(first, nullptr));

@@ -34,7 +34,8 @@ class MemoryTransport final : public Transport {
   MemoryTransport(MemoryNetwork& network, int rank, const MatcherOptions& options)
       : network_(network), rank_(rank), frame_bytes_(options.frame_bytes) {
     for (int peer = 0; peer < network.ranks(); ++peer) {
-      links_.push_back(std::make_unique<MessageMatcher>(rank, peer, 0x5eed, options, pool_));
+      links_.push_back(
+          std::make_unique<MessageMatcher>(rank, peer, 0x5eed, options, pool_, sequence_check_));
     }
   }
 
@@ -47,6 +48,10 @@ class MemoryTransport final : public Transport {
     for (const auto& link : links_) moved |= send(*link) | receive(*link);
     return moved;
   }
+  void begin_collective(std::uint64_t sequence, const Signature& signature) override {
+    sequence_check_.begin(sequence, signature);
+  }
+  const Status* failure() const override { return sequence_check_.failure(); }
   void cancel(const Status& why) override {
     for (const auto& link : links_) {
       if (!link->ended()) link->end(why);
@@ -103,6 +108,7 @@ class MemoryTransport final : public Transport {
   const int rank_;
   const std::size_t frame_bytes_;
   UnexpectedPool pool_;
+  CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<MessageMatcher>> links_;  // by peer; its own is never used
 };
 

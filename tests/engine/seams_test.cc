@@ -65,7 +65,7 @@ class SimulatedRank final : private EngineHost {
   const int rank_;
   std::vector<std::byte> segment_;
   Board board_;  // of this rank alone: every rank is a node of its own
-  CollectiveSequenceCheck sequence_check_;
+  Regions regions_;
   std::unique_ptr<testing::MemoryTransport> transport_;
   std::vector<std::byte> scratch_;
   Status heard_;
@@ -109,6 +109,7 @@ class World {
       bool moved = false;
       for (const int r : order_) {
         moved |= quiet == 0 ? engine(r).run_once({}) : engine(r).run_once(now_);
+        engine(r).report_failure();
       }
       quiet = moved ? 0 : quiet + 1;
       if (!moved) now_ += tick;
@@ -148,17 +149,16 @@ SimulatedRank::SimulatedRank(World& world, testing::MemoryNetwork& network, int 
   const auto at = reinterpret_cast<std::uintptr_t>(segment_.data());
   board_ = Board(segment_.data() + (4096 - at % 4096), 1, 0);
   // Small messages are eager here, larger ones a rendezvous, and the largest several frames.
-  MatcherOptions matcher{.eager_bytes = 1 << 10, .frame_bytes = 4 << 10};
-  matcher.sequence_check = &sequence_check_;
+  const MatcherOptions matcher{.eager_bytes = 1 << 10, .frame_bytes = 4 << 10};
   transport_ = std::make_unique<testing::MemoryTransport>(network, rank, matcher);
   EngineOptions options;
   options.rank = rank;
   options.ranks = ranks;
   options.deadline = deadline;
-  options.sequence_check = &sequence_check_;
   Links links;
   links.rank = rank;
   links.board = &board_;
+  links.regions = &regions_;
   links.transport_to.assign(ranks, transport_.get());
   EngineHost& host = *this;
   engine = std::make_unique<Engine>(host, options, std::move(links),

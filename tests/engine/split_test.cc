@@ -1,5 +1,5 @@
 // Splits: the members and the order of the new communicators, and when they end.
-#include "api/handle.h"
+#include "api/process.h"
 #include "matrix/ranks.h"
 
 namespace {
@@ -180,7 +180,7 @@ TEST_P(Split, again_and_again_keeps_nothing_of_the_parts_that_are_gone) {
     EXPECT_GT(total(early), 0u);
     self.meet();
   });
-  EXPECT_LE(api::retired_handles(), api::most_retired_handles + 64);
+  EXPECT_LE(api::Process::current().retired_comms.count(), api::RetiredComms::most + 64);
 }
 
 TEST(Handles, of_many_destroyed_communicators_are_told_apart_in_bounded_memory) {
@@ -189,13 +189,13 @@ TEST(Handles, of_many_destroyed_communicators_are_told_apart_in_bounded_memory) 
     EXPECT_HOCKET(hocketCommDestroy(handle));
     return handle;
   };
-  for (std::size_t i = 0; i < api::most_retired_handles + 100; ++i) destroyed();
-  EXPECT_EQ(api::most_retired_handles, api::retired_handles());
+  for (std::size_t i = 0; i < api::RetiredComms::most + 100; ++i) destroyed();
+  EXPECT_EQ(api::RetiredComms::most, api::Process::current().retired_comms.count());
   const hocketComm_t old = destroyed();
-  for (std::size_t i = 0; i < api::most_retired_handles - 1; ++i) destroyed();
+  for (std::size_t i = 0; i < api::RetiredComms::most - 1; ++i) destroyed();
   EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(old));
   EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find("destroyed before"));
-  EXPECT_EQ(api::most_retired_handles, api::retired_handles());
+  EXPECT_EQ(api::RetiredComms::most, api::Process::current().retired_comms.count());
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Split, testing::Values("shm", "tcp"),

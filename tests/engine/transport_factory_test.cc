@@ -28,7 +28,6 @@ class Fifos final : public TransportFactory {
     const Membership& membership = given.membership;
     EXPECT_EQ(2, membership.nodes()) << "the default would dial TCP connections";
     ShmOptions options;
-    options.matcher.sequence_check = &given.sequence_check;
     out->push_back(std::make_unique<SelfTransport>(membership.rank()));
     const Board board(segment_of(membership.comm_id()), 2, membership.rank());
     out->push_back(std::make_unique<ShmTransport>(board, std::vector<int>{0, 1},
@@ -88,22 +87,24 @@ void run_two(Body body) {
   other.join();
 }
 
-Status make(const std::shared_ptr<Session>& session, const TransportFactory& factory,
+Status make(const std::shared_ptr<Session>& session, const CommContext& context,
             std::unique_ptr<Communicator>* out) {
   CommConfig config;
   config.name = "two";
   config.use_tcp = false;
-  return Communicator::create(session, {0, 1}, 1 << 16, 0, config, nullptr, out, factory);
+  return Communicator::create(session, {0, 1}, 1 << 16, 0, config, context, out);
 }
 
 TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_split_from_it) {
   const Fifos factory;
   run_two([&](int rank, const std::shared_ptr<Session>& session) {
+    SharedParts shared;  // each rank has parts of its own, as a process has
+    ErrorCell errors, errors_of_part;
     std::unique_ptr<Communicator> whole, part;
-    const Status status = make(session, factory, &whole);
+    const Status status = make(session, {shared, errors, nullptr, factory}, &whole);
     ASSERT_TRUE(status.ok()) << status.message();
-    const Status split =
-        whole->split(whole->order().take_ticket(), 0, -rank, whole->config(), nullptr, &part);
+    const Status split = whole->split(whole->order().take_ticket(), 0, -rank, whole->config(),
+                                      errors_of_part, nullptr, &part);
     ASSERT_TRUE(split.ok()) << split.message();
     EXPECT_EQ(1 - rank, part->rank());
     for (Communicator* const communicator : {whole.get(), part.get()}) {
@@ -121,8 +122,10 @@ TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_sp
 TEST(TransportFactory, that_fails_ends_the_making_with_its_error) {
   const Refusal factory;
   run_two([&](int, const std::shared_ptr<Session>& session) {
+    SharedParts shared;
+    ErrorCell errors;
     std::unique_ptr<Communicator> none;
-    const Status status = make(session, factory, &none);
+    const Status status = make(session, {shared, errors, nullptr, factory}, &none);
     EXPECT_EQ(Code::invalid_usage, status.code());
     EXPECT_EQ("this factory has no transports", status.message());
     EXPECT_EQ(nullptr, none);

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/sequence_check.h"
 #include "transport/shm/board.h"
 
 namespace hocket::internal {
@@ -85,9 +84,9 @@ class OneRank final : private EngineHost {
     EngineOptions options;
     options.ranks = 2;
     options.deadline = nanos_per_s;
-    options.sequence_check = &sequence_check_;
     Links links;
     links.board = &board;
+    links.regions = &regions_;
     SelectorOptions selector;
     selector.ranks = 2;
     selector.one_node = true;
@@ -105,6 +104,7 @@ class OneRank final : private EngineHost {
   std::unique_ptr<Engine> engine;
   Status fault;
   bool told = false;
+  int reports = 0;
 
  private:
   std::string name_of_rank(int rank) const override { return "rank " + std::to_string(rank); }
@@ -112,14 +112,17 @@ class OneRank final : private EngineHost {
   void poll_faults(FaultNews* news) override { news->error = fault; }
   void ask_for_late_ranks(std::uint64_t, const std::string&) override {}
   bool export_region(std::uint64_t) override { return false; }
-  void on_failure(const Status&, std::uint64_t, bool tell) override { told = tell; }
+  void on_failure(const Status&, std::uint64_t, bool tell) override {
+    ++reports;
+    told = tell;
+  }
   std::byte* private_scratch(std::size_t) override { return nullptr; }
   Status map_remote(int, RegionOffset, std::size_t, std::uint64_t, std::byte**) override {
     return internal_error("no peer maps memory here");
   }
 
   std::vector<std::byte> memory_;
-  CollectiveSequenceCheck sequence_check_;
+  Regions regions_;
 };
 
 /// Carries nothing. It is polled in every round of the engine, as long as the engine has work.
@@ -177,6 +180,8 @@ TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_u
   EXPECT_TRUE(rank.engine->run_once({}));
   EXPECT_TRUE(rank.engine->idle());
   EXPECT_EQ(rank.fault.message(), rank.engine->status().message());
+  rank.engine->report_failure();
+  EXPECT_EQ(1, rank.reports);
   EXPECT_FALSE(rank.told) << "the others know of a fault";
 }
 
@@ -188,7 +193,39 @@ TEST(BrokenLink, that_nothing_explains_is_the_error_after_half_a_second) {
   EXPECT_TRUE(rank.engine->run_once(1'500 * ms));
   EXPECT_EQ(lost.message(), rank.engine->status().message());
   EXPECT_TRUE(rank.engine->idle());
+  rank.engine->report_failure();
   EXPECT_TRUE(rank.told);
+}
+
+TEST(Failure, is_reported_once_outside_of_the_loop_and_before_drive_returns) {
+  OneRank rank({}), driven({});
+  rank.engine->submit(Call{});
+  rank.engine->fail(Status(Code::mismatch, "ranks disagree"));
+  EXPECT_FALSE(rank.engine->run_once({}));
+  EXPECT_EQ(0, rank.reports) << "a report may wait, a round of the engine does not";
+  EXPECT_TRUE(rank.engine->has_unreported_failure());
+  rank.engine->report_failure();
+  rank.engine->report_failure();
+  EXPECT_EQ(1, rank.reports);
+  EXPECT_FALSE(rank.engine->has_unreported_failure());
+
+  driven.fault = Status(Code::remote_error, "rank 1 was killed by signal 9", 1);
+  driven.engine->fault_pending().store(true);
+  driven.engine->submit(Call{});
+  const Sleeper sleeper{driven.engine.get(), &driven.board, -1};
+  Oversubscription shared(2);
+  drive({&sleeper, 1}, shared);
+  EXPECT_EQ(driven.fault.message(), driven.engine->status().message());
+  EXPECT_EQ(1, driven.reports);
+}
+
+TEST(BrokenLink, is_the_error_at_once_where_the_caller_fails_too) {
+  OneRank rank({});
+  rank.engine->fail(lost);
+  EXPECT_FALSE(rank.engine->idle());
+  rank.engine->fail_now(out_of_memory());
+  EXPECT_TRUE(rank.engine->idle());
+  EXPECT_EQ(lost.message(), rank.engine->status().message());
 }
 
 TEST(BrokenLink, leaves_any_other_error_as_it_is) {

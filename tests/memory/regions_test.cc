@@ -11,62 +11,81 @@ namespace hocket::internal {
 namespace {
 
 struct Allocation {
-  explicit Allocation(std::size_t size) {
-    EXPECT_TRUE(Regions::instance().allocate(size, &data).ok());
+  Allocation(Regions& regions, std::size_t size) : regions(regions) {
+    EXPECT_TRUE(regions.allocate(size, &data).ok());
   }
-  ~Allocation() { EXPECT_TRUE(Regions::instance().free(data).ok()); }
+  ~Allocation() { EXPECT_TRUE(regions.free(data).ok()); }
+  Regions& regions;
   void* data = nullptr;
 };
 
 TEST(Regions, allocated_memory_is_zero_and_found_by_any_part_of_it) {
-  Allocation memory(10000);
+  Regions regions;
+  Allocation memory(regions, 10000);
   auto* bytes = static_cast<unsigned char*>(memory.data);
   for (int i = 0; i < 10000; ++i) ASSERT_EQ(bytes[i], 0);
   RegionOffset place;
-  ASSERT_TRUE(Regions::instance().find(bytes + 100, 900, &place));
+  ASSERT_TRUE(regions.find(bytes + 100, 900, &place));
   EXPECT_EQ(place.offset, 100u);
-  EXPECT_FALSE(Regions::instance().find(bytes + 100, 1 << 20, &place));
+  EXPECT_FALSE(regions.find(bytes + 100, 1 << 20, &place));
   int local = 0;
-  EXPECT_FALSE(Regions::instance().find(&local, sizeof local, &place));
+  EXPECT_FALSE(regions.find(&local, sizeof local, &place));
 }
 
 TEST(Regions, free_refuses_what_it_did_not_make) {
+  Regions regions;
   int local = 0;
-  EXPECT_EQ(Regions::instance().free(&local).code(), Code::invalid_argument);
+  EXPECT_EQ(regions.free(&local).code(), Code::invalid_argument);
   void* data = nullptr;
-  ASSERT_TRUE(Regions::instance().allocate(0, &data).ok());
-  EXPECT_EQ(Regions::instance().free(static_cast<char*>(data) + 1).code(), Code::invalid_argument);
-  EXPECT_TRUE(Regions::instance().free(data).ok());
-  EXPECT_EQ(Regions::instance().free(data).code(), Code::invalid_argument);
+  ASSERT_TRUE(regions.allocate(0, &data).ok());
+  EXPECT_EQ(regions.free(static_cast<char*>(data) + 1).code(), Code::invalid_argument);
+  EXPECT_TRUE(regions.free(data).ok());
+  EXPECT_EQ(regions.free(data).code(), Code::invalid_argument);
 }
 
 TEST(Regions, a_late_peers_write_is_not_seen_after_revocation) {
-  Allocation memory(1 << 20);
+  Regions regions;
+  Allocation memory(regions, 1 << 20);
   auto* bytes = static_cast<unsigned char*>(memory.data);
   std::memset(bytes, 7, 1 << 20);
   RegionOffset place;
-  ASSERT_TRUE(Regions::instance().find(bytes, 1 << 20, &place));
-  const UniqueFd fd = Regions::instance().descriptor(place.region);
+  ASSERT_TRUE(regions.find(bytes, 1 << 20, &place));
+  const UniqueFd fd = regions.descriptor(place.region);
   ASSERT_TRUE(fd);
   // The peer's view of the same memory, as another process would have it.
   void* peer = ::mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   ASSERT_NE(peer, MAP_FAILED);
   static_cast<unsigned char*>(peer)[5000] = 8;
   EXPECT_EQ(bytes[5000], 8);
-  ASSERT_TRUE(Regions::instance().revoke(bytes + 4500, 3000).ok());
+  ASSERT_TRUE(regions.revoke(bytes + 4500, 3000).ok());
   static_cast<unsigned char*>(peer)[5000] = 9;
   EXPECT_EQ(bytes[5000], 8);
   EXPECT_EQ(bytes[4000], 7);
-  EXPECT_FALSE(Regions::instance().find(bytes, 1, &place));
-  EXPECT_FALSE(Regions::instance().descriptor(place.region));
+  EXPECT_FALSE(regions.find(bytes, 1, &place));
+  EXPECT_FALSE(regions.descriptor(place.region));
   ::munmap(peer, 1 << 20);
+}
+
+TEST(Regions, of_two_processes_know_nothing_of_one_another) {
+  Regions first, second;
+  Allocation memory(first, 8192);
+  RegionOffset place;
+  EXPECT_FALSE(second.find(memory.data, 8192, &place));
+  ASSERT_TRUE(first.find(memory.data, 8192, &place));
+  EXPECT_EQ(nullptr, second.address(place, 8192));
+  EXPECT_FALSE(second.descriptor(place.region));
+  EXPECT_EQ(second.free(memory.data).code(), Code::invalid_argument);
+  Allocation other(second, 8192);
+  RegionOffset of_other;
+  ASSERT_TRUE(second.find(other.data, 8192, &of_other));
+  EXPECT_NE(place.region, of_other.region) << "numbers start at random";
 }
 
 TEST(Regions, a_registered_descriptor_is_checked_and_found) {
   UniqueFd fd;
   ASSERT_TRUE(make_memfd("test", 8192, &fd).ok());
   void* base = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  auto& regions = Regions::instance();
+  Regions regions;
   std::uint64_t number = 0;
   EXPECT_EQ(regions.add(base, 8192, fd.get(), 4096, &number).code(), Code::invalid_argument);
   ASSERT_TRUE(regions.add(static_cast<char*>(base) + 4096, 4096, fd.get(), 4096, &number).ok());
@@ -83,7 +102,7 @@ TEST(Regions, a_registered_descriptor_is_checked_and_found) {
 
 /// A file that its owner can still shrink is refused: a process that reads it could be killed.
 TEST(Regions, a_file_that_could_shrink_is_sealed_or_refused) {
-  auto& regions = Regions::instance();
+  Regions regions;
   std::uint64_t number = 0;
   const UniqueFd open(::memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const UniqueFd unsealable(::memfd_create("unsealable", MFD_CLOEXEC));
@@ -107,10 +126,11 @@ TEST(Regions, a_file_that_could_shrink_is_sealed_or_refused) {
 }
 
 TEST(Regions, allocated_memory_cannot_shrink) {
-  Allocation memory(8192);
+  Regions regions;
+  Allocation memory(regions, 8192);
   RegionOffset place;
-  ASSERT_TRUE(Regions::instance().find(memory.data, 8192, &place));
-  const UniqueFd fd = Regions::instance().descriptor(place.region);
+  ASSERT_TRUE(regions.find(memory.data, 8192, &place));
+  const UniqueFd fd = regions.descriptor(place.region);
   EXPECT_EQ(-1, ::ftruncate(fd.get(), 4096));
   EXPECT_EQ(EPERM, errno);
 }
@@ -126,29 +146,33 @@ TEST(Mapping, of_a_file_that_could_shrink_is_refused) {
 }
 
 TEST(Mapping, a_file_is_mapped_once_per_process) {
+  Mappings mappings, of_another_process;
   UniqueFd fd;
   ASSERT_TRUE(make_memfd("test", 4096, &fd).ok());
   const UniqueFd other(::dup(fd.get()));
   std::shared_ptr<Mapping> first, second;
-  ASSERT_TRUE(Mapping::of(fd.get(), &first).ok());
-  ASSERT_TRUE(Mapping::of(other.get(), &second).ok());
+  ASSERT_TRUE(mappings.of(fd.get(), &first).ok());
+  ASSERT_TRUE(mappings.of(other.get(), &second).ok());
   EXPECT_EQ(first->data(), second->data());
-  EXPECT_FALSE(Mapping::of(STDIN_FILENO, &second).ok());
+  ASSERT_TRUE(of_another_process.of(fd.get(), &second).ok());
+  EXPECT_NE(first->data(), second->data());
+  EXPECT_FALSE(mappings.of(STDIN_FILENO, &second).ok());
 }
 
 TEST(Mapping, of_a_file_that_has_grown_covers_all_of_it) {
+  Mappings mappings;
   const UniqueFd fd(::memfd_create("grows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(0, ::ftruncate(fd.get(), 4096));
   ASSERT_EQ(0, ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK));
   std::shared_ptr<Mapping> before, after, again;
-  ASSERT_TRUE(Mapping::of(fd.get(), &before).ok());
+  ASSERT_TRUE(mappings.of(fd.get(), &before).ok());
   ASSERT_EQ(0, ::ftruncate(fd.get(), 8192));
-  ASSERT_TRUE(Mapping::of(fd.get(), &after).ok());
+  ASSERT_TRUE(mappings.of(fd.get(), &after).ok());
   ASSERT_EQ(8192u, after->size());
   before->data()[7] = std::byte{5};
   EXPECT_EQ(std::byte{5}, after->data()[7]) << "both map one file";
   after->data()[8191] = std::byte{6};
-  ASSERT_TRUE(Mapping::of(fd.get(), &again).ok());
+  ASSERT_TRUE(mappings.of(fd.get(), &again).ok());
   EXPECT_EQ(after, again);
 }
 

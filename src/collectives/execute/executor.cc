@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assert.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -28,6 +30,10 @@ std::uint64_t Execution::flag_value(std::uint64_t count) const {
 
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
                       const Links& links) {
+  HOCKET_ASSERT(done_ || failed_, "an execution is started after the end of the one before");
+  HOCKET_ASSERT(!program.load_store || links.board != nullptr, "a load/store program has a board");
+  HOCKET_ASSERT(program.load_store || staged == nullptr,
+                "only programs that map buffers are staged");
   program_ = &program;
   staged_ = staged;
   links_ = &links;
@@ -79,6 +85,7 @@ void Execution::enter(Phase phase) {
 }
 
 void Execution::enter_lanes(Phase phase, std::span<const Section> sections) {
+  HOCKET_ASSERT(phase >= phase_, "phases follow one another");
   phase_ = phase;
   lanes_used_ = sections.size();
   if (lanes_.size() < lanes_used_) lanes_.resize(lanes_used_);
@@ -116,6 +123,8 @@ bool Execution::advance() {
 
 bool Execution::run_lane(Lane& lane) {
   const Instruction* code = program_->code.data() + lane.section.first;
+  HOCKET_ASSERT(lane.section.first + lane.section.count <= program_->code.size(),
+                "a section lies within the code");
   const std::size_t chunks = phase_ == Phase::body ? binding_->part.chunks : 1;
   bool moved = false;
   for (;;) {
@@ -151,9 +160,11 @@ Execution::Outcome Execution::step(Lane& lane, const Instruction& instruction) {
     case StepKind::wait:
       return do_wait(lane, instruction);
     case StepKind::signal:
+      HOCKET_ASSERT(instruction.flag < private_flags_.size(), "a program counts its private flags");
       ++private_flags_[instruction.flag];
       return Outcome::next;
     case StepKind::await: {
+      HOCKET_ASSERT(instruction.flag < private_flags_.size(), "a program counts its private flags");
       if (lane.chunk < instruction.lag) return Outcome::next;
       const std::uint64_t target =
           (lane.chunk - instruction.lag) * instruction.per_chunk + instruction.ordinal;
@@ -169,6 +180,11 @@ std::size_t Execution::length_of(const Operand& operand, std::size_t chunk) cons
 
 std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const {
   const bool is_own = operand.rank == links_->rank;
+  HOCKET_ASSERT(is_own || operand.buffer == Buffer::scratch || operand.buffer == Buffer::line ||
+                    operand.rank < peers_.size(),
+                "the buffers of a peer are mapped before a step uses them");
+  HOCKET_ASSERT(operand.buffer != Buffer::scratch || operand.block < program_->scratch_blocks,
+                "a program counts its scratch blocks");
   switch (operand.buffer) {
     case Buffer::input: {
       const std::byte* base = is_own ? binding_->input : peers_[operand.rank].input;
@@ -204,6 +220,11 @@ Stores Execution::scratch_stores(Buffer first) const {
 
 Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction) {
   const Operand* operands = program_->operands.data() + instruction.first_operand;
+  HOCKET_ASSERT(
+      instruction.first_operand + instruction.dsts + instruction.srcs <= program_->operands.size(),
+      "an instruction has its operands");
+  HOCKET_ASSERT(std::max<std::size_t>(instruction.dsts, instruction.srcs) <= fold_srcs_.size(),
+                "a program knows its longest list of operands");
   Fold fold;
   fold.count = length_of(operands[0], lane.chunk);
   if (fold.count == 0) return Outcome::next;
@@ -240,7 +261,11 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
   Transfer& transfer = lane.transfer;
   if (!lane.posted) {
     const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
+    HOCKET_ASSERT(instruction.peer < links_->transport_to.size(), "a message goes to a rank");
     Transport* transport = links_->transport_to[instruction.peer];
+    if (transport == nullptr) [[unlikely]] {
+      return fail(internal_error("no transport reaches rank " + std::to_string(instruction.peer)));
+    }
     transfer.data = nullptr;
     transfer.bytes = 0;
     transfer.key.sequence = binding_->message_sequence;

@@ -23,6 +23,7 @@ struct Links {
   int rank = 0;
   const Board* board = nullptr;          // load/store programs; by then local ranks are ranks
   std::vector<Transport*> transport_to;  // by rank (itself too); null: unreachable
+  Regions* regions = nullptr;            // of this process
   ExecutorHost* host = nullptr;
 };
 

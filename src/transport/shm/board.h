@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/assert.h"
 #include "base/limits.h"
 #include "base/status.h"
 #include "base/types.h"
@@ -64,9 +65,11 @@ class Board {
   int local_ranks() const { return local_ranks_; }
   Doorbell& doorbell(int rank) const { return *at<Doorbell>(rank, 0); }
   ArrivalLine& arrival(int rank, int parity) const {
+    HOCKET_ASSERT(parity == 0 || parity == 1, "arrival lines alternate between two");
     return *at<ArrivalLine>(rank, sizeof(Doorbell) + parity * sizeof(ArrivalLine));
   }
   FlagLine& flag(int rank, int flag) const {
+    HOCKET_ASSERT(flag >= 0 && flag < public_flags, "a program uses the flags that a board has");
     return *at<FlagLine>(rank,
                          sizeof(Doorbell) + 2 * sizeof(ArrivalLine) + flag * sizeof(FlagLine));
   }
@@ -75,10 +78,13 @@ class Board {
         rank, sizeof(Doorbell) + 2 * sizeof(ArrivalLine) + public_flags * sizeof(FlagLine));
   }
   std::byte* scratch(int rank, int parity) const {
+    HOCKET_ASSERT(is_local(rank) && (parity == 0 || parity == 1),
+                  "scratch belongs to a local rank");
     return base_ + scratch_offset_ + (2 * static_cast<std::size_t>(rank) + parity) * scratch_bytes_;
   }
   std::size_t scratch_bytes() const { return scratch_bytes_; }  // of one half
   std::byte* fifo(int from, int to) const {
+    HOCKET_ASSERT(is_local(from) && is_local(to), "a fifo joins two local ranks");
     return base_ + fifo_offset_ +
            (static_cast<std::size_t>(from) * local_ranks_ + to) * fifo_bytes_;
   }
@@ -110,8 +116,12 @@ class Board {
   void sleep(std::int64_t timeout_ns) const;
 
  private:
+  bool is_local(int rank) const { return rank >= 0 && rank < local_ranks_; }
   template <typename T>
   T* at(int rank, std::size_t offset) const {
+    HOCKET_ASSERT(base_ != nullptr && is_local(rank),
+                  "lines belong to a local rank of an open board");
+    HOCKET_ASSERT(offset + sizeof(T) <= control_bytes, "the lines of a rank fit in its page");
     return reinterpret_cast<T*>(base_ + rank * control_bytes + offset);
   }
   static constexpr std::size_t control_bytes = 4096;  // per rank, a page of its own

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/checked.h"
 
 namespace hocket::internal {
@@ -20,6 +21,7 @@ std::size_t FifoWriter::room(std::size_t wanted) {
 }
 
 void FifoWriter::put(const void* data, std::size_t bytes) {
+  HOCKET_ASSERT(mine_ + bytes - seen_ <= capacity_, "the caller has checked room()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
   if (first > 0) std::memcpy(ring_ + position_, data, first);
   if (bytes > first) std::memcpy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
@@ -47,6 +49,7 @@ std::size_t FifoReader::ready() {
 }
 
 void FifoReader::get(void* data, std::size_t bytes) {
+  HOCKET_ASSERT(bytes <= seen_ - mine_, "the caller has checked ready()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
   if (first > 0) std::memcpy(data, ring_ + position_, first);
   if (bytes > first) std::memcpy(static_cast<std::byte*>(data) + first, ring_, bytes - first);

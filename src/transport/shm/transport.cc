@@ -26,10 +26,10 @@ ShmTransport::ShmTransport(const Board& board, std::vector<int> ranks_of, std::u
   for (int local = 0; local < board_.local_ranks(); ++local) {
     if (local == self) continue;
     link_of_rank_[ranks_of_[local]] = static_cast<int>(links_.size());
-    links_.push_back(
-        std::make_unique<Link>(ranks_of_[self], ranks_of_[local], local, comm_id, matcher, pool_,
-                               FifoWriter(board_.fifo(self, local), board_.fifo_bytes()),
-                               FifoReader(board_.fifo(local, self), board_.fifo_bytes())));
+    links_.push_back(std::make_unique<Link>(
+        ranks_of_[self], ranks_of_[local], local, comm_id, matcher, pool_, sequence_check_,
+        FifoWriter(board_.fifo(self, local), board_.fifo_bytes()),
+        FifoReader(board_.fifo(local, self), board_.fifo_bytes())));
   }
 }
 

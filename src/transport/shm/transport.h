@@ -35,6 +35,10 @@ class ShmTransport final : public Transport {
   void post_send(Transfer& transfer) override;
   void post_recv(Transfer& transfer) override;
   bool poll() override;
+  void begin_collective(std::uint64_t sequence, const Signature& signature) override {
+    sequence_check_.begin(sequence, signature);
+  }
+  const Status* failure() const override { return sequence_check_.failure(); }
   void cancel(const Status& why) override;
   void close() override;
   std::uint64_t latest_sequence_from(int peer) const override {
@@ -47,8 +51,12 @@ class ShmTransport final : public Transport {
  private:
   struct Link {
     Link(int rank, int peer, int local, std::uint64_t comm_id, const MatcherOptions& options,
-         UnexpectedPool& pool, FifoWriter to, FifoReader from)
-        : local(local), matcher(rank, peer, comm_id, options, pool), to(to), from(from) {}
+         UnexpectedPool& pool, CollectiveSequenceCheck& sequence_check, FifoWriter to,
+         FifoReader from)
+        : local(local),
+          matcher(rank, peer, comm_id, options, pool, sequence_check),
+          to(to),
+          from(from) {}
     int local;
     MessageMatcher matcher;
     FifoWriter to;
@@ -72,6 +80,7 @@ class ShmTransport final : public Transport {
   const std::size_t frame_bytes_;
   Status cancelled_;
   UnexpectedPool pool_;
+  CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Link>> links_;  // to all local peers
   std::vector<int> link_of_rank_;  // index in links_ of a rank; -1: the rank is no local peer
 };

@@ -138,7 +138,7 @@ bool TcpTransport::install(Adopted& adopted) {
 
 TcpTransport::Link& TcpTransport::make_link(int peer) {
   std::unique_ptr<Link>& slot = links_[peer];
-  slot = std::make_unique<Link>(rank_, peer, comm_id_, options_.matcher, pool_);
+  slot = std::make_unique<Link>(rank_, peer, comm_id_, options_.matcher, pool_, sequence_check_);
   slot->connections.resize(std::max(1, options_.connections));
   slot->dialled.resize(slot->connections.size());
   slot->name = dialer_.address ? fmt::format("tcp {}", dialer_.address(peer)) : "tcp";

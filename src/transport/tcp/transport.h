@@ -53,6 +53,10 @@ class TcpTransport final : public Transport {
   void post_send(Transfer& transfer) override;
   void post_recv(Transfer& transfer) override;
   bool poll() override;
+  void begin_collective(std::uint64_t sequence, const Signature& signature) override {
+    sequence_check_.begin(sequence, signature);
+  }
+  const Status* failure() const override { return sequence_check_.failure(); }
   void cancel(const Status& why) override;
   void close() override;
   std::uint64_t latest_sequence_from(int peer) const override {
@@ -65,8 +69,8 @@ class TcpTransport final : public Transport {
  private:
   struct Link {
     Link(int rank, int peer, std::uint64_t comm_id, const MatcherOptions& options,
-         UnexpectedPool& pool)
-        : matcher(rank, peer, comm_id, options, pool) {}
+         UnexpectedPool& pool, CollectiveSequenceCheck& sequence_check)
+        : matcher(rank, peer, comm_id, options, pool, sequence_check) {}
     MessageMatcher matcher;
     std::vector<std::unique_ptr<Connection>> connections;  // by index; null: not open
     std::vector<bool> dialled;
@@ -122,6 +126,7 @@ class TcpTransport final : public Transport {
   const TcpOptions options_;
   Status cancelled_;
   UnexpectedPool pool_;
+  CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null: never used
   std::vector<Link*> active_;
   // Each packet on a connection that epoll watches costs time in the kernel. So connections that

@@ -1,0 +1,144 @@
+// All mutable state of the library that belongs to the process and to no communicator. What lies
+// below gets the parts that it needs as arguments; only src/api asks for Process::current().
+//
+// Creation. The one object is made when the library is loaded. Making it allocates nothing.
+//
+// Fork. A child uses nothing of its parent's: the object is made anew in the child, before fork()
+// returns there. Of the parent it knows only whether it was a rank. What the old object pointed to
+// is left as it was, since threads of the parent may have been changing it: the child closes,
+// unmaps and frees none of it. Handles of communicators remember the process that made them
+// (hocketComm::fork_generation).
+//
+// Exit. The object is never destroyed: workers of streams may run until the process has ended. The
+// monitor thread ends in an exit handler of its own.
+//
+// Four things are elsewhere. The log (base/log.cc) is needed below all modules; the child's gets a
+// free lock here. The monitor thread (bootstrap/net/event_loop.cc) and what it remembers of joins
+// have fork and exit handlers of their own. The last error and the open group of a thread belong to
+// the thread. What is computed once and never changes (topology/machine.cc, tables) is no state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "api/handle.h"
+#include "engine/job.h"
+#include "engine/shared_parts.h"
+
+namespace hocket::internal::api {
+
+/// The handles of one kind, streams or events. A handle is looked up here before it is looked at.
+/// Memory of destroyed ones is kept back for a while: a new handle at the same address would make
+/// an old one valid again.
+template <typename Handle>
+class HandleTable {
+ public:
+  /// kind: "stream", for messages.
+  explicit HandleTable(const char* kind) : kind_(kind) {}
+
+  Handle* add(std::unique_ptr<Handle> handle) {
+    Handle* const pointer = handle.get();
+    List one;
+    one.push_back(std::move(handle));
+    const std::lock_guard lock(mutex_);
+    known_.emplace(pointer, Known{one.begin()});
+    live_.splice(live_.end(), one);
+    return pointer;
+  }
+  /// OK where it is a live handle of this process.
+  Status check(const Handle* handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(handle);
+    if (found == known_.end()) {
+      return invalid_argument(std::string("this pointer is no ") + kind_ + " of this process");
+    }
+    if (found->second.live) return {};
+    return invalid_argument(std::string("this ") + kind_ + " was destroyed before");
+  }
+  void retire(Handle* handle) noexcept {  // allocates nothing
+    const std::lock_guard lock(mutex_);
+    const auto found = known_.find(handle);
+    if (found == known_.end() || !found->second.live) return;  // another thread did it
+    found->second.live = false;
+    retired_.splice(retired_.end(), live_, found->second.place);
+    if (retired_.size() <= most_retired) return;
+    known_.erase(retired_.front().get());
+    retired_.pop_front();
+  }
+
+ private:
+  static constexpr std::size_t most_retired = 1024;
+  using List = std::list<std::unique_ptr<Handle>>;
+  struct Known {
+    typename List::iterator place;
+    bool live = true;
+  };
+  const char* const kind_;
+  std::mutex mutex_;
+  List live_, retired_;  // the oldest first
+  std::map<const Handle*, Known> known_;
+};
+
+/// The memory of destroyed communicators' handles, see hocketComm.
+class RetiredComms {
+ public:
+  /// The oldest one, for a new communicator, once there are `most`; null while there are fewer.
+  hocketComm* take_oldest();
+  void add(hocketComm* comm) noexcept;  // allocates nothing
+  std::size_t count();
+
+  static constexpr std::size_t most = 4096;
+
+ private:
+  std::mutex mutex_;
+  hocketComm* oldest_ = nullptr;  // a list by hocketComm::retired_after
+  hocketComm* newest_ = nullptr;
+  std::size_t count_ = 0;
+};
+
+/// What a handle of hocketCommRegister points to.
+struct Registration {
+  const hocketComm* comm;
+  std::uint64_t region;  // 0: registered without a descriptor
+};
+
+/// The registrations that have not ended: a handle is looked up here before it is looked at.
+class Registrations {
+ public:
+  explicit Registrations(Regions& regions) : regions_(regions) {}
+  void* add(const hocketComm* comm, std::uint64_t region);
+  /// Ends one; an error where comm has none of that handle.
+  Status end(const hocketComm* comm, void* handle);
+  /// Ends all of a communicator that is destroyed.
+  void end_all(const hocketComm* comm);
+
+ private:
+  Regions& regions_;
+  std::mutex mutex_;
+  std::set<Registration*> live_;
+};
+
+class Process {
+ public:
+  /// Of the calling process.
+  static Process& current();
+
+  explicit Process(bool parent_was_rank) : launched_job(parent_was_rank) {}
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  SharedParts shared;  // of all communicators
+  LaunchedJob launched_job;
+  RetiredComms retired_comms;
+  HandleTable<hocketStream> streams{"stream"};
+  HandleTable<hocketEvent> events{"event"};
+  Registrations registrations{shared.regions};
+};
+
+}  // namespace hocket::internal::api

@@ -1,0 +1,37 @@
+// What the communicators of one process share. Process (api/process.h) has it for the library; a
+// test makes its own.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "memory/regions.h"
+#include "memory/shared_memory.h"
+
+namespace hocket::internal {
+
+/// Texts that the user was given and that outlive every communicator. There are as many as there
+/// are algorithms and sets of transports.
+class Texts {
+ public:
+  const char* keep(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return texts_.insert(text).first->c_str();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> texts_;
+};
+
+struct SharedParts {
+  Mappings mappings;
+  Regions regions;
+  Texts texts;
+  /// Held while a group is pushed to its streams: all streams see the groups that they share in one
+  /// order, or two of them could wait for one another.
+  std::mutex group_order;
+};
+
+}  // namespace hocket::internal
