@@ -38,7 +38,6 @@
  * Words:
  *
  *   rank            a process in a communicator; also its number, from 0 to n - 1
- *   peer            another rank
  *   node            the ranks that can share memory: normally those of one host
  *   local rank      the number of a rank among the ranks of its node
  *   launcher        a program that starts ranks, such as hocket-run
@@ -48,9 +47,7 @@
  *   operation       a collective or a message, from the call to its end
  *   collective      an operation that every rank of a communicator calls
  *   message         a hocketSend and the hocketRecv that matches it
- *   operator        what a reduction does to two elements, such as sum
  *   count, size     a number of elements; a number of bytes
- *   ..._ms          a time in milliseconds
  *   stream          operations in order; NULL is the caller's own thread
  *   deadline        the longest time that an operation or a join may take
  *   dead            a rank whose process ended before it finalized or destroyed the communicator
