@@ -160,6 +160,23 @@ TEST(Join, missing_ranks_are_named_at_the_deadline) {
   }
 }
 
+TEST(Join, the_earliest_deadline_of_any_rank_counts) {
+  Job job(3);
+  job.start();
+  in_threads(2, [&](int rank) {
+    JoinOptions options = job.of(rank);
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // most likely after rank 0
+      options.join_deadline_ms = 500;
+    }
+    std::shared_ptr<Session> session;
+    const Status status = Session::join(options, &session);
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_NE(status.message().find("2 of 3 ranks have come"), std::string::npos)
+        << status.message();
+  });
+}
+
 TEST(Join, without_a_key_missing_ranks_are_named_too) {
   Job job(3);
   job.options.has_key = false;

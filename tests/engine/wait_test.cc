@@ -1,6 +1,6 @@
 // How ranks wait. The tests check states, not times: which phase follows from cores, ranks and run
 // delay; events between the announcement of a sleep and the sleep; the wait for the cause of a
-// broken link.
+// broken link; deadlines and log lines on a clock that only the test moves.
 #include "engine/wait.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "transport/sequence_check.h"
 #include "transport/shm/board.h"
 
@@ -85,6 +86,7 @@ class OneRank final : private EngineHost {
     EngineOptions options;
     options.ranks = 2;
     options.deadline = nanos_per_s;
+    options.late_log = 300 * ms;
     options.sequence_check = &sequence_check_;
     Links links;
     links.board = &board;
@@ -96,19 +98,24 @@ class OneRank final : private EngineHost {
     engine = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                       std::make_unique<Selector>(selector));
   }
-  /// Rank 1 arrives at the first barrier, and does not ring.
-  void peer_arrives() {
-    board.arrival(1, 1).fingerprint = board.arrival(0, 1).fingerprint;
-    board.arrival(1, 1).sequence.store(1, std::memory_order_release);
+  /// Rank 1 arrives at a barrier, and does not ring.
+  void peer_arrives(std::uint64_t sequence = 1) {
+    const int parity = static_cast<int>(sequence & 1);
+    board.arrival(1, parity).fingerprint = board.arrival(0, parity).fingerprint;
+    board.arrival(1, parity).sequence.store(sequence, std::memory_order_release);
   }
   Board board;
   std::unique_ptr<Engine> engine;
   Status fault;
   bool told = false;
+  int rings = 0;
 
  private:
   std::string name_of_rank(int rank) const override { return "rank " + std::to_string(rank); }
-  void ring(int) override {}
+  void ring(int local_rank) override {
+    EXPECT_EQ(1, local_rank);
+    ++rings;
+  }
   void poll_faults(FaultNews* news) override { news->error = fault; }
   bool export_region(std::uint64_t) override { return false; }
   void on_failure(const Status&, std::uint64_t, bool tell) override { told = tell; }
@@ -158,6 +165,56 @@ TEST(Sleep, is_not_begun_when_a_peer_published_before_it_could_see_the_announcem
   EXPECT_TRUE(rank.engine->status().ok()) << rank.engine->status().message();
   EXPECT_EQ(1, slept);
   EXPECT_EQ(Board::awake, rank.board.doorbell(0).asleep.load());
+}
+
+TEST(Ring, follows_a_publication_when_nothing_else_is_to_be_done) {
+  OneRank rank({});
+  rank.engine->submit(Call{});  // publishes that rank 0 has come
+  for (int polls = 0; polls < 15; ++polls) rank.engine->run_once({});
+  EXPECT_EQ(0, rank.rings) << "the peer most likely polls";
+  for (int polls = 0; polls < 15; ++polls) rank.engine->run_once({});
+  EXPECT_EQ(1, rank.rings) << "once for all that was published";
+  rank.peer_arrives(1);
+  while (!rank.engine->idle()) rank.engine->run_once({});
+  rank.engine->submit(Call{});
+  rank.peer_arrives(2);
+  while (!rank.engine->idle()) rank.engine->run_once({});
+  EXPECT_EQ(2, rank.rings) << "at the end of the operation";
+}
+
+TEST(Deadline, counts_from_the_beginning_of_each_operation) {
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->run_once(1'000 * ms);
+  rank.engine->run_once(1'900 * ms);
+  rank.peer_arrives(1);
+  while (!rank.engine->idle()) rank.engine->run_once({});
+  rank.engine->submit(Call{});
+  rank.engine->run_once(1'950 * ms);
+  rank.engine->run_once(2'949 * ms);
+  EXPECT_TRUE(rank.engine->status().ok()) << rank.engine->status().message();
+  rank.engine->run_once(2'950 * ms);
+  EXPECT_EQ(Code::timeout, rank.engine->status().code());
+  EXPECT_EQ(1, rank.engine->status().culprit());
+}
+
+TEST(Deadline, that_has_not_passed_is_no_error_but_the_late_rank_is_logged) {
+  static std::vector<std::string> lines;
+  lines.clear();
+  set_log_sink([](int, const char* line, void*) { lines.push_back(line); }, nullptr);
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->run_once(5'000 * ms);
+  rank.engine->run_once(5'299 * ms);
+  EXPECT_EQ(0u, lines.size());
+  rank.engine->run_once(5'300 * ms);
+  rank.engine->run_once(5'599 * ms);
+  EXPECT_EQ(1u, lines.size());
+  rank.engine->run_once(5'601 * ms);
+  ASSERT_EQ(2u, lines.size());
+  EXPECT_NE(std::string::npos, lines[1].find("for rank 1 (alive, but late)")) << lines[1];
+  EXPECT_TRUE(rank.engine->status().ok()) << rank.engine->status().message();
+  set_log_sink(nullptr, nullptr);
 }
 
 const Status lost(Code::remote_error, "lost the connection to rank 1", 1);

@@ -1,6 +1,7 @@
 // The fifo, and how shm wakes sleeping ranks.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -42,6 +43,47 @@ TEST(Fifo, records_of_any_size_survive_wrapping_around) {
     under_way.push_back(std::move(record));
   }
   EXPECT_FALSE(writer.broken() || reader.broken());
+}
+
+/// A fifo after 128 bytes have been written, read and released.
+struct UsedFifo {
+  UsedFifo() {
+    const std::byte record[128] = {};
+    writer.put(record, sizeof record);
+    writer.publish();
+    EXPECT_EQ(sizeof record, reader.ready());
+    std::byte got[128];
+    reader.get(got, sizeof got);
+    reader.release();
+    EXPECT_GT(writer.room(std::size_t{1} << 40), 0u);  // looks at the reader's position
+    EXPECT_FALSE(writer.broken() || reader.broken());
+  }
+  std::unique_ptr<Area> area = std::make_unique<Area>();
+  FifoWriter writer{area->bytes, sizeof area->bytes};
+  FifoReader reader{area->bytes, sizeof area->bytes};
+  std::atomic<std::uint64_t>& written =
+      *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes);
+  std::atomic<std::uint64_t>& read =
+      *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes + Fifo::line_bytes);
+};
+
+TEST(Fifo, refuses_positions_that_cannot_be) {
+  for (const std::uint64_t position : {64ull, 192ull, 1ull << 40, ~0ull}) {
+    UsedFifo fifo;
+    fifo.read.store(position);
+    EXPECT_EQ(0u, fifo.writer.room(std::size_t{1} << 40)) << position;
+    EXPECT_TRUE(fifo.writer.broken()) << position;
+  }
+  // The ring has 3840 bytes.
+  for (const std::uint64_t position : {64ull, 129ull, 128ull + 3840 + 64, 1ull << 40, ~0ull}) {
+    UsedFifo fifo;
+    fifo.written.store(position);
+    EXPECT_EQ(0u, fifo.reader.ready()) << position;
+    EXPECT_TRUE(fifo.reader.broken()) << position;
+  }
+  UsedFifo full;
+  full.written.store(128 + 3840);
+  EXPECT_EQ(3840u, full.reader.ready());
 }
 
 struct Pair {
@@ -116,6 +158,50 @@ TEST(Shm, a_sleeping_sender_wakes_whatever_the_reader_had_seen_of_the_fifo) {
   run(0, send.transfer);
   receiver.join();
   EXPECT_TRUE(send.memory == recv.memory);
+}
+
+/// Meets the other thread: both go on at about the same moment.
+void meet(std::atomic<int>& here, const std::atomic<int>& there, int round) {
+  here.store(round);
+  for (int polls = 0; there.load() < round; ++polls) {
+    if (polls > 1000) std::this_thread::yield();
+  }
+}
+
+TEST(Board, a_rank_that_falls_asleep_and_its_ringer_never_miss_each_other) {
+  // A processor may read the doorbell before what was written earlier has left its store buffer.
+  // Where two threads have a core each, some of these rounds hit that moment.
+  struct alignas(128) Line {
+    std::atomic<int> value{0};
+  };
+  std::vector<std::byte> memory(Board::bytes(2) + 4096);
+  auto* const base =
+      memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096);
+  const Board sleeper(base, 2, 0), ringer(base, 2, 1);
+  constexpr int rounds = 100'000;
+  Line payload[12], published, at[2];
+  std::vector<char> rang(rounds + 1), saw(rounds + 1);
+  std::thread other([&] {
+    for (int round = 1; round <= rounds; ++round) {
+      meet(at[1].value, at[0].value, 2 * round);
+      for (Line& line : payload) line.value.store(round, std::memory_order_relaxed);
+      published.value.store(round, std::memory_order_release);
+      rang[round] = ringer.ring(0);
+      meet(at[1].value, at[0].value, 2 * round + 1);
+    }
+  });
+  for (int round = 1; round <= rounds; ++round) {
+    sleeper.announce_awake();
+    for (const Line& line : payload) EXPECT_EQ(round - 1, line.value.load());
+    meet(at[0].value, at[1].value, 2 * round);
+    sleeper.announce_sleep(Board::asleep_in_poll);
+    saw[round] = published.value.load(std::memory_order_acquire) == round;
+    meet(at[0].value, at[1].value, 2 * round + 1);
+  }
+  other.join();
+  for (int round = 1; round <= rounds; ++round) {
+    ASSERT_TRUE(rang[round] || saw[round]) << "neither of the two in round " << round;
+  }
 }
 
 TEST(Board, tells_ranks_that_wait_on_one_core) {
