@@ -37,7 +37,7 @@ class Tree(unittest.TestCase):
         path.write_text(text)
 
     def errors(self, mutants):
-        self.write("tests/mutants/all.txt", mutants)
+        self.write("tests/mutants/all.mutants", mutants)
         return run.check(self.root)
 
     def expect_error(self, mutants, sentence):
