@@ -239,7 +239,8 @@ TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
     pair.at[0]->post_recv(recv.transfer);
     if (closed_before) theirs.reset();
     for (const std::uint64_t sequence : {1, 2}) {  // nothing may be sent on it either
-      Message there(1, {.sequence = sequence}, 8), here(0, {.sequence = sequence}, 8);
+      const std::size_t bytes = sequence == 1 ? 8 : 4 << 20;
+      Message there(1, {.sequence = sequence}, bytes), here(0, {.sequence = sequence}, bytes);
       pair.at[1]->post_recv(here.transfer);
       pair.at[0]->post_send(there.transfer);
       pair.settle_both();
