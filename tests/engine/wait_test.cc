@@ -76,33 +76,33 @@ TEST(Oversubscription, by_ranks_holds_for_good_and_asks_nothing_of_the_kernel) {
   EXPECT_TRUE(crowded.shares_core());
 }
 
-/// Two local ranks that share a board; the test is rank 1, the engine rank 0.
+/// Local ranks that share a board; the engine is rank 0, the test the others.
 class OneRank final : private EngineHost {
  public:
-  explicit OneRank(std::vector<Transport*> transports) {
-    memory_.resize(Board::bytes(2) + 4096);
+  explicit OneRank(std::vector<Transport*> transports, int ranks = 2) {
+    memory_.resize(Board::bytes(ranks) + 4096);
     const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
-    board = Board(memory_.data() + (4096 - at % 4096), 2, 0);
+    board = Board(memory_.data() + (4096 - at % 4096), ranks, 0);
     EngineOptions options;
-    options.ranks = 2;
+    options.ranks = ranks;
     options.deadline = nanos_per_s;
     options.late_log = 300 * ms;
     options.sequence_check = &sequence_check_;
     Links links;
     links.board = &board;
     SelectorOptions selector;
-    selector.ranks = 2;
+    selector.ranks = ranks;
     selector.one_node = true;
     selector.board_scratch_bytes = board.scratch_bytes();
     EngineHost& host = *this;
     engine = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                       std::make_unique<Selector>(selector));
   }
-  /// Rank 1 arrives at a barrier, and does not ring.
-  void peer_arrives(std::uint64_t sequence = 1) {
+  /// A peer arrives at a barrier, and does not ring.
+  void peer_arrives(std::uint64_t sequence = 1, int peer = 1) {
     const int parity = static_cast<int>(sequence & 1);
-    board.arrival(1, parity).fingerprint = board.arrival(0, parity).fingerprint;
-    board.arrival(1, parity).sequence.store(sequence, std::memory_order_release);
+    board.arrival(peer, parity).fingerprint = board.arrival(0, parity).fingerprint;
+    board.arrival(peer, parity).sequence.store(sequence, std::memory_order_release);
   }
   Board board;
   std::unique_ptr<Engine> engine;
@@ -196,6 +196,19 @@ TEST(Deadline, counts_from_the_beginning_of_each_operation) {
   rank.engine->run_once(2'950 * ms);
   EXPECT_EQ(Code::timeout, rank.engine->status().code());
   EXPECT_EQ(1, rank.engine->status().culprit());
+}
+
+TEST(Deadline, names_the_ranks_that_have_not_come_and_no_others) {
+  OneRank rank({}, 4);
+  rank.engine->submit(Call{});
+  rank.peer_arrives(1, 2);
+  rank.engine->run_once(1'000 * ms);
+  rank.engine->run_once(2'000 * ms);
+  const Status& status = rank.engine->status();
+  EXPECT_EQ(Code::timeout, status.code());
+  EXPECT_EQ(1, status.culprit());
+  EXPECT_NE(std::string::npos, status.message().find("still waits for rank 1, rank 3;"))
+      << status.message();
 }
 
 TEST(Deadline, that_has_not_passed_is_no_error_but_the_late_rank_is_logged) {

@@ -1,7 +1,5 @@
 // The message matcher by itself: frames that no honest peer sends, and orders of frames that a
 // network may produce, but seldom does.
-#include "transport/message_matcher.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "fabric.h"
+#include "transport/message_matcher.h"
 
 namespace hocket::internal::testing {
 namespace {

@@ -62,8 +62,7 @@ struct UsedFifo {
   std::unique_ptr<Area> area = std::make_unique<Area>();
   FifoWriter writer{area->bytes, sizeof area->bytes};
   FifoReader reader{area->bytes, sizeof area->bytes};
-  std::atomic<std::uint64_t>& written =
-      *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes);
+  std::atomic<std::uint64_t>& written = *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes);
   std::atomic<std::uint64_t>& read =
       *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes + Fifo::line_bytes);
 };
