@@ -195,9 +195,8 @@ TEST(Scan, a_slow_talker_is_dropped_at_the_limit) {
 }
 
 /// Answers a server by hand, with a key, and returns all that it says after its hello.
-std::vector<std::uint8_t> talk(const Address& address, const Credentials& credentials, Claim claim,
+std::vector<std::uint8_t> talk(const UniqueFd& fd, const Credentials& credentials, Claim claim,
                                const Transcript* replayed, Transcript* used) {
-  UniqueFd fd = connect_to(address);
   EXPECT_TRUE(fd);
   Transcript transcript;
   EXPECT_TRUE(make_hello(&transcript.client).ok());
@@ -244,7 +243,7 @@ TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
   const Claim claim{Purpose::data, 1, 0, 77, 5};
   const auto verdict = [&](const Credentials& credentials, const Claim& of,
                            const Transcript* replayed = nullptr, Transcript* used = nullptr) {
-    return static_cast<Verdict>(talk(address, credentials, of, replayed, used)[0]);
+    return static_cast<Verdict>(talk(connect_to(address), credentials, of, replayed, used)[0]);
   };
   EXPECT_EQ(verdict(other_key, claim), Verdict::wrong_key);
   EXPECT_EQ(verdict(other_job, claim), Verdict::wrong_key);
@@ -289,7 +288,7 @@ TEST(Handshake, a_proof_holds_for_one_key_one_exchange_and_one_verdict) {
   other = good;
   other.job_id.back() ^= 1;
   expect_others("job", other, transcript);
-  for (auto* part : {&Transcript::client, &Transcript::server}) {
+  for (const auto part : {&Transcript::client, &Transcript::server}) {
     Transcript changed = transcript;
     (changed.*part).back() ^= 1;
     expect_others("nonce", good, changed);
@@ -400,6 +399,29 @@ TEST(Wire, bounds_are_held_to_the_last_byte) {
   };
   EXPECT_TRUE(fault_of_rank(5) && fault_of_rank(-1));
   EXPECT_FALSE(fault_of_rank(6) || fault_of_rank(-2));
+}
+
+TEST(Wire, a_message_that_says_to_be_too_long_ends_its_connection) {
+  Job job(2);
+  job.start();
+  const auto sessions = join_all(job);
+  const Credentials good{job.options.key, job.options.job_id, false};
+  const auto closes = [&](std::uint32_t length, std::uint16_t descriptors) {
+    int error = 0;
+    const UniqueFd fd = connect_start({socket_name(good, "descriptors", 0), {}}, &error);
+    EXPECT_EQ(static_cast<std::uint8_t>(Verdict::accepted),
+              talk(fd, good, {Purpose::fetch, 1, 0, 0, 0}, nullptr, nullptr)[0]);
+    Writer header;
+    header.u32(length);
+    header.u16(static_cast<std::uint16_t>(MessageType::fetch));
+    header.u16(descriptors);
+    say(fd, header.bytes().data(), header.bytes().size());
+    std::vector<std::uint8_t> answer;
+    return hear_out(fd, &answer) && answer.empty();
+  };
+  EXPECT_TRUE(closes(65, 0)) << "a question for a descriptor has 24 bytes, at most 64";
+  EXPECT_TRUE(closes(~0u, 0));
+  EXPECT_TRUE(closes(24, 0xffff)) << "more descriptors than a message can carry";
 }
 
 TEST(Wire, a_table_that_does_not_fit_together_is_refused) {

@@ -233,6 +233,12 @@ std::vector<Fault> faults_of_results_and_form() {
        "folds a result that is finished already"},
       {"never_finishes", "direct", all_reduce, true,
        [=](auto& p) { p[0].lanes[0][0].finish = false; }, "rounds a partial result"},
+      {"copies_a_partial_into_the_output", "tree", all_reduce, false,
+       [=](auto& p) {
+         Steps& lane = p[0].lanes[2];
+         lane.insert(lane.begin() + 2, copy(0, partial(1, true), {output(0)}));
+       },
+       ", out of place, rounds a partial result"},
       {"block_out_of_range", "direct", all_reduce, true,
        [=](auto& p) { p[0].lanes[0][0].srcs[1].block = 4; }, "names block 4 of 4"},
       {"flag_out_of_range", "staged", all_gather, true, [=](auto& p) { p[0].lanes[0][2].flag = 4; },
