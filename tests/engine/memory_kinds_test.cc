@@ -49,8 +49,8 @@ TEST(MemoryKinds, of_a_broadcast_only_the_roots_input_counts) {
         ASSERT_HOCKET(hocketBroadcast(self.rank == root ? in : nullptr, out.data(), count,
                                       hocketInt32, root, self.comm, nullptr));
         EXPECT_EQ(std::vector<int>(count, root + 10), out);
-        const char* algorithm = nullptr;
-        EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, nullptr));
+        const char *algorithm = nullptr, *transport = nullptr;
+        EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
         EXPECT_STREQ(in_mapped ? "direct" : "staged", algorithm) << "root " << root;
       }
     }
