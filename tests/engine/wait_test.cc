@@ -107,6 +107,7 @@ class OneRank final : private EngineHost {
   Board board;
   std::unique_ptr<Engine> engine;
   Status fault;
+  std::uint64_t failed_operation = 0;
   bool told = false;
   int rings = 0;
 
@@ -116,7 +117,10 @@ class OneRank final : private EngineHost {
     EXPECT_NE(0, local_rank);
     ++rings;
   }
-  void poll_faults(FaultNews* news) override { news->error = fault; }
+  void poll_faults(FaultNews* news) override {
+    news->error = fault;
+    news->operation = failed_operation;
+  }
   bool export_region(std::uint64_t) override { return false; }
   void on_failure(const Status&, std::uint64_t, bool tell) override { told = tell; }
   std::byte* private_scratch(std::size_t) override { return nullptr; }
@@ -247,6 +251,25 @@ TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_u
   EXPECT_TRUE(rank.engine->idle());
   EXPECT_EQ(rank.fault.message(), rank.engine->status().message());
   EXPECT_FALSE(rank.told) << "the others know of a fault";
+}
+
+TEST(Fault, in_a_later_operation_lets_the_one_before_it_end) {
+  for (const std::uint64_t failed : {1, 2}) {
+    OneRank rank({});
+    rank.engine->submit(Call{});  // operation 1
+    rank.fault = Status(Code::mismatch, "rank 1 made another call", 1);
+    rank.failed_operation = failed;
+    rank.engine->fault_pending().store(true);
+    for (int polls = 0; polls < 20; ++polls) rank.engine->run_once({});
+    EXPECT_EQ(failed == 2, rank.engine->status().ok());
+    if (failed == 1) continue;
+    rank.peer_arrives();
+    rank.engine->run_once({});
+    EXPECT_TRUE(rank.engine->idle());
+    EXPECT_TRUE(rank.engine->status().ok()) << "what rank 1 had ended before, this rank ends too";
+    rank.engine->run_once({});
+    EXPECT_EQ(rank.fault.message(), rank.engine->status().message());
+  }
 }
 
 TEST(BrokenLink, that_nothing_explains_is_the_error_after_half_a_second) {
