@@ -419,9 +419,9 @@ TEST(Wire, a_message_that_says_to_be_too_long_ends_its_connection) {
     std::vector<std::uint8_t> answer;
     return hear_out(fd, &answer) && answer.empty();
   };
-  EXPECT_TRUE(closes(65, 0)) << "a question for a descriptor has 24 bytes, at most 64";
-  EXPECT_TRUE(closes(~0u, 0));
-  EXPECT_TRUE(closes(24, 0xffff)) << "more descriptors than a message can carry";
+  ASSERT_TRUE(closes(65, 0)) << "a question for a descriptor has 24 bytes, at most 64";
+  ASSERT_TRUE(closes(~0u, 0));
+  ASSERT_TRUE(closes(24, 0xffff)) << "more descriptors than a message can carry";
 }
 
 TEST(Wire, a_table_that_does_not_fit_together_is_refused) {
