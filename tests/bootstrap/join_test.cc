@@ -207,6 +207,7 @@ TEST(Join, a_root_that_never_starts_is_named_at_the_deadline) {
 TEST(Join, a_duplicate_rank_is_an_error_for_all) {
   for (const bool share_memory : {true, false}) {
     Job job(3, share_memory);
+    job.options.join_deadline_ms = 30'000;  // else two minutes, where it is no error
     job.start();
     const int claimed[] = {1, 0, 1};
     in_threads(3, [&](int i) {
@@ -263,6 +264,7 @@ TEST(Join, a_root_that_was_never_reached_may_come_later_but_not_for_ever) {
 TEST(Join, ranks_that_disagree_about_their_number_are_both_named) {
   for (const bool share_memory : {true, false}) {
     Job job(3, share_memory);
+    job.options.join_deadline_ms = 30'000;  // else two minutes, where it is no error
     job.start();
     in_threads(3, [&](int rank) {
       JoinOptions options = job.of(rank);

@@ -387,8 +387,9 @@ TEST(Wire, bounds_are_held_to_the_last_byte) {
     writer.raw(std::vector<std::uint8_t>(has).data(), has);
     const std::vector<std::uint8_t> bytes = writer.take();
     Reader reader(bytes);
-    reader.text(cap);
-    return reader.complete();
+    const bool whole = reader.text(cap).size() == says;
+    EXPECT_EQ(whole, reader.complete());
+    return whole;
   };
   EXPECT_TRUE(text(5, 5, 5));
   EXPECT_FALSE(text(6, 6, 5)) << "longer than its cap";
