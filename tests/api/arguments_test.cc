@@ -62,11 +62,11 @@ Wrongs wrong_collectives() {
        [=](hocketComm_t c) { return hocketSend(x, 1, f32, 2, c, nullptr); }},
       {"a peer below 0", argument, "peer -1",
        [=](hocketComm_t c) { return hocketRecv(x, 1, f32, -1, c, nullptr); }},
-      {"a count beyond memory", argument, "count",
+      {"a count beyond memory", argument, "more bytes than memory can",
        [=](hocketComm_t c) {
          return hocketAllReduce(x, x, SIZE_MAX / 4 + 1, f32, hocketSum, c, nullptr);
        }},
-      {"a count whose product wraps to little", argument, "count",
+      {"a count whose product wraps to little", argument, "more bytes than memory can",
        [=](hocketComm_t c) { return hocketAllGather(x, x, SIZE_MAX / 8 + 2, f32, c, nullptr); }},
       {"a count beyond the address space", argument, "sendbuff would reach past the end",
        [=](hocketComm_t c) {
@@ -78,6 +78,11 @@ Wrongs wrong_collectives() {
        }},
       {"buffers that overlap in part", argument, "overlap",
        [=](hocketComm_t c) { return hocketAllReduce(x, x + 1, 4, f32, hocketSum, c, nullptr); }},
+      {"buffers that overlap by a byte", argument, "overlap",
+       [=](hocketComm_t c) {
+         auto* const bytes = reinterpret_cast<char*>(x);
+         return hocketAllReduce(bytes, bytes + 3, 4, hocketInt8, hocketSum, c, nullptr);
+       }},
       {"a gather in the wrong place", argument, "overlap",
        [=](hocketComm_t c) { return hocketAllGather(x + 1, x, 2, f32, c, nullptr); }},
       {"a scatter in the wrong place", argument, "overlap",
@@ -184,6 +189,18 @@ TEST(Arguments, that_are_wrong_are_named_and_change_nothing) {
       int sum = 1;
       EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, self.comm, nullptr));
       EXPECT_EQ(2, sum) << "after " << wrong.what;
+    }
+  });
+}
+
+TEST(Arguments, that_touch_are_no_overlap) {
+  ranks::run_ranks(2, [](Rank& self) {
+    for (const bool input_first : {true, false}) {
+      signed char bytes[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+      signed char* const in = input_first ? bytes : bytes + 4;
+      signed char* const out = input_first ? bytes + 4 : bytes;
+      EXPECT_HOCKET(hocketAllReduce(in, out, 4, hocketInt8, hocketSum, self.comm, nullptr));
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(2, out[i]);
     }
   });
 }
@@ -417,6 +434,20 @@ TEST(Memory, is_mapped_where_the_library_or_a_descriptor_gave_it) {
 }
 
 /// More buffers than a rank keeps mapped of its peers, in turn.
+TEST(Memory, is_deregistered_on_the_communicator_that_has_it) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketComm_t part = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, 0, &part, nullptr));
+    float buffer[16];
+    void* handle = nullptr;
+    ASSERT_HOCKET(hocketCommRegister(self.comm, buffer, sizeof buffer, &handle));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommDeregister(part, handle));
+    EXPECT_HOCKET(hocketCommDeregister(self.comm, handle));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommDeregister(self.comm, handle));
+    EXPECT_HOCKET(hocketCommDestroy(part));
+  });
+}
+
 TEST(Memory, of_many_buffers_is_mapped_in_turn) {
   const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
   ranks::run_ranks(2, [](Rank& self) {

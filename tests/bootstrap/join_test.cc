@@ -160,6 +160,23 @@ TEST(Join, missing_ranks_are_named_at_the_deadline) {
   }
 }
 
+TEST(Join, the_earliest_deadline_of_any_rank_counts) {
+  Job job(3);
+  job.start();
+  in_threads(2, [&](int rank) {
+    JoinOptions options = job.of(rank);
+    if (rank == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // most likely after rank 0
+      options.join_deadline_ms = 500;
+    }
+    std::shared_ptr<Session> session;
+    const Status status = Session::join(options, &session);
+    EXPECT_EQ(status.code(), Code::timeout);
+    EXPECT_NE(status.message().find("2 of 3 ranks have come"), std::string::npos)
+        << status.message();
+  });
+}
+
 TEST(Join, without_a_key_missing_ranks_are_named_too) {
   Job job(3);
   job.options.has_key = false;
@@ -190,6 +207,7 @@ TEST(Join, a_coordinator_that_never_starts_is_named_at_the_deadline) {
 TEST(Join, a_duplicate_rank_is_an_error_for_all) {
   for (const bool share_memory : {true, false}) {
     Job job(3, share_memory);
+    job.options.join_deadline_ms = 30'000;  // else two minutes, where it is no error
     job.start();
     const int claimed[] = {1, 0, 1};
     in_threads(3, [&](int i) {
@@ -247,6 +265,7 @@ TEST(Join, a_coordinator_that_was_never_reached_may_start_within_30_s) {
 TEST(Join, ranks_that_disagree_about_their_number_are_both_named) {
   for (const bool share_memory : {true, false}) {
     Job job(3, share_memory);
+    job.options.join_deadline_ms = 30'000;  // else two minutes, where it is no error
     job.start();
     in_threads(3, [&](int rank) {
       JoinOptions options = job.of(rank);

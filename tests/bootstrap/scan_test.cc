@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <thread>
 
 #include "bootstrap/auth/auth.h"
 #include "bootstrap/job.h"
@@ -193,9 +195,8 @@ TEST(Scan, a_slow_talker_is_dropped_at_the_limit) {
 }
 
 /// Answers a server by hand, with a key, and returns all that it sends after its hello.
-std::vector<std::uint8_t> talk(const Address& address, const Credentials& credentials, Claim claim,
+std::vector<std::uint8_t> talk(const UniqueFd& fd, const Credentials& credentials, Claim claim,
                                const Transcript* replayed, Transcript* used) {
-  UniqueFd fd = connect_to(address);
   EXPECT_TRUE(fd);
   Transcript transcript;
   EXPECT_TRUE(make_hello(&transcript.client).ok());
@@ -242,7 +243,7 @@ TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
   const Claim claim{Purpose::data, 1, 0, 77, 5};
   const auto verdict = [&](const Credentials& credentials, const Claim& of,
                            const Transcript* replayed = nullptr, Transcript* used = nullptr) {
-    return static_cast<Verdict>(talk(address, credentials, of, replayed, used)[0]);
+    return static_cast<Verdict>(talk(connect_to(address), credentials, of, replayed, used)[0]);
   };
   EXPECT_EQ(verdict(other_key, claim), Verdict::wrong_key);
   EXPECT_EQ(verdict(other_job, claim), Verdict::wrong_key);
@@ -258,6 +259,74 @@ TEST(Handshake, accepts_only_a_fresh_proof_of_the_right_key_and_claim) {
   EXPECT_EQ(verdict(good, {Purpose::coordinator, 1, -1, 0, 0}), Verdict::refused);
   EXPECT_EQ(verdict(good, {Purpose::tree, 1, 0, 0, 1}), Verdict::refused);  // too late
   EXPECT_EQ(sessions[0]->faults().size(), 0u);
+}
+
+TEST(Handshake, a_proof_holds_for_one_key_one_exchange_and_one_verdict) {
+  const Credentials good{{1, 2, 3}, {4, 5, 6}, false};
+  Transcript transcript;
+  ASSERT_TRUE(make_hello(&transcript.client).ok() && make_hello(&transcript.server).ok());
+  EXPECT_NE(transcript.client, transcript.server) << "a nonce was used twice";
+  transcript.claim = encode({Purpose::data, 1, 0, 77, 5});
+  const auto proofs = [](const Credentials& credentials, const Transcript& of) {
+    std::array<Digest, 3> out;
+    EXPECT_TRUE(client_proof(credentials, of, &out[0]) &&
+                server_proof(credentials, of, Verdict::accepted, &out[1]) &&
+                server_proof(credentials, of, Verdict::refused, &out[2]));
+    return out;
+  };
+  const auto expected = proofs(good, transcript);
+  EXPECT_NE(expected[0], expected[1]);
+  EXPECT_NE(expected[1], expected[2]) << "the verdict is not proved";
+  const auto expect_others = [&](const char* what, const Credentials& credentials,
+                                 const Transcript& of) {
+    const auto got = proofs(credentials, of);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NE(expected[i], got[i]) << what;
+  };
+  Credentials other = good;
+  other.key.back() ^= 1;
+  expect_others("key", other, transcript);
+  other = good;
+  other.job_id.back() ^= 1;
+  expect_others("job", other, transcript);
+  for (const auto part : {&Transcript::client, &Transcript::server}) {
+    Transcript changed = transcript;
+    (changed.*part).back() ^= 1;
+    expect_others("nonce", good, changed);
+  }
+  Transcript changed = transcript;
+  changed.claim[4] ^= 1;
+  expect_others("claim", good, changed);
+  for (std::size_t byte = 0; byte < expected[0].size(); ++byte) {
+    Digest almost = expected[0];
+    almost[byte] ^= 1;
+    EXPECT_FALSE(equal_secret(almost.data(), expected[0].data(), almost.size())) << byte;
+  }
+}
+
+TEST(Handshake, a_root_that_cannot_prove_the_key_is_refused) {
+  Job job(1);
+  std::thread impostor([&] {
+    pollfd ready{job.listener.get(), POLLIN, 0};
+    ::poll(&ready, 1, 60'000);
+    const UniqueFd fd(::accept4(job.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::uint8_t in[claim_message_bytes];
+    Hello hello;
+    EXPECT_TRUE(make_hello(&hello).ok());
+    EXPECT_EQ(std::ssize(hello), ::recv(fd.get(), in, hello.size(), MSG_WAITALL));
+    say(fd, hello.data(), hello.size());
+    EXPECT_EQ(std::ssize(in), ::recv(fd.get(), in, sizeof in, MSG_WAITALL));
+    std::uint8_t verdict[verdict_message_bytes] = {};
+    verdict[0] = static_cast<std::uint8_t>(Verdict::accepted);
+    say(fd, verdict, sizeof verdict);
+    ::recv(fd.get(), in, 1, 0);
+  });
+  JoinOptions options = job.of(0);
+  options.join_deadline_ms = 5000;
+  std::shared_ptr<Session> session;
+  const Status status = Session::join(options, &session);
+  EXPECT_NE(status.message().find("could not prove the job key"), std::string::npos)
+      << status.message();
+  impostor.join();
 }
 
 TEST(Handshake, another_version_is_told_ours_and_gets_no_further) {
@@ -309,6 +378,51 @@ TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
       decodes(changed);  // true or false: the sanitizers watch
     }
   }
+}
+
+TEST(Wire, bounds_are_held_to_the_last_byte) {
+  const auto text = [](std::size_t says, std::size_t has, std::size_t cap) {
+    Writer writer;
+    writer.u16(static_cast<std::uint16_t>(says));
+    writer.raw(std::vector<std::uint8_t>(has).data(), has);
+    const std::vector<std::uint8_t> bytes = writer.take();
+    Reader reader(bytes);
+    const bool whole = reader.text(cap).size() == says;
+    EXPECT_EQ(whole, reader.complete());
+    return whole;
+  };
+  EXPECT_TRUE(text(5, 5, 5));
+  EXPECT_FALSE(text(6, 6, 5)) << "longer than its cap";
+  EXPECT_FALSE(text(6, 5, 10)) << "longer than its message";
+  const auto fault_of_rank = [](int rank) {
+    Fault fault{Fault::Kind::silent, rank, 1, 2, Code::timeout, "text"}, out;
+    return decode(encode(fault), 6, &out);
+  };
+  EXPECT_TRUE(fault_of_rank(5) && fault_of_rank(-1));
+  EXPECT_FALSE(fault_of_rank(6) || fault_of_rank(-2));
+}
+
+TEST(Wire, a_message_that_says_to_be_too_long_ends_its_connection) {
+  Job job(2);
+  job.start();
+  const auto sessions = join_all(job);
+  const Credentials good{job.options.key, job.options.job_id, false};
+  const auto closes = [&](std::uint32_t length, std::uint16_t descriptors) {
+    int error = 0;
+    const UniqueFd fd = connect_start({socket_name(good, "descriptors", 0), {}}, &error);
+    EXPECT_EQ(static_cast<std::uint8_t>(Verdict::accepted),
+              talk(fd, good, {Purpose::fetch, 1, 0, 0, 0}, nullptr, nullptr)[0]);
+    Writer header;
+    header.u32(length);
+    header.u16(static_cast<std::uint16_t>(MessageType::fetch));
+    header.u16(descriptors);
+    say(fd, header.bytes().data(), header.bytes().size());
+    std::vector<std::uint8_t> answer;
+    return hear_out(fd, &answer) && answer.empty();
+  };
+  ASSERT_TRUE(closes(65, 0)) << "a question for a descriptor has 24 bytes, at most 64";
+  ASSERT_TRUE(closes(~0u, 0));
+  ASSERT_TRUE(closes(24, 0xffff)) << "more descriptors than a message can carry";
 }
 
 TEST(Wire, a_table_that_does_not_fit_together_is_refused) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "collectives/algorithms/builders.h"
 
 namespace hocket::internal {
@@ -55,6 +57,40 @@ TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   EXPECT_FALSE(choice_of(options, 1 << 10).far_scratch) << "too little";
   options.one_node = false;
   EXPECT_FALSE(choice_of(options, 1 << 20).far_scratch) << "scratch is the rank's own";
+}
+
+TEST(Selector, an_algorithm_carries_what_fits_and_no_byte_more) {
+  SelectorOptions options = two_ranks();
+  options.one_node = true;
+  options.algorithm = "inline";
+  EXPECT_EQ("inline", choice_of(options, line_payload_bytes).program->algorithm);
+  EXPECT_NE("inline", choice_of(options, line_payload_bytes + 4).program->algorithm);
+  options.algorithm = "one-shot";
+  const std::size_t most = options.board_scratch_bytes - 64;  // the block begins at a whole line
+  EXPECT_TRUE(choice_of(options, most).program->load_store);
+  EXPECT_FALSE(choice_of(options, most + 4).program->load_store) << "then it goes by messages";
+}
+
+TEST(Selector, keeps_choices_for_different_calls_apart) {
+  // More calls than choices are kept, all of one count: some must take the place of others.
+  Selector selector(two_ranks());
+  std::set<std::uint64_t> hashes;
+  int calls = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (int dtype = 0; dtype < dtype_count; ++dtype) {
+      for (int op = 0; op < op_count; ++op) {
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+          const Choice* choice = nullptr;
+          const Question question{collective, static_cast<Dtype>(dtype), static_cast<Op>(op), -1,
+                                  100};
+          ASSERT_TRUE(selector.choose(question, &choice).ok());
+          hashes.insert(choice->call_hash);
+          calls += round;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(static_cast<std::size_t>(calls), hashes.size());
 }
 
 /// The choice of the selector between two nodes.

@@ -35,4 +35,28 @@ TEST(MemoryKinds, may_be_mixed_within_one_call_and_between_ranks) {
       config);
 }
 
+TEST(MemoryKinds, of_a_broadcast_only_the_roots_input_counts) {
+  constexpr std::size_t count = 1 << 15;
+  const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
+  ranks::run_ranks(3, [&](Rank& self) {
+    void* mapped = nullptr;
+    ASSERT_HOCKET(hocketMemAlloc(&mapped, count * sizeof(int)));
+    std::vector<int> plain(count), out(count);
+    for (int root = 0; root < 3; ++root) {
+      for (const bool in_mapped : {true, false}) {
+        int* const in = in_mapped ? static_cast<int*>(mapped) : plain.data();
+        std::fill(in, in + count, root + 10);
+        ASSERT_HOCKET(hocketBroadcast(self.rank == root ? in : nullptr, out.data(), count,
+                                      hocketInt32, root, self.comm, nullptr));
+        EXPECT_EQ(std::vector<int>(count, root + 10), out);
+        const char *algorithm = nullptr, *transport = nullptr;
+        EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
+        EXPECT_STREQ(in_mapped ? "direct" : "staged", algorithm) << "root " << root;
+      }
+    }
+    self.meet();
+    EXPECT_HOCKET(hocketMemFree(mapped));
+  });
+}
+
 }  // namespace

@@ -8,13 +8,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
-#include "bootstrap/join/unique_id.h"
 #include "engine/communicator.h"
-#include "topology/machine.h"
 #include "transport/self/transport.h"
 #include "transport/shm/transport.h"
+#include "two_ranks.h"
 
 namespace hocket::internal {
 namespace {
@@ -61,32 +59,6 @@ class Refusal final : public TransportFactory {
   }
 };
 
-/// Two ranks, each a thread of this process and, to the session, a node of its own.
-template <typename Body>
-void run_two(Body body) {
-  UniqueId id;
-  ASSERT_TRUE(make_unique_id(&id).ok());
-  ASSERT_TRUE(start_coordinator(id.key, id.job_id, "lo", UniqueFd(), &id.coordinator, 60'000).ok());
-  const auto run = [&](int rank) {
-    JoinOptions options;
-    options.rank = rank;
-    options.ranks = 2;
-    options.key = id.key;
-    options.job_id = id.job_id;
-    options.coordinator = id.coordinator;
-    options.share_memory = false;
-    options.machine = machine().id;
-    options.cores = machine().cores;
-    std::shared_ptr<Session> session;
-    const Status joined = Session::join(options, &session);
-    ASSERT_TRUE(joined.ok()) << joined.message();
-    body(rank, session);
-  };
-  std::thread other(run, 1);
-  run(0);
-  other.join();
-}
-
 Status make(const std::shared_ptr<Session>& session, const CommContext& context,
             std::unique_ptr<Communicator>* out) {
   CommConfig config;
@@ -97,7 +69,7 @@ Status make(const std::shared_ptr<Session>& session, const CommContext& context,
 
 TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_split_from_it) {
   const Fifos factory;
-  run_two([&](int rank, const std::shared_ptr<Session>& session) {
+  run_two(false, [&](int rank, const std::shared_ptr<Session>& session) {
     SharedParts shared;  // each rank has parts of its own, as a process has
     ErrorCell errors, errors_of_part;
     std::unique_ptr<Communicator> whole, part;
@@ -121,7 +93,7 @@ TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_sp
 
 TEST(TransportFactory, that_fails_ends_the_making_with_its_error) {
   const Refusal factory;
-  run_two([&](int, const std::shared_ptr<Session>& session) {
+  run_two(false, [&](int, const std::shared_ptr<Session>& session) {
     SharedParts shared;
     ErrorCell errors;
     std::unique_ptr<Communicator> none;

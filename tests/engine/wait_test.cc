@@ -1,6 +1,6 @@
 // How ranks wait. The tests check states, not times: which phase follows from cores, ranks and run
 // delay; events between the announcement of a sleep and the sleep; the wait for the cause of a
-// broken link.
+// broken link; deadlines and log lines on a clock that only the test moves.
 #include "engine/wait.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "transport/shm/board.h"
 
 namespace hocket::internal {
@@ -74,42 +75,52 @@ TEST(Oversubscription, by_ranks_holds_for_good_and_asks_nothing_of_the_kernel) {
   EXPECT_TRUE(crowded.shares_core());
 }
 
-/// Two local ranks that share a board; the test is rank 1, the engine rank 0.
+/// Local ranks that share a board; the engine is rank 0, the test the others.
 class OneRank final : private EngineHost {
  public:
-  explicit OneRank(std::vector<Transport*> transports) {
-    memory_.resize(Board::bytes(2) + 4096);
+  explicit OneRank(std::vector<Transport*> transports, int ranks = 2) {
+    memory_.resize(Board::bytes(ranks) + 4096);
     const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
-    board = Board(memory_.data() + (4096 - at % 4096), 2, 0);
+    board = Board(memory_.data() + (4096 - at % 4096), ranks, 0);
     EngineOptions options;
-    options.ranks = 2;
+    options.ranks = ranks;
     options.deadline = nanos_per_s;
+    options.late_log = 300 * ms;
     Links links;
     links.board = &board;
     links.regions = &regions_;
     SelectorOptions selector;
-    selector.ranks = 2;
+    selector.ranks = ranks;
     selector.one_node = true;
     selector.board_scratch_bytes = board.scratch_bytes();
     EngineHost& host = *this;
     engine = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                       std::make_unique<Selector>(selector));
   }
-  /// Rank 1 arrives at the first barrier, and does not ring.
-  void peer_arrives() {
-    board.arrival(1, 1).fingerprint = board.arrival(0, 1).fingerprint;
-    board.arrival(1, 1).sequence.store(1, std::memory_order_release);
+  /// A peer arrives at a barrier, and does not ring.
+  void peer_arrives(std::uint64_t sequence = 1, int peer = 1) {
+    const int parity = static_cast<int>(sequence & 1);
+    board.arrival(peer, parity).fingerprint = board.arrival(0, parity).fingerprint;
+    board.arrival(peer, parity).sequence.store(sequence, std::memory_order_release);
   }
   Board board;
   std::unique_ptr<Engine> engine;
   Status fault;
+  std::uint64_t failed_operation = 0;
   bool told = false;
+  int rings = 0;
   int reports = 0;
 
  private:
   std::string name_of_rank(int rank) const override { return "rank " + std::to_string(rank); }
-  void ring(int) override {}
-  void poll_faults(FaultNews* news) override { news->error = fault; }
+  void ring(int local_rank) override {
+    EXPECT_NE(0, local_rank);
+    ++rings;
+  }
+  void poll_faults(FaultNews* news) override {
+    news->error = fault;
+    news->operation = failed_operation;
+  }
   void ask_for_late_ranks(std::uint64_t, const std::string&) override {}
   bool export_region(std::uint64_t) override { return false; }
   void on_failure(const Status&, std::uint64_t, bool tell) override {
@@ -164,6 +175,69 @@ TEST(Sleep, is_not_begun_when_a_peer_published_before_it_could_see_the_announcem
   EXPECT_EQ(Board::awake, rank.board.doorbell(0).asleep.load());
 }
 
+TEST(Ring, follows_a_publication_when_nothing_else_is_to_be_done) {
+  OneRank rank({});
+  rank.engine->submit(Call{});  // publishes that rank 0 has come
+  for (int polls = 0; polls < 15; ++polls) rank.engine->run_once({});
+  EXPECT_EQ(0, rank.rings) << "the peer most likely polls";
+  for (int polls = 0; polls < 15; ++polls) rank.engine->run_once({});
+  EXPECT_EQ(1, rank.rings) << "once for all that was published";
+  rank.peer_arrives(1);
+  while (!rank.engine->idle()) rank.engine->run_once({});
+  rank.engine->submit(Call{});
+  rank.peer_arrives(2);
+  while (!rank.engine->idle()) rank.engine->run_once({});
+  EXPECT_EQ(2, rank.rings) << "at the end of the operation";
+}
+
+TEST(Deadline, counts_from_the_beginning_of_each_operation) {
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->run_once(1'000 * ms);
+  rank.engine->run_once(1'900 * ms);
+  rank.peer_arrives(1);
+  while (!rank.engine->idle()) rank.engine->run_once({});
+  rank.engine->submit(Call{});
+  rank.engine->run_once(1'950 * ms);
+  rank.engine->run_once(2'949 * ms);
+  EXPECT_TRUE(rank.engine->status().ok()) << rank.engine->status().message();
+  rank.engine->run_once(2'950 * ms);
+  EXPECT_EQ(Code::timeout, rank.engine->status().code());
+  EXPECT_EQ(1, rank.engine->status().culprit());
+}
+
+TEST(Deadline, names_the_ranks_that_have_not_come_and_no_others) {
+  OneRank rank({}, 4);
+  rank.engine->submit(Call{});
+  rank.peer_arrives(1, 2);
+  rank.engine->run_once(1'000 * ms);
+  rank.engine->run_once(2'000 * ms);
+  const Status& status = rank.engine->status();
+  EXPECT_EQ(Code::timeout, status.code());
+  EXPECT_EQ(1, status.culprit());
+  EXPECT_NE(std::string::npos, status.message().find("still waits for rank 1, rank 3;"))
+      << status.message();
+}
+
+TEST(Deadline, that_has_not_passed_is_no_error_but_the_late_rank_is_logged) {
+  static std::vector<std::string> lines;
+  lines.clear();
+  set_log_sink([](int, const char* line, void*) { lines.push_back(line); }, nullptr);
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->run_once(5'000 * ms);
+  rank.engine->run_once(5'299 * ms);
+  EXPECT_EQ(0u, lines.size());
+  rank.engine->run_once(5'300 * ms);
+  rank.engine->run_once(5'599 * ms);
+  EXPECT_EQ(1u, lines.size());
+  rank.engine->run_once(5'601 * ms);
+  ASSERT_EQ(2u, lines.size());
+  EXPECT_NE(std::string::npos, lines[1].find("for rank 1 (alive, but late)")) << lines[1];
+  EXPECT_TRUE(rank.engine->status().ok()) << rank.engine->status().message();
+  set_log_sink(nullptr, nullptr);
+}
+
 const Status lost(Code::remote_error, "lost the connection to rank 1", 1);
 
 TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_up) {
@@ -183,6 +257,25 @@ TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_u
   rank.engine->report_failure();
   EXPECT_EQ(1, rank.reports);
   EXPECT_FALSE(rank.told) << "the others know of a fault";
+}
+
+TEST(Fault, in_a_later_operation_lets_the_one_before_it_end) {
+  for (const std::uint64_t failed : {1, 2}) {
+    OneRank rank({});
+    rank.engine->submit(Call{});  // operation 1
+    rank.fault = Status(Code::mismatch, "rank 1 made another call", 1);
+    rank.failed_operation = failed;
+    rank.engine->fault_pending().store(true);
+    for (int polls = 0; polls < 20; ++polls) rank.engine->run_once({});
+    EXPECT_EQ(failed == 2, rank.engine->status().ok());
+    if (failed == 1) continue;
+    rank.peer_arrives();
+    rank.engine->run_once({});
+    EXPECT_TRUE(rank.engine->idle());
+    EXPECT_TRUE(rank.engine->status().ok()) << "what rank 1 had ended before, this rank ends too";
+    rank.engine->run_once({});
+    EXPECT_EQ(rank.fault.message(), rank.engine->status().message());
+  }
 }
 
 TEST(BrokenLink, that_nothing_explains_is_the_error_after_half_a_second) {

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <random>
 
 #include "launcher/job.h"
+#include "message.h"
 #include "seed.h"
 
 namespace hocket::internal::launch_test {
@@ -179,6 +181,41 @@ TEST(OtherHosts, nonsense_from_a_host_is_refused) {
     const Result result = run({"--ssh", ssh.command(), "--hosts", "mad", "true"});
     EXPECT_EQ(result.status, 125) << frame;
     EXPECT_NE(result.err.find("mad"), std::string::npos) << frame << result.err;
+  }
+}
+
+/// A frame from an agent, as an argument of printf.
+std::string frame_of(launch::Type type, const std::string& payload) {
+  const std::string frame = launch::payload_of(static_cast<std::uint32_t>(payload.size())) +
+                            static_cast<char>(type) + payload;
+  std::string text;
+  for (const char byte : frame) {
+    char octal[8];
+    std::snprintf(octal, sizeof octal, "\\%03o", static_cast<unsigned char>(byte));
+    text += octal;
+  }
+  return text;
+}
+
+std::string end_of(int rank) {
+  launch::Exited exited;
+  exited.rank = rank;
+  exited.pid = 5;
+  return frame_of(launch::Type::exited, exited.encode());
+}
+
+TEST(OtherHosts, ends_of_ranks_that_cannot_be_are_refused) {
+  // An agent that says what one says in a job of one rank, whatever it is told.
+  launch::Hello hello;
+  hello.host = "mad";
+  const std::string begin = "\\001HOCKET-AGENT\\002\\r\\n" +
+                            frame_of(launch::Type::hello, hello.encode()) +
+                            frame_of(launch::Type::listening, launch::payload_of(Address()));
+  for (const std::string& ends : {end_of(0) + end_of(0), end_of(1), end_of(-1)}) {
+    const FakeSsh ssh("printf '" + begin + ends + "'; cat");
+    const Result result = run({"--ssh", ssh.command(), "--hosts", "mad", "true"});
+    EXPECT_EQ(result.status, 125) << result.err;
+    EXPECT_NE(result.err.find("mad sent an invalid message"), std::string::npos) << result.err;
   }
 }
 

@@ -32,6 +32,21 @@ TEST(Regions, allocated_memory_is_zero_and_found_by_any_part_of_it) {
   EXPECT_FALSE(regions.find(&local, sizeof local, &place));
 }
 
+TEST(Regions, a_buffer_that_leaves_its_region_by_a_byte_is_not_found) {
+  Allocation memory(8192);
+  auto* const bytes = static_cast<std::byte*>(memory.data);
+  Regions& regions = Regions::instance();
+  RegionOffset place;
+  ASSERT_TRUE(regions.find(bytes, 8192, &place));
+  EXPECT_TRUE(regions.find(bytes + 8000, 192, &place));
+  EXPECT_EQ(bytes + 8000, regions.address(place, 192));
+  EXPECT_EQ(nullptr, regions.address(place, 193));
+  EXPECT_EQ(nullptr, regions.address({place.region, 8193}, 0));
+  EXPECT_EQ(nullptr, regions.address({place.region, ~0ull - 4}, 8));
+  EXPECT_FALSE(regions.find(bytes + 8000, 193, &place));
+  EXPECT_FALSE(regions.find(bytes - 1, 10, &place));
+}
+
 TEST(Regions, free_refuses_what_it_did_not_make) {
   Regions regions;
   int local = 0;

@@ -67,6 +67,7 @@ Case random_case(Dtype dtype, Op op, std::mt19937_64& random) {
   c.dtype = dtype;
   c.op = op;
   c.count = below(8) == 0 ? below(3000) : below(150);
+  if (below(40) == 0) c.count = 3000 + below(9000);  // several pieces of each kind
   const std::size_t source_choices[] = {1, 2, 2, 2, 3, 4, 8, 1 + below(80)};
   const std::size_t sources = source_choices[below(8)];
   const bool may_be_wide = is_widened(dtype);

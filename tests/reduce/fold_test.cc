@@ -193,31 +193,37 @@ TEST(fold, floating_averages_divide) {
          {Dtype::bfloat16, Op::avg, {0x3f80, 0}, 0x3eab, 3}});
 }
 
+void expect_copied(Dtype dtype, std::size_t count, Stores stores, Op op, const char* name) {
+  Fold f;
+  f.dtype = dtype;
+  f.op = op;
+  f.divisor = 5;
+  f.finish = op != Op::avg;  // an unfinished average is not divided
+  f.stores = stores;
+  f.count = count;
+  const std::size_t bytes = f.count * size_of(f.dtype);
+  std::vector<unsigned char> from(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<unsigned char>(i * 37 >> 3);
+  std::vector<unsigned char> first(bytes + 1);
+  std::vector<unsigned char> second(bytes);
+  const FoldSource source{from.data(), false};
+  void* const dsts[] = {first.data() + 1, second.data(), from.data()};
+  f.srcs = &source;
+  f.dsts = dsts;
+  f.dst_count = 3;
+  fold(f);
+  EXPECT_EQ(second, from) << name << ", " << count;
+  EXPECT_EQ(0, std::memcmp(first.data() + 1, from.data(), bytes)) << name << ", " << count;
+}
+
 TEST(fold, a_copy_keeps_every_bit) {
   on_every_target([](const char* name) {
-    for (int dtype = 0; dtype < dtype_count; ++dtype) {
-      for (const Stores stores : every_way) {
-        for (const Op op : {Op::max, Op::avg}) {
-          Fold f;
-          f.dtype = static_cast<Dtype>(dtype);
-          f.op = op;
-          f.divisor = 5;
-          f.finish = op != Op::avg;  // an unfinished average is not divided
-          f.stores = stores;
-          f.count = 40000;
-          const std::size_t bytes = f.count * size_of(f.dtype);
-          std::vector<unsigned char> from(bytes);
-          for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<unsigned char>(i * 37 >> 3);
-          std::vector<unsigned char> first(bytes + 1);
-          std::vector<unsigned char> second(bytes);
-          const FoldSource source{from.data(), false};
-          void* const dsts[] = {first.data() + 1, second.data(), from.data()};
-          f.srcs = &source;
-          f.dsts = dsts;
-          f.dst_count = 3;
-          fold(f);
-          EXPECT_EQ(second, from) << name;
-          EXPECT_EQ(0, std::memcmp(first.data() + 1, from.data(), bytes)) << name;
+    for (int i = 0; i < dtype_count; ++i) {
+      const auto dtype = static_cast<Dtype>(i);
+      // A copy to several places goes by pieces of 16 KiB: also with a short one at the end.
+      for (const std::size_t count : {std::size_t{40000}, (32 << 10) / size_of(dtype) + 3}) {
+        for (const Stores stores : every_way) {
+          for (const Op op : {Op::max, Op::avg}) expect_copied(dtype, count, stores, op, name);
         }
       }
     }

@@ -186,6 +186,30 @@ TEST(Hostile, a_fifo_in_no_valid_state_is_an_error_that_names_the_peer) {
   }
 }
 
+TEST(Hostile, a_record_that_is_shorter_than_its_frame_is_an_error) {
+  for (const std::uint32_t length : {41, 100, 128}) {  // the record has room for 40
+    ShmFabric fabric({});
+    Message recv(0, {.sequence = 1}, 128);
+    fabric.at(1).post_recv(recv.transfer);
+    FrameHeader header;
+    header.comm_id = comm_id;
+    header.sequence = 1;
+    header.total = 128;
+    header.length = length;
+    header.signature = recv.signature;
+    header.flags = frame_flag::eager;
+    seal(header);
+    FifoWriter fifo(fabric.fifo(0, 1), fabric.fifo_bytes());
+    ASSERT_GT(fifo.room(sizeof header), sizeof header);
+    fifo.put(&header, sizeof header);
+    fifo.publish();
+    fabric.at(1).poll();
+    ASSERT_TRUE(recv.transfer.done);
+    EXPECT_NE(recv.transfer.status.message().find("half a frame"), std::string::npos)
+        << recv.transfer.status.message();
+  }
+}
+
 // Between the two ranks sits a relay that cuts the stream anywhere, and may flip one bit of it.
 struct Relay {
   Relay(std::uint64_t seed, bool checksum) : random(seed) {

@@ -1,6 +1,8 @@
 // The fifo, and how shm wakes sleeping ranks.
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -42,6 +44,82 @@ TEST(Fifo, records_of_any_size_survive_wrapping_around) {
     under_way.push_back(std::move(record));
   }
   EXPECT_FALSE(writer.broken() || reader.broken());
+}
+
+/// A fifo after 128 bytes have been written, read and released.
+struct UsedFifo {
+  UsedFifo() {
+    const std::byte record[128] = {};
+    writer.put(record, sizeof record);
+    writer.publish();
+    EXPECT_EQ(sizeof record, reader.ready());
+    std::byte got[128];
+    reader.get(got, sizeof got);
+    reader.release();
+    EXPECT_GT(writer.room(std::size_t{1} << 40), 0u);  // looks at the reader's position
+    EXPECT_FALSE(writer.broken() || reader.broken());
+  }
+  std::unique_ptr<Area> area = std::make_unique<Area>();
+  FifoWriter writer{area->bytes, sizeof area->bytes};
+  FifoReader reader{area->bytes, sizeof area->bytes};
+  std::atomic<std::uint64_t>& written = *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes);
+  std::atomic<std::uint64_t>& read =
+      *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes + Fifo::line_bytes);
+};
+
+TEST(Fifo, refuses_positions_that_cannot_be) {
+  for (const std::uint64_t position : {64ull, 192ull, 1ull << 40, ~0ull}) {
+    UsedFifo fifo;
+    fifo.read.store(position);
+    EXPECT_EQ(0u, fifo.writer.room(std::size_t{1} << 40)) << position;
+    EXPECT_TRUE(fifo.writer.broken()) << position;
+  }
+  // The ring has 3840 bytes.
+  for (const std::uint64_t position : {64ull, 129ull, 128ull + 3840 + 64, 1ull << 40, ~0ull}) {
+    UsedFifo fifo;
+    fifo.written.store(position);
+    EXPECT_EQ(0u, fifo.reader.ready()) << position;
+    EXPECT_TRUE(fifo.reader.broken()) << position;
+  }
+  UsedFifo full;
+  full.written.store(128 + 3840);
+  EXPECT_EQ(3840u, full.reader.ready());
+  UsedFifo backwards;
+  const std::byte record[128] = {};
+  backwards.writer.put(record, sizeof record);
+  backwards.writer.publish();
+  ASSERT_EQ(sizeof record, backwards.reader.ready());
+  std::byte got[128];
+  backwards.reader.get(got, sizeof got);
+  backwards.written.store(192);  // behind what is read, and before what is released
+  EXPECT_EQ(0u, backwards.reader.ready());
+}
+
+TEST(Fifo, a_reader_that_drains_a_full_ring_tells_that_the_writer_may_wait) {
+  // Whatever the size of the records, and however much of the ring the reader had seen before.
+  for (const std::size_t size : {64, 192, 448, 960}) {
+    for (std::size_t seen = 1; seen * size <= 2880; ++seen) {
+      auto area = std::make_unique<Area>();
+      FifoWriter writer(area->bytes, sizeof area->bytes);
+      FifoReader reader(area->bytes, sizeof area->bytes);
+      const std::vector<std::byte> record(size);
+      std::size_t used = 0;
+      for (std::size_t i = 0; used <= 2880; ++i, used += size) {  // three quarters
+        if (i == seen) ASSERT_GT(reader.ready(), 0u);
+        writer.put(record.data(), size);
+        writer.publish();
+      }
+      bool told = false;
+      std::vector<std::byte> got(size);
+      for (std::size_t read = 0; read < used; read += size) {
+        ASSERT_GE(reader.ready(), size);
+        reader.get(got.data(), size);
+        reader.release();
+        told |= reader.writer_may_wait();
+      }
+      EXPECT_TRUE(told) << size << ", " << seen;
+    }
+  }
 }
 
 struct Pair {
@@ -116,6 +194,90 @@ TEST(Shm, a_sleeping_sender_wakes_whatever_the_reader_had_seen_of_the_fifo) {
   run(0, send.transfer);
   receiver.join();
   EXPECT_TRUE(send.memory == recv.memory);
+}
+
+struct alignas(128) Line {
+  std::atomic<int> value{0};
+};
+
+/// Two threads that do something at about the same moment, again and again, each on a core of its
+/// own where the process has two.
+class Race {
+ public:
+  static constexpr int rounds = 100'000;
+
+  void run(int thread, const std::function<void(int round)>& prepare,
+           const std::function<void(int round)>& act) {
+    run_on_core_of(thread);
+    for (int round = 1; round <= rounds; ++round) {
+      prepare(round);
+      meet(thread, 2 * round);
+      const int delay = round * (thread == 0 ? 7919 : 104'729) % 300;
+      for (int i = 0; i < delay; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+      act(round);
+      meet(thread, 2 * round + 1);
+    }
+  }
+
+ private:
+  static void run_on_core_of(int thread) {
+    cpu_set_t allowed, one;
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    for (int core = 0, seen = 0; core < CPU_SETSIZE; ++core) {
+      if (!CPU_ISSET(core, &allowed) || seen++ < thread) continue;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      ::sched_setaffinity(0, sizeof one, &one);
+      return;
+    }
+  }
+  void meet(int thread, int number) {
+    reached_[thread].value.store(number);
+    for (int polls = 0; reached_[1 - thread].value.load() < number; ++polls) {
+      if (polls > 20'000) std::this_thread::yield();
+    }
+  }
+  Line reached_[2];
+};
+
+TEST(Board, a_rank_that_falls_asleep_and_its_ringer_never_miss_each_other) {
+  // Without a fence a processor reads the doorbell before what was written earlier has left its
+  // store buffer. Some of these rounds hit that moment.
+  std::vector<std::byte> memory(Board::bytes(2) + 4096);
+  auto* const base =
+      memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096);
+  const Board sleeper(base, 2, 0), ringer(base, 2, 1);
+  Line payload[12], published;
+  std::vector<char> rang(Race::rounds + 1), saw(Race::rounds + 1);
+  Race race;
+  std::thread rings([&] {
+    race.run(
+        1, [&](int) { ringer.doorbell(0).asleep.load(); },
+        [&](int round) {
+          for (Line& line : payload) line.value.store(round, std::memory_order_relaxed);
+          published.value.store(round, std::memory_order_release);
+          rang[round] = ringer.ring(0);
+        });
+  });
+  std::thread sleeps([&] {
+    race.run(
+        0,
+        [&](int round) {
+          sleeper.announce_awake();
+          // The ringer's core must take these lines away again before it can write them.
+          for (const Line& line : payload) EXPECT_EQ(round - 1, line.value.load());
+          EXPECT_EQ(round - 1, published.value.load());
+        },
+        [&](int round) {
+          sleeper.announce_sleep(Board::asleep_in_poll);
+          saw[round] = published.value.load(std::memory_order_acquire) == round;
+        });
+  });
+  rings.join();
+  sleeps.join();
+  for (int round = 1; round <= Race::rounds; ++round) {
+    ASSERT_TRUE(rang[round] || saw[round]) << "neither of the two in round " << round;
+  }
 }
 
 TEST(Board, tells_ranks_that_wait_on_one_core) {

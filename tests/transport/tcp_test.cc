@@ -239,7 +239,8 @@ TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
     pair.at[0]->post_recv(recv.transfer);
     if (closed_before) theirs.reset();
     for (const std::uint64_t sequence : {1, 2}) {  // nothing may be sent on it either
-      Message there(1, {.sequence = sequence}, 8), here(0, {.sequence = sequence}, 8);
+      const std::size_t bytes = sequence == 1 ? 8 : 4 << 20;
+      Message there(1, {.sequence = sequence}, bytes), here(0, {.sequence = sequence}, bytes);
       pair.at[1]->post_recv(here.transfer);
       pair.at[0]->post_send(there.transfer);
       pair.settle_both();
@@ -278,11 +279,11 @@ struct Played {
     ASSERT_EQ(::send(theirs[index].get(), &header, sizeof header, 0), 88);
     settle(*transport);
   }
-  void send_message(int index) {
+  void send_message(int index, std::uint64_t sequence = 1) {
     FrameHeader header;
     header.comm_id = comm_id;
     header.source = 1;
-    header.sequence = 1;
+    header.sequence = sequence;
     header.total = header.length = 8;
     header.signature = recv.signature;
     header.flags = frame_flag::eager;
@@ -330,6 +331,31 @@ TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
   EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
   peer.send_message(0);
   peer.expect_received();
+}
+
+TEST(Tcp, a_frame_after_the_goodbye_is_a_violation) {
+  Played peer;
+  peer.signal(1, FrameKind::hello);
+  peer.signal(0, FrameKind::goodbye);
+  peer.send_message(0);
+  ASSERT_TRUE(peer.recv.transfer.done);
+  EXPECT_NE(peer.recv.transfer.status.message().find("a frame after its goodbye"),
+            std::string::npos)
+      << peer.recv.transfer.status.message();
+}
+
+TEST(Tcp, what_had_arrived_before_the_connection_was_lost_stays_valid) {
+  Played peer;
+  peer.send_message(0, 2);
+  peer.theirs[0].reset();
+  poll_until_done({peer.transport.get()}, {&peer.recv.transfer});
+  EXPECT_NE(peer.recv.transfer.status.message().find("lost the connection"), std::string::npos)
+      << peer.recv.transfer.status.message();
+  Message next(1, {.sequence = 2}, 8);
+  peer.transport->post_recv(next.transfer);
+  ASSERT_TRUE(next.transfer.done);
+  EXPECT_TRUE(next.transfer.status.ok()) << next.transfer.status.message();
+  EXPECT_EQ(next.memory, std::vector<std::byte>(8, std::byte{7}));
 }
 
 TEST(Tcp, close_delivers_what_was_sent_even_if_the_peer_has_sent_what_nobody_read) {

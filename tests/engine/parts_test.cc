@@ -1,0 +1,122 @@
+// Parts of a communicator by themselves, each against a peer that the test plays.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/calibration.h"
+#include "engine/peer_memory.h"
+#include "two_ranks.h"
+
+namespace hocket::internal {
+namespace {
+
+TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
+  std::promise<std::vector<std::byte>> told;  // what rank 0 broadcasts
+  std::promise<Figures> of_rank_0;
+  run_two(false, [&](int rank, const std::shared_ptr<Session>& session) {
+    const Membership membership(*session, {0, 1}, 1 << 16, "two");
+    // Nothing is moved but the broadcast; each rank measures what its own clock says of that.
+    const Calibration::Run run = [&](std::span<const Call> calls) -> Status {
+      const Call& call = calls.front();
+      if (call.collective != Collective::broadcast) return {};
+      EXPECT_EQ(0, call.root);
+      auto* const bytes = static_cast<std::byte*>(call.output);
+      if (rank == 0) {
+        told.set_value({bytes, bytes + call.count});
+      } else {
+        const std::vector<std::byte> came = told.get_future().get();
+        EXPECT_EQ(came.size(), call.count);
+        std::memcpy(bytes, came.data(), came.size());
+      }
+      return {};
+    };
+    const Board none;
+    const CommConfig config;
+    Figures figures;
+    Calibration calibration(*session, membership, none, config, run);
+    const Status status = calibration.agree(&figures);
+    EXPECT_TRUE(status.ok()) << status.message();
+    if (rank == 0) return of_rank_0.set_value(figures);
+    const Figures expected = of_rank_0.get_future().get();
+    EXPECT_EQ(0, std::memcmp(&expected, &figures, sizeof figures));
+    EXPECT_NE(Figures().touch_ns_per_byte, expected.touch_ns_per_byte) << "measured, not assumed";
+  });
+}
+
+/// Rank 1 of two offers regions 1, 2, ... of so many bytes each, under numbers that no region of
+/// this process has; rank 0 maps them in `body`.
+template <typename Body>
+void map_from_a_peer(int regions, std::size_t bytes, Body body) {
+  std::promise<void> done;
+  run_two(true, [&](int rank, const std::shared_ptr<Session>& session) {
+    const Membership membership(*session, {0, 1}, 1 << 16, "two");
+    if (rank == 1) {
+      for (int number = 1; number <= regions; ++number) {
+        UniqueFd fd;
+        ASSERT_TRUE(make_memfd("of-a-peer", bytes, &fd).ok());
+        const auto region = static_cast<std::uint64_t>(number);
+        ASSERT_TRUE(session->offer({DescriptorName::memory_space, region}, fd.get()).ok());
+      }
+      return done.get_future().wait();
+    }
+    std::vector<std::byte> memory(Board::bytes(2) + 4096);
+    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+    Doorbells doorbells(*session, membership);
+    EXPECT_TRUE(doorbells.open(Board(memory.data() + (4096 - at % 4096), 2, 0)).ok());
+    PeerMemory peers(*session, membership, doorbells);
+    body([&](RegionOffset place, std::size_t size, std::uint64_t operation, std::byte** out) {
+      Status status;
+      do {
+        status = peers.map_remote(1, place, size, operation, out);
+      } while (status.code() == Code::in_progress);
+      return status;
+    });
+    doorbells.forget_fetches();
+    done.set_value();
+  });
+}
+
+TEST(PeerMemory, of_a_peer_that_names_more_than_it_has_is_an_error) {
+  constexpr std::size_t bytes = 8192;
+  map_from_a_peer(1, bytes, [](const auto& map) {
+    std::byte* out = nullptr;
+    EXPECT_TRUE(map({1, 0}, bytes, 1, &out).ok());
+    EXPECT_TRUE(map({1, bytes - 8}, 8, 1, &out).ok());
+    for (const auto& [offset, size] : {std::pair<std::uint64_t, std::size_t>{bytes - 8, 9},
+                                       {0, bytes + 1},
+                                       {bytes + 1, 0},
+                                       {~0ull - 3, 8}}) {
+      const Status status = map({1, offset}, size, 1, &out);
+      EXPECT_EQ(Code::remote_error, status.code()) << offset << ", " << size;
+      EXPECT_EQ(1, status.culprit());
+    }
+  });
+}
+
+TEST(PeerMemory, of_many_buffers_is_mapped_in_turn_and_stays_while_it_is_in_use) {
+  map_from_a_peer(300, 4096, [](const auto& map) {
+    std::byte *out = nullptr, *other = nullptr;
+    for (std::uint64_t region = 1; region <= 255; ++region) {
+      ASSERT_TRUE(map({region, 0}, 4096, region, &out).ok());
+    }
+    // One operation maps two buffers. The second one is one too many.
+    ASSERT_TRUE(map({256, 0}, 4096, 256, &out).ok());
+    ASSERT_TRUE(map({257, 0}, 4096, 256, &other).ok());
+    *out = std::byte{1};
+    *other = std::byte{2};
+    EXPECT_EQ(std::byte{1}, *out);
+    std::ifstream maps("/proc/self/maps");
+    int mapped = 0;
+    for (std::string line; std::getline(maps, line);)
+      mapped += line.ends_with("of-a-peer (deleted)");
+    EXPECT_EQ(2, mapped) << "all that was not in use is gone";
+  });
+}
+
+}  // namespace
+}  // namespace hocket::internal

@@ -1,0 +1,187 @@
+// The message matcher by itself: frames that no honest peer sends, and orders of frames that a
+// network may produce, but seldom does.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "fabric.h"
+#include "transport/message_matcher.h"
+
+namespace hocket::internal::testing {
+namespace {
+
+constexpr std::size_t eager_bytes = 1000, window_bytes = 4000;
+
+/// The matcher of rank 1 for its link with rank 0, which is the test.
+struct Rank1 {
+  Rank1() {
+    MatcherOptions options;
+    options.eager_bytes = eager_bytes;
+    options.window_bytes = window_bytes;
+    options.max_unexpected_entries = 2;
+    options.sequence_check = &sequence_check;
+    matcher = std::make_unique<MessageMatcher>(1, 0, comm_id, options, pool);
+  }
+  static FrameHeader frame(FrameKind kind, std::uint32_t index, std::uint64_t total) {
+    FrameHeader header;
+    header.kind = kind;
+    header.comm_id = comm_id;
+    header.sequence = 1;
+    header.index = index;
+    header.total = total;
+    header.signature.sequence = 1;
+    header.signature.count = total;
+    header.signature.collective = Collective::all_gather;
+    return header;
+  }
+  /// An eager message or a piece of it.
+  static FrameHeader data(std::uint32_t index, std::uint64_t total, std::uint64_t offset,
+                          std::uint32_t length) {
+    FrameHeader header = frame(FrameKind::data, index, total);
+    header.offset = offset;
+    header.length = length;
+    header.flags = frame_flag::eager;
+    return header;
+  }
+  static FrameHeader asked_for(FrameHeader header) {
+    header.flags &= ~frame_flag::eager;
+    return header;
+  }
+  /// Hands the matcher a frame with its payload; what it has against it.
+  std::string take(FrameHeader header) {
+    seal(header);
+    InFrame in;
+    Status status = matcher->accept(header, in);
+    if (status.ok() && in.data != nullptr && header.length > 0) {
+      std::memset(in.data, 7, header.length);
+    }
+    if (status.ok()) status = matcher->payload_complete(in);
+    return status.ok() ? "" : status.message();
+  }
+
+  CollectiveSequenceCheck sequence_check;
+  UnexpectedPool pool;
+  std::unique_ptr<MessageMatcher> matcher;
+};
+
+struct Violation {
+  const char* name;
+  std::size_t posted;  // a receive of so many bytes under index 0; 0: none
+  std::vector<FrameHeader> frames;
+  const char* sentence;  // of the last frame; those before it are in order
+};
+
+std::vector<Violation> violations_of_data() {
+  const auto data = Rank1::data;
+  const auto asked_for = Rank1::asked_for;
+  return {
+      {"beyond the end, not posted", 0, {data(0, 100, 60, 50)}, "beyond the end of its message"},
+      {"beyond the end, posted", 100, {data(0, 100, 60, 50)}, "beyond the end of its message"},
+      {"an offset that wraps", 100, {data(0, 100, ~0ull - 9, 50)}, "beyond the end of its message"},
+      {"an empty piece", 100, {data(0, 100, 0, 0)}, "an empty piece"},
+      {"a piece twice, posted",
+       100,
+       {data(0, 100, 0, 60), data(0, 100, 0, 60)},
+       "more payload than its message has"},
+      {"a piece twice, not posted",
+       0,
+       {data(0, 100, 0, 60), data(0, 100, 0, 60)},
+       "more payload than its message has"},
+      {"not asked for, posted", 100, {asked_for(data(0, 100, 0, 100))}, "before the CTS"},
+      {"not asked for, not posted", 0, {asked_for(data(0, 100, 0, 100))}, "before the CTS"},
+      {"eager in part",
+       100,
+       {data(0, 100, 0, 60), asked_for(data(0, 100, 60, 40))},
+       "eager only in part"},
+      {"eager and too large", 0, {data(0, 1001, 0, 1001)}, "more eager payload than its window"},
+      {"more than the window",
+       0,
+       {data(0, 1000, 0, 1000), data(1, 1000, 0, 1000), data(2, 1000, 0, 1000),
+        data(3, 1000, 0, 1000)},
+       "more eager payload than its window"},
+  };
+}
+
+std::vector<Violation> violations_of_control() {
+  const auto frame = Rank1::frame;
+  return {
+      {"an offer twice, posted",
+       2000,
+       {frame(FrameKind::rts, 0, 2000), frame(FrameKind::rts, 0, 2000)},
+       "that it has sent already"},
+      {"an offer twice, not posted",
+       0,
+       {frame(FrameKind::rts, 0, 2000), frame(FrameKind::rts, 0, 2000)},
+       "the same control frame twice"},
+      {"a CTS twice",
+       0,
+       {frame(FrameKind::cts, 0, 2000), frame(FrameKind::cts, 0, 2000)},
+       "the same control frame twice"},
+      {"more offers than there is room for",
+       0,
+       {frame(FrameKind::rts, 0, 2000), frame(FrameKind::cts, 1, 2000),
+        frame(FrameKind::rts, 2, 2000)},
+       "more RTS and CTS frames than allowed"},
+      {"a credit for what was never sent",
+       0,
+       {frame(FrameKind::credit, 0, 1)},
+       "more bytes than this rank has sent"},
+  };
+}
+
+TEST(Matcher, refuses_frames_that_break_the_protocol) {
+  for (const auto& violations : {violations_of_data(), violations_of_control()}) {
+    for (const Violation& violation : violations) {
+      SCOPED_TRACE(violation.name);
+      Rank1 rank;
+      Message recv(0, {.sequence = 1}, violation.posted);
+      if (violation.posted > 0) rank.matcher->post_recv(recv.transfer);
+      for (std::size_t i = 0; i + 1 < violation.frames.size(); ++i) {
+        ASSERT_EQ("", rank.take(violation.frames[i]));
+      }
+      const std::string complaint = rank.take(violation.frames.back());
+      EXPECT_NE(std::string::npos, complaint.find(violation.sentence)) << complaint;
+      EXPECT_NE(std::string::npos, complaint.find("rank 0 broke the protocol")) << complaint;
+      rank.matcher->end({Code::aborted, "the test is over"});
+    }
+  }
+}
+
+TEST(Matcher, a_credit_never_goes_back) {
+  Rank1 rank;
+  Message send(0, {.sequence = 1}, 100);
+  rank.matcher->post_send(send.transfer);
+  EXPECT_EQ("", rank.take(Rank1::frame(FrameKind::credit, 0, 356)));
+  EXPECT_NE("", rank.take(Rank1::frame(FrameKind::credit, 0, 355)));
+  rank.matcher->end({Code::aborted, "the test is over"});
+}
+
+TEST(Matcher, a_receive_ends_when_its_offer_has_come_too) {
+  Rank1 rank;
+  Message recv(0, {.sequence = 1}, 2000);
+  rank.matcher->post_recv(recv.transfer);  // asks for the message, because it is large
+  FrameHeader data = Rank1::asked_for(Rank1::data(0, 2000, 0, 2000));
+  data.flags |= frame_flag::rts_sent;  // the sender had sent an offer, which this frame overtakes
+  ASSERT_EQ("", rank.take(data));
+  EXPECT_FALSE(recv.transfer.done) << "the offer would wait for ever for its receive";
+  ASSERT_EQ("", rank.take(Rank1::frame(FrameKind::rts, 0, 2000)));
+  EXPECT_TRUE(recv.transfer.done && recv.transfer.status.ok());
+}
+
+TEST(Matcher, a_message_of_a_collective_that_was_not_called_is_found) {
+  Rank1 rank;
+  // Nothing of collective 1 has been posted, so rank 0 may be right about it.
+  ASSERT_EQ("", rank.take(Rank1::frame(FrameKind::rts, 5, 2000)));
+  EXPECT_TRUE(rank.sequence_check.failure.ok());
+  Message recv(0, {.sequence = 1}, 100);  // another size: another call
+  rank.matcher->post_recv(recv.transfer);
+  EXPECT_EQ(Code::mismatch, rank.sequence_check.failure.code());
+  EXPECT_EQ(0, rank.sequence_check.failure.culprit());
+  rank.matcher->end({Code::aborted, "the test is over"});
+}
+
+}  // namespace
+}  // namespace hocket::internal::testing
