@@ -124,7 +124,7 @@
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
  *   HOCKET_LOG                none, error, warn, info or debug: level of the log lines on standard
  *                             error, whether or not a callback is set
- *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 256; 0: none)
+ *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 64; 0: none)
  *   HOCKET_DUMP_FOLDER        folder for the record at an error or a signal; not set: the log
  *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
  *   HOCKET_TRACE              folder for the times of all operations (hocket-trace joins them)

@@ -153,7 +153,7 @@ constexpr Setting table[] = {
     {{"HOCKET_LOG", SettingKind::choice, "none|error|warn|info|debug", "none",
       "Lines of this level and above go to standard error."},
      parse_log},
-    {{"HOCKET_RECORD_OPERATIONS", SettingKind::number, "0 to 1048576", "256",
+    {{"HOCKET_RECORD_OPERATIONS", SettingKind::number, "0 to 1048576", "64",
       "How many of its latest operations a communicator records, for hocketCommDumpRecord and at "
       "an "
       "error; rounded up to a power of two. 0: none."},

@@ -18,10 +18,10 @@ struct CommConfig {
   bool use_tcp = true;
   std::string interface;
   std::string algorithm;
-  int record_operations = 256;  // how many the record of operations keeps; 0: none
-  std::string dump_folder;      // of dumps of the record; empty: the log
-  int dump_signal = 0;          // a signal that asks for a dump; 0: none
-  std::string trace_folder;     // of traces; empty: no tracing
+  int record_operations = 64;  // how many the record of operations keeps; 0: none
+  std::string dump_folder;     // of dumps of the record; empty: the log
+  int dump_signal = 0;         // a signal that asks for a dump; 0: none
+  std::string trace_folder;    // of traces; empty: no tracing
 };
 
 }  // namespace hocket::internal

@@ -31,7 +31,7 @@ struct EngineOptions {
   int ranks = 1;
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
   Nanos late_log = 10 * nanos_per_s;   // between log lines about the ranks that are waited for
-  std::size_t recorded = 256;          // how many operations the record keeps
+  std::size_t recorded = 64;           // how many operations the record keeps
   RecordSink* sink = nullptr;          // of every operation that has ended; null: no tracing
 };
 

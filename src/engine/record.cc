@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <thread>
 
 namespace hocket::internal {
 namespace {
@@ -28,20 +29,21 @@ OperationRecord::OperationRecord(std::size_t operations, RecordSink* sink) : sin
   if (operations == 0) return;
   const std::size_t slots = std::bit_ceil(operations);
   slots_ = std::make_unique<Slot[]>(slots);
+  times_ = std::make_unique<Times[]>(slots);
   mask_ = slots - 1;
 }
 
 void OperationRecord::began(Id id, Nanos when) {
   Slot* const slot = find(id);
   if (slot == nullptr || (slot->state.load(std::memory_order_relaxed) & has_begin) != 0) return;
-  slot->begin.store(when, std::memory_order_release);
+  times_[id & mask_].begin.store(when, std::memory_order_release);
   add_state(*slot, has_begin);
 }
 
 void OperationRecord::admitted(Id id, Nanos when) {
   Slot* const slot = find(id);
   if (slot == nullptr || when == 0) return;
-  slot->admitted.store(when, std::memory_order_release);
+  times_[id & mask_].admitted.store(when, std::memory_order_release);
   add_state(*slot, has_admitted);
 }
 
@@ -49,24 +51,27 @@ void OperationRecord::waits(Id id, std::span<const int> ranks, Nanos when) {
   Slot* const slot = find(id);
   if (slot == nullptr) return;
   constexpr auto release = std::memory_order_release;
-  const std::uint64_t version = slot->version.load(std::memory_order_relaxed);
-  slot->version.store(version + 1, std::memory_order_relaxed);
-  slot->looked.store(when, release);
-  slot->waiting.store(ranks.size(), release);
-  for (std::size_t w = 0; w < slot->waits_for.size(); ++w) {
+  Times& times = times_[id & mask_];
+  const std::uint64_t version = times.version.load(std::memory_order_relaxed);
+  times.version.store(version + 1, std::memory_order_relaxed);
+  times.looked.store(when, release);
+  times.waiting.store(ranks.size(), release);
+  for (std::size_t w = 0; w < times.waits_for.size(); ++w) {
     std::uint64_t word = 0;
     for (std::size_t i = 0; i < ranks_per_word; ++i) {
       const std::size_t at = w * ranks_per_word + i;
       if (at < ranks.size()) word |= static_cast<std::uint64_t>(ranks[at]) << (i * rank_bits);
     }
-    slot->waits_for[w].store(word, release);
+    times.waits_for[w].store(word, release);
   }
+  times.version.store(version + 2, release);
   add_state(*slot, has_look);
-  slot->version.store(version + 2, release);
 }
 
-RecordEntry OperationRecord::copy(const Slot& slot) {
+RecordEntry OperationRecord::copy(std::size_t place) const {
   constexpr auto acquire = std::memory_order_acquire;
+  const Slot& slot = slots_[place];
+  const Times& times = times_[place];
   RecordEntry entry;
   // A time is stored before the bit that says so.
   const std::uint64_t state = slot.state.load(acquire);
@@ -76,29 +81,37 @@ RecordEntry OperationRecord::copy(const Slot& slot) {
   entry.signature.count = slot.count.load(acquire);
   unpack(slot.call.load(acquire), &entry);
   entry.program = slot.program.load(acquire);
-  if ((state & has_begin) != 0) entry.begin = slot.begin.load(acquire);
-  if ((state & has_admitted) != 0) entry.admitted = slot.admitted.load(acquire);
-  if ((state & has_end) != 0) entry.end = slot.end.load(acquire);
+  if ((state & has_begin) != 0) entry.begin = times.begin.load(acquire);
+  if ((state & has_admitted) != 0) entry.admitted = times.admitted.load(acquire);
+  if ((state & has_end) != 0) entry.end = times.end.load(acquire);
   entry.ended = (state & has_ended) != 0;
   entry.code = static_cast<Code>(state >> code_shift);
   if ((state & has_look) != 0) {
-    entry.looked = slot.looked.load(acquire);
-    entry.waiting = slot.waiting.load(acquire);
+    entry.looked = times.looked.load(acquire);
+    entry.waiting = times.waiting.load(acquire);
     for (std::size_t i = 0; i < entry.waits_for.size(); ++i) {
       entry.waits_for[i] = static_cast<std::uint16_t>(
-          slot.waits_for[i / ranks_per_word].load(acquire) >> (i % ranks_per_word * rank_bits));
+          times.waits_for[i / ranks_per_word].load(acquire) >> (i % ranks_per_word * rank_bits));
     }
   }
   return entry;
 }
 
-bool OperationRecord::read(const Slot& slot, RecordEntry* entry) {
+/// False where the slot is empty, or its writer was found at work, and stopped there, each time.
+bool OperationRecord::read(std::size_t place, RecordEntry* entry) const {
+  const std::atomic<Id>& id = slots_[place].id;
+  const std::atomic<std::uint64_t>& version = times_[place].version;
+  if (slots_[place].program.load(std::memory_order_acquire) == nullptr) return false;
   for (int looks = 0; looks < most_looks; ++looks) {
-    const std::uint64_t version = slot.version.load(std::memory_order_acquire);
-    if (version == 0) return false;
-    if (version % 2 != 0) continue;
-    *entry = copy(slot);
-    if (slot.version.load(std::memory_order_relaxed) == version) return true;
+    if (looks > 0) std::this_thread::yield();
+    const Id before = id.load(std::memory_order_acquire);
+    const std::uint64_t version_before = version.load(std::memory_order_acquire);
+    if (before == 0 || version_before % 2 != 0) continue;
+    *entry = copy(place);
+    if (id.load(std::memory_order_relaxed) == before &&
+        version.load(std::memory_order_relaxed) == version_before) {
+      return true;
+    }
   }
   return false;
 }
@@ -108,7 +121,7 @@ std::vector<RecordEntry> OperationRecord::entries() const {
   if (slots_ == nullptr) return entries;
   for (std::size_t i = 0; i <= mask_; ++i) {
     RecordEntry entry;
-    if (read(slots_[i], &entry)) entries.push_back(entry);
+    if (read(i, &entry)) entries.push_back(entry);
   }
   std::ranges::sort(entries, {}, &RecordEntry::id);
   return entries;

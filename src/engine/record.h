@@ -69,18 +69,16 @@ class OperationRecord {
     const Id id = ++last_;
     Slot& slot = slots_[id & mask_];
     constexpr auto release = std::memory_order_release;
-    const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
-    slot.version.store(version + 1, std::memory_order_relaxed);
-    slot.id.store(id, release);
+    slot.id.store(0, std::memory_order_relaxed);
     slot.sequence.store(sequence, release);
     slot.number.store(signature.sequence, release);
     slot.count.store(signature.count, release);
     slot.call.store(pack(signature, peer), release);
     slot.program.store(program, release);
     if (when != 0) [[unlikely]]
-      slot.begin.store(when, release);
+      times_[id & mask_].begin.store(when, release);
     slot.state.store(when != 0 ? has_begin : 0, release);
-    slot.version.store(version + 2, release);
+    slot.id.store(id, release);
     return id;
   }
   void began(Id id, Nanos when);
@@ -93,11 +91,11 @@ class OperationRecord {
     if (slot->program.load(std::memory_order_relaxed) != program) [[unlikely]]
       slot->program.store(program, std::memory_order_release);
     if (when != 0) [[unlikely]]
-      slot->end.store(when, std::memory_order_release);
+      times_[id & mask_].end.store(when, std::memory_order_release);
     add_state(*slot, has_ended | (when != 0 ? has_end : 0) |
                          static_cast<std::uint64_t>(code) << code_shift);
     if (sink_ != nullptr) [[unlikely]]
-      sink_->ended(copy(*slot));
+      sink_->ended(copy(id & mask_));
   }
 
   // ---- By any thread
@@ -105,17 +103,22 @@ class OperationRecord {
   std::vector<RecordEntry> entries() const;
 
  private:
-  // The writer of a slot makes `version` odd first, and even again last; a reader that saw two
-  // different versions, or an odd one, reads again. The stores in between are releases and the
-  // loads acquires, so that a reader that sees a new word sees the odd version too. All words of a
-  // short operation lie in the first cache line.
-  struct alignas(128) Slot {
-    std::atomic<std::uint64_t> version{0};  // 0: empty
-    std::atomic<std::uint64_t> id{0}, sequence{0}, number{0}, count{0};
-    std::atomic<std::uint64_t> call{0};   // collective, dtype, op, flags; root or peer
-    std::atomic<std::uint64_t> state{0};  // what is known, ended, code
+  // The writer of a slot makes `id` 0 first and sets it last; a reader that saw two different ids,
+  // or 0, reads again. The stores in between are releases and the loads acquires, so that a reader
+  // that sees a new word sees the 0 or the new id too. The ranks that an operation waits for are
+  // written several times under one id: `version` is odd meanwhile. What is written for every
+  // operation lies in one cache line.
+  struct alignas(64) Slot {
+    std::atomic<Id> id{0};
+    std::atomic<std::uint64_t> sequence{0}, number{0}, count{0};
+    std::atomic<std::uint64_t> call{0};  // collective, dtype, op, flags; root or peer
     std::atomic<const Program*> program{nullptr};
-    std::atomic<Nanos> begin{0}, admitted{0}, end{0}, looked{0};
+    std::atomic<std::uint64_t> state{0};  // what is known, ended, code
+  };
+  struct alignas(64) Times {
+    std::atomic<Nanos> begin{0}, admitted{0}, end{0};
+    std::atomic<std::uint64_t> version{0};  // of the rest
+    std::atomic<Nanos> looked{0};
     std::atomic<std::uint64_t> waiting{0};
     std::array<std::atomic<std::uint64_t>, RecordEntry::most_ranks / 4> waits_for{};
   };
@@ -134,6 +137,7 @@ class OperationRecord {
     const std::uint64_t before = slot.state.load(std::memory_order_relaxed);
     slot.state.store(before | bits, std::memory_order_release);
   }
+  /// Byte by byte: a load of the 8 bytes would wait for the stores of each of them.
   static std::uint64_t pack(const Signature& signature, int peer) {
     const auto rank = static_cast<std::uint32_t>(peer >= 0 ? peer : signature.root);
     return static_cast<std::uint64_t>(signature.collective) |
@@ -141,10 +145,11 @@ class OperationRecord {
            static_cast<std::uint64_t>(signature.op) << 16 |
            static_cast<std::uint64_t>(signature.flags) << 24 | std::uint64_t{rank} << 32;
   }
-  static bool read(const Slot& slot, RecordEntry* entry);
-  static RecordEntry copy(const Slot& slot);
+  bool read(std::size_t place, RecordEntry* entry) const;
+  RecordEntry copy(std::size_t place) const;
 
   std::unique_ptr<Slot[]> slots_;
+  std::unique_ptr<Times[]> times_;  // of the slots
   std::size_t mask_ = 0;
   Id last_ = 0;
   RecordSink* const sink_;

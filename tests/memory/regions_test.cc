@@ -33,9 +33,9 @@ TEST(Regions, allocated_memory_is_zero_and_found_by_any_part_of_it) {
 }
 
 TEST(Regions, a_buffer_that_leaves_its_region_by_a_byte_is_not_found) {
-  Allocation memory(8192);
+  Regions regions;
+  Allocation memory(regions, 8192);
   auto* const bytes = static_cast<std::byte*>(memory.data);
-  Regions& regions = Regions::instance();
   RegionOffset place;
   ASSERT_TRUE(regions.find(bytes, 8192, &place));
   EXPECT_TRUE(regions.find(bytes + 8000, 192, &place));
