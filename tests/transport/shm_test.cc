@@ -105,7 +105,9 @@ TEST(Fifo, a_reader_that_drains_a_full_ring_tells_that_the_writer_may_wait) {
       const std::vector<std::byte> record(size);
       std::size_t used = 0;
       for (std::size_t i = 0; used <= 2880; ++i, used += size) {  // three quarters
-        if (i == seen) ASSERT_GT(reader.ready(), 0u);
+        if (i == seen) {
+          ASSERT_GT(reader.ready(), 0u);
+        }
         writer.put(record.data(), size);
         writer.publish();
       }
