@@ -286,7 +286,8 @@ const char* Communicator::last_algorithm() const {
 
 const char* Communicator::last_transport() const {
   const Program* const program = engine_->last_program();
-  return program == nullptr ? "none" : shared_.texts.keep(transports_of(*program, *engine_, ranks()));
+  return program == nullptr ? "none"
+                            : shared_.texts.keep(transports_of(*program, *engine_, ranks()));
 }
 
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,

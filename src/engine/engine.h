@@ -1,7 +1,8 @@
 // The engine of one communicator: its operations, their deadlines, their errors. The one loop is
-// run_once(now): it never blocks, and reads the clock only if operations are traced. The thread that
-// waits calls it (wait.h). What takes time is requested in one round and looked at again in a later
-// one: the descriptor of a peer's region or eventfd, and the fault that explains a broken link.
+// run_once(now): it never blocks, and reads the clock only if operations are traced. The thread
+// that waits calls it (wait.h). What takes time is requested in one round and looked at again in a
+// later one: the descriptor of a peer's region or eventfd, and the fault that explains a broken
+// link.
 //
 // Collectives run one after another in call order. Sends and receives run beside them, all at once.
 // The first error ends all operations and stays: the ranks may have ended different numbers of

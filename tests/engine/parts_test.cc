@@ -68,7 +68,8 @@ void map_from_a_peer(int regions, std::size_t bytes, Body body) {
     const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
     Doorbells doorbells(*session, membership);
     EXPECT_TRUE(doorbells.open(Board(memory.data() + (4096 - at % 4096), 2, 0)).ok());
-    PeerMemory peers(*session, membership, doorbells);
+    SharedParts shared;
+    PeerMemory peers(*session, membership, doorbells, shared);
     body([&](RegionOffset place, std::size_t size, std::uint64_t operation, std::byte** out) {
       Status status;
       do {
@@ -76,7 +77,6 @@ void map_from_a_peer(int regions, std::size_t bytes, Body body) {
       } while (status.code() == Code::in_progress);
       return status;
     });
-    doorbells.forget_fetches();
     done.set_value();
   });
 }

@@ -22,8 +22,7 @@ struct Rank1 {
     options.eager_bytes = eager_bytes;
     options.window_bytes = window_bytes;
     options.max_unexpected_entries = 2;
-    options.sequence_check = &sequence_check;
-    matcher = std::make_unique<MessageMatcher>(1, 0, comm_id, options, pool);
+    matcher = std::make_unique<MessageMatcher>(1, 0, comm_id, options, pool, sequence_check);
   }
   static FrameHeader frame(FrameKind kind, std::uint32_t index, std::uint64_t total) {
     FrameHeader header;
@@ -175,11 +174,13 @@ TEST(Matcher, a_message_of_a_collective_that_was_not_called_is_found) {
   Rank1 rank;
   // Nothing of collective 1 has been posted, so rank 0 may be right about it.
   ASSERT_EQ("", rank.take(Rank1::frame(FrameKind::rts, 5, 2000)));
-  EXPECT_TRUE(rank.sequence_check.failure.ok());
-  Message recv(0, {.sequence = 1}, 100);  // another size: another call
-  rank.matcher->post_recv(recv.transfer);
-  EXPECT_EQ(Code::mismatch, rank.sequence_check.failure.code());
-  EXPECT_EQ(0, rank.sequence_check.failure.culprit());
+  EXPECT_EQ(nullptr, rank.sequence_check.failure());
+  Signature mine = Rank1::frame(FrameKind::rts, 5, 2000).signature;
+  mine.count = 100;  // another call
+  rank.sequence_check.begin(1, mine);
+  ASSERT_NE(nullptr, rank.sequence_check.failure());
+  EXPECT_EQ(Code::mismatch, rank.sequence_check.failure()->code());
+  EXPECT_EQ(0, rank.sequence_check.failure()->culprit());
   rank.matcher->end({Code::aborted, "the test is over"});
 }
 
