@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: headers.sh CC CXX
-# Every header compiles by itself; here those which rules_clang does not compile. hocket.h and the program in its first comment compile as C99 and
-# as C++20 without a warning.
+# Every header compiles by itself; here those which rules_clang does not compile. hocket.h and the
+# program in its first comment compile as C99 and as C++20 without a warning.
 cd "$(dirname "$0")/../.." || exit 1
 cc=$1 cxx=$2
 strict=(-fsyntax-only -pedantic -Wall -Wextra -Werror)
