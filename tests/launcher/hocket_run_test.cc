@@ -556,11 +556,14 @@ TEST(HocketRun, ranks_that_ignore_the_request_to_end_are_killed) {
 }
 
 TEST(HocketRun, a_stopped_rank_is_ended_too) {
-  Job job(shell({"-n", "2"}, "echo ready; read line && exit 9; kill -STOP $$; echo never"));
+  Job job(shell({"-n", "2"},
+                "trap 'echo asked to end; exit' TERM; echo ready; read line && exit 9; "
+                "kill -STOP $$; echo never"));
   ASSERT_TRUE(job.wait_for("ready\nready\n"));
   job.write_input("now\n");
   job.finish();
   EXPECT_EQ(job.status, 9);
+  EXPECT_NE(job.out.find("asked to end"), std::string::npos) << job.out;
   EXPECT_TRUE(job.all_gone());
 }
 

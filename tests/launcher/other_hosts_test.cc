@@ -212,7 +212,7 @@ TEST(OtherHosts, ends_of_ranks_that_cannot_be_are_refused) {
                             frame_of(launch::Type::hello, hello.encode()) +
                             frame_of(launch::Type::listening, launch::payload_of(Address()));
   for (const std::string& ends : {end_of(0) + end_of(0), end_of(1), end_of(-1)}) {
-    const FakeSsh ssh("printf '" + begin + ends + "'; cat");
+    const FakeSsh ssh("printf '" + begin + ends + "'; cat >/dev/null");
     const Result result = run({"--ssh", ssh.command(), "--hosts", "mad", "true"});
     EXPECT_EQ(result.status, 125) << result.err;
     EXPECT_NE(result.err.find("mad sent an invalid message"), std::string::npos) << result.err;
