@@ -102,6 +102,7 @@ Job::Job(const std::vector<std::string>& arguments, const std::vector<std::strin
     for (const std::string& entry : environment) ::putenv(::strdup(entry.c_str()));
     ::setpgid(0, 0);
     ::signal(SIGPIPE, SIG_DFL);
+    ::signal(SIGHUP, SIG_DFL);  // nohup lets it be ignored, and execv() keeps that
     ::execv(argv[0], argv.data());
     ::_exit(99);
   }
