@@ -4,22 +4,39 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 
 #include "collectives/algorithms/builders.h"
 
 namespace hocket::internal {
 namespace {
 
-Choice choice_of(const SelectorOptions& options, std::size_t bytes) {
-  Selector selector(options);
+/// The selector owns the choice and its program.
+const Choice& choice_of(Selector& selector, std::size_t bytes) {
   const Choice* choice = nullptr;
   const Question question{Collective::all_reduce, Dtype::float32, Op::sum, -1, bytes / 4};
   EXPECT_TRUE(selector.choose(question, &choice).ok());
   return *choice;
 }
 
+std::string algorithm_of(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).program->algorithm;
+}
+
+bool is_load_store(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).program->load_store;
+}
+
+bool has_far_scratch(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).far_scratch;
+}
+
 Stores stores_of(const SelectorOptions& options, std::size_t bytes) {
-  return choice_of(options, bytes).stores;
+  Selector selector(options);
+  return choice_of(selector, bytes).stores;
 }
 
 SelectorOptions two_ranks() {
@@ -49,26 +66,26 @@ TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   SelectorOptions options = two_ranks();
   options.figures.push_ns_per_byte = 0.30;
   options.figures.push_past_ns_per_byte = 0.16;
-  EXPECT_FALSE(choice_of(options, 1 << 20).far_scratch);
+  EXPECT_FALSE(has_far_scratch(options, 1 << 20));
   options.figures.push_past_ns_per_byte = 0.10;
-  EXPECT_TRUE(choice_of(options, 1 << 20).far_scratch);
+  EXPECT_TRUE(has_far_scratch(options, 1 << 20));
   EXPECT_EQ(Stores::near_and_far, stores_of(options, 2 << 20));
   EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20));
-  EXPECT_FALSE(choice_of(options, 1 << 10).far_scratch) << "too little";
+  EXPECT_FALSE(has_far_scratch(options, 1 << 10)) << "too little";
   options.one_node = false;
-  EXPECT_FALSE(choice_of(options, 1 << 20).far_scratch) << "scratch is the rank's own";
+  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "scratch is the rank's own";
 }
 
 TEST(Selector, an_algorithm_carries_what_fits_and_no_byte_more) {
   SelectorOptions options = two_ranks();
   options.one_node = true;
   options.algorithm = "inline";
-  EXPECT_EQ("inline", choice_of(options, line_payload_bytes).program->algorithm);
-  EXPECT_NE("inline", choice_of(options, line_payload_bytes + 4).program->algorithm);
+  EXPECT_EQ("inline", algorithm_of(options, line_payload_bytes));
+  EXPECT_NE("inline", algorithm_of(options, line_payload_bytes + 4));
   options.algorithm = "one-shot";
   const std::size_t most = options.board_scratch_bytes - 64;  // the block begins at a whole line
-  EXPECT_TRUE(choice_of(options, most).program->load_store);
-  EXPECT_FALSE(choice_of(options, most + 4).program->load_store) << "then it goes by messages";
+  EXPECT_TRUE(is_load_store(options, most));
+  EXPECT_FALSE(is_load_store(options, most + 4)) << "then it goes by messages";
 }
 
 TEST(Selector, keeps_choices_for_different_calls_apart) {
