@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -9,6 +10,21 @@
 
 namespace hocket::internal::api {
 namespace {
+
+/// The objects of this process's parent, of its parent, and so on, as bytes. What they point to is
+/// kept on purpose: these bytes show leak checkers that it is reachable.
+class Parents {
+ public:
+  void keep(const Process& process) {
+    std::memcpy(kept_[next_++ % most], static_cast<const void*>(&process), sizeof process);
+  }
+
+ private:
+  static constexpr std::size_t most = 4;
+  alignas(Process) std::byte kept_[most][sizeof(Process)];
+  std::size_t next_;
+};
+Parents parents;
 
 /// Never destroyed, and made anew in a forked child.
 union Storage {
@@ -22,6 +38,7 @@ Storage storage;
 /// The child has one thread so far.
 void Storage::renew_in_child() {
   const bool was_rank = storage.process.launched_job.joined();
+  parents.keep(storage.process);
   new (&storage.process) Process(was_rank);
   renew_log_after_fork();
 }

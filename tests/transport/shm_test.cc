@@ -214,7 +214,7 @@ class Race {
     for (int round = 1; round <= rounds; ++round) {
       prepare(round);
       meet(thread, 2 * round);
-      const int delay = round * (thread == 0 ? 7919 : 104'729) % 300;
+      const int delay = round % 300 * (thread == 0 ? 7919 : 104'729) % 300;
       for (int i = 0; i < delay; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
       act(round);
       meet(thread, 2 * round + 1);
