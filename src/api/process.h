@@ -13,9 +13,10 @@
 // monitor thread ends in an exit handler of its own.
 //
 // Four things are elsewhere. The log (base/log.cc) is needed below all modules; the child's gets a
-// free lock here. The monitor thread (bootstrap/net/event_loop.cc) and what it remembers of joins
-// have fork and exit handlers of their own. The last error and the open group of a thread belong to
-// the thread. What is computed once and never changes (topology/machine.cc, tables) is no state.
+// free lock here. The monitor thread (bootstrap/net/monitor_thread.cc) and the coordinators that it
+// has reached have fork and exit handlers of their own. The last error and the open group of a
+// thread belong to the thread. What is computed once and never changes (topology/machine.cc,
+// tables) is no state.
 #pragma once
 
 #include <cstddef>
