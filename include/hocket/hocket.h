@@ -324,7 +324,7 @@ HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, voi
  *          matter). Then it listens until all ranks have joined or the earliest of their join
  *          deadlines has passed, and up to 60 s more to answer ranks that come too late.
  * Needs:   uniqueId not NULL. One rank calls it and gives the bytes to the others by a way that
- *          strangers cannot read: whoever has the bytes can join.
+ *          strangers cannot read, because every process that has the bytes can join.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument, hocketInvalidUsage (a HOCKET_* variable), hocketSystemError (no

@@ -12,11 +12,11 @@
 // Exit. The object is never destroyed: workers of streams may run until the process has ended. The
 // monitor thread ends in an exit handler of its own.
 //
-// Four things are elsewhere. The log (base/log.cc) is needed below all modules; the child's gets a
-// free lock here. The monitor thread (bootstrap/net/monitor_thread.cc) and the coordinators that it
-// has reached have fork and exit handlers of their own. The last error and the open group of a
-// thread belong to the thread. What is computed once and never changes (topology/machine.cc,
-// tables) is no state.
+// Four things are elsewhere. All modules use the log (base/log.cc); this file unlocks it in a
+// forked child. The monitor thread (bootstrap/net/monitor_thread.cc) has fork and exit handlers of
+// its own, and src/bootstrap keeps the coordinators that it has reached and the number of the
+// process. The last error and the open group of a thread belong to the thread. What is computed
+// once and never changes (topology/machine.cc, tables) is no state.
 #pragma once
 
 #include <cstddef>

@@ -46,7 +46,7 @@ struct Config {
 };
 
 /// The name of a job. One rank creates it and hands the bytes to the others by a way that strangers
-/// cannot read: whoever has them can join.
+/// cannot read, because every process that has the bytes can join.
 class UniqueId {
  public:
   UniqueId(const hocketUniqueId& id) noexcept : id_(id) {}  // NOLINT: implicit by intention

@@ -1,5 +1,6 @@
 // How the leader of a node joins: it passes its followers' join requests to the coordinator, takes
-// its place in the tree of leaders, and gives its followers what comes back.
+// its place in the tree of leaders, and gives its followers the table of members, the heartbeat
+// page and pidfds.
 #pragma once
 
 #include <map>
