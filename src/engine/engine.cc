@@ -40,7 +40,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
                 "there is a route to each rank, or none");
 }
 
-bool Engine::run_once(std::optional<Nanos> now) {
+bool Engine::run_once(const std::optional<Nanos>& now) {
   const Exclusive::Scope round(round_);
   if (!unexplained_.ok()) [[unlikely]] {
     await_explanation(now);
@@ -89,7 +89,6 @@ void Engine::begin_next() {
 }
 
 bool Engine::prepare(Operation& operation, const Call& call) {
-  operation.call = call;
   operation.started.reset();
   operation.recorded = 0;
   operation.admitted = false;
@@ -134,7 +133,7 @@ void Engine::begin(const Call& call) {
   binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
-  record(current_, sequence_);
+  record(current_, -1, sequence_);
   if (!program.load_store) {
     waits_for_turn_ = false;
     if (options_.ranks > 1) announce_collective();
@@ -257,8 +256,7 @@ std::vector<const Transport*> Engine::transports_of(const Program& program) cons
   return used;
 }
 
-void Engine::record(Operation& operation, std::uint64_t sequence) {
-  const int peer = is_p2p(operation.call) ? operation.call.root : -1;
+void Engine::record(Operation& operation, int peer, std::uint64_t sequence) {
   operation.recorded =
       record_.begin(operation.binding.signature, peer, sequence, operation.program, time());
 }
@@ -299,7 +297,7 @@ void Engine::begin_message(const Call& call) {
   binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
   binding.signature.root = -1;  // the peer
-  record(*operation, binding.message_sequence);
+  record(*operation, call.root, binding.message_sequence);
   // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));
   Execution& execution = messages_.back()->execution;
@@ -379,7 +377,7 @@ void Engine::await_cause(const Status& status) {
   await_explanation({});
 }
 
-void Engine::await_explanation(std::optional<Nanos> now) {
+void Engine::await_explanation(const std::optional<Nanos>& now) {
   if (attention_.exchange(false, std::memory_order_relaxed)) {
     best_effort([this] { host_.poll_faults(&news_); });
   }

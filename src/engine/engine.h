@@ -45,8 +45,9 @@ class Engine {
   /// Queues a checked call. After an error it is dropped.
   void submit(const Call& call);
   /// Does what can be done now. Returns true if anything moved. now: empty if the caller has not
-  /// read the clock.
-  bool run_once(std::optional<Nanos> now);
+  /// read the clock; by reference, because the processor stalls where it copies an optional that
+  /// was just written.
+  bool run_once(const std::optional<Nanos>& now);
   bool idle() const {
     return !running_ && queue_.empty() && messages_.empty() && unexplained_.ok();
   }
@@ -95,7 +96,6 @@ class Engine {
  private:
   struct Operation {
     Execution execution;
-    Call call;
     const Program* program = nullptr;
     const Program* staged = nullptr;
     Binding binding;
@@ -116,7 +116,8 @@ class Engine {
   bool prepare(Operation& operation, const Call& call);
   bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
-  void record(Operation& operation, std::uint64_t sequence);
+  /// peer: of a message, else -1.
+  void record(Operation& operation, int peer, std::uint64_t sequence);
   void record_end(Operation& operation, Code code);
   void record_admission(Operation& operation, Nanos now);
   void record_waits(Operation& operation, bool waits_for_turn, Nanos now);
@@ -125,7 +126,7 @@ class Engine {
   void finish_collective();
   bool look_at_faults(bool moved);
   void await_cause(const Status& status);
-  void await_explanation(std::optional<Nanos> now);
+  void await_explanation(const std::optional<Nanos>& now);
   void check_times(Nanos now);
   const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, bool waits_for_turn, Nanos now);

@@ -82,7 +82,7 @@ class Driver {
   }
 
  private:
-  bool run_all(std::optional<Nanos> now, bool* busy) {
+  bool run_all(const std::optional<Nanos>& now, bool* busy) {
     bool moved = false;
     for (const Sleeper& sleeper : sleepers_) {
       Engine& engine = *sleeper.engine;

@@ -52,8 +52,10 @@ void ShmTransport::ring(const Link& link) const {
 
 ShmTransport::Link* ShmTransport::begin(Transfer& transfer) {
   const int index = local_of(transfer.peer);
-  if (cancelled_.ok() && index >= 0) [[likely]]
+  if (cancelled_.ok() && index >= 0) [[likely]] {
+    posted_ = true;
     return links_[index].get();
+  }
   transfer.status =
       !cancelled_.ok()
           ? cancelled_
@@ -78,8 +80,10 @@ void ShmTransport::post_recv(Transfer& transfer) {
 }
 
 bool ShmTransport::active() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const auto& link) { return link->matcher.busy(); });
+  if (!posted_) return false;
+  posted_ = std::any_of(links_.begin(), links_.end(),
+                        [](const auto& link) { return link->matcher.busy(); });
+  return posted_;
 }
 
 // ---- Moving bytes

@@ -82,6 +82,7 @@ class ShmTransport final : public Transport {
   UnexpectedPool pool_;
   CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Link>> links_;  // to all local peers
+  mutable bool posted_ = false;    // a transfer, since active() last looked at all links in vain
   std::vector<int> link_of_rank_;  // index in links_ of a rank; -1: the rank is no local peer
 };
 
