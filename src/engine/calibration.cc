@@ -24,7 +24,7 @@ struct Calibration::Hello {
 namespace {
 
 constexpr std::size_t push_elements = 8 << 10;
-constexpr int burst_messages = 17;
+constexpr int most_neighbours = 16;
 constexpr std::size_t large_bytes = 512 << 10;
 constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
 constexpr int pause_us = 2000;
@@ -99,9 +99,7 @@ Status Calibration::measure(Figures* out) {
   if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
   if (membership_.nodes() == 1) return measure_board(&figures);
-  double barrier_ns = 0;
-  HOCKET_RETURN_IF_ERROR(measure_barrier(&barrier_ns));
-  figures.message_ns = barrier_ns / (2 * std::ceil(std::log2(membership_.ranks())));
+  HOCKET_RETURN_IF_ERROR(measure_messages(&figures));
   return measure_link(&figures);
 }
 
@@ -141,37 +139,81 @@ Status Calibration::measure_board(Figures* figures) {
   return {};
 }
 
+void set_message_costs(int ranks, int neighbours, double exchange_ns, double tree_ns,
+                       Figures* figures) {
+  const double rounds = 2 * std::ceil(std::log2(ranks));
+  const double messages = 2.0 * (ranks - 1) / ranks;
+  // The times are noisy: no figure may become 0 or less.
+  figures->message_work_ns =
+      std::max(100.0, (rounds * exchange_ns - tree_ns) / (rounds * neighbours - messages));
+  figures->message_ns = std::max(100.0, exchange_ns - neighbours * figures->message_work_ns);
+}
+
+/// What small messages cost while all ranks send: ranks that share cores, known to each other or
+/// not, then do the work for them in turns.
+Status Calibration::measure_messages(Figures* figures) {
+  const int ranks = membership_.ranks();
+  const int neighbours = std::min(ranks - 1, most_neighbours);
+  std::vector<std::uint64_t> words(2 * static_cast<std::size_t>(neighbours));
+  std::vector<Call> exchange;
+  for (int n = 1; n <= neighbours; ++n) {
+    std::uint64_t* const word = &words[2 * static_cast<std::size_t>(n - 1)];
+    const int to = (membership_.rank() + n) % ranks;
+    const int from = (membership_.rank() - n + ranks) % ranks;
+    exchange.push_back({Collective::send, word, word, 1, Dtype::uint64, Op::sum, to});
+    exchange.push_back({Collective::recv, word + 1, word + 1, 1, Dtype::uint64, Op::sum, from});
+  }
+  std::uint64_t in = 0, out = 0;
+  const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64};
+  double exchange_ns = 0, tree_ns = 0;
+  HOCKET_RETURN_IF_ERROR(time_small_messages(exchange, "", &exchange_ns));
+  HOCKET_RETURN_IF_ERROR(time_small_messages({&all_reduce, 1}, "tree", &tree_ns));
+  set_message_costs(ranks, neighbours, exchange_ns, tree_ns, figures);
+  return {};
+}
+
+/// The mean of a few runs in sequence, as a program has them; the least of such means.
+Status Calibration::time_small_messages(std::span<const Call> calls, const char* algorithm,
+                                        double* ns) {
+  constexpr int in_sequence = 4;
+  *ns = 1e12;
+  HOCKET_RETURN_IF_ERROR(run(calls, algorithm));  // opens connections
+  for (int i = 0; i < 4; ++i) {
+    const Nanos begin = monotonic_now();
+    for (int j = 0; j < in_sequence; ++j) HOCKET_RETURN_IF_ERROR(run(calls, algorithm));
+    *ns = std::min(*ns, static_cast<double>(monotonic_now() - begin) / in_sequence);
+  }
+  return {};
+}
+
 /// Between rank 0 and the first rank of another node; the other ranks do nothing.
 Status Calibration::measure_link(Figures* figures) {
   const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
   while (node(far) == node(0)) ++far;
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
-  double one = 0, burst = 0, large = 0;
-  HOCKET_RETURN_IF_ERROR(time_messages(far, 1, 8, &one));
-  HOCKET_RETURN_IF_ERROR(time_messages(far, burst_messages, 8, &burst));
-  HOCKET_RETURN_IF_ERROR(time_messages(far, 1, large_bytes, &large));
-  // A difference of two noisy times can be 0 or less, and would make bytes or messages free.
-  figures->message_work_ns = std::max(100.0, (burst - one) / (burst_messages - 1));
-  figures->link_ns_per_byte = std::max(0.001, (large - one) / large_bytes);
+  double small = 0, large = 0;
+  HOCKET_RETURN_IF_ERROR(time_message(far, 8, &small));
+  HOCKET_RETURN_IF_ERROR(time_message(far, large_bytes, &large));
+  // A difference of two noisy times can be 0 or less, and would make bytes free.
+  figures->link_ns_per_byte = std::max(0.001, (large - small) / large_bytes);
   return {};
 }
 
-/// The time of so many messages at once from rank 0 to `far`, and an answer: the best of three.
-Status Calibration::time_messages(int far, int messages, std::size_t bytes, double* best) {
+/// The time of a message from rank 0 to `far`, and an answer: the best of three.
+Status Calibration::time_message(int far, std::size_t bytes, double* best) {
   std::vector<std::byte> data(bytes);
   const bool is_rank_0 = membership_.rank() == 0;
   const auto call = [&](Collective collective, std::size_t count) {
     return Call{collective,   data.data(), data.data(),        count,
                 Dtype::uint8, Op::sum,     is_rank_0 ? far : 0};
   };
-  std::vector<Call> there(static_cast<std::size_t>(messages),
-                          call(is_rank_0 ? Collective::send : Collective::recv, bytes));
+  const Call there = call(is_rank_0 ? Collective::send : Collective::recv, bytes);
   const Call back = call(is_rank_0 ? Collective::recv : Collective::send, 1);
   *best = 1e12;
   for (int i = 0; i < 3; ++i) {
     const Nanos begin = monotonic_now();
-    HOCKET_RETURN_IF_ERROR(run(there));
+    HOCKET_RETURN_IF_ERROR(run({&there, 1}));
     HOCKET_RETURN_IF_ERROR(run({&back, 1}));
     *best = std::min(*best, static_cast<double>(monotonic_now() - begin));
   }

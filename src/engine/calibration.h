@@ -15,10 +15,18 @@
 
 namespace hocket::internal {
 
+/// Sets the two figures of small messages so that the prices of the selector are the times that two
+/// operations took: an exchange, in which each rank sends to so many neighbours and receives from
+/// as many (its price is that of `one-shot`), and an all-reduce by `tree`. No figure becomes 0 or
+/// less, whatever the noise in the times.
+void set_message_costs(int ranks, int neighbours, double exchange_ns, double tree_ns,
+                       Figures* figures);
+
 class Calibration {
  public:
-  /// Runs calls on the communicator to their end; all ranks run the same calls.
-  using Run = std::function<Status(std::span<const Call> calls)>;
+  /// Runs calls on the communicator to their end; all ranks run the same calls. algorithm: for
+  /// collectives that have it; empty: the selector chooses.
+  using Run = std::function<Status(std::span<const Call> calls, const char* algorithm)>;
 
   /// All arguments but `run` outlive the calibration.
   Calibration(const Session& session, const Membership& membership, const Board& board,
@@ -35,13 +43,17 @@ class Calibration {
 
  private:
   struct Hello;
-  Status run(std::span<const Call> calls) { return run_(calls); }
+  Status run(std::span<const Call> calls, const char* algorithm = "") {
+    return run_(calls, algorithm);
+  }
   Status measure(Figures* figures);
   Status measure_barrier(double* ns);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
+  Status measure_messages(Figures* figures);
+  Status time_small_messages(std::span<const Call> calls, const char* algorithm, double* ns);
   Status measure_link(Figures* figures);
-  Status time_messages(int far, int messages, std::size_t bytes, double* best);
+  Status time_message(int far, std::size_t bytes, double* best);
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;
 

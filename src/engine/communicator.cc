@@ -169,7 +169,10 @@ Status Communicator::agree() {
   Figures figures;
   if (ranks() > 1) {
     Calibration calibration(*session_, membership_, board(), config_,
-                            [this](std::span<const Call> calls) { return run(calls); });
+                            [this](std::span<const Call> calls, const char* algorithm) {
+                              engine_->force_algorithm(algorithm);
+                              return run(calls);
+                            });
     if (const Status status = calibration.agree(&figures); !status.ok()) {
       fail(status);  // the ranks whose settings agree learn of it
       return status;
@@ -199,9 +202,9 @@ void Communicator::log_ready(const Figures& f) const {
   if (ranks() > 1 && rank() == 0) {
     line += fmt::format(
         "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "
-        "memory, {:.0f} ns per message, {:.3f} per byte of it",
+        "memory, {:.0f} ns until a message arrives, {:.0f} of work for it, {:.3f} per byte of it",
         f.sync_ns, f.touch_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte, f.message_ns,
-        f.link_ns_per_byte);
+        f.message_work_ns, f.link_ns_per_byte);
   }
   log_line(LogLevel::info, line);
 }

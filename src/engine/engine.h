@@ -78,6 +78,8 @@ class Engine {
   /// Arms the wait descriptors of the transports for one sleep in poll.
   void prepare_to_sleep();
   const std::vector<Transport*>& transports() const { return transports_; }
+  /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
+  void force_algorithm(const char* algorithm) { selector_->force(algorithm); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
     last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's

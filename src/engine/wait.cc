@@ -144,7 +144,8 @@ class Driver {
 
 const WaitPolicy& Oversubscription::policy() const {
   static const WaitPolicy own_core;
-  static const WaitPolicy shared_core{.polls = 8, .spin = 0, .yield = 500'000};
+  // Over tcp each poll is a system call per connection: time in which the peer could run.
+  static const WaitPolicy shared_core{.polls = 1, .spin = 0, .yield = 500'000};
   return shares_core() ? shared_core : own_core;
 }
 

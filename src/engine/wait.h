@@ -4,8 +4,8 @@
 //
 // The rule. A thread with a core of its own polls for a long time: no other thread needs the core,
 // and a peer that is ready answers within a microsecond. A thread that shares its core yields it
-// after a few polls: the peer that it waits for may need this core. A thread counts as sharing its
-// core (Oversubscription) if
+// after every poll that moved nothing: the peer that it waits for may need this core. A thread
+// counts as sharing its core (Oversubscription) if
 //   - the ranks of the job on this machine outnumber the cores that they may run on, whatever
 //     transport joins them (topology/machine.h: crowd). That is known when the communicator is made
 //     and holds for its life. Or

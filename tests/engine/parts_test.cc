@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/algorithms/builders.h"
 #include "engine/calibration.h"
 #include "engine/peer_memory.h"
 #include "two_ranks.h"
@@ -21,7 +22,7 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
   run_two(false, [&](int rank, const std::shared_ptr<Session>& session) {
     const Membership membership(*session, {0, 1}, 1 << 16, "two");
     // Nothing is moved but the broadcast; each rank measures what its own clock says of that.
-    const Calibration::Run run = [&](std::span<const Call> calls) -> Status {
+    const Calibration::Run run = [&](std::span<const Call> calls, const char*) -> Status {
       const Call& call = calls.front();
       if (call.collective != Collective::broadcast) return {};
       EXPECT_EQ(0, call.root);
@@ -46,6 +47,34 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
     EXPECT_EQ(0, std::memcmp(&expected, &figures, sizeof figures));
     EXPECT_NE(Figures().touch_ns_per_byte, expected.touch_ns_per_byte) << "measured, not assumed";
   });
+}
+
+TEST(Calibration, makes_the_prices_of_small_messages_the_times_that_were_measured) {
+  const auto expect_prices = [](int ranks, double exchange_ns, double tree_ns) {
+    SelectorOptions options;
+    options.ranks = ranks;
+    options.one_node = false;
+    Figures& figures = options.figures;
+    figures.link_ns_per_byte = figures.touch_ns_per_byte = 0;
+    set_message_costs(ranks, ranks - 1, exchange_ns, tree_ns, &figures);
+    const Selector selector(options);
+    for (const Selector::Priced& candidate :
+         selector.candidates({Collective::all_reduce, Dtype::uint64, Op::sum, -1, 1})) {
+      const std::string algorithm = candidate.builder->algorithm;
+      if (algorithm == "one-shot") {
+        EXPECT_NEAR(candidate.price_ns, exchange_ns, 1) << ranks << " ranks";
+      } else if (algorithm == "tree") {
+        EXPECT_NEAR(candidate.price_ns, tree_ns, 1) << ranks << " ranks";
+      }
+    }
+  };
+  for (const int ranks : {2, 3, 5, 8, 16}) expect_prices(ranks, 40e3, 70e3);
+  expect_prices(8, 380e3, 215e3);  // of 8 ranks on 2 cores
+  Figures figures;
+  set_message_costs(8, 7, 1000, 1e9, &figures);
+  EXPECT_GT(figures.message_work_ns, 0);
+  set_message_costs(8, 7, 1e9, 1000, &figures);
+  EXPECT_GT(figures.message_ns, 0);
 }
 
 /// Rank 1 of two offers regions 1, 2, ... of so many bytes each, under numbers that no region of

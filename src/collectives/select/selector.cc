@@ -44,6 +44,12 @@ Status Selector::choose(const Question& question, const Choice** choice) {
   return {};
 }
 
+void Selector::force(const std::string& algorithm) {
+  if (algorithm == options_.algorithm) return;
+  options_.algorithm = algorithm;
+  for (Entry& entry : recent_) entry.valid = false;
+}
+
 /// Bytes of the whole message: of all blocks.
 std::size_t Selector::message_bytes(const Question& question) const {
   const bool per_rank = question.collective == Collective::all_gather ||
@@ -253,7 +259,8 @@ double Selector::price_of_messages(const std::string& algorithm, const Question&
     folded = (p + 1) / p;
   } else if (is(algorithm, "tree")) {
     rounds = both * depth;
-    messages = both * depth;
+    // A barrier's ranks send in every round. In a tree they send one message, or two, on average.
+    messages = question.collective == Collective::barrier ? depth : both * (p - 1) / p;
     sent = both * depth;
     folded = folds ? 3 * depth * widening : 0;
   } else {  // ring

@@ -26,9 +26,9 @@ struct Figures {
   // again there: by copying the result to the peer's, and by stores past the caches.
   double push_ns_per_byte = 0.1;
   double push_past_ns_per_byte = 0.2;
-  double message_ns = 15'000;      // one small message between two ranks
+  double message_ns = 15'000;      // until a small message arrives, beside the work for it
   double link_ns_per_byte = 0.8;   // one byte of a large message
-  double message_work_ns = 3'000;  // processor time that a message costs beside its bytes
+  double message_work_ns = 3'000;  // processor time for a message, beside its bytes
   std::uint64_t core_cache_bytes = 1 << 20;
   std::uint64_t node_cache_bytes = 32 << 20;
   double crowd = 1;  // ranks per core
@@ -70,6 +70,9 @@ class Selector {
 
   /// An error where no algorithm can serve (a forced one that does not exist for this collective).
   Status choose(const Question& question, const Choice** choice);
+
+  /// From now on this algorithm, for collectives that have it; empty: the cheapest.
+  void force(const std::string& algorithm);
 
   /// The algorithms that a collective has here, cheapest first, each with its price in nanoseconds.
   struct Priced {
