@@ -22,18 +22,6 @@ struct Group {
 thread_local int group_depth = 0;
 thread_local Group* group = nullptr;
 
-/// A call as the user made it. A C program may pass any int as an enumerator; a variable of the
-/// enum's type could not hold that in C++.
-struct Arguments {
-  Collective collective = Collective::barrier;
-  const void* input = nullptr;
-  void* output = nullptr;
-  std::size_t count = 0;
-  int datatype = hocketInt8;
-  int op = hocketSum;
-  int root = -1;
-};
-
 struct Sizes {
   std::size_t input = 0, output = 0;  // bytes
 };
@@ -95,23 +83,19 @@ Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
   }
 }
 
-/// Enumerators are checked before they are narrowed: 263 must not become float32.
-Status to_call(const Arguments& given, Call* call) {
-  if (given.datatype < 0 || given.datatype >= dtype_count) {
-    return invalid_argument("datatype " + std::to_string(given.datatype) +
+/// Enumerators are checked before they are narrowed: 263 must not become float32. A C program may
+/// pass any int as an enumerator; a variable of the enum's type could not hold that in C++.
+Status narrow(int datatype, int op, Call* call) {
+  if (datatype < 0 || datatype >= dtype_count) {
+    return invalid_argument("datatype " + std::to_string(datatype) +
                             " does not exist: use a hocketDataType_t");
   }
-  if (given.op < 0 || given.op >= op_count) {
-    return invalid_argument("operator " + std::to_string(given.op) +
+  if (op < 0 || op >= op_count) {
+    return invalid_argument("operator " + std::to_string(op) +
                             " does not exist: use a hocketRedOp_t");
   }
-  *call = {given.collective,
-           given.input,
-           given.output,
-           given.count,
-           static_cast<Dtype>(given.datatype),
-           static_cast<Op>(given.op),
-           given.root};
+  call->dtype = static_cast<Dtype>(datatype);
+  call->op = static_cast<Op>(op);
   return {};
 }
 
@@ -150,14 +134,13 @@ Status two_threads() {
       "thread with hocketCommSplit");
 }
 
-Status start(hocketComm* comm, const Arguments& given, hocketStream_t stream) {
+Status start(hocketComm* comm, Call& call, int datatype, int op, hocketStream_t stream) {
   if (!is_usable(comm)) [[unlikely]]
     HOCKET_RETURN_IF_ERROR(check(comm));
   Communicator& communicator = *comm->communicator;
-  Call call;
-  HOCKET_RETURN_IF_ERROR(to_call(given, &call));
+  HOCKET_RETURN_IF_ERROR(narrow(datatype, op, &call));
   HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
-  HOCKET_RETURN_IF_ERROR(check_stream(stream));
+  if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
     group->calls.push_back({comm, call, host});
@@ -174,11 +157,12 @@ Status start(hocketComm* comm, const Arguments& given, hocketStream_t stream) {
   return {};
 }
 
-hocketResult_t run(const char* function, hocketComm* comm, const Arguments& given,
+/// call: all of it but datatype and operator.
+hocketResult_t run(const char* function, hocketComm* comm, Call&& call, int datatype, int op,
                    hocketStream_t stream) {
   const hocketResult_t outcome =
-      guarded(function, comm, [&] { return start(comm, given, stream); });
-  if (group_depth > 0 && outcome != hocketSuccess && group->error.ok()) {
+      guarded(function, comm, [&] { return start(comm, call, datatype, op, stream); });
+  if (outcome != hocketSuccess && group_depth > 0 && group->error.ok()) {
     group->error = last_error();
     if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
   }
@@ -245,48 +229,64 @@ using namespace hocket::internal;
 hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
                                hocketStream_t stream) {
-  return api::run(__func__, comm,
-                  {Collective::all_reduce, sendbuff, recvbuff, count, datatype, op, -1}, stream);
+  return api::run(
+      __func__, comm,
+      {.collective = Collective::all_reduce, .input = sendbuff, .output = recvbuff, .count = count},
+      datatype, op, stream);
 }
 
 hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
                                hocketDataType_t datatype, int root, hocketComm_t comm,
                                hocketStream_t stream) {
   return api::run(__func__, comm,
-                  {Collective::broadcast, sendbuff, recvbuff, count, datatype, hocketSum, root},
-                  stream);
+                  {.collective = Collective::broadcast,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = count,
+                   .root = root},
+                  datatype, hocketSum, stream);
 }
 
 hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
                                hocketDataType_t datatype, hocketComm_t comm,
                                hocketStream_t stream) {
   return api::run(__func__, comm,
-                  {Collective::all_gather, sendbuff, recvbuff, sendcount, datatype, hocketSum, -1},
-                  stream);
+                  {.collective = Collective::all_gather,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = sendcount},
+                  datatype, hocketSum, stream);
 }
 
 hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
                                    hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
                                    hocketStream_t stream) {
   return api::run(__func__, comm,
-                  {Collective::reduce_scatter, sendbuff, recvbuff, recvcount, datatype, op, -1},
-                  stream);
+                  {.collective = Collective::reduce_scatter,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = recvcount},
+                  datatype, op, stream);
 }
 
 hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream) {
-  return api::run(__func__, comm, {}, stream);
+  return api::run(__func__, comm, {.collective = Collective::barrier}, hocketInt8, hocketSum,
+                  stream);
 }
 
 hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype, int peer,
                           hocketComm_t comm, hocketStream_t stream) {
   return api::run(__func__, comm,
-                  {Collective::send, sendbuff, nullptr, count, datatype, hocketSum, peer}, stream);
+                  {.collective = Collective::send, .input = sendbuff, .count = count, .root = peer},
+                  datatype, hocketSum, stream);
 }
 
 hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype, int peer,
                           hocketComm_t comm, hocketStream_t stream) {
-  return api::run(__func__, comm,
-                  {Collective::recv, nullptr, recvbuff, count, datatype, hocketSum, peer}, stream);
+  return api::run(
+      __func__, comm,
+      {.collective = Collective::recv, .output = recvbuff, .count = count, .root = peer}, datatype,
+      hocketSum, stream);
 }
 
 hocketResult_t hocketGroupStart(void) {
