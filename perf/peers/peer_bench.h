@@ -2,4 +2,4 @@
 // by name.
 #pragma once
 
-extern "C" int peer_main(int argc, char** argv);
+extern "C" [[gnu::visibility("default")]] int peer_main(int argc, char** argv);
