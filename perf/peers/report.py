@@ -1,19 +1,11 @@
-"""Prints the results of measure.py: text tables, README's table (--markdown), a page (--html)."""
+"""Prints the results of measure.py: text tables, one table in Markdown
+(--markdown), a page with plots (--html)."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from results import HEADINGS, PLACES, Results, size_text
-
-KIB = 1024
-# (transport, ranks): the sizes that README shows for each collective.
-MARKDOWN_ROWS = {
-    ("shm", 2): [8, 4 * KIB, 128 * KIB, 2 * KIB**2, 64 * KIB**2],
-    ("shm", 4): [8, 128 * KIB, 64 * KIB**2],
-    ("shm", 8): [8, 128 * KIB, 64 * KIB**2],
-    ("tcp", 2): [8, 128 * KIB, 64 * KIB**2],
-}
 
 
 def print_text(results):
@@ -32,14 +24,11 @@ def print_text(results):
 
 def print_markdown(results):
     print("| | " + " | ".join(HEADINGS) + " |\n|" + "---|" * (len(HEADINGS) + 1))
-    for (transport, ranks), sizes in MARKDOWN_ROWS.items():
-        for collective in results.collectives:
-            rows = results.cases.get((transport, ranks, collective), {})
-            for size in sizes:
-                if size in rows:
-                    name = f"{collective.replace('_', '-')}, {size_text(size)}"
-                    where = f"{ranks} ranks" + (", TCP" if transport == "tcp" else "")
-                    print(f"| {name}, {where} | " + " | ".join(results.cells(rows[size])) + " |")
+    for (transport, ranks, collective), rows in results.cases.items():
+        where = f"{ranks} ranks" + (", TCP" if transport == "tcp" else "")
+        for size, row in rows.items():
+            name = f"{collective.replace('_', '-')}, {size_text(size)}"
+            print(f"| {name}, {where} | " + " | ".join(results.cells(row)) + " |")
 
 
 def main():
