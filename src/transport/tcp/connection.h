@@ -25,7 +25,7 @@ class Connection {
   int fd() const { return fd_.get(); }
   const Status& status() const { return status_; }
   State state() const { return state_; }
-  bool said_bye() const { return peer_goodbye_; }
+  bool said_goodbye() const { return peer_goodbye_; }
   /// True if bytes have arrived on it, so the peer has the connection too.
   bool heard() const { return heard_; }
 

@@ -23,8 +23,8 @@ constexpr std::uint64_t idle_poll_interval = 64;  // polls; then idle links are 
 // Receives without a sleep between them, after which epoll no longer watches a connection.
 constexpr unsigned receives_before_unwatch = 8;
 constexpr unsigned eager_writes_before_second = 64;  // then the second connection is opened
-constexpr int linger_rounds = 200;  // in close(), over all links; linger_round_ms each
-constexpr int linger_round_ms = 5;
+constexpr int drain_rounds = 200;  // in close(), over all links; drain_round_ms each
+constexpr int drain_round_ms = 5;
 
 std::string peer_text(int fd) {
   sockaddr_storage storage{};
@@ -264,7 +264,7 @@ bool TcpTransport::receive(Link& link, std::size_t index) {
   if (link.connections[index].get() != connection) return moved;  // dropped with its link
   if (connection->state() != Connection::State::open) {
     drop(link, index);
-  } else if (connection->said_bye()) {
+  } else if (connection->said_goodbye()) {
     check_goodbyes(link);
   }
   return moved;
@@ -412,7 +412,7 @@ void TcpTransport::drop(Link& link, std::size_t index) {
   const int peer = link.matcher.peer();
   Status why = connection->status();
   const bool of_the_socket = why.culprit() < 0;  // not a protocol violation
-  if (of_the_socket && connection->said_bye()) {
+  if (of_the_socket && connection->said_goodbye()) {
     connection->has_output() ? leave(link) : check_goodbyes(link);
     return connection->release_buffers(link.matcher, false);
   }
@@ -442,7 +442,7 @@ void TcpTransport::drop(Link& link, std::size_t index) {
 void TcpTransport::check_goodbyes(Link& link) {
   if (link.matcher.ended()) return;
   for (const auto& connection : link.connections) {
-    if (connection != nullptr && !connection->said_bye()) return;
+    if (connection != nullptr && !connection->said_goodbye()) return;
   }
   leave(link);
 }
@@ -491,7 +491,7 @@ void TcpTransport::close() {
     }
     flush(*link);
   }
-  int rounds = linger_rounds;
+  int rounds = drain_rounds;
   for (const std::unique_ptr<Link>& link : links_) {
     if (link != nullptr) drain_before_close(*link, rounds);
   }
@@ -518,7 +518,7 @@ void TcpTransport::drain_before_close(Link& link, int& rounds) {
       }
       pollfd wait{connection->fd(), POLLIN, 0};
       if (connection->has_output()) wait.events |= POLLOUT;
-      ::poll(&wait, 1, linger_round_ms);
+      ::poll(&wait, 1, drain_round_ms);
     }
   }
 }
