@@ -9,7 +9,7 @@
 #include "bootstrap/auth/acceptor.h"
 #include "bootstrap/control/data_connections.h"
 #include "bootstrap/control/failure_detector.h"
-#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fault_board.h"
 #include "bootstrap/control/fd_exchange.h"
 #include "bootstrap/join/node_leader.h"
 #include "bootstrap/join/rank_join.h"

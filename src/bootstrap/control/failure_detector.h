@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fault_board.h"
 #include "bootstrap/control/join_result.h"
 
 namespace hocket::internal {

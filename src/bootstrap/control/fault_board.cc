@@ -1,4 +1,4 @@
-#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fault_board.h"
 
 #include <algorithm>
 
