@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 
 namespace hocket::internal {
 namespace {
@@ -167,7 +168,8 @@ bool Acceptor::answer_claim(Unproved& conn, Claim* claim) {
     verdict = decode(conn.transcript.claim, claim) ? judge_(*claim) : Verdict::refused;
   } else {
     ++wrong_keys_;
-    last_wrong_key_ = peer_text(conn.fd.get());
+    const std::optional<Address> peer = peer_address(conn.fd.get());
+    last_wrong_key_ = peer ? peer->text() : "this host";
   }
   std::uint8_t out[verdict_message_bytes] = {};
   out[0] = static_cast<std::uint8_t>(verdict);

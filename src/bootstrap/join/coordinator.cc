@@ -8,7 +8,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "bootstrap/control/join_result.h"
-#include "bootstrap/net/address.h"
 
 namespace hocket::internal {
 

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/address.h"
 #include "base/descriptors.h"
-#include "bootstrap/net/address.h"
 
 namespace hocket::internal {
 namespace {
@@ -116,16 +116,6 @@ std::int64_t peer_user(int fd) {
   socklen_t size = sizeof credentials;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return -1;
   return credentials.uid;
-}
-
-std::string peer_text(int fd) {
-  KernelAddress remote;
-  remote.length = sizeof remote.storage;
-  Address address;
-  if (::getpeername(fd, remote.get(), &remote.length) != 0 || !from_kernel(remote, &address)) {
-    return "this host";
-  }
-  return address.text();
 }
 
 Status own_address(int fd, Address* out) {

@@ -38,8 +38,7 @@ void set_silence_limit(int fd, std::int64_t silence_ms);
 
 /// The user at the other end of a Unix socket; -1: unknown.
 std::int64_t peer_user(int fd);
-/// The other end's address as text, for messages.
-std::string peer_text(int fd);
+/// The address to which a TCP socket is bound.
 Status own_address(int fd, Address* out);
 
 /// Sends what fits now; descriptors go with the first byte. Returns the bytes sent, or -1 with

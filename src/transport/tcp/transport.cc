@@ -1,9 +1,7 @@
 #include "transport/tcp/transport.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,6 +11,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/address.h"
 #include "base/descriptors.h"
 
 namespace hocket::internal {
@@ -25,24 +24,6 @@ constexpr unsigned receives_before_unwatch = 8;
 constexpr unsigned eager_writes_before_second = 64;  // then the second connection is opened
 constexpr int drain_rounds = 200;  // in close(), over all links; drain_round_ms each
 constexpr int drain_round_ms = 5;
-
-std::string peer_text(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
-  char text[INET6_ADDRSTRLEN] = "";
-  if (storage.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
-    ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
-    return fmt::format("{}:{}", text, ntohs(v4.sin_port));
-  }
-  if (storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
-    ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
-    return fmt::format("[{}]:{}", text, ntohs(v6.sin6_port));
-  }
-  return "";
-}
 
 std::uint64_t tag_of(int peer, std::size_t index) {
   return static_cast<std::uint64_t>(peer) << 16 | index;
@@ -123,8 +104,7 @@ bool TcpTransport::install(Adopted& adopted) {
   if (to.connections[index] != nullptr) return false;
   to.dialled[index] = true;
   if (index == 0) {
-    const std::string text = peer_text(adopted.fd.get());
-    if (!text.empty()) to.name = fmt::format("tcp {}", text);
+    if (const auto address = peer_address(adopted.fd.get())) to.name = "tcp " + address->text();
   }
   to.connections[index] = std::make_unique<Connection>(std::move(adopted.fd));
   if (index > 0) {
