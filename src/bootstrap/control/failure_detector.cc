@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "bootstrap/net/address.h"
 #include "bootstrap/net/socket.h"
 
 namespace hocket::internal {
@@ -237,7 +236,7 @@ void FailureDetector::on_link_closed(std::size_t index, int error) {
 void FailureDetector::tick() {
   tick_timer_ = loop_.after_ms(tick_ms_, [this] { tick(); });
   if (joined_.page->mapped()) {
-    joined_.page->line(members()[rank_].local_rank).beats.fetch_add(1, std::memory_order_relaxed);
+    joined_.page->line(members()[rank_].local_rank).count.fetch_add(1, std::memory_order_relaxed);
     watch_heartbeats();
   }
   if (leads()) watch_links();
@@ -247,9 +246,9 @@ void FailureDetector::watch_heartbeats() {
   for (const auto& heartbeat : heartbeats_) {
     if (heartbeat->rank == rank_) continue;
     const HeartbeatLine& line = joined_.page->line(members()[heartbeat->rank].local_rank);
-    const std::uint64_t beats = line.beats.load(std::memory_order_relaxed);
-    if (beats != heartbeat->beats) {
-      heartbeat->beats = beats;
+    const std::uint64_t count = line.count.load(std::memory_order_relaxed);
+    if (count != heartbeat->count) {
+      heartbeat->count = count;
       heartbeat->quiet_ticks = 0;
       continue;
     }

@@ -47,7 +47,7 @@ class FailureDetector {
  private:
   struct Heartbeat {  // of a local peer
     int rank;
-    std::uint64_t beats = 0;
+    std::uint64_t count = 0;  // as last read in the heartbeat page
     std::int64_t quiet_ticks = 0;
     Watch process_ends;
     Timer end_timer;
