@@ -34,6 +34,7 @@ class Session {
  public:
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+  /// Tells all members that this rank leaves: its end is no fault afterwards.
   ~Session();
 
   /// Blocks until all ranks have joined, at most the join deadline; the error names the missing
@@ -89,9 +90,6 @@ class Session {
   /// get an end. Either side may call it, or both: they agree on one connection. Calling twice is
   /// harmless; after an error it tries again.
   void dial(int peer, std::uint64_t comm_id, int index);
-
-  /// Tells all members that this rank leaves: its end is no fault afterwards. Idempotent.
-  void leave();
 
   /// How many entries of each kind the session holds: for tests.
   struct Held {

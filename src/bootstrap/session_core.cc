@@ -264,7 +264,7 @@ void SessionCore::dial(int peer, std::uint64_t comm_id, int index) {
 
 void SessionCore::close() noexcept {
   loop_.remove(this);
-  if (detector_) best_effort([this] { leave(); });
+  if (detector_) best_effort([this] { detector_->leave(); });
   acceptor_.reset();
   node_leader_.reset();
   rank_join_.reset();

@@ -39,7 +39,6 @@ class SessionCore final : private EventLoop::Client {
   static void finish(std::shared_ptr<SessionCore> core) noexcept;
 
   // ---- On the loop's thread, after the join
-  void leave() { detector_->leave(); }
   void raise(const Fault& fault) { detector_->raise(fault); }
   void dial(int peer, std::uint64_t comm_id, int index);
   FdExchange& descriptors() { return descriptors_; }

@@ -83,7 +83,6 @@ int join(LaunchInfo info) {
   std::shared_ptr<Session> session;
   const Status status = Session::join(options, &session);
   std::printf("%s\n", status.ok() ? "joined" : status.message().c_str());
-  if (status.ok()) session->leave();
   return status.ok() ? 0 : 13;
 }
 
