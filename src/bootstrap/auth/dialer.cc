@@ -43,8 +43,9 @@ void Dialer::again(const std::string& trouble, bool refused) {
   trouble_ = trouble;
   drop_attempt();
   const Nanos now = loop_.now();
-  refused_since_ = !refused ? 0 : refused_since_ != 0 ? refused_since_ : now;
-  if (refused && now - refused_since_ >= options_.refused_limit) return give_up(true);
+  if (!refused) refused_since_.reset();
+  if (refused && !refused_since_) refused_since_ = now;
+  if (refused && now - *refused_since_ >= options_.refused_limit) return give_up(true);
   if (now >= options_.deadline) return give_up(false);
   const Nanos next = std::min(now + delay_ms_ * nanos_per_ms, options_.deadline);
   delay_ms_ = std::min(delay_ms_ * 2, longest_delay_ms);

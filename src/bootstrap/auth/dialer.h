@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -67,8 +68,8 @@ class Dialer {
   std::uint8_t in_[hello_bytes];
   std::size_t received_ = 0;
   std::int64_t delay_ms_ = 5;
-  std::string trouble_;      // why the last attempt failed; empty while there was none
-  Nanos refused_since_ = 0;  // all attempts since then were refused; 0: the last one was not
+  std::string trouble_;  // why the last attempt failed; empty: no attempt has failed yet
+  std::optional<Nanos> refused_since_;  // all attempts since then were refused
 };
 
 static_assert(verdict_message_bytes <= hello_bytes);
