@@ -223,9 +223,9 @@ void FailureDetector::on_link_closed(std::size_t index, int error) {
                 "down",
                 who(rank), members()[rank].address.text())
           : fmt::format(
-                "{} at {} died: its connection to rank {} closed without a goodbye; look at "
-                "its output, and at its host",
-                who(rank), members()[rank].address.text(), rank_);
+                "{} at {} died, or something cut its connection to rank {}: the connection closed "
+                "without a goodbye; look at the output of rank {}, at its host and at the network",
+                who(rank), members()[rank].address.text(), rank_, rank);
   if (behind.size() > 1)
     text += fmt::format(" (ranks {} were reached through it)", ranks_text(behind));
   raise({cut ? Fault::Kind::silent : Fault::Kind::dead, rank, 0, 0, Code::remote_error, text});
