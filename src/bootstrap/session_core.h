@@ -1,6 +1,6 @@
-// What a Session is on the event loop: the join, the failure detector, the data connections and the
-// descriptors of one rank. It reads no clock and never blocks. Functions that any thread may call
-// are marked.
+// The part of a Session that runs on the event loop: the join, the failure detector, the data
+// connections and the descriptors of one rank. It reads no clock and never blocks. A comment marks
+// the functions that any thread may call.
 #pragma once
 
 #include <functional>

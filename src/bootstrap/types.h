@@ -53,7 +53,7 @@ struct Fault {
     left,     // left in order: an error only for an operation that waits for the rank
     aborted,  // called abort
     failed,   // an operation failed there: mismatch, deadline, a lost link
-    exited,   // the process ended in order (exit, return from main) without leaving; as `left`
+    exited,   // the process ended in order (exit, return from main) but did not leave; like `left`
     overdue,  // no error yet: `rank` asks which rank has not begun that collective; each of those
               // answers with `failed`
   };
@@ -65,14 +65,19 @@ struct Fault {
   std::string text;  // a sentence for the user
 };
 
-/// Which faults concern one communicator.
+/// Says which faults concern a communicator.
 struct FaultScope {
   std::uint64_t comm_id = 0;
-  std::uint64_t parent = 0;  // comm_id whose abort concerns it too, while it is split off; else 0
+  /// While a split makes the communicator: the comm id of the communicator that is split, whose
+  /// abort concerns the new one too. Else 0.
+  std::uint64_t parent = 0;
   std::vector<int> members;  // session ranks
-  std::uint64_t operation = 0;  // that runs: a failure in a later one does not end it; 0: none
+  /// The sequence number of the collective that runs; 0: none. A failure in a later collective does
+  /// not end it.
+  std::uint64_t operation = 0;
 
-  /// Does not consider that the rank may have left before: see FaultBoard::concerns().
+  /// True if the fault concerns the communicator. FaultBoard::concerns() checks in addition that
+  /// the rank had not left the communicator before.
   bool covers(const Fault& fault) const;
 };
 

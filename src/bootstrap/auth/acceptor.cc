@@ -153,7 +153,8 @@ bool Acceptor::answer_hello(Unproved& conn) {
   if (!make_hello(&conn.transcript.server).ok()) return false;
   const ssize_t sent = ::send(conn.fd.get(), conn.transcript.server.data(), hello_bytes,
                               MSG_NOSIGNAL | MSG_DONTWAIT);
-  // A process with another version of the protocol gets our hello only, to tell its user.
+  // A process with another version of the protocol gets only this hello, so that it can tell its
+  // user both versions.
   return sent == static_cast<ssize_t>(hello_bytes) && kind == HelloKind::ours;
 }
 

@@ -14,6 +14,9 @@
 
 namespace hocket::internal {
 
+/// Dialer::Options::refused_limit: refused connections are tried again until the deadline.
+inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
+
 /// Opens one connection. Tries again until its deadline if another attempt can succeed.
 class Dialer {
  public:
@@ -22,7 +25,7 @@ class Dialer {
     Credentials credentials;
     Claim claim;
     Nanos deadline = 0;
-    /// How long a refused connection is tried again: the other end may not listen yet.
+    /// How long a refused connection is tried again, because the other end may not listen yet.
     Nanos refused_limit = 0;
     std::string name;  // of the other end, for messages: "the coordinator at 10.0.0.1:4000"
   };

@@ -12,7 +12,8 @@
 namespace hocket::internal {
 namespace {
 
-// The last messages of a rank reach this rank over the leader, a little later than its end is seen.
+// The pidfd of a local peer shows its end at once; its last messages arrive over the node leader, a
+// little later.
 constexpr std::int64_t leader_patience_ms = 100;
 
 constexpr std::uint32_t says_left = 1, says_exited = 2;  // HeartbeatLine::left
@@ -129,9 +130,10 @@ bool FailureDetector::is_heard(int rank) const {
   return heartbeats_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
 }
 
-/// The fault that this side has when the ranks behind a link call a rank of this node silent that
-/// is alive: the network between was cut, and the heartbeats of this node came too late there.
-/// Those ranks have ended their operations, and so they are lost to this side.
+/// The ranks behind a link have reported that a rank of this node is silent, but that rank is
+/// alive: the network was cut, and the heartbeats of this node arrived there too late. Those ranks
+/// have ended their operations, so this side can no longer work with them. Returns the fault that
+/// tells this side so.
 Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
   const int accuser = joined_.table.leaders[links_[link].node];
   return {Fault::Kind::silent,
@@ -146,7 +148,8 @@ Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
                       ranks_text(ranks_behind(link)))};
 }
 
-/// Local peers see it even if they learn of this process's end before they read its last message.
+/// Writes into the heartbeat page how this rank ends. Local peers read that even if they learn of
+/// the end of this process before they read its last message.
 void FailureDetector::mark_end(std::uint32_t how) {
   left_ = true;
   if (!joined_.page->mapped()) return;

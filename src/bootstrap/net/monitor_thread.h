@@ -85,7 +85,7 @@ class MonitorThread final : public EventLoop, public std::enable_shared_from_thi
   template <typename Handler>
   void attempt(const Handler& handler);
   void tell_failure();
-  void let_go();
+  void destroy_kept_objects();
   void append(Posted* posted);
   void run_posted();
   void run_timers();

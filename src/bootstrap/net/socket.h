@@ -32,8 +32,8 @@ int connect_result(int fd);
 
 /// For a data or control connection. This and set_silence_limit() do nothing on Unix sockets.
 void set_no_delay(int fd);
-/// Ends the connection when sent bytes are not acknowledged for so long; sends keepalives too.
-/// Unacknowledged bytes are sent again every second at least, if the kernel supports that.
+/// Ends the connection when sent bytes are not acknowledged within silence_ms; sends keepalives
+/// too. Unacknowledged bytes are sent again every second at least, if the kernel supports that.
 void set_silence_limit(int fd, std::int64_t silence_ms);
 
 /// The user at the other end of a Unix socket; -1: unknown.

@@ -97,7 +97,7 @@ bool TcpTransport::install(Adopted& adopted) {
   const auto index = static_cast<std::size_t>(adopted.index);
   if (to.matcher.ended() || index >= to.connections.size()) return false;
   if (!adopted.status.ok()) {
-    // The link needs its first connection. Others only make it faster.
+    // A link cannot work without its first connection. Further connections only make it faster.
     if (index == 0) fail(to, adopted.status);
     return index == 0;
   }
@@ -195,11 +195,18 @@ bool TcpTransport::active() const {
 
 // ---- Moving bytes
 
-// When two ranks send to each other over one socket at once, each holds the lock of its socket
-// while the packet of the other arrives; the kernel must then handle that packet from the backlog
-// of the socket. So eager messages alternate between two connections, such that messages that cross
-// use different ones. A message then also carries the acknowledgement of the last message that
-// arrived on the same connection.
+// Returns the connection, 0 or 1, that an eager message from rank `from` to rank `to` uses.
+//
+// Two ranks often send each other a small message at the same time. Over a single connection that
+// is slow. While rank A is inside send(), the kernel holds the lock of A's socket. If the packet of
+// rank B arrives at that moment, the kernel cannot process the packet: it puts the packet into the
+// backlog queue of the socket, and processes that queue when send() releases the lock. With two
+// connections A's message leaves through one socket while B's message arrives at the other.
+//
+// So two messages with the same key in opposite directions use different connections, and
+// successive messages in the same direction alternate. If both ranks send and receive in turn, each
+// sends its next message on the connection on which the last message has arrived. The packet then
+// carries the TCP acknowledgement of that message, and the kernel sends no separate packet for it.
 std::size_t TcpTransport::eager_connection_index(const MessageKey& key, int from, int to) const {
   return options_.connections > 1 ? (key.sequence + key.index + (from > to ? 1 : 0)) % 2 : 0;
 }
@@ -290,8 +297,8 @@ bool TcpTransport::poll() {
   return moved;
 }
 
-// Checks the links that poll() does not check, with epoll. Links that are idle now are watched
-// again.
+// Uses epoll to check the links that poll() does not check itself. First it makes epoll watch again
+// the links that have become idle.
 bool TcpTransport::poll_idle_links() {
   const bool many = active_.size() > options_.busy_links;
   std::erase_if(unwatched_, [&](Link* link) {
