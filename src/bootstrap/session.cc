@@ -219,11 +219,6 @@ void Session::dial(int peer, std::uint64_t comm_id, int index) {
   post([peer, comm_id, index](SessionCore& core) { core.dial(peer, comm_id, index); });
 }
 
-void Session::leave() {
-  if (inherited()) return;
-  monitor_->run([this] { core_->leave(); });
-}
-
 Session::Held Session::held() const {
   Held out;
   monitor_->run([&] {

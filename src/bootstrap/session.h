@@ -34,6 +34,7 @@ class Session {
  public:
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+  /// Tells all members that this rank leaves: its end is no fault afterwards.
   ~Session();
 
   /// Blocks until all ranks have joined, at most the join deadline; the error names the missing
@@ -68,30 +69,29 @@ class Session {
   /// Local peers may fetch duplicates of fd until it is withdrawn. Keeps a duplicate of its own.
   Status offer(DescriptorName name, int fd);
   void withdraw(DescriptorName name);
-  /// Blocks until the peer offers it, at most until deadline (monotonic). Earlier errors: any fault
-  /// that concerns scope, but the leaving of others than the peer; the peer's service does not
-  /// answer within the silence limit (at least 5 s) or closes; this session ends.
+  /// Blocks until the peer offers the descriptor, at most until deadline (monotonic). Returns an
+  /// error earlier if a fault concerns scope (but not if a rank other than the peer has left), if
+  /// the peer does not answer within the silence limit (at least 5 s) or closes its connection, or
+  /// if this session ends.
   Status fetch(int peer, const FaultScope& scope, DescriptorName name, Nanos deadline,
                UniqueFd* fd);
-  /// The same without waiting, and without a deadline: a caller that gives up calls forget().
+  /// Does the same without blocking and without a deadline. A caller that no longer waits for the
+  /// descriptor calls forget().
   Status post_fetch(int peer, const FaultScope& scope, DescriptorName name,
                     std::function<void(const Fetch&)> ended, std::shared_ptr<Fetch>* fetch);
-  /// Gives a fetch up; its `ended` is not called afterwards.
+  /// Ends a fetch; its `ended` is not called afterwards.
   void forget(const std::shared_ptr<Fetch>& fetch) noexcept;
 
   // ---- Data connections, to any peer
-  /// adopt gets both sides' new connections of a comm_id; the monitor thread calls it. Connections
-  /// that came before wait for it.
+  /// The monitor thread calls adopt for each new connection of comm_id, whichever side opened it.
+  /// Connections that were opened before this call wait for it.
   void listen(std::uint64_t comm_id, AdoptConnection adopt);
   /// The callback is not running when it returns.
   void unlisten(std::uint64_t comm_id) noexcept;
-  /// Starts to open connection number `index` (0 to 65535) of `comm_id` to peer; both sides' adopt
-  /// get an end. Either side may call it, or both: they agree on one connection. Calling twice is
-  /// harmless; after an error it tries again.
+  /// Starts to open connection number `index` (0 to 65535) of `comm_id` to peer; the adopt callback
+  /// of each side receives its end. Either side may call dial(), or both: they agree on one
+  /// connection. A second call is harmless; after an error it tries again.
   void dial(int peer, std::uint64_t comm_id, int index);
-
-  /// Tells all members that this rank leaves: its end is no fault afterwards. Idempotent.
-  void leave();
 
   /// How many entries of each kind the session holds: for tests.
   struct Held {

@@ -12,7 +12,8 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::int64_t forwarding_check_ms = 100;
-// So long a rank that aborted its join tries to reach a rank that it can tell.
+// A rank that aborted its join tries for this time to reach the coordinator or its node leader, in
+// order to tell the other ranks.
 constexpr std::int64_t stop_limit_ms = 10'000;
 
 Status check(const JoinOptions& options) {
@@ -127,7 +128,7 @@ void SessionCore::start_joining() {
   rank_join_->start();
 }
 
-/// rank_join_, if there is one, has ended; it stays because it is the caller.
+/// If rank_join_ exists, it has ended. It is not destroyed yet, because it calls this function.
 void SessionCore::lead(const JoinSetup& setup, UniqueFd listener) {
   node_leader_ = std::make_unique<NodeLeader>(loop_, setup, join_handlers());
   node_leader_->start(std::move(listener));
@@ -192,7 +193,7 @@ void SessionCore::joined(JoinResult joined) {
 }
 
 void SessionCore::end_join(const Status& status) noexcept {
-  // In a later round: a role is the caller.
+  // drop_roles() runs in a later round, because a role is calling this function.
   best_effort([this] { drop_roles_ = loop_.at(loop_.now(), [this] { drop_roles(); }); });
   return_to_user(status);
 }
@@ -235,8 +236,8 @@ bool SessionCore::keep_telling_abort(const std::shared_ptr<SessionCore>& core) n
   return finished_;
 }
 
-/// Memory is out in this process. Its own threads learn of it without any; the other ranks as soon
-/// as there is a little.
+/// This process has no memory left. The threads of this process are told without an allocation; the
+/// other ranks are told as soon as an allocation succeeds again.
 bool SessionCore::fail(const Status& why) {
   if (join_ended_) {
     if (JoinRole* const joining = role()) joining->give_up(why);
@@ -264,7 +265,7 @@ void SessionCore::dial(int peer, std::uint64_t comm_id, int index) {
 
 void SessionCore::close() noexcept {
   loop_.remove(this);
-  if (detector_) best_effort([this] { leave(); });
+  if (detector_) best_effort([this] { detector_->leave(); });
   acceptor_.reset();
   node_leader_.reset();
   rank_join_.reset();
@@ -286,8 +287,9 @@ void SessionCore::finish(std::shared_ptr<SessionCore> core) noexcept {
   });
 }
 
-/// A fault may end the need for this rank; so may a connection that closes without a fault, which
-/// is found by looking from time to time. Without memory for the timer, forwarding ends.
+/// Other ranks may stop needing this rank when a fault arrives: the handler of faults then checks
+/// at once. They may also stop needing it when a connection closes without a fault; only a check
+/// from time to time finds that. Without memory for the timer, forwarding ends.
 void SessionCore::check_forwarding_in(std::int64_t ms) noexcept {
   const Status status = status_of_call([&]() -> Status {
     forwarding_check_ = loop_.after_ms(ms, [this] {

@@ -1,6 +1,6 @@
-// What a Session is on the event loop: the join, the failure detector, the data connections and the
-// descriptors of one rank. It reads no clock and never blocks. Functions that any thread may call
-// are marked.
+// The part of a Session that runs on the event loop: the join, the failure detector, the data
+// connections and the descriptors of one rank. It reads no clock and never blocks. A comment marks
+// the functions that any thread may call.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include "bootstrap/auth/acceptor.h"
 #include "bootstrap/control/data_connections.h"
 #include "bootstrap/control/failure_detector.h"
-#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fault_board.h"
 #include "bootstrap/control/fd_exchange.h"
 #include "bootstrap/join/node_leader.h"
 #include "bootstrap/join/rank_join.h"
@@ -39,7 +39,6 @@ class SessionCore final : private EventLoop::Client {
   static void finish(std::shared_ptr<SessionCore> core) noexcept;
 
   // ---- On the loop's thread, after the join
-  void leave() { detector_->leave(); }
   void raise(const Fault& fault) { detector_->raise(fault); }
   void dial(int peer, std::uint64_t comm_id, int index);
   FdExchange& descriptors() { return descriptors_; }

@@ -1,4 +1,4 @@
-// The types that all parts of src/bootstrap use: keys, addresses, members, faults.
+// The types that all parts of src/bootstrap use: keys, members, faults.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/address.h"
 #include "base/core_set.h"
 #include "base/status.h"
 #include "base/stop.h"
@@ -17,16 +18,6 @@ namespace hocket::internal {
 using Key = std::array<std::uint8_t, 32>;
 using JobId = std::array<std::uint8_t, 16>;
 
-/// An IPv4 or IPv6 endpoint.
-struct Address {
-  std::array<std::uint8_t, 16> ip{};  // IPv4: the first 4 bytes
-  bool v6 = false;
-  std::uint32_t scope = 0;  // IPv6 link-local interface index on the dialling side; 0: none
-  std::uint16_t port = 0;
-  bool operator==(const Address&) const = default;
-  std::string text() const;  // "10.0.0.1:4000", "[fe80::1]:4000"
-};
-
 struct JoinOptions {
   Key key{};
   bool has_key = true;  // false: only ranks of one user on one host may join (SO_PEERCRED)
@@ -34,8 +25,8 @@ struct JoinOptions {
   Address coordinator;  // where the coordinator listens
   int rank = 0;
   int ranks = 1;
-  std::string
-      interface;  // to listen on: a name or address; empty: that of the route to the coordinator
+  /// Where this rank listens: a name or an address; empty: that of the route to the coordinator.
+  std::string interface;
   bool share_memory = true;  // false: every rank is a node of its own (HOCKET_TRANSPORT=tcp)
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
@@ -62,7 +53,7 @@ struct Fault {
     left,     // left in order: an error only for an operation that waits for the rank
     aborted,  // called abort
     failed,   // an operation failed there: mismatch, deadline, a lost link
-    exited,   // the process ended in order (exit, return from main) without leaving; as `left`
+    exited,   // the process ended in order (exit, return from main) but did not leave; like `left`
     overdue,  // no error yet: `rank` asks which rank has not begun that collective; each of those
               // answers with `failed`
   };
@@ -74,14 +65,19 @@ struct Fault {
   std::string text;  // a sentence for the user
 };
 
-/// Which faults concern one communicator.
+/// Says which faults concern a communicator.
 struct FaultScope {
   std::uint64_t comm_id = 0;
-  std::uint64_t parent = 0;  // comm_id whose abort concerns it too, while it is split off; else 0
+  /// While a split makes the communicator: the comm id of the communicator that is split, whose
+  /// abort concerns the new one too. Else 0.
+  std::uint64_t parent = 0;
   std::vector<int> members;  // session ranks
-  std::uint64_t operation = 0;  // that runs: a failure in a later one does not end it; 0: none
+  /// The sequence number of the collective that runs; 0: none. A failure in a later collective does
+  /// not end it.
+  std::uint64_t operation = 0;
 
-  /// Does not consider that the rank may have left before: see FaultBoard::concerns().
+  /// True if the fault concerns the communicator. FaultBoard::concerns() checks in addition that
+  /// the rank had not left the communicator before.
   bool covers(const Fault& fault) const;
 };
 
@@ -93,9 +89,12 @@ struct DescriptorName {
   static constexpr std::uint64_t memory_space = 1;  // number: region number of the offering process
 };
 
-/// Takes a new data connection to peer, number `index` of a communicator: authenticated,
-/// non-blocking, TCP_NODELAY. If dialling failed, status is an error and fd is
-/// empty.
+/// "3, 5-9 and 12", for messages: at most a few runs, then how many more ranks.
+std::string ranks_text(const std::vector<int>& ascending);
+
+/// Takes a new data connection to peer, number `index` of a communicator: its handshake has
+/// succeeded, and it is non-blocking and has TCP_NODELAY. If dialling failed, status is an error
+/// and fd is empty.
 using AdoptConnection = std::function<void(int peer, int index, UniqueFd fd, const Status& status)>;
 
 }  // namespace hocket::internal

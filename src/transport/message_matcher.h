@@ -8,9 +8,9 @@
 // messages use a rendezvous: the receiver sends a CTS when its transfer is posted, and only then
 // does payload travel, straight into the posted memory. If the receiver's transfer is not larger
 // than eager_bytes, it sends the CTS only in answer to an RTS. A sender without a CTS sends an RTS,
-// so that both ranks detect a mismatch, whichever of them is wrong. No message waits for another:
-// every frame has a destination when it arrives. So transfers complete in whatever order the two
-// sides post them.
+// so that both ranks detect a mismatch, whichever rank made the wrong call. No message waits for
+// another message: every frame has a destination when it arrives. So transfers complete in
+// whatever order the two sides post them.
 //
 // A mismatch ends the link: the rank that detects it sends a NACK, and all transfers between the
 // two ranks end with the same error, now and later.
@@ -74,7 +74,7 @@ class MessageMatcher {
   static constexpr Want controls = 1, eager = 2, bulk = 4, any = 7;
   /// Sets the next frame to send; a data frame has at most max_payload bytes. False: there is none.
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
-  /// The link has sent a frame of `transfer` with `bytes` of payload, and reads it no more.
+  /// The link has sent a frame of `transfer` with `bytes` of payload, and no longer reads them.
   void sent(Transfer& transfer, std::size_t bytes);
   bool has(Want want) const {
     return ((want & controls) && has_controls()) || ((want & eager) && !eager_.empty()) ||
@@ -97,7 +97,7 @@ class MessageMatcher {
   Status payload_complete(const InFrame& frame);
 
   // ---- Ends
-  /// Ends all transfers with `why`, those that are posted later too.
+  /// Ends all transfers with `why`, and from now on every transfer that is posted.
   void end(const Status& why);
   /// The same, but messages that have arrived completely can still be received.
   void leave(const Status& why);

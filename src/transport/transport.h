@@ -57,13 +57,14 @@ class Transport {
   /// Both connect to the peer first, if needed. An error ends the transfer.
   virtual void post_send(Transfer& transfer) = 0;
   virtual void post_recv(Transfer& transfer) = 0;
-  /// Moves the bytes that can move now, without blocking. Returns true if any did.
+  /// Moves the bytes that can move now, without blocking. Returns true if bytes moved.
   virtual bool poll() = 0;
   /// This rank begins a collective whose messages have `sequence` in their keys; sequence is larger
   /// than that of any collective before. Called before its first post.
   virtual void begin_collective(std::uint64_t /*sequence*/, const Signature& /*signature*/) {}
-  /// The error for the first message of a collective that this rank did not call, which is the
-  /// error of no transfer. poll() and begin_collective() can find one; null: there is none.
+  /// The error for the first message of a collective that this rank did not call; null: no such
+  /// message has arrived. poll() and begin_collective() find such messages. No transfer has this
+  /// error, because this rank may have posted no transfer for the message.
   virtual const Status* failure() const { return nullptr; }
   /// Ends all transfers with an error. When it returns, neither this process nor a late peer reads
   /// or writes the memory of any transfer.
@@ -75,7 +76,8 @@ class Transport {
   /// A descriptor that is readable (epoll) when poll() may have work, for a rank that sleeps after
   /// poll() returned false. It never changes. -1: a peer rings the rank's doorbell instead.
   virtual int wait_descriptor() const = 0;
-  /// Arms the descriptor for one sleep. If bytes have arrived before, it is readable at once.
+  /// Prepares the descriptor for one sleep: it becomes readable at once if bytes have arrived
+  /// already.
   virtual void prepare_to_sleep() {}
   /// The sequence number of the newest collective of which peer has sent a frame; 0: none.
   virtual std::uint64_t latest_sequence_from(int peer) const = 0;

@@ -138,7 +138,7 @@ TEST(Leave, is_not_called_death_though_the_process_ends_at_once) {
           // In turn, so that the last ranks still receive the faults of the first: on several nodes
           // the leaves of the tree go first.
           if (!numbers.reaches(learned, 2 - rank)) return 3;
-          session->leave();
+          session.reset();
           ::_exit(0);  // without any other goodbye
         }
         for (int other = 2; other >= 0; --other) {
@@ -205,7 +205,7 @@ TEST(Faults, a_watcher_may_unwatch_itself_and_does_not_run_afterwards) {
   ASSERT_TRUE(wait_fault(*sessions[0], Fault::Kind::failed, 1));
   sessions[1]->report({Fault::Kind::aborted, 1, 0, 2, Code::aborted, "second"});
   ASSERT_TRUE(wait_fault(*sessions[0], Fault::Kind::aborted, 1));
-  sessions[0]->leave();  // runs on the monitor thread, after the watchers of the second
+  sessions[0]->held();  // asks the monitor thread, which has then called the watchers
   EXPECT_EQ(calls, 1);
 }
 
@@ -222,11 +222,10 @@ TEST(Fork, a_childs_exit_and_calls_disturb_nothing_of_the_parents) {
       if (!Session::join(job.of(rank), &session).ok()) return 1;
       Processes children(Processes::Parent::has_threads);
       for (int child = 0; child < 2; ++child) {
-        children.start([&, child] {
+        children.start([&] {
           UniqueFd fd;
           EXPECT_EQ(session->fetch((rank + 1) % 3, scope_of(1), {1, 1}, in_ms(60'000), &fd).code(),
                     Code::invalid_usage);
-          if (child == 0) session->leave();
           session.reset();
           return 0;
         });
@@ -264,7 +263,12 @@ TEST(Fork, a_living_child_does_not_hide_its_parents_death) {
         ::_exit(0);
       }
       numbers[joined].fetch_add(1);
-      if (!wait_fault(*session, Fault::Kind::dead, 1)) return 2;
+      Fault death;
+      if (!wait_fault(*session, Fault::Kind::dead, 1, &death)) return 2;
+      // A closed connection alone does not show whether the process died.
+      EXPECT_NE(death.text.find(" died, or something cut its connection to rank 0: "),
+                std::string::npos)
+          << death.text;
       numbers[learned].store(1);
       return 0;
     });

@@ -314,7 +314,7 @@ TEST(Handshake, a_proof_holds_for_one_key_one_exchange_and_one_verdict) {
   }
 }
 
-TEST(Handshake, a_root_that_cannot_prove_the_key_is_refused) {
+TEST(Handshake, a_coordinator_that_cannot_prove_the_key_is_refused) {
   Job job(1);
   std::thread impostor([&] {
     pollfd ready{job.listener.get(), POLLIN, 0};

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <random>
 
+#include "bootstrap/auth/auth.h"
 #include "bootstrap/net/address.h"
 
 namespace hocket::internal {
@@ -26,7 +28,6 @@ TEST(UniqueId, says_after_decoding_what_was_encoded) {
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(out.job_id, id.job_id);
     EXPECT_EQ(out.key, id.key);
-    EXPECT_EQ(out.has_key, id.has_key);
     EXPECT_EQ(out.coordinator.text(), address);
   }
 }
@@ -53,6 +54,26 @@ TEST(UniqueId, bad_bytes_get_an_error_that_says_what_happened) {
     const Status status = decode(bytes, &out);
     EXPECT_EQ(status.code(), Code::invalid_argument);
     EXPECT_NE(status.message().find(c.part), std::string::npos) << status.message();
+  }
+}
+
+TEST(UniqueId, other_flags_are_refused_though_the_check_is_right) {
+  const struct {
+    std::uint8_t flags;
+    const char* part;
+  } cases[] = {{0, "has no job key"}, {2, "damaged"}, {3, "damaged"}};
+  for (const auto& [flags, part] : cases) {
+    UniqueIdBytes bytes = encode(sample());
+    ASSERT_EQ(bytes[10], 1);
+    bytes[10] = flags;
+    Digest check{};
+    ASSERT_TRUE(
+        keyed_digest(Key{}, "hocket unique id", {bytes.begin(), bytes.begin() + 112}, &check));
+    std::copy_n(check.begin(), 16, bytes.begin() + 112);
+    UniqueId out;
+    const Status status = decode(bytes, &out);
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
   }
 }
 

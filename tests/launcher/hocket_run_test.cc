@@ -227,7 +227,7 @@ TEST(HocketRun, every_rank_of_64_learns_its_place) {
   EXPECT_EQ(result.status, 0) << result.err;
   std::set<std::string> ranks, keys;
   for (const std::string& line : lines_of(result.out)) {
-    const std::size_t key = line.find(" root ");
+    const std::size_t key = line.find(" coordinator ");
     ASSERT_NE(key, std::string::npos) << line;
     ranks.insert(line.substr(0, key));
     keys.insert(line.substr(key));
@@ -238,7 +238,7 @@ TEST(HocketRun, every_rank_of_64_learns_its_place) {
     EXPECT_TRUE(ranks.contains("rank " + std::to_string(rank) + " of 64 listener " + listener));
   }
   ASSERT_EQ(keys.size(), 1u);  // all have the same key
-  EXPECT_NE(keys.begin()->find("root 127.0.0.1 "), std::string::npos) << *keys.begin();
+  EXPECT_NE(keys.begin()->find("coordinator 127.0.0.1 "), std::string::npos) << *keys.begin();
   EXPECT_EQ(keys.begin()->find("key 00000000"), std::string::npos);
 }
 
@@ -247,7 +247,7 @@ TEST(HocketRun, two_jobs_have_different_keys) {
   EXPECT_NE(run(place).out, run(place).out);
 }
 
-TEST(HocketRun, ranks_meet_at_the_roots_listener) {
+TEST(HocketRun, ranks_meet_at_the_coordinators_listener) {
   const Result result = run({"-n", "8", this_program(), "--rank", "meet"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(result.out, "rank 0 met 7\n");

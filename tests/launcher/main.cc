@@ -35,7 +35,7 @@ std::string ip_text(const Address& address) {
 }
 
 int print_place(const LaunchInfo& info) {
-  std::printf("rank %d of %d listener %d root %s key %s job %s\n", info.rank, info.ranks,
+  std::printf("rank %d of %d listener %d coordinator %s key %s job %s\n", info.rank, info.ranks,
               info.coordinator_listener ? 1 : 0, ip_text(info.coordinator).c_str(),
               hex(info.key).c_str(), hex(info.job_id).c_str());
   return 0;
@@ -56,12 +56,13 @@ int meet(const LaunchInfo& info) {
     std::printf("rank 0 met %zu\n", met.size());
     return 0;
   }
-  sockaddr_in root{};
-  root.sin_family = AF_INET;
-  root.sin_port = htons(info.coordinator.port);
-  std::memcpy(&root.sin_addr, info.coordinator.ip.data(), 4);
+  sockaddr_in coordinator{};
+  coordinator.sin_family = AF_INET;
+  coordinator.sin_port = htons(info.coordinator.port);
+  std::memcpy(&coordinator.sin_addr, info.coordinator.ip.data(), 4);
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
-  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&root), sizeof root) != 0) return 21;
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&coordinator), sizeof coordinator) != 0)
+    return 21;
   return ::send(fd.get(), &info.rank, sizeof info.rank, 0) == sizeof info.rank ? 0 : 22;
 }
 
@@ -82,7 +83,6 @@ int join(LaunchInfo info) {
   std::shared_ptr<Session> session;
   const Status status = Session::join(options, &session);
   std::printf("%s\n", status.ok() ? "joined" : status.message().c_str());
-  if (status.ok()) session->leave();
   return status.ok() ? 0 : 13;
 }
 

@@ -284,11 +284,11 @@ TEST_P(BetweenHosts, ranks_run_where_they_should_with_directory_and_environment)
   EXPECT_EQ(result.status, 0);
 }
 
-TEST_P(BetweenHosts, the_root_listens_where_the_other_hosts_reach_it) {
+TEST_P(BetweenHosts, the_coordinator_listens_where_the_other_hosts_reach_it) {
   const struct {
     const char* hosts;
     Words options;
-    const char* root;
+    const char* coordinator;
   } rows[] = {
       {"h1:1,h2:2", {}, "10.77.1.1"},
       {"h2:1,h1:2", {}, "10.77.1.2"},
@@ -305,8 +305,9 @@ TEST_P(BetweenHosts, the_root_listens_where_the_other_hosts_reach_it) {
       }
       const Result result = run(with(row.hosts, words));
       EXPECT_EQ(result.status, 0) << row.hosts << result.err;
-      const std::string expected =
-          std::string(what) == "meet" ? "rank 0 met 2\n" : "root " + std::string(row.root) + " ";
+      const std::string expected = std::string(what) == "meet"
+                                       ? "rank 0 met 2\n"
+                                       : "coordinator " + std::string(row.coordinator) + " ";
       EXPECT_NE(result.out.find(expected), std::string::npos) << row.hosts << result.out;
     }
   }

@@ -15,9 +15,9 @@
 
 #include "base/settings.h"
 #include "bootstrap/join/launch.h"
+#include "coordinator_listener.h"
 #include "descendants.h"
 #include "host.h"
-#include "root_listener.h"
 
 namespace hocket::internal::launch {
 namespace {
@@ -84,7 +84,7 @@ bool Agent::all_done() {
   if ((!started_ && !launcher_gone_) || running_ != 0) return false;
   if (!swept_) kill_descendants(5 * nanos_per_s);
   swept_ = true;
-  return !root_needed_;
+  return !listener_needed_;
 }
 
 bool Agent::launcher_listens() const {
@@ -113,7 +113,7 @@ void Agent::wait_for_events() {
   events.push_back({to_write ? launcher_.out() : -1, POLLOUT, 0});
   const bool to_feed = !ranks_.empty() && ranks_[0].input && !input_.empty();
   events.push_back({to_feed ? ranks_[0].input.get() : -1, POLLOUT, 0});
-  events.push_back({root_end_.empty() ? -1 : listener_.get(), POLLIN, 0});
+  events.push_back({rank_0_end_.empty() ? -1 : listener_.get(), POLLIN, 0});
   const std::size_t first = events.size();
   for (const RankProcess& rank : ranks_) {
     for (const UniqueFd& output : rank.output) {
@@ -137,7 +137,7 @@ void Agent::wait_for_events() {
 /// until its join deadline.
 void Agent::refuse_latecomers() {
   const Status status = refuse_joins(request_.key, request_.job_id, std::move(listener_), 0,
-                                     root_end_ + " before all ranks had joined the job");
+                                     rank_0_end_ + " before all ranks had joined the job");
   if (!status.ok()) fail(status);
 }
 
@@ -180,7 +180,7 @@ void Agent::listen(const Message& message) {
   Address address;
   UniqueFd listener;
   Status status = check_file_limit(1);
-  if (status.ok()) status = listen_for_root(request, &listener, &address);
+  if (status.ok()) status = listen_for_coordinator(request, &listener, &address);
   if (status.ok()) status = to_high_number(&listener);
   if (!status.ok()) return fail(status);
   listener_ = std::move(listener);
@@ -198,7 +198,7 @@ void Agent::start(const Message& message) {
   }
   if (status.ok()) status = check_file_limit(request_.count);
   if (status.ok()) status = start_ranks(request_);
-  root_needed_ = status.ok() && listener_ && request_.count < request_.ranks;
+  listener_needed_ = status.ok() && listener_ && request_.count < request_.ranks;
   if (!status.ok()) {
     fail(status);
     end_ranks(0);
@@ -223,7 +223,7 @@ Status Agent::start_ranks(const StartRequest& request) {
   LaunchInfo info;
   info.key = request.key;
   info.job_id = request.job_id;
-  info.coordinator = request.root;
+  info.coordinator = request.coordinator;
   info.ranks = request.ranks;
   Command command;
   command.arguments = request.arguments;
@@ -296,7 +296,7 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
   rank.exec_error.reset();
   rank.input.reset();
   if (rank.rank == 0) {
-    root_end_ = fmt::format("rank 0 (process {}) {}", rank.pid, describe_end(wait_status));
+    rank_0_end_ = fmt::format("rank 0 (process {}) {}", rank.pid, describe_end(wait_status));
   }
   launcher_.send(Type::exited, exited.encode());
 }
@@ -365,7 +365,7 @@ void Agent::signal_ranks(int number) {
 }
 
 void Agent::end(std::uint32_t wait_ms) {
-  if (wait_ms == 0) root_needed_ = false;
+  if (wait_ms == 0) listener_needed_ = false;
   end_ranks(wait_ms * nanos_per_ms);
 }
 
@@ -380,13 +380,13 @@ void Agent::keep_time() {
   const Nanos now = monotonic_now();
   if (term_at_ != 0 && now >= term_at_) {
     term_at_ = 0;
-    root_needed_ = false;
+    listener_needed_ = false;
     signal_ranks(SIGTERM);
     signal_ranks(SIGCONT);  // a stopped process would not notice
   }
   if (term_at_ == 0 && kill_at_ != 0 && now >= kill_at_) {
     kill_at_ = now + grace;
-    root_needed_ = false;
+    listener_needed_ = false;
     signal_ranks(SIGKILL);
   }
 }

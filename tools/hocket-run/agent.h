@@ -63,16 +63,16 @@ class Agent {
   StartRequest request_;
   UniqueFd listener_;  // at which ranks join; rank 0 has it too
   std::vector<RankProcess> ranks_;
-  std::string root_end_;  // how rank 0 ended; empty: it runs, or is not on this host
-  std::string input_;     // for rank 0, not yet written
+  std::string rank_0_end_;  // how rank 0 ended; empty: it runs, or is not on this host
+  std::string input_;       // for rank 0, not yet written
   bool input_ended_ = false;
   bool launcher_gone_ = false;
   bool started_ = false;
   bool over_ = false;
   int running_ = 0;
-  bool root_needed_ = false;  // ranks of other hosts may still connect to listener_
-  bool swept_ = false;        // processes that the ranks had started have been killed
-  Nanos term_at_ = 0;         // when the ranks get SIGTERM; 0: never
+  bool listener_needed_ = false;  // ranks of other hosts may still connect to listener_
+  bool swept_ = false;            // processes that the ranks had started have been killed
+  Nanos term_at_ = 0;             // when the ranks get SIGTERM; 0: never
   Nanos kill_at_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "bootstrap/net/address.h"
+#include "bootstrap/types.h"
 
 namespace hocket::internal::launch {
 namespace {

@@ -262,9 +262,9 @@ void Launcher::handle(Host& host, const Message& message) {
     case Type::hello:
       return on_hello(host, message);
     case Type::listening: {
-      Address root;
-      return decode(message.payload, &root) ? start_ranks(root)
-                                            : cannot_start(invalid_message_of(host));
+      Address coordinator;
+      return decode(message.payload, &coordinator) ? start_ranks(coordinator)
+                                                   : cannot_start(invalid_message_of(host));
     }
     case Type::output: {
       const int fd = in.u8() == 2 ? 2 : 1;
@@ -313,17 +313,17 @@ void Launcher::request_listener() {
       word = host.hello.ssh_connection.substr(begin, end - begin);
       begin = std::min(end + 1, host.hello.ssh_connection.size());
     }
-    const bool root_here = &host == &hosts_[0];
-    if (host.remote && root_here) request.candidates.push_back(words[2]);
-    if (host.remote && !root_here && !hosts_[0].remote) request.candidates.push_back(words[0]);
+    const bool is_first = &host == &hosts_[0];
+    if (host.remote && is_first) request.candidates.push_back(words[2]);
+    if (host.remote && !is_first && !hosts_[0].remote) request.candidates.push_back(words[0]);
     // If no candidate fits, the agent takes the address from which it routes to these hosts.
-    if (host.remote && root_here) request.route_to.push_back(words[0]);
-    if (!root_here) request.route_to.push_back(host.remote ? host.name : host.hello.host);
+    if (host.remote && is_first) request.route_to.push_back(words[0]);
+    if (!is_first) request.route_to.push_back(host.remote ? host.name : host.hello.host);
   }
   hosts_[0].stream.send(Type::listen, request.encode());
 }
 
-void Launcher::start_ranks(const Address& root) {
+void Launcher::start_ranks(const Address& coordinator) {
   StartRequest request;
   if (::getrandom(request.key.data(), request.key.size(), 0) !=
           static_cast<ssize_t>(request.key.size()) ||
@@ -331,7 +331,7 @@ void Launcher::start_ranks(const Address& root) {
           static_cast<ssize_t>(request.job_id.size())) {
     return cannot_start("cannot make the job key: getrandom failed");
   }
-  request.root = root;
+  request.coordinator = coordinator;
   request.ranks = options_.ranks;
   request.tag_output = options_.tag_output;
   request.directory = directory_;
@@ -356,12 +356,12 @@ void Launcher::on_exit(Host& host, const Message& message) {
   host.ended[index] = true;
   --host.running;
   if (exited.wait_status != 0) job_failed(failure_of(host, exited));
-  release_root_host();
+  release_host_of_rank_0();
 }
 
 /// Ends the agent of rank 0's host, which answers ranks that join too late, when no rank runs any
 /// more.
-void Launcher::release_root_host() {
+void Launcher::release_host_of_rank_0() {
   if (hosts_.size() > 1 && !any_rank_runs() && !hosts_[0].gone)
     hosts_[0].stream.send(Type::end, payload_of(0));
 }
@@ -423,7 +423,7 @@ void Launcher::on_lost(Host& host) {
               "lost " + host.title() + ": its " + (host.remote ? "ssh process " : "agent ") +
                   describe_end(host.wait_status) + "; its ranks (" + std::to_string(first) +
                   " to " + std::to_string(last) + ") are ended there"});
-  release_root_host();
+  release_host_of_rank_0();
 }
 
 void Launcher::reap() {

@@ -36,11 +36,11 @@ class Launcher {
   void handle(Host& host, const Message& message);
   void on_hello(Host& host, const Message& message);
   void request_listener();
-  void start_ranks(const Address& root);
+  void start_ranks(const Address& coordinator);
   void on_exit(Host& host, const Message& message);
   void on_lost(Host& host);
   Failure failure_of(const Host& host, const Exited& exited) const;
-  void release_root_host();
+  void release_host_of_rank_0();
   void job_failed(Failure failure);
   void end_ranks(Nanos wait);
   bool any_rank_runs() const;

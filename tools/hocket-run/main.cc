@@ -12,10 +12,10 @@
 #include "base/limits.h"
 #include "base/settings.h"
 #include "bootstrap/net/address.h"
+#include "coordinator_listener.h"
 #include "foreign_options.h"
 #include "launcher.h"
 #include "options.h"
-#include "root_listener.h"
 
 namespace hocket::internal::launch {
 namespace {

@@ -89,7 +89,7 @@ std::string StartRequest::encode() const {
   Writer out;
   out.raw(key.data(), key.size());
   out.raw(job_id.data(), job_id.size());
-  put(&out, root);
+  put(&out, coordinator);
   for (const std::int32_t value : {first_rank, count, ranks}) out.i32(value);
   out.u8(tag_output);
   put(&out, directory);
@@ -102,7 +102,7 @@ bool StartRequest::decode(std::string_view payload) {
   Reader in = reader_of(payload);
   in.raw(key.data(), key.size());
   in.raw(job_id.data(), job_id.size());
-  get(&in, &root);
+  get(&in, &coordinator);
   for (std::int32_t* value : {&first_rank, &count, &ranks}) *value = in.i32();
   tag_output = in.u8() != 0;
   get(&in, &directory);

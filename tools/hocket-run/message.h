@@ -56,7 +56,7 @@ struct ListenRequest {
 struct StartRequest {
   Key key{};
   JobId job_id{};
-  Address root;
+  Address coordinator;
   std::int32_t first_rank = 0;
   std::int32_t count = 0;  // ranks on this host
   std::int32_t ranks = 0;

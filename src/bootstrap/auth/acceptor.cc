@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <optional>
 
 namespace hocket::internal {
 namespace {
@@ -152,7 +153,8 @@ bool Acceptor::answer_hello(Unproved& conn) {
   if (!make_hello(&conn.transcript.server).ok()) return false;
   const ssize_t sent = ::send(conn.fd.get(), conn.transcript.server.data(), hello_bytes,
                               MSG_NOSIGNAL | MSG_DONTWAIT);
-  // A process with another version of the protocol gets our hello only, to tell its user.
+  // A process with another version of the protocol gets only this hello, so that it can tell its
+  // user both versions.
   return sent == static_cast<ssize_t>(hello_bytes) && kind == HelloKind::ours;
 }
 
@@ -167,7 +169,8 @@ bool Acceptor::answer_claim(Unproved& conn, Claim* claim) {
     verdict = decode(conn.transcript.claim, claim) ? judge_(*claim) : Verdict::refused;
   } else {
     ++wrong_keys_;
-    last_wrong_key_ = peer_text(conn.fd.get());
+    const std::optional<Address> peer = peer_address(conn.fd.get());
+    last_wrong_key_ = peer ? peer->text() : "this host";
   }
   std::uint8_t out[verdict_message_bytes] = {};
   out[0] = static_cast<std::uint8_t>(verdict);

@@ -72,7 +72,4 @@ class Acceptor : private EventLoop::DescriptorHolder {
   std::string last_wrong_key_;
 };
 
-/// For waits that have no limit of their own.
-inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
-
 }  // namespace hocket::internal

@@ -4,8 +4,7 @@
 //   client                      server
 //   hello: magic, nonce   --->
 //                         <---  hello: magic, nonce
-//   claim, proof          --->                         (32-byte claim: the client's rank and
-//   purpose)
+//   claim, proof          --->                        (claim: the client's rank and purpose)
 //                         <---  verdict, proof
 //
 // A proof is HMAC-SHA256(key, role, job id, both hellos, claim[, verdict]): it is valid for one

@@ -20,7 +20,8 @@ std::string error_text(int error) { return std::generic_category().message(error
 
 std::unique_ptr<Dialer> Dialer::start(EventLoop& loop, Options options, Ended ended) {
   std::unique_ptr<Dialer> dialer(new Dialer(loop, std::move(options), std::move(ended)));
-  // In a later round: the caller has to store the Dialer before `ended` may destroy it.
+  // The first attempt runs in a later round, because the caller has to store the Dialer before
+  // `ended` may destroy it.
   dialer->timer_ = loop.at(loop.now(), [self = dialer.get()] { self->attempt(); });
   return dialer;
 }
@@ -43,8 +44,9 @@ void Dialer::again(const std::string& trouble, bool refused) {
   trouble_ = trouble;
   drop_attempt();
   const Nanos now = loop_.now();
-  refused_since_ = !refused ? 0 : refused_since_ != 0 ? refused_since_ : now;
-  if (refused && now - refused_since_ >= options_.refused_limit) return give_up(true);
+  if (!refused) refused_since_.reset();
+  if (refused && !refused_since_) refused_since_ = now;
+  if (refused && now - *refused_since_ >= options_.refused_limit) return give_up(true);
   if (now >= options_.deadline) return give_up(false);
   const Nanos next = std::min(now + delay_ms_ * nanos_per_ms, options_.deadline);
   delay_ms_ = std::min(delay_ms_ * 2, longest_delay_ms);
@@ -60,7 +62,7 @@ void Dialer::give_up(bool refused) {
 }
 
 void Dialer::attempt() {
-  // An attempt at the deadline itself cannot succeed: the last one's error is reported.
+  // An attempt at the deadline cannot succeed, so the error of the attempt before is reported.
   if (!trouble_.empty() && loop_.now() >= options_.deadline) return give_up(false);
   int error = 0;
   fd_ = connect_start(options_.endpoint, &error);
@@ -121,7 +123,8 @@ void Dialer::begin_hello() {
   watch_.modify(EPOLLIN);
 }
 
-/// True when all wanted bytes are there. Otherwise it waits, or has arranged another attempt.
+/// Returns true when all wanted bytes have arrived. Otherwise the dialer waits for them; or, if the
+/// connection has failed, it has called again().
 bool Dialer::read_more(std::size_t wanted) {
   const ssize_t got = ::recv(fd_.get(), in_ + received_, wanted - received_, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;

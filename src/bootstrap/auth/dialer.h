@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -13,6 +14,9 @@
 
 namespace hocket::internal {
 
+/// Dialer::Options::refused_limit: refused connections are tried again until the deadline.
+inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
+
 /// Opens one connection. Tries again until its deadline if another attempt can succeed.
 class Dialer {
  public:
@@ -21,7 +25,7 @@ class Dialer {
     Credentials credentials;
     Claim claim;
     Nanos deadline = 0;
-    /// How long a refused connection is tried again: the other end may not listen yet.
+    /// How long a refused connection is tried again, because the other end may not listen yet.
     Nanos refused_limit = 0;
     std::string name;  // of the other end, for messages: "the coordinator at 10.0.0.1:4000"
   };
@@ -67,8 +71,8 @@ class Dialer {
   std::uint8_t in_[hello_bytes];
   std::size_t received_ = 0;
   std::int64_t delay_ms_ = 5;
-  std::string trouble_;      // why the last attempt failed; empty while there was none
-  Nanos refused_since_ = 0;  // all attempts since then were refused; 0: the last one was not
+  std::string trouble_;  // why the last attempt failed; empty: no attempt has failed yet
+  std::optional<Nanos> refused_since_;  // all attempts since then were refused
 };
 
 static_assert(verdict_message_bytes <= hello_bytes);

@@ -41,7 +41,7 @@ class DataConnections {
   enum class State {
     dialling,
     awaited,  // the other end, which has the lower rank, is dialling
-    parked,   // connected (or failed) before this end listens
+    parked,   // the connection was opened, or failed, before this rank called set_listener()
     adopted
   };
   struct Record {
@@ -59,8 +59,8 @@ class DataConnections {
   std::int64_t patience_ms_;
   Credentials credentials_;
   std::map<Name, Record> records_;
-  // The communicators that ended here last: their late connections are refused. A handshake ends
-  // long before so many more communicators have ended.
+  // The latest communicators that ended here: connections that arrive for them are refused. Every
+  // handshake for a communicator ends long before most_retired further communicators have ended.
   static constexpr std::size_t most_retired = 4096;
   std::set<std::uint64_t> retired_;
   std::deque<std::uint64_t> retired_order_;

@@ -7,13 +7,13 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "bootstrap/net/address.h"
 #include "bootstrap/net/socket.h"
 
 namespace hocket::internal {
 namespace {
 
-// The last messages of a rank reach this rank over the leader, a little later than its end is seen.
+// The pidfd of a local peer shows its end at once; its last messages arrive over the node leader, a
+// little later.
 constexpr std::int64_t leader_patience_ms = 100;
 
 constexpr std::uint32_t says_left = 1, says_exited = 2;  // HeartbeatLine::left
@@ -130,9 +130,10 @@ bool FailureDetector::is_heard(int rank) const {
   return heartbeats_[members()[rank].local_rank]->quiet_ticks <= silent_ticks_ / 2;
 }
 
-/// The fault that this side has when the ranks behind a link call a rank of this node silent that
-/// is alive: the network between was cut, and the heartbeats of this node came too late there.
-/// Those ranks have ended their operations, and so they are lost to this side.
+/// The ranks behind a link have reported that a rank of this node is silent, but that rank is
+/// alive: the network was cut, and the heartbeats of this node arrived there too late. Those ranks
+/// have ended their operations, so this side can no longer work with them. Returns the fault that
+/// tells this side so.
 Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
   const int accuser = joined_.table.leaders[links_[link].node];
   return {Fault::Kind::silent,
@@ -147,7 +148,8 @@ Fault FailureDetector::given_up_by(std::size_t link, int rank) const {
                       ranks_text(ranks_behind(link)))};
 }
 
-/// Local peers see it even if they learn of this process's end before they read its last message.
+/// Writes into the heartbeat page how this rank ends. Local peers read that even if they learn of
+/// the end of this process before they read its last message.
 void FailureDetector::mark_end(std::uint32_t how) {
   left_ = true;
   if (!joined_.page->mapped()) return;
@@ -224,9 +226,9 @@ void FailureDetector::on_link_closed(std::size_t index, int error) {
                 "down",
                 who(rank), members()[rank].address.text())
           : fmt::format(
-                "{} at {} died: its connection to rank {} closed without a goodbye; look at "
-                "its output, and at its host",
-                who(rank), members()[rank].address.text(), rank_);
+                "{} at {} died, or something cut its connection to rank {}: the connection closed "
+                "without a goodbye; look at the output of rank {}, at its host and at the network",
+                who(rank), members()[rank].address.text(), rank_, rank);
   if (behind.size() > 1)
     text += fmt::format(" (ranks {} were reached through it)", ranks_text(behind));
   raise({cut ? Fault::Kind::silent : Fault::Kind::dead, rank, 0, 0, Code::remote_error, text});
@@ -237,7 +239,7 @@ void FailureDetector::on_link_closed(std::size_t index, int error) {
 void FailureDetector::tick() {
   tick_timer_ = loop_.after_ms(tick_ms_, [this] { tick(); });
   if (joined_.page->mapped()) {
-    joined_.page->line(members()[rank_].local_rank).beats.fetch_add(1, std::memory_order_relaxed);
+    joined_.page->line(members()[rank_].local_rank).count.fetch_add(1, std::memory_order_relaxed);
     watch_heartbeats();
   }
   if (leads()) watch_links();
@@ -247,9 +249,9 @@ void FailureDetector::watch_heartbeats() {
   for (const auto& heartbeat : heartbeats_) {
     if (heartbeat->rank == rank_) continue;
     const HeartbeatLine& line = joined_.page->line(members()[heartbeat->rank].local_rank);
-    const std::uint64_t beats = line.beats.load(std::memory_order_relaxed);
-    if (beats != heartbeat->beats) {
-      heartbeat->beats = beats;
+    const std::uint64_t count = line.count.load(std::memory_order_relaxed);
+    if (count != heartbeat->count) {
+      heartbeat->count = count;
       heartbeat->quiet_ticks = 0;
       continue;
     }

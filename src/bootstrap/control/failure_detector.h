@@ -4,8 +4,9 @@
 // The ranks of a node are connected to their leader; the leaders form a tree. Death is found by a
 // pidfd per local peer and by control connections that close. Silence is found by heartbeats: in
 // the heartbeat page of the node, and in messages between leaders. Both count the ticks of this
-// rank's own loop, so that a rank that was itself suspended accuses no other rank. A fault is
-// flooded over all control connections; a rank that knows it already does not pass it on.
+// rank's own loop, so that a rank that was itself suspended does not report other ranks as silent.
+// A fault is flooded over all control connections; a rank that knows it already does not forward
+// it.
 //
 // A leader that has left goes on to forward messages until no rank needs it, or until its process
 // ends; after that the parts of the tree that it connected get no faults of one another.
@@ -18,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fault_board.h"
 #include "bootstrap/control/join_result.h"
 
 namespace hocket::internal {
@@ -47,7 +48,7 @@ class FailureDetector {
  private:
   struct Heartbeat {  // of a local peer
     int rank;
-    std::uint64_t beats = 0;
+    std::uint64_t count = 0;  // as last read in the heartbeat page
     std::int64_t quiet_ticks = 0;
     Watch process_ends;
     Timer end_timer;

@@ -8,7 +8,7 @@
 
 #include "bootstrap/auth/acceptor.h"
 #include "bootstrap/auth/dialer.h"
-#include "bootstrap/control/fault_log.h"
+#include "bootstrap/control/fault_board.h"
 #include "bootstrap/control/fetch.h"
 #include "bootstrap/net/control_connection.h"
 

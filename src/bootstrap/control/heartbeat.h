@@ -14,9 +14,9 @@
 namespace hocket::internal {
 
 struct alignas(64) HeartbeatLine {
-  std::atomic<std::uint64_t> beats;
-  std::atomic<std::uint32_t>
-      left;  // 0: has not left; 1: left; 2: its process ended in order without leaving
+  std::atomic<std::uint64_t> count;  // of the heartbeats so far
+  // 0: the rank has not left; 1: it has left; 2: its process ended in order without leaving.
+  std::atomic<std::uint32_t> left;
 };
 
 class HeartbeatPage {

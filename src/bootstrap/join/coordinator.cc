@@ -8,7 +8,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "bootstrap/control/join_result.h"
-#include "bootstrap/net/address.h"
 
 namespace hocket::internal {
 
@@ -103,7 +102,7 @@ std::string Coordinator::violation(const JoinRequest& request) const {
   return {};
 }
 
-/// Returns true if the join has ended already: the rank is told.
+/// If the join has ended already, tells the rank so and returns true.
 bool Coordinator::refuse_late(int node, const JoinRequest& request) {
   ControlConnection& conn = *nodes_[node].conn;
   if (state_ == State::failed) {
@@ -228,7 +227,7 @@ void Coordinator::fail(Code code, int culprit, const std::string& text) {
   timer_ = loop_.after_ms(latecomers_ms_, [this] { end(); });
 }
 
-/// Memory is out in this process: all ranks are told, or lose their connections.
+/// This process has no memory left: all ranks are told, or lose their connections.
 bool Coordinator::fail(const Status& why) {
   if (state_ == State::done || state_ == State::failed) return true;
   try {
@@ -240,7 +239,7 @@ bool Coordinator::fail(const Status& why) {
   return true;
 }
 
-/// A coordinator that its owner keeps after this goes on to answer latecomers.
+/// While its owner keeps the coordinator afterwards, it still answers ranks that come late.
 void Coordinator::end() {
   timer_.reset();
   const std::function<void()> ended = std::move(ended_);

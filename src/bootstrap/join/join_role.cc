@@ -10,7 +10,8 @@
 
 namespace hocket::internal {
 namespace {
-// The coordinator's own error at the deadline names the missing ranks: it has this time to arrive.
+// At the deadline the coordinator sends an error that names the missing ranks. A rank waits for
+// this time longer, so that the error can arrive.
 constexpr std::int64_t grace_ms = 2000;
 
 SharedFd open_own_pidfd() {

@@ -156,7 +156,8 @@ void NodeLeader::on_coordinator_message(Message& message) {
 }
 
 void NodeLeader::all_done() {
-  // A lack of memory fails the join as long as followers_ is whole; the moves cannot fail.
+  // The steps that allocate come first: if memory is lacking, the join fails while followers_ is
+  // still complete. The moves cannot fail.
   for (const auto& [id, follower] : followers_) joined_.followers[follower.request.rank];
   for (const auto& [id, follower] : followers_) follower.conn->send(MessageType::done);
   for (auto& [id, follower] : followers_) {

@@ -15,6 +15,7 @@ namespace {
 constexpr char magic[9] = "hocketID";
 constexpr std::size_t magic_bytes = 8;
 constexpr std::uint16_t id_version = 1;
+constexpr std::uint16_t has_key_flag = 1;
 constexpr std::size_t check_bytes = 16;
 constexpr std::size_t checked_bytes = unique_id_bytes - check_bytes;
 
@@ -28,7 +29,6 @@ bool check_of(const std::uint8_t* bytes, Digest* out) {
 Status make_unique_id(UniqueId* out) {
   HOCKET_RETURN_IF_ERROR(random_bytes(out->job_id.data(), out->job_id.size()));
   HOCKET_RETURN_IF_ERROR(random_bytes(out->key.data(), out->key.size()));
-  out->has_key = true;
   return {};
 }
 
@@ -36,7 +36,7 @@ UniqueIdBytes encode(const UniqueId& id) {
   Writer w;
   w.raw(reinterpret_cast<const std::uint8_t*>(magic), magic_bytes);
   w.u16(id_version);
-  w.u16(id.has_key ? 1 : 0);
+  w.u16(has_key_flag);
   w.raw(id.job_id.data(), id.job_id.size());
   w.raw(id.key.data(), id.key.size());
   w.address(id.coordinator);
@@ -81,8 +81,14 @@ Status decode(const UniqueIdBytes& bytes, UniqueId* out) {
   r.raw(id.job_id.data(), id.job_id.size());
   r.raw(id.key.data(), id.key.size());
   id.coordinator = r.address();
-  if (!r.good() || flags > 1) return invalid_argument("the unique id is damaged");
-  id.has_key = flags == 1;
+  if (!r.good() || (flags & ~has_key_flag) != 0) {
+    return invalid_argument("the unique id is damaged");
+  }
+  if (flags != has_key_flag) {
+    return invalid_argument(
+        "the unique id has no job key, so no rank can join with it: make the id with "
+        "hocketGetUniqueId of the same library");
+  }
   *out = id;
   return {};
 }

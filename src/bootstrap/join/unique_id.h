@@ -16,7 +16,6 @@ using UniqueIdBytes = std::array<std::uint8_t, unique_id_bytes>;
 struct UniqueId {
   JobId job_id{};
   Key key{};
-  bool has_key = true;
   Address coordinator;
 };
 
@@ -24,7 +23,7 @@ struct UniqueId {
 Status make_unique_id(UniqueId* out);
 UniqueIdBytes encode(const UniqueId& id);
 /// The error says what is wrong with bytes that are not a unique id: never filled, cut, damaged, or
-/// of another version.
+/// of another version, or without a job key.
 Status decode(const UniqueIdBytes& bytes, UniqueId* out);
 
 }  // namespace hocket::internal

@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 
@@ -75,54 +74,6 @@ bool parse_ip(std::string text, Address* out) {
 }
 
 }  // namespace
-
-std::string Address::text() const {
-  char buffer[INET6_ADDRSTRLEN] = "?";
-  ::inet_ntop(v6 ? AF_INET6 : AF_INET, ip.data(), buffer, sizeof buffer);
-  return v6 ? fmt::format("[{}]:{}", buffer, port) : fmt::format("{}:{}", buffer, port);
-}
-
-KernelAddress to_kernel(const Address& address) {
-  KernelAddress out;
-  if (address.v6) {
-    sockaddr_in6 in{};
-    in.sin6_family = AF_INET6;
-    in.sin6_port = htons(address.port);
-    std::memcpy(&in.sin6_addr, address.ip.data(), 16);
-    in.sin6_scope_id = address.scope;
-    std::memcpy(&out.storage, &in, sizeof in);
-    out.length = sizeof in;
-  } else {
-    sockaddr_in in{};
-    in.sin_family = AF_INET;
-    in.sin_port = htons(address.port);
-    std::memcpy(&in.sin_addr, address.ip.data(), 4);
-    std::memcpy(&out.storage, &in, sizeof in);
-    out.length = sizeof in;
-  }
-  return out;
-}
-
-bool from_kernel(const KernelAddress& kernel, Address* out) {
-  Address address;
-  if (kernel.storage.ss_family == AF_INET6) {
-    sockaddr_in6 in;
-    std::memcpy(&in, &kernel.storage, sizeof in);
-    address.v6 = true;
-    std::memcpy(address.ip.data(), &in.sin6_addr, 16);
-    address.scope = in.sin6_scope_id;
-    address.port = ntohs(in.sin6_port);
-  } else if (kernel.storage.ss_family == AF_INET) {
-    sockaddr_in in;
-    std::memcpy(&in, &kernel.storage, sizeof in);
-    std::memcpy(address.ip.data(), &in.sin_addr, 4);
-    address.port = ntohs(in.sin_port);
-  } else {
-    return false;
-  }
-  *out = address;
-  return true;
-}
 
 Address loopback(bool v6) {
   if (!v6) return make_v4(INADDR_LOOPBACK);
@@ -232,25 +183,6 @@ Address default_address() {
   far.ip = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   if (address_towards(far, &out).ok()) return out;
   return loopback(false);
-}
-
-std::string ranks_text(const std::vector<int>& ascending) {
-  constexpr std::size_t shown_runs = 12;
-  std::string out;
-  std::size_t runs = 0;
-  for (std::size_t i = 0; i < ascending.size();) {
-    std::size_t last = i;
-    while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
-    if (runs == shown_runs) {
-      return out + fmt::format(" and {} more", ascending.size() - i);
-    }
-    if (runs > 0) out += last + 1 == ascending.size() ? " and " : ", ";
-    out += last == i ? fmt::format("{}", ascending[i])
-                     : fmt::format("{}-{}", ascending[i], ascending[last]);
-    ++runs;
-    i = last + 1;
-  }
-  return out;
 }
 
 }  // namespace hocket::internal

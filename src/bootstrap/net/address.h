@@ -1,26 +1,12 @@
-// Addresses: their text, the kernel's form of them, and the choice of one to listen on.
+// The addresses of this host, and the choice of an address to listen on.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <string>
-#include <vector>
 
+#include "base/address.h"
 #include "base/status.h"
-#include "bootstrap/types.h"
 
 namespace hocket::internal {
-
-struct KernelAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-KernelAddress to_kernel(const Address& address);
-/// Returns false if the kernel's address is neither IPv4 nor IPv6.
-bool from_kernel(const KernelAddress& kernel, Address* out);
 
 Address loopback(bool v6);
 bool is_loopback(const Address& address);
@@ -40,8 +26,5 @@ Status interface_address(const std::string& interface, bool prefer_v6, Address* 
 Status address_towards(const Address& to, Address* out);
 /// The address of the default route, loopback if there is none.
 Address default_address();
-
-/// "3, 5-9 and 12", for messages: at most a few runs, then how many more.
-std::string ranks_text(const std::vector<int>& ascending);
 
 }  // namespace hocket::internal

@@ -1,7 +1,7 @@
-// What the state machines of the control plane run on: descriptors that become ready, timers, tasks
-// that other threads post, and the time. A process has one event loop, its monitor thread
-// (monitor_thread.h); a test may drive state machines with a loop and a clock of its own
-// (tests/bootstrap/simulated_loop.h).
+// The event loop on which the state machines of the control plane run. It calls their handlers when
+// a descriptor is ready, when a timer has expired, or when another thread has posted a task; and it
+// tells them the time. A process has one event loop, its monitor thread (monitor_thread.h); a test
+// may run state machines on a loop with a simulated clock (tests/bootstrap/simulated_loop.h).
 //
 // A handler captures `this` of the object that owns its Watch or Timer: when the Watch or Timer has
 // been destroyed, the handler does not run any more. A handler may destroy its own Watch or Timer
@@ -38,7 +38,8 @@ class EventLoop {
     /// The process ends in order: exit(), or a return from main.
     virtual void process_exits() {}
   };
-  /// An object that has connections which have not proved the job key, and so can be closed.
+  /// An object that holds unproved connections, which may be closed when the process needs a
+  /// descriptor.
   class DescriptorHolder {
    public:
     virtual ~DescriptorHolder() = default;
@@ -69,9 +70,9 @@ class EventLoop {
   /// The time at which this round of the loop began.
   virtual Nanos now() const = 0;
 
-  /// Owns the object until release(), and runs until then.
+  /// The loop owns the object until release(), and does not end before.
   virtual void keep(std::shared_ptr<void> object) = 0;
-  /// From here on the loop may end before the object is released; it destroys the object then.
+  /// From now on the loop may end before the object is released; its end destroys the object.
   virtual void let_loop_end(const void* object) noexcept = 0;
   /// Destroys a kept object at the end of this round, so that the object may release itself.
   virtual void release(const void* object) noexcept = 0;

@@ -352,8 +352,8 @@ void MonitorThread::release(const void* object) noexcept {
   }
 }
 
-/// Runs a handler. All clients are told of its exception: which of them the handler served is not
-/// known, and a lack of memory concerns all of them.
+/// Runs a handler. If the handler throws, all clients are told, because the loop does not know
+/// which client the handler belongs to, and because a lack of memory concerns all of them.
 template <typename Handler>
 void MonitorThread::attempt(const Handler& handler) {
   const Status status = status_of_call([&]() -> Status {
@@ -434,15 +434,15 @@ void MonitorThread::loop() {
     run_timers();
     if (!failure_.ok()) [[unlikely]]
       tell_failure();
-    std::list<Kept> released;  // whose destructors may release other objects
+    std::list<Kept> released;  // the destructors of these objects may change released_
     released.swap(released_);
   }
-  let_go();
+  destroy_kept_objects();
 }
 
-/// Destroys the kept objects, here on the thread. Their destructors may post tasks, and tasks may
-/// keep objects.
-void MonitorThread::let_go() {
+/// Destroys the kept objects, on the monitor thread. Their destructors may post tasks, and these
+/// tasks may make the loop keep further objects.
+void MonitorThread::destroy_kept_objects() {
   for (;;) {
     run_posted();
     std::list<Kept> kept;

@@ -85,7 +85,7 @@ class MonitorThread final : public EventLoop, public std::enable_shared_from_thi
   template <typename Handler>
   void attempt(const Handler& handler);
   void tell_failure();
-  void let_go();
+  void destroy_kept_objects();
   void append(Posted* posted);
   void run_posted();
   void run_timers();
@@ -112,8 +112,8 @@ class MonitorThread final : public EventLoop, public std::enable_shared_from_thi
   Posted** posted_end_ = &first_posted_;
   bool stopping_ = false;
   bool stopped_ = false;
-  bool retiring_ =
-      false;  // the last reference ended on the thread itself, which cannot join itself
+  // The last reference ended on the monitor thread itself, which cannot join itself.
+  bool retiring_ = false;
 };
 
 inline EventLoop& MonitorRef::operator*() const { return *loop_; }

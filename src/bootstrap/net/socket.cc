@@ -12,8 +12,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/address.h"
 #include "base/descriptors.h"
-#include "bootstrap/net/address.h"
 
 namespace hocket::internal {
 namespace {
@@ -99,8 +99,8 @@ void set_silence_limit(int fd, std::int64_t silence_ms) {
   const auto limit_ms = static_cast<unsigned>(std::clamp<std::int64_t>(silence_ms, 1000, 1 << 30));
   ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
   const int on = 1;
-  // Otherwise the pauses between retransmissions double, and a heartbeat comes seconds after the
-  // network is whole again.
+  // By default the kernel doubles the pause after each retransmission, so that a heartbeat would
+  // arrive only seconds after the network works again.
   constexpr int rto_max_option = 44;  // TCP_RTO_MAX_MS, from Linux 6.15
   const int rto_max_ms = 1000;        // the least value that the kernel accepts
   ::setsockopt(fd, IPPROTO_TCP, rto_max_option, &rto_max_ms, sizeof rto_max_ms);
@@ -116,16 +116,6 @@ std::int64_t peer_user(int fd) {
   socklen_t size = sizeof credentials;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return -1;
   return credentials.uid;
-}
-
-std::string peer_text(int fd) {
-  KernelAddress remote;
-  remote.length = sizeof remote.storage;
-  Address address;
-  if (::getpeername(fd, remote.get(), &remote.length) != 0 || !from_kernel(remote, &address)) {
-    return "this host";
-  }
-  return address.text();
 }
 
 Status own_address(int fd, Address* out) {

@@ -32,14 +32,13 @@ int connect_result(int fd);
 
 /// For a data or control connection. This and set_silence_limit() do nothing on Unix sockets.
 void set_no_delay(int fd);
-/// Ends the connection when sent bytes are not acknowledged for so long; sends keepalives too.
-/// Unacknowledged bytes are sent again every second at least, if the kernel supports that.
+/// Ends the connection when sent bytes are not acknowledged within silence_ms; sends keepalives
+/// too. Unacknowledged bytes are sent again every second at least, if the kernel supports that.
 void set_silence_limit(int fd, std::int64_t silence_ms);
 
 /// The user at the other end of a Unix socket; -1: unknown.
 std::int64_t peer_user(int fd);
-/// The other end's address as text, for messages.
-std::string peer_text(int fd);
+/// The address to which a TCP socket is bound.
 Status own_address(int fd, Address* out);
 
 /// Sends what fits now; descriptors go with the first byte. Returns the bytes sent, or -1 with

@@ -55,7 +55,7 @@ struct alignas(128) SignatureSlots {
 
 class Board {
  public:
-  /// Size of a board for so many local ranks; every rank computes the same.
+  /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
 
   Board() = default;
@@ -95,8 +95,9 @@ class Board {
   /// its eventfd.
   bool ring(int to) const;
 
-  /// The error where the fingerprint in the peer's arrival line is not that of mine: the ranks made
-  /// different calls or, where their signatures do not say so, something has written into the line.
+  /// Returns the error for a peer whose arrival line has another fingerprint than `mine`. If the
+  /// signatures differ too, the two ranks made different calls; if the signatures are equal, a
+  /// process has overwritten the line.
   Status disagreement_with(int peer, int parity, const Signature& mine) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;

@@ -62,7 +62,7 @@ class ShmTransport final : public Transport {
     FifoWriter to;
     FifoReader from;
     InFrame frame;
-    bool receive_closed = false;  // the transport reads its fifo no more
+    bool receive_closed = false;  // the transport no longer reads the fifo `from`
   };
 
   int local_of(int peer) const;
@@ -82,7 +82,7 @@ class ShmTransport final : public Transport {
   UnexpectedPool pool_;
   CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Link>> links_;  // to all local peers
-  mutable bool posted_ = false;    // a transfer, since active() last looked at all links in vain
+  mutable bool posted_ = false;    // a transfer was posted since active() last found all links idle
   std::vector<int> link_of_rank_;  // index in links_ of a rank; -1: the rank is no local peer
 };
 

@@ -25,8 +25,8 @@ class Connection {
   int fd() const { return fd_.get(); }
   const Status& status() const { return status_; }
   State state() const { return state_; }
-  bool said_bye() const { return peer_goodbye_; }
-  /// True if bytes have arrived on it, so the peer has the connection too.
+  bool said_goodbye() const { return peer_goodbye_; }
+  /// True if bytes have arrived on this connection, which shows that the peer uses it too.
   bool heard() const { return heard_; }
 
   /// Writes frames until the socket is full, no frame is left, or poll_budget bytes are written.
@@ -36,7 +36,7 @@ class Connection {
   bool receive(MessageMatcher& matcher);
 
   bool has_output() const { return iov_first_ < iov_count_; }
-  /// The socket was full at the last write.
+  /// True if the socket was full at the last write.
   bool blocked() const { return blocked_; }
 
   /// Releases all memory of transfers, after the link has ended. With keep it first copies the

@@ -1,9 +1,7 @@
 #include "transport/tcp/transport.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,6 +11,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/address.h"
 #include "base/descriptors.h"
 
 namespace hocket::internal {
@@ -23,26 +22,8 @@ constexpr std::uint64_t idle_poll_interval = 64;  // polls; then idle links are 
 // Receives without a sleep between them, after which epoll no longer watches a connection.
 constexpr unsigned receives_before_unwatch = 8;
 constexpr unsigned eager_writes_before_second = 64;  // then the second connection is opened
-constexpr int linger_rounds = 200;  // in close(), over all links; linger_round_ms each
-constexpr int linger_round_ms = 5;
-
-std::string peer_text(int fd) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return "";
-  char text[INET6_ADDRSTRLEN] = "";
-  if (storage.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
-    ::inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
-    return fmt::format("{}:{}", text, ntohs(v4.sin_port));
-  }
-  if (storage.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
-    ::inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
-    return fmt::format("[{}]:{}", text, ntohs(v6.sin6_port));
-  }
-  return "";
-}
+constexpr int drain_rounds = 200;  // in close(), over all links; drain_round_ms each
+constexpr int drain_round_ms = 5;
 
 std::uint64_t tag_of(int peer, std::size_t index) {
   return static_cast<std::uint64_t>(peer) << 16 | index;
@@ -116,15 +97,14 @@ bool TcpTransport::install(Adopted& adopted) {
   const auto index = static_cast<std::size_t>(adopted.index);
   if (to.matcher.ended() || index >= to.connections.size()) return false;
   if (!adopted.status.ok()) {
-    // The link needs its first connection. Others only make it faster.
+    // A link cannot work without its first connection. Further connections only make it faster.
     if (index == 0) fail(to, adopted.status);
     return index == 0;
   }
   if (to.connections[index] != nullptr) return false;
   to.dialled[index] = true;
   if (index == 0) {
-    const std::string text = peer_text(adopted.fd.get());
-    if (!text.empty()) to.name = fmt::format("tcp {}", text);
+    if (const auto address = peer_address(adopted.fd.get())) to.name = "tcp " + address->text();
   }
   to.connections[index] = std::make_unique<Connection>(std::move(adopted.fd));
   if (index > 0) {
@@ -215,11 +195,18 @@ bool TcpTransport::active() const {
 
 // ---- Moving bytes
 
-// When two ranks send to each other over one socket at once, each holds the lock of its socket
-// while the packet of the other arrives; the kernel must then handle that packet from the backlog
-// of the socket. So eager messages alternate between two connections, such that messages that cross
-// use different ones. A message then also carries the acknowledgement of the last message that
-// arrived on the same connection.
+// Returns the connection, 0 or 1, that an eager message from rank `from` to rank `to` uses.
+//
+// Two ranks often send each other a small message at the same time. Over a single connection that
+// is slow. While rank A is inside send(), the kernel holds the lock of A's socket. If the packet of
+// rank B arrives at that moment, the kernel cannot process the packet: it puts the packet into the
+// backlog queue of the socket, and processes that queue when send() releases the lock. With two
+// connections A's message leaves through one socket while B's message arrives at the other.
+//
+// So two messages with the same key in opposite directions use different connections, and
+// successive messages in the same direction alternate. If both ranks send and receive in turn, each
+// sends its next message on the connection on which the last message has arrived. The packet then
+// carries the TCP acknowledgement of that message, and the kernel sends no separate packet for it.
 std::size_t TcpTransport::eager_connection_index(const MessageKey& key, int from, int to) const {
   return options_.connections > 1 ? (key.sequence + key.index + (from > to ? 1 : 0)) % 2 : 0;
 }
@@ -264,7 +251,7 @@ bool TcpTransport::receive(Link& link, std::size_t index) {
   if (link.connections[index].get() != connection) return moved;  // dropped with its link
   if (connection->state() != Connection::State::open) {
     drop(link, index);
-  } else if (connection->said_bye()) {
+  } else if (connection->said_goodbye()) {
     check_goodbyes(link);
   }
   return moved;
@@ -310,8 +297,8 @@ bool TcpTransport::poll() {
   return moved;
 }
 
-// Checks the links that poll() does not check, with epoll. Links that are idle now are watched
-// again.
+// Uses epoll to check the links that poll() does not check itself. First it makes epoll watch again
+// the links that have become idle.
 bool TcpTransport::poll_idle_links() {
   const bool many = active_.size() > options_.busy_links;
   std::erase_if(unwatched_, [&](Link* link) {
@@ -412,7 +399,7 @@ void TcpTransport::drop(Link& link, std::size_t index) {
   const int peer = link.matcher.peer();
   Status why = connection->status();
   const bool of_the_socket = why.culprit() < 0;  // not a protocol violation
-  if (of_the_socket && connection->said_bye()) {
+  if (of_the_socket && connection->said_goodbye()) {
     connection->has_output() ? leave(link) : check_goodbyes(link);
     return connection->release_buffers(link.matcher, false);
   }
@@ -442,7 +429,7 @@ void TcpTransport::drop(Link& link, std::size_t index) {
 void TcpTransport::check_goodbyes(Link& link) {
   if (link.matcher.ended()) return;
   for (const auto& connection : link.connections) {
-    if (connection != nullptr && !connection->said_bye()) return;
+    if (connection != nullptr && !connection->said_goodbye()) return;
   }
   leave(link);
 }
@@ -491,7 +478,7 @@ void TcpTransport::close() {
     }
     flush(*link);
   }
-  int rounds = linger_rounds;
+  int rounds = drain_rounds;
   for (const std::unique_ptr<Link>& link : links_) {
     if (link != nullptr) drain_before_close(*link, rounds);
   }
@@ -518,7 +505,7 @@ void TcpTransport::drain_before_close(Link& link, int& rounds) {
       }
       pollfd wait{connection->fd(), POLLIN, 0};
       if (connection->has_output()) wait.events |= POLLOUT;
-      ::poll(&wait, 1, linger_round_ms);
+      ::poll(&wait, 1, drain_round_ms);
     }
   }
 }

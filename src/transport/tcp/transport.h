@@ -77,11 +77,10 @@ class TcpTransport final : public Transport {
     std::string name;                   // "tcp 10.0.0.1:4000"
     std::uint64_t flushed_in_poll = 0;  // value of polls_ when a post last wrote at once
     unsigned eager_writes = 0;
-    std::size_t expected =
-        0;                   // index of the connection on which the next eager message should come
-    bool listed = false;     // in active_
-    bool unwatched = false;  // in unwatched_
-    bool released = false;   // its connections have released the memory of transfers
+    std::size_t expected = 0;  // index of the connection that the next eager message should use
+    bool listed = false;       // in active_
+    bool unwatched = false;    // in unwatched_
+    bool released = false;     // its connections have released the memory of transfers
   };
   struct Adopted {
     int peer;

@@ -12,7 +12,7 @@ namespace hocket::internal::launch {
 /// on this host; else the first candidate that is an address of this host and no loopback; else the
 /// address from which this host routes to the others. It does not use the address to which the
 /// host's own name resolves, which is 127.0.1.1 on many machines.
-Status listen_for_root(const ListenRequest& request, UniqueFd* listener, Address* address);
+Status listen_for_coordinator(const ListenRequest& request, UniqueFd* listener, Address* address);
 
 /// True if the text is an address of this host, or a name that resolves to one.
 bool is_this_host(const std::string& name);

@@ -1,6 +1,4 @@
-#include "bootstrap/control/fault_log.h"
-
-#include <algorithm>
+#include "bootstrap/control/fault_board.h"
 
 namespace hocket::internal {
 namespace {
@@ -17,14 +15,6 @@ bool concerns_whole_rank(const Fault& fault) {
 }
 
 }  // namespace
-
-bool FaultScope::covers(const Fault& fault) const {
-  if (fault.comm_id == 0) {
-    return std::find(members.begin(), members.end(), fault.rank) != members.end();
-  }
-  return fault.comm_id == comm_id ||
-         (fault.comm_id == parent && fault.kind == Fault::Kind::aborted);
-}
 
 FaultBoard::Name FaultBoard::name_of(const Fault& fault) {
   const bool whole = concerns_whole_rank(fault);

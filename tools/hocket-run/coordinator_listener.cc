@@ -1,4 +1,4 @@
-#include "root_listener.h"
+#include "coordinator_listener.h"
 
 #include <netdb.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ Status choose(const ListenRequest& request, Address* address) {
 
 }  // namespace
 
-Status listen_for_root(const ListenRequest& request, UniqueFd* listener, Address* address) {
+Status listen_for_coordinator(const ListenRequest& request, UniqueFd* listener, Address* address) {
   HOCKET_RETURN_IF_ERROR(choose(request, address));
   address->port = 0;
   return listen_tcp(address, listener);
