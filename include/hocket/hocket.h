@@ -579,10 +579,10 @@ HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataTyp
 /* Effect:  opens a group: until the matching hocketGroupEnd, this thread's collectives and
  *          messages, on any communicators and streams, are collected instead of begun. Groups
  *          nest; only the end of the outermost group begins the operations.
- * Needs:   buffers stay allocated and untouched until the operations have ended. All ranks of a
- *          communicator put the same collectives in a group. In a group these fail with
- *          hocketInvalidUsage: calls that make or end communicators, wait for, query or record
- *          streams and events, or destroy streams. (Nothing that was collected has begun.)
+ * Needs:   buffers stay allocated and untouched until the operations have ended. Ranks may group
+ *          their calls differently: only the order of the collectives of each communicator must
+ *          agree. In a group these fail with hocketInvalidUsage: calls that make or end
+ *          communicators, wait for, query or record streams and events, or destroy streams.
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  hocketSystemError: no memory; no group is opened. A collected call with a wrong
