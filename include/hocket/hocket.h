@@ -122,8 +122,7 @@
  *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
  *                             (inline, one-shot, staged, direct, ring, tree or owner-fold)
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
- *   HOCKET_LOG                none, error, warn, info or debug: level of the log lines on standard
- *                             error, whether or not a callback is set
+ *   HOCKET_LOG                none, error, warn, info or debug: least level on standard error
  *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 64; 0: none)
  *   HOCKET_DUMP_FOLDER        folder for the record at an error or a signal; not set: the log
  *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
@@ -700,13 +699,14 @@ HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 /* Effect:  returns the result of the operations that were put on the stream before the event's
  *          last record: hocketInProgress while the event has not happened, hocketSuccess if all
  *          succeeded.
- * Needs:   event not NULL. For an event that was never recorded, or recorded on a NULL stream, it
- *          returns hocketSuccess.
+ * Needs:   event not NULL; if it was never recorded, or on a NULL stream, the result is
+ *          hocketSuccess. Not in a group.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; or the first error among the stream's operations before the
- *          record that hocketStreamSynchronize or hocketStreamQuery had not returned when the event
- *          happened. Every call returns this error again, and the stream still returns it too. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; or the first error among the
+ *          stream's operations before the record that hocketStreamSynchronize or hocketStreamQuery
+ *          had not returned when the event happened. Every call returns this error again, and the
+ *          stream still returns it too. */
 HOCKET_API hocketResult_t hocketEventGetResult(hocketEvent_t event);
 
 /* Effect:  frees the event. Operations that wait for it by an earlier hocketStreamWaitEvent still

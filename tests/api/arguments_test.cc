@@ -351,6 +351,7 @@ TEST(Handles, of_streams_and_events_are_refused_after_their_end) {
     refused(hocketEventRecord(another, stream), "hocketEventRecord");
     refused(hocketEventSynchronize(event), "hocketEventSynchronize");
     refused(hocketEventQuery(event), "hocketEventQuery");
+    refused(hocketEventGetResult(event), "hocketEventGetResult");
     refused(hocketEventDestroy(event), "hocketEventDestroy");
     std::array<std::uint64_t, 128> memory{};
     EXPECT_EQ(hocketInvalidArgument,
@@ -382,6 +383,7 @@ TEST(Group, refuses_to_wait_for_what_it_has_collected) {
   refused(hocketEventRecord(event, stream), "hocketEventRecord");
   refused(hocketEventSynchronize(event), "hocketEventSynchronize");
   refused(hocketEventQuery(event), "hocketEventQuery");
+  refused(hocketEventGetResult(event), "hocketEventGetResult");
   refused(hocketStreamDestroy(stream), "hocketStreamDestroy");
   ASSERT_HOCKET(hocketGroupEnd());
   EXPECT_HOCKET(hocketStreamSynchronize(stream));
