@@ -148,7 +148,8 @@
 #define HOCKET_MAJOR 0
 #define HOCKET_MINOR 1
 #define HOCKET_PATCH 0
-#define HOCKET_VERSION_CODE (HOCKET_MAJOR * 10000 + HOCKET_MINOR * 100 + HOCKET_PATCH)
+#define HOCKET_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z)) /* for #if HOCKET_VERSION_CODE >= */
+#define HOCKET_VERSION_CODE HOCKET_VERSION(HOCKET_MAJOR, HOCKET_MINOR, HOCKET_PATCH)
 
 #if defined(__GNUC__)
 #define HOCKET_API __attribute__((visibility("default")))
@@ -161,8 +162,8 @@ extern "C" {
 #endif
 
 typedef struct hocketComm* hocketComm_t;
-/* NULL: the caller's own thread; later also a CUDA stream. */
-typedef struct hocketStream* hocketStream_t;
+#define HOCKET_COMM_NULL NULL
+typedef struct hocketStream* hocketStream_t; /* NULL: the caller's own thread */
 typedef struct hocketEvent* hocketEvent_t;
 
 #define HOCKET_UNIQUE_ID_BYTES 128
@@ -181,6 +182,7 @@ typedef enum {
   hocketRemoteError = 6,        /* a rank is dead, silent, has left or broke the protocol */
   hocketInProgress = 7,         /* not an error: poll hocketCommGetAsyncError */
   hocketTimeout = 8,            /* the deadline passed while every rank was alive */
+  hocketNumResults = 9,         /* how many results are numbered as in NCCL: 0 to 8 */
   hocketMismatch = 100,         /* ranks made different calls */
   hocketAborted = 101           /* hocketCommAbort, on this or another rank */
 } hocketResult_t;
@@ -214,7 +216,8 @@ typedef enum {
   hocketMax = 2,
   hocketMin = 3,
   hocketAvg = 4,
-  hocketNumOps = 5
+  hocketNumOps = 5,
+  hocketMaxRedOp = 0x7fffffff /* the largest value of the type; no operator */
 } hocketRedOp_t;
 
 #define HOCKET_CONFIG_UNDEF_INT INT_MIN
@@ -267,16 +270,14 @@ typedef struct {
 
 /* ---- The library ----------------------------------------------------------------------------- */
 
-/* Effect:  *version receives the HOCKET_VERSION_CODE of the library (that of the header may
- *          differ).
+/* Effect:  *version receives the library's HOCKET_VERSION_CODE; that of the header may differ.
  * Needs:   version not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument: version is NULL; nothing changes. */
 HOCKET_API hocketResult_t hocketGetVersion(int* version);
 
-/* Effect:  returns a few words for a result, such as "invalid argument": a static string, never
- *          NULL.
+/* Effect:  returns a few words for a result, such as "invalid argument"; static, never NULL.
  * Needs:   nothing; for a number that is no result, the words say so.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
@@ -617,8 +618,7 @@ HOCKET_API hocketResult_t hocketGroupEnd(void);
  * Errors:  hocketInvalidUsage: no group is open; nothing changes. */
 HOCKET_API hocketResult_t hocketGroupCancel(void);
 
-/* Effect:  *depth receives the number of groups that this thread has open, one inside the other;
- *          0: its calls begin at once.
+/* Effect:  *depth receives how many groups this thread has open; 0: its calls begin at once.
  * Needs:   depth not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; reports only the calling thread's groups.
