@@ -228,8 +228,8 @@ typedef enum {
  *   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
  *   config.deadline_ms = 30000;
  *
- * Later versions only append fields: a program that was compiled with an older header still works.
- */
+ * The fields up to commName mean what they mean in ncclConfig_t, whose other fields are for GPUs.
+ * Later versions only append fields, so programs compiled with an older header still work. */
 typedef struct {
   size_t size;          /* sizeof(hocketConfig_t) of the caller's header */
   unsigned int magic;   /* HOCKET_CONFIG_MAGIC */
@@ -356,7 +356,7 @@ HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hoc
                                              int rank);
 HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks,
                                                    hocketUniqueId commId, int rank,
-                                                   hocketConfig_t* config);
+                                                   const hocketConfig_t* config);
 
 /* Effect:  joins this process to its job, with the rank and the number of ranks that the launcher
  *          (hocket-run) gives. Without a launcher *comm receives a communicator of this process
@@ -392,7 +392,7 @@ HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocket
  *          Until all ranks of comm have called it: as hocketAllReduce; comm is poisoned.
  *          Afterwards: as hocketCommInitRank; comm stays usable. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
-                                          hocketComm_t* newcomm, hocketConfig_t* config);
+                                          hocketComm_t* newcomm, const hocketConfig_t* config);
 
 /* Effect:  ends the work of the communicator: when it returns hocketSuccess, all operations of all
  *          ranks have ended. Afterwards only queries and hocketCommDestroy are allowed.

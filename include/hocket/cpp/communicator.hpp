@@ -37,7 +37,7 @@ class Communicator {
   }
   [[nodiscard]] static Communicator join(int ranks, const UniqueId& id, int rank,
                                          const Config& config = {}) {
-    hocketConfig_t options = config.to_c();
+    const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
     check(hocketCommInitRankConfig(&handle, ranks, id.get(), rank, &options),
           "hocketCommInitRankConfig");
@@ -47,7 +47,7 @@ class Communicator {
   /// config does not set is as in this communicator. Empty for HOCKET_SPLIT_NOCOLOR.
   [[nodiscard]] Communicator split(int color, int key = 0, const Config& config = {}) {
     require_joined("hocketCommSplit");
-    hocketConfig_t options = config.to_c();
+    const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
     check(hocketCommSplit(get(), color, key, &handle, &options), "hocketCommSplit");
     return Communicator(handle, config.blocking.value_or(blocking_));
