@@ -16,7 +16,7 @@ int main(void) {
   CHECK(hocketCommUserRank(comm, &rank));
   CHECK(hocketCommCount(comm, &ranks));
 
-  float* x; /* memory that ranks of this host read and write in place; malloc's works too */
+  float* x; /* ranks of this host access this memory directly; memory of malloc is copied */
   CHECK(hocketMemAlloc((void**)&x, 1000 * sizeof *x));
   for (int i = 0; i < 1000; ++i) x[i] = (float)(rank + i);
   CHECK(hocketAllReduce(x, x, 1000, hocketFloat32, hocketSum, comm, NULL));

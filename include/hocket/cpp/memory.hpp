@@ -1,4 +1,4 @@
-// Memory that local peers read and write in place.
+// Memory that local peers access directly, without a copy.
 #pragma once
 
 #include <cstddef>
