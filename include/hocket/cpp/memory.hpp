@@ -58,8 +58,9 @@ class Memory {
   std::size_t count_;
 };
 
-/// A communicator's knowledge of a range of memory, until the destructor ends it. The memory must
-/// outlive it. Where the communicator goes first it ends there, and the destructor does nothing.
+/// The registration of a range of memory with a communicator; the destructor ends it. The memory
+/// must outlive it. If the communicator is destroyed first, the registration ends with the
+/// communicator, and the destructor does nothing.
 class Registration {
  public:
   Registration(Registration&& other) noexcept
