@@ -1,5 +1,4 @@
-/* Every rank brings a vector; all of them get the sum. Run: hocket-run -n 4 example_01_all_reduce
- */
+/* Every rank receives the sum of all ranks' vectors. Run: hocket-run -n 4 example_01_all_reduce */
 #include <hocket/hocket.h>
 #include <stdio.h>
 
@@ -11,7 +10,7 @@
 
 int main(void) {
   hocketComm_t comm;
-  CHECK(hocketCommInitFromEnv(&comm, NULL)); /* hocket-run says who we are */
+  CHECK(hocketCommInitFromEnv(&comm, NULL)); /* hocket-run tells rank and ranks */
   int rank, ranks;
   CHECK(hocketCommUserRank(comm, &rank));
   CHECK(hocketCommCount(comm, &ranks));
