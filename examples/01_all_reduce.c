@@ -1,5 +1,4 @@
-/* Every rank brings a vector; all of them get the sum. Run: hocket-run -n 4 example_01_all_reduce
- */
+/* Every rank receives the sum of all ranks' vectors. Run: hocket-run -n 4 example_01_all_reduce */
 #include <hocket/hocket.h>
 #include <stdio.h>
 
@@ -11,12 +10,12 @@
 
 int main(void) {
   hocketComm_t comm;
-  CHECK(hocketCommInitFromEnv(&comm, NULL)); /* hocket-run says who we are */
+  CHECK(hocketCommInitFromEnv(&comm, NULL)); /* hocket-run tells rank and ranks */
   int rank, ranks;
   CHECK(hocketCommUserRank(comm, &rank));
   CHECK(hocketCommCount(comm, &ranks));
 
-  float* x; /* memory that ranks of this host read and write in place; malloc's works too */
+  float* x; /* ranks of this host access this memory directly; memory of malloc is copied */
   CHECK(hocketMemAlloc((void**)&x, 1000 * sizeof *x));
   for (int i = 0; i < 1000; ++i) x[i] = (float)(rank + i);
   CHECK(hocketAllReduce(x, x, 1000, hocketFloat32, hocketSum, comm, NULL));

@@ -122,8 +122,7 @@
  *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
  *                             (inline, one-shot, staged, direct, ring, tree or owner-fold)
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
- *   HOCKET_LOG                none, error, warn, info or debug: level of the log lines on standard
- *                             error, whether or not a callback is set
+ *   HOCKET_LOG                none, error, warn, info or debug: least level on standard error
  *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 64; 0: none)
  *   HOCKET_DUMP_FOLDER        folder for the record at an error or a signal; not set: the log
  *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
@@ -149,7 +148,8 @@
 #define HOCKET_MAJOR 0
 #define HOCKET_MINOR 1
 #define HOCKET_PATCH 0
-#define HOCKET_VERSION_CODE (HOCKET_MAJOR * 10000 + HOCKET_MINOR * 100 + HOCKET_PATCH)
+#define HOCKET_VERSION(X, Y, Z) ((X)*10000 + (Y)*100 + (Z)) /* for #if HOCKET_VERSION_CODE >= */
+#define HOCKET_VERSION_CODE HOCKET_VERSION(HOCKET_MAJOR, HOCKET_MINOR, HOCKET_PATCH)
 
 #if defined(__GNUC__)
 #define HOCKET_API __attribute__((visibility("default")))
@@ -162,8 +162,8 @@ extern "C" {
 #endif
 
 typedef struct hocketComm* hocketComm_t;
-/* NULL: the caller's own thread; later also a CUDA stream. */
-typedef struct hocketStream* hocketStream_t;
+#define HOCKET_COMM_NULL NULL
+typedef struct hocketStream* hocketStream_t; /* NULL: the caller's own thread */
 typedef struct hocketEvent* hocketEvent_t;
 
 #define HOCKET_UNIQUE_ID_BYTES 128
@@ -182,6 +182,7 @@ typedef enum {
   hocketRemoteError = 6,        /* a rank is dead, silent, has left or broke the protocol */
   hocketInProgress = 7,         /* not an error: poll hocketCommGetAsyncError */
   hocketTimeout = 8,            /* the deadline passed while every rank was alive */
+  hocketNumResults = 9,         /* how many results are numbered as in NCCL: 0 to 8 */
   hocketMismatch = 100,         /* ranks made different calls */
   hocketAborted = 101           /* hocketCommAbort, on this or another rank */
 } hocketResult_t;
@@ -215,7 +216,8 @@ typedef enum {
   hocketMax = 2,
   hocketMin = 3,
   hocketAvg = 4,
-  hocketNumOps = 5
+  hocketNumOps = 5,
+  hocketMaxRedOp = 0x7fffffff /* the largest value of the type; no operator */
 } hocketRedOp_t;
 
 #define HOCKET_CONFIG_UNDEF_INT INT_MIN
@@ -226,8 +228,8 @@ typedef enum {
  *   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
  *   config.deadline_ms = 30000;
  *
- * Later versions only append fields: a program that was compiled with an older header still works.
- */
+ * The fields up to commName mean what they mean in ncclConfig_t, whose other fields are for GPUs.
+ * Later versions only append fields, so programs compiled with an older header still work. */
 typedef struct {
   size_t size;          /* sizeof(hocketConfig_t) of the caller's header */
   unsigned int magic;   /* HOCKET_CONFIG_MAGIC */
@@ -268,16 +270,14 @@ typedef struct {
 
 /* ---- The library ----------------------------------------------------------------------------- */
 
-/* Effect:  *version receives the HOCKET_VERSION_CODE of the library (that of the header may
- *          differ).
+/* Effect:  *version receives the library's HOCKET_VERSION_CODE; that of the header may differ.
  * Needs:   version not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument: version is NULL; nothing changes. */
 HOCKET_API hocketResult_t hocketGetVersion(int* version);
 
-/* Effect:  returns a few words for a result, such as "invalid argument": a static string, never
- *          NULL.
+/* Effect:  returns a few words for a result, such as "invalid argument"; static, never NULL.
  * Needs:   nothing; for a number that is no result, the words say so.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
@@ -356,7 +356,7 @@ HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hoc
                                              int rank);
 HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks,
                                                    hocketUniqueId commId, int rank,
-                                                   hocketConfig_t* config);
+                                                   const hocketConfig_t* config);
 
 /* Effect:  joins this process to its job, with the rank and the number of ranks that the launcher
  *          (hocket-run) gives. Without a launcher *comm receives a communicator of this process
@@ -392,7 +392,7 @@ HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocket
  *          Until all ranks of comm have called it: as hocketAllReduce; comm is poisoned.
  *          Afterwards: as hocketCommInitRank; comm stays usable. */
 HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
-                                          hocketComm_t* newcomm, hocketConfig_t* config);
+                                          hocketComm_t* newcomm, const hocketConfig_t* config);
 
 /* Effect:  ends the work of the communicator: when it returns hocketSuccess, all operations of all
  *          ranks have ended. Afterwards only queries and hocketCommDestroy are allowed.
@@ -579,10 +579,10 @@ HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataTyp
 /* Effect:  opens a group: until the matching hocketGroupEnd, this thread's collectives and
  *          messages, on any communicators and streams, are collected instead of begun. Groups
  *          nest; only the end of the outermost group begins the operations.
- * Needs:   buffers stay allocated and untouched until the operations have ended. All ranks of a
- *          communicator put the same collectives in a group. In a group these fail with
- *          hocketInvalidUsage: calls that make or end communicators, wait for, query or record
- *          streams and events, or destroy streams. (Nothing that was collected has begun.)
+ * Needs:   buffers stay allocated and untouched until the operations have ended. Ranks may group
+ *          their calls differently: only the order of the collectives of each communicator must
+ *          agree. In a group these fail with hocketInvalidUsage: calls that make or end
+ *          communicators, wait for, query or record streams and events, or destroy streams.
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  hocketSystemError: no memory; no group is opened. A collected call with a wrong
@@ -618,8 +618,7 @@ HOCKET_API hocketResult_t hocketGroupEnd(void);
  * Errors:  hocketInvalidUsage: no group is open; nothing changes. */
 HOCKET_API hocketResult_t hocketGroupCancel(void);
 
-/* Effect:  *depth receives the number of groups that this thread has open, one inside the other;
- *          0: its calls begin at once.
+/* Effect:  *depth receives how many groups this thread has open; 0: its calls begin at once.
  * Needs:   depth not NULL.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time; reports only the calling thread's groups.
@@ -700,13 +699,14 @@ HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 /* Effect:  returns the result of the operations that were put on the stream before the event's
  *          last record: hocketInProgress while the event has not happened, hocketSuccess if all
  *          succeeded.
- * Needs:   event not NULL. For an event that was never recorded, or recorded on a NULL stream, it
- *          returns hocketSuccess.
+ * Needs:   event not NULL; if it was never recorded, or on a NULL stream, the result is
+ *          hocketSuccess. Not in a group.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; or the first error among the stream's operations before the
- *          record that hocketStreamSynchronize or hocketStreamQuery had not returned when the event
- *          happened. Every call returns this error again, and the stream still returns it too. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; or the first error among the
+ *          stream's operations before the record that hocketStreamSynchronize or hocketStreamQuery
+ *          had not returned when the event happened. Every call returns this error again, and the
+ *          stream still returns it too. */
 HOCKET_API hocketResult_t hocketEventGetResult(hocketEvent_t event);
 
 /* Effect:  frees the event. Operations that wait for it by an earlier hocketStreamWaitEvent still

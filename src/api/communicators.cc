@@ -132,7 +132,7 @@ hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId
 }
 
 hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUniqueId commId,
-                                        int rank, hocketConfig_t* config) {
+                                        int rank, const hocketConfig_t* config) {
   return init_rank(__func__, comm, nranks, commId, rank, config);
 }
 
@@ -155,7 +155,7 @@ hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* c
 }
 
 hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm_t* newcomm,
-                               hocketConfig_t* config) {
+                               const hocketConfig_t* config) {
   const char* const function = __func__;
   return api::guarded(function, comm, [&]() -> Status {
     if (newcomm == nullptr) return invalid_argument("newcomm is NULL");

@@ -138,7 +138,7 @@ hocketResult_t hocketEventQuery(hocketEvent_t event) {
 
 hocketResult_t hocketEventGetResult(hocketEvent_t event) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
-    HOCKET_RETURN_IF_ERROR(check_event(event));
+    HOCKET_RETURN_IF_ERROR(check(nullptr, event));
     return event->event->result();
   });
 }

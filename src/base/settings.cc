@@ -217,17 +217,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The candidate that is nearest to word; empty: none is near.
+/// Whether letters can be left out of long_form, but not its first, to get short_form: IFACE and
+/// INTER of INTERFACE.
+bool abbreviates(std::string_view short_form, std::string_view long_form) {
+  if (short_form.empty() || !long_form.starts_with(short_form.front())) return false;
+  for (const char c : long_form) {
+    if (!short_form.empty() && short_form.front() == c) short_form.remove_prefix(1);
+  }
+  return short_form.empty();
+}
+
+/// The candidate that is nearest to word; empty: none is near. An abbreviation is near, however
+/// many letters are missing.
 std::string nearest(std::string_view word, const std::vector<std::string_view>& candidates) {
   std::string_view best;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+  const std::size_t most = word.size() < 4 ? 1 : std::max<std::size_t>(2, word.size() / 3);
+  std::size_t least = most + 1;
   for (const std::string_view candidate : candidates) {
-    // A word that is the beginning of the other is near, such as HOCKET_DEADLINE of
-    // HOCKET_DEADLINE_MS, even if many letters are missing.
-    const std::size_t shorter = std::min(word.size(), candidate.size());
-    const bool begins = word.substr(0, shorter) == candidate.substr(0, shorter) &&
-                        shorter > (word.starts_with(prefix) ? prefix.size() : 0);
-    const std::size_t distance = begins ? 1 : edit_distance(word, candidate);
+    const bool near = abbreviates(word, candidate) || abbreviates(candidate, word);
+    const std::size_t distance = near ? 1 : edit_distance(word, candidate);
     if (distance < least) {
       least = distance;
       best = candidate;
@@ -310,12 +318,14 @@ bool set_by_launcher(std::string_view name) {
 }
 
 std::string unknown_setting_text(const std::string& name) {
+  const auto without_prefix = [](std::string_view full) { return full.substr(prefix.size()); };
   std::vector<std::string_view> names;
   names.reserve(infos.size());
-  for (const SettingInfo& info : infos) names.push_back(info.name);
-  const std::string near = nearest(name, names);
+  for (const SettingInfo& info : infos) names.push_back(without_prefix(info.name));
+  const std::string near = nearest(without_prefix(name), names);
   return name + " is not a setting of hocket" +
-         (near.empty() ? "; `hocket-run --settings` lists them" : "; did you mean " + near + "?");
+         (near.empty() ? "; `hocket-run --settings` lists them"
+                       : "; did you mean " + std::string(prefix) + near + "?");
 }
 
 Status read_settings(const char* const* environment, Settings* settings) {

@@ -199,12 +199,20 @@ void Communicator::log_ready(const Figures& f) const {
       "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
       config_.name, name_of_rank(rank()), local_rank(), local_ranks(), ranks(), nodes(),
       nodes() == 1 ? "" : "s", ranks_per_core(*session_));
+  // Only what was measured; docs/TUNING.md explains each figure.
   if (ranks() > 1 && rank() == 0) {
-    line += fmt::format(
-        "; {:.0f} ns to synchronise, {:.3f} ns per byte touched, {:.3f} or {:.3f} in a peer's "
-        "memory, {:.0f} ns until a message arrives, {:.0f} of work for it, {:.3f} per byte of it",
-        f.sync_ns, f.touch_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte, f.message_ns,
-        f.message_work_ns, f.link_ns_per_byte);
+    line += fmt::format("; figures: memory {:.3f} ns/byte", f.touch_ns_per_byte);
+    if (nodes() > 1) {
+      line +=
+          fmt::format("; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte",
+                      f.message_ns, f.message_work_ns, f.link_ns_per_byte);
+    } else {
+      line += fmt::format("; barrier {:.0f} ns", f.sync_ns);
+    }
+    if (nodes() == 1 && f.crowd <= 1) {
+      line += fmt::format("; peer memory {:.3f} ns/byte; peer memory past caches {:.3f} ns/byte",
+                          f.push_ns_per_byte, f.push_past_ns_per_byte);
+    }
   }
   log_line(LogLevel::info, line);
 }

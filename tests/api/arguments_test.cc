@@ -5,6 +5,7 @@
 
 #include <climits>
 #include <cstring>
+#include <set>
 
 #include "matrix/ranks.h"
 
@@ -25,9 +26,9 @@ constexpr hocketResult_t argument = hocketInvalidArgument;
 float x[8];
 
 Wrongs wrong_collectives() {
-  const auto bad_type = static_cast<hocketDataType_t>(12);
+  const auto bad_type = hocketNumTypes;
   const auto bad_low = static_cast<hocketDataType_t>(-1);
-  const auto bad_op = static_cast<hocketRedOp_t>(5);
+  const auto bad_op = hocketNumOps;
   const auto f32 = hocketFloat32;
   return {
       {"no communicator", argument, "NULL",
@@ -52,6 +53,8 @@ Wrongs wrong_collectives() {
        }},
       {"a negative type", argument, "hocketAllGather: datatype -1",
        [=](hocketComm_t c) { return hocketAllGather(x, x, 1, bad_low, c, nullptr); }},
+      {"the largest operator", argument, "operator 2147483647",
+       [=](hocketComm_t c) { return hocketAllReduce(x, x, 1, f32, hocketMaxRedOp, c, nullptr); }},
       {"an operator past the end", argument, "operator 5",
        [=](hocketComm_t c) { return hocketReduceScatter(x, x, 1, f32, bad_op, c, nullptr); }},
       {"a root below 0", argument, "root -1",
@@ -269,6 +272,20 @@ TEST(Arguments, of_a_configuration_are_checked_and_named) {
   EXPECT_HOCKET(hocketCommDestroy(comm));
 }
 
+TEST(ErrorString, is_of_its_own_for_every_result_and_tells_what_is_none) {
+  std::set<std::string> words;
+  for (int result = 0; result < hocketNumResults; ++result) {
+    words.insert(hocketGetErrorString(static_cast<hocketResult_t>(result)));
+  }
+  words.insert(hocketGetErrorString(hocketMismatch));
+  words.insert(hocketGetErrorString(hocketAborted));
+  EXPECT_EQ(hocketNumResults + 2U, words.size());
+  EXPECT_FALSE(words.contains("unknown result"));
+  for (const int none : {-1, static_cast<int>(hocketNumResults), 99, 102}) {
+    EXPECT_STREQ("unknown result", hocketGetErrorString(static_cast<hocketResult_t>(none)));
+  }
+}
+
 TEST(Environment, that_is_not_known_is_named) {
   struct Bad {
     const char *name, *value;
@@ -351,6 +368,7 @@ TEST(Handles, of_streams_and_events_are_refused_after_their_end) {
     refused(hocketEventRecord(another, stream), "hocketEventRecord");
     refused(hocketEventSynchronize(event), "hocketEventSynchronize");
     refused(hocketEventQuery(event), "hocketEventQuery");
+    refused(hocketEventGetResult(event), "hocketEventGetResult");
     refused(hocketEventDestroy(event), "hocketEventDestroy");
     std::array<std::uint64_t, 128> memory{};
     EXPECT_EQ(hocketInvalidArgument,
@@ -382,6 +400,7 @@ TEST(Group, refuses_to_wait_for_what_it_has_collected) {
   refused(hocketEventRecord(event, stream), "hocketEventRecord");
   refused(hocketEventSynchronize(event), "hocketEventSynchronize");
   refused(hocketEventQuery(event), "hocketEventQuery");
+  refused(hocketEventGetResult(event), "hocketEventGetResult");
   refused(hocketStreamDestroy(stream), "hocketStreamDestroy");
   ASSERT_HOCKET(hocketGroupEnd());
   EXPECT_HOCKET(hocketStreamSynchronize(stream));

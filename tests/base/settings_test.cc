@@ -165,7 +165,10 @@ TEST(Settings, unknown_variables_are_returned_and_the_nearest_name_is_offered) {
       {"HOCKET_DEADLIN_MS", "did you mean HOCKET_DEADLINE_MS?"},
       {"HOCKET_DEADLINE", "did you mean HOCKET_DEADLINE_MS?"},
       {"HOCKET_TRANSPORTS", "did you mean HOCKET_TRANSPORT?"},
-      {"HOCKET_IFACE", "did you mean"},
+      {"HOCKET_IFACE", "did you mean HOCKET_INTERFACE?"},
+      {"HOCKET_SSG", "did you mean HOCKET_SSH?"},
+      {"HOCKET_FOO", "hocket-run --settings"},  // 2 of 3 letters differ from LOG
+      {"HOCKET_", "hocket-run --settings"},
       {"HOCKET_XYZXYZXYZXYZXYZXYZ", "hocket-run --settings"},
   };
   for (const auto& row : rows) {

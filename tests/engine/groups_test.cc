@@ -1,4 +1,5 @@
 // Groups: the messages of a group progress together, in whatever order the ranks call them.
+#include <functional>
 #include <numeric>
 
 #include "matrix/ranks.h"
@@ -151,6 +152,65 @@ TEST_P(Groups, several_communicators_may_be_in_opposite_orders) {
     EXPECT_HOCKET(hocketGroupEnd());
     EXPECT_EQ(std::vector<float>(100'000, 2), a);
     EXPECT_EQ(std::vector<float>(100'000, 4), b);
+    EXPECT_HOCKET(hocketCommDestroy(other));
+  });
+}
+
+/// Every rank makes the same 8 calls on two communicators, in groups of 1, 2, 4 or 8 calls: each
+/// combination of the ranks' sizes is a round.
+TEST_P(Groups, may_hold_other_calls_on_each_rank) {
+  ranks::run_ranks(3, [](Rank& self) {
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, 0, -self.rank, &other, nullptr));
+    const int own = self.rank;
+    for (int round = 0; round < 64; ++round) {
+      const int size = 1 << (round >> 2 * own & 3);
+      const auto message = values(100'000, 7);
+      std::vector<std::int32_t> got(message.size()), sum(1000, 1);
+      std::int32_t gathered[3] = {}, root = own, relayed = own, most = own;
+      // A NULL stream and no group: a send of this size waits for its receive.
+      const std::function<hocketResult_t()> calls[] = {
+          [&] { return hocketAllGather(&own, gathered, 1, hocketInt32, other, nullptr); },
+          [&] {
+            return hocketAllReduce(sum.data(), sum.data(), 1000, hocketInt32, hocketSum, self.comm,
+                                   nullptr);
+          },
+          [&] {
+            if (own == 0) {
+              return hocketSend(message.data(), message.size(), hocketInt32, 1, self.comm, nullptr);
+            }
+            if (own == 2) return hocketSuccess;
+            return hocketRecv(got.data(), got.size(), hocketInt32, 0, self.comm, nullptr);
+          },
+          [&] { return hocketBroadcast(&root, &root, 1, hocketInt32, 2, self.comm, nullptr); },
+          [&] {  // takes the result of the first one
+            return hocketAllReduce(sum.data(), sum.data(), 1000, hocketInt32, hocketProd, self.comm,
+                                   nullptr);
+          },
+          [&] {
+            if (own == 0) return hocketSuccess;
+            return own == 1 ? hocketSend(&own, 1, hocketInt32, 2, self.comm, nullptr)
+                            : hocketRecv(&relayed, 1, hocketInt32, 1, self.comm, nullptr);
+          },
+          [&] { return hocketAllReduce(&most, &most, 1, hocketInt32, hocketMax, other, nullptr); },
+          [&] { return hocketBarrier(self.comm, nullptr); },
+      };
+      for (int i = 0; i < 8; ++i) {
+        if (size > 1 && i % size == 0) {
+          EXPECT_HOCKET(hocketGroupStart());
+        }
+        EXPECT_HOCKET(calls[i]());
+        if (size > 1 && i % size == size - 1) {
+          EXPECT_HOCKET(hocketGroupEnd());
+        }
+      }
+      EXPECT_EQ(std::vector<std::int32_t>(1000, 27), sum) << "round " << round;
+      EXPECT_EQ(own == 1 ? message : std::vector<std::int32_t>(message.size()), got);
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(2 - i, gathered[i]);
+      EXPECT_EQ(2, root);
+      EXPECT_EQ(own == 2 ? 1 : own, relayed);
+      EXPECT_EQ(2, most);
+    }
     EXPECT_HOCKET(hocketCommDestroy(other));
   });
 }

@@ -18,14 +18,15 @@
 
 namespace hocket {
 
-/// The ranks of a job, or a part of them. The destructor leaves them; it needs no group to be open
-/// in its thread, and no operation on a stream to use the communicator afterwards.
+/// The ranks of a job, or a part of them. The destructor leaves the communicator. When it runs, no
+/// group may be open in its thread. It waits until this rank's operations have ended.
 ///
-/// Operations take buffers (see elements.hpp) and check their sizes: a wrong one is
+/// Operations take buffers (see elements.hpp) and check their sizes: a wrong size throws
 /// InvalidArgument, and nothing has happened. Without a stream an operation runs in the calling
-/// thread and has ended when the call returns; with blocking = false, wait() says when. On a stream
-/// it ends with the stream's synchronize(), or with an event recorded after it. In a group it
-/// begins with the group's end. The caller keeps the buffers alive and untouched until then.
+/// thread and has ended when the call returns; with blocking = false, when wait() returns. On a
+/// stream it has ended when the stream's synchronize() returns, or the wait() of an event that was
+/// recorded after it. In a group it begins at the group's end(). The caller keeps the buffers alive
+/// and untouched until the operation has ended.
 class Communicator {
  public:
   /// The launcher's job (hocketCommInitFromEnv); without a launcher, this process alone.
@@ -37,7 +38,7 @@ class Communicator {
   }
   [[nodiscard]] static Communicator join(int ranks, const UniqueId& id, int rank,
                                          const Config& config = {}) {
-    hocketConfig_t options = config.to_c();
+    const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
     check(hocketCommInitRankConfig(&handle, ranks, id.get(), rank, &options),
           "hocketCommInitRankConfig");
@@ -47,14 +48,14 @@ class Communicator {
   /// config does not set is as in this communicator. Empty for HOCKET_SPLIT_NOCOLOR.
   [[nodiscard]] Communicator split(int color, int key = 0, const Config& config = {}) {
     require_joined("hocketCommSplit");
-    hocketConfig_t options = config.to_c();
+    const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
     check(hocketCommSplit(get(), color, key, &handle, &options), "hocketCommSplit");
     return Communicator(handle, config.blocking.value_or(blocking_));
   }
 
   [[nodiscard]] hocketComm_t get() const noexcept { return owner_.get(); }
-  /// False after a move, and for the split without a color: each call is InvalidArgument then.
+  /// False after a move, and for the split without a color: each call then throws InvalidArgument.
   [[nodiscard]] explicit operator bool() const noexcept { return get() != nullptr; }
 
   // ---- Joining and errors. These may be called from any thread.
@@ -68,7 +69,7 @@ class Communicator {
     return result == hocketSuccess;
   }
   /// With blocking = false: waits until the join, and every operation without a stream, has ended,
-  /// and throws the communicator's error. Otherwise it only throws that.
+  /// and throws the communicator's error. With blocking = true it only throws that error.
   void wait() const {
     std::chrono::microseconds pause(0);
     for (hocketResult_t state = async_error(); state != hocketSuccess; state = async_error()) {
@@ -87,10 +88,10 @@ class Communicator {
     check(hocketCommGetAsyncError(get(), &state), "hocketCommGetAsyncError");
     return state;
   }
-  /// The rank that caused that error; -1: there is none, or no rank is to be named.
+  /// The rank that caused that error; -1: there is no error, or no single rank caused it.
   [[nodiscard]] int culprit() const { return query(hocketCommGetCulprit, "hocketCommGetCulprit"); }
-  /// Ends all operations here and soon on all other ranks: they throw Aborted. The destructor is
-  /// still what frees the communicator.
+  /// Ends all operations on this rank, and soon on all others: they throw Aborted. It does not free
+  /// the communicator; the destructor does.
   void abort() { check(hocketCommAbort(get()), "hocketCommAbort"); }
 
   // ---- Queries. Before the communicator is ready they throw InvalidUsage: see ready() and wait().
@@ -106,7 +107,7 @@ class Communicator {
   struct Algorithm {
     std::string_view algorithm, transport;  // static strings
   };
-  /// How this rank's last collective went.
+  /// The algorithm and the transport of this rank's last collective.
   [[nodiscard]] Algorithm last_algorithm() const {
     require_joined("hocketCommLastAlgorithm");
     const char *algorithm = "", *transport = "";
@@ -121,7 +122,7 @@ class Communicator {
 
   // ---- Collectives: every rank calls them, in the same order, with buffers of the same size.
 
-  /// Every rank's output becomes the reduction of all inputs, element by element.
+  /// The output of every rank receives the reduction of all inputs, element by element.
   template <typename In, typename Out>
   void all_reduce(In&& input, Out&& output, hocketRedOp_t op, StreamRef stream = caller_thread) {
     const auto in = detail::input(std::forward<In>(input));
@@ -131,7 +132,7 @@ class Communicator {
     detail::require_equal("hocketAllReduce", in.size(), out.size());
     reduce_all(in.data(), out, op, stream);
   }
-  /// In place.
+  /// In place: data is input and output.
   template <typename Data>
   requires std::ranges::range<Data>
   void all_reduce(Data&& data, hocketRedOp_t op, StreamRef stream = caller_thread) {
@@ -139,8 +140,8 @@ class Communicator {
     detail::require_reducible(out);
     reduce_all(out.data(), out, op, stream);
   }
-  /// The reduction of all ranks' values. It needs the result at once, and so is InvalidUsage in a
-  /// group.
+  /// Returns the reduction of all ranks' values. In a group, where no result exists before the end,
+  /// it throws InvalidUsage.
   template <typename T>
   requires(!std::ranges::range<const T&>) [[nodiscard]] T
       all_reduce(const T& value, hocketRedOp_t op) {
@@ -165,7 +166,7 @@ class Communicator {
     return result;
   }
 
-  /// Every rank's output becomes root's input, which is not looked at elsewhere.
+  /// The output of every rank receives the input of root. The input of other ranks is ignored.
   template <typename In, typename Out>
   void broadcast(In&& input, Out&& output, int root, StreamRef stream = caller_thread) {
     const auto in = detail::input(std::forward<In>(input));
@@ -183,7 +184,8 @@ class Communicator {
           detail::datatype(out), root, get(), stream.get());
   }
 
-  /// Every rank's output, ranks() times as large as an input, becomes all inputs in order of rank.
+  /// The output of every rank receives all inputs in the order of the ranks. It is ranks() times as
+  /// large as an input.
   template <typename In, typename Out>
   requires(!std::convertible_to<Out, StreamRef>) void all_gather(In&& input, Out&& output,
                                                                  StreamRef stream = caller_thread) {
@@ -194,7 +196,7 @@ class Communicator {
     start("hocketAllGather", hocketAllGather, in.data(), out.data(), in.size(),
           detail::datatype(out), get(), stream.get());
   }
-  /// In place: data has ranks() parts of one size, of which this rank brings the rank()-th.
+  /// In place: data has ranks() parts of one size; the rank()-th is this rank's input.
   template <typename Data>
   void all_gather(Data&& data, StreamRef stream = caller_thread) {
     const auto out = detail::output(std::forward<Data>(data));
@@ -204,8 +206,8 @@ class Communicator {
           stream.get());
   }
 
-  /// Rank r's output becomes the r-th part of the reduction of all inputs, which are ranks() times
-  /// as large as an output.
+  /// The output of rank r receives the r-th part of the reduction of all inputs. An input is
+  /// ranks() times as large as an output.
   template <typename In, typename Out>
   void reduce_scatter(In&& input, Out&& output, hocketRedOp_t op,
                       StreamRef stream = caller_thread) {
@@ -217,7 +219,8 @@ class Communicator {
     start("hocketReduceScatter", hocketReduceScatter, in.data(), out.data(), out.size(),
           detail::datatype(out), op, get(), stream.get());
   }
-  /// In place: the rank()-th of data's ranks() parts becomes the result, the rest is unspecified.
+  /// In place: data has ranks() parts, of which the rank()-th receives the result. The others are
+  /// unspecified afterwards.
   template <typename Data>
   void reduce_scatter(Data&& data, hocketRedOp_t op, StreamRef stream = caller_thread) {
     const auto out = detail::output(std::forward<Data>(data));
@@ -233,7 +236,8 @@ class Communicator {
     start("hocketBarrier", hocketBarrier, get(), stream.get());
   }
 
-  // ---- Messages: the n-th send from one rank to another meets the n-th recv, of the same size.
+  // ---- Messages: the k-th send from one rank to another matches the k-th recv there from that
+  // rank, which has the same size.
 
   template <typename In>
   void send(In&& data, int peer, StreamRef stream = caller_thread) {
@@ -258,7 +262,7 @@ class Communicator {
 
   // ---- Memory.
 
-  /// Tells the communicator about a range of memory of this rank's (hocketCommRegister).
+  /// Registers a range of this rank's memory with the communicator (hocketCommRegister).
   template <typename Range>
   [[nodiscard]] Registration register_memory(Range&& memory) {
     require_joined("hocketCommRegister");
@@ -312,8 +316,8 @@ class Communicator {
     if (result == hocketInProgress) not_joined(operation);
     return value;
   }
-  /// hocketInProgress means here that the operation runs: that it was refused for want of a join is
-  /// found before.
+  /// A communicator that has not joined is refused first, so hocketInProgress from the call means
+  /// that the operation runs.
   template <typename Call, typename... Arguments>
   void start(const char* operation, Call call, Arguments... arguments) {
     require_joined(operation);

@@ -1,4 +1,4 @@
-// How a communicator is made: its configuration, and the name of its job.
+// How a communicator is made: its configuration, and the unique id of its job.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace hocket {
 
-/// hocketConfig_t, whose fields are explained in hocket.h; what is not set has its default.
+/// hocketConfig_t, whose fields are explained in hocket.h. A field that is not set has its default.
 ///
 ///   hocket::Communicator::from_environment({.name = "training", .deadline = 30s})
 struct Config {
@@ -45,8 +45,8 @@ struct Config {
   }
 };
 
-/// The name of a job. One rank creates it and hands the bytes to the others by a way that strangers
-/// cannot read, because every process that has the bytes can join.
+/// The unique id of a job. One rank creates it and gives the bytes to the others by a way that
+/// strangers cannot read, because every process that has the bytes can join.
 class UniqueId {
  public:
   UniqueId(const hocketUniqueId& id) noexcept : id_(id) {}  // NOLINT: implicit by intention

@@ -68,7 +68,7 @@ struct BuiltinDatatype<Float8e4m3> : Datatype<hocketFloat8e4m3> {};
 template <>
 struct BuiltinDatatype<Float8e5m2> : Datatype<hocketFloat8e5m2> {};
 
-// A compiler may have one type under both names, so these are no specializations for a name each.
+// With some compilers both names are one type, so there cannot be a specialization for each name.
 template <typename T>
 concept any_float16 = one_of<T,
 #ifdef HOCKET_HAS_FLOAT16
@@ -94,7 +94,7 @@ struct BuiltinDatatype<T> : Datatype<hocketBfloat16> {};
 
 }  // namespace detail
 
-/// The hocketDataType_t of an element type. A type of the program's own takes part by
+/// The hocketDataType_t of an element type. For a type of its own, a program adds:
 ///
 ///   template <>
 ///   struct hocket::DatatypeOf<Half> {
@@ -103,12 +103,12 @@ struct BuiltinDatatype<T> : Datatype<hocketBfloat16> {};
 template <typename T>
 struct DatatypeOf : detail::BuiltinDatatype<T> {};
 
-/// What collectives and messages move.
+/// A type that collectives and messages can move.
 template <typename T>
 concept Element = std::is_trivially_copyable_v<T> && requires {
   { DatatypeOf<std::remove_cv_t<T>>::value } -> std::convertible_to<hocketDataType_t>;
 };
-/// What reductions compute with: std::byte is moved, but has no arithmetic.
+/// A type that reductions can compute with. std::byte can be moved, but has no arithmetic.
 template <typename T>
 concept Reducible = Element<T> && !std::same_as<std::remove_cv_t<T>, std::byte>;
 
@@ -117,8 +117,8 @@ inline constexpr hocketDataType_t datatype_of = DatatypeOf<std::remove_cv_t<T>>:
 
 namespace detail {
 
-// What is refused is refused by a sentence, and before anything else that the compiler has to say:
-// checks are consteval, and what needs their result is left out where they fail.
+// A wrong type is a compiler error whose first line is a sentence. So the checks are consteval, and
+// code that would cause further errors is left out where a check fails.
 
 template <typename T>
 consteval bool check_element() {

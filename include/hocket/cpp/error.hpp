@@ -25,7 +25,7 @@ class Error : public std::runtime_error {
   /// stream it is the function that waited for the operation.
   [[nodiscard]] const char* operation() const noexcept { return operation_; }
   /// The rank that caused the error, as numbered in the communicator of the failed operation; -1:
-  /// none is to be named.
+  /// no single rank caused it.
   [[nodiscard]] int culprit() const noexcept { return culprit_; }
 
  private:
@@ -41,13 +41,13 @@ class Error : public std::runtime_error {
   int culprit_;
 };
 
-/// An argument is wrong on its face; nothing has happened.
+/// An argument is invalid whatever the other ranks do; nothing has happened.
 class InvalidArgument : public Error {
  public:
   InvalidArgument(const char* operation, std::string_view sentence, int culprit = -1)
       : Error(hocketInvalidArgument, operation, sentence, culprit) {}
 };
-/// Right arguments at a wrong time, or a wrong HOCKET_* variable.
+/// A call at a wrong time, or a wrong HOCKET_* variable.
 class InvalidUsage : public Error {
  public:
   InvalidUsage(const char* operation, std::string_view sentence, int culprit = -1)
@@ -59,7 +59,7 @@ class SystemError : public Error {
   SystemError(const char* operation, std::string_view sentence, int culprit = -1)
       : Error(hocketSystemError, operation, sentence, culprit) {}
 };
-/// A rank died, left, fell silent or broke the protocol.
+/// A rank is dead or silent, has left, or broke the protocol.
 class RemoteError : public Error {
  public:
   RemoteError(const char* operation, std::string_view sentence, int culprit = -1)

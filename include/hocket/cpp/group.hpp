@@ -6,10 +6,11 @@
 
 namespace hocket {
 
-/// Everything that this thread calls while it lives is collected; end() begins it. Without end(),
-/// because of an exception, say, the collected calls are discarded. Groups nest: the end() of the
-/// outermost one begins all calls, and an inner one without end() discards all calls and closes the
-/// outer groups too, so let its exception leave the outermost one.
+/// Collects the operations that this thread calls while the Group lives; end() begins them. A
+/// destructor without an end() before it, for example because of an exception, discards the
+/// collected calls. Groups nest: the end() of the outermost group begins all calls. An inner group
+/// that is discarded discards all calls and closes the outer groups too, so the exception must also
+/// leave the outermost group.
 class Group {
  public:
   Group() { check(hocketGroupStart(), "hocketGroupStart"); }

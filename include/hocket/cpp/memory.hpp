@@ -1,4 +1,4 @@
-// Memory that local peers read and write in place.
+// Memory that local peers access directly, without a copy.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +58,9 @@ class Memory {
   std::size_t count_;
 };
 
-/// A communicator's knowledge of a range of memory, until the destructor ends it. The memory must
-/// outlive it. Where the communicator goes first it ends there, and the destructor does nothing.
+/// The registration of a range of memory with a communicator; the destructor ends it. The memory
+/// must outlive it. If the communicator is destroyed first, the registration ends with the
+/// communicator, and the destructor does nothing.
 class Registration {
  public:
   Registration(Registration&& other) noexcept

@@ -1,11 +1,11 @@
-// One owner of a C handle.
+// Owner of a C handle.
 #pragma once
 
 #include <utility>
 
 namespace hocket::detail {
 
-/// Frees its handle by destroy, whose result is lost.
+/// Frees its handle by calling destroy, whose result is ignored.
 template <typename Handle, auto destroy>
 class Owner {
  public:

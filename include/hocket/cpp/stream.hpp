@@ -9,8 +9,8 @@ namespace hocket {
 class Event;
 class StreamRef;
 
-/// A host stream: its operations run in order on a worker thread of its own. An object that was
-/// moved from is no stream, and is refused with InvalidUsage.
+/// A host stream: its operations run in order on a worker thread of its own. A Stream that was
+/// moved from has no stream: calls with it throw InvalidUsage.
 class Stream {
  public:
   [[nodiscard]] static Stream create() {
@@ -24,8 +24,8 @@ class Stream {
   Stream(Stream&&) noexcept = default;
   Stream& operator=(Stream&&) noexcept = default;
 
-  /// Waits until everything that was put on the stream has ended; throws the first error among it
-  /// that neither synchronize() nor done() has thrown before.
+  /// Waits until everything that was put on the stream has ended; throws the first error of those
+  /// operations that neither synchronize() nor done() has thrown before.
   void synchronize() { check(hocketStreamSynchronize(live()), "hocketStreamSynchronize"); }
   /// Whether everything that was put on the stream has ended; throws as synchronize().
   [[nodiscard]] bool done() {
@@ -51,7 +51,7 @@ class Stream {
   detail::Owner<hocketStream_t, hocketStreamDestroy> owner_;
 };
 
-/// In the place of a stream: the operation runs in the calling thread, and has ended when the call
+/// Given instead of a stream: the operation runs in the calling thread, and has ended when the call
 /// returns.
 struct CallerThread {
   explicit CallerThread() = default;
@@ -89,8 +89,8 @@ class Event {
     return result == hocketSuccess;
   }
   /// Waits until the event has happened; throws the first error among the stream's operations
-  /// before it that the stream had not thrown when it happened. Throws it each time; the stream
-  /// throws it too.
+  /// before it that the stream had not thrown when it happened. Each wait() throws this error
+  /// again, and the stream throws it too.
   void wait() const {
     for (;;) {
       check(hocketEventSynchronize(get()), "hocketEventSynchronize");

@@ -4,6 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#if HOCKET_VERSION_CODE < HOCKET_VERSION(0, 1, 0)
+#error "HOCKET_VERSION_CODE is less than the code of the first version"
+#endif
+
 static int failed(const char* what, hocketResult_t result) {
   if (result == hocketSuccess) return 0;
   fprintf(stderr, "%s: %s: %s\n", what, hocketGetErrorString(result), hocketGetLastError(NULL));
@@ -27,7 +31,7 @@ static int all_reduce(hocketComm_t comm, int32_t* data, size_t count, int32_t ex
 
 int main(int argc, char** argv) {
   const size_t count = 100003;
-  hocketComm_t comm;
+  hocketComm_t comm = HOCKET_COMM_NULL;
   int version = 0, ranks = 0, bad = 0;
   void* shared = NULL;
   int32_t* plain = malloc(count * sizeof *plain);
@@ -38,6 +42,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "library %d, header %d\n", version, HOCKET_VERSION_CODE);
     return 1;
   }
+  if (failed("destroy nothing", hocketCommDestroy(comm))) return 1;
   if (failed("init", hocketCommInitFromEnv(&comm, NULL))) return 1;
   if (failed("count", hocketCommCount(comm, &ranks))) return 1;
   if (ranks != 2) {
