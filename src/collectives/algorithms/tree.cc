@@ -41,12 +41,12 @@ namespace {
 constexpr int tree_slots = 2;
 
 /// A rank's place in the binomial tree.
-struct RegionOffset {
+struct TreePlace {
   int ranks, root, v;
   int levels;   // of the whole tree
   int to_root;  // lane to the parent; the root: levels
 
-  RegionOffset(const Shape& shape, int root)
+  TreePlace(const Shape& shape, int root)
       : ranks(shape.ranks),
         root(root),
         v((shape.rank - root + shape.ranks) % shape.ranks),
@@ -65,7 +65,7 @@ struct RegionOffset {
 }  // namespace
 
 void tree_broadcast(Plan& plan, const Shape& shape) {
-  const RegionOffset place(shape, shape.root);
+  const TreePlace place(shape, shape.root);
   constexpr int have = 0;
   plan.private_flags = 1;
   plan.lanes.resize(place.levels + 1);
@@ -86,7 +86,7 @@ void tree_broadcast(Plan& plan, const Shape& shape) {
 }
 
 void tree_all_reduce(Plan& plan, const Shape& shape) {
-  const RegionOffset place(shape, 0);
+  const TreePlace place(shape, 0);
   plan.slots = tree_slots;
   const int levels = place.levels;
   const int folded = levels, sent = levels + 1, have = levels + 2;  // below: child i's partial
