@@ -111,7 +111,7 @@ class Run {
   std::vector<Thread> threads_;
   std::vector<Rank> by_rank_;
   std::vector<std::vector<std::uint64_t>> begun_;  // barrier: by thread
-  std::unique_ptr<Order> sequence_check_;
+  std::unique_ptr<Order> order_;
   std::unique_ptr<Values> values_;
   std::vector<Memory> memories_;  // out of place, in place
   Status status_;

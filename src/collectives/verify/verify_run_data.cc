@@ -32,7 +32,7 @@ bool Run::check_block(int thread, const Range& range, ValueId value) {
 bool Run::read(Memory& memory, int thread, const Range& range, ValueId* value) {
   const std::uint32_t chunk = threads_[thread].chunk;
   Cell& cell = memory.cell(owner(thread, range), range, chunk);
-  if (!sequence_check_->before(cell.last_write, thread)) {
+  if (!order_->before(cell.last_write, thread)) {
     return fail(thread, &memory,
                 fmt::format("reads {} while {} may be writing it: no step orders the two",
                             name_of(range), name_of_thread(cell.last_write.thread)));
@@ -51,27 +51,27 @@ bool Run::read(Memory& memory, int thread, const Range& range, ValueId* value) {
                 fmt::format("reads {} as {}, but it holds {} elements", name_of(range),
                             is_wide(range) ? "wide" : "narrow", cell.wide ? "wide" : "narrow"));
   }
-  cell.reads.add(sequence_check_->next_end(thread));
+  cell.reads.add(order_->next_end(thread));
   *value = cell.value;
   return check_block(thread, range, cell.value);
 }
 
 bool Run::write(Memory& memory, int thread, const Range& range, ValueId value) {
   Cell& cell = memory.cell(owner(thread, range), range, threads_[thread].chunk);
-  if (!sequence_check_->before(cell.last_write, thread)) {
+  if (!order_->before(cell.last_write, thread)) {
     return fail(thread, &memory,
                 fmt::format("writes {} while {} may be writing it: no step orders the two",
                             name_of(range), name_of_thread(cell.last_write.thread)));
   }
   const Epoch reader = cell.reads.first_not(
-      [&](const Epoch& read) { return sequence_check_->before(read, thread); });
+      [&](const Epoch& read) { return order_->before(read, thread); });
   if (reader.thread >= 0) {
     return fail(thread, &memory,
                 fmt::format("writes {} while {} may be reading it: no step orders the two",
                             name_of(range), name_of_thread(reader.thread)));
   }
   cell.reads.clear();
-  cell.last_write = sequence_check_->next_end(thread);
+  cell.last_write = order_->next_end(thread);
   cell.value = value;
   cell.wide = is_wide(range);
   return check_block(thread, range, value);
@@ -160,7 +160,7 @@ bool Run::check_end(int rank) {
   const int main = by_rank_[rank].main;
   const auto is_over = [&](const Epoch& epoch) {
     return epoch.thread < 0 || threads_[epoch.thread].rank == rank ||
-           sequence_check_->before(epoch, main);
+           order_->before(epoch, main);
   };
   for (Memory& memory : memories_) {
     for (const Cell& cell : memory.callers(rank)) {
