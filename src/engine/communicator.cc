@@ -221,9 +221,9 @@ bool Communicator::export_region(std::uint64_t region) { return memory_.export_r
 
 std::byte* Communicator::private_scratch(std::size_t bytes) { return scratch_.of(bytes); }
 
-Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes,
+Status Communicator::map_remote(int peer, RegionOffset offset, std::size_t bytes,
                                 std::uint64_t operation, std::byte** out) {
-  return memory_.map_remote(peer, place, bytes, operation, out);
+  return memory_.map_remote(peer, offset, bytes, operation, out);
 }
 
 void Communicator::poll_faults(FaultNews* news) {
@@ -278,8 +278,8 @@ void Communicator::tell_abort() noexcept {
 }
 
 bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
-  RegionOffset place;
-  return nodes() == 1 && shared_.regions.find(pointer, bytes, &place);
+  RegionOffset offset;
+  return nodes() == 1 && shared_.regions.find(pointer, bytes, &offset);
 }
 
 const char* Communicator::last_algorithm() const {

@@ -109,7 +109,7 @@ class Communicator final : private EngineHost {
   bool export_region(std::uint64_t region) override;
   void on_failure(const Status& status, std::uint64_t operation, bool tell) override;
   std::byte* private_scratch(std::size_t bytes) override;
-  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::uint64_t operation,
+  Status map_remote(int peer, RegionOffset offset, std::size_t bytes, std::uint64_t operation,
                     std::byte** out) override;
 
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,

@@ -170,15 +170,15 @@ void Engine::find_regions() {
     binding.mapped |= 2;
 }
 
-bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* place) {
+bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* offset) {
   const std::uint64_t generation = links_.regions->generation();
   SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
   if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
     seen = {buffer, bytes, generation, false, {}};
-    seen.mapped =
-        links_.regions->find(buffer, bytes, &seen.place) && host_.export_region(seen.place.region);
+    seen.mapped = links_.regions->find(buffer, bytes, &seen.offset) &&
+                  host_.export_region(seen.offset.region);
   }
-  *place = seen.place;
+  *offset = seen.offset;
   return seen.mapped;
 }
 

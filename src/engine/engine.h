@@ -110,7 +110,7 @@ class Engine {
 
   void end(const Status& status, bool tell);
   void find_regions();
-  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* place);
+  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
   void begin(const Call& call);
   void announce_collective();
   void begin_next();
@@ -167,7 +167,7 @@ class Engine {
     std::size_t bytes = 0;
     std::uint64_t generation = 0;  // of Regions, when looked up
     bool mapped = false;
-    RegionOffset place;
+    RegionOffset offset;
   };
   std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
 
@@ -175,7 +175,7 @@ class Engine {
   std::uint64_t board_sequence_ = 0;    // of the last one that used the board
   std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
   std::uint64_t call_hash_ = 0;         // of the call being prepared
-  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for places
+  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for regions
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
   std::uint64_t last_collective_ = 0;                   // sequence_ of that operation

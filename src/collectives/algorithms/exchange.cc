@@ -39,7 +39,7 @@ void exchange_all_reduce(Plan& plan, const Shape& shape) {
   Steps fold;
   for (int peer = 0; peer < ranks; ++peer) {
     if (peer == mine) continue;
-    parts[peer] = scratch(place_of_peer(mine, peer));
+    parts[peer] = scratch(block_of_peer(mine, peer));
     plan.lanes[pairs.lane(mine, peer)] = {send(peer, 0, input(0)), signal(peer)};
     fold.push_back(await(peer));
     if (peer == last) continue;

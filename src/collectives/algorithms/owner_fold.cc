@@ -41,7 +41,7 @@ void owner_fold(Plan& plan, const Shape& shape) {
   std::vector<Range> parts(ranks, input(mine));
   for (int peer = 0; peer < ranks; ++peer) {
     if (peer == mine) continue;
-    parts[peer] = scratch(place_of_peer(mine, peer));
+    parts[peer] = scratch(block_of_peer(mine, peer));
     plan.lanes[pairs.lane(mine, peer)] = {send(peer, peer, input(peer)), signal(peer)};
     plan.lanes[pairs.lane(peer, mine)] = {await(folded, 1, owner_fold_slots),
                                           recv(peer, mine, parts[peer]), signal(ranks + peer)};

@@ -13,9 +13,9 @@ namespace {
 // wrap.
 constexpr int count_bits = 24;
 
-/// Takes `place` out of the list; its new length.
-int drop(const void* place, void** list, int count) {
-  return static_cast<int>(std::remove(list, list + count, place) - list);
+/// Removes `address` from the list, and returns the new length of the list.
+int drop(const void* address, void** list, int count) {
+  return static_cast<int>(std::remove(list, list + count, address) - list);
 }
 
 bool reached(std::uint64_t value, std::uint64_t target) {
@@ -178,7 +178,7 @@ std::size_t Execution::length_of(const Operand& operand, std::size_t chunk) cons
   return binding_->part.range(operand.length_block, chunk).count;
 }
 
-std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const {
+std::byte* Execution::address_of(const Operand& operand, std::size_t chunk) const {
   const bool is_own = operand.rank == links_->rank;
   HOCKET_ASSERT(is_own || operand.buffer == Buffer::scratch || operand.buffer == Buffer::line ||
                     operand.rank < peers_.size(),
@@ -231,12 +231,12 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   bool only_output = true;
   int dsts = instruction.dsts;
   for (std::uint32_t i = 0; i < instruction.dsts; ++i) {
-    fold_dsts_[i] = place_of(operands[i], lane.chunk);
+    fold_dsts_[i] = address_of(operands[i], lane.chunk);
     only_output &= operands[i].buffer == Buffer::output;
   }
   for (std::uint32_t i = 0; i < instruction.srcs; ++i) {
     const Operand& source = operands[instruction.dsts + i];
-    fold_srcs_[i] = {place_of(source, lane.chunk), source.wide};
+    fold_srcs_[i] = {address_of(source, lane.chunk), source.wide};
   }
   if (only_output && instruction.srcs == 1 && !instruction.finish) {
     // In place, a copy onto itself is no access: a peer may be reading those very bytes.
@@ -276,7 +276,7 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
     transfer.peer = instruction.peer;
     if (carries) {
       const Operand& operand = program_->operands[instruction.first_operand];
-      transfer.data = place_of(operand, lane.chunk);
+      transfer.data = address_of(operand, lane.chunk);
       transfer.bytes =
           length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
     }
@@ -352,10 +352,10 @@ Execution::Outcome Execution::resolve_peers() {
     if (peer == links_->rank) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
-    const auto map = [&](std::uint32_t blocks, RegionOffset place, std::byte** out) {
+    const auto map = [&](std::uint32_t blocks, RegionOffset offset, std::byte** out) {
       const std::size_t elements =
           std::min(blocks * binding_->part.block_elements, binding_->part.total);
-      return links_->host->map_remote(peer, place, elements * element_bytes_,
+      return links_->host->map_remote(peer, offset, elements * element_bytes_,
                                       binding_->message_sequence, out);
     };
     Status status;

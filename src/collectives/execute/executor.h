@@ -98,7 +98,7 @@ class Execution {
   bool reads_input_of(int peer) const;
   Outcome resolve_peers();
   Stores scratch_stores(Buffer first) const;
-  std::byte* place_of(const Operand& operand, std::size_t chunk) const;
+  std::byte* address_of(const Operand& operand, std::size_t chunk) const;
   std::size_t length_of(const Operand& operand, std::size_t chunk) const;
   std::uint64_t flag_value(std::uint64_t count) const;
 

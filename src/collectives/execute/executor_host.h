@@ -17,7 +17,7 @@ class ExecutorHost {
   /// Where so many bytes at a place of a peer are mapped here; a status where they cannot be.
   /// in_progress: not yet, the first time that this rank meets a peer's region. The mapping stays
   /// while `operation`, the number of the collective that asks, is the newest.
-  virtual Status map_remote(int peer, RegionOffset place, std::size_t bytes,
+  virtual Status map_remote(int peer, RegionOffset offset, std::size_t bytes,
                             std::uint64_t operation, std::byte** out) = 0;
 
  protected:

@@ -23,7 +23,7 @@ struct Pairs {
   int lane(int from, int to) const { return 2 * colour(from, to) + (from > to ? 1 : 0); }
 };
 
-/// Where rank `mine` keeps what comes from `peer`, among ranks - 1 places.
-constexpr std::uint32_t place_of_peer(int mine, int peer) { return peer < mine ? peer : peer - 1; }
+/// The scratch block in which rank `mine` keeps the data of `peer`. There are ranks - 1 blocks.
+constexpr std::uint32_t block_of_peer(int mine, int peer) { return peer < mine ? peer : peer - 1; }
 
 }  // namespace hocket::internal::steps

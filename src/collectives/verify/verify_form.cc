@@ -102,7 +102,7 @@ class PlanForm {
   Status section(Section section, std::size_t lane, const Steps& steps, std::set<int>& met) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const std::string what = check_step(section, lane, steps[i], met);
-      if (!what.empty()) return wrong(place(plan_, section, lane, i), what);
+      if (!what.empty()) return wrong(name_of_step(plan_, section, lane, i), what);
     }
     return {};
   }
@@ -267,7 +267,7 @@ class PlanForm {
         const int signals = signalled_[steps[i].flag].per_chunk;
         if (steps[i].ordinal <= signals) continue;
         return wrong(
-            place(plan_, Section::lane, lane, i),
+            name_of_step(plan_, Section::lane, lane, i),
             fmt::format("awaits a signal that never comes: there are {} per chunk", signals));
       }
     }
@@ -362,7 +362,7 @@ Status check_partners(std::span<const Plan> plans) {
 
 }  // namespace
 
-std::string place(const Plan& plan, Section section, std::size_t lane, std::size_t step) {
+std::string name_of_step(const Plan& plan, Section section, std::size_t lane, std::size_t step) {
   const Steps& steps = section == Section::prologue ? plan.prologue
                        : section == Section::lane   ? plan.lanes[lane]
                                                     : plan.epilogue;

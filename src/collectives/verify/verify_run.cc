@@ -315,7 +315,7 @@ std::string Run::name_of_thread(int thread) const {
 
 std::string Run::at(int thread, const Memory* memory) const {
   const Thread& t = threads_[thread];
-  return place(plans_[t.rank], t.section, std::max(t.lane, 0), t.next) +
+  return name_of_step(plans_[t.rank], t.section, std::max(t.lane, 0), t.next) +
          fmt::format(" in chunk {} of {}", t.chunk, chunks_) +
          (memory == nullptr    ? ""
           : memory->in_place() ? ", in place,"

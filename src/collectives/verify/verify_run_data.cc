@@ -63,8 +63,8 @@ bool Run::write(Memory& memory, int thread, const Range& range, ValueId value) {
                 fmt::format("writes {} while {} may be writing it: no step orders the two",
                             name_of(range), name_of_thread(cell.last_write.thread)));
   }
-  const Epoch reader = cell.reads.first_not(
-      [&](const Epoch& read) { return order_->before(read, thread); });
+  const Epoch reader =
+      cell.reads.first_not([&](const Epoch& read) { return order_->before(read, thread); });
   if (reader.thread >= 0) {
     return fail(thread, &memory,
                 fmt::format("writes {} while {} may be reading it: no step orders the two",
@@ -159,8 +159,7 @@ bool Run::transfer(Memory& memory, int sender, int receiver) {
 bool Run::check_end(int rank) {
   const int main = by_rank_[rank].main;
   const auto is_over = [&](const Epoch& epoch) {
-    return epoch.thread < 0 || threads_[epoch.thread].rank == rank ||
-           order_->before(epoch, main);
+    return epoch.thread < 0 || threads_[epoch.thread].rank == rank || order_->before(epoch, main);
   };
   for (Memory& memory : memories_) {
     for (const Cell& cell : memory.callers(rank)) {
