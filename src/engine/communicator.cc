@@ -232,10 +232,10 @@ void Communicator::poll_faults(FaultNews* news) {
   news->at_once = true;
 }
 
-void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell) {
+void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell_peers) {
   // If there is no memory for the report, the other ranks learn of the failure by their deadline,
   // or because this rank leaves.
-  if (tell) best_effort([&] { membership_.report_failure(status, operation); });
+  if (tell_peers) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
   if (dump_ != nullptr) dump_->at_error();
   if (trace_ != nullptr) trace_->flush();

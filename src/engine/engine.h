@@ -68,7 +68,7 @@ class Engine {
   void report_failure();
 
   /// Set by any thread: there is a fault to look at.
-  std::atomic<bool>& fault_pending() { return attention_; }
+  std::atomic<bool>& fault_pending() { return fault_pending_; }
   /// Rings the peers that sleep and have not been rung since this rank last published. The caller
   /// calls it before it pauses for long.
   void ring_pending();
@@ -108,7 +108,7 @@ class Engine {
     Nanos next_look = 0;    // at the ranks that it waits for
   };
 
-  void end(const Status& status, bool tell);
+  void end(const Status& status, bool tell_peers);
   void find_regions();
   bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
   void begin(const Call& call);
@@ -149,7 +149,7 @@ class Engine {
   OperationRecord record_;
   Nanos now_ = 0;  // of this round; 0: the clock was not read
   std::uint8_t signature_flags_ = 0;
-  std::atomic<bool> attention_{false};
+  std::atomic<bool> fault_pending_{false};
   Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
@@ -181,13 +181,13 @@ class Engine {
   std::uint64_t last_collective_ = 0;                   // sequence_ of that operation
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
-  const Status* astray_ = nullptr;    // Transport::failure(), of any of them
+  const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
   Status unexplained_;  // of a broken link or a deadline, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;
   struct Unreported {
     std::uint64_t operation;  // as EngineHost::on_failure() has it
-    bool tell;
+    bool tell_peers;
   };
   std::optional<Unreported> unreported_;  // of status_
   std::atomic<const Program*> last_program_ = nullptr;

@@ -41,7 +41,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
   parity_ = static_cast<int>(binding.board_sequence & 1);
-  done_ = published_ = exposed_ = admitted_ = false;
+  done_ = published_ = exported_ = admitted_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
   if (failed_) [[unlikely]] {
@@ -302,7 +302,7 @@ void Execution::arrive() {
     const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
                               binding_->output_region.region, binding_->output_region.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exposed_ = program_->maps_output && (binding_->mapped & 2) != 0;
+    exported_ = program_->maps_output && (binding_->mapped & 2) != 0;
   }
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
@@ -328,7 +328,7 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   }
   if (program_->maps_input || program_->maps_output) {
     if (!all_mapped_) {
-      exposed_ = false;
+      exported_ = false;
     } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {
       return resolved;
     }

@@ -64,7 +64,7 @@ class Execution {
   /// True once after each publication to local peers: whoever sleeps must be rung.
   bool take_published() { return std::exchange(published_, false); }
   /// True where peers may write into the output until they too have ended.
-  bool exposes_output() const { return exposed_; }
+  bool exports_output() const { return exported_; }
   /// The ranks that this rank needs have arrived. Over messages: the first bytes have come from a
   /// peer, or a peer has asked for those of a large message.
   bool admitted() const;
@@ -110,7 +110,7 @@ class Execution {
   std::byte* scratch_ = nullptr;  // programs over messages
   int parity_ = 0;
   Phase phase_ = Phase::prologue;
-  bool failed_ = false, done_ = true, published_ = false, exposed_ = false, all_mapped_ = false;
+  bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;  // peers have arrived, or a message has come
   Status status_;
   std::vector<Lane> lanes_;
