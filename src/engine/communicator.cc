@@ -322,7 +322,9 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
   const CommContext context{shared_, errors, stop, factory_};
-  const OpenChannel parents_faults(*session, parent);  // it is open already: this allocates nothing
+  // Keeps the faults of the parent beyond the end of the parent. The comm id is open already, so
+  // this allocates nothing.
+  const OpenCommId open_parent(*session, parent);
   if (!gathered.ok() && color >= 0) {
     best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
   }
