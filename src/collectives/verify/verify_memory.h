@@ -121,9 +121,9 @@ class Memory {
   const std::vector<const Plan*>& plans_;
   std::uint32_t chunks_;
   bool in_place_;
-  std::vector<std::vector<Cell>> data_;  // by rank: input and output, [block][chunk]
-  std::vector<std::vector<Cell>>
-      library_;  // by rank: scratch [slot][block], then the line's blocks
+  // For each rank:
+  std::vector<std::vector<Cell>> data_;     // input and output, [block][chunk]
+  std::vector<std::vector<Cell>> library_;  // scratch [slot][block], then the blocks of the line
 };
 
 }  // namespace hocket::internal::verify_detail
