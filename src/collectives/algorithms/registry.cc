@@ -46,7 +46,7 @@ constexpr Builder table[] = {
     {"message", recv, messages, in_order, whole, algorithms::message},
 };
 
-/// A plan with nothing in it but the blocks of the caller's buffers.
+/// A plan that has only the blocks of the caller's buffers.
 Plan empty_plan(const Builder& builder, const Shape& shape) {
   Plan plan;
   plan.algorithm = builder.algorithm;
@@ -60,7 +60,7 @@ Plan empty_plan(const Builder& builder, const Shape& shape) {
   return plan;
 }
 
-/// The plan of a communicator of one rank: the input is the result.
+/// The plan of a communicator of one rank: it copies the input to the output.
 Plan alone(const Builder& builder, const Shape& shape) {
   Plan plan = empty_plan(builder, shape);
   plan.load_store = false;

@@ -8,9 +8,9 @@
 namespace hocket::internal {
 namespace {
 
-// A public flag holds the operation's number above the count of notifies in it, so that what an
-// earlier operation left behind is always less. Compared as a signed difference: the number may
-// wrap.
+// The value of a public flag has the number of the operation in its upper bits and the count of
+// notifies in that operation below. So the value that an earlier operation left is always less.
+// Values are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
 /// Removes `address` from the list, and returns the new length of the list.
@@ -67,7 +67,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   enter(Phase::prologue);
 }
 
-/// Goes on to the first phase from `phase` on that has anything to do; none: done.
+/// Enters `phase`, or the first phase after it that has steps. If there is none, the execution is
+/// done.
 void Execution::enter(Phase phase) {
   const Program& program = *program_;
   if (phase == Phase::prologue) {
@@ -202,7 +203,7 @@ std::byte* Execution::address_of(const Operand& operand, std::size_t chunk) cons
       return base + (slot * program_->scratch_blocks + operand.block) * stride_;
     }
     case Buffer::line: {
-      // Blocks of a line lie behind one another, unpadded.
+      // The blocks of a line follow one another without padding.
       std::byte* base = links_->board->arrival(operand.rank, parity_).payload;
       return base + operand.block * binding_->part.block_elements * element_bytes_;
     }
@@ -210,8 +211,9 @@ std::byte* Execution::address_of(const Operand& operand, std::size_t chunk) cons
   return nullptr;
 }
 
-/// Scratch is read again at once, by a peer: it stays in the caches, unless that costs more than
-/// memory does. An output comes before it.
+/// How a fold with a destination in scratch stores its results. first: the buffer of its first
+/// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
+/// it in the caches, unless another core's cache costs more than memory (far_scratch).
 Stores Execution::scratch_stores(Buffer first) const {
   if (!binding_->far_scratch) return Stores::one_by_one;
   const bool near_output = first == Buffer::output && binding_->stores != Stores::past_caches;
@@ -239,7 +241,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
     fold_srcs_[i] = {address_of(source, lane.chunk), source.wide};
   }
   if (only_output && instruction.srcs == 1 && !instruction.finish) {
-    // In place, a copy onto itself is no access: a peer may be reading those very bytes.
+    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
     dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
     if (dsts == 0) return Outcome::next;
   }
@@ -260,7 +262,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
 Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruction) {
   Transfer& transfer = lane.transfer;
   if (!lane.posted) {
-    const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
+    const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
     HOCKET_ASSERT(instruction.peer < links_->transport_to.size(), "a message goes to a rank");
     Transport* transport = links_->transport_to[instruction.peer];
     if (transport == nullptr) [[unlikely]] {
@@ -338,12 +340,13 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   return Outcome::next;
 }
 
-/// A rooted collective has one input; the other ranks may not even have a buffer for it.
+/// In a rooted collective only the root has an input; the other ranks may have no buffer for it.
 bool Execution::reads_input_of(int peer) const {
   return program_->maps_input && (program_->shape.root < 0 || program_->shape.root == peer);
 }
 
-/// Begins anew after a peer that was not mapped yet: what is mapped by then is found at once.
+/// Maps the buffers of all peers. If a buffer is not mapped yet, the next call begins again with
+/// the first peer; it finds the buffers that are mapped by then at once.
 Execution::Outcome Execution::resolve_peers() {
   const Board& board = *links_->board;
   mapping_of_ = -1;

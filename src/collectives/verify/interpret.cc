@@ -31,7 +31,7 @@ class Interpreter {
     bool wide = false;
   };
   struct Message {
-    std::vector<std::byte> bytes;  // of a send that has ended
+    std::vector<std::byte> bytes;  // the data of a send that has ended
     Area area;                     // the source of a send that has not ended
     bool* taken = nullptr;         // set when such a message has been received
   };
@@ -73,7 +73,7 @@ class Interpreter {
   std::size_t stride_ = 0;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::deque<Thread> threads_;  // a deque: they do not move
+  std::deque<Thread> threads_;  // a deque, so that threads do not move
   std::map<std::tuple<int, int, std::size_t>, std::deque<Message>> messages_;  // from, to, lane
   bool moved_ = true;
   Status status_;
@@ -204,7 +204,7 @@ void Interpreter::start_epilogue(int rank) {
   threads_.push_back(thread);
 }
 
-/// Does the step, unless it must wait: then false.
+/// Runs the step and returns true, or returns false if the step must wait.
 bool Interpreter::may_go_on(Thread& thread, const Step& step) {
   Rank& rank = ranks_[thread.rank];
   const auto all_meant = [&](auto&& there) {

@@ -59,7 +59,8 @@ void Run::make_threads() {
   }
 }
 
-/// Who will ask for which notify or signal: what has no askers left is forgotten.
+/// Counts the steps that will wait for each notify or signal, so that its note can be deleted after
+/// the last one.
 void Run::count_waiters() {
   const auto add = [](Flag& flag, const Step& step, bool in_lane) {
     for (Waiter& w : flag.waiters) {
@@ -144,12 +145,12 @@ Run::Outcome Run::step(int thread) {
   return Outcome::failed;
 }
 
-/// Both ends of a message go on together, once both have come to it.
+/// The send and the recv of a message end together, when both threads have reached them.
 Run::Outcome Run::message(int thread) {
   const Thread& t = threads_[thread];
   const Step& mine = current(thread);
   const std::vector<int>& lanes = by_rank_[mine.peer].lane_threads;
-  const int partner = lanes[t.lane];  // check_form: it exists
+  const int partner = lanes[t.lane];  // exists: check_form has passed
   const Thread& p = threads_[partner];
   if (p.done || !p.started) return Outcome::blocked;
   const Step& theirs = current(partner);
@@ -254,7 +255,7 @@ void Run::next_step(int thread) {
   section_done(thread);
 }
 
-/// A lane has ended, or the prologue or epilogue: starts what comes after it.
+/// A lane, the prologue or the epilogue has ended: starts the section that follows.
 void Run::section_done(int thread) {
   Rank& rank = by_rank_[threads_[thread].rank];
   Thread& main = threads_[rank.main];

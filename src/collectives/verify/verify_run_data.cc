@@ -1,4 +1,4 @@
-// The run's accesses to memory: races, widths, and what lies where in the end.
+// The memory accesses of a run: races, widths, and the content of the outputs at the end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ std::string name_of(const Range& range) {
 
 }  // namespace
 
-/// In all-reduce blocks differ in length, so a range must name the block that it really holds.
+/// The blocks of an all-reduce differ in length, so the block that a range names must be the block
+/// that the range holds.
 bool Run::check_block(int thread, const Range& range, ValueId value) {
   if (plans_[0].shape.collective != Collective::all_reduce) return true;
   const bool message = range.buffer == Buffer::input || range.buffer == Buffer::output;
@@ -86,7 +87,8 @@ bool Run::fold(int thread) {
   return true;
 }
 
-/// last_srcs, last: the fold that the other memory has just seen, mostly the same.
+/// last_srcs, last: operands and result of the same step in the other memory, which are mostly the
+/// same here.
 bool Run::fold_in(Memory& memory, int thread, std::vector<ValueId>& last_srcs, ValueId& last) {
   const Step& step = current(thread);
   const std::uint32_t chunk = threads_[thread].chunk;
@@ -155,7 +157,8 @@ bool Run::transfer(Memory& memory, int sender, int receiver) {
   return read(memory, sender, src, &value) && write(memory, receiver, dst, value);
 }
 
-/// The caller has its buffers back: nobody may touch them any more.
+/// When a rank ends, its caller has the buffers back: an error if an access to them may still be
+/// under way.
 bool Run::check_end(int rank) {
   const int main = by_rank_[rank].main;
   const auto is_over = [&](const Epoch& epoch) {
