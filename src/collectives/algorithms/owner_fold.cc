@@ -8,7 +8,7 @@
 //   rank 0          rank 1          rank 2          rank 3
 //   a1>1 a2>2 a3>3  b0>0 b2>2 b3>3  c0>0 c1>1 c3>3  d0>0 d1>1 d2>2   block j to rank j
 //   a0+b0+c0+d0     a1+b1+c1+d1     a2+b2+c2+d2     a3+b3+c3+d3      owner folds -> output block
-//   r0>1 2 3        r1>0 2 3        r2>0 1 3        r3>0 1 2         result to everybody
+//   r0>1 2 3        r1>0 2 3        r2>0 1 3        r3>0 1 2         results to all ranks
 //
 // Every pair of ranks has two lanes for each direction (pairs.h), one for inputs and one for
 // results, so that the results of a chunk are under way at the same time as the inputs of the next
