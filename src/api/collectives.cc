@@ -8,15 +8,18 @@
 namespace hocket::internal::api {
 namespace {
 
-struct Grouped {
+/// A call that a group has collected. It keeps the handle instead of the communicator, because the
+/// user may end the communicator before the group ends.
+struct CollectedCall {
   hocketComm* comm;
   Call call;
   HostStream* stream;
 };
+
 /// The group that a thread has begun, from its outermost start to its end. A thread_local must not
 /// have a destructor: its first use would end the process if there is no memory.
 struct Group {
-  std::vector<Grouped> calls;
+  std::vector<CollectedCall> calls;
   Status error;  // of the first call that was refused
 };
 thread_local int group_depth = 0;
@@ -130,8 +133,7 @@ HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
 Status two_threads() {
   return invalid_usage(
       "another thread is inside a call of this communicator: use it from one thread at a time, or "
-      "make one per "
-      "thread with hocketCommSplit");
+      "make one per thread with hocketCommSplit");
 }
 
 Status start(hocketComm* comm, Call& call, int datatype, int op, hocketStream_t stream) {
@@ -192,7 +194,7 @@ Status end_group() {
   std::vector<std::unique_ptr<CommGuard>> entered;
   std::vector<Communicator*> held;
   bool in_progress = false;
-  for (const Grouped& one : ended->calls) {
+  for (const CollectedCall& one : ended->calls) {
     HOCKET_RETURN_IF_ERROR(check(one.comm));
     Communicator* communicator = one.comm->communicator.get();
     calls.push_back({communicator, one.call, one.stream});

@@ -9,14 +9,13 @@ namespace {
 
 // Made when the library is loaded, because later there may be no memory for it. Never destroyed,
 // because threads may still use it while static objects are destroyed.
-const Status::Detail& no_memory =
-    *new Status::Detail{Code::system_error,
-                        "out of memory: this process has reached a limit (ulimit -v, its control "
-                        "group, or the memory of "
-                        "the machine). Raise that limit, or use less memory",
-                        -1,
-                        0,
-                        {}};
+const Status::Detail& no_memory = *new Status::Detail{
+    Code::system_error,
+    "out of memory: this process has reached a limit (ulimit -v, its control group, or the memory "
+    "of the machine). Raise that limit, or use less memory",
+    -1,
+    0,
+    {}};
 
 }  // namespace
 

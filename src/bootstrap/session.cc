@@ -223,7 +223,7 @@ Session::Held Session::held() const {
   Held out;
   monitor_->run([&] {
     out.faults = core_->faults().size();
-    out.closed_channels = core_->data().retired();
+    out.closed_comm_ids = core_->data().retired();
     out.data = core_->data().records();
     out.offered = core_->descriptors().offered();
     out.wanted = core_->descriptors().wanted();

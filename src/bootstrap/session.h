@@ -95,7 +95,7 @@ class Session {
 
   /// How many entries of each kind the session holds: for tests.
   struct Held {
-    std::size_t faults = 0, closed_channels = 0, data = 0, offered = 0, wanted = 0, requests = 0;
+    std::size_t faults = 0, closed_comm_ids = 0, data = 0, offered = 0, wanted = 0, requests = 0;
   };
   Held held() const;
 
@@ -114,14 +114,14 @@ class Session {
 };
 
 /// Keeps a comm_id open in its lifetime; the session must outlive it.
-class OpenChannel {
+class OpenCommId {
  public:
-  OpenChannel(Session& session, std::uint64_t comm_id) : session_(session), comm_id_(comm_id) {
+  OpenCommId(Session& session, std::uint64_t comm_id) : session_(session), comm_id_(comm_id) {
     session_.open(comm_id_);
   }
-  ~OpenChannel() { session_.close(comm_id_); }
-  OpenChannel(const OpenChannel&) = delete;
-  OpenChannel& operator=(const OpenChannel&) = delete;
+  ~OpenCommId() { session_.close(comm_id_); }
+  OpenCommId(const OpenCommId&) = delete;
+  OpenCommId& operator=(const OpenCommId&) = delete;
 
  private:
   Session& session_;

@@ -229,9 +229,9 @@ bool Communicator::export_region(std::uint64_t region) { return memory_.export_r
 
 std::byte* Communicator::private_scratch(std::size_t bytes) { return scratch_.of(bytes); }
 
-Status Communicator::map_remote(int peer, RegionOffset place, std::size_t bytes,
+Status Communicator::map_remote(int peer, RegionOffset offset, std::size_t bytes,
                                 std::uint64_t operation, std::byte** out) {
-  return memory_.map_remote(peer, place, bytes, operation, out);
+  return memory_.map_remote(peer, offset, bytes, operation, out);
 }
 
 void Communicator::poll_faults(FaultNews* news) {
@@ -240,10 +240,10 @@ void Communicator::poll_faults(FaultNews* news) {
   news->at_once = true;
 }
 
-void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell) {
+void Communicator::on_failure(const Status& status, std::uint64_t operation, bool tell_peers) {
   // If there is no memory for the report, the other ranks learn of the failure by their deadline,
   // or because this rank leaves.
-  if (tell) best_effort([&] { membership_.report_failure(status, operation); });
+  if (tell_peers) best_effort([&] { membership_.report_failure(status, operation); });
   errors_.set(status);
   if (dump_ != nullptr) dump_->at_error();
   if (trace_ != nullptr) trace_->flush();
@@ -286,8 +286,8 @@ void Communicator::tell_abort() noexcept {
 }
 
 bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
-  RegionOffset place;
-  return nodes() == 1 && shared_.regions.find(pointer, bytes, &place);
+  RegionOffset offset;
+  return nodes() == 1 && shared_.regions.find(pointer, bytes, &offset);
 }
 
 const char* Communicator::last_algorithm() const {
@@ -330,7 +330,9 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
   const CommContext context{shared_, errors, stop, factory_};
-  const OpenChannel parents_faults(*session, parent);  // it is open already: this allocates nothing
+  // Keeps the faults of the parent beyond the end of the parent. The comm id is open already, so
+  // this allocates nothing.
+  const OpenCommId open_parent(*session, parent);
   if (!gathered.ok() && color >= 0) {
     best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
   }

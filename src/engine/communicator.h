@@ -107,9 +107,9 @@ class Communicator final : private EngineHost {
   void poll_faults(FaultNews* news) override;
   void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) override;
   bool export_region(std::uint64_t region) override;
-  void on_failure(const Status& status, std::uint64_t operation, bool tell) override;
+  void on_failure(const Status& status, std::uint64_t operation, bool tell_peers) override;
   std::byte* private_scratch(std::size_t bytes) override;
-  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::uint64_t operation,
+  Status map_remote(int peer, RegionOffset offset, std::size_t bytes, std::uint64_t operation,
                     std::byte** out) override;
 
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,

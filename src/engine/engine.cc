@@ -52,7 +52,7 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
     if (!transport->active()) continue;
     moved |= transport->poll();
     if (transport->failure() != nullptr) [[unlikely]]
-      astray_ = transport->failure();
+      transport_failure_ = transport->failure();
   }
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
@@ -60,10 +60,10 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (astray_ != nullptr) [[unlikely]]
-    fail(*astray_);
+  if (transport_failure_ != nullptr) [[unlikely]]
+    fail(*transport_failure_);
   if (moved) quiet_since_.reset();
-  if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
     moved |= look_at_faults(moved);
   if (now) check_times(*now);
   quiet_ = moved ? 0 : quiet_ + 1;
@@ -150,7 +150,7 @@ void Engine::announce_collective() {
   for (Transport* transport : transports_) {
     transport->begin_collective(sequence_, current_.binding.signature);
     if (transport->failure() != nullptr) [[unlikely]]
-      astray_ = transport->failure();
+      transport_failure_ = transport->failure();
   }
 }
 
@@ -170,15 +170,15 @@ void Engine::find_regions() {
     binding.mapped |= 2;
 }
 
-bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* place) {
+bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* offset) {
   const std::uint64_t generation = links_.regions->generation();
   SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
   if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
     seen = {buffer, bytes, generation, false, {}};
-    seen.mapped =
-        links_.regions->find(buffer, bytes, &seen.place) && host_.export_region(seen.place.region);
+    seen.mapped = links_.regions->find(buffer, bytes, &seen.offset) &&
+                  host_.export_region(seen.offset.region);
   }
-  *place = seen.place;
+  *offset = seen.offset;
   return seen.mapped;
 }
 
@@ -354,12 +354,12 @@ std::size_t Engine::output_bytes(const Operation& operation) const {
 
 /// True if another communicator of this process revoked it while peers wrote into it.
 bool Engine::output_was_revoked(const Operation& operation) const {
-  return operation.execution.exposes_output() && regions_seen_ != links_.regions->generation() &&
+  return operation.execution.exports_output() && regions_seen_ != links_.regions->generation() &&
          links_.regions->was_revoked(operation.binding.output, output_bytes(operation));
 }
 
 void Engine::revoke(Operation& operation) {
-  if (!operation.execution.exposes_output()) return;
+  if (!operation.execution.exports_output()) return;
   const Status status = links_.regions->revoke(operation.binding.output, output_bytes(operation));
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
@@ -373,12 +373,12 @@ void Engine::fail(const Status& status) {
 void Engine::await_cause(const Status& status) {
   unexplained_ = status;
   unexplained_since_.reset();
-  attention_.store(true, std::memory_order_relaxed);
+  fault_pending_.store(true, std::memory_order_relaxed);
   await_explanation({});
 }
 
 void Engine::await_explanation(const std::optional<Nanos>& now) {
-  if (attention_.exchange(false, std::memory_order_relaxed)) {
+  if (fault_pending_.exchange(false, std::memory_order_relaxed)) {
     best_effort([this] { host_.poll_faults(&news_); });
   }
   if (!news_.error.ok()) return end(news_.error, false);
@@ -391,7 +391,7 @@ void Engine::await_explanation(const std::optional<Nanos>& now) {
   if (*now - *unexplained_since_ >= patience_for_explanation) end(unexplained_, true);
 }
 
-void Engine::end(const Status& error, bool tell) {
+void Engine::end(const Status& error, bool tell_peers) {
   if (!status_.ok()) return;
   HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
   const Status status = error;
@@ -407,7 +407,7 @@ void Engine::end(const Status& error, bool tell) {
   running_ = false;
   queue_.clear();
   messages_.clear();
-  unreported_ = {operation, tell};
+  unreported_ = {operation, tell_peers};
   ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
@@ -416,17 +416,17 @@ void Engine::report_failure() {
   HOCKET_ASSERT(!round_.held(), "a report may wait, a round of the engine does not");
   const Unreported unreported = *unreported_;
   unreported_.reset();
-  host_.on_failure(status_, unreported.operation, unreported.tell);
+  host_.on_failure(status_, unreported.operation, unreported.tell_peers);
 }
 
 /// Returns true if a fault is new. A fault does not end an operation that still moves with messages
 /// that have arrived, nor one that its rank had ended before it failed: the others can end it too.
 bool Engine::look_at_faults(bool moved) {
   const bool was_known = !news_.error.ok();
-  attention_.store(false, std::memory_order_relaxed);
+  fault_pending_.store(false, std::memory_order_relaxed);
   host_.poll_faults(&news_);
   if (news_.error.ok()) return false;
-  attention_.store(true, std::memory_order_relaxed);  // in the next round again
+  fault_pending_.store(true, std::memory_order_relaxed);  // in the next round again
   if (!news_.at_once) {
     if (!was_known) return true;
     if (moved || (running_ && sequence_ < news_.operation)) return false;

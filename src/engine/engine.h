@@ -68,7 +68,7 @@ class Engine {
   void report_failure();
 
   /// Set by any thread: there is a fault to look at.
-  std::atomic<bool>& fault_pending() { return attention_; }
+  std::atomic<bool>& fault_pending() { return fault_pending_; }
   /// Rings the peers that sleep and have not been rung since this rank last published. The caller
   /// calls it before it pauses for long.
   void ring_pending();
@@ -108,9 +108,9 @@ class Engine {
     Nanos next_look = 0;    // at the ranks that it waits for
   };
 
-  void end(const Status& status, bool tell);
+  void end(const Status& status, bool tell_peers);
   void find_regions();
-  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* place);
+  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
   void begin(const Call& call);
   void announce_collective();
   void begin_next();
@@ -149,7 +149,7 @@ class Engine {
   OperationRecord record_;
   Nanos now_ = 0;  // of this round; 0: the clock was not read
   std::uint8_t signature_flags_ = 0;
-  std::atomic<bool> attention_{false};
+  std::atomic<bool> fault_pending_{false};
   Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
@@ -167,7 +167,7 @@ class Engine {
     std::size_t bytes = 0;
     std::uint64_t generation = 0;  // of Regions, when looked up
     bool mapped = false;
-    RegionOffset place;
+    RegionOffset offset;
   };
   std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
 
@@ -175,19 +175,19 @@ class Engine {
   std::uint64_t board_sequence_ = 0;    // of the last one that used the board
   std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
   std::uint64_t call_hash_ = 0;         // of the call being prepared
-  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for places
+  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for regions
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
   std::uint64_t last_collective_ = 0;                   // sequence_ of that operation
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
-  const Status* astray_ = nullptr;    // Transport::failure(), of any of them
+  const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them
   std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
   Status unexplained_;  // of a broken link or a deadline, while a fault may still name its cause
   std::optional<Nanos> unexplained_since_;
   struct Unreported {
     std::uint64_t operation;  // as EngineHost::on_failure() has it
-    bool tell;
+    bool tell_peers;
   };
   std::optional<Unreported> unreported_;  // of status_
   std::atomic<const Program*> last_program_ = nullptr;

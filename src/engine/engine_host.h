@@ -40,10 +40,10 @@ class EngineHost : public ExecutorHost {
   virtual void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) = 0;
   /// Lets local peers map a region of this process. False where they cannot.
   virtual bool export_region(std::uint64_t region) = 0;
-  /// The engine has failed in that collective; all earlier ones have ended here. tell: the other
-  /// ranks do not know yet, and know when this call returns. Never called in a round of the engine,
-  /// see Engine::report_failure().
-  virtual void on_failure(const Status& status, std::uint64_t operation, bool tell) = 0;
+  /// The engine has failed in that collective; all earlier ones have ended here. tell_peers: the
+  /// other ranks do not know yet, and know when this call returns. Never called in a round of the
+  /// engine, see Engine::report_failure().
+  virtual void on_failure(const Status& status, std::uint64_t operation, bool tell_peers) = 0;
 
  protected:
   ~EngineHost() = default;

@@ -70,9 +70,9 @@ std::vector<Batch> batches_of(const std::vector<GroupedCall>& calls) {
 class StreamRendezvous {
  public:
   explicit StreamRendezvous(std::size_t others) : missing_(others) {}
-  void come() {
+  void arrive() {
     std::lock_guard lock(mutex_);
-    HOCKET_ASSERT(missing_ > 0, "each of the other streams comes once");
+    HOCKET_ASSERT(missing_ > 0, "each of the other streams arrives once");
     --missing_;
     changed_.notify_all();
   }
@@ -121,16 +121,16 @@ Status run(const Batch& batch) {
   return first;
 }
 
-Status run_with(const Batch& batch, StreamRendezvous* meeting) {
-  if (meeting != nullptr) meeting->await_all();
+Status run_with(const Batch& batch, StreamRendezvous* rendezvous) {
+  if (rendezvous != nullptr) rendezvous->await_all();
   const Status status = run(batch);
-  if (meeting != nullptr) meeting->end(status);
+  if (rendezvous != nullptr) rendezvous->end(status);
   return status;
 }
 
 /// Pushes the batch to its streams. If one of them is the caller's thread, the caller runs the
 /// batch afterwards.
-Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting,
+Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& rendezvous,
             bool in_this_thread) {
   const std::lock_guard lock(batch.parts.front().communicator->shared().group_order);
   Status first;
@@ -139,22 +139,22 @@ Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& meeting
     if (stream == nullptr) continue;
     const Status status = status_of_call([&]() -> Status {
       if (!has_runner) {
-        return stream->push([batch, meeting] { return run_with(batch, meeting.get()); });
+        return stream->push([batch, rendezvous] { return run_with(batch, rendezvous.get()); });
       }
-      return stream->push([meeting] {
-        meeting->come();
-        return meeting->await_end();
+      return stream->push([rendezvous] {
+        rendezvous->arrive();
+        return rendezvous->await_end();
       });
     });
     has_runner |= status.ok();
     if (status.ok()) continue;
     if (first.ok()) first = status;
-    if (meeting != nullptr) meeting->come();
+    if (rendezvous != nullptr) rendezvous->arrive();
   }
   for (const Batch::Part& part : batch.parts) {
     if (has_runner) break;
-    part.communicator->order().await_ticket(
-        part.ticket);  // no stream runs the calls: only the tickets are served
+    // No stream runs the calls: only the tickets are served.
+    part.communicator->order().await_ticket(part.ticket);
     part.communicator->order().serve_next();
   }
   return first;
@@ -175,10 +175,10 @@ Status launch(const std::vector<GroupedCall>& calls) {
     if (first.ok()) first = status;
   };
   std::vector<Batch> batches = batches_of(calls);
-  std::vector<std::shared_ptr<StreamRendezvous>> meetings(batches.size());
+  std::vector<std::shared_ptr<StreamRendezvous>> rendezvous_of(batches.size());
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const std::size_t streams = batches[i].streams.size();
-    if (streams > 1) meetings[i] = std::make_shared<StreamRendezvous>(streams - 1);
+    if (streams > 1) rendezvous_of[i] = std::make_shared<StreamRendezvous>(streams - 1);
   }
   // Nothing throws from here on, because each ticket that is taken must be served.
   for (Batch& batch : batches) {
@@ -188,9 +188,9 @@ Status launch(const std::vector<GroupedCall>& calls) {
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const bool in_this_thread = batches[i].uses(nullptr);
     if (in_this_thread) mine = i;
-    keep(push(batches[i], meetings[i], in_this_thread));
+    keep(push(batches[i], rendezvous_of[i], in_this_thread));
   }
-  if (mine < batches.size()) keep(run_with(batches[mine], meetings[mine].get()));
+  if (mine < batches.size()) keep(run_with(batches[mine], rendezvous_of[mine].get()));
   return first;
 }
 

@@ -39,7 +39,7 @@ Membership::Membership(Session& session, std::vector<int> members, std::uint64_t
     : session_(session),
       members_(std::move(members)),
       rank_of_member_(static_cast<std::size_t>(session_.ranks()), -1),
-      open_channel_(session_, comm_id),
+      open_comm_id_(session_, comm_id),
       name_(std::move(name)) {
   scope_.comm_id = comm_id;
   scope_.members = members_;

@@ -92,7 +92,7 @@ class Membership {
   std::vector<int> members_;         // session rank by rank
   std::vector<int> local_members_;   // rank by local rank
   std::vector<int> rank_of_member_;  // rank by session rank; -1: not a member
-  OpenChannel open_channel_;
+  OpenCommId open_comm_id_;
   FaultScope scope_;
   const std::string name_;
   int rank_ = 0, local_rank_ = 0;

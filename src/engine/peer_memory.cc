@@ -33,26 +33,26 @@ bool PeerMemory::export_region(std::uint64_t region) {
   return true;
 }
 
-Status PeerMemory::map_remote(int peer, RegionOffset place, std::size_t bytes,
+Status PeerMemory::map_remote(int peer, RegionOffset offset, std::size_t bytes,
                               std::uint64_t operation, std::byte** out) {
   HOCKET_ASSERT(peer != membership_.rank(), "a rank knows its own memory");
-  auto found = peer_regions_.find({peer, place.region});
+  auto found = peer_regions_.find({peer, offset.region});
   if (found == peer_regions_.end()) {
     if (membership_.member(peer).pid == ::getpid()) {
       // Ranks that are threads of one process use the same address: the thread sanitizer would see
       // no races between two mappings.
-      *out = shared_.regions.address(place, bytes);
+      *out = shared_.regions.address(offset, bytes);
       if (*out != nullptr) return {};
     }
     UniqueFd fd;
-    HOCKET_RETURN_IF_ERROR(fetch_region(peer, place.region, operation, &fd));
+    HOCKET_RETURN_IF_ERROR(fetch_region(peer, offset.region, operation, &fd));
     PeerMapping fresh;
     HOCKET_RETURN_IF_ERROR(shared_.mappings.of(fd.get(), &fresh.mapping));
     if (peer_regions_.size() >= most_peer_regions) drop_peer_regions(operation);
-    found = peer_regions_.emplace(PeerRegion{peer, place.region}, std::move(fresh)).first;
+    found = peer_regions_.emplace(PeerRegion{peer, offset.region}, std::move(fresh)).first;
   }
   found->second.used_by = operation;
-  return place_in(*found->second.mapping, peer, place, bytes, out);
+  return address_in(*found->second.mapping, peer, offset, bytes, out);
 }
 
 /// Code::in_progress until the descriptor has arrived, which wakes this rank.
@@ -78,15 +78,15 @@ void PeerMemory::drop_peer_regions(std::uint64_t in_use) {
                 [in_use](const auto& entry) { return entry.second.used_by != in_use; });
 }
 
-Status PeerMemory::place_in(const Mapping& mapping, int peer, RegionOffset place, std::size_t bytes,
-                            std::byte** out) const {
-  if (place.offset > mapping.size() || bytes > mapping.size() - place.offset) {
+Status PeerMemory::address_in(const Mapping& mapping, int peer, RegionOffset offset,
+                              std::size_t bytes, std::byte** out) const {
+  if (offset.offset > mapping.size() || bytes > mapping.size() - offset.offset) {
     return {
         Code::remote_error,
         membership_.name_of_rank(peer) + " named a buffer that reaches past the end of its memory",
         peer};
   }
-  *out = mapping.data() + place.offset;
+  *out = mapping.data() + offset.offset;
   return {};
 }
 

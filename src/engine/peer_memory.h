@@ -29,14 +29,14 @@ class PeerMemory {
 
   /// See EngineHost and ExecutorHost.
   bool export_region(std::uint64_t region);
-  Status map_remote(int peer, RegionOffset place, std::size_t bytes, std::uint64_t operation,
+  Status map_remote(int peer, RegionOffset offset, std::size_t bytes, std::uint64_t operation,
                     std::byte** out);
 
  private:
   Status fetch_region(int peer, std::uint64_t region, std::uint64_t operation, UniqueFd* fd);
   void drop_peer_regions(std::uint64_t in_use);
-  Status place_in(const Mapping& mapping, int peer, RegionOffset place, std::size_t bytes,
-                  std::byte** out) const;
+  Status address_in(const Mapping& mapping, int peer, RegionOffset offset, std::size_t bytes,
+                    std::byte** out) const;
 
   using PeerRegion = std::pair<int, std::uint64_t>;
   struct PeerMapping {

@@ -131,21 +131,21 @@ Regions::ByAddress::iterator Regions::holding(std::uintptr_t address, std::size_
   return candidate;
 }
 
-bool Regions::find(const void* pointer, std::size_t bytes, RegionOffset* place) {
+bool Regions::find(const void* pointer, std::size_t bytes, RegionOffset* offset) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::lock_guard lock(mutex_);
   const auto found = holding(address, bytes);
   if (found == by_address_.end() || found->second.revoked) return false;
-  *place = {found->second.number, found->second.file_offset + (address - found->first)};
+  *offset = {found->second.number, found->second.file_offset + (address - found->first)};
   return true;
 }
 
-std::byte* Regions::address(const RegionOffset& place, std::size_t bytes) {
+std::byte* Regions::address(const RegionOffset& offset, std::size_t bytes) {
   std::lock_guard lock(mutex_);
   for (const auto& [base, region] : by_address_) {
-    if (region.number != place.region || region.revoked) continue;
-    const std::uint64_t skipped = place.offset - region.file_offset;
-    if (place.offset < region.file_offset || skipped > region.size ||
+    if (region.number != offset.region || region.revoked) continue;
+    const std::uint64_t skipped = offset.offset - region.file_offset;
+    if (offset.offset < region.file_offset || skipped > region.size ||
         bytes > region.size - skipped) {
       return nullptr;
     }

@@ -39,10 +39,10 @@ class Regions {
   Status add(void* base, std::size_t size, int fd, std::uint64_t offset, std::uint64_t* number);
   Status remove(std::uint64_t number);
 
-  /// If a region that peers may map holds all of [pointer, pointer + bytes), sets *place.
-  bool find(const void* pointer, std::size_t bytes, RegionOffset* place);
-  /// The address of `bytes` bytes at `place` in this process; null if no region holds them.
-  std::byte* address(const RegionOffset& place, std::size_t bytes);
+  /// If a region that peers may map holds all of [pointer, pointer + bytes), sets *offset.
+  bool find(const void* pointer, std::size_t bytes, RegionOffset* offset);
+  /// The address of `bytes` bytes at `offset` in this process; null if no region holds them.
+  std::byte* address(const RegionOffset& offset, std::size_t bytes);
   /// A duplicate of the region's descriptor; empty if the region does not exist any more.
   UniqueFd descriptor(std::uint64_t number);
   /// Grows whenever a lookup may return another result than before.

@@ -118,7 +118,7 @@ TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
       Job job(4);
       job.start();
       auto sessions = join_all(job);
-      const OpenChannel open(*sessions[1], comm_id), parents(*sessions[1], parent);
+      const OpenCommId open(*sessions[1], comm_id), parents(*sessions[1], parent);
       FaultScope scope = scope_of(comm_id);
       scope.parent = parent;
       if (before) sessions[1]->report(fault);
@@ -141,11 +141,11 @@ TEST(Descriptors, a_fault_of_the_communicator_ends_the_wait_for_another_peer) {
 
 /// The death of a rank that has left a communicator is no fault there, but is one on every other
 /// communicator.
-TEST(FaultScopes, leave_out_the_end_of_a_rank_that_had_left_the_channel) {
+TEST(FaultScopes, leave_out_the_end_of_a_rank_that_had_left_the_communicator) {
   Job job(3);
   job.start();
   auto sessions = join_all(job);
-  const OpenChannel first(*sessions[1], 5), second(*sessions[1], 6);
+  const OpenCommId first(*sessions[1], 5), second(*sessions[1], 6);
   sessions[2]->report({Fault::Kind::left, 2, 5, 0, Code::remote_error, "left"});
   sessions[2]->report({Fault::Kind::left, 2, 9, 0, Code::remote_error, "left what is not open"});
   sessions[0]->report({Fault::Kind::dead, 2, 0, 0, Code::remote_error, "died"});
@@ -259,12 +259,12 @@ TEST_P(Dials, both_ends_get_the_same_connection_whoever_dials) {
   job.start();
   const auto sessions = join_all(job);
   Adopted adopted[4];
-  constexpr int channels = 3;
+  constexpr int connections = 3;
   in_threads(4, [&](int rank) {
     Session& session = *sessions[rank];
     session.listen(9, adopted[rank].adopt());
     for (int peer = 0; peer < 4; ++peer) {
-      for (int index = 0; index < channels; ++index) {
+      for (int index = 0; index < connections; ++index) {
         // index 0: the lower dials, 1: the higher, 2: both, and twice.
         if (peer == rank) continue;
         if (index == 0 && rank > peer) continue;
@@ -276,7 +276,7 @@ TEST_P(Dials, both_ends_get_the_same_connection_whoever_dials) {
   });
   for (int a = 0; a < 4; ++a) {
     for (int b = a + 1; b < 4; ++b) {
-      for (int index = 0; index < channels; ++index) {
+      for (int index = 0; index < connections; ++index) {
         ASSERT_TRUE(adopted[a].wait(b, index)) << a << " to " << b << " number " << index;
         ASSERT_TRUE(adopted[b].wait(a, index)) << b << " to " << a << " number " << index;
         const char byte = static_cast<char>(1 + a * 50 + b * 10 + index);
@@ -285,7 +285,7 @@ TEST_P(Dials, both_ends_get_the_same_connection_whoever_dials) {
       }
     }
   }
-  for (Adopted& of_rank : adopted) EXPECT_EQ(of_rank.calls(), 3 * channels);
+  for (Adopted& of_rank : adopted) EXPECT_EQ(of_rank.calls(), 3 * connections);
   for (int rank = 0; rank < 4; ++rank) sessions[rank]->unlisten(9);
 }
 
@@ -318,7 +318,7 @@ TEST(Dial, early_connections_wait_for_the_listener) {
   for (int rank : {0, 1}) sessions[rank]->unlisten(3);
 }
 
-TEST(Dial, channels_do_not_mix) {
+TEST(Dial, connections_of_two_communicators_do_not_mix) {
   Job job(2);
   job.start();
   const auto sessions = join_all(job);
@@ -341,7 +341,7 @@ TEST(Dial, channels_do_not_mix) {
   }
 }
 
-TEST(Dial, an_error_reaches_the_listener_where_the_other_side_has_closed_the_channel) {
+TEST(Dial, an_error_reaches_the_listener_where_the_other_side_has_stopped_listening) {
   Job job(2);
   job.start();
   const auto sessions = join_all(job);

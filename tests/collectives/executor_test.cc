@@ -67,16 +67,16 @@ class World {
       scratch.assign(bytes, std::byte{0xa5});
       return scratch.data();
     }
-    Status map_remote(int peer, RegionOffset place, std::size_t, std::uint64_t operation,
+    Status map_remote(int peer, RegionOffset offset, std::size_t, std::uint64_t operation,
                       std::byte** out) override {
       const Binding& theirs = world->ranks_[peer].binding;
-      EXPECT_EQ(place.region, static_cast<std::uint64_t>(peer));
+      EXPECT_EQ(offset.region, static_cast<std::uint64_t>(peer));
       EXPECT_EQ(operation, world->sequence_);
       // The first time that a rank meets a peer's buffer, its descriptor is still on its way.
-      if (world->met_.insert({operation, links.rank, peer, place.offset}).second) {
+      if (world->met_.insert({operation, links.rank, peer, offset.offset}).second) {
         return {Code::in_progress, "not mapped yet"};
       }
-      *out = place.offset == 0 ? const_cast<std::byte*>(theirs.input) : theirs.output;
+      *out = offset.offset == 0 ? const_cast<std::byte*>(theirs.input) : theirs.output;
       return {};
     }
 

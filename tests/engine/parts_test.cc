@@ -99,10 +99,10 @@ void map_from_a_peer(int regions, std::size_t bytes, Body body) {
     EXPECT_TRUE(doorbells.open(Board(memory.data() + (4096 - at % 4096), 2, 0)).ok());
     SharedParts shared;
     PeerMemory peers(*session, membership, doorbells, shared);
-    body([&](RegionOffset place, std::size_t size, std::uint64_t operation, std::byte** out) {
+    body([&](RegionOffset offset, std::size_t size, std::uint64_t operation, std::byte** out) {
       Status status;
       do {
-        status = peers.map_remote(1, place, size, operation, out);
+        status = peers.map_remote(1, offset, size, operation, out);
       } while (status.code() == Code::in_progress);
       return status;
     });

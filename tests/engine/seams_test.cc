@@ -52,7 +52,7 @@ class SimulatedRank final : private EngineHost {
   }
   void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) override;
   bool export_region(std::uint64_t) override { return false; }
-  void on_failure(const Status& status, std::uint64_t operation, bool tell) override;
+  void on_failure(const Status& status, std::uint64_t operation, bool tell_peers) override;
   std::byte* private_scratch(std::size_t bytes) override {
     scratch_.resize(std::max(scratch_.size(), bytes + 1));
     return scratch_.data();
@@ -166,8 +166,8 @@ SimulatedRank::SimulatedRank(World& world, testing::MemoryNetwork& network, int 
                                     std::make_unique<Selector>(selector_options(rank, algorithm)));
 }
 
-void SimulatedRank::on_failure(const Status& status, std::uint64_t, bool tell) {
-  if (tell) world_.tell_all_but(rank_, status);
+void SimulatedRank::on_failure(const Status& status, std::uint64_t, bool tell_peers) {
+  if (tell_peers) world_.tell_all_but(rank_, status);
 }
 
 void SimulatedRank::ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) {

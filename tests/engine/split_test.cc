@@ -150,7 +150,7 @@ TEST_P(Split, without_blocking_and_without_a_color_gives_none) {
 }
 
 std::size_t total(const Session::Held& held) {
-  return held.faults + held.closed_channels + held.data + held.offered + held.wanted +
+  return held.faults + held.closed_comm_ids + held.data + held.offered + held.wanted +
          held.requests;
 }
 
@@ -176,7 +176,7 @@ TEST_P(Split, again_and_again_keeps_nothing_of_the_parts_that_are_gone) {
     EXPECT_LE(late.offered, early.offered + 4);
     EXPECT_LE(late.wanted, early.wanted + 4);
     EXPECT_LE(late.requests, early.requests + 4);
-    EXPECT_LE(late.closed_channels, 2u * 4096);
+    EXPECT_LE(late.closed_comm_ids, 2u * 4096);
     EXPECT_GT(total(early), 0u);
     self.meet();
   });

@@ -123,9 +123,9 @@ class OneRank final : private EngineHost {
   }
   void ask_for_late_ranks(std::uint64_t, const std::string&) override {}
   bool export_region(std::uint64_t) override { return false; }
-  void on_failure(const Status&, std::uint64_t, bool tell) override {
+  void on_failure(const Status&, std::uint64_t, bool tell_peers) override {
     ++reports;
-    told = tell;
+    told = tell_peers;
   }
   std::byte* private_scratch(std::size_t) override { return nullptr; }
   Status map_remote(int, RegionOffset, std::size_t, std::uint64_t, std::byte**) override {

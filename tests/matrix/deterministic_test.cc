@@ -13,17 +13,18 @@ class Deterministic : public testing::TestWithParam<int> {};
 TEST_P(Deterministic, bits_do_not_depend_on_size_memory_or_transport) {
   const int n = GetParam();
   const std::size_t most = ranks::sanitized ? 20'000 : 70'000;
-  struct Road {
+  struct Setting {
     const char *transport, *algorithm;
   };
-  for (const Road& road : {Road{"shm", ""},
-                           {"tcp", ""},
-                           {"shm", "ring"},
-                           {"tcp", "tree"},
-                           {"shm", "direct"},
-                           {"tcp", "owner-fold"}}) {
-    const Env env({{"HOCKET_TRANSPORT", road.transport}, {"HOCKET_ALGORITHM", road.algorithm}});
-    SCOPED_TRACE(std::string(road.transport) + " " + road.algorithm);
+  for (const Setting& setting : {Setting{"shm", ""},
+                                 {"tcp", ""},
+                                 {"shm", "ring"},
+                                 {"tcp", "tree"},
+                                 {"shm", "direct"},
+                                 {"tcp", "owner-fold"}}) {
+    const Env env(
+        {{"HOCKET_TRANSPORT", setting.transport}, {"HOCKET_ALGORITHM", setting.algorithm}});
+    SCOPED_TRACE(std::string(setting.transport) + " " + setting.algorithm);
     hocketConfig_t config = ranks::patient_config();
     config.deterministic = 1;
     SharedLedger shared{};

@@ -1,6 +1,6 @@
-// The functions behind the registry's rows. Each lays the lanes of one rank's plan into a plan that
-// has its blocks already, for at least two ranks. Every rank lays its own, and the plans of all
-// ranks fit together (verify.h proves it for 1..64 ranks).
+// The functions in the rows of the registry. Each adds the lanes to the plan of one rank, which has
+// its blocks already, for at least two ranks. Every rank makes its own plan; the plans of all ranks
+// fit together (the verifier proves it for 1 to 64 ranks).
 #pragma once
 
 #include "collectives/plan/plan.h"
@@ -26,7 +26,7 @@ void direct_broadcast(Plan& plan, const Shape& shape);
 void direct_all_gather(Plan& plan, const Shape& shape);
 void direct_reduce_scatter(Plan& plan, const Shape& shape);
 
-// Messages.
+// Over messages.
 void exchange_all_reduce(Plan& plan, const Shape& shape);  // "one-shot"
 void exchange_all_gather(Plan& plan, const Shape& shape);
 void exchange_barrier(Plan& plan, const Shape& shape);
@@ -35,6 +35,6 @@ void ring(Plan& plan, const Shape& shape);        // all-reduce, all-gather, red
 void tree_all_reduce(Plan& plan, const Shape& shape);
 void tree_broadcast(Plan& plan, const Shape& shape);
 void tree_barrier(Plan& plan, const Shape& shape);
-void message(Plan& plan, const Shape& shape);  // send, recv: with shape.root
+void message(Plan& plan, const Shape& shape);  // send, recv; the peer is shape.root
 
 }  // namespace hocket::internal::algorithms

@@ -1,6 +1,6 @@
-// Every algorithm: a pure function from a shape to one rank's plan. One file each (inline.cc,
-// one_shot.cc, ...), which opens with the idea and a 4-rank drawing, and names its source where it
-// has one.
+// The algorithms. Each is a pure function from a shape to one rank's plan, in a file of its own
+// (inline.cc, one_shot.cc, ...). The file begins with the idea, a drawing for 4 ranks, and the
+// source of the idea.
 #pragma once
 
 #include <span>
@@ -13,18 +13,19 @@ struct Builder {
   const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
                           // "message"
   Collective collective;
-  bool load_store;  // needs all ranks on one node; else it runs over messages
-  bool rank_order;  // folds in absolute rank order: fit for deterministic mode. True where nothing
-                    // is folded
-  bool cuts;        // all-reduce: the message has a block for each rank, else it is one block
-  void (*lay)(Plan& plan, const Shape& shape);  // for more than one rank: lanes, and all they need
+  bool load_store;  // true: needs all ranks on one node; false: runs over messages
+  bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
+  bool cuts;        // all-reduce: true: a block for each rank; false: the message is one block
+  /// Adds the lanes, and the scratch and flags that they use, for more than one rank.
+  void (*lay)(Plan& plan, const Shape& shape);
 
-  Plan build(const Shape& shape) const;  // with one rank: a copy, whatever the algorithm
+  /// For one rank: a copy, whatever the algorithm.
+  Plan build(const Shape& shape) const;
 };
 
-/// All of them, in the order in which docs list them. (registry.cc)
+/// All algorithms, in the order of the documentation. Defined in registry.cc.
 std::span<const Builder> builders();
-/// nullptr where there is none.
+/// nullptr if there is none.
 const Builder* find_builder(const char* algorithm, Collective collective, bool load_store);
 
 }  // namespace hocket::internal

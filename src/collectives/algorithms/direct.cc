@@ -1,8 +1,9 @@
-// direct: the owner of a slice reads everybody's input and writes everybody's output, in place.
+// direct: the owner of a block reads the inputs and writes the outputs of all ranks, in the buffers
+// of their callers.
 //
-// Where peers can map the callers' buffers nothing is staged: 2p passes over memory for an
-// all-reduce, the least possible (every input is read once, every output written once). Chunks only
-// keep the lines of one fold in the owner's L2.
+// If peers can map the callers' buffers, no data is staged. An all-reduce makes 2p passes over
+// memory, which is the minimum: every input is read once, every output is written once. Chunks only
+// keep the cache lines of one fold in the owner's L2 cache.
 //
 //             input 0   input 1   input 2   input 3
 //   block 0   [ a0 ]    [ b0 ]    [ c0 ]    [ d0 ]   rank 0: a0+b0+c0+d0 -> block 0 of 4 outputs
@@ -10,15 +11,17 @@
 //   block 2   [ a2 ]    [ b2 ]    [ c2 ]    [ d2 ]   rank 2: ...
 //   block 3   [ a3 ]    [ b3 ]    [ c3 ]    [ d3 ]   rank 3: ...
 //
-// In place, block r of every buffer is touched by rank r alone. The arrival says that a rank's
-// buffers belong to the operation; flag `done` in the epilogue says that this rank has left all
-// foreign buffers, and nobody returns before it has heard that from all who touch its own.
+// In place, only rank r accesses block r of every buffer. By its arrival a rank hands its buffers
+// over to the operation. Flag `done` in the epilogue says that a rank does not access the buffers
+// of its peers any more. A rank returns after it has waited for flag `done` of all peers that
+// access its buffers.
 //
-// all-gather pulls from the peers' inputs, reduce-scatter folds from them, broadcast pulls from the
-// root's: these write no foreign memory. In a broadcast only the root has something to guard.
+// all-gather copies from the inputs of the peers, reduce-scatter folds them, broadcast copies from
+// the input of the root: these three write to no memory of a peer. In a broadcast peers access only
+// the buffer of the root, so only the root waits for flag `done`.
 //
-// Prologue: the same as staged's, so that an executor that finds a buffer unmapped goes on with
-// staged's body. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
+// The prologue is that of `staged`: an executor that finds a buffer unmapped continues with the
+// body of `staged`. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
 #include <algorithm>
 
 #include "collectives/algorithms/algorithms.h"
@@ -30,7 +33,7 @@ using namespace steps;
 
 namespace {
 
-enum Flag : int { done = 3 };  // not one of staged's
+enum Flag : int { done = 3 };  // no flag of `staged`
 
 void with_exit_barrier(Plan& plan) {
   plan.maps_input = true;
@@ -44,7 +47,8 @@ void direct_all_reduce(Plan& plan, const Shape& shape) {
   const int mine = shape.rank;
   with_exit_barrier(plan);
   plan.maps_output = true;
-  // The own output first, which is near; then the peers', each rank beginning with another one.
+  // This rank's output is first, because it is near; then the peers' outputs, beginning with
+  // another peer on each rank.
   std::vector<Range> outputs = in_rank_order(shape, output(mine), output(mine));
   std::rotate(outputs.begin(), outputs.begin() + mine, outputs.end());
   plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), outputs)}};

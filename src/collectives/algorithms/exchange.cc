@@ -1,17 +1,18 @@
-// one-shot over messages: everybody sends its whole input to everybody and folds for itself.
+// one-shot over messages: every rank sends its whole input to all other ranks, and folds all inputs
+// itself.
 //
-// One message time in all, p-1 times the bytes: for a few ranks and a few KiB. Every pair has a
-// lane for each direction, so all messages are under way at once (pairs.h); the one that receives
-// from the last peer folds, too.
+// It takes the time of one message and sends p-1 times the bytes, so it is for a few ranks and a
+// few KiB. Every pair of ranks has a lane for each direction (pairs.h), so all messages are under
+// way at the same time. The lane that receives from the last peer also folds.
 //
 //   rank 0          rank 1          rank 2          rank 3
 //   a -> 1 2 3      b -> 0 2 3      c -> 0 1 3      d -> 0 1 2     one lane per message
 //   [b][c][d]       [a][c][d]       [a][b][d]       [a][b][c]      received into scratch
 //   a+b+c+d         a+b+c+d         a+b+c+d         a+b+c+d        in absolute rank order -> output
 //
-// In place: the fold overwrites the input, so it awaits that all sends of that chunk have ended. A
-// slot is received into again when its fold is done. all-gather receives into the output at once;
-// barrier sends empty messages.
+// In place, the fold overwrites the input, so it awaits the end of all sends of that chunk. A slot
+// is used again when its fold has ended. all-gather receives directly into the output; barrier
+// sends empty messages.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/pairs.h"
 #include "collectives/plan/steps.h"
@@ -30,7 +31,7 @@ void exchange_all_reduce(Plan& plan, const Shape& shape) {
   const Pairs pairs{shape.ranks};
   const int mine = shape.rank, ranks = shape.ranks;
   const int last = mine == ranks - 1 ? ranks - 2 : ranks - 1;
-  const int folded = 2 * ranks;  // flag `peer`: sent to it; flag ranks + peer: received from it
+  const int folded = 2 * ranks;  // below: flag `peer`: sent; flag ranks + peer: received
   plan.slots = exchange_slots;
   plan.scratch_blocks = ranks - 1;
   plan.private_flags = 2 * ranks + 1;
@@ -39,7 +40,7 @@ void exchange_all_reduce(Plan& plan, const Shape& shape) {
   Steps fold;
   for (int peer = 0; peer < ranks; ++peer) {
     if (peer == mine) continue;
-    parts[peer] = scratch(place_of_peer(mine, peer));
+    parts[peer] = scratch(block_of_peer(mine, peer));
     plan.lanes[pairs.lane(mine, peer)] = {send(peer, 0, input(0)), signal(peer)};
     fold.push_back(await(peer));
     if (peer == last) continue;

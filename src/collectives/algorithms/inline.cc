@@ -1,20 +1,21 @@
-// inline: the data rides in the arrival line.
+// inline: the data is in the arrival line.
 //
-// A rank must publish its arrival anyway, in a cache line of its own, and every peer must fetch
-// that line anyway to compare signatures. Up to line_payload_bytes travel in it for nothing: one
-// cache miss per peer is the whole collective. Everybody folds everybody's line in absolute rank
-// order, so all ranks hold the same bits. The idea is Open MPI's XHC ("imm_data" in the flag's own
-// line); here it is an ordinary plan.
+// Every rank publishes its arrival in a line of its own, and every peer reads that line to compare
+// signatures. Up to line_payload_bytes of data in the same line cost almost nothing more, so the
+// whole collective costs one read of a line for each peer. Every rank folds the lines of all ranks
+// in absolute rank order, so all ranks get the same bits. The idea is from Open MPI's XHC
+// ("imm_data" in the line of the flag); here it is an ordinary plan.
 //
 //   rank 0        rank 1        rank 2        rank 3
 //   [flag|a]      [flag|b]      [flag|c]      [flag|d]     input -> own line, arrive
 //      \_____________|____________|_____________/
 //      await all, read 4 lines: a+b+c+d -> output           (each rank for itself)
 //
-// A line is not rewritten while a peer reads it: lines alternate by operation, and nobody starts
-// operation s before all local peers have arrived at s - 1 (src/transport/shm/board.h).
-// reduce-scatter puts its blocks for the peers side by side into the line, so all of them together
-// must fit. broadcast: only the root has a payload, and nobody waits for anybody but the root.
+// No line is rewritten while a peer reads it: lines alternate by operation, and no rank starts
+// operation s before all local peers have arrived at s - 1 (src/transport/shm/board.h). A
+// reduce-scatter writes its blocks for the peers one behind another into the line, so all of them
+// together must fit. In a broadcast only the root has a payload, and the other ranks wait only for
+// the root.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

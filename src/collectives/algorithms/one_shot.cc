@@ -1,19 +1,20 @@
-// one-shot: everybody copies its input to its scratch, everybody folds everybody's.
+// one-shot: every rank copies its input to its scratch, and folds the inputs of all ranks.
 //
-// One synchronisation in all: the arrival itself says that the scratch is filled. The price is
-// traffic, p^2 + 3p passes over the data against 5p - 2 of the staged plan, so this is for a few
-// KiB, where a second synchronisation would cost more than the bytes (DeepSpeed's and vLLM's
-// shared-memory kernels use it; they fold own data first, and then ranks disagree in the last bit:
-// here the order is the absolute rank order).
+// It needs one synchronisation: the arrival says that the scratch is filled. It makes p^2 + 3p
+// passes over the data, the staged plan makes 5p - 2, so this plan is for a few KiB, where a second
+// synchronisation would cost more than the additional passes. The shared-memory kernels of
+// DeepSpeed and vLLM use it too. They fold the data of their own rank first, so that ranks differ
+// in the last bit; here the order is the absolute rank order.
 //
 //   rank 0        rank 1        rank 2        rank 3
 //   [scratch a]   [scratch b]   [scratch c]   [scratch d]   input -> own scratch, arrive
 //      \_____________|____________|_____________/
 //      await all, read 4 scratches: a+b+c+d -> output        (own part from the input)
 //
-// Scratch halves alternate by operation like the arrival lines, so nobody says "I have read it".
-// reduce-scatter stages its blocks for the peers, each reads the one meant for it; broadcast: only
-// the root stages, and nobody waits for anybody but the root.
+// Scratch halves alternate by operation like the arrival lines, so no rank has to say that it has
+// read the scratch of a peer. A reduce-scatter copies the blocks for the peers to scratch, and each
+// peer reads its own block. In a broadcast only the root copies to scratch, and the other ranks
+// wait only for the root.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -33,7 +34,7 @@ void one_shot_all_gather(Plan& plan, const Shape& shape) {
   plan.scratch_blocks = 1;
   Steps lane = {copy(0, input(0), {scratch(0)}), arrive(),
                 copy(shape.rank, input(0), {output(shape.rank)}), await_arrival()};
-  for (int i = 1; i < shape.ranks; ++i) {  // from the right neighbour on: readers spread out
+  for (int i = 1; i < shape.ranks; ++i) {  // each rank begins with another peer
     const int r = (shape.rank + i) % shape.ranks;
     lane.push_back(copy(r, scratch(0, r), {output(r)}));
   }

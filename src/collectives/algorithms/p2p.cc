@@ -1,6 +1,5 @@
-// message: one rank's send to another, or its recv; shape.root is the other one. Everything that
-// moves a byte is a plan, so this is one too: one lane, one step. The transport cuts a long
-// message.
+// message: a send to another rank, or a recv from it; shape.root is the other rank. The plan has
+// one lane of one step. The transport cuts a long message into frames.
 //
 //   rank 0                rank 1        rank 2                rank 3
 //   send input -> 2                     recv 0 -> output

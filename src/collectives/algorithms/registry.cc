@@ -46,7 +46,7 @@ constexpr Builder table[] = {
     {"message", recv, messages, in_order, whole, algorithms::message},
 };
 
-/// A plan with nothing in it but the blocks of the caller's buffers.
+/// A plan that has only the blocks of the caller's buffers.
 Plan empty_plan(const Builder& builder, const Shape& shape) {
   Plan plan;
   plan.algorithm = builder.algorithm;
@@ -60,7 +60,7 @@ Plan empty_plan(const Builder& builder, const Shape& shape) {
   return plan;
 }
 
-/// The plan of a communicator of one rank: the input is the result.
+/// The plan of a communicator of one rank: it copies the input to the output.
 Plan alone(const Builder& builder, const Shape& shape) {
   Plan plan = empty_plan(builder, shape);
   plan.load_store = false;
@@ -90,16 +90,4 @@ const Builder* find_builder(const char* algorithm, Collective collective, bool l
   return it == std::end(table) ? nullptr : it;
 }
 
-namespace steps {
-
-Steps arrival_barrier() { return {arrive(), await_arrival()}; }
-
-std::vector<Range> in_rank_order(const Shape& shape, Range mine, Range theirs) {
-  std::vector<Range> ranges(shape.ranks, theirs);
-  for (int r = 0; r < shape.ranks; ++r) ranges[r].rank = static_cast<std::int16_t>(r);
-  ranges[shape.rank] = mine;
-  return ranges;
-}
-
-}  // namespace steps
 }  // namespace hocket::internal

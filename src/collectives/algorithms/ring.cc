@@ -1,10 +1,11 @@
-// ring: every rank talks to its two neighbours only; both directions at once.
+// ring: every rank exchanges messages only with its two neighbours, in both directions at the same
+// time.
 //
-// Reduce-scatter. Block j ends at rank j. Partial sums walk towards it from both sides and gather
-// each rank's contribution on the way; the owner folds what comes from the left, its own, and what
-// comes from the right. `left` = p/2 ranks send rightwards, the other p-1-left leftwards, so a
-// block makes at most p/2 hops instead of p-1, with the same bytes. Four ranks, block 0 (left 2,
-// right 1):
+// Reduce-scatter. Rank j owns block j. Partial results of a block are sent towards its owner from
+// both sides, and each rank on the way folds its input in. The owner folds the partial result from
+// the left, its own input, and the partial result from the right. `left` = p/2 ranks send to the
+// right, the other p-1-left to the left, so a block makes at most p/2 hops instead of p-1, with the
+// same bytes. Four ranks, block 0 (left 2, right 1):
 //
 //   rank 2 --2--> rank 3 --2+3--> rank 0 <--1-- rank 1         2+3, then 0, then 1: -> output
 //
@@ -13,27 +14,28 @@
 //   step 1 right      block 1    block 2    block 3    block 0     partial, wide
 //   step 0 left       block 3    block 0    block 1    block 2     raw input, narrow
 //
-// Only the first hop carries plain data; sums of fp16, bf16 and fp8 travel as fp32, so that every
-// element is rounded once, by its owner. The order of a fold depends on the owner's place: all
-// ranks get the same bits, but other bits than from the plans that fold in rank order.
+// The first hop carries an input as it is; partial results of fp16, bf16 and fp8 are sent as fp32,
+// so that every element is rounded once, by its owner. The order of a fold depends on the rank of
+// the owner: all ranks get the same bits, but other bits than from the plans that fold in rank
+// order.
 //
-// All-gather. A finished block walks away from its owner, both ways. In an all-reduce the long way
-// is the one that the reduce-scatter used for the short half, so both directions carry p-1 blocks.
+// All-gather. A finished block is sent from rank to rank away from its owner, in both directions.
+// In an all-reduce it makes the longer way in the direction that the reduce-scatter used for the
+// shorter one, so each direction carries p-1 blocks.
 //
-// Lanes. A message's lane number must be the same at both ends, and sending must not wait for
-// receiving: so the edges of the ring are coloured (2 colours, 3 where p is odd) and an edge's
-// colour is its lane. Each direction and phase has its own colours; one lane more for the owner's
-// fold.
+// Lanes. A message has the same lane at both ends, and a send must not wait for a recv. So the
+// edges of the ring are coloured (2 colours, 3 if p is odd), and the colour of an edge is its lane.
+// Each direction and phase has its own colours. One more lane has the owner's fold.
 //
-// Scratch, per direction: `last` (the partial for the own block), `raw` (the first message,
-// narrow), and two places for partials on their way, which alternate by step. Flags: have (a
-// partial is folded, or `last` is here), sent, got (a finished block is here), folded (the owner's
-// fold is done). In place: a finished block overwrites the own input block; what was folded there
-// has travelled and come back as the result, but a raw block may still be on its way out: the
-// receiver awaits `sent`.
+// Scratch, for each direction: `last` (the last partial result for the own block), `raw` (the first
+// message, narrow), and two blocks for partial results that are passed on, which alternate by step.
+// Flags: have (a partial result is folded, or `last` is received), sent, got (a finished block is
+// received), folded (the owner's fold has ended). In place, a finished block overwrites an input
+// block. That input has been folded before, because it is part of the result. But the send of a raw
+// block may not have ended: the receiver of the result awaits `sent`.
 //
 // The ring is Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-// workstations" (JPDC 2009); walking both ways halves the steps.
+// workstations" (JPDC 2009); sending in both directions halves the steps.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -47,7 +49,7 @@ constexpr int ring_slots = 2;
 constexpr int folded = 6;
 constexpr int flag_count = 7;
 
-/// One way round. sign: +1 to higher ranks.
+/// One of the two directions. sign: +1 to higher ranks, -1 to lower ranks.
 struct Direction {
   int sign;
   int hops;             // of a block's partials before they reach the owner
@@ -95,7 +97,7 @@ class Ring {
   }
 
  private:
-  /// The rank (or block) so many places further.
+  /// The rank (or block) at that distance from this rank.
   int at(int distance) const {
     return ((shape_.rank + distance) % shape_.ranks + shape_.ranks) % shape_.ranks;
   }
@@ -106,9 +108,9 @@ class Ring {
   }
   /// The lane of the edge that leaves rank `from`.
   Steps& lane(int base, int sign, int from) {
-    const int place = sign > 0 ? from : (shape_.ranks - from) % shape_.ranks;
-    const bool odd_one = colours_ == 3 && place == shape_.ranks - 1;
-    return lane(base + (odd_one ? 2 : place % 2));
+    const int position = sign > 0 ? from : (shape_.ranks - from) % shape_.ranks;
+    const bool odd_one = colours_ == 3 && position == shape_.ranks - 1;
+    return lane(base + (odd_one ? 2 : position % 2));
   }
 
   void send_partials(const Direction& way, Steps& lane) {
@@ -127,7 +129,7 @@ class Ring {
       const int block = at(way.sign * (way.hops - 1 - step));
       const Range sum = partial(way.passing(step), wide());
       const Range incoming = step == 0 ? scratch(way.raw()) : sum;
-      if (step >= 2) lane.push_back(await(way.sent, step));  // this place has been sent from
+      if (step >= 2) lane.push_back(await(way.sent, step));  // the old content is sent
       lane.push_back(recv(from, block, incoming));
       if (step == 0) lane.push_back(await(way.sent, way.hops, ring_slots));
       lane.push_back(fold(block, {incoming, input(block)}, sum));
@@ -139,7 +141,7 @@ class Ring {
     lane.push_back(signal(way.have));
   }
 
-  /// The owner's fold; in an all-gather its own block.
+  /// The owner's fold; in an all-gather the copy of the own block.
   void finish_own(bool scatters, Steps& lane) {
     const int mine = shape_.rank;
     if (!scatters) {
@@ -175,7 +177,7 @@ class Ring {
     for (int step = 0; step < way.gather_hops; ++step) {
       const int block = at(-way.sign * (step + 1));
       const bool last = step + 1 == way.gather_hops;
-      // The last one to come is the one that was sent raw the other way.
+      // The last block that is received is the one that was sent raw in the other direction.
       if (last && scatters) lane.push_back(await(other.sent));
       lane.push_back(recv(at(-way.sign), block, output(block)));
       if (!last) lane.push_back(signal(way.got));

@@ -1,4 +1,4 @@
-// staged: two-shot through scratch that stays in cache; for memory that peers cannot map.
+// staged: two-shot through scratch that stays in the caches, for buffers that peers cannot map.
 //
 // All-reduce. Rank r owns block r. Three lanes run over the chunks, so that one chunk is staged
 // while another is folded and a third is collected:
@@ -11,20 +11,20 @@
 //   copies 1 2 3     copies 2 3 0     copies 3 0 1     copies 0 1 2     lane 2, each when its owner
 //   from s of owner  from s of owner  from s of owner  from s of owner    has one, then consumed
 //
-// A block's owner never stages it, so its place in the owner's scratch is free for the result,
-// which is written to the own output and to scratch in one go: 5p - 2 passes over memory instead of
-// 5p + 1. The fold goes in absolute rank order.
+// The owner of a block does not stage it, so the block with that number is free in the owner's
+// scratch, and takes the result. One fold writes the result to the output and to scratch: 5p - 2
+// passes over memory instead of 5p + 1. The fold is in absolute rank order.
 //
-// Reuse of a slot, `staged_slots` chunks later: my staged blocks have been read once every peer has
-// its result of that chunk (lane 0 waits for result with lag); my result has been read once every
-// peer has consumed (lane 1 waits for consumed with lag). In place: lane 2 overwrites input block j
-// with the result; the result exists only because all ranks were ready, so lane 0 has staged input
-// block j of that chunk before.
+// A slot is used again `staged_slots` chunks later. By then peers have read the staged blocks: each
+// has notified `result` of that chunk (lane 0 waits for `result` with lag). And peers have read the
+// result: each has notified `consumed` (lane 1 waits for `consumed` with lag). In place, lane 2
+// overwrites input block j with the result. The result exists only after all ranks were ready, so
+// lane 0 has staged input block j of that chunk before.
 //
-// The others have fewer lanes: reduce-scatter stages and folds, all-gather stages and collects, a
-// broadcast has one lane, in which the root stages and its peers collect. The traffic count and the
-// idea not to stage one's own slice: "CICO two-shot" in the literature on shared-memory collectives
-// (Jain et al., SC'18; MPICH release_gather).
+// The other collectives have fewer lanes: reduce-scatter stages and folds, all-gather stages and
+// collects, a broadcast has one lane, in which the root stages and its peers collect. The number of
+// passes, and the idea that an owner does not stage its own block, are known as "CICO two-shot" in
+// the literature on shared-memory collectives (Jain et al., SC'18; MPICH release_gather).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -36,12 +36,12 @@ namespace {
 
 enum Flag : int { ready = 0, result = 1, consumed = 2 };
 
-/// Four chunks in flight: on a machine with fewer cores than ranks a rank gets this much done in
-/// one turn.
+/// The number of chunks that are under way at once. On a machine with fewer cores than ranks, a
+/// rank handles so many chunks before it waits for a rank that does not run.
 constexpr int staged_slots = 4;
 
-/// Lane: blocks for the peers into own scratch, once the slot's last content has been read as flag
-/// `read` of all peers says.
+/// The lane that copies the blocks for the peers to scratch. It waits until flag `read` of all
+/// peers says that they have read the former content of the slot.
 Steps stage_for_peers(const Shape& shape, Flag read) {
   Steps lane = {wait(read, own, staged_slots)};
   for (int i = 1; i < shape.ranks; ++i) {
@@ -52,7 +52,7 @@ Steps stage_for_peers(const Shape& shape, Flag read) {
   return lane;
 }
 
-/// Lane: each peer's block as soon as its flag says that it is there.
+/// The lane that copies each peer's block to the output when flag `there` of that peer is notified.
 Steps collect(const Shape& shape, Flag there, bool own_blocks) {
   Steps lane;
   for (int i = 1; i < shape.ranks; ++i) {
@@ -64,7 +64,7 @@ Steps collect(const Shape& shape, Flag there, bool own_blocks) {
   return lane;
 }
 
-void meet(Plan& plan) {
+void with_arrival_barrier(Plan& plan) {
   plan.slots = staged_slots;
   plan.prologue = arrival_barrier();
 }
@@ -72,7 +72,7 @@ void meet(Plan& plan) {
 }  // namespace
 
 void staged_all_reduce(Plan& plan, const Shape& shape) {
-  meet(plan);
+  with_arrival_barrier(plan);
   const int mine = shape.rank;
   plan.scratch_blocks = shape.ranks;
   plan.lanes = {stage_for_peers(shape, result),
@@ -84,7 +84,7 @@ void staged_all_reduce(Plan& plan, const Shape& shape) {
 }
 
 void staged_reduce_scatter(Plan& plan, const Shape& shape) {
-  meet(plan);
+  with_arrival_barrier(plan);
   const int mine = shape.rank;
   plan.scratch_blocks = shape.ranks;
   plan.lanes = {
@@ -94,7 +94,7 @@ void staged_reduce_scatter(Plan& plan, const Shape& shape) {
 }
 
 void staged_all_gather(Plan& plan, const Shape& shape) {
-  meet(plan);
+  with_arrival_barrier(plan);
   plan.scratch_blocks = 1;
   plan.lanes = {{wait(consumed, own, staged_slots),
                  copy(shape.rank, input(0), {scratch(0), output(shape.rank)}), notify(ready)},
@@ -102,7 +102,7 @@ void staged_all_gather(Plan& plan, const Shape& shape) {
 }
 
 void staged_broadcast(Plan& plan, const Shape& shape) {
-  meet(plan);
+  with_arrival_barrier(plan);
   plan.scratch_blocks = 1;
   if (shape.rank == shape.root) {
     plan.lanes = {{wait(consumed, own, staged_slots), copy(0, input(0), {scratch(0), output(0)}),

@@ -1,15 +1,15 @@
 // tree: ceil(log2 p) steps; for small messages between nodes.
 //
-// The binomial tree. With v = rank - root (mod p), rank v's children are v + 1, v + 2, v + 4, ...
-// as far as the power of two is below v's lowest set bit (the root: all of them); the subtree of
-// child v + 2^i is the ranks v + 2^i .. v + 2^(i+1) - 1. Each distance has a lane of its own, at
-// both ends; an all-reduce has one for the way up and one for the way down.
+// The binomial tree. With v = rank - root (mod p), the children of v are v + 2^i < p for each 2^i
+// below the lowest set bit of v (the root: for each 2^i). The subtree of child v + 2^i has the
+// ranks v + 2^i .. v + 2^(i+1) - 1. Each distance 2^i has a lane of its own, at both ends; an
+// all-reduce has one for the way up and one for the way down.
 //
 //        0          broadcast: down. A rank receives into its output and sends from there; chunk
 //       / \         by chunk, so a long message is a pipeline. The larger subtree comes first.
 //      1   2
 //          |        all-reduce: up, then down. A rank folds its input and its children's partials,
-//          3        in this order (v; v+1; v+2..v+3; ...), in one go.
+//          3        in this order (v; v+1; v+2..v+3; ...), in one step.
 //
 //   rank 0            rank 1            rank 2            rank 3            an all-reduce's lane
 //   receives b        b > 0             receives d        d > 2             0, up
@@ -18,14 +18,15 @@
 //   r > 2                               receives r                          3, down
 //   r > 1             receives r        r > 3             receives r        4, down
 //
-// Partials of fp16, bf16 and fp8 travel as fp32, what a leaf sends is its plain input; the root
-// rounds once. The order is by rank but grouped by subtree: other bits than the plans that fold in
-// rank order where p > 3. In place: the result overwrites the input; an inner rank's input has been
-// folded long before the result exists, a leaf's may still be on its way out, so it awaits `sent`.
+// Partial results of fp16, bf16 and fp8 are sent as fp32; a leaf sends its input as it is; the root
+// rounds once. Each subtree is folded before its parent's fold, so if p > 3 the bits differ from
+// those of the plans that fold in rank order. In place, the result overwrites the input. An inner
+// rank has folded its input before the result exists. The send of a leaf may not have ended, so a
+// leaf awaits `sent` before it receives the result.
 //
-// barrier: dissemination (Hensgen, Finkel, Manber 1988): in round i tell rank + 2^i, hear from
-// rank - 2^i; half the steps of up and down. Round i's edges form rings; they are coloured as in
-// ring.cc, so that telling does not wait for hearing.
+// barrier: dissemination (Hensgen, Finkel, Manber 1988). In round i a rank sends to rank + 2^i and
+// receives from rank - 2^i: half the steps of a way up and down the tree. The edges of round i form
+// rings, which are coloured as in ring.cc, so that a send does not wait for a recv.
 #include <bit>
 #include <numeric>
 
@@ -40,20 +41,20 @@ namespace {
 
 constexpr int tree_slots = 2;
 
-/// A rank's place in the binomial tree.
-struct RegionOffset {
+/// The position of a rank in the binomial tree.
+struct TreePlace {
   int ranks, root, v;
   int levels;   // of the whole tree
   int to_root;  // lane to the parent; the root: levels
 
-  RegionOffset(const Shape& shape, int root)
+  TreePlace(const Shape& shape, int root)
       : ranks(shape.ranks),
         root(root),
         v((shape.rank - root + shape.ranks) % shape.ranks),
         levels(static_cast<int>(std::bit_width(static_cast<unsigned>(shape.ranks - 1)))),
         to_root(v == 0 ? levels : std::countr_zero(static_cast<unsigned>(v))) {}
 
-  int rank_of(int place) const { return (place + root) % ranks; }
+  int rank_of(int position) const { return (position + root) % ranks; }
   bool is_root() const { return v == 0; }
   int parent() const { return rank_of(v - (1 << to_root)); }
   bool has_child(int i) const { return i < to_root && v + (1 << i) < ranks; }
@@ -65,11 +66,12 @@ struct RegionOffset {
 }  // namespace
 
 void tree_broadcast(Plan& plan, const Shape& shape) {
-  const RegionOffset place(shape, shape.root);
+  const TreePlace place(shape, shape.root);
   constexpr int have = 0;
   plan.private_flags = 1;
   plan.lanes.resize(place.levels + 1);
-  // The lane with the largest subtree is the first: it has the longest way to go.
+  // The lane of the largest subtree is the first, because the messages of that subtree take
+  // longest.
   const auto lane = [&](int i) -> Steps& { return plan.lanes[place.levels - 1 - i]; };
   if (place.is_root()) {
     plan.lanes[place.levels] = {copy(0, input(0), {output(0)})};
@@ -86,14 +88,15 @@ void tree_broadcast(Plan& plan, const Shape& shape) {
 }
 
 void tree_all_reduce(Plan& plan, const Shape& shape) {
-  const RegionOffset place(shape, 0);
+  const TreePlace place(shape, 0);
   plan.slots = tree_slots;
   const int levels = place.levels;
-  const int folded = levels, sent = levels + 1, have = levels + 2;  // below: child i's partial
+  // Flag i < levels: the partial result of child i is received.
+  const int folded = levels, sent = levels + 1, have = levels + 2;
   plan.private_flags = levels + 3;
-  plan.scratch_blocks = levels + 1;  // child i's partial, and the own one
+  plan.scratch_blocks = levels + 1;  // child i's partial result, and that of this rank
   plan.lanes.resize(2 * levels + 1);
-  const auto up = [&](int i) -> Steps& { return plan.lanes[i]; };  // levels: the root's fold
+  const auto up = [&](int i) -> Steps& { return plan.lanes[i]; };  // up(levels): the root's fold
   const auto down = [&](int i) -> Steps& { return plan.lanes[2 * levels - i]; };
 
   Steps gathered;
@@ -127,13 +130,14 @@ void tree_all_reduce(Plan& plan, const Shape& shape) {
 
 namespace {
 
-/// Colour of the edge that leaves `from` where every rank r has an edge to r + distance.
+/// The colour of the edge from `from` to from + distance, if every rank r has an edge to r +
+/// distance.
 int colour(int from, int distance, int ranks) {
   const int rings = std::gcd(distance, ranks);
   const int length = ranks / rings;
-  int place = 0;
-  for (int r = from % rings; r != from; r = (r + distance) % ranks) ++place;
-  return length % 2 == 1 && place == length - 1 ? 2 : place % 2;
+  int position = 0;
+  for (int r = from % rings; r != from; r = (r + distance) % ranks) ++position;
+  return length % 2 == 1 && position == length - 1 ? 2 : position % 2;
 }
 
 }  // namespace
@@ -147,11 +151,11 @@ void tree_barrier(Plan& plan, const Shape& shape) {
     const int distance = 1 << round;
     const int to = (shape.rank + distance) % shape.ranks;
     const int from = (shape.rank - distance + shape.ranks) % shape.ranks;
-    Steps& tell = plan.lanes[3 * round + colour(shape.rank, distance, shape.ranks)];
-    for (int earlier = 0; earlier < round; ++earlier) tell.push_back(await(earlier));
-    tell.push_back(send_empty(to));
-    Steps& hear = plan.lanes[3 * round + colour(from, distance, shape.ranks)];
-    hear = {recv_empty(from), signal(round)};
+    Steps& sends = plan.lanes[3 * round + colour(shape.rank, distance, shape.ranks)];
+    for (int earlier = 0; earlier < round; ++earlier) sends.push_back(await(earlier));
+    sends.push_back(send_empty(to));
+    Steps& receives = plan.lanes[3 * round + colour(from, distance, shape.ranks)];
+    receives = {recv_empty(from), signal(round)};
   }
 }
 

@@ -8,14 +8,14 @@
 namespace hocket::internal {
 namespace {
 
-// A public flag holds the operation's number above the count of notifies in it, so that what an
-// earlier operation left behind is always less. Compared as a signed difference: the number may
-// wrap.
+// The value of a public flag has the number of the operation in its upper bits and the count of
+// notifies in that operation below. So the value that an earlier operation left is always less.
+// Values are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
-/// Takes `place` out of the list; its new length.
-int drop(const void* place, void** list, int count) {
-  return static_cast<int>(std::remove(list, list + count, place) - list);
+/// Removes `address` from the list, and returns the new length of the list.
+int drop(const void* address, void** list, int count) {
+  return static_cast<int>(std::remove(list, list + count, address) - list);
 }
 
 bool reached(std::uint64_t value, std::uint64_t target) {
@@ -41,7 +41,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
   parity_ = static_cast<int>(binding.board_sequence & 1);
-  done_ = published_ = exposed_ = admitted_ = false;
+  done_ = published_ = exported_ = admitted_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
   if (failed_) [[unlikely]] {
@@ -67,7 +67,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   enter(Phase::prologue);
 }
 
-/// Goes on to the first phase from `phase` on that has anything to do; none: done.
+/// Enters `phase`, or the first phase after it that has steps. If there is none, the execution is
+/// done.
 void Execution::enter(Phase phase) {
   const Program& program = *program_;
   if (phase == Phase::prologue) {
@@ -178,7 +179,7 @@ std::size_t Execution::length_of(const Operand& operand, std::size_t chunk) cons
   return binding_->part.range(operand.length_block, chunk).count;
 }
 
-std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const {
+std::byte* Execution::address_of(const Operand& operand, std::size_t chunk) const {
   const bool is_own = operand.rank == links_->rank;
   HOCKET_ASSERT(is_own || operand.buffer == Buffer::scratch || operand.buffer == Buffer::line ||
                     operand.rank < peers_.size(),
@@ -202,7 +203,7 @@ std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const 
       return base + (slot * program_->scratch_blocks + operand.block) * stride_;
     }
     case Buffer::line: {
-      // Blocks of a line lie behind one another, unpadded.
+      // The blocks of a line follow one another without padding.
       std::byte* base = links_->board->arrival(operand.rank, parity_).payload;
       return base + operand.block * binding_->part.block_elements * element_bytes_;
     }
@@ -210,8 +211,9 @@ std::byte* Execution::place_of(const Operand& operand, std::size_t chunk) const 
   return nullptr;
 }
 
-/// Scratch is read again at once, by a peer: it stays in the caches, unless that costs more than
-/// memory does. An output comes before it.
+/// How a fold with a destination in scratch stores its results. first: the buffer of its first
+/// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
+/// it in the caches, unless another core's cache costs more than memory (far_scratch).
 Stores Execution::scratch_stores(Buffer first) const {
   if (!binding_->far_scratch) return Stores::one_by_one;
   const bool near_output = first == Buffer::output && binding_->stores != Stores::past_caches;
@@ -231,15 +233,15 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
   bool only_output = true;
   int dsts = instruction.dsts;
   for (std::uint32_t i = 0; i < instruction.dsts; ++i) {
-    fold_dsts_[i] = place_of(operands[i], lane.chunk);
+    fold_dsts_[i] = address_of(operands[i], lane.chunk);
     only_output &= operands[i].buffer == Buffer::output;
   }
   for (std::uint32_t i = 0; i < instruction.srcs; ++i) {
     const Operand& source = operands[instruction.dsts + i];
-    fold_srcs_[i] = {place_of(source, lane.chunk), source.wide};
+    fold_srcs_[i] = {address_of(source, lane.chunk), source.wide};
   }
   if (only_output && instruction.srcs == 1 && !instruction.finish) {
-    // In place, a copy onto itself is no access: a peer may be reading those very bytes.
+    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
     dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
     if (dsts == 0) return Outcome::next;
   }
@@ -260,7 +262,7 @@ Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction
 Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruction) {
   Transfer& transfer = lane.transfer;
   if (!lane.posted) {
-    const bool carries = instruction.dsts + instruction.srcs > 0;  // a barrier's messages do not
+    const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
     HOCKET_ASSERT(instruction.peer < links_->transport_to.size(), "a message goes to a rank");
     Transport* transport = links_->transport_to[instruction.peer];
     if (transport == nullptr) [[unlikely]] {
@@ -276,7 +278,7 @@ Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruct
     transfer.peer = instruction.peer;
     if (carries) {
       const Operand& operand = program_->operands[instruction.first_operand];
-      transfer.data = place_of(operand, lane.chunk);
+      transfer.data = address_of(operand, lane.chunk);
       transfer.bytes =
           length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
     }
@@ -302,7 +304,7 @@ void Execution::arrive() {
     const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
                               binding_->output_region.region, binding_->output_region.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exposed_ = program_->maps_output && (binding_->mapped & 2) != 0;
+    exported_ = program_->maps_output && (binding_->mapped & 2) != 0;
   }
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
@@ -328,7 +330,7 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   }
   if (program_->maps_input || program_->maps_output) {
     if (!all_mapped_) {
-      exposed_ = false;
+      exported_ = false;
     } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {
       return resolved;
     }
@@ -338,12 +340,13 @@ Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& in
   return Outcome::next;
 }
 
-/// A rooted collective has one input; the other ranks may not even have a buffer for it.
+/// In a rooted collective only the root has an input; the other ranks may have no buffer for it.
 bool Execution::reads_input_of(int peer) const {
   return program_->maps_input && (program_->shape.root < 0 || program_->shape.root == peer);
 }
 
-/// Begins anew after a peer that was not mapped yet: what is mapped by then is found at once.
+/// Maps the buffers of all peers. If a buffer is not mapped yet, the next call begins again with
+/// the first peer; it finds the buffers that are mapped by then at once.
 Execution::Outcome Execution::resolve_peers() {
   const Board& board = *links_->board;
   mapping_of_ = -1;
@@ -352,10 +355,10 @@ Execution::Outcome Execution::resolve_peers() {
     if (peer == links_->rank) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
-    const auto map = [&](std::uint32_t blocks, RegionOffset place, std::byte** out) {
+    const auto map = [&](std::uint32_t blocks, RegionOffset offset, std::byte** out) {
       const std::size_t elements =
           std::min(blocks * binding_->part.block_elements, binding_->part.total);
-      return links_->host->map_remote(peer, place, elements * element_bytes_,
+      return links_->host->map_remote(peer, offset, elements * element_bytes_,
                                       binding_->message_sequence, out);
     };
     Status status;

@@ -1,6 +1,6 @@
-// Lanes for plans in which every rank talks to every other: the pairs are coloured as in a round
-// robin tournament (no two pairs of one rank have a colour in common), and each colour has two
-// lanes, one for each direction.
+// Lanes for plans in which every rank exchanges messages with every other rank. The pairs of ranks
+// are coloured by the circle method of round-robin tournaments: two pairs that share a rank have
+// different colours. Each colour has two lanes, one for each direction.
 #pragma once
 
 #include "collectives/plan/plan.h"
@@ -14,16 +14,16 @@ struct Pairs {
   int lanes() const { return 2 * colours(); }
   int colour(int a, int b) const {
     if (ranks % 2 == 1) return (a + b) % ranks;
-    const int fixed = ranks - 1;  // the one who keeps its seat
+    const int fixed = ranks - 1;  // the circle method moves all ranks but this one
     if (a == fixed) return 2 * b % fixed;
     if (b == fixed) return 2 * a % fixed;
     return (a + b) % fixed;
   }
-  /// The lane, at both ends, of messages between the two.
+  /// The lane of the messages from `from` to `to`, the same at both ends.
   int lane(int from, int to) const { return 2 * colour(from, to) + (from > to ? 1 : 0); }
 };
 
-/// Where rank `mine` keeps what comes from `peer`, among ranks - 1 places.
-constexpr std::uint32_t place_of_peer(int mine, int peer) { return peer < mine ? peer : peer - 1; }
+/// The scratch block in which rank `mine` keeps the data of `peer`. There are ranks - 1 blocks.
+constexpr std::uint32_t block_of_peer(int mine, int peer) { return peer < mine ? peer : peer - 1; }
 
 }  // namespace hocket::internal::steps

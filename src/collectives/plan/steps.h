@@ -1,4 +1,4 @@
-// Short names for the builders: a step per line, as in the drawings.
+// Functions with short names that make steps and ranges. Builders use them.
 #pragma once
 
 #include <utility>
@@ -20,13 +20,13 @@ inline Range output(std::uint32_t block, int rank = own) {
 inline Range scratch(std::uint32_t block, int rank = own) {
   return range(Buffer::scratch, block, rank);
 }
-/// Scratch that holds partial results: wide where the type is.
+/// Scratch for partial results. wide: the elements have the accumulator's type.
 inline Range partial(std::uint32_t block, bool wide) {
   return range(Buffer::scratch, block, own, wide);
 }
 inline Range line(std::uint32_t block, int rank = own) { return range(Buffer::line, block, rank); }
 
-/// A step whose ranges all hold the message's block `block`.
+/// A step whose ranges all hold block `block` of the message.
 inline Step step_on(StepKind kind, std::uint32_t block, std::vector<Range> srcs,
                     std::vector<Range> dsts) {
   Step step;
@@ -43,11 +43,11 @@ inline Step step_on(StepKind kind, std::uint32_t block, std::vector<Range> srcs,
 inline Step copy(std::uint32_t block, Range src, std::vector<Range> dsts) {
   return step_on(StepKind::fold, block, {src}, std::move(dsts));
 }
-/// Partial result: not the last fold of the value.
+/// A fold into a partial result, which a later step folds further.
 inline Step fold(std::uint32_t block, std::vector<Range> srcs, Range dst) {
   return step_on(StepKind::fold, block, std::move(srcs), {dst});
 }
-/// The value's last fold: rounded, divided for avg.
+/// The last fold of a value: it rounds the result, and divides it for avg.
 inline Step finish(std::uint32_t block, std::vector<Range> srcs, std::vector<Range> dsts) {
   Step step = step_on(StepKind::fold, block, std::move(srcs), std::move(dsts));
   step.finish = true;
@@ -90,11 +90,11 @@ inline Step await(int flag, int ordinal = 1, int lag = 0) {
   return flag_step(StepKind::await, own, flag, ordinal, lag);
 }
 
-/// The prologue that staged and direct share: whoever may not use `direct` after it (a buffer is
-/// not mapped) goes on with staged's body.
+/// The prologue of the plans `staged` and `direct`. If a buffer is not mapped, the executor runs
+/// the body of `staged` after it.
 Steps arrival_barrier();
-/// Contribution of each rank in absolute rank order: own from `mine`, a peer's from `theirs` with
-/// that rank.
+/// The contributions of all ranks in absolute rank order: `mine` for this rank, `theirs` with the
+/// rank of the peer for every other rank.
 std::vector<Range> in_rank_order(const Shape& shape, Range mine, Range theirs);
 
 }  // namespace hocket::internal::steps

@@ -141,10 +141,10 @@ bool Selector::far_cores() const {
 
 /// By where the lines of the outputs lie: in memory; in the cache that the cores share; or in other
 /// cores' own caches, where each store waits until its line is given up. There it depends on the
-/// machine (measure_push in agree.cc). 128 KiB on 2 cores: of a Zen 5, folding and then copying
-/// took 0.7 of the time of folding into both at once; of a Zen 4, 0.8, and stores past the caches
-/// 0.4, or 0.6 with the reading of the results. Where the cores share no cache they took 0.13, and
-/// for 1 MiB 0.11, where else they take 1.7.
+/// machine (measure_push in calibration.cc). 128 KiB on 2 cores: of a Zen 5, folding and then
+/// copying took 0.7 of the time of folding into both at once; of a Zen 4, 0.8, and stores past the
+/// caches 0.4, or 0.6 with the reading of the results. Where the cores share no cache they took
+/// 0.13, and for 1 MiB 0.11, where else they take 1.7.
 Stores Selector::stores(const Question& question) const {
   const Figures& f = options_.figures;
   const std::size_t held = 2 * message_bytes(question);

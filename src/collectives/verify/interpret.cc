@@ -24,15 +24,16 @@ class Interpreter {
   Status run();
 
  private:
-  struct RegionOffset {
+  /// The part of a buffer that a range names in one chunk.
+  struct Area {
     std::byte* data = nullptr;
     std::size_t elements = 0;
     bool wide = false;
   };
   struct Message {
-    std::vector<std::byte> bytes;  // of a send that has ended
-    RegionOffset place;            // of one that has not
-    bool* taken = nullptr;         // tells the sender
+    std::vector<std::byte> bytes;  // the data of a send that has ended
+    Area area;                     // the source of a send that has not ended
+    bool* taken = nullptr;         // set when such a message has been received
   };
   struct Thread {
     int rank = 0;
@@ -58,9 +59,9 @@ class Interpreter {
   bool send(Thread& thread, const Step& step);
   bool recv(Thread& thread, const Step& step);
   void fold_step(const Thread& thread, const Step& step);
-  RegionOffset place_of(const Thread& thread, const Range& range);
-  std::size_t bytes_of(const RegionOffset& place) const {
-    return place.elements * (place.wide ? wide_size_of(of_.dtype) : size_of(of_.dtype));
+  Area area_of(const Thread& thread, const Range& range);
+  std::size_t bytes_of(const Area& area) const {
+    return area.elements * (area.wide ? wide_size_of(of_.dtype) : size_of(of_.dtype));
   }
   void fail(const Thread& thread, const Step& step, const std::string& what);
 
@@ -72,7 +73,7 @@ class Interpreter {
   std::size_t stride_ = 0;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::deque<Thread> threads_;  // a deque: they do not move
+  std::deque<Thread> threads_;  // a deque, so that threads do not move
   std::map<std::tuple<int, int, std::size_t>, std::deque<Message>> messages_;  // from, to, lane
   bool moved_ = true;
   Status status_;
@@ -203,7 +204,7 @@ void Interpreter::start_epilogue(int rank) {
   threads_.push_back(thread);
 }
 
-/// Does the step, unless it must wait: then false.
+/// Runs the step and returns true, or returns false if the step must wait.
 bool Interpreter::may_go_on(Thread& thread, const Step& step) {
   Rank& rank = ranks_[thread.rank];
   const auto all_meant = [&](auto&& there) {
@@ -250,11 +251,11 @@ bool Interpreter::send(Thread& thread, const Step& step) {
   if (thread.posted) return thread.taken;
   thread.posted = moved_ = true;
   Message message;
-  if (!step.srcs.empty()) message.place = place_of(thread, step.srcs[0]);
+  if (!step.srcs.empty()) message.area = area_of(thread, step.srcs[0]);
   const bool ends_at_once = random_() % 2 == 0;
   if (ends_at_once) {
-    const std::byte* data = message.place.data;
-    message.bytes.assign(data, data + bytes_of(message.place));
+    const std::byte* data = message.area.data;
+    message.bytes.assign(data, data + bytes_of(message.area));
   } else {
     message.taken = &thread.taken;
   }
@@ -267,15 +268,15 @@ bool Interpreter::recv(Thread& thread, const Step& step) {
   if (waiting.empty()) return false;
   const Message message = std::move(waiting.front());
   waiting.pop_front();
-  RegionOffset place;
-  if (!step.dsts.empty()) place = place_of(thread, step.dsts[0]);
-  if (bytes_of(place) != bytes_of(message.place)) {
+  Area area;
+  if (!step.dsts.empty()) area = area_of(thread, step.dsts[0]);
+  if (bytes_of(area) != bytes_of(message.area)) {
     fail(thread, step,
-         fmt::format("receives {} bytes into {}", bytes_of(message.place), bytes_of(place)));
+         fmt::format("receives {} bytes into {}", bytes_of(message.area), bytes_of(area)));
     return true;
   }
-  const std::byte* from = message.taken != nullptr ? message.place.data : message.bytes.data();
-  if (bytes_of(place) > 0) std::memmove(place.data, from, bytes_of(place));
+  const std::byte* from = message.taken != nullptr ? message.area.data : message.bytes.data();
+  if (bytes_of(area) > 0) std::memmove(area.data, from, bytes_of(area));
   if (message.taken != nullptr) *message.taken = true;
   return true;
 }
@@ -283,16 +284,16 @@ bool Interpreter::recv(Thread& thread, const Step& step) {
 void Interpreter::fold_step(const Thread& thread, const Step& step) {
   std::vector<FoldSource> srcs;
   std::vector<void*> dsts;
-  const RegionOffset first = place_of(thread, step.dsts[0]);
+  const Area first = area_of(thread, step.dsts[0]);
   for (const Range& range : step.srcs) {
-    const RegionOffset place = place_of(thread, range);
-    if (place.elements != first.elements) {
+    const Area area = area_of(thread, range);
+    if (area.elements != first.elements) {
       return fail(thread, step,
-                  fmt::format("folds {} elements into {}", place.elements, first.elements));
+                  fmt::format("folds {} elements into {}", area.elements, first.elements));
     }
-    srcs.push_back({place.data, place.wide});
+    srcs.push_back({area.data, area.wide});
   }
-  for (const Range& range : step.dsts) dsts.push_back(place_of(thread, range).data);
+  for (const Range& range : step.dsts) dsts.push_back(area_of(thread, range).data);
   Fold fold;
   fold.srcs = srcs.data();
   fold.src_count = static_cast<int>(srcs.size());
@@ -307,33 +308,33 @@ void Interpreter::fold_step(const Thread& thread, const Step& step) {
   if (fold.count > 0) fold_reference(fold);
 }
 
-Interpreter::RegionOffset Interpreter::place_of(const Thread& thread, const Range& range) {
+Interpreter::Area Interpreter::area_of(const Thread& thread, const Range& range) {
   const int owner = range.rank == own ? thread.rank : range.rank;
   const Plan& plan = plans_[owner];
   const std::size_t size = size_of(of_.dtype);
-  RegionOffset place;
+  Area area;
   switch (range.buffer) {
     case Buffer::input:
     case Buffer::output: {
       const Elements elements = part_.range(range.block, thread.chunk);
       const void* base = range.buffer == Buffer::input ? inputs_[owner] : outputs_[owner];
-      place.data = static_cast<std::byte*>(const_cast<void*>(base)) + elements.first * size;
-      place.elements = elements.count;
-      return place;
+      area.data = static_cast<std::byte*>(const_cast<void*>(base)) + elements.first * size;
+      area.elements = elements.count;
+      return area;
     }
     case Buffer::scratch: {
       const std::size_t slot = thread.chunk % plan.slots;
-      place.data =
+      area.data =
           ranks_[owner].scratch.data() + (slot * plan.scratch_blocks + range.block) * stride_;
-      place.wide = range.wide && is_widened(of_.dtype);
+      area.wide = range.wide && is_widened(of_.dtype);
       break;
     }
     case Buffer::line:
-      place.data = ranks_[owner].line.data() + range.block * part_.block_elements * size;
+      area.data = ranks_[owner].line.data() + range.block * part_.block_elements * size;
       break;
   }
-  place.elements = part_.range(range.length_block, thread.chunk).count;
-  return place;
+  area.elements = part_.range(range.length_block, thread.chunk).count;
+  return area;
 }
 
 void Interpreter::fail(const Thread& thread, const Step& step, const std::string& what) {

@@ -1,9 +1,9 @@
-// The plain interpreter: runs the plans of all ranks on real buffers in one thread, in the plainest
-// way there is. It says what a plan means; the executor is held against it, and a plan that the
-// verifier doubts can be tried on it.
+// The plain interpreter: runs the plans of all ranks on real buffers in one thread, as simply as
+// possible. It defines what a plan means: the tests compare the executor with it. It also runs
+// plans that the verifier rejects.
 //
-// Lanes take turns at random: a seed gives the same interleaving again. A send ends at once or when
-// its message has been taken, at random too.
+// The lanes run in a random order, which depends only on the seed. A send ends at once or when its
+// message has been received, at random too.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,16 @@
 namespace hocket::internal {
 
 struct Interpretation {
-  std::size_t count = 0;  // elements, as the caller of the collective gives them
+  std::size_t count = 0;  // in elements, as in the call of the collective
   Dtype dtype = Dtype::float32;
   Op op = Op::sum;
   std::size_t chunk_elements = 0;  // as for partition(); single_chunk plans take 0
   std::uint64_t seed = 1;
 };
 
-/// inputs[r], outputs[r]: of rank r (in place where they say so; null where a collective has none).
-/// An error where the plans deadlock or contradict themselves; races are not looked for.
+/// inputs[r], outputs[r]: the buffers of rank r, which may be in place; null if the collective has
+/// no such buffer. Returns an error if the plans deadlock or contradict one another. Does not
+/// detect races.
 Status interpret(std::span<const Plan> plans, std::span<const void* const> inputs,
                  std::span<void* const> outputs, const Interpretation& of);
 

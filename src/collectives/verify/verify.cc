@@ -18,7 +18,7 @@ Proof prove(std::span<const Plan> plans, std::vector<std::size_t> chunk_counts) 
     chunk_counts = {1};
   } else if (chunk_counts.empty()) {
     chunk_counts = {2 * std::size_t{plan.slots} + 1};
-    // A shorter run is the beginning of the longer one; both are looked at where that is cheap.
+    // A shorter run equals the beginning of a longer one. It is made too if that is cheap.
     if (plans.size() <= short_runs_up_to_ranks) chunk_counts.insert(chunk_counts.end(), {1, 2});
   }
   proof.rank_order = true;

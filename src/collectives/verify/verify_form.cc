@@ -26,7 +26,7 @@ std::string of_rank(const Plan& plan) {
   return fmt::format("'{}', rank {},", plan.algorithm, plan.shape.rank);
 }
 
-/// One rank's plan by itself.
+/// Checks one rank's plan without the plans of the other ranks.
 class PlanForm {
  public:
   PlanForm(const Plan& plan) : plan_(plan), ranks_(plan.shape.ranks) {
@@ -102,7 +102,7 @@ class PlanForm {
   Status section(Section section, std::size_t lane, const Steps& steps, std::set<int>& met) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const std::string what = check_step(section, lane, steps[i], met);
-      if (!what.empty()) return wrong(place(plan_, section, lane, i), what);
+      if (!what.empty()) return wrong(name_of_step(plan_, section, lane, i), what);
     }
     return {};
   }
@@ -267,7 +267,7 @@ class PlanForm {
         const int signals = signalled_[steps[i].flag].per_chunk;
         if (steps[i].ordinal <= signals) continue;
         return wrong(
-            place(plan_, Section::lane, lane, i),
+            name_of_step(plan_, Section::lane, lane, i),
             fmt::format("awaits a signal that never comes: there are {} per chunk", signals));
       }
     }
@@ -285,7 +285,7 @@ class PlanForm {
   std::vector<Writer> signalled_;
 };
 
-/// What must be equal in the plans of all ranks.
+/// Checks that the plans of all ranks agree in what must be equal.
 Status check_alike(std::span<const Plan> plans) {
   const Plan& first = plans[0];
   if (first.shape.ranks != static_cast<int>(plans.size())) {
@@ -318,7 +318,8 @@ Status check_alike(std::span<const Plan> plans) {
   return {};
 }
 
-/// Messages pair up by lane; a flag that is waited for is notified.
+/// Checks that the sends and recvs of each lane pair up, and that each flag that a step waits for
+/// is notified.
 Status check_partners(std::span<const Plan> plans) {
   using Key = std::tuple<int, int, std::size_t>;  // from, to, lane
   std::map<Key, std::pair<int, int>> messages;    // sends, recvs
@@ -362,7 +363,7 @@ Status check_partners(std::span<const Plan> plans) {
 
 }  // namespace
 
-std::string place(const Plan& plan, Section section, std::size_t lane, std::size_t step) {
+std::string name_of_step(const Plan& plan, Section section, std::size_t lane, std::size_t step) {
   const Steps& steps = section == Section::prologue ? plan.prologue
                        : section == Section::lane   ? plan.lanes[lane]
                                                     : plan.epilogue;

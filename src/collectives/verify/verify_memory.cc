@@ -74,7 +74,7 @@ std::size_t Memory::data_index(int rank, Buffer buffer, std::uint32_t block,
   const Plan& plan = *plans_[rank];
   std::size_t index = block;
   if (in_place_) {
-    // The short side is block `rank` of the long one.
+    // The smaller one of the two buffers is block `rank` of the larger one.
     const bool is_input = buffer == Buffer::input;
     const Collective collective = plan.shape.collective;
     if ((collective == Collective::all_gather && is_input) ||

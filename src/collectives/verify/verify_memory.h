@@ -1,5 +1,5 @@
-// Memory of symbols: what lies in every block of every buffer of every rank, and who touched it
-// last.
+// Memory of symbols: the content of every block of every buffer of every rank, and the last
+// accesses to it.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,27 @@
 
 namespace hocket::internal::verify_detail {
 
-/// The end of a step: thread t's own count when the step had ended.
+/// The end of a step: the value of the clock of its thread after that step.
 struct Epoch {
-  std::int32_t thread = -1;  // -1: before everything
+  std::int32_t thread = -1;  // -1: before all steps
   std::uint32_t tick = 0;
 };
 
 using ValueId = std::uint32_t;
 inline constexpr ValueId nothing = 0xffffffff;
 
-/// What data is: contributions of these ranks to block `block`, chunk `chunk` of the message,
-/// folded in this order.
+/// The content of a block: the contributions of `ranks` to block `block`, chunk `chunk` of the
+/// message, folded in this order.
 struct Value {
   std::uint32_t block = 0;
   std::uint32_t chunk = 0;
   std::vector<std::int16_t> ranks;
-  bool one_by_one = true;  // a partial result was only ever the first operand of a fold
+  bool one_by_one = true;  // partial results were only the first operands of folds
   bool finished = false;
 };
 
-/// All values of a run. Plain inputs have fixed numbers, folds get the next ones.
+/// All values of a run. The inputs of the ranks have fixed numbers; the results of folds are
+/// numbered behind them.
 class Values {
  public:
   Values(int ranks, std::uint32_t input_blocks, std::uint32_t chunks)
@@ -48,7 +49,7 @@ class Values {
     return is_plain(id) ? id % chunks_ : folded(id).chunk;
   }
   bool is_finished(ValueId id) const { return !is_plain(id) && folded(id).finished; }
-  /// The values have the same block and chunk, and none is finished.
+  /// srcs: values of the same block and chunk, none of which is finished.
   ValueId fold(const std::vector<ValueId>& srcs, bool finish);
   std::string describe(ValueId id) const;
 
@@ -61,7 +62,7 @@ class Values {
   std::vector<Value> folded_;
 };
 
-/// Who has read a cell since it was written, one entry per thread. Mostly there is one.
+/// The reads of a cell since it was last written, one for each thread. Most cells have one reader.
 struct Readers {
   Epoch first;
   std::vector<Epoch> more;
@@ -79,7 +80,7 @@ struct Readers {
     }
     more.push_back(end);
   }
-  /// The first one of which `fine` is not true; thread -1: none.
+  /// The first read for which fine(read) is false. Thread -1: there is none.
   template <typename Fine>
   Epoch first_not(Fine&& fine) const {
     if (first.thread >= 0 && !fine(first)) return first;
@@ -94,7 +95,7 @@ struct Readers {
   }
 };
 
-/// One chunk of one block somewhere.
+/// One chunk of one block of a buffer.
 struct Cell {
   ValueId value = nothing;
   bool wide = false;
@@ -104,15 +105,15 @@ struct Cell {
 
 class Memory {
  public:
-  /// in_place: the output is the input, as far as the collective has it.
+  /// in_place: the buffers overlap as the in-place rule of the collective says.
   Memory(const std::vector<const Plan*>& plans, std::uint32_t chunks, bool in_place,
          const Values& values);
 
   bool in_place() const { return in_place_; }
   Cell& cell(int rank, const Range& range, std::uint32_t chunk);
-  /// All cells of the caller's buffers of a rank.
+  /// All cells of the input and the output of a rank.
   std::vector<Cell>& callers(int rank) { return data_[rank]; }
-  /// The caller wrote its input and gave the buffers away at this time.
+  /// Records `begin` as the last write of the caller to the buffers of `rank`.
   void give(int rank, Epoch begin);
 
  private:
@@ -121,9 +122,9 @@ class Memory {
   const std::vector<const Plan*>& plans_;
   std::uint32_t chunks_;
   bool in_place_;
-  std::vector<std::vector<Cell>> data_;  // by rank: input and output, [block][chunk]
-  std::vector<std::vector<Cell>>
-      library_;  // by rank: scratch [slot][block], then the line's blocks
+  // For each rank:
+  std::vector<std::vector<Cell>> data_;     // input and output, [block][chunk]
+  std::vector<std::vector<Cell>> library_;  // scratch [slot][block], then the blocks of the line
 };
 
 }  // namespace hocket::internal::verify_detail

@@ -8,7 +8,7 @@ namespace hocket::internal::verify_detail {
 Order::Order(std::vector<int> ranks_of, std::size_t full_clock_threads)
     : rank_of_(std::move(ranks_of)), full_(rank_of_.size() <= full_clock_threads) {
   const std::size_t threads = rank_of_.size();
-  std::map<int, std::size_t> lanes;  // of a rank
+  std::map<int, std::size_t> lanes;  // number of threads, by rank
   for (std::size_t t = 0; t < threads; ++t) components_.push_back(full_ ? t : lanes[rank_of_[t]]++);
   clocks_.resize(threads);
   for (std::size_t t = 0; t < threads; ++t) clocks_[t].resize(full_ ? threads : lanes[rank_of_[t]]);
@@ -46,10 +46,11 @@ bool Order::before(Epoch epoch, int thread) const {
   return !full_ && found(epoch, thread);
 }
 
-/// Backwards from the step that `thread` is doing, through what each step heard.
+/// Searches for `epoch` backwards from the running step of `thread`, through all ends that steps
+/// heard.
 bool Order::found(Epoch epoch, int thread) const {
   const std::uint64_t earliest = record_[epoch.thread][epoch.tick].number;
-  std::map<int, std::uint32_t> seen;  // per thread: its steps up to here have been looked at
+  std::map<int, std::uint32_t> seen;  // by thread: the steps up to this tick are searched
   std::vector<Epoch> open = {end_of(thread), heard_[thread]};
   while (!open.empty()) {
     const Epoch end = open.back();
@@ -59,7 +60,7 @@ bool Order::found(Epoch epoch, int thread) const {
     std::uint32_t& looked = seen[end.thread];
     for (std::uint32_t tick = end.tick; tick > looked; --tick) {
       const Event& event = record_[end.thread][tick];
-      if (event.number < earliest) break;  // nothing from before can have heard of it
+      if (event.number < earliest) break;  // no earlier step can have heard `epoch`
       if (event.heard.thread >= 0) open.push_back(event.heard);
     }
     looked = std::max(looked, end.tick);

@@ -1,9 +1,10 @@
-// Who knows of what: the order of events among the threads of a run (a thread is a lane of a rank,
-// or its prologue and epilogue).
+// The happened-before order of the steps of a run. A thread of a run is a lane of a rank, or the
+// prologue and epilogue of a rank.
 //
-// Vector clocks, over all threads where there are few. Where there are many (a lane for every pair
-// of ranks), a clock covers the lanes of its own rank only; what those do not show is searched for
-// in the record of who heard from whom. Both answer the same question exactly.
+// With few threads, each has a vector clock over all threads. With many threads (a lane for each
+// pair of ranks), a clock covers only the lanes of its own rank; for threads of other ranks,
+// before() searches a record of the steps at which one thread heard another. Both ways give the
+// same answers.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +22,30 @@ class Order {
   /// ranks_of: the rank of every thread.
   Order(std::vector<int> ranks_of, std::size_t full_clock_threads = 2048);
 
-  /// Thread `from` forks `to`: all that from knows, to knows.
+  /// Thread `from` starts `to`: all that has happened before in `from` happens before the steps of
+  /// `to`.
   void fork(int from, int to) { clocks_[to] = clone(from, to); }
-  /// What a thread knows, to be handed over later; it ended at `epoch`.
+  /// The clock of a thread at the end `epoch` of its last step, for a hear() later.
   struct Note {
     Clock clock;
     Epoch epoch;
     int rank = -1;
   };
   Note note(int thread) const { return {clocks_[thread], end_of(thread), rank_of_[thread]}; }
-  /// The step that `thread` is about to do begins after this.
+  /// The next step of `thread` happens after everything that the clock of the note covers.
   void hear(int thread, const Note& note) { hear(thread, note.clock, note.epoch, note.rank); }
-  /// The same, of what another thread knows now.
+  /// The same, with the clock that thread `other` has now.
   void hear(int thread, int other) { hear(thread, clocks_[other], end_of(other), rank_of_[other]); }
-  /// The thread's step has ended.
+  /// Ends the step of `thread`.
   void tick(int thread);
-  /// When the step that `thread` is doing will have ended.
+  /// The end of the step that `thread` is running.
   Epoch next_end(int thread) const { return {thread, own_tick(thread) + 1}; }
-  /// Whether it had ended before the step that `thread` is doing began.
+  /// True if the step that ended at `epoch` ended before the running step of `thread` began.
   bool before(Epoch epoch, int thread) const;
 
  private:
   struct Event {
-    Epoch heard;  // from another thread, before this step
+    Epoch heard;  // the end in another thread that this step heard
     std::uint64_t number = 0;
   };
   void hear(int thread, const Clock& theirs, Epoch epoch, int rank);
@@ -59,7 +61,7 @@ class Order {
   bool full_;
   std::uint64_t events_ = 0;
   std::vector<std::vector<Event>> record_;  // not full: per thread, by tick
-  std::vector<Epoch> heard_;                // not full: per thread, in the step being done
+  std::vector<Epoch> heard_;                // not full: per thread, of the running step
 };
 
 }  // namespace hocket::internal::verify_detail

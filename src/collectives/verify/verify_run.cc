@@ -23,7 +23,7 @@ Run::Run(std::span<const Plan> plans, std::uint32_t chunks)
   count_waiters();
   std::vector<int> rank_of;
   for (const Thread& t : threads_) rank_of.push_back(t.rank);
-  sequence_check_ = std::make_unique<Order>(std::move(rank_of));
+  order_ = std::make_unique<Order>(std::move(rank_of));
   for (bool in_place : {false, true}) memories_.emplace_back(plan_of_, chunks_, in_place, *values_);
   if (is_barrier_) {
     begun_.assign(threads_.size(), std::vector<std::uint64_t>((ranks_ + 63) / 64));
@@ -59,7 +59,8 @@ void Run::make_threads() {
   }
 }
 
-/// Who will ask for which notify or signal: what has no askers left is forgotten.
+/// Counts the steps that will wait for each notify or signal, so that its note can be deleted after
+/// the last one.
 void Run::count_waiters() {
   const auto add = [](Flag& flag, const Step& step, bool in_lane) {
     for (Waiter& w : flag.waiters) {
@@ -91,8 +92,8 @@ void Run::count_waiters() {
 
 void Run::begin(int rank) {
   const int main = by_rank_[rank].main;
-  for (Memory& memory : memories_) memory.give(rank, sequence_check_->next_end(main));
-  sequence_check_->tick(main);
+  for (Memory& memory : memories_) memory.give(rank, order_->next_end(main));
+  order_->tick(main);
   if (is_barrier_) begun_[main][rank / 64] |= std::uint64_t{1} << (rank % 64);
   if (plans_[rank].prologue.empty()) section_done(main);
 }
@@ -144,12 +145,12 @@ Run::Outcome Run::step(int thread) {
   return Outcome::failed;
 }
 
-/// Both ends of a message go on together, once both have come to it.
+/// The send and the recv of a message end together, when both threads have reached them.
 Run::Outcome Run::message(int thread) {
   const Thread& t = threads_[thread];
   const Step& mine = current(thread);
   const std::vector<int>& lanes = by_rank_[mine.peer].lane_threads;
-  const int partner = lanes[t.lane];  // check_form: it exists
+  const int partner = lanes[t.lane];  // exists: check_form has passed
   const Thread& p = threads_[partner];
   if (p.done || !p.started) return Outcome::blocked;
   const Step& theirs = current(partner);
@@ -223,7 +224,7 @@ void Run::publish(int thread) {
   const Step step = current(thread);
   const Thread t = threads_[thread];
   Rank& rank = by_rank_[t.rank];
-  sequence_check_->tick(thread);
+  order_->tick(thread);
   if (step.kind == StepKind::arrive) {
     rank.arrived = true;
     rank.arrival = note_of(thread, ranks_);
@@ -245,7 +246,7 @@ void Run::publish(int thread) {
 void Run::next_step(int thread) {
   Thread& t = threads_[thread];
   ++steps_run_;
-  sequence_check_->tick(thread);
+  order_->tick(thread);
   if (++t.next < t.steps->size()) return;
   if (t.section == Section::lane && ++t.chunk < t.chunks) {
     t.next = 0;
@@ -254,7 +255,7 @@ void Run::next_step(int thread) {
   section_done(thread);
 }
 
-/// A lane has ended, or the prologue or epilogue: starts what comes after it.
+/// A lane, the prologue or the epilogue has ended: starts the section that follows.
 void Run::section_done(int thread) {
   Rank& rank = by_rank_[threads_[thread].rank];
   Thread& main = threads_[rank.main];
@@ -266,7 +267,7 @@ void Run::section_done(int thread) {
     for (int lane : rank.lane_threads) {
       if (lane < 0) continue;
       threads_[lane].started = true;
-      sequence_check_->fork(rank.main, lane);
+      order_->fork(rank.main, lane);
       if (is_barrier_) begun_[lane] = begun_[rank.main];
     }
     if (rank.lanes_left > 0) return;
@@ -284,19 +285,19 @@ void Run::section_done(int thread) {
 }
 
 Run::Note Run::note_of(int thread, int readers) const {
-  Note note{sequence_check_->note(thread), {}, readers};
+  Note note{order_->note(thread), {}, readers};
   if (is_barrier_) note.begun = begun_[thread];
   return note;
 }
 
 void Run::hear(int thread, const Note& note) {
-  sequence_check_->hear(thread, note.order);
+  order_->hear(thread, note.order);
   if (!is_barrier_) return;
   for (std::size_t i = 0; i < note.begun.size(); ++i) begun_[thread][i] |= note.begun[i];
 }
 
 void Run::hear_thread(int thread, int other) {
-  sequence_check_->hear(thread, other);
+  order_->hear(thread, other);
   if (!is_barrier_) return;
   for (std::size_t i = 0; i < begun_[other].size(); ++i) begun_[thread][i] |= begun_[other][i];
 }
@@ -315,7 +316,7 @@ std::string Run::name_of_thread(int thread) const {
 
 std::string Run::at(int thread, const Memory* memory) const {
   const Thread& t = threads_[thread];
-  return place(plans_[t.rank], t.section, std::max(t.lane, 0), t.next) +
+  return name_of_step(plans_[t.rank], t.section, std::max(t.lane, 0), t.next) +
          fmt::format(" in chunk {} of {}", t.chunk, chunks_) +
          (memory == nullptr    ? ""
           : memory->in_place() ? ", in place,"

@@ -37,10 +37,10 @@ class Run {
     bool started = false;
     bool done = false;
   };
-  /// What a thread knew when it published something, kept while somebody may still ask.
+  /// The clock of a thread at a publication. It is kept until its last reader has read it.
   struct Note {
     Order::Note order;
-    std::vector<std::uint64_t> begun;  // barrier: ranks known to have begun, a bit each
+    std::vector<std::uint64_t> begun;  // barrier: ranks known to have begun, one bit each
     int readers = 0;
   };
   struct Waiter {
@@ -54,7 +54,7 @@ class Run {
     std::vector<Note> notes;  // of every notify or signal so far
   };
   struct Rank {
-    int main = 0;                   // thread
+    int main = 0;                   // thread of the prologue and the epilogue
     std::vector<int> lane_threads;  // by lane; -1: an empty lane
     int lanes_left = 0;
     bool arrived = false;
@@ -111,7 +111,7 @@ class Run {
   std::vector<Thread> threads_;
   std::vector<Rank> by_rank_;
   std::vector<std::vector<std::uint64_t>> begun_;  // barrier: by thread
-  std::unique_ptr<Order> sequence_check_;
+  std::unique_ptr<Order> order_;
   std::unique_ptr<Values> values_;
   std::vector<Memory> memories_;  // out of place, in place
   Status status_;

@@ -1,4 +1,4 @@
-// The run's accesses to memory: races, widths, and what lies where in the end.
+// The memory accesses of a run: races, widths, and the content of the outputs at the end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ std::string name_of(const Range& range) {
 
 }  // namespace
 
-/// In all-reduce blocks differ in length, so a range must name the block that it really holds.
+/// The blocks of an all-reduce differ in length, so the block that a range names must be the block
+/// that the range holds.
 bool Run::check_block(int thread, const Range& range, ValueId value) {
   if (plans_[0].shape.collective != Collective::all_reduce) return true;
   const bool message = range.buffer == Buffer::input || range.buffer == Buffer::output;
@@ -32,7 +33,7 @@ bool Run::check_block(int thread, const Range& range, ValueId value) {
 bool Run::read(Memory& memory, int thread, const Range& range, ValueId* value) {
   const std::uint32_t chunk = threads_[thread].chunk;
   Cell& cell = memory.cell(owner(thread, range), range, chunk);
-  if (!sequence_check_->before(cell.last_write, thread)) {
+  if (!order_->before(cell.last_write, thread)) {
     return fail(thread, &memory,
                 fmt::format("reads {} while {} may be writing it: no step orders the two",
                             name_of(range), name_of_thread(cell.last_write.thread)));
@@ -51,27 +52,27 @@ bool Run::read(Memory& memory, int thread, const Range& range, ValueId* value) {
                 fmt::format("reads {} as {}, but it holds {} elements", name_of(range),
                             is_wide(range) ? "wide" : "narrow", cell.wide ? "wide" : "narrow"));
   }
-  cell.reads.add(sequence_check_->next_end(thread));
+  cell.reads.add(order_->next_end(thread));
   *value = cell.value;
   return check_block(thread, range, cell.value);
 }
 
 bool Run::write(Memory& memory, int thread, const Range& range, ValueId value) {
   Cell& cell = memory.cell(owner(thread, range), range, threads_[thread].chunk);
-  if (!sequence_check_->before(cell.last_write, thread)) {
+  if (!order_->before(cell.last_write, thread)) {
     return fail(thread, &memory,
                 fmt::format("writes {} while {} may be writing it: no step orders the two",
                             name_of(range), name_of_thread(cell.last_write.thread)));
   }
-  const Epoch reader = cell.reads.first_not(
-      [&](const Epoch& read) { return sequence_check_->before(read, thread); });
+  const Epoch reader =
+      cell.reads.first_not([&](const Epoch& read) { return order_->before(read, thread); });
   if (reader.thread >= 0) {
     return fail(thread, &memory,
                 fmt::format("writes {} while {} may be reading it: no step orders the two",
                             name_of(range), name_of_thread(reader.thread)));
   }
   cell.reads.clear();
-  cell.last_write = sequence_check_->next_end(thread);
+  cell.last_write = order_->next_end(thread);
   cell.value = value;
   cell.wide = is_wide(range);
   return check_block(thread, range, value);
@@ -86,7 +87,8 @@ bool Run::fold(int thread) {
   return true;
 }
 
-/// last_srcs, last: the fold that the other memory has just seen, mostly the same.
+/// last_srcs, last: operands and result of the same step in the other memory, which are mostly the
+/// same here.
 bool Run::fold_in(Memory& memory, int thread, std::vector<ValueId>& last_srcs, ValueId& last) {
   const Step& step = current(thread);
   const std::uint32_t chunk = threads_[thread].chunk;
@@ -155,12 +157,12 @@ bool Run::transfer(Memory& memory, int sender, int receiver) {
   return read(memory, sender, src, &value) && write(memory, receiver, dst, value);
 }
 
-/// The caller has its buffers back: nobody may touch them any more.
+/// When a rank ends, its caller has the buffers back: an error if an access to them may still be
+/// under way.
 bool Run::check_end(int rank) {
   const int main = by_rank_[rank].main;
   const auto is_over = [&](const Epoch& epoch) {
-    return epoch.thread < 0 || threads_[epoch.thread].rank == rank ||
-           sequence_check_->before(epoch, main);
+    return epoch.thread < 0 || threads_[epoch.thread].rank == rank || order_->before(epoch, main);
   };
   for (Memory& memory : memories_) {
     for (const Cell& cell : memory.callers(rank)) {
