@@ -284,7 +284,7 @@ Status start_coordinator(const Key& key, const JobId& job_id, const std::string&
   }
   HOCKET_RETURN_IF_ERROR(run_on_monitor([&](EventLoop& loop) {
     const auto kept = std::make_shared<KeptCoordinator>();
-    kept->coordinator = Coordinator::start(loop, key, deadline_ms, [&loop, self = kept.get()] {
+    kept->coordinator = Coordinator::start(loop, Key{}, deadline_ms, [&loop, self = kept.get()] {
       best_effort([&] {
         self->latecomers =
             loop.after_ms(answer_latecomers_ms, [&loop, self] { loop.release(self); });
@@ -303,7 +303,7 @@ Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int 
   HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
   return run_on_monitor([&](EventLoop& loop) {
     const auto kept = std::make_shared<KeptCoordinator>();
-    kept->coordinator = Coordinator::start(loop, key, 0, nullptr);  // it fails at once
+    kept->coordinator = Coordinator::start(loop, Key{}, 0, nullptr);  // it fails at once
     kept->coordinator->listen(std::move(listener), {key, job_id, false});
     kept->coordinator->fail(Code::remote_error, culprit, text);
     loop.keep(kept);

@@ -76,7 +76,7 @@ class JoinSeams : public ::testing::Test {
     job_.options.join_deadline_ms = join_deadline_ms;
     job_.options.silence_ms = silence_ms;
     simulation_.schedule(*coordinator_loop_);
-    coordinator_ = Coordinator::start(*coordinator_loop_, job_.options.key, join_deadline_ms,
+    coordinator_ = Coordinator::start(*coordinator_loop_, Key{}, join_deadline_ms,
                                       [this] { coordinator_ended_ = true; });
     coordinator_->listen(std::move(job_.listener), {job_.options.key, job_.options.job_id, false});
   }

@@ -1,4 +1,7 @@
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <random>
@@ -130,6 +133,77 @@ TEST(Join, without_a_key_other_hosts_are_refused_with_the_remedy) {
         << "nothing reads that yet: " << status.message();
     EXPECT_NE(status.message().find("hocket-run"), std::string::npos) << status.message();
   }
+}
+
+/// Forwards connections to a port of this host, and keeps every byte.
+class Relay {
+ public:
+  explicit Relay(std::uint16_t to) : to_(to) {
+    address_ = loopback(false);
+    EXPECT_TRUE(listen_tcp(&address_, &listener_).ok());
+    accepting_ = std::thread([this] { accept_all(); });
+  }
+  /// All bytes of both directions; ends the relay.
+  std::string stop() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    accepting_.join();
+    for (std::thread& way : ways_) way.join();
+    return bytes_;
+  }
+  const Address& address() const { return address_; }
+
+ private:
+  void accept_all() {
+    for (;;) {
+      pollfd ready{listener_.get(), POLLIN, 0};
+      ::poll(&ready, 1, -1);
+      const int from = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+      if (from < 0 && errno == EAGAIN) continue;
+      if (from < 0) return;
+      const int to = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_in target{};
+      target.sin_family = AF_INET;
+      target.sin_port = htons(to_);
+      target.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      EXPECT_EQ(0, ::connect(to, reinterpret_cast<sockaddr*>(&target), sizeof target));
+      ends_.emplace_back(from);
+      ends_.emplace_back(to);
+      ways_.emplace_back([this, from, to] { forward(from, to); });
+      ways_.emplace_back([this, from, to] { forward(to, from); });
+    }
+  }
+  void forward(int from, int to) {
+    char buffer[4096];
+    for (ssize_t n = 0; (n = ::recv(from, buffer, sizeof buffer, 0)) > 0;) {
+      const std::lock_guard lock(mutex_);
+      bytes_.append(buffer, static_cast<std::size_t>(n));
+      if (::send(to, buffer, static_cast<std::size_t>(n), MSG_NOSIGNAL) != n) break;
+    }
+    ::shutdown(to, SHUT_WR);
+  }
+
+  const std::uint16_t to_;
+  Address address_;
+  UniqueFd listener_;
+  std::thread accepting_;
+  std::mutex mutex_;
+  std::string bytes_;
+  std::vector<UniqueFd> ends_;
+  std::vector<std::thread> ways_;
+};
+
+TEST(Join, sends_the_key_of_the_job_to_nobody) {
+  Job job(3, false);
+  job.start();
+  Relay relay(job.options.coordinator.port);
+  job.options.coordinator.port = relay.address().port;
+  { const auto sessions = join_all(job); }
+  const std::string bytes = relay.stop();
+  const std::string key(job.options.key.begin(), job.options.key.end());
+  char host[256] = {};
+  ASSERT_EQ(0, ::gethostname(host, sizeof host - 1));
+  EXPECT_NE(std::string::npos, bytes.find(host)) << "the relay saw the table of members";
+  EXPECT_EQ(std::string::npos, bytes.find(key));
 }
 
 TEST(Join, the_first_ranks_own_deadline_replaces_the_coordinators) {

@@ -15,10 +15,10 @@ namespace {
 constexpr std::int64_t longest_latecomers_ms = 60'000;
 }
 
-std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& key,
+std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& session_key,
                                                 std::int64_t deadline_ms,
                                                 std::function<void()> ended) {
-  std::unique_ptr<Coordinator> coordinator(new Coordinator(loop, key));
+  std::unique_ptr<Coordinator> coordinator(new Coordinator(loop, session_key));
   coordinator->ended_ = std::move(ended);
   coordinator->latecomers_ms_ = std::min(deadline_ms / 10, longest_latecomers_ms);
   coordinator->set_deadline(loop.now() + deadline_ms * nanos_per_ms);
@@ -149,7 +149,7 @@ void Coordinator::place_all() {
     if (!ranks.empty()) by_lowest[*std::min_element(ranks.begin(), ranks.end())] = it->first;
   }
   Table table;
-  table.key = key_;
+  table.session_key = session_key_;
   table.members.resize(static_cast<std::size_t>(ranks_));
   std::vector<int> order;  // node -> connection
   for (const auto& [lowest, number] : by_lowest) {

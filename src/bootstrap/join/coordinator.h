@@ -18,11 +18,13 @@ namespace hocket::internal {
 
 class Coordinator : private EventLoop::Client {
  public:
-  /// key: goes into the table of members, for all connections after the join.
+  /// session_key: of a job without a key, for all connections after the join; the table of members
+  /// brings it to the ranks. Of a job with a key, zeros: the ranks have the key, and the table
+  /// crosses the network.
   /// ended: called once, when all ranks have joined and the listener is closed; or when the join
   /// has failed, and all ranks know why or have had a tenth of deadline_ms (at most a minute) to
   /// come and learn it. Must not destroy the Coordinator.
-  static std::unique_ptr<Coordinator> start(EventLoop& loop, const Key& key,
+  static std::unique_ptr<Coordinator> start(EventLoop& loop, const Key& session_key,
                                             std::int64_t deadline_ms, std::function<void()> ended);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -40,7 +42,9 @@ class Coordinator : private EventLoop::Client {
     std::vector<int> ranks;  // in order of their join requests: the leader's is the first
     bool confirmed = false;
   };
-  Coordinator(EventLoop& loop, const Key& key) : loop_(loop), key_(key) { loop_.add(this); }
+  Coordinator(EventLoop& loop, const Key& session_key) : loop_(loop), session_key_(session_key) {
+    loop_.add(this);
+  }
   void on_message(int node, Message& message);
   void on_closed(int node);
   void take_request(int node, const JoinRequest& request);
@@ -55,7 +59,7 @@ class Coordinator : private EventLoop::Client {
   std::string who(const JoinRequest& request) const;
 
   EventLoop& loop_;
-  Key key_;
+  Key session_key_;
   std::unique_ptr<Acceptor> acceptor_;
   std::function<void()> ended_;
   State state_ = State::gathering;

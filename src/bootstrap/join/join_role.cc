@@ -59,7 +59,9 @@ bool JoinRole::take_table(const Message& message) {
     return false;
   }
   joined_.node = joined_.table.members[rank()].node;
-  const Status status = handlers_.table_known(joined_.table.key);
+  const JoinOptions& options = setup_.options;
+  const Status status =
+      handlers_.table_known(options.has_key ? options.key : joined_.table.session_key);
   if (!status.ok()) give_up(status);
   return status.ok();
 }

@@ -167,7 +167,7 @@ bool decode(const std::vector<std::uint8_t>& bytes, TreePosition* out) {
 
 std::vector<std::uint8_t> encode(const Table& v) {
   Writer w;
-  w.raw(v.key.data(), v.key.size());
+  w.raw(v.session_key.data(), v.session_key.size());
   w.u32(static_cast<std::uint32_t>(v.members.size()));
   w.u32(static_cast<std::uint32_t>(v.leaders.size()));
   for (const int leader : v.leaders) {
@@ -186,7 +186,7 @@ std::vector<std::uint8_t> encode(const Table& v) {
 
 bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Table* out) {
   Reader r(bytes);
-  r.raw(out->key.data(), out->key.size());
+  r.raw(out->session_key.data(), out->session_key.size());
   const std::uint32_t members = r.u32();
   const std::uint32_t nodes = r.u32();
   if (!r.good() || members != static_cast<std::uint32_t>(ranks) || nodes < 1 || nodes > members) {

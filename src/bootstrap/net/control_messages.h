@@ -103,7 +103,9 @@ struct TreePosition {
 };
 
 struct Table {
-  Key key{};  // for all connections after the join: the job's, or a random key if the job has none
+  // For all connections after the join, if the job has no key; else zeros, because the table
+  // crosses the network.
+  Key session_key{};
   std::vector<Member> members;
   std::vector<int> leaders;  // by node: its leader's rank
 };
