@@ -94,7 +94,7 @@ class Communicator final : private EngineHost {
   Status error();
   void abort() noexcept;
 
-  /// True where local peers can read and write [pointer, pointer + bytes) in place.
+  /// True where local peers can map [pointer, pointer + bytes), to access it without a copy.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
 
   /// For tests.

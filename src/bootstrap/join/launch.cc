@@ -45,8 +45,8 @@ Status bad_record(int fd, const std::string& why) {
                        "inherited descriptors");
 }
 
-/// HOCKET_RANKS was set by hand, or by another launcher: several processes, each of which would
-/// otherwise be a job of its own.
+/// Another launcher, or the user, has set RANK and a WORLD_SIZE of several processes. Each of them
+/// would otherwise be a job of its own.
 bool has_ranks() {
   const char* ranks = std::getenv("WORLD_SIZE");
   return ranks != nullptr && *ranks != 0 && std::string_view(ranks) != "1" &&
