@@ -103,7 +103,7 @@ void NodeLeader::reached(Dialer::Result result) {
     return fail(Status(Code::remote_error,
                        result.status.message() +
                            ": the coordinator's process has ended, or all ranks have joined "
-                           "already, so that the job has no place for this one; look at the output of rank 0"));
+                           "already and none is missing; look at the output of rank 0"));
   }
   if (result.status.code() != Code::timeout) return fail(result.status);
   fail(Status(Code::timeout,
