@@ -53,8 +53,11 @@ if(HOCKET_SANITIZE)
   add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overread)
   add_link_options(-fsanitize=${_sanitizers})
   # Highway compiles each kernel for every instruction set. The kernels share nothing between
-  # threads, so the thread sanitizer gets them for the least set only.
+  # threads, so the thread sanitizer gets them for the least set only. The address sanitizer gets
+  # one set for each length of vectors: 16, 32 and 64 bytes.
   if(HOCKET_SANITIZE STREQUAL thread)
     add_compile_definitions(HWY_COMPILE_ONLY_STATIC)
+  else()
+    add_compile_definitions("HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
   endif()
 endif()

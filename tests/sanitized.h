@@ -1,9 +1,9 @@
-// Repetitions in tests are fewer in slow builds: with a sanitizer, and without optimization.
+// Repetitions in tests are fewer in slow builds: with a sanitizer, and Debug.
 #pragma once
 
 namespace tests {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__OPTIMIZE__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(HOCKET_ASSERTS)
 inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;

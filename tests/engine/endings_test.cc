@@ -64,7 +64,7 @@ class Endings : public testing::TestWithParam<const char*> {
 TEST_P(Endings, the_deadline_names_the_rank_that_is_waited_for) {
   for (const Blocked& blocked : blocked_calls()) {
     hocketConfig_t config = ranks::patient_config();
-    config.deadline_ms = ranks::sanitized ? 1000 : 400;  // within it both others begin
+    config.deadline_ms = ranks::sanitized ? 700 : 400;  // within it both others begin
     ranks::run_ranks(
         3,
         [&](Rank& self) {

@@ -163,7 +163,7 @@ TEST_P(Groups, may_hold_other_calls_on_each_rank) {
     hocketComm_t other = nullptr;
     ASSERT_HOCKET(hocketCommSplit(self.comm, 0, -self.rank, &other, nullptr));
     const int own = self.rank;
-    for (int round = 0; round < 64; ++round) {
+    for (int round = 0; round < 64; round += ranks::sanitized ? 5 : 1) {
       const int size = 1 << (round >> 2 * own & 3);
       const auto message = values(100'000, 7);
       std::vector<std::int32_t> got(message.size()), sum(1000, 1);

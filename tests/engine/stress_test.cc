@@ -165,7 +165,7 @@ class Stress : public testing::TestWithParam<const char*> {};
 TEST_P(Stress, random_calls_give_what_the_reference_says) {
   const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
   for (int n : {2, 3, 5}) {
-    const int calls = ranks::long_tests() ? 5000 : ranks::sanitized ? 64 : 200;
+    const int calls = ranks::long_tests() ? 5000 : ranks::sanitized ? 32 : 200;
     const auto planned = plan(tests::seed() + static_cast<std::uint64_t>(n), n, calls);
     ranks::run_ranks(n, [&](Rank& self) { run(planned, self); });
     if (HasFailure()) {
