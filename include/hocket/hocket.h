@@ -228,7 +228,7 @@ typedef enum {
  *   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
  *   config.deadline_ms = 30000;
  *
- * The fields up to commName mean what they mean in ncclConfig_t, whose other fields are for GPUs.
+ * size to commName have the same meaning as in ncclConfig_t; the rest of ncclConfig_t is for GPUs.
  * Later versions only append fields, so programs compiled with an older header still work. */
 typedef struct {
   size_t size;          /* sizeof(hocketConfig_t) of the caller's header */

@@ -199,7 +199,7 @@ void Communicator::log_ready(const Figures& f) const {
       "'{}' is ready: {}, local rank {} of {}, {} ranks on {} node{}; {:.3g} ranks per core here",
       config_.name, name_of_rank(rank()), local_rank(), local_ranks(), ranks(), nodes(),
       nodes() == 1 ? "" : "s", ranks_per_core(*session_));
-  // Only what was measured; docs/TUNING.md explains each figure.
+  // The line has only figures that were measured. docs/TUNING.md explains each figure.
   if (ranks() > 1 && rank() == 0) {
     line += fmt::format("; figures: memory {:.3f} ns/byte", f.touch_ns_per_byte);
     if (nodes() > 1) {

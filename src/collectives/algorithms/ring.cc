@@ -177,7 +177,7 @@ class Ring {
     for (int step = 0; step < way.gather_hops; ++step) {
       const int block = at(-way.sign * (step + 1));
       const bool last = step + 1 == way.gather_hops;
-      // The last block that is received is the one that was sent raw in the other direction.
+      // This rank has sent its raw input of the block that arrives last in the other direction.
       if (last && scatters) lane.push_back(await(other.sent));
       lane.push_back(recv(at(-way.sign), block, output(block)));
       if (!last) lane.push_back(signal(way.got));
