@@ -22,7 +22,8 @@ const char* name_of(Op op) {
 
 const char* name_of(Collective collective) {
   static const char* const names[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
-                                      "barrier",    "send",      "recv"};
+                                      "barrier",    "send",      "recv",       "reduce",
+                                      "gather",     "scatter",   "all-to-all"};
   const auto index = static_cast<unsigned>(collective);
   return index < std::size(names) ? names[index] : "unknown collective";
 }

@@ -39,6 +39,10 @@ enum class Collective : std::uint8_t {
   barrier,
   send,
   recv,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
 };
 constexpr bool is_p2p(Collective collective) {
   return collective == Collective::send || collective == Collective::recv;

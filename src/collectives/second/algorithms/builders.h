@@ -1,0 +1,32 @@
+// The algorithms. Each is a pure function from a shape to one rank's plan, in a file of its own
+// (inline.cc, one_shot.cc, ...). The file begins with the idea, a drawing for 4 ranks, and the
+// source of the idea.
+#pragma once
+
+#include <span>
+
+#include "collectives/second/plan/plan.h"
+
+namespace hocket::internal::second {
+
+struct Builder {
+  const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
+                          // "pairs", "message"
+  Collective collective;
+  bool in_node;     // true: needs all ranks on one node; false: runs over messages
+  bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
+  bool cuts;        // a whole message has a block for each rank; else it is one block
+  bool varying;     // serves blocks of different counts too
+  /// Adds the lanes, and the scratch that they use, for more than one rank.
+  void (*lay)(Plan& plan, const Shape& shape);
+
+  /// For one rank: a copy, whatever the algorithm.
+  Plan build(const Shape& shape) const;
+};
+
+/// All algorithms, in the order of the documentation. Defined in registry.cc.
+std::span<const Builder> builders();
+/// nullptr if there is none.
+const Builder* find_builder(const char* algorithm, Collective collective, bool in_node);
+
+}  // namespace hocket::internal::second

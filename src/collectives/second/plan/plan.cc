@@ -1,0 +1,50 @@
+#include "collectives/second/plan/plan.h"
+
+namespace hocket::internal::second {
+namespace {
+
+std::uint32_t blocks_of(const Plan& plan, Blocks blocks, bool only_root) {
+  if (only_root && !plan.shape.is_root()) return 0;
+  switch (blocks) {
+    case Blocks::none:
+      return 0;
+    case Blocks::whole:
+      return plan.cut;
+    case Blocks::own:
+      return 1;
+    case Blocks::per_rank:
+      return plan.shape.ranks;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint32_t input_blocks(const Plan& plan) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  return blocks_of(plan, row.input, row.input_at_root);
+}
+
+std::uint32_t output_blocks(const Plan& plan) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  return blocks_of(plan, row.output, row.output_at_root);
+}
+
+std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  const bool of_input = buffer == Buffer::input;
+  if (plan.shape.collective == Collective::all_to_all) {
+    return of_input ? plan.shape.rank * plan.shape.ranks + block
+                    : block * plan.shape.ranks + plan.shape.rank;
+  }
+  return (of_input ? row.input : row.output) == Blocks::own ? plan.shape.rank : block;
+}
+
+std::uint32_t items(const Plan& plan) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  if (plan.shape.collective == Collective::all_to_all) return plan.shape.ranks * plan.shape.ranks;
+  if (row.input == Blocks::own || row.input == Blocks::per_rank) return plan.shape.ranks;
+  return row.input == Blocks::none && row.output == Blocks::none ? 0 : plan.cut;
+}
+
+}  // namespace hocket::internal::second

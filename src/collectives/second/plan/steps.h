@@ -1,0 +1,101 @@
+// Functions with short names that make indices, ranges, steps and lanes. Builders use them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/second/plan/plan.h"
+
+namespace hocket::internal::second::steps {
+
+// ------------------------------------------------------------------------------------------
+// indices
+inline Index fixed(std::int64_t value) { return {.base = static_cast<std::int32_t>(value)}; }
+/// base + i * by_instance, modulo `modulo` (0: none).
+inline Index by_instance(std::int64_t base, std::int32_t by, std::uint32_t modulo = 0) {
+  return {.base = static_cast<std::int32_t>(base), .by_instance = by, .modulo = modulo};
+}
+/// base + j * by_source, modulo `modulo` (0: none).
+inline Index by_source(std::int64_t base, std::int32_t by = 1, std::uint32_t modulo = 0) {
+  return {.base = static_cast<std::int32_t>(base), .by_source = by, .modulo = modulo};
+}
+
+// -------------------------------------------------------------------------------------------
+// ranges
+/// The ranges of one rank's plan. Ranks are numbers of ranges: this rank in messages, local ranks
+/// in links of the node; `own` is this rank's.
+class Ranges {
+ public:
+  explicit Ranges(std::uint32_t own_rank) : own_(fixed(own_rank)) {}
+
+  Range input(Index block) const { return {.buffer = Buffer::input, .rank = own_, .block = block}; }
+  Range output(Index block) const {
+    return {.buffer = Buffer::output, .rank = own_, .block = block};
+  }
+  /// wide: the elements have the accumulator's type.
+  Range scratch(Index block, bool wide = false) const {
+    return {.buffer = Buffer::scratch, .wide = wide, .rank = own_, .block = block};
+  }
+  Range line(Index block) const { return {.buffer = Buffer::line, .rank = own_, .block = block}; }
+
+ private:
+  Index own_;
+};
+
+/// The same range of a local peer.
+inline Range at(Range range, Index rank) {
+  range.rank = rank;
+  return range;
+}
+/// The same range `repeat` times, j = 0, 1, ...
+inline Range times(Range range, std::uint32_t repeat) {
+  range.repeat = repeat;
+  return range;
+}
+
+/// The contributions of `ranks` ranks in ascending order: `mine` of rank `own`, and `theirs`, in
+/// which j counts all ranks from 0, of every other rank.
+std::vector<Range> in_rank_order(std::uint32_t own, std::uint32_t ranks, const Range& mine,
+                                 const Range& theirs);
+
+// --------------------------------------------------------------------------------------------
+// steps
+Step copy(Index block, Range src, std::vector<Range> dsts);
+/// A fold into a partial result, which a later step folds further.
+Step fold(Index block, std::vector<Range> srcs, Range dst);
+/// The last fold of a value: it rounds the result, and divides it for avg.
+Step finish(Index block, std::vector<Range> srcs, std::vector<Range> dsts);
+Step send(Index peer, Index tag, Index block, Range src);
+Step recv(Index peer, Index tag, Index block, Range dst);
+Step send_empty(Index peer, Index tag);
+Step recv_empty(Index peer, Index tag);
+Step arrive();
+Step await_arrival();            // of all local peers
+Step await_arrival(Index peer);  // of a local rank
+Step wait_all(int flag, int lag = 0);
+Step wait(Index peer, int flag, int lag = 0);
+/// Until instance `instance` of lane `lane` has completed the same chunk, or that `lag` chunks
+/// back.
+Step await(std::uint32_t lane, Index instance, int lag = 0);
+/// Until `repeat` instances (j = 0, 1, ...) have.
+Step await_each(std::uint32_t lane, Index instance, std::uint32_t repeat, int lag = 0);
+/// Until instance `instance` has ended; repeat: until that many have.
+Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat = 1);
+
+// --------------------------------------------------------------------------------------------
+// lanes
+Lane once(std::string name, std::vector<Step> steps);
+Lane all_blocks(std::string name, Buffer extents, std::vector<Step> steps);
+Lane one_block(std::string name, Buffer extents, Index block, std::vector<Step> steps);
+inline Lane publishing(Lane lane, int flag) {
+  lane.publishes = static_cast<std::int16_t>(flag);
+  return lane;
+}
+inline Lane instances(Lane lane, std::uint32_t number, std::uint32_t window) {
+  lane.instances = number;
+  lane.window = window;
+  return lane;
+}
+
+}  // namespace hocket::internal::second::steps
