@@ -85,7 +85,9 @@ Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chu
 /// number. wide: some scratch range of the plan is wide.
 std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide);
 
-/// Where block `block` of a line lies in its payload, in elements: block b follows block b - 1.
-std::size_t line_offset(const Extents& extents, std::size_t block);
+/// Elements between the blocks of a line.
+inline std::size_t line_stride(const Sizes& sizes) {
+  return std::max(sizes.input.longest, sizes.output.longest);
+}
 
 }  // namespace hocket::internal::second
