@@ -26,8 +26,9 @@ using namespace steps;
 
 namespace {
 
-void only_lane(Plan& plan, Buffer extents, Steps steps) {
+void only_lane(Plan& plan, Buffer extents, Steps steps, std::uint32_t line_blocks = 1) {
   plan.single_chunk = true;
+  plan.line_blocks = line_blocks;
   plan.lanes = {all_blocks("all", extents, std::move(steps))};
 }
 
@@ -119,7 +120,7 @@ void inline_reduce_scatter(Plan& plan, const Shape& shape) {
   steps.push_back(finish(
       own, in_rank_order(shape.rank, shape.ranks, r.input(own), at(r.line(own), by_source(0))),
       {r.output(fixed(0))}));
-  only_lane(plan, Buffer::input, std::move(steps));
+  only_lane(plan, Buffer::input, std::move(steps), shape.ranks);
 }
 
 void inline_scatter(Plan& plan, const Shape& shape) {
@@ -128,13 +129,14 @@ void inline_scatter(Plan& plan, const Shape& shape) {
   if (!shape.is_root()) {
     only_lane(
         plan, Buffer::input,
-        {arrive(), await_arrival(root), copy(own, at(r.line(own), root), {r.output(fixed(0))})});
+        {arrive(), await_arrival(root), copy(own, at(r.line(own), root), {r.output(fixed(0))})},
+        shape.ranks);
     return;
   }
   Steps steps = fill_line(r, shape.ranks, shape.rank);
   steps.push_back(arrive());
   steps.push_back(copy(own, r.input(own), {r.output(fixed(0))}));
-  only_lane(plan, Buffer::input, std::move(steps));
+  only_lane(plan, Buffer::input, std::move(steps), shape.ranks);
 }
 
 void inline_all_to_all(Plan& plan, const Shape& shape) {
@@ -148,6 +150,7 @@ void inline_all_to_all(Plan& plan, const Shape& shape) {
     collect.push_back(copy(fixed(q), at(r.line(own), fixed(q)), {r.output(fixed(q))}));
   }
   plan.single_chunk = true;
+  plan.line_blocks = shape.ranks;
   plan.lanes = {all_blocks("fill", Buffer::input, std::move(fill)),
                 all_blocks("collect", Buffer::output, std::move(collect))};
 }
