@@ -69,11 +69,4 @@ std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide) {
   return round_up(elements * (wide ? wide_size_of(dtype) : size_of(dtype)), 64);
 }
 
-std::size_t line_offset(const Extents& extents, std::size_t block) {
-  if (extents.counts == nullptr) return extents.block(block).first;
-  std::size_t first = 0;
-  for (std::size_t b = 0; b < block; ++b) first += extents.counts[b];
-  return first;
-}
-
 }  // namespace hocket::internal::second

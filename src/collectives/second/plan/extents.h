@@ -63,17 +63,11 @@ struct Sizes {
     const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
     return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
   }
-  /// How many chunks an instance of a lane has.
-  std::size_t chunks_of(const Lane& lane, std::uint32_t instance) const {
-    switch (lane.counts) {
-      case Counts::once:
-        return 1;
-      case Counts::one_block:
-        return chunks_in(of(lane.extents).block(lane.block.at(instance)).count);
-      case Counts::all_blocks:
-        return chunks_in(of(lane.extents).longest);
-    }
-    return 1;
+  /// How many chunks an instance of a lane has. block: of a lane of one block.
+  std::size_t chunks_of(Counts counts, Buffer extents, std::size_t block) const {
+    if (counts == Counts::once || chunk_elements == 0) return 1;
+    const Extents& blocks = of(extents);
+    return chunks_in(counts == Counts::all_blocks ? blocks.longest : blocks.block(block).count);
   }
 };
 
@@ -85,7 +79,9 @@ Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chu
 /// number. wide: some scratch range of the plan is wide.
 std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide);
 
-/// Where block `block` of a line lies in its payload, in elements: block b follows block b - 1.
-std::size_t line_offset(const Extents& extents, std::size_t block);
+/// Elements between the blocks of a line.
+inline std::size_t line_stride(const Sizes& sizes) {
+  return std::max(sizes.input.longest, sizes.output.longest);
+}
 
 }  // namespace hocket::internal::second

@@ -3,8 +3,7 @@
 namespace hocket::internal::second {
 namespace {
 
-std::uint32_t blocks_of(const Plan& plan, Blocks blocks, bool only_root) {
-  if (only_root && !plan.shape.is_root()) return 0;
+std::uint32_t blocks_of(const Plan& plan, Blocks blocks) {
   switch (blocks) {
     case Blocks::none:
       return 0;
@@ -21,13 +20,21 @@ std::uint32_t blocks_of(const Plan& plan, Blocks blocks, bool only_root) {
 }  // namespace
 
 std::uint32_t input_blocks(const Plan& plan) {
-  const CollectiveRow& row = row_of(plan.shape.collective);
-  return blocks_of(plan, row.input, row.input_at_root);
+  return blocks_of(plan, row_of(plan.shape.collective).input);
 }
 
 std::uint32_t output_blocks(const Plan& plan) {
-  const CollectiveRow& row = row_of(plan.shape.collective);
-  return blocks_of(plan, row.output, row.output_at_root);
+  return blocks_of(plan, row_of(plan.shape.collective).output);
+}
+
+bool has_input(const Shape& shape) {
+  const CollectiveRow& row = row_of(shape.collective);
+  return row.input != Blocks::none && (!row.input_at_root || shape.is_root());
+}
+
+bool has_output(const Shape& shape) {
+  const CollectiveRow& row = row_of(shape.collective);
+  return row.output != Blocks::none && (!row.output_at_root || shape.is_root());
 }
 
 std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block) {

@@ -114,6 +114,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
+using Steps = std::vector<Step>;
+
 /// How many chunks a lane has.
 enum class Counts : std::uint8_t {
   once,        // it runs once; it has no data steps
@@ -131,7 +133,7 @@ struct Lane {
   std::uint32_t instances = 1;
   std::uint32_t window = 1;     // at least 1
   std::int16_t publishes = -1;  // the public flag with its progress; only where instances == 1
-  std::vector<Step> steps;
+  Steps steps;
   bool operator==(const Lane&) const = default;
 };
 
@@ -170,9 +172,12 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// The number of blocks of the input and of the output of rank `rank`; 0: it has no such buffer.
+/// The number of blocks of an input and of an output, as the collective's row says; a rank may have
+/// no such buffer (has_input, has_output), and still address the blocks of the root's.
 std::uint32_t input_blocks(const Plan& plan);
 std::uint32_t output_blocks(const Plan& plan);
+bool has_input(const Shape& shape);
+bool has_output(const Shape& shape);
 /// The item of the message that block `block` of this rank's input or output is (table.h).
 std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block);
 std::uint32_t items(const Plan& plan);

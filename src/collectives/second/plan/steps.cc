@@ -115,19 +115,19 @@ Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat) {
   return step;
 }
 
-Lane once(std::string name, std::vector<Step> steps) {
+Lane once(std::string name, Steps steps) {
   Lane lane;
   lane.name = std::move(name);
   lane.steps = std::move(steps);
   return lane;
 }
-Lane all_blocks(std::string name, Buffer extents, std::vector<Step> steps) {
+Lane all_blocks(std::string name, Buffer extents, Steps steps) {
   Lane lane = once(std::move(name), std::move(steps));
   lane.counts = Counts::all_blocks;
   lane.extents = extents;
   return lane;
 }
-Lane one_block(std::string name, Buffer extents, Index block, std::vector<Step> steps) {
+Lane one_block(std::string name, Buffer extents, Index block, Steps steps) {
   Lane lane = once(std::move(name), std::move(steps));
   lane.counts = Counts::one_block;
   lane.extents = extents;

@@ -85,9 +85,9 @@ Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat = 1);
 
 // --------------------------------------------------------------------------------------------
 // lanes
-Lane once(std::string name, std::vector<Step> steps);
-Lane all_blocks(std::string name, Buffer extents, std::vector<Step> steps);
-Lane one_block(std::string name, Buffer extents, Index block, std::vector<Step> steps);
+Lane once(std::string name, Steps steps);
+Lane all_blocks(std::string name, Buffer extents, Steps steps);
+Lane one_block(std::string name, Buffer extents, Index block, Steps steps);
 inline Lane publishing(Lane lane, int flag) {
   lane.publishes = static_cast<std::int16_t>(flag);
   return lane;

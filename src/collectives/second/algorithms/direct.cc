@@ -1,0 +1,133 @@
+// direct: the owner of a block reads the inputs and writes the outputs of all ranks, in the buffers
+// of their callers.
+//
+// If peers can map the callers' buffers, no data is staged. An all-reduce makes 2p passes over
+// memory, which is the minimum: every input is read once, every output is written once. Chunks only
+// keep the cache lines of one fold in the owner's L2 cache.
+//
+//             input 0   input 1   input 2   input 3
+//   block 0   [ a0 ]    [ b0 ]    [ c0 ]    [ d0 ]   rank 0: a0+b0+c0+d0 -> block 0 of 4 outputs
+//   block 1   [ a1 ]    [ b1 ]    [ c1 ]    [ d1 ]   rank 1: a1+b1+c1+d1 -> block 1 of 4 outputs
+//   block 2   [ a2 ]    [ b2 ]    [ c2 ]    [ d2 ]   rank 2: ...
+//   block 3   [ a3 ]    [ b3 ]    [ c3 ]    [ d3 ]   rank 3: ...
+//
+// In place, only rank r accesses block r of every buffer. By its arrival a rank hands its buffers
+// over to the operation. Lane `done` says that a rank does not access the buffers of its peers any
+// more. A rank returns after it has waited for flag `done` of all peers that access its buffers
+// (lane `exit`).
+//
+// A reduce folds as the all-reduce does, and writes only to the output of the root. In a gather
+// each rank copies its input to the output of the root. All-gather and all-to-all copy from the
+// inputs of the peers, reduce-scatter folds them, broadcast and scatter copy from the input of the
+// root: these write to no memory of a peer. If peers access only the buffers of the root, only the
+// root waits.
+//
+// All ranks arrive first, as in `staged`: an executor that finds a buffer unmapped runs `staged`
+// instead. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
+#include "collectives/second/algorithms/algorithms.h"
+#include "collectives/second/plan/steps.h"
+
+namespace hocket::internal::second::algorithms {
+
+using namespace steps;
+
+namespace {
+
+enum Flag : int { done = 3 };  // no flag of `staged`
+
+enum class Accessed : std::uint8_t { inputs, outputs, both };
+
+/// tells: this rank accesses buffers of peers. waits: peers access buffers of this rank.
+void lay(Plan& plan, Accessed accessed, Lane lane, bool tells, bool waits) {
+  plan.arrives_first = true;
+  plan.maps_input = accessed != Accessed::outputs;
+  plan.maps_output = accessed != Accessed::inputs;
+  plan.lanes = {std::move(lane)};
+  if (tells) plan.lanes.push_back(publishing(once("done", {await_end(0, fixed(0))}), done));
+  if (waits) plan.lanes.push_back(once("exit", {wait_all(done)}));
+}
+
+/// The inputs of all ranks: of this rank too.
+std::vector<Range> all_inputs(const Ranges& r, const Shape& shape) {
+  return {times(at(r.input(fixed(shape.rank)), by_source(0)), shape.ranks)};
+}
+
+}  // namespace
+
+void direct_all_reduce(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  // This rank's output is first, because it is near; then the peers' outputs, beginning with
+  // another peer on each rank.
+  const Range outputs =
+      times(at(r.output(own), by_source(shape.rank, 1, shape.ranks)), shape.ranks);
+  lay(plan, Accessed::both,
+      all_blocks("fold", Buffer::input, {finish(own, all_inputs(r, shape), {outputs})}), true,
+      true);
+}
+
+void direct_reduce(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  lay(plan, Accessed::both,
+      all_blocks("fold", Buffer::input,
+                 {finish(own, all_inputs(r, shape), {at(r.output(own), fixed(shape.root))})}),
+      true, true);
+}
+
+void direct_reduce_scatter(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  lay(plan, Accessed::inputs,
+      all_blocks("fold", Buffer::input,
+                 {finish(fixed(shape.rank), all_inputs(r, shape), {r.output(fixed(0))})}),
+      true, true);
+}
+
+void direct_broadcast(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index whole = fixed(0);
+  const Range source = at(r.input(whole), fixed(shape.root));
+  lay(plan, Accessed::inputs,
+      all_blocks("copy", Buffer::output, {copy(whole, source, {r.output(whole)})}),
+      !shape.is_root(), shape.is_root());
+}
+
+void direct_all_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  Steps steps;
+  for (std::uint32_t i = 0; i < shape.ranks; ++i) {
+    const Index q = fixed((shape.rank + i) % shape.ranks);
+    steps.push_back(copy(q, at(r.input(fixed(0)), q), {r.output(q)}));
+  }
+  lay(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true, true);
+}
+
+void direct_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  const Range target = at(r.output(own), fixed(shape.root));
+  lay(plan, Accessed::outputs,
+      all_blocks("copy", Buffer::output, {copy(own, r.input(fixed(0)), {target})}),
+      !shape.is_root(), shape.is_root());
+}
+
+void direct_scatter(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  const Range source = at(r.input(own), fixed(shape.root));
+  lay(plan, Accessed::inputs,
+      all_blocks("copy", Buffer::input, {copy(own, source, {r.output(fixed(0))})}),
+      !shape.is_root(), shape.is_root());
+}
+
+void direct_all_to_all(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  Steps steps;
+  for (std::uint32_t i = 0; i < shape.ranks; ++i) {
+    const Index q = fixed((shape.rank + i) % shape.ranks);
+    steps.push_back(copy(q, at(r.input(fixed(shape.rank)), q), {r.output(q)}));
+  }
+  lay(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true, true);
+}
+
+}  // namespace hocket::internal::second::algorithms

@@ -1,0 +1,537 @@
+#include "collectives/second/execute/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace hocket::internal::second {
+namespace {
+
+// The value of a public flag has the number of the operation in its upper bits and the chunks that
+// the lane has completed below. So the value that an earlier operation left is always less. Values
+// are compared by their signed difference, because the number may wrap.
+constexpr int count_bits = 24;
+
+// The progress of a lane instance that has ended.
+constexpr std::uint32_t ended = 0xffffffff;
+
+/// Removes `address` from the list, and returns the new length of the list.
+std::uint32_t drop(const void* address, void** list, std::uint32_t count) {
+  return static_cast<std::uint32_t>(std::remove(list, list + count, address) - list);
+}
+
+bool reached(std::uint64_t value, std::uint64_t target) {
+  return static_cast<std::int64_t>(value - target) >= 0;
+}
+
+std::uint32_t index_of(const Index& index, std::uint32_t instance, std::uint32_t source = 0) {
+  return static_cast<std::uint32_t>(index.at(instance, source));
+}
+
+}  // namespace
+
+std::uint64_t Execution::flag_value(std::uint64_t count) const {
+  return (binding_->board_sequence << count_bits) + count;
+}
+
+void Execution::use(const Program& program) {
+  program_ = &program;
+  header_ = &program.header();
+  lanes_ = program.lanes().data();
+  code_ = program.code().data();
+  operands_ = program.operands().data();
+}
+
+void Execution::start(const Program& program, const Program* staged, const Binding& binding,
+                      const Links& links) {
+  HOCKET_ASSERT(done_ || failed_, "an execution is started after the end of the one before");
+  use(program);
+  HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
+  HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
+                "only programs that arrive first have an alternative");
+  staged_ = staged;
+  links_ = &links;
+  binding_ = &binding;
+  element_bytes_ = size_of(binding.dtype);
+  wide_bytes_ = wide_size_of(binding.dtype);
+  parity_ = static_cast<int>(binding.board_sequence & 1);
+  done_ = published_ = exported_ = admitted_ = false;
+  all_mapped_ = true;
+  mapping_of_ = -1;
+  if (failed_) [[unlikely]] {
+    failed_ = false;
+    status_ = {};
+  }
+  const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
+  stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
+  if (!header_->uses_node && header_->scratch_blocks > 0) {
+    scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
+    if (scratch_ == nullptr) {
+      fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm() + "'"});
+      return;
+    }
+  }
+  const std::uint32_t operands =
+      std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
+  if (fold_srcs_.size() < operands) {
+    fold_srcs_.resize(operands);
+    fold_dsts_.resize(operands);
+  }
+  admitting_ = header_->arrives_first;
+  admission_cursor_ = 0;
+  if (admitting_) {
+    arrive();
+  } else {
+    begin_lanes();
+  }
+}
+
+void Execution::begin_lanes() {
+  const ProgramHeader& header = *header_;
+  active_count_ = header.active;
+  if (active_.size() < active_count_) active_.resize(active_count_);
+  if (header.awaits) progress_.assign(header.counters, 0);
+  std::size_t next = 0;
+  for (std::uint32_t l = 0; l < header.lanes; ++l) {
+    for (std::uint32_t i = 0; i < lanes_[l].window; ++i) {
+      Active& active = active_[next++];
+      active.lane = &lanes_[l];
+      active.done = false;
+      begin_instance(active, i);
+    }
+  }
+  HOCKET_ASSERT(next == active_count_, "a program counts its windows");
+}
+
+void Execution::begin_instance(Active& active, std::uint32_t instance) const {
+  const LaneCode& lane = *active.lane;
+  active.instance = instance;
+  active.next = active.cursor = 0;
+  active.chunk = 0;
+  active.posted = false;
+  active.chunks =
+      binding_->sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
+}
+
+bool Execution::advance() {
+  if (done_ || failed_) return false;
+  if (!admitting_) return advance_lanes();
+  return advance_admission();
+}
+
+bool Execution::advance_admission() {
+  const std::uint32_t before = admission_cursor_;
+  const Outcome outcome = do_await_arrival(admission_cursor_, true, 0);
+  if (outcome == Outcome::failed) return true;
+  if (outcome == Outcome::blocked) return admission_cursor_ != before;
+  admitting_ = false;
+  if (staged_ != nullptr && !all_mapped_) use(*staged_);
+  begin_lanes();
+  advance_lanes();
+  return true;
+}
+
+bool Execution::advance_lanes() {
+  bool moved = false, all_done = true;
+  for (std::size_t i = 0; i < active_count_; ++i) {
+    Active& active = active_[i];
+    if (active.done) continue;
+    const bool waits_for_message = active.posted && !active.transfer.done;
+    if (!waits_for_message) moved |= run(active);
+    if (failed_) return true;
+    all_done &= active.done;
+  }
+  done_ = all_done;
+  return moved || done_;
+}
+
+bool Execution::run(Active& active) {
+  bool moved = false;
+  for (;;) {
+    HOCKET_ASSERT(active.lane->first + active.lane->count <= header_->instructions,
+                  "the instructions of a lane lie within the code");
+    const Outcome outcome = step(active, code_[active.lane->first + active.next]);
+    if (outcome != Outcome::next) return moved;
+    moved = true;
+    active.cursor = 0;
+    if (++active.next < active.lane->count) continue;
+    complete_chunk(active);
+    if (active.done) return true;
+  }
+}
+
+/// Publishes the progress of the lane instance, and goes on to its next chunk or the next instance.
+void Execution::complete_chunk(Active& active) {
+  const LaneCode& lane = *active.lane;
+  active.next = 0;
+  ++active.chunk;
+  const bool last = active.chunk == active.chunks;
+  if (header_->awaits) {
+    HOCKET_ASSERT(lane.first_counter + active.instance < progress_.size(),
+                  "a program counts its lane instances");
+    progress_[lane.first_counter + active.instance] =
+        last ? ended : static_cast<std::uint32_t>(active.chunk);
+  }
+  if (lane.publishes >= 0) {
+    links_->board->flag(links_->rank, lane.publishes)
+        .value.store(flag_value(active.chunk), std::memory_order_release);
+    published_ = true;
+  }
+  if (!last) return;
+  const std::uint64_t following = std::uint64_t{active.instance} + lane.window;
+  if (following < lane.instances) {
+    begin_instance(active, static_cast<std::uint32_t>(following));
+  } else {
+    active.done = true;
+  }
+}
+
+Execution::Outcome Execution::step(Active& active, const Instruction& instruction) {
+  switch (instruction.kind) {
+    case StepKind::fold:
+      return do_fold(active, instruction);
+    case StepKind::send:
+    case StepKind::recv:
+      return do_message(active, instruction);
+    case StepKind::arrive:
+      arrive();
+      return Outcome::next;
+    case StepKind::await_arrival:
+      return do_await_arrival(active.cursor, instruction.all,
+                              index_of(instruction.peer, active.instance));
+    case StepKind::wait:
+      return do_wait(active, instruction);
+    case StepKind::await:
+      return do_await(active, instruction);
+  }
+  return fail(internal_error("a program holds an unknown instruction"));
+}
+
+std::byte* Execution::base_of(Buffer buffer, std::uint32_t rank) const {
+  const bool is_own = rank == static_cast<std::uint32_t>(links_->rank);
+  HOCKET_ASSERT(
+      is_own || buffer == Buffer::scratch || buffer == Buffer::line || rank < peers_.size(),
+      "the buffers of a peer are mapped before a step uses them");
+  switch (buffer) {
+    case Buffer::input:
+      return const_cast<std::byte*>(is_own ? binding_->input : peers_[rank].input);
+    case Buffer::output:
+      return is_own ? binding_->output : peers_[rank].output;
+    case Buffer::scratch:
+      return header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_)
+                                : scratch_;
+    case Buffer::line:
+      return links_->board->arrival(static_cast<int>(rank), parity_).payload;
+  }
+  return nullptr;
+}
+
+std::byte* Execution::address_of(const Operand& operand, const Active& active,
+                                 std::uint32_t source) const {
+  const std::uint32_t block = index_of(operand.block, active.instance, source);
+  std::byte* const base = base_of(operand.buffer, index_of(operand.rank, active.instance, source));
+  switch (operand.buffer) {
+    case Buffer::input:
+    case Buffer::output:
+      return base +
+             binding_->sizes.range(operand.buffer, block, active.chunk).first * element_bytes_;
+    case Buffer::scratch: {
+      HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
+      const std::size_t slot = active.chunk % header_->slots;
+      return base + (slot * header_->scratch_blocks + block) * stride_;
+    }
+    case Buffer::line:
+      return base + block * line_stride(binding_->sizes) * element_bytes_;
+  }
+  return nullptr;
+}
+
+/// How a fold with a destination in scratch stores its results. first: the buffer of its first
+/// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
+/// it in the caches, unless another core's cache costs more than memory (far_scratch).
+Stores Execution::scratch_stores(Buffer first) const {
+  if (!binding_->far_scratch) return Stores::one_by_one;
+  const bool near_output = first == Buffer::output && binding_->stores != Stores::past_caches;
+  return near_output ? Stores::near_and_far : Stores::past_caches;
+}
+
+Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
+  const Operand* operand = operands_ + instruction.first_operand;
+  HOCKET_ASSERT(
+      instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
+      "an instruction has its operands");
+  Fold fold;
+  fold.count =
+      binding_->sizes
+          .range(active.lane->extents, index_of(instruction.block, active.instance), active.chunk)
+          .count;
+  if (fold.count == 0) return Outcome::next;
+  const Operand& first = *operand;
+  bool only_output = true;
+  std::uint32_t dsts = 0, srcs = 0;
+  for (std::uint32_t i = 0; i < instruction.dsts; ++i, ++operand) {
+    only_output &= operand->buffer == Buffer::output;
+    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
+      fold_dsts_[dsts++] = address_of(*operand, active, j);
+    }
+  }
+  for (std::uint32_t i = 0; i < instruction.srcs; ++i, ++operand) {
+    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
+      fold_srcs_[srcs++] = {address_of(*operand, active, j), operand->wide};
+    }
+  }
+  HOCKET_ASSERT(srcs + dsts <= 2 * fold_srcs_.size(),
+                "a program knows its longest list of operands");
+  if (only_output && srcs == 1 && !instruction.finish) {
+    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
+    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
+    if (dsts == 0) return Outcome::next;
+  }
+  fold.srcs = fold_srcs_.data();
+  fold.src_count = static_cast<int>(srcs);
+  fold.dsts = fold_dsts_.data();
+  fold.dst_count = static_cast<int>(dsts);
+  fold.wide_dst = first.wide;
+  fold.dtype = binding_->dtype;
+  fold.op = binding_->op;
+  fold.finish = instruction.finish;
+  fold.divisor = header_->ranks;
+  fold.stores = only_output ? binding_->stores : scratch_stores(first.buffer);
+  hocket::internal::fold(fold);
+  return Outcome::next;
+}
+
+void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
+  Transfer& transfer = active.transfer;
+  transfer.data = nullptr;
+  transfer.bytes = 0;
+  transfer.key.sequence = binding_->message_sequence;
+  transfer.key.index = static_cast<std::uint32_t>(active.chunk);
+  transfer.key.lane = static_cast<std::uint16_t>(index_of(instruction.tag, active.instance));
+  transfer.key.p2p = binding_->p2p;
+  transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
+  const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
+  if (carries) {
+    const Operand& operand = operands_[instruction.first_operand];
+    transfer.data = address_of(operand, active, 0);
+    const std::size_t elements =
+        binding_->sizes
+            .range(active.lane->extents, index_of(instruction.block, active.instance), active.chunk)
+            .count;
+    transfer.bytes = elements * (operand.wide ? wide_bytes_ : element_bytes_);
+  }
+  transfer.signature = &binding_->signature;
+  active.posted = true;
+  if (instruction.kind == StepKind::send) {
+    transport.post_send(transfer);
+  } else {
+    transport.post_recv(transfer);
+  }
+}
+
+Execution::Outcome Execution::do_message(Active& active, const Instruction& instruction) {
+  if (!active.posted) {
+    const std::uint32_t peer = index_of(instruction.peer, active.instance);
+    HOCKET_ASSERT(peer < links_->transport_to.size(), "a message goes to a rank");
+    Transport* const transport = links_->transport_to[peer];
+    if (transport == nullptr) [[unlikely]] {
+      return fail(internal_error("no transport reaches rank " + std::to_string(peer)));
+    }
+    post(active, instruction, *transport);
+  }
+  const Transfer& transfer = active.transfer;
+  if (!transfer.done) return Outcome::blocked;
+  active.posted = false;
+  admitted_ |= instruction.kind == StepKind::recv;
+  return transfer.status.ok() ? Outcome::next : fail(transfer.status);
+}
+
+void Execution::arrive() {
+  const Board& board = *links_->board;
+  ArrivalLine& line = board.arrival(links_->rank, parity_);
+  board.signatures(links_->rank).of_parity[parity_] = binding_->signature;
+  if (header_->maps_input || header_->maps_output) {
+    const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
+                              binding_->output_region.region, binding_->output_region.offset};
+    std::memcpy(line.payload, &places, sizeof places);
+    exported_ = writes_output_of(links_->rank) && (binding_->mapped & 2) != 0;
+  }
+  line.fingerprint = binding_->fingerprint;
+  line.mapped = binding_->mapped;
+  line.sequence.store(binding_->board_sequence, std::memory_order_release);
+  published_ = true;
+}
+
+/// cursor: the local rank that is looked at next.
+Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
+                                               std::uint32_t peer) {
+  const Board& board = *links_->board;
+  const auto end = all ? static_cast<std::uint32_t>(board.local_ranks()) : peer + 1;
+  if (!all) cursor = peer;
+  for (; cursor < end; ++cursor) {
+    const auto rank = static_cast<int>(cursor);
+    const ArrivalLine& line = board.arrival(rank, parity_);
+    const std::uint64_t sequence = line.sequence.load(std::memory_order_acquire);
+    if (sequence != binding_->board_sequence) return Outcome::blocked;
+    if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
+      return mismatch_with(rank);
+    }
+    const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
+    all_mapped_ &= (line.mapped & needed) == needed;
+  }
+  if (header_->maps_input || header_->maps_output) {
+    if (!all_mapped_) {
+      exported_ = false;
+    } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {
+      return resolved;
+    }
+  }
+  admitted_ = true;
+  return Outcome::next;
+}
+
+/// In some rooted collectives only the root has an input; the other ranks may have no buffer for
+/// it.
+bool Execution::reads_input_of(int peer) const {
+  return header_->maps_input &&
+         (!row_of(header_->collective).input_at_root || header_->root == peer);
+}
+bool Execution::writes_output_of(int peer) const {
+  return header_->maps_output &&
+         (!row_of(header_->collective).output_at_root || header_->root == peer);
+}
+
+/// Maps the buffers of all peers. If a buffer is not mapped yet, the next call begins again with
+/// the first peer; it finds the buffers that are mapped by then at once.
+Execution::Outcome Execution::resolve_peers() {
+  const Board& board = *links_->board;
+  mapping_of_ = -1;
+  peers_.resize(static_cast<std::size_t>(board.local_ranks()));
+  for (int peer = 0; peer < board.local_ranks(); ++peer) {
+    if (peer == links_->rank) continue;
+    BufferPlaces places;
+    std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
+    const auto map = [&](const Extents& extents, RegionOffset offset, std::byte** out) {
+      return links_->host->map_remote(peer, offset, extents.end() * element_bytes_,
+                                      binding_->message_sequence, out);
+    };
+    Status status;
+    if (reads_input_of(peer)) {
+      status = map(binding_->sizes.input, {places.input_region, places.input_offset},
+                   &peers_[peer].input);
+    }
+    if (status.ok() && writes_output_of(peer)) {
+      status = map(binding_->sizes.output, {places.output_region, places.output_offset},
+                   &peers_[peer].output);
+    }
+    if (status.code() == Code::in_progress) {
+      mapping_of_ = peer;
+      return Outcome::blocked;
+    }
+    if (!status.ok()) return fail(status);
+  }
+  return Outcome::next;
+}
+
+bool Execution::wait_is_over(const Active& active, const Instruction& instruction, int peer) const {
+  const std::uint64_t value =
+      links_->board->flag(peer, instruction.flag).value.load(std::memory_order_acquire);
+  return reached(value, flag_value(active.chunk - instruction.lag + 1));
+}
+
+Execution::Outcome Execution::do_wait(Active& active, const Instruction& instruction) {
+  if (active.chunk < instruction.lag) return Outcome::next;
+  if (!instruction.all) {
+    const auto peer = static_cast<int>(index_of(instruction.peer, active.instance));
+    return wait_is_over(active, instruction, peer) ? Outcome::next : Outcome::blocked;
+  }
+  const auto end = static_cast<std::uint32_t>(links_->board->local_ranks());
+  for (; active.cursor < end; ++active.cursor) {
+    const auto peer = static_cast<int>(active.cursor);
+    if (peer != links_->rank && !wait_is_over(active, instruction, peer)) return Outcome::blocked;
+  }
+  return Outcome::next;
+}
+
+Execution::Outcome Execution::do_await(Active& active, const Instruction& instruction) const {
+  if (!instruction.end && active.chunk < instruction.lag) return Outcome::next;
+  const LaneCode& lane = lanes_[instruction.lane];
+  const std::uint64_t target = instruction.end ? ended : active.chunk - instruction.lag + 1;
+  for (; active.cursor < instruction.repeat; ++active.cursor) {
+    const std::int64_t instance = instruction.peer.at(active.instance, active.cursor);
+    if (instance < 0 || instance >= lane.instances) continue;
+    if (progress_[lane.first_counter + static_cast<std::size_t>(instance)] < target) {
+      return Outcome::blocked;
+    }
+  }
+  return Outcome::next;
+}
+
+Execution::Outcome Execution::fail(Status status) {
+  failed_ = true;
+  status_ = std::move(status);
+  return Outcome::failed;
+}
+
+Execution::Outcome Execution::mismatch_with(int peer) {
+  return fail(links_->board->disagreement_with(peer, parity_, binding_->signature));
+}
+
+bool Execution::admitted() const {
+  if (admitted_ || header_->uses_node) return admitted_;
+  for (std::size_t i = 0; i < active_count_; ++i) {
+    if (active_[i].posted && active_[i].transfer.moved > 0) return true;
+  }
+  return false;
+}
+
+/// The ranks that the step of an active lane waits for.
+void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const {
+  const Instruction& instruction = code_[active.lane->first + active.next];
+  if (active.posted) {
+    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
+    return;
+  }
+  const bool arrival = instruction.kind == StepKind::await_arrival;
+  if (!arrival && instruction.kind != StepKind::wait) return;
+  if (!instruction.all) {
+    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
+    return;
+  }
+  for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
+    const bool here =
+        arrival ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
+                      binding_->board_sequence
+                : wait_is_over(active, instruction, peer);
+    if (!here) ranks.push_back(peer);
+  }
+}
+
+std::vector<int> Execution::waits_for() const {
+  if (done_) return {};
+  std::vector<int> all;
+  if (mapping_of_ >= 0) all.push_back(mapping_of_);
+  if (admitting_) {
+    for (auto peer = static_cast<int>(admission_cursor_); peer < links_->board->local_ranks();
+         ++peer) {
+      const ArrivalLine& line = links_->board->arrival(peer, parity_);
+      if (line.sequence.load(std::memory_order_relaxed) != binding_->board_sequence) {
+        all.push_back(peer);
+      }
+    }
+  } else {
+    for (std::size_t i = 0; i < active_count_; ++i) {
+      if (!active_[i].done) add_awaited(active_[i], all);
+    }
+  }
+  std::vector<int> ranks;
+  for (const int rank : all) {
+    if (rank != links_->rank && std::ranges::find(ranks, rank) == ranks.end()) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace hocket::internal::second

@@ -1,0 +1,151 @@
+// The CPU executor: runs one rank's program for one operation, a step at a time. It never blocks.
+// Collectives and messages of every size move their bytes through advance(). Only the measurements
+// in engine/calibration.cc access memory without a program.
+//
+// Admission comes first where the program says so: this rank publishes its arrival, waits for the
+// arrival of all local peers, compares signatures and maps the peers' buffers; if a buffer of some
+// rank is not mapped, the program `staged` runs instead. Then the lanes run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/execute/executor_host.h"
+#include "collectives/second/plan/extents.h"
+#include "collectives/second/plan/program.h"
+#include "memory/regions.h"
+#include "reduce/fold.h"
+#include "transport/shm/board.h"
+#include "transport/transport.h"
+
+namespace hocket::internal::second {
+
+/// The parts of a communicator that its programs use. A communicator has one such object, which
+/// outlives the executions.
+struct Links {
+  int rank = 0;
+  const Board* board = nullptr;          // for load/store programs: there ranks are local ranks
+  std::vector<Transport*> transport_to;  // by rank, this rank too; null: unreachable
+  Regions* regions = nullptr;            // of this process
+  ExecutorHost* host = nullptr;
+};
+
+/// The arguments of one operation, in the form that a program needs.
+struct Binding {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  Sizes sizes;
+  Dtype dtype = Dtype::int8;
+  Op op = Op::sum;
+  Stores stores = Stores::together;  // how results are stored into outputs
+  bool far_scratch = false;          // stores to scratch bypass the caches
+  bool p2p = false;
+  std::uint64_t message_sequence = 0;  // in the keys of its messages
+  std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
+  std::uint64_t fingerprint = 0;
+  Signature signature;
+  RegionOffset input_region, output_region;
+  std::uint64_t mapped = 0;  // bit 0: input_region is valid, bit 1: output_region
+};
+
+class Execution {
+ public:
+  /// staged: if `program` maps buffers, the program that runs after the same admission instead, if
+  /// a buffer of some rank is not mapped; else null. Both programs, the binding and the links
+  /// outlive the execution.
+  void start(const Program& program, const Program* staged, const Binding& binding,
+             const Links& links);
+
+  /// Does what can be done now. Returns true if anything moved.
+  bool advance();
+  bool done() const { return done_; }
+  bool failed() const { return failed_; }
+  const Status& status() const { return status_; }  // the error that ended the execution early
+  const Program& program() const { return *program_; }
+  const Binding& binding() const { return *binding_; }
+
+  /// Returns true once after each publication to local peers: then the caller must ring the peers
+  /// that sleep.
+  bool take_published() { return std::exchange(published_, false); }
+  /// True if peers may write into the output until they have ended too.
+  bool exports_output() const { return exported_; }
+  /// True if the ranks that this rank needs have arrived. Over messages: if the first bytes of a
+  /// peer have come, or a peer has asked for the bytes of a large message.
+  bool admitted() const;
+  /// The ranks that the next steps wait for, for errors and logs.
+  std::vector<int> waits_for() const;
+
+ private:
+  enum class Outcome : std::uint8_t { blocked, next, failed };
+  /// A lane instance that is active.
+  struct Active {
+    const LaneCode* lane = nullptr;
+    std::uint32_t instance = 0;
+    std::uint32_t next = 0;    // index of an instruction of the lane
+    std::uint32_t cursor = 0;  // what a step over all peers, or over instances, looks at next
+    std::size_t chunk = 0, chunks = 1;
+    bool posted = false;
+    bool done = false;
+    Transfer transfer;
+  };
+
+  void use(const Program& program);
+  void begin_lanes();
+  void begin_instance(Active& active, std::uint32_t instance) const;
+  bool advance_lanes();
+  bool advance_admission();
+  bool run(Active& active);
+  Outcome step(Active& active, const Instruction& instruction);
+  Outcome do_fold(Active& active, const Instruction& instruction);
+  Outcome do_message(Active& active, const Instruction& instruction);
+  void post(Active& active, const Instruction& instruction, Transport& transport);
+  Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
+  Outcome do_wait(Active& active, const Instruction& instruction);
+  Outcome do_await(Active& active, const Instruction& instruction) const;
+  void complete_chunk(Active& active);
+  void arrive();
+  Outcome fail(Status status);
+  Outcome mismatch_with(int peer);
+  bool reads_input_of(int peer) const;
+  bool writes_output_of(int peer) const;
+  Outcome resolve_peers();
+  Stores scratch_stores(Buffer first) const;
+  std::byte* base_of(Buffer buffer, std::uint32_t rank) const;
+  std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
+  std::uint64_t flag_value(std::uint64_t count) const;
+  bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
+  void add_awaited(const Active& active, std::vector<int>& ranks) const;
+
+  const Program* program_ = nullptr;
+  const Program* staged_ = nullptr;
+  const Links* links_ = nullptr;
+  const Binding* binding_ = nullptr;
+  // Of program_:
+  const ProgramHeader* header_ = nullptr;
+  const LaneCode* lanes_ = nullptr;
+  const Instruction* code_ = nullptr;
+  const Operand* operands_ = nullptr;
+  std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
+  std::byte* scratch_ = nullptr;  // of programs over messages
+  int parity_ = 0;
+  bool admitting_ = false;  // admission comes before the lanes, and has not ended
+  bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
+  bool admitted_ = false;  // peers have arrived, or a message has come
+  std::uint32_t admission_cursor_ = 0;
+  Status status_;
+  std::vector<Active> active_;
+  std::size_t active_count_ = 0;
+  std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
+  std::vector<FoldSource> fold_srcs_;
+  std::vector<void*> fold_dsts_;
+  struct PeerBuffers {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+  std::vector<PeerBuffers> peers_;
+  int mapping_of_ = -1;  // the peer whose region is not mapped yet; -1: none
+};
+
+}  // namespace hocket::internal::second
