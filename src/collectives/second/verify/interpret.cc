@@ -150,7 +150,8 @@ void Interpreter::start(std::uint32_t rank, std::size_t lane_number, std::uint32
       return fail(thread, fmt::format("is for block {}, which does not exist", block));
     }
   }
-  thread.chunks = sizes_[rank].chunks_of(lane, instance);
+  thread.chunks = sizes_[rank].chunks_of(lane.counts, lane.extents,
+                                         static_cast<std::size_t>(lane.block.at(instance)));
   threads_.push_back(thread);
 }
 
