@@ -88,6 +88,12 @@ class PlanForm {
       case Collective::recv:
         fits = in == 0 && out == 1 && shape.root >= 0 && shape.root < ranks_;
         break;
+      case Collective::reduce:
+      case Collective::gather:
+      case Collective::scatter:
+      case Collective::all_to_all:
+        fits = false;  // only the second form has plans for them
+        break;
     }
     if (!fits) {
       return fail(fmt::format("has {} input and {} output blocks and root {}, which is no {}", in,

@@ -47,8 +47,11 @@ void exchange_all_reduce(Plan& plan, const Shape& shape);  // "one-shot"
 void exchange_all_gather(Plan& plan, const Shape& shape);
 void exchange_barrier(Plan& plan, const Shape& shape);
 void owner_fold(Plan& plan, const Shape& shape);  // all-reduce, reduce-scatter
-void pairs(Plan& plan, const Shape& shape);  // all-to-all, gather, scatter, reduce in rank order
-void ring(Plan& plan, const Shape& shape);   // all-reduce, all-gather, reduce-scatter
+void pairs_all_to_all(Plan& plan, const Shape& shape);
+void pairs_gather(Plan& plan, const Shape& shape);
+void pairs_scatter(Plan& plan, const Shape& shape);
+void pairs_reduce(Plan& plan, const Shape& shape);
+void ring(Plan& plan, const Shape& shape);  // all-reduce, all-gather, reduce-scatter
 void tree_all_reduce(Plan& plan, const Shape& shape);
 void tree_reduce(Plan& plan, const Shape& shape);
 void tree_broadcast(Plan& plan, const Shape& shape);

@@ -1,0 +1,112 @@
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "collectives/second/algorithms/algorithms.h"
+#include "collectives/second/algorithms/builders.h"
+#include "collectives/second/plan/steps.h"
+
+namespace hocket::internal::second {
+
+namespace {
+using enum Collective;
+constexpr bool node = true, messages = false;          // in_node
+constexpr bool in_order = true, in_own_order = false;  // rank_order
+constexpr bool cut = true, whole = false;              // cuts
+constexpr bool any = true, equal = false;              // varying
+constexpr Builder table[] = {
+    {"inline", all_reduce, node, in_order, whole, equal, algorithms::inline_all_reduce},
+    {"inline", reduce, node, in_order, whole, equal, algorithms::inline_reduce},
+    {"inline", broadcast, node, in_order, whole, equal, algorithms::inline_broadcast},
+    {"inline", all_gather, node, in_order, whole, any, algorithms::inline_all_gather},
+    {"inline", gather, node, in_order, whole, equal, algorithms::inline_gather},
+    {"inline", reduce_scatter, node, in_order, whole, any, algorithms::inline_reduce_scatter},
+    {"inline", scatter, node, in_order, whole, equal, algorithms::inline_scatter},
+    {"inline", all_to_all, node, in_order, whole, equal, algorithms::inline_all_to_all},
+    {"inline", barrier, node, in_order, whole, equal, algorithms::inline_barrier},
+    {"one-shot", all_reduce, node, in_order, whole, equal, algorithms::one_shot_all_reduce},
+    {"one-shot", reduce, node, in_order, whole, equal, algorithms::one_shot_reduce},
+    {"one-shot", broadcast, node, in_order, whole, equal, algorithms::one_shot_broadcast},
+    {"one-shot", all_gather, node, in_order, whole, any, algorithms::one_shot_all_gather},
+    {"one-shot", gather, node, in_order, whole, equal, algorithms::one_shot_gather},
+    {"one-shot", reduce_scatter, node, in_order, whole, any, algorithms::one_shot_reduce_scatter},
+    {"one-shot", scatter, node, in_order, whole, equal, algorithms::one_shot_scatter},
+    {"one-shot", all_to_all, node, in_order, whole, equal, algorithms::one_shot_all_to_all},
+    {"staged", all_reduce, node, in_order, cut, equal, algorithms::staged_all_reduce},
+    {"staged", reduce, node, in_order, cut, equal, algorithms::staged_reduce},
+    {"staged", broadcast, node, in_order, whole, equal, algorithms::staged_broadcast},
+    {"staged", all_gather, node, in_order, whole, any, algorithms::staged_all_gather},
+    {"staged", gather, node, in_order, whole, equal, algorithms::staged_gather},
+    {"staged", reduce_scatter, node, in_order, whole, any, algorithms::staged_reduce_scatter},
+    {"staged", scatter, node, in_order, whole, equal, algorithms::staged_scatter},
+    {"staged", all_to_all, node, in_order, whole, equal, algorithms::staged_all_to_all},
+    {"direct", all_reduce, node, in_order, cut, equal, algorithms::direct_all_reduce},
+    {"direct", reduce, node, in_order, cut, equal, algorithms::direct_reduce},
+    {"direct", broadcast, node, in_order, whole, equal, algorithms::direct_broadcast},
+    {"direct", all_gather, node, in_order, whole, any, algorithms::direct_all_gather},
+    {"direct", gather, node, in_order, whole, equal, algorithms::direct_gather},
+    {"direct", reduce_scatter, node, in_order, whole, any, algorithms::direct_reduce_scatter},
+    {"direct", scatter, node, in_order, whole, equal, algorithms::direct_scatter},
+    {"direct", all_to_all, node, in_order, whole, equal, algorithms::direct_all_to_all},
+    {"one-shot", all_reduce, messages, in_order, whole, equal, algorithms::exchange_all_reduce},
+    {"one-shot", all_gather, messages, in_order, whole, any, algorithms::exchange_all_gather},
+    {"one-shot", barrier, messages, in_order, whole, equal, algorithms::exchange_barrier},
+    {"owner-fold", all_reduce, messages, in_order, cut, equal, algorithms::owner_fold},
+    {"owner-fold", reduce_scatter, messages, in_order, whole, any, algorithms::owner_fold},
+    {"pairs", reduce, messages, in_order, whole, equal, algorithms::pairs_reduce},
+    {"pairs", gather, messages, in_order, whole, any, algorithms::pairs_gather},
+    {"pairs", scatter, messages, in_order, whole, any, algorithms::pairs_scatter},
+    {"pairs", all_to_all, messages, in_order, whole, any, algorithms::pairs_all_to_all},
+    {"ring", all_reduce, messages, in_own_order, cut, equal, algorithms::ring},
+    {"ring", all_gather, messages, in_order, whole, any, algorithms::ring},
+    {"ring", reduce_scatter, messages, in_own_order, whole, any, algorithms::ring},
+    {"tree", all_reduce, messages, in_own_order, whole, equal, algorithms::tree_all_reduce},
+    {"tree", reduce, messages, in_own_order, whole, equal, algorithms::tree_reduce},
+    {"tree", broadcast, messages, in_order, whole, equal, algorithms::tree_broadcast},
+    {"tree", barrier, messages, in_order, whole, equal, algorithms::tree_barrier},
+    {"message", send, messages, in_order, whole, equal, algorithms::message},
+    {"message", recv, messages, in_order, whole, equal, algorithms::message},
+};
+
+/// The plan of a communicator of one rank: it copies the input to the output.
+void lay_alone(Plan& plan, const Shape& shape) {
+  const CollectiveRow& row = row_of(shape.collective);
+  plan.single_chunk = true;
+  if (row.input == Blocks::none) return;
+  const steps::Ranges r(shape.rank);
+  const Index block = steps::fixed(0);
+  plan.lanes = {
+      steps::one_block("copy", Buffer::input, block,
+                       {row.reduces ? steps::finish(block, {r.input(block)}, {r.output(block)})
+                                    : steps::copy(block, r.input(block), {r.output(block)})})};
+}
+
+}  // namespace
+
+std::span<const Builder> builders() { return table; }
+
+Plan Builder::build(const Shape& shape) const {
+  Plan plan;
+  plan.algorithm = algorithm;
+  plan.shape = shape;
+  plan.cut = cuts ? shape.ranks : 1;
+  if (shape.ranks == 1 && !is_p2p(collective)) {
+    lay_alone(plan, shape);
+    return plan;
+  }
+  if (in_node) {
+    for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) plan.node.push_back(rank);
+  }
+  lay(plan, shape);
+  return plan;
+}
+
+const Builder* find_builder(const char* algorithm, Collective collective, bool in_node) {
+  const auto it = std::ranges::find_if(table, [&](const Builder& b) {
+    return std::string_view(b.algorithm) == algorithm && b.collective == collective &&
+           b.in_node == in_node;
+  });
+  return it == std::end(table) ? nullptr : it;
+}
+
+}  // namespace hocket::internal::second

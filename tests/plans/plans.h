@@ -1,0 +1,77 @@
+// The plans of all ranks, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "collectives/second/algorithms/builders.h"
+
+namespace hocket::internal::second {
+
+/// What the plans of all ranks of a call have in common.
+struct Group {
+  std::uint32_t ranks = 1;
+  bool widened = false;
+  std::uint32_t root = 0;  // of a rooted collective; others have none
+  bool varying = false;
+};
+
+inline std::vector<Plan> plans_of(const Builder& builder, const Group& group) {
+  const bool rooted = row_of(builder.collective).rooted;
+  std::vector<Plan> plans;
+  for (std::uint32_t r = 0; r < group.ranks; ++r) {
+    plans.push_back(builder.build({.collective = builder.collective,
+                                   .rank = r,
+                                   .ranks = group.ranks,
+                                   .root = rooted ? static_cast<std::int32_t>(group.root) : -1,
+                                   .varying = group.varying,
+                                   .widened = group.widened}));
+  }
+  return plans;
+}
+
+/// Rank `from` of two sends to the other rank.
+inline std::vector<Plan> message_plans(std::uint32_t from = 0, bool widened = false) {
+  std::vector<Plan> plans;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    const Collective collective = r == from ? Collective::send : Collective::recv;
+    plans.push_back(find_builder("message", collective, false)
+                        ->build({.collective = collective,
+                                 .rank = r,
+                                 .ranks = 2,
+                                 .root = static_cast<std::int32_t>(1 - r),
+                                 .widened = widened}));
+  }
+  return plans;
+}
+
+inline std::string name_of(const Builder& builder) {
+  return std::string(builder.algorithm) + "_" + row_of(builder.collective).name +
+         (builder.in_node ? "_load-store" : "_messages");
+}
+
+/// Names the cases of a suite whose parameter is a builder.
+struct TestName {
+  std::string operator()(const testing::TestParamInfo<Builder>& info) const {
+    std::string name = name_of(info.param);
+    std::erase(name, '-');
+    return name;
+  }
+};
+
+inline void PrintTo(const Builder& builder, std::ostream* out) { *out << name_of(builder); }
+
+/// The builders that plan for all ranks at once: all but send and recv.
+inline std::vector<Builder> group_builders() {
+  std::vector<Builder> found;
+  for (const Builder& builder : builders()) {
+    if (!is_p2p(builder.collective)) found.push_back(builder);
+  }
+  return found;
+}
+
+}  // namespace hocket::internal::second
