@@ -234,8 +234,7 @@ std::byte* Execution::address_of(const Operand& operand, const Active& active,
   switch (operand.buffer) {
     case Buffer::input:
     case Buffer::output:
-      return base +
-             binding_->sizes.range(operand.buffer, block, active.chunk).first * element_bytes_;
+      return base + binding_->sizes.first_of(operand.buffer, block, active.chunk) * element_bytes_;
     case Buffer::scratch: {
       HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
       const std::size_t slot = active.chunk % header_->slots;

@@ -56,7 +56,12 @@ struct Sizes {
     if (chunk_elements == 0 || elements <= chunk_elements) return 1;
     return divide_up(elements, chunk_elements);
   }
-  /// Chunk `chunk` of a block; empty past the block's end.
+  /// The elements before chunk `chunk` in its buffer. Peers' blocks lie as those of this rank, but
+  /// may be longer or shorter: the chunk is not empty.
+  std::size_t first_of(Buffer buffer, std::size_t block, std::size_t chunk) const {
+    return of(buffer).block(block).first + chunk * chunk_elements;
+  }
+  /// Chunk `chunk` of a block of this rank; empty past the block's end.
   Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
     Elements all = of(buffer).block(block);
     if (chunk_elements == 0) return all;
