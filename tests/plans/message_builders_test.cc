@@ -91,6 +91,7 @@ TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
     visit_messages(plan_of(GetParam(), rank, many_ranks), StepKind::send,
                    [&](const Message& message) {
                      ASSERT_TRUE(message.to >= 0 && message.to < many_ranks);
+                     ASSERT_TRUE(message.tag >= 0 && message.tag <= 65535);
                      ASSERT_TRUE(tags.insert({message.to, message.tag}).second)
                          << "two messages to rank " << message.to << " have one tag";
                      sent.push_back(message);
