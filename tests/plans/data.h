@@ -27,7 +27,7 @@ struct Call {
   std::size_t count = 0;  // equal blocks: as the caller of the collective gives it
   /// Unequal blocks: elements of the block of each rank; all-to-all: counts[q * ranks + b] from
   /// rank q to rank b.
-  std::vector<std::size_t> counts;
+  std::vector<std::size_t> counts = {};
   std::size_t chunk_elements = 0;
   bool in_place = false;  // all-to-all never is
   /// Whatever bits a type can have; else small whole numbers, whose sums and products are exact in

@@ -63,8 +63,8 @@ struct Sizes {
   }
   /// Chunk `chunk` of a block of this rank; empty past the block's end.
   Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
-    Elements all = of(buffer).block(block);
-    if (chunk_elements == 0) return all;
+    const Elements all = of(buffer).block(block);
+    if (chunk_elements == 0) return chunk == 0 ? all : Elements{all.first + all.count, 0};
     const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
     return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
   }
