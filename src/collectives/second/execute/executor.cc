@@ -65,7 +65,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
   stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
-  if (!header_->uses_node && header_->scratch_blocks > 0) {
+  if (!header_->uses_node && header_->uses_scratch) {
     scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
     if (scratch_ == nullptr) {
       fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm() + "'"});

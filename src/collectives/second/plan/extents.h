@@ -77,7 +77,11 @@ struct Sizes {
 };
 
 /// The sizes of a call with equal blocks: `count` as the caller gave it. The collective's row says
-/// whether it is the whole message or one block.
+/// whether it is the whole message or one block. chunk_elements: rounded up to whole 64-byte lines;
+/// 0: one chunk.
+Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t output_blocks,
+               std::size_t count, Dtype dtype, std::size_t chunk_elements);
+/// The same for a plan; one chunk where the plan has single_chunk.
 Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements);
 
 /// Bytes between the blocks of scratch. All ranks that read one another's scratch must get the same
