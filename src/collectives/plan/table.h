@@ -16,7 +16,7 @@
 
 #include "base/types.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 
 enum class Blocks : std::uint8_t { none, whole, own, per_rank };
 
@@ -52,4 +52,4 @@ constexpr const CollectiveRow& row_of(Collective collective) {
   return collective_table[static_cast<int>(collective)];
 }
 
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

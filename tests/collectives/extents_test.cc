@@ -1,11 +1,11 @@
-#include "collectives/second/plan/extents.h"
+#include "collectives/plan/extents.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 namespace {
 
 constexpr std::size_t huge = (std::size_t{1} << 63) - 1;
@@ -175,4 +175,4 @@ TEST(Sizes, leave_room_for_a_chunk_between_the_blocks_of_scratch) {
 }
 
 }  // namespace
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

@@ -8,7 +8,7 @@
 
 #include "plans.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 namespace {
 
 constexpr std::uint32_t many_ranks = 65536;
@@ -116,4 +116,4 @@ INSTANTIATE_TEST_SUITE_P(builders, MessageBuilders, testing::ValuesIn(message_bu
                          TestName());
 
 }  // namespace
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

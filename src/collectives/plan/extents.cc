@@ -1,6 +1,6 @@
-#include "collectives/second/plan/extents.h"
+#include "collectives/plan/extents.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 
 std::size_t Extents::end() const {
   if (counts == nullptr) return total;
@@ -75,4 +75,4 @@ std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide) {
   return round_up(elements * (wide ? wide_size_of(dtype) : size_of(dtype)), 64);
 }
 
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

@@ -25,10 +25,10 @@
 // The order of the messages is the pairwise exchange of Thakur, Rabenseifner and Gropp,
 // "Optimization of collective communication operations in MPICH" (IJHPCA 2005), with several
 // instances under way at the same time.
-#include "collectives/second/algorithms/algorithms.h"
-#include "collectives/second/plan/steps.h"
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/steps.h"
 
-namespace hocket::internal::second::algorithms {
+namespace hocket::internal::algorithms {
 
 using namespace steps;
 
@@ -119,4 +119,4 @@ void pairs_reduce(Plan& plan, const Shape& shape) {
                         {r.output(whole)})})};
 }
 
-}  // namespace hocket::internal::second::algorithms
+}  // namespace hocket::internal::algorithms

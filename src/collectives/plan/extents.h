@@ -8,9 +8,9 @@
 
 #include "base/checked.h"
 #include "base/types.h"
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 
 struct Elements {
   std::size_t first = 0;  // in its buffer
@@ -93,4 +93,4 @@ inline std::size_t line_stride(const Sizes& sizes) {
   return std::max(sizes.input.longest, sizes.output.longest);
 }
 
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

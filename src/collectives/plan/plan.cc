@@ -1,6 +1,6 @@
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 namespace {
 
 std::uint32_t blocks_of(const Plan& plan, Blocks blocks) {
@@ -54,4 +54,4 @@ std::uint32_t items(const Plan& plan) {
   return row.input == Blocks::none && row.output == Blocks::none ? 0 : plan.cut;
 }
 
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal
