@@ -105,7 +105,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   Binding& binding = operation.binding;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
-  binding.part = choice->part;
+  binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
   binding.op = call.op;
   binding.stores = choice->stores;
@@ -134,13 +134,13 @@ void Engine::begin(const Call& call) {
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
   record(current_, -1, sequence_);
-  if (!program.load_store) {
+  if (!program.header().uses_node) {
     waits_for_turn_ = false;
     if (options_.ranks > 1) announce_collective();
     current_.execution.start(program, nullptr, binding, links_);
     return;
   }
-  if (program.maps_input || program.maps_output) find_regions();
+  if (program.header().maps_input || program.header().maps_output) find_regions();
   waits_for_turn_ = true;
   advance_collective();
 }
@@ -158,15 +158,13 @@ void Engine::announce_collective() {
 void Engine::find_regions() {
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
-  const auto bytes = [&](std::uint32_t blocks) {
-    const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
-    return elements * size_of(binding.dtype);
-  };
+  const std::size_t element = size_of(binding.dtype);
   regions_seen_ = links_.regions->generation();
   const auto* input = binding.input;
-  if (find_region(input, bytes(program.input_blocks), &binding.input_region)) binding.mapped |= 1;
+  if (find_region(input, binding.sizes.input.end() * element, &binding.input_region))
+    binding.mapped |= 1;
   const auto* output = binding.output;
-  if (find_region(output, bytes(program.output_blocks), &binding.output_region))
+  if (find_region(output, binding.sizes.output.end() * element, &binding.output_region))
     binding.mapped |= 2;
 }
 
@@ -238,20 +236,19 @@ bool Engine::advance_collective() {
 void Engine::finish_collective() {
   HOCKET_ASSERT(running_ && !waits_for_turn_, "the collective that ends has begun");
   const Program& program = current_.execution.program();
-  if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
+  const ProgramHeader& header = program.header();
+  if (header.uses_node && header.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_.store(&program, std::memory_order_release);
   running_ = false;
   record_end(current_, Code::ok);
 }
 
 std::vector<const Transport*> Engine::transports_of(const Program& program) const {
+  const std::vector<std::uint32_t> peers = message_peers(program);
   std::vector<const Transport*> used;
   for (const Transport* transport : transports_) {
-    const auto carries = [&](const Instruction& instruction) {
-      return (instruction.kind == StepKind::send || instruction.kind == StepKind::recv) &&
-             links_.transport_to[instruction.peer] == transport;
-    };
-    if (std::ranges::any_of(program.code, carries)) used.push_back(transport);
+    const auto carries = [&](std::uint32_t peer) { return links_.transport_to[peer] == transport; };
+    if (std::ranges::any_of(peers, carries)) used.push_back(transport);
   }
   return used;
 }
@@ -347,9 +344,7 @@ void Engine::prepare_to_sleep() {
 }
 
 std::size_t Engine::output_bytes(const Operation& operation) const {
-  const Partition& part = operation.binding.part;
-  const std::uint32_t blocks = operation.execution.program().output_blocks;
-  return std::min(blocks * part.block_elements, part.total) * size_of(operation.binding.dtype);
+  return operation.binding.sizes.output.end() * size_of(operation.binding.dtype);
 }
 
 /// True if another communicator of this process revoked it while peers wrote into it.
@@ -472,7 +467,7 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
 }
 
 bool Engine::has_begun(int rank, const Operation& operation) const {
-  if (operation.binding.p2p || operation.program->load_store) return false;
+  if (operation.binding.p2p || operation.program->header().uses_node) return false;
   const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
   return transport != nullptr &&
          transport->latest_sequence_from(rank) >= operation.binding.message_sequence;
@@ -498,7 +493,7 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
                       missed + ": it still waits for " + names(ranks) +
                           "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
                       ranks.empty() ? -1 : ranks.front());
-  if (operation.binding.p2p || operation.program->load_store || options_.ranks == 2) {
+  if (operation.binding.p2p || operation.program->header().uses_node || options_.ranks == 2) {
     return fail(status);
   }
   if (!status_.ok() || !unexplained_.ok()) return;

@@ -20,7 +20,7 @@
 
 namespace hocket::internal {
 
-struct Call {
+struct DrawnCall {
   Dtype dtype = Dtype::float32;
   Op op = Op::sum;
   std::uint64_t seed = 1;
@@ -39,7 +39,7 @@ struct Call {
 
 class RankBuffers {
  public:
-  RankBuffers(const std::vector<Plan>& plans, const Call& call)
+  RankBuffers(const std::vector<Plan>& plans, const DrawnCall& call)
       : shape_(plans[0].shape), call_(call), random_(call.seed) {
     for (const Plan& plan : plans) add_rank(plan);
     expect_outputs();
@@ -300,7 +300,7 @@ class RankBuffers {
   }
 
   const Shape shape_;  // of rank 0
-  const Call call_;
+  const DrawnCall call_;
   std::mt19937_64 random_;
   std::deque<Rank> ranks_;  // a deque, so that layouts do not move
 };

@@ -44,7 +44,7 @@ class World {
   /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable
   /// buffers.
   Status run(const std::vector<Plan>& plans, const std::vector<Plan>& staged, int unmapped,
-             const RankBuffers& buffers, const Call& call) {
+             const RankBuffers& buffers, const DrawnCall& call) {
     ++sequence_;
     if (plans[0].uses_node()) ++board_sequence_;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -89,7 +89,7 @@ class World {
     std::vector<std::byte> scratch;
   };
 
-  void bind(int r, bool mapped, const Call& call) {
+  void bind(int r, bool mapped, const DrawnCall& call) {
     Binding& binding = ranks_[static_cast<std::size_t>(r)].binding;
     binding = {};
     binding.dtype = call.dtype;
@@ -146,10 +146,10 @@ std::vector<std::size_t> draw_counts(const Builder& builder, std::size_t ranks, 
   return counts;
 }
 
-Call draw(const Builder& builder, std::size_t ranks, std::uint64_t seed, bool varying,
-          std::mt19937_64& random) {
+DrawnCall draw(const Builder& builder, std::size_t ranks, std::uint64_t seed, bool varying,
+               std::mt19937_64& random) {
   static constexpr std::size_t sizes[] = {0, 1, 2, 7, 16, 65, 129, 500, 1033, 20'000};
-  Call call;
+  DrawnCall call;
   call.seed = seed;
   call.any_bits = true;
   call.dtype = static_cast<Dtype>(random() % dtype_count);
@@ -177,7 +177,7 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
     group.ranks = rank_counts[random() % std::size(rank_counts)];
     group.root = static_cast<std::uint32_t>(random() % group.ranks);
     group.varying = builder.varying && random() % 2 == 0;
-    const Call call = draw(builder, group.ranks, seed, group.varying, random);
+    const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
     group.widened = is_widened(call.dtype);
     const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % group.ranks) : -1;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
@@ -207,7 +207,7 @@ TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
   World world(2);
   for (const std::size_t count : {0, 1, 27, 70'000}) {
     const std::vector<Plan> plans = message_plans();
-    Call call;
+    DrawnCall call;
     call.dtype = Dtype::int32;
     call.count = count;
     call.any_bits = true;

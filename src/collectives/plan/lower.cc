@@ -134,6 +134,21 @@ class Lowering {
 
 }  // namespace
 
+std::vector<std::uint32_t> message_peers(const Program& program) {
+  std::vector<std::uint32_t> peers;
+  for (const LaneCode& lane : program.lanes()) {
+    for (const Instruction& step : program.code().subspan(lane.first, lane.count)) {
+      if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
+      for (std::uint32_t i = 0; i < lane.instances; ++i) {
+        peers.push_back(static_cast<std::uint32_t>(step.peer.at(i)));
+      }
+    }
+  }
+  std::ranges::sort(peers);
+  peers.erase(std::ranges::unique(peers).begin(), peers.end());
+  return peers;
+}
+
 Status lower(const Plan& plan, Program* program) {
   Lowering lowering(plan);
   HOCKET_RETURN_IF_ERROR(lowering.run());

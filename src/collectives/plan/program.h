@@ -105,6 +105,9 @@ class Program {
   std::string algorithm_;
 };
 
+/// The ranks with which a program exchanges messages, each once.
+std::vector<std::uint32_t> message_peers(const Program& program);
+
 /// Lowers one rank's verified plan. Fails where a number does not fit its field.
 Status lower(const Plan& plan, Program* program);
 
