@@ -17,6 +17,9 @@ struct Builder {
   bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
   bool cuts;        // a whole message has a block for each rank; else it is one block
   bool varying;     // serves blocks of different counts too
+  /// All ranks (in a rooted collective: all but the root) do the same at the same time, each with
+  /// peers at the same distances from itself: the cost model simulates only one of them.
+  bool symmetric;
   /// Adds the lanes, and the scratch that they use, for more than one rank.
   void (*lay)(Plan& plan, const Shape& shape);
 
