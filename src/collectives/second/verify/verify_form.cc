@@ -1,0 +1,259 @@
+#include "collectives/second/verify/verify_form.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "collectives/second/verify/verify_steps.h"
+
+namespace hocket::internal::second::verify_detail {
+
+std::string name_of_rank(const Plan& plan) {
+  return fmt::format("'{}', rank {},", plan.algorithm, plan.shape.rank);
+}
+
+std::string name_of_lane(const Plan& plan, std::size_t lane, std::uint32_t instance) {
+  const Lane& l = plan.lanes[lane];
+  return fmt::format("{} lane '{}'", name_of_rank(plan), l.name) +
+         (l.instances > 1 ? fmt::format(" instance {}", instance) : "");
+}
+
+std::string name_of_step(const Plan& plan, std::size_t lane, std::uint32_t instance,
+                         std::size_t step) {
+  return fmt::format("{}, step {} ({})", name_of_lane(plan, lane, instance), step,
+                     print(plan, plan.lanes[lane].steps[step]));
+}
+
+Status wrong(const std::string& where, const std::string& what) {
+  return invalid_argument("the plan is wrong: " + where + " " + what);
+}
+
+std::uint32_t message_blocks(const Plan& plan, Buffer extents) {
+  return extents == Buffer::output ? output_blocks(plan) : input_blocks(plan);
+}
+
+std::uint32_t blocks_of(const Plan& plan, Buffer buffer) {
+  const bool has = buffer == Buffer::output ? has_output(plan.shape) : has_input(plan.shape);
+  return has ? message_blocks(plan, buffer) : 0;
+}
+
+std::uint32_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance) {
+  return item_of(plan, lane.extents, static_cast<std::uint32_t>(lane.block.at(instance)));
+}
+
+std::uint32_t local_rank(const Plan& plan) {
+  return static_cast<std::uint32_t>(std::ranges::find(plan.node, plan.shape.rank) -
+                                    plan.node.begin());
+}
+
+namespace {
+
+/// True if every rank knows the number of elements of every block.
+bool knows_all_counts(const Plan& plan) {
+  if (!plan.shape.varying) return true;
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  return !row.rooted && plan.shape.collective != Collective::all_to_all;
+}
+
+/// Checks the header and the lanes of one rank's plan, but not the steps.
+class PlanForm {
+ public:
+  explicit PlanForm(const Plan& plan) : plan_(plan) {}
+
+  Status check() const {
+    for (const std::string& what : {header(), node(), arrivals()}) {
+      if (!what.empty()) return wrong(name_of_rank(plan_), what);
+    }
+    std::array<int, public_flags> publisher;
+    publisher.fill(-1);
+    for (std::size_t i = 0; i < plan_.lanes.size(); ++i) {
+      std::string what = lane(plan_.lanes[i]);
+      if (what.empty()) what = publishes(static_cast<int>(i), publisher);
+      if (!what.empty()) return wrong(name_of_lane(plan_, i, 0), what);
+    }
+    return {};
+  }
+
+ private:
+  std::string header() const {
+    const Shape& shape = plan_.shape;
+    if (plan_.slots < 1 || plan_.slots > max_slots) {
+      return fmt::format("has {} slots, not 1..{}", plan_.slots, max_slots);
+    }
+    const bool needs_root = row_of(shape.collective).rooted || is_p2p(shape.collective);
+    const bool has_root = shape.root >= 0 && shape.root < std::int64_t{shape.ranks};
+    if (needs_root ? !has_root : shape.root != -1) {
+      return fmt::format("has root {}, which is none of a {} of {} ranks", shape.root,
+                         row_of(shape.collective).name, shape.ranks);
+    }
+    if (plan_.cut < 1 || (plan_.cut > 1 && row_of(shape.collective).input != Blocks::whole)) {
+      return fmt::format("cuts a message of {} blocks that all ranks see alike", plan_.cut);
+    }
+    if (!knows_all_counts(plan_) && plan_.uses_node() &&
+        (plan_.scratch_blocks > 0 || plan_.line_blocks > 1)) {
+      return "lays out memory that peers read by the longest block, which ranks do not know";
+    }
+    return {};
+  }
+
+  std::string node() const {
+    const Shape& shape = plan_.shape;
+    if (!plan_.uses_node()) {
+      if (plan_.maps_input || plan_.maps_output) return "maps buffers without a node";
+      if (plan_.line_blocks > 0) return "has blocks in its line without a node";
+      return {};
+    }
+    const auto not_ascending = [](std::uint32_t a, std::uint32_t b) { return a >= b; };
+    if (std::ranges::adjacent_find(plan_.node, not_ascending) != plan_.node.end() ||
+        plan_.node.back() >= shape.ranks) {
+      return "has a node that is no ascending list of ranks";
+    }
+    if (!std::ranges::binary_search(plan_.node, shape.rank)) return "is no rank of its own node";
+    if (plan_.line_blocks > 0 && (!plan_.single_chunk || plan_.maps_input || plan_.maps_output)) {
+      return "has blocks in its line, which only an unmapped single-chunk plan may have";
+    }
+    return {};
+  }
+
+  std::string arrivals() const {
+    std::size_t arrivals = plan_.arrives_first ? 1 : 0;
+    for (const Lane& lane : plan_.lanes) {
+      const auto arrives = [](const Step& step) { return step.kind == StepKind::arrive; };
+      const bool repeats =
+          lane.instances != 1 || (lane.counts != Counts::once && !plan_.single_chunk);
+      const auto found = static_cast<std::size_t>(std::ranges::count_if(lane.steps, arrives));
+      if (found > 0 && repeats) {
+        return fmt::format("arrives in lane '{}', which has several chunks or instances",
+                           lane.name);
+      }
+      arrivals += found;
+    }
+    if (arrivals == (plan_.uses_node() ? 1 : 0)) return {};
+    return plan_.uses_node()
+               ? fmt::format(
+                     "arrives {} times: a plan that uses the node arrives exactly once, or "
+                     "scratch halves cannot alternate",
+                     arrivals)
+               : "arrives, but does not use the node";
+  }
+
+  std::string lane(const Lane& lane) const {
+    if (lane.window < 1) return "has a window of 0 instances";
+    if (lane.instances > most_instances) {
+      return fmt::format("has {} instances; the most is {}", lane.instances, most_instances);
+    }
+    if (lane.counts == Counts::once) return {};
+    if (lane.extents != Buffer::input && lane.extents != Buffer::output) {
+      return "has extents of neither the input nor the output";
+    }
+    const std::uint32_t blocks =
+        plan_.shape.varying ? blocks_of(plan_, lane.extents) : message_blocks(plan_, lane.extents);
+    if (blocks == 0) return "has extents of a buffer that the rank does not have";
+    if (lane.counts == Counts::all_blocks) {
+      return knows_all_counts(plan_) ? ""
+                                     : "needs the counts of all blocks, which ranks do not know";
+    }
+    if (lane.counts != Counts::one_block) return "has an unknown kind of counts";
+    for (std::uint32_t i = 0; i < lane.instances; ++i) {
+      const std::int64_t block = lane.block.at(i);
+      if (block >= 0 && block < blocks) continue;
+      return fmt::format("has block {} of {} in instance {}", block, blocks, i);
+    }
+    return {};
+  }
+
+  std::string publishes(int number, std::array<int, public_flags>& publisher) const {
+    const Lane& lane = plan_.lanes[number];
+    if (lane.publishes == -1) return {};
+    if (lane.publishes < 0 || lane.publishes >= public_flags) {
+      return fmt::format("publishes flag {} of {}", lane.publishes, public_flags);
+    }
+    if (!plan_.uses_node()) return "publishes a flag, but the plan does not use the node";
+    if (lane.instances != 1) return "publishes a flag, but has not exactly one instance";
+    int& first = publisher[lane.publishes];
+    if (first >= 0) {
+      return fmt::format("publishes flag {}, which lane '{}' publishes too", lane.publishes,
+                         plan_.lanes[first].name);
+    }
+    first = number;
+    return {};
+  }
+
+  const Plan& plan_;
+};
+
+/// Some range of the plan is wide: the distance of scratch blocks depends on it.
+bool has_wide(const Plan& plan) {
+  const auto is_wide = [](const Range& range) { return range.wide; };
+  for (const Lane& lane : plan.lanes) {
+    for (const Step& step : lane.steps) {
+      if (std::ranges::any_of(step.srcs, is_wide) || std::ranges::any_of(step.dsts, is_wide)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// The shape that rank `rank` must have, if rank 0 has `first`.
+Shape shape_of(const Shape& first, std::size_t rank) {
+  Shape shape = first;
+  shape.rank = static_cast<std::uint32_t>(rank);
+  if (is_p2p(first.collective) && rank == 1) {
+    shape.collective = first.collective == Collective::send ? Collective::recv : Collective::send;
+    shape.root = 0;
+  }
+  return shape;
+}
+
+/// Checks that the plans of all ranks agree in what must be equal.
+Status check_alike(std::span<const Plan> plans) {
+  const Plan& first = plans[0];
+  if (first.shape.ranks != plans.size()) {
+    return wrong(name_of_rank(first), fmt::format("is for {} ranks, but there are {} plans",
+                                                  first.shape.ranks, plans.size()));
+  }
+  if (is_p2p(first.shape.collective) && (plans.size() != 2 || first.shape.root != 1)) {
+    return wrong(name_of_rank(first), "is no send or recv between two ranks");
+  }
+  for (std::size_t r = 0; r < plans.size(); ++r) {
+    const Plan& plan = plans[r];
+    if (plan.shape != shape_of(first.shape, r)) {
+      return wrong(name_of_rank(plan), is_p2p(first.shape.collective)
+                                           ? "is no partner for rank 0's send or recv"
+                                           : "is for another shape than rank 0's, or another rank");
+    }
+    if (plan.cut != first.cut) {
+      return wrong(name_of_rank(plan), "cuts the message in other blocks than rank 0");
+    }
+    if (plan.slots != first.slots || plan.scratch_blocks != first.scratch_blocks ||
+        plan.line_blocks != first.line_blocks) {
+      return wrong(name_of_rank(plan), "differs from rank 0's in its slots, scratch or line");
+    }
+    if (plan.maps_input != first.maps_input || plan.maps_output != first.maps_output ||
+        plan.single_chunk != first.single_chunk || plan.uses_node() != first.uses_node()) {
+      return wrong(name_of_rank(plan), "differs from rank 0's in what it needs");
+    }
+    for (const std::uint32_t q : plan.node) {
+      if (q < plans.size() && plans[q].node == plan.node && has_wide(plans[q]) == has_wide(plan)) {
+        continue;
+      }
+      return wrong(
+          name_of_rank(plan),
+          fmt::format("differs from that of rank {} in its node or in having wide ranges", q));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_form(std::span<const Plan> plans) {
+  if (plans.empty()) return invalid_argument("there are no plans to verify");
+  HOCKET_RETURN_IF_ERROR(check_alike(plans));
+  for (const Plan& plan : plans) HOCKET_RETURN_IF_ERROR(PlanForm(plan).check());
+  return check_steps(plans);
+}
+
+}  // namespace hocket::internal::second::verify_detail
