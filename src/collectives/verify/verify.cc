@@ -1,14 +1,14 @@
-#include "collectives/second/verify/verify.h"
+#include "collectives/verify/verify.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "collectives/second/verify/verify_form.h"
-#include "collectives/second/verify/verify_messages.h"
-#include "collectives/second/verify/verify_run.h"
+#include "collectives/verify/verify_form.h"
+#include "collectives/verify/verify_messages.h"
+#include "collectives/verify/verify_run.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 
 namespace {
 
@@ -92,4 +92,4 @@ Status verify(std::span<const Plan> plans) { return prove(plans).status; }
 
 bool folds_in_rank_order(std::span<const Plan> plans) { return prove(plans).rank_order; }
 
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

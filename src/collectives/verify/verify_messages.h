@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 class Messages {
  public:
@@ -37,4 +37,4 @@ class Messages {
   std::vector<std::vector<LaneTable>> tables_;  // by rank and lane
 };
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

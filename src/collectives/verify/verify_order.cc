@@ -1,9 +1,9 @@
-#include "collectives/second/verify/verify_order.h"
+#include "collectives/verify/verify_order.h"
 
 #include <algorithm>
 #include <unordered_map>
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 Order::Order(std::vector<std::uint32_t> ranks_of, bool counts_begun, std::size_t full_clock_threads)
     : rank_of_(std::move(ranks_of)), full_(rank_of_.size() <= full_clock_threads) {
@@ -134,4 +134,4 @@ bool Order::found(Epoch epoch, int thread) const {
   return false;
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -1,12 +1,12 @@
-#include "collectives/second/verify/verify_run.h"
+#include "collectives/verify/verify_run.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "collectives/second/verify/verify_form.h"
+#include "collectives/verify/verify_form.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 Run::Run(std::span<const Plan> plans, const Messages& messages, std::vector<std::uint32_t> counts)
     : plans_(plans),
@@ -379,4 +379,4 @@ Status Run::stuck() const {
   return wrong("deadlock:", "nothing can go on past " + text);
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -1,12 +1,12 @@
-#include "collectives/second/verify/verify_memory.h"
+#include "collectives/verify/verify_memory.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "collectives/second/verify/verify_form.h"
+#include "collectives/verify/verify_form.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 std::uint32_t ChunkCounts::of(const Plan& plan, const Lane& lane, std::uint32_t instance) const {
   if (lane.counts == Counts::once) return 1;
@@ -149,4 +149,4 @@ Cell& Memory::cell(const Spot& spot, std::uint32_t chunk) {
   }
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/status.h"
-#include "collectives/second/plan/plan.h"
-#include "collectives/second/verify/verify_memory.h"
-#include "collectives/second/verify/verify_messages.h"
-#include "collectives/second/verify/verify_order.h"
+#include "collectives/plan/plan.h"
+#include "collectives/verify/verify_memory.h"
+#include "collectives/verify/verify_messages.h"
+#include "collectives/verify/verify_order.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 class Run {
  public:
@@ -131,4 +131,4 @@ class Run {
   std::uint64_t steps_run_ = 0;
 };
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "collectives/second/verify/verify_form.h"
-#include "collectives/second/verify/verify_run.h"
+#include "collectives/verify/verify_form.h"
+#include "collectives/verify/verify_run.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 namespace {
 
@@ -266,4 +266,4 @@ Status Run::check_barrier() const {
   return {};
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

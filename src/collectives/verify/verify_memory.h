@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 /// The end of a step: the number of steps of its thread that have ended then.
 struct Epoch {
@@ -150,4 +150,4 @@ class Memory {
   std::vector<std::vector<Cell>> library_;  // scratch [slot][block], then the blocks of the line
 };
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -41,9 +41,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second {
+namespace hocket::internal {
 
 struct Proof {
   Status status;
@@ -62,4 +62,4 @@ Status verify(std::span<const Plan> plans);
 /// False for plans that do not verify.
 bool folds_in_rank_order(std::span<const Plan> plans);
 
-}  // namespace hocket::internal::second
+}  // namespace hocket::internal

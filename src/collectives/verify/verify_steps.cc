@@ -1,12 +1,12 @@
-#include "collectives/second/verify/verify_steps.h"
+#include "collectives/verify/verify_steps.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "collectives/second/verify/verify_form.h"
+#include "collectives/verify/verify_form.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 namespace {
 
@@ -285,4 +285,4 @@ Status check_steps(std::span<const Plan> plans) {
   return {};
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

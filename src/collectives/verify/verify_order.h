@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/second/verify/verify_memory.h"
+#include "collectives/verify/verify_memory.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 /// What a thread knows besides its own steps.
 struct Clock {
@@ -74,4 +74,4 @@ class Order {
   std::vector<std::vector<Heard>> heard_;            // by thread, ascending
 };
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -1,13 +1,13 @@
-#include "collectives/second/verify/verify_form.h"
+#include "collectives/verify/verify_form.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "collectives/second/verify/verify_steps.h"
+#include "collectives/verify/verify_steps.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 std::string name_of_rank(const Plan& plan) {
   return fmt::format("'{}', rank {},", plan.algorithm, plan.shape.rank);
@@ -256,4 +256,4 @@ Status check_form(std::span<const Plan> plans) {
   return check_steps(plans);
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

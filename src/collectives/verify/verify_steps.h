@@ -4,11 +4,11 @@
 #include <span>
 
 #include "base/status.h"
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 /// The headers and the lanes of the plans have passed.
 Status check_steps(std::span<const Plan> plans);
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

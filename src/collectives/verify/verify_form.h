@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/status.h"
-#include "collectives/second/plan/plan.h"
+#include "collectives/plan/plan.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 // Limits of the numbers of a plan, so that a proof is finite.
 inline constexpr std::uint32_t most_instances = 1 << 20;  // of a lane, and repetitions of a range
@@ -43,4 +43,4 @@ std::uint32_t local_rank(const Plan& plan);
 /// and recvs pair up is checked in verify_messages.h.)
 Status check_form(std::span<const Plan> plans);
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail

@@ -1,4 +1,4 @@
-#include "collectives/second/verify/verify_messages.h"
+#include "collectives/verify/verify_messages.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <string>
 #include <tuple>
 
-#include "collectives/second/verify/verify_form.h"
+#include "collectives/verify/verify_form.h"
 
-namespace hocket::internal::second::verify_detail {
+namespace hocket::internal::verify_detail {
 
 namespace {
 constexpr std::uint32_t no_item = 0xffffffff;  // of an empty message
@@ -93,4 +93,4 @@ Status Messages::match(std::span<const Plan> plans) {
   return {};
 }
 
-}  // namespace hocket::internal::second::verify_detail
+}  // namespace hocket::internal::verify_detail
