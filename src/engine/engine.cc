@@ -157,7 +157,6 @@ void Engine::announce_collective() {
 /// Finds out which of the caller's buffers peers can map, and their regions.
 void Engine::find_regions() {
   Binding& binding = current_.binding;
-  const Program& program = *current_.program;
   const std::size_t element = size_of(binding.dtype);
   regions_seen_ = links_.regions->generation();
   const auto* input = binding.input;

@@ -57,14 +57,16 @@ TEST(Calibration, makes_the_prices_of_small_messages_the_times_that_were_measure
     Figures& figures = options.figures;
     figures.link_ns_per_byte = figures.touch_ns_per_byte = 0;
     set_message_costs(ranks, ranks - 1, exchange_ns, tree_ns, &figures);
-    const Selector selector(options);
-    for (const Selector::Priced& candidate :
-         selector.candidates({Collective::all_reduce, Dtype::uint64, Op::sum, -1, 1})) {
+    Selector selector(options);
+    std::vector<Selector::Priced> candidates;
+    const Question question{Collective::all_reduce, Dtype::uint64, Op::sum, -1, 1};
+    ASSERT_TRUE(selector.candidates(question, &candidates).ok());
+    for (const Selector::Priced& candidate : candidates) {
       const std::string algorithm = candidate.builder->algorithm;
       if (algorithm == "one-shot") {
-        EXPECT_NEAR(candidate.price_ns, exchange_ns, 1) << ranks << " ranks";
+        EXPECT_NEAR(static_cast<double>(candidate.price_ps) / 1000, exchange_ns, 1) << ranks << " ranks";
       } else if (algorithm == "tree") {
-        EXPECT_NEAR(candidate.price_ns, tree_ns, 1) << ranks << " ranks";
+        EXPECT_NEAR(static_cast<double>(candidate.price_ps) / 1000, tree_ns, 1) << ranks << " ranks";
       }
     }
   };

@@ -24,10 +24,10 @@ struct Question {
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
-  bool varying = false;
   int root = -1;
   /// As the caller gave it; varying: the longest block, where all ranks know all blocks; else 0.
   std::size_t count = 0;
+  bool varying = false;  // blocks have different counts
   /// varying: the elements of all blocks, where all ranks know them; else 0.
   std::size_t total = 0;
   bool operator==(const Question&) const = default;
