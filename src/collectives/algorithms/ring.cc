@@ -96,7 +96,8 @@ class Ring {
         plan_(plan),
         r_(shape.rank),
         scatters_(shape.collective != Collective::all_gather),
-        gathers_(shape.collective != Collective::reduce_scatter) {
+        gathers_(shape.collective != Collective::reduce_scatter),
+        first_result_tag_(shape.ranks / 2) {
     const std::uint32_t left = shape.ranks / 2, right = shape.ranks - 1 - left;
     ways_[0] = {.sign = +1,
                 .hops = scatters_ ? left : 0,
@@ -148,10 +149,6 @@ class Ring {
   Index along(std::int64_t distance, int step) const {
     return by_instance(shape_.rank + distance, step, shape_.ranks);
   }
-  /// The tag of a message of step `step` + i of the reduce-scatter.
-  static Index partial_tag(std::uint32_t step) { return by_instance(step, 1); }
-  /// The same of the all-gather. No direction has more than p/2 steps of the reduce-scatter.
-  Index result_tag(std::uint32_t step) const { return by_instance(shape_.ranks / 2 + step, 1); }
   Range partial(Index block) const { return r_.scratch(block, shape_.widened); }
   Range last(const Direction& way) const {
     return r_.scratch(fixed(way.last()), shape_.widened && way.hops > 1);
@@ -163,13 +160,12 @@ class Ring {
     const Index to = at(way.sign), from = at(-way.sign);
     const std::int64_t farthest = std::int64_t{way.sign} * way.hops;  // whose owner gets step 0
     const Index sent = at(farthest);
-    add(one_block("send raw", Buffer::input, sent,
-                  {send(to, partial_tag(0), sent, r_.input(sent))}));
+    add(one_block("send raw", Buffer::input, sent, {send(to, fixed(0), sent, r_.input(sent))}));
     if (way.hops > 1) lay_passing(way, to, from);
     const Index own = at(0);
-    add(one_block("receive partial", Buffer::input, own,
-                  {await(own_lane_, fixed(0), ring_slots),
-                   recv(from, partial_tag(way.hops - 1), own, last(way))}));
+    add(one_block(
+        "receive partial", Buffer::input, own,
+        {await(own_lane_, fixed(0), ring_slots), recv(from, fixed(way.hops - 1), own, last(way))}));
   }
 
   void lay_passing(const Direction& way, Index to, Index from) {
@@ -177,17 +173,16 @@ class Ring {
     const std::int64_t first = std::int64_t{way.sign} * (way.hops - 1);
     const Index raw_block = at(first);
     const Range raw = r_.scratch(fixed(way.raw())), folded = partial(fixed(way.passing()));
-    add(one_block(
-        "receive raw", Buffer::input, raw_block,
-        {recv(from, partial_tag(0), raw_block, raw), await(way.send_on, fixed(0), ring_slots),
-         fold(raw_block, {raw, r_.input(raw_block)}, folded)}));
+    add(one_block("receive raw", Buffer::input, raw_block,
+                  {recv(from, fixed(0), raw_block, raw), await(way.send_on, fixed(0), ring_slots),
+                   fold(raw_block, {raw, r_.input(raw_block)}, folded)}));
     if (way.hops > 2) {
       const Index block = along(first - way.sign, -way.sign);
       const Range sum = partial(by_instance(way.passing() + 1, 1));
       const std::uint32_t passes = way.hops - 2;
       add(instances(one_block("pass", Buffer::input, block,
                               {await(way.send_on, by_instance(1, 1), ring_slots),
-                               recv(from, partial_tag(1), block, sum),
+                               recv(from, by_instance(1, 1), block, sum),
                                fold(block, {sum, r_.input(block)}, sum)}),
                     passes, passes));
     }
@@ -196,7 +191,7 @@ class Ring {
     const Index block = along(first, -way.sign);
     std::vector<Step> steps = {await(way.receive_raw, by_instance(0, 1))};
     if (way.hops > 2) steps.push_back(await(way.pass, by_instance(-1, 1)));
-    steps.push_back(send(to, partial_tag(1), block, partial(by_instance(way.passing(), 1))));
+    steps.push_back(send(to, by_instance(1, 1), block, partial(by_instance(way.passing(), 1))));
     add(instances(one_block("send on", Buffer::input, block, std::move(steps)), way.hops - 1,
                   way.hops - 1));
   }
@@ -225,23 +220,26 @@ class Ring {
     const std::uint32_t passes = way.result_hops - 1;
     std::vector<Step> steps;
     if (scatters_) steps.push_back(await(own_lane_, fixed(0)));
-    steps.push_back(send(to, result_tag(0), own, scatters_ ? r_.output(own) : r_.input(fixed(0))));
+    steps.push_back(
+        send(to, fixed(first_result_tag_), own, scatters_ ? r_.output(own) : r_.input(fixed(0))));
     add(one_block("send result", Buffer::output, own, std::move(steps)));
     if (passes > 0) {
       const Index block = along(-way.sign, -way.sign);
-      add(instances(one_block("receive result", Buffer::output, block,
-                              {recv(from, result_tag(0), block, r_.output(block))}),
-                    passes, result_window));
-      add(instances(one_block("forward", Buffer::output, block,
-                              {await(way.receive_result, by_instance(0, 1)),
-                               send(to, result_tag(1), block, r_.output(block))}),
-                    passes, result_window));
+      add(instances(
+          one_block("receive result", Buffer::output, block,
+                    {recv(from, by_instance(first_result_tag_, 1), block, r_.output(block))}),
+          passes, result_window));
+      add(instances(
+          one_block("forward", Buffer::output, block,
+                    {await(way.receive_result, by_instance(0, 1)),
+                     send(to, by_instance(first_result_tag_ + 1, 1), block, r_.output(block))}),
+          passes, result_window));
     }
     const Direction& other = ways_[way.sign > 0 ? 1 : 0];
     const Index block = at(-std::int64_t{way.sign} * way.result_hops);
     steps.clear();
     if (scatters_) steps.push_back(await(other.send_raw, fixed(0)));
-    steps.push_back(recv(from, result_tag(passes), block, r_.output(block)));
+    steps.push_back(recv(from, fixed(first_result_tag_ + passes), block, r_.output(block)));
     add(one_block("receive last", Buffer::output, block, std::move(steps)));
   }
 
@@ -249,6 +247,7 @@ class Ring {
   Plan& plan_;
   const Ranges r_;
   const bool scatters_, gathers_;
+  const std::uint32_t first_result_tag_;  // no direction has more steps of the reduce-scatter
   Direction ways_[2] = {};
   std::uint32_t own_lane_ = 0;
 };

@@ -162,7 +162,8 @@ void tree_broadcast(Plan& plan, const Shape& shape) {
 
 void tree_barrier(Plan& plan, const Shape& shape) {
   const std::uint32_t rounds = rounds_of(shape);
-  // Lane `receive` of a round ends after those of all earlier rounds. It does not delay its recv.
+  // Lane `receive` of a round ends after those of all earlier rounds, for the next send. It does
+  // not delay its recv.
   const auto receive_lane = [](std::uint32_t round) { return 2 * round + 1; };
   for (std::uint32_t round = 0; round < rounds; ++round) {
     const std::uint64_t distance = std::uint64_t{1} << round;
@@ -171,8 +172,9 @@ void tree_barrier(Plan& plan, const Shape& shape) {
     const Index tag = fixed(0);
     std::vector<Step> sends, receives = {recv_empty(from, tag)};
     if (round > 0) {
-      sends.push_back(await_end(receive_lane(round - 1), fixed(0)));
-      receives.push_back(await_end(receive_lane(round - 1), fixed(0)));
+      const Step earlier = await_end(receive_lane(round - 1), fixed(0));
+      sends.push_back(earlier);
+      if (round + 1 < rounds) receives.push_back(earlier);
     }
     sends.push_back(send_empty(to, tag));
     plan.lanes.push_back(once("send", std::move(sends)));
