@@ -1,0 +1,59 @@
+// The time of one operation, found by walking plans: a simulation in whole picoseconds.
+//
+// A simulated rank has a processor, on which its folds and its sends follow one another, and a link
+// to the other ranks, which carries one message at a time in each direction. The lanes of its plan
+// run as in the executor: each one until it must wait. The lane that is ready first runs first.
+//
+//   fold            bytes of all sources and destinations x touch, on the processor
+//   send            `work` on the processor; then bytes x link on the link, then it has ended
+//   recv            ends `latency` after the message has left the sender's link and this rank has
+//                   taken it from its own link: a rank takes one message in the time that it takes
+//                   to send one
+//   arrive          a peer sees it `sync` later
+//   progress        a lane's flag, likewise
+//   await           costs nothing
+//
+// Representatives. Simulating all ranks of a linear algorithm takes O(p^2) time. Where ranks are
+// alike, one of them stands for all: it meets its own messages, sent at the same distance, and its
+// own flags.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "collectives/second/plan/extents.h"
+#include "collectives/second/plan/plan.h"
+
+namespace hocket::internal::second {
+
+using Picoseconds = std::int64_t;
+
+/// Whole numbers, so that all ranks get the same result.
+struct Costs {
+  Picoseconds sync = 0;
+  Picoseconds latency = 0;
+  Picoseconds work = 0;                     // of the processor, for a message that is sent
+  std::int64_t femtoseconds_per_touch = 0;  // of a byte
+  std::int64_t femtoseconds_on_link = 0;    // of a byte
+};
+
+/// Which ranks do the same at the same time.
+enum class Alike : std::uint8_t {
+  all,           // one plan: that of rank 0
+  all_but_root,  // two plans: that of rank 0, which is the root, and that of the last rank
+  none           // the plans of all ranks
+};
+
+struct Simulated {
+  std::span<const Plan> plans;
+  Alike alike = Alike::none;
+  std::size_t processors = 1;  // which the simulated ranks share
+  Sizes sizes;                 // equal blocks
+  Dtype dtype = Dtype::int8;
+  Costs costs;
+};
+
+/// The time until the last rank has ended.
+Picoseconds simulate(const Simulated& simulated);
+
+}  // namespace hocket::internal::second
