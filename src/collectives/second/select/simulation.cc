@@ -53,6 +53,7 @@ struct Rank {
   std::uint32_t number = 0;
   std::uint32_t processor = 0;
   Picoseconds sends_until = 0, takes_until = 0;  // the two directions of its link
+  Picoseconds sending = 0, taking = 0;           // in all
   std::vector<std::size_t> first_progress;       // of each lane, in progress
   std::vector<Progress> progress;
   std::vector<std::vector<std::uint32_t>> bytes;  // of each lane's steps, for each element
@@ -61,6 +62,7 @@ struct Rank {
 
 struct Processor {
   Picoseconds until = 0;            // it has work
+  Picoseconds busy = 0;             // in all
   std::queue<std::uint32_t> ready;  // active instances
   bool takes = false;               // an event will take the first of them
 };
@@ -97,7 +99,7 @@ class Simulation {
     for (Rank& rank : ranks_) begin(rank);
   }
 
-  Picoseconds run() {
+  Times run() {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
@@ -116,7 +118,7 @@ class Simulation {
       }
     }
     HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
-    return end_;
+    return {end_, busiest()};
   }
 
  private:
@@ -133,6 +135,13 @@ class Simulation {
     }
   };
 
+  Picoseconds busiest() const {
+    Picoseconds most = 0;
+    for (const Processor& processor : processors_) most = std::max(most, processor.busy);
+    for (const Rank& rank : ranks_) most = std::max({most, rank.sending, rank.taking});
+    return most;
+  }
+
   void queue(std::uint32_t index) {
     const std::uint32_t number = ranks_[active_[index].rank].processor;
     Processor& processor = processors_[number];
@@ -145,7 +154,9 @@ class Simulation {
     Processor& processor = processors_[number];
     Active& active = active_[processor.ready.front()];
     processor.ready.pop();
+    const Picoseconds from = now_;
     run(active);
+    processor.busy += now_ - from;
     processor.until = now_;
     processor.takes = !processor.ready.empty();
     if (processor.takes) events_.push({now_, Event::takes, number});
@@ -268,7 +279,7 @@ class Simulation {
         now_ += time_of(bytes_of(active), costs_.femtoseconds_per_touch);
         return true;
       case StepKind::send:
-        return send(active, step);
+        return send(active);
       case StepKind::recv:
         return recv(active, step);
       case StepKind::arrive:
@@ -371,12 +382,13 @@ class Simulation {
   }
 
   /// A send ends when its last byte has left.
-  bool send(Active& active, const Step& step) {
+  bool send(Active& active) {
     if (std::exchange(active.posted, !active.posted)) return true;
     Rank& rank = ranks_[active.rank];
     now_ += costs_.work;
     const Picoseconds on_link = time_of(bytes_of(active), costs_.femtoseconds_on_link);
     rank.sends_until = std::max(rank.sends_until, now_) + on_link;
+    rank.sending += on_link;
     active.on_link = on_link;
     events_.push({rank.sends_until, Event::left, index_of(active)});
     return false;
@@ -408,6 +420,7 @@ class Simulation {
 
   void take(const Active& receiver, const Message& message) {
     Rank& rank = ranks_[receiver.rank];
+    rank.taking += message.taking;
     rank.takes_until = std::max(message.left, rank.takes_until + message.taking);
     resume(receiver, std::max(now_, rank.takes_until + costs_.latency));
   }
@@ -426,6 +439,6 @@ class Simulation {
 
 }  // namespace
 
-Picoseconds simulate(const Simulated& simulated) { return Simulation(simulated).run(); }
+Times simulate(const Simulated& simulated) { return Simulation(simulated).run(); }
 
 }  // namespace hocket::internal::second

@@ -53,7 +53,11 @@ struct Simulated {
   Costs costs;
 };
 
-/// The time until the last rank has ended.
-Picoseconds simulate(const Simulated& simulated);
+struct Times {
+  Picoseconds end = 0;      // the last rank has ended
+  Picoseconds busiest = 0;  // how long that processor or link has worked that works longest
+};
+
+Times simulate(const Simulated& simulated);
 
 }  // namespace hocket::internal::second
