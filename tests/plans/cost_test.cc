@@ -90,6 +90,17 @@ TEST(Price, AgreesWithTheSumsOfSmallPlansOverMessages) {
   EXPECT_EQ(nanoseconds("pairs", Collective::gather, false, 4, 10), work + 20 + 2 * work + latency);
 }
 
+TEST(Price, CountsTheRanksThatShareAProcessor) {
+  Figures figures = round_figures();
+  figures.crowd = 2;
+  const Builder& in_line = *find_builder("inline", Collective::all_reduce, true);
+  EXPECT_EQ(price_of(in_line, 4, 40, figures) / 1000, 2 * (80 + 200) + 1000);
+  // In a tree rank 1 has the processor alone while it sends, and then rank 0 while it folds: the
+  // work of 100 ns was measured while both sent.
+  const Builder& tree = *find_builder("tree", Collective::reduce, false);
+  EXPECT_EQ(price_of(tree, 2, 10, figures) / 1000, 50 + 20 + 10'000 + 30);
+}
+
 TEST(Price, OfOneRankIsThatOfItsCopy) {
   for (const Builder& builder : group_builders()) {
     const std::size_t bytes = builder.collective == Collective::barrier ? 0 : 50;

@@ -84,7 +84,7 @@ struct HashOfKey {
 struct Message {
   bool sent = false;
   Picoseconds left = 0;    // the sender's link
-  Picoseconds taking = 0;  // how long the receiver's link is taken
+  Picoseconds taking = 0;  // how long it needs the receiver's link
   std::uint32_t waiters = none;
 };
 
@@ -235,7 +235,7 @@ class Simulation {
     return sizes_.range(active.lane->extents, 0, active.chunk).count * each;
   }
 
-  /// Until it must wait, or has ended.
+  /// Until it must wait, or has completed a chunk.
   void run(Active& active) {
     while (!active.done) {
       if (!step(active, active.lane->steps[active.next])) return;
@@ -309,14 +309,12 @@ class Simulation {
     return rank;
   }
 
-  /// Whether a simulated rank stands for peers of another (or itself).
+  /// Whether a simulated rank stands for peers of `rank`, which may be that rank itself.
   bool has_peers(const Rank& rank, std::uint32_t representative) const {
     if (&rank != &ranks_[representative]) return true;
-    const std::uint32_t members = simulated_.alike == Alike::all    ? rank.plan->shape.ranks
-                                  : simulated_.alike == Alike::none ? 1
-                                  : representative == 0             ? 1
-                                                                    : rank.plan->shape.ranks - 1;
-    return members > 1;
+    const std::uint32_t ranks = rank.plan->shape.ranks;
+    if (simulated_.alike == Alike::all) return ranks > 1;
+    return simulated_.alike == Alike::all_but_root && representative == 1 && ranks > 2;
   }
 
   bool wait(Active& active, const Step& step, std::size_t flag, std::uint32_t chunks) {
@@ -361,7 +359,8 @@ class Simulation {
     return true;
   }
 
-  /// Names a message alike at both ends. from, to: what this rank calls its ends.
+  /// The name of a message, the same at both ends. Where one rank stands for several, the name of
+  /// its message is that of all their messages at once.
   MessageKey key_of(const Active& active, const Step& step, bool sends) const {
     const std::uint64_t own = ranks_[active.rank].number;
     const std::uint64_t peer = static_cast<std::uint64_t>(step.peer.at(active.instance));
@@ -381,7 +380,7 @@ class Simulation {
     return key;
   }
 
-  /// A send ends when its last byte has left.
+  /// A send ends when its last byte has left the link.
   bool send(Active& active) {
     if (std::exchange(active.posted, !active.posted)) return true;
     Rank& rank = ranks_[active.rank];
