@@ -88,10 +88,11 @@ void inline_broadcast(Plan& plan, const Shape& shape) {
 void inline_all_gather(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index own = fixed(shape.rank);
-  Steps steps = {copy(own, r.input(fixed(0)), {r.line(fixed(0))}), arrive(), await_arrival()};
+  Steps steps = {copy(own, r.input(fixed(0)), {r.line(fixed(0))}), arrive(),
+                 copy(own, r.input(fixed(0)), {r.output(own)}), await_arrival()};
   for (std::uint32_t q = 0; q < shape.ranks; ++q) {
-    const Range source = q == shape.rank ? r.input(fixed(0)) : at(r.line(fixed(0)), fixed(q));
-    steps.push_back(copy(fixed(q), source, {r.output(fixed(q))}));
+    if (q == shape.rank) continue;
+    steps.push_back(copy(fixed(q), at(r.line(fixed(0)), fixed(q)), {r.output(fixed(q))}));
   }
   only_lane(plan, Buffer::output, std::move(steps));
 }

@@ -58,25 +58,29 @@ void set_costs(const Figures& figures, std::uint32_t ranks, Simulated* out) {
 }
 
 /// All blocks count as long as the longest of them.
-Picoseconds time_of_blocks(Simulated simulated, std::size_t elements) {
+Times times_of_blocks(Simulated simulated, std::size_t elements) {
   for (Extents* extents : {&simulated.sizes.input, &simulated.sizes.output}) {
     if (extents->longest > 0) *extents = equal_blocks(elements, extents->blocks);
   }
   return simulate(simulated);
 }
 
-/// After some chunks each further one takes the same time.
+/// After some chunks each further one takes the same time, but not less than what is busiest needs
+/// for it: the first chunks may have hidden that behind a latency.
 Picoseconds time_of_chunks(const Simulated& simulated, std::size_t most) {
   const Sizes& sizes = simulated.sizes;
   const std::size_t elements = std::max(sizes.input.longest, sizes.output.longest);
   const std::size_t chunk = sizes.chunk_elements;
-  if (sizes.chunks_in(elements) <= most) return time_of_blocks(simulated, elements);
+  if (sizes.chunks_in(elements) <= most) return times_of_blocks(simulated, elements).end;
+  const Times near = times_of_blocks(simulated, most / 2 * chunk);
+  const Times far = times_of_blocks(simulated, most * chunk);
   const std::size_t rest = elements - most * chunk;
-  const Picoseconds far = time_of_blocks(simulated, most * chunk);
-  const Picoseconds near = time_of_blocks(simulated, most / 2 * chunk);
-  const Picoseconds each = (far - near) / static_cast<Picoseconds>(most - most / 2);
-  return far + each * static_cast<Picoseconds>(rest / chunk) +
-         each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
+  const auto continued = [&](Picoseconds from, Picoseconds to) {
+    const Picoseconds each = (to - from) / static_cast<Picoseconds>(most - most / 2);
+    return to + each * static_cast<Picoseconds>(rest / chunk) +
+           each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
+  };
+  return std::max(continued(near.end, far.end), continued(near.busiest, far.busiest));
 }
 
 }  // namespace

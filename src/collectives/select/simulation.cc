@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <queue>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/assert.h"
@@ -30,7 +32,8 @@ struct Active {
   std::uint32_t cursor = 0;  // of a step that waits for several
   std::uint32_t chunk = 0, chunks = 0;
   std::uint32_t next_waiter = none;
-  bool posted = false;  // the message of the step
+  bool posted = false;      // the message of the step
+  Picoseconds on_link = 0;  // of a message that is sent
   bool done = false;
 };
 
@@ -48,8 +51,9 @@ struct Progress {
 struct Rank {
   const Plan* plan = nullptr;
   std::uint32_t number = 0;
-  std::size_t processor = 0;
+  std::uint32_t processor = 0;
   Picoseconds sends_until = 0, takes_until = 0;  // the two directions of its link
+  Picoseconds sending = 0, taking = 0;           // in all
   std::vector<std::size_t> first_progress;       // of each lane, in progress
   std::vector<Progress> progress;
   std::vector<std::vector<std::uint32_t>> bytes;  // of each lane's steps, for each element
@@ -58,6 +62,7 @@ struct Rank {
 
 struct Processor {
   Picoseconds until = 0;            // it has work
+  Picoseconds busy = 0;             // in all
   std::queue<std::uint32_t> ready;  // active instances
   bool takes = false;               // an event will take the first of them
 };
@@ -79,7 +84,7 @@ struct HashOfKey {
 struct Message {
   bool sent = false;
   Picoseconds left = 0;    // the sender's link
-  Picoseconds taking = 0;  // how long the receiver's link is taken
+  Picoseconds taking = 0;  // how long it needs the receiver's link
   std::uint32_t waiters = none;
 };
 
@@ -94,53 +99,75 @@ class Simulation {
     for (Rank& rank : ranks_) begin(rank);
   }
 
-  Picoseconds run() {
+  Times run() {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
       now_ = event.time;
-      if (event.index < active_.size()) {
-        queue(event.index);
-      } else {
-        run_next(event.index - active_.size());
+      switch (event.kind) {
+        case Event::ready:
+          queue(event.index);
+          break;
+        case Event::left:
+          deliver(active_[event.index]);
+          queue(event.index);
+          break;
+        case Event::takes:
+          run_next(event.index);
+          break;
       }
     }
     HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
-    return end_;
+    return {end_, busiest()};
   }
 
  private:
-  /// An active instance is ready, or (index: behind those of instances) a processor takes the next.
   struct Event {
     Picoseconds time;
-    std::size_t index;
+    enum Kind : std::uint8_t {
+      ready,  // an active instance can go on
+      left,   // the message of an active instance has left, and it can go on
+      takes   // a processor takes the next instance
+    } kind;
+    std::uint32_t index;
     bool operator>(const Event& other) const {
-      return time != other.time ? time > other.time : index > other.index;
+      return std::tie(time, kind, index) > std::tie(other.time, other.kind, other.index);
     }
   };
 
-  void queue(std::size_t index) {
-    const std::size_t number = ranks_[active_[index].rank].processor;
-    Processor& processor = processors_[number];
-    processor.ready.push(static_cast<std::uint32_t>(index));
-    if (std::exchange(processor.takes, true)) return;
-    events_.push({std::max(now_, processor.until), active_.size() + number});
+  Picoseconds busiest() const {
+    Picoseconds most = 0;
+    for (const Processor& processor : processors_) most = std::max(most, processor.busy);
+    for (const Rank& rank : ranks_) most = std::max({most, rank.sending, rank.taking});
+    return most;
   }
 
-  void run_next(std::size_t number) {
+  void queue(std::uint32_t index) {
+    const std::uint32_t number = ranks_[active_[index].rank].processor;
+    Processor& processor = processors_[number];
+    processor.ready.push(index);
+    if (std::exchange(processor.takes, true)) return;
+    events_.push({std::max(now_, processor.until), Event::takes, number});
+  }
+
+  void run_next(std::uint32_t number) {
     Processor& processor = processors_[number];
     Active& active = active_[processor.ready.front()];
     processor.ready.pop();
+    const Picoseconds from = now_;
     run(active);
+    processor.busy += now_ - from;
     processor.until = now_;
     processor.takes = !processor.ready.empty();
-    if (processor.takes) events_.push({now_, active_.size() + number});
+    if (processor.takes) events_.push({now_, Event::takes, number});
   }
 
   std::uint32_t index_of(const Active& active) const {
     return static_cast<std::uint32_t>(&active - active_.data());
   }
-  void resume(const Active& active, Picoseconds time) { events_.push({time, index_of(active)}); }
+  void resume(const Active& active, Picoseconds time) {
+    events_.push({time, Event::ready, index_of(active)});
+  }
   void enlist(Active& active, std::uint32_t& waiters) {
     active.next_waiter = waiters;
     waiters = index_of(active);
@@ -158,7 +185,7 @@ class Simulation {
     Rank rank;
     rank.plan = &plan;
     rank.number = plan.shape.rank;
-    rank.processor = ranks_.size() % processors_.size();
+    rank.processor = static_cast<std::uint32_t>(ranks_.size() % processors_.size());
     std::size_t instances = 0;
     for (const Lane& lane : plan.lanes) {
       rank.first_progress.push_back(instances);
@@ -208,12 +235,14 @@ class Simulation {
     return sizes_.range(active.lane->extents, 0, active.chunk).count * each;
   }
 
-  /// Until it must wait, or has ended.
+  /// Until it must wait, or has completed a chunk.
   void run(Active& active) {
     while (!active.done) {
       if (!step(active, active.lane->steps[active.next])) return;
       active.cursor = 0;
-      if (++active.next == active.lane->steps.size()) complete_chunk(active);
+      if (++active.next < active.lane->steps.size()) continue;
+      complete_chunk(active);
+      if (!active.done) return resume(active, now_);
     }
     end_ = std::max(end_, now_);
   }
@@ -250,7 +279,7 @@ class Simulation {
         now_ += time_of(bytes_of(active), costs_.femtoseconds_per_touch);
         return true;
       case StepKind::send:
-        return send(active, step);
+        return send(active);
       case StepKind::recv:
         return recv(active, step);
       case StepKind::arrive:
@@ -280,14 +309,12 @@ class Simulation {
     return rank;
   }
 
-  /// Whether a simulated rank stands for peers of another (or itself).
+  /// Whether a simulated rank stands for peers of `rank`, which may be that rank itself.
   bool has_peers(const Rank& rank, std::uint32_t representative) const {
     if (&rank != &ranks_[representative]) return true;
-    const std::uint32_t members = simulated_.alike == Alike::all    ? rank.plan->shape.ranks
-                                  : simulated_.alike == Alike::none ? 1
-                                  : representative == 0             ? 1
-                                                                    : rank.plan->shape.ranks - 1;
-    return members > 1;
+    const std::uint32_t ranks = rank.plan->shape.ranks;
+    if (simulated_.alike == Alike::all) return ranks > 1;
+    return simulated_.alike == Alike::all_but_root && representative == 1 && ranks > 2;
   }
 
   bool wait(Active& active, const Step& step, std::size_t flag, std::uint32_t chunks) {
@@ -332,7 +359,8 @@ class Simulation {
     return true;
   }
 
-  /// Names a message alike at both ends. from, to: what this rank calls its ends.
+  /// The name of a message, the same at both ends. Where one rank stands for several, the name of
+  /// its message is that of all their messages at once.
   MessageKey key_of(const Active& active, const Step& step, bool sends) const {
     const std::uint64_t own = ranks_[active.rank].number;
     const std::uint64_t peer = static_cast<std::uint64_t>(step.peer.at(active.instance));
@@ -352,24 +380,30 @@ class Simulation {
     return key;
   }
 
-  /// A send ends when its last byte has left.
-  bool send(Active& active, const Step& step) {
+  /// A send ends when its last byte has left the link.
+  bool send(Active& active) {
     if (std::exchange(active.posted, !active.posted)) return true;
     Rank& rank = ranks_[active.rank];
     now_ += costs_.work;
     const Picoseconds on_link = time_of(bytes_of(active), costs_.femtoseconds_on_link);
     rank.sends_until = std::max(rank.sends_until, now_) + on_link;
-    Message& message = messages_[key_of(active, step, true)];
+    rank.sending += on_link;
+    active.on_link = on_link;
+    events_.push({rank.sends_until, Event::left, index_of(active)});
+    return false;
+  }
+
+  void deliver(const Active& sender) {
+    const Step& step = sender.lane->steps[sender.next];
+    Message& message = messages_[key_of(sender, step, true)];
     message.sent = true;
-    message.left = rank.sends_until;
-    message.taking = std::max(costs_.work, on_link);
+    message.taking = std::max(costs_.work, sender.on_link);
+    message.left = now_;
     for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
-      Active& receiver = active_[next];
+      const Active& receiver = active_[next];
       next = receiver.next_waiter;
       take(receiver, message);
     }
-    resume(active, rank.sends_until);
-    return false;
   }
 
   bool recv(Active& active, const Step& step) {
@@ -385,6 +419,7 @@ class Simulation {
 
   void take(const Active& receiver, const Message& message) {
     Rank& rank = ranks_[receiver.rank];
+    rank.taking += message.taking;
     rank.takes_until = std::max(message.left, rank.takes_until + message.taking);
     resume(receiver, std::max(now_, rank.takes_until + costs_.latency));
   }
@@ -403,6 +438,6 @@ class Simulation {
 
 }  // namespace
 
-Picoseconds simulate(const Simulated& simulated) { return Simulation(simulated).run(); }
+Times simulate(const Simulated& simulated) { return Simulation(simulated).run(); }
 
 }  // namespace hocket::internal

@@ -2,13 +2,15 @@
 //
 // A simulated rank has a processor, on which its folds and its sends follow one another, and a link
 // to the other ranks, which carries one message at a time in each direction. The lanes of its plan
-// run as in the executor: each one until it must wait. The lane that is ready first runs first.
+// take turns on the processor: each one runs until it must wait, or has completed a chunk. What is
+// ready first runs first.
 //
 //   fold            bytes of all sources and destinations x touch, on the processor
 //   send            `work` on the processor; then bytes x link on the link, then it has ended
-//   recv            ends `latency` after the message has left the sender's link and this rank has
-//                   taken it from its own link: a rank takes one message in the time that it takes
-//                   to send one
+//   recv            ends `latency` after the message has left the sender's link and has passed this
+//                   rank's link, where one message follows another. A message needs the same time
+//                   for each of the two links, and both at once: the longer of `work` and bytes x
+//                   link. So `work` is for both ends of a message
 //   arrive          a peer sees it `sync` later
 //   progress        a lane's flag, likewise
 //   await           costs nothing
@@ -16,6 +18,9 @@
 // Representatives. Simulating all ranks of a linear algorithm takes O(p^2) time. Where ranks are
 // alike, one of them stands for all: it meets its own messages, sent at the same distance, and its
 // own flags.
+//
+// What is not simulated: the caches, that several ranks of a node share its network, and that the
+// bytes of a message need a processor too.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +58,11 @@ struct Simulated {
   Costs costs;
 };
 
-/// The time until the last rank has ended.
-Picoseconds simulate(const Simulated& simulated);
+struct Times {
+  Picoseconds end = 0;      // the last rank has ended
+  Picoseconds busiest = 0;  // how long that processor or link has worked that works longest
+};
+
+Times simulate(const Simulated& simulated);
 
 }  // namespace hocket::internal
