@@ -20,7 +20,7 @@ std::size_t most_in_line(const Builder& builder, std::uint32_t ranks, Dtype dtyp
 
 struct Drawn {
   Group group;
-  Call call;
+  DrawnCall call;
 };
 
 /// Types, operators, roots, chunks and unequal blocks are drawn; the seed draws them again.
@@ -31,7 +31,7 @@ Drawn draw(const Builder& builder, std::uint32_t ranks, std::size_t count, bool 
   drawn.group = {.ranks = ranks, .varying = varying};
   const std::uint32_t roots[] = {0, ranks / 2, ranks - 1};
   drawn.group.root = roots[random() % 3];
-  Call& call = drawn.call;
+  DrawnCall& call = drawn.call;
   call.dtype = static_cast<Dtype>(random() % dtype_count);
   drawn.group.widened = is_widened(call.dtype);
   call.op = static_cast<Op>(random() % op_count);
@@ -55,7 +55,7 @@ Drawn draw(const Builder& builder, std::uint32_t ranks, std::size_t count, bool 
 }
 
 std::string text_of(const Drawn& drawn) {
-  const Call& call = drawn.call;
+  const DrawnCall& call = drawn.call;
   std::string text = "seed " + std::to_string(call.seed) + ": " +
                      std::to_string(drawn.group.ranks) + " ranks, root " +
                      std::to_string(drawn.group.root) + ", " + std::to_string(call.count) + " " +
@@ -101,7 +101,7 @@ TEST_P(EveryVaryingPlanInterpreted, serves_a_huge_block_among_empty_ones_and_one
   for (std::size_t longest = 0; longest < blocks; ++longest) {
     for (const bool in_place : {false, true}) {
       Drawn drawn = draw(builder, ranks, 1000, true, 1 + longest);
-      Call& call = drawn.call;
+      DrawnCall& call = drawn.call;
       const std::size_t most = call.count;
       for (std::size_t b = 0; b < blocks; ++b) call.counts[b] = b % 2;
       call.counts[longest] = most;
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(builders, EveryVaryingPlanInterpreted,
 TEST(Interpret, carries_a_message_from_send_to_recv) {
   for (const std::uint32_t from : {0U, 1U}) {
     const std::vector<Plan> plans = message_plans(from);
-    const Call call{.dtype = Dtype::int32, .count = 100, .chunk_elements = 16, .any_bits = true};
+    const DrawnCall call{.dtype = Dtype::int32, .count = 100, .chunk_elements = 16, .any_bits = true};
     RankBuffers buffers(plans, call);
     const Status status =
         interpret(plans, buffers.sizes, buffers.inputs, buffers.outputs, call.interpretation());
@@ -149,7 +149,7 @@ std::vector<Plan> two_ranks(Collective collective, std::vector<Lane> first,
 
 /// Interprets plans of an operation without data.
 Status interpret_empty(const std::vector<Plan>& plans, std::uint64_t seed = 1) {
-  const Call call{.seed = seed};
+  const DrawnCall call{.seed = seed};
   RankBuffers buffers(plans, call);
   return interpret(plans, buffers.sizes, buffers.inputs, buffers.outputs, call.interpretation());
 }
@@ -214,7 +214,7 @@ TEST(Interpret, refuses_what_does_not_fit_a_line) {
   const std::vector<Plan> plans =
       plans_of(*find_builder("inline", Collective::all_reduce, true), {.ranks = 2});
   for (const std::size_t count : {26, 27}) {  // 104 and 108 bytes
-    const Call call{.count = count};
+    const DrawnCall call{.count = count};
     RankBuffers buffers(plans, call);
     const Status status =
         interpret(plans, buffers.sizes, buffers.inputs, buffers.outputs, call.interpretation());
@@ -228,7 +228,7 @@ TEST(Interpret, refuses_ranges_outside_the_buffers_and_lengths_that_differ) {
     std::vector<Plan> plans = two_ranks(
         Collective::all_gather, {one_block("lane", Buffer::output, step.block, {step})}, {});
     const std::size_t counts[] = {count, 50};
-    const Call call{.counts = {counts[0], counts[1]}};
+    const DrawnCall call{.counts = {counts[0], counts[1]}};
     RankBuffers buffers(plans, call);
     return interpret(plans, buffers.sizes, buffers.inputs, buffers.outputs, call.interpretation());
   };

@@ -80,7 +80,6 @@ class Lowering {
     for (const std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
       for (const Range& range : *ranges) {
         number += range.repeat;
-        header_.wide_scratch |= range.wide;
         header_.uses_scratch |= range.buffer == Buffer::scratch;
         operands_.push_back({range.rank, range.block, range.repeat, range.buffer, range.wide, 0});
       }
@@ -103,6 +102,7 @@ class Lowering {
     header_.line_blocks = plan_.line_blocks;
     header_.scratch_blocks = plan_.scratch_blocks;
     header_.slots = plan_.slots;
+    header_.wide_scratch = plan_.wide_scratch;
     header_.uses_node = plan_.uses_node();
     header_.arrives_first = plan_.arrives_first;
     header_.awaits_all_arrivals |= plan_.arrives_first;

@@ -157,11 +157,12 @@ struct Plan {
   /// is an index in it. Empty: messages only.
   std::vector<std::uint32_t> node;
   std::uint32_t cut = 1;  // the number of blocks of a whole message (Blocks::whole)
-  // These three are the same on all ranks, whether a rank uses them or not: with the sizes, they
+  // These four are the same on all ranks, whether a rank uses them or not: with the sizes, they
   // decide whether a plan fits and how long its chunks are.
   std::uint32_t line_blocks = 0;
   std::uint32_t scratch_blocks = 0;
   std::uint8_t slots = 1;
+  bool wide_scratch = false;  // some range of some rank is wide: blocks of scratch have room for it
   bool arrives_first =
       false;  // arrive and await_arrival of all come before all lanes; else they are steps
   bool maps_input =

@@ -69,7 +69,7 @@ struct ProgramHeader {
   Collective collective;
   bool uses_node, arrives_first, maps_input, maps_output, single_chunk;
   bool awaits_all_arrivals;  // when it has ended, every local peer is known to have arrived
-  bool wide_scratch;         // some scratch range is wide: slots are spaced for the wide type
+  bool wide_scratch;         // some scratch range of some rank is wide
   bool uses_scratch;         // some range of this rank is in scratch
   bool awaits;               // some step awaits the progress of a lane
   std::uint8_t unused[2];
