@@ -46,7 +46,7 @@ void append(std::vector<Interval>& intervals, std::size_t begin, Interval next) 
 
 }  // namespace
 
-ValueId Values::fold(std::span<const ValueId> srcs, bool finish) {
+ValueId Values::fold(std::span<const ValueId> srcs, bool finish, Epoch end) {
   Value result = values_[srcs[0]];
   result.begin = static_cast<std::uint32_t>(intervals_.size());
   for (std::size_t i = 0; i < srcs.size(); ++i) {
@@ -58,8 +58,28 @@ ValueId Values::fold(std::span<const ValueId> srcs, bool finish) {
   }
   result.end = static_cast<std::uint32_t>(intervals_.size());
   result.finished = finish;
+  result.made = end;
+  result.operands = static_cast<std::uint32_t>(operands_.size());
+  result.operand_count = static_cast<std::uint32_t>(srcs.size());
+  operands_.insert(operands_.end(), srcs.begin(), srcs.end());
   values_.push_back(result);
   return static_cast<ValueId>(values_.size() - 1);
+}
+
+bool Values::stems_from(ValueId id, std::uint32_t rank, Epoch end) const {
+  const auto has = [&](ValueId operand) {
+    return std::ranges::any_of(ranks(operand), [&](const Interval& i) {
+      return std::min(i.first, i.last) <= rank && rank <= std::max(i.first, i.last);
+    });
+  };
+  while (values_[id].operand_count > 0 && values_[id].made != end) {
+    const ValueId* const first = operands_.data() + values_[id].operands;
+    const ValueId* const last = first + values_[id].operand_count;
+    const ValueId* const next = std::find_if(first, last, has);
+    if (next == last) return false;
+    id = *next;
+  }
+  return values_[id].operand_count > 0;
 }
 
 bool Values::has_all(ValueId id, std::uint32_t ranks) const {

@@ -16,6 +16,7 @@ namespace hocket::internal::verify_detail {
 struct Epoch {
   std::int32_t thread = -1;  // -1: before all steps
   std::uint32_t tick = 0;
+  bool operator==(const Epoch&) const = default;
 };
 
 /// The numbers of chunks of the items in one run, and what follows from them.
@@ -48,8 +49,9 @@ struct Value {
   bool one_by_one = true;  // partial results were only the first operands of folds
   bool finished = false;
   std::uint32_t begin = 0, end = 0;  // its intervals in Values
-
-  bool operator==(const Value&) const = default;
+  Epoch made = {};                   // the fold that made it
+  std::uint32_t operands = 0;        // the first of its operands in Values
+  std::uint32_t operand_count = 0;   // 0: an input
 };
 
 /// All values of a run: first the inputs of the ranks, then the results of folds.
@@ -65,8 +67,11 @@ class Values {
     const std::span<const Interval> all = ranks(id);
     return all.size() > 1 || all[0].first != all[0].last;
   }
-  /// srcs: values of the same item and chunk, none of which is finished.
-  ValueId fold(std::span<const ValueId> srcs, bool finish);
+  /// srcs: values of the same item and chunk, none of which is finished. end: of the step.
+  ValueId fold(std::span<const ValueId> srcs, bool finish, Epoch end);
+  /// True if the fold that ended at `end` put the contribution of `rank` in. Then that fold
+  /// precedes every step that has the value.
+  bool stems_from(ValueId id, std::uint32_t rank, Epoch end) const;
   /// True if each of `ranks` ranks contributed exactly once.
   bool has_all(ValueId id, std::uint32_t ranks) const;
   /// True if they contributed one by one, in ascending order.
@@ -76,6 +81,7 @@ class Values {
  private:
   std::vector<Value> values_;
   std::vector<Interval> intervals_;
+  std::vector<ValueId> operands_;
 };
 
 /// The reads of a cell since it was last written, one for each thread. Most cells have one reader.

@@ -65,11 +65,8 @@ void Order::hear(int thread, const Note& note) {
 
 void Order::hear_in_rank(int thread, const Note& note) {
   const std::uint32_t rank = rank_of_[thread];
-  const auto knows = [&](Epoch epoch) {
-    return epoch.thread == thread || covers(clocks_[thread].get(), rank, epoch);
-  };
-  if (knows(note.epoch)) return;
-  if (note.clock != nullptr && !knows(note.clock->author)) {
+  if (knows(thread, note.epoch)) return;
+  if (note.clock != nullptr && !knows(thread, note.clock->author)) {
     const Clock* const mine = clocks_[thread].get();
     // Whoever knows a step of the author of a clock knows the clock.
     if (mine == nullptr || covers(note.clock.get(), rank, mine->author)) {
@@ -83,7 +80,7 @@ void Order::hear_in_rank(int thread, const Note& note) {
       for (std::size_t i = 0; i < clock.begun.size(); ++i) clock.begun[i] |= note.clock->begun[i];
     }
   }
-  if (knows(note.epoch)) return;
+  if (knows(thread, note.epoch)) return;
   own_clock(thread).ticks[components_[note.epoch.thread]] = note.epoch.tick;
 }
 
@@ -101,12 +98,6 @@ void Order::begin(int thread) {
 bool Order::has_begun(std::uint32_t rank, int thread) const {
   const Clock* const clock = clocks_[thread].get();
   return clock != nullptr && (clock->begun[rank / 64] >> (rank % 64) & 1) != 0;
-}
-
-bool Order::before(Epoch epoch, int thread) const {
-  if (epoch.thread < 0 || epoch.thread == thread) return true;
-  if (covers(clocks_[thread].get(), rank_of_[thread], epoch)) return true;
-  return !full_ && found(epoch, thread);
 }
 
 /// Searches for `epoch` backwards from the running step of `thread`, through all ends that steps

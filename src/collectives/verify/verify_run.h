@@ -92,6 +92,7 @@ class Run {
   bool check_access(Memory& memory, int thread, const Spot& spot, bool writes);
   Cell* read(Memory& memory, int thread, const Spot& spot);
   bool check_content(Memory& memory, int thread, const Spot& spot, const Cell& cell);
+  bool is_over(Epoch read, int thread, ValueId value) const;
   bool write(Memory& memory, int thread, const Spot& spot, ValueId value);
   bool has_met(int thread, std::uint32_t rank) const;
   bool check_end(std::uint32_t rank);

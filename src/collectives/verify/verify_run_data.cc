@@ -102,6 +102,15 @@ bool Run::check_content(Memory& memory, int thread, const Spot& spot, const Cell
   return true;
 }
 
+/// True if the step that ended at `read` precedes the running step of `thread`, which has `value`.
+/// Ranks that fold their input into a partial result, and overwrite it with the result, are ordered
+/// by the value only: the clocks of many threads do not show that.
+bool Run::is_over(Epoch read, int thread, ValueId value) const {
+  return order_->knows(thread, read) ||
+         values_.stems_from(value, threads_[read.thread].rank, read) ||
+         order_->before(read, thread);
+}
+
 bool Run::write(Memory& memory, int thread, const Spot& spot, ValueId value) {
   if (!check_access(memory, thread, spot, true)) return false;
   Cell& cell = memory.cell(spot, threads_[thread].chunk);
@@ -112,7 +121,7 @@ bool Run::write(Memory& memory, int thread, const Spot& spot, ValueId value) {
   };
   if (!order_->before(cell.last_write, thread)) return races(cell.last_write, "writing");
   const Epoch reader =
-      cell.reads.first_not([&](const Epoch& read) { return order_->before(read, thread); });
+      cell.reads.first_not([&](const Epoch& read) { return is_over(read, thread, value); });
   if (reader.thread >= 0) return races(reader, "reading");
   cell.reads.clear();
   cell.last_write = order_->next_end(thread);
@@ -156,7 +165,7 @@ bool Run::fold_in(Memory& memory, int thread) {
   ValueId result = operands_[0];
   if (!copies) {
     if (operands_ != last_operands_) {
-      last_result_ = values_.fold(operands_, step.finish);
+      last_result_ = values_.fold(operands_, step.finish, order_->next_end(thread));
       last_operands_ = operands_;
     }
     result = last_result_;
