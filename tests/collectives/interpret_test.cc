@@ -127,7 +127,8 @@ INSTANTIATE_TEST_SUITE_P(builders, EveryVaryingPlanInterpreted,
 TEST(Interpret, carries_a_message_from_send_to_recv) {
   for (const std::uint32_t from : {0U, 1U}) {
     const std::vector<Plan> plans = message_plans(from);
-    const DrawnCall call{.dtype = Dtype::int32, .count = 100, .chunk_elements = 16, .any_bits = true};
+    const DrawnCall call{
+        .dtype = Dtype::int32, .count = 100, .chunk_elements = 16, .any_bits = true};
     RankBuffers buffers(plans, call);
     const Status status =
         interpret(plans, buffers.sizes, buffers.inputs, buffers.outputs, call.interpretation());

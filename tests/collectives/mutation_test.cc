@@ -169,7 +169,7 @@ std::string try_on_data(const std::vector<Plan>& plans, std::uint64_t seed) {
   const Plan& plan = plans[0];
   constexpr std::size_t line = 32;  // elements of 64 bytes
   for (std::uint64_t run = 0; run < 6; ++run) {
-    Call call;
+    DrawnCall call;
     call.dtype = Dtype::bfloat16;
     call.seed = 100 * seed + run;
     call.op = run % 3 == 2 ? Op::avg : Op::sum;

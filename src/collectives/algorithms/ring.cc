@@ -113,6 +113,7 @@ class Ring {
 
   void build() {
     plan_.slots = scatters_ ? ring_slots : 1;
+    plan_.wide_scratch = scatters_ && shape_.widened;
     number_lanes();
     for (const Direction& way : ways_) lay_scatter(way);
     lay_own();

@@ -78,6 +78,7 @@ void lay_up(Plan& plan, const TreePlace& place) {
   const Ranges r(shape.rank);
   const std::uint32_t fold_lane = place.children(), send_lane = fold_lane + 1;
   plan.slots = tree_slots;
+  plan.wide_scratch = shape.widened;
   const std::uint32_t sum_block = rounds_of(shape);  // children's partial results come before it
   plan.scratch_blocks = sum_block + 1;
 

@@ -81,6 +81,9 @@ class PlanForm {
     if (plan_.slots < 1 || plan_.slots > max_slots) {
       return fmt::format("has {} slots, not 1..{}", plan_.slots, max_slots);
     }
+    if (plan_.wide_scratch && !shape.widened) {
+      return "has wide scratch, but partial results are not wider than the data";
+    }
     const bool needs_root = row_of(shape.collective).rooted || is_p2p(shape.collective);
     const bool has_root = shape.root >= 0 && shape.root < std::int64_t{shape.ranks};
     if (needs_root ? !has_root : shape.root != -1) {
@@ -183,19 +186,6 @@ class PlanForm {
   const Plan& plan_;
 };
 
-/// Some range of the plan is wide: the distance of scratch blocks depends on it.
-bool has_wide(const Plan& plan) {
-  const auto is_wide = [](const Range& range) { return range.wide; };
-  for (const Lane& lane : plan.lanes) {
-    for (const Step& step : lane.steps) {
-      if (std::ranges::any_of(step.srcs, is_wide) || std::ranges::any_of(step.dsts, is_wide)) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 /// The shape that rank `rank` must have, if rank 0 has `first`.
 Shape shape_of(const Shape& first, std::size_t rank) {
   Shape shape = first;
@@ -228,7 +218,7 @@ Status check_alike(std::span<const Plan> plans) {
       return wrong(name_of_rank(plan), "cuts the message in other blocks than rank 0");
     }
     if (plan.slots != first.slots || plan.scratch_blocks != first.scratch_blocks ||
-        plan.line_blocks != first.line_blocks) {
+        plan.line_blocks != first.line_blocks || plan.wide_scratch != first.wide_scratch) {
       return wrong(name_of_rank(plan), "differs from rank 0's in its slots, scratch or line");
     }
     if (plan.maps_input != first.maps_input || plan.maps_output != first.maps_output ||
@@ -236,12 +226,8 @@ Status check_alike(std::span<const Plan> plans) {
       return wrong(name_of_rank(plan), "differs from rank 0's in what it needs");
     }
     for (const std::uint32_t q : plan.node) {
-      if (q < plans.size() && plans[q].node == plan.node && has_wide(plans[q]) == has_wide(plan)) {
-        continue;
-      }
-      return wrong(
-          name_of_rank(plan),
-          fmt::format("differs from that of rank {} in its node or in having wide ranges", q));
+      if (q < plans.size() && plans[q].node == plan.node) continue;
+      return wrong(name_of_rank(plan), fmt::format("differs from that of rank {} in its node", q));
     }
   }
   return {};

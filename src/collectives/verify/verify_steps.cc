@@ -128,9 +128,9 @@ class StepsForm {
             (range.repeat > 1 && is_message(step))) {
           return fmt::format("repeats a range {} times", range.repeat);
         }
-        if (range.wide && (range.buffer != Buffer::scratch || !plan_.shape.widened)) {
+        if (range.wide && (range.buffer != Buffer::scratch || !plan_.wide_scratch)) {
           return range.buffer == Buffer::scratch
-                     ? "has a wide range, but partial results are not wider than the data"
+                     ? "has a wide range, but the plan has no wide scratch"
                      : "has a wide range outside scratch";
         }
         if (ranges == &step.srcs) sources += range.repeat;
