@@ -213,6 +213,18 @@ TEST_P(Prices, OfManyChunksAreNearThoseOfAllChunks) {
 
 INSTANTIATE_TEST_SUITE_P(OfAllBuilders, Prices, testing::ValuesIn(group_builders()), TestName());
 
+TEST(Price, OfManyChunksHasTheWorkThatALatencyHidesInTheFirstOnes) {
+  Figures figures = round_figures();
+  figures.message_ns = 1'000'000;
+  figures.link_ns_per_byte = 0.1;
+  const Builder& gather = *find_builder("pairs", Collective::gather, false);
+  const std::size_t count = 100 * chunk_elements;
+  const std::int64_t copy = static_cast<std::int64_t>(2 * count) * 1000;
+  const std::int64_t now = price_of(gather, 2, count, figures);
+  EXPECT_GE(now, copy);
+  EXPECT_LT(now, copy / 20 * 21);
+}
+
 TEST(Price, OfATreeGrowsBeyondTheRanksThatAreSimulated) {
   const Builder* tree = find_builder("tree", Collective::all_reduce, false);
   std::int64_t last = 0;
