@@ -27,7 +27,7 @@ struct Call {
   std::size_t count = 0;  // equal blocks: as the caller of the collective gives it
   /// Unequal blocks: elements of the block of each rank; all-to-all: counts[q * ranks + b] from
   /// rank q to rank b.
-  std::vector<std::size_t> counts;
+  std::vector<std::size_t> counts = {};
   std::size_t chunk_elements = 0;
   bool in_place = false;  // all-to-all never is
   /// Whatever bits a type can have; else small whole numbers, whose sums and products are exact in
@@ -128,10 +128,12 @@ class RankBuffers {
     layout.offsets.resize(number);
     std::vector<std::size_t> order(number);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    if (!call_.counts.empty()) std::ranges::shuffle(order, random_);
+    // The blocks of a reduce-scatter have no displacements: they lie one after another.
+    const bool anywhere = !call_.counts.empty() && shape_.collective != Collective::reduce_scatter;
+    if (anywhere) std::ranges::shuffle(order, random_);
     for (const std::size_t b : order) {
       layout.offsets[b] = layout.elements;
-      layout.elements += layout.counts[b] + (call_.counts.empty() ? 0 : random_() % 4);
+      layout.elements += layout.counts[b] + (anywhere ? random_() % 4 : 0);
     }
     return layout;
   }

@@ -98,14 +98,14 @@ void pairs_reduce(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Peers p(shape);
   const Index tag = fixed(0), whole = fixed(0);
+  plan.slots = pairs_slots;
+  plan.scratch_blocks = p.number;
   if (!shape.is_root()) {
     plan.lanes = {
         one_block("send", Buffer::input, whole, {send(p.root, tag, whole, r.input(whole))})};
     return;
   }
   constexpr std::uint32_t receive_lane = 0, fold_lane = 1;
-  plan.slots = pairs_slots;
-  plan.scratch_blocks = p.number;
   // Rank q's data is in the block of the instance that receives it: r - 1 - q.
   const Range theirs = r.scratch(by_source(std::int64_t{shape.rank} - 1, -1, shape.ranks));
   plan.lanes = {

@@ -23,21 +23,22 @@
 // In an all-reduce it makes the longer way in the direction that the reduce-scatter used for the
 // shorter one, so each direction carries p-1 blocks.
 //
-// Lanes of one direction. A message of step t is received by the instance t of the next rank. The
-// tag of a message counts the steps: those of the all-gather follow those of the reduce-scatter.
+// Lanes of one direction. The tag of a message counts the steps; those of the all-gather follow
+// those of the reduce-scatter. With p = 2 both neighbours are the same rank, and each phase has
+// only one direction.
 //
-//   lane             instances   what it does
+//   lane             instances   what it does; h: the number of steps in this direction
 //   send raw         1           sends an input block: step 0
 //   receive raw      1           receives step 0, folds its input in
-//   pass             hops - 2    receives step i + 1, folds its input in
-//   send on          hops - 1    awaits `receive raw` (i = 0) or instance i - 1 of `pass`; sends
+//   pass             h - 2       receives step i + 1, folds its input in
+//   send on          h - 1       awaits `receive raw` (i = 0) or instance i - 1 of `pass`; sends
 //                                step i + 1
-//   receive partial  1           receives step hops - 1: the partial result for the own block
+//   receive partial  1           receives step h - 1: the partial result for the own block
 //
 //   send result      1           sends the own block: step 0 of the all-gather
-//   receive result   hops - 1    receives step i
-//   forward          hops - 1    awaits instance i of `receive result`, sends step i + 1
-//   receive last     1           receives the last step
+//   receive result   h - 1       receives step i
+//   forward          h - 1       awaits instance i of `receive result`, sends step i + 1
+//   receive last     1           receives step h - 1
 //
 // One more lane, `fold`, has the owner's fold (in an all-gather: `copy`, the copy of the own
 // block).
@@ -147,10 +148,10 @@ class Ring {
   Index along(std::int64_t distance, int step) const {
     return by_instance(shape_.rank + distance, step, shape_.ranks);
   }
-  /// The tag of a message of step t + i. Both directions of two ranks lead to the same peer.
-  static Index tag(const Direction& way, std::uint32_t step) {
-    return by_instance(std::int64_t{2} * step + (way.sign > 0 ? 0 : 1), 2);
-  }
+  /// The tag of a message of step `step` + i of the reduce-scatter.
+  static Index partial_tag(std::uint32_t step) { return by_instance(step, 1); }
+  /// The same of the all-gather. No direction has more than p/2 steps of the reduce-scatter.
+  Index result_tag(std::uint32_t step) const { return by_instance(shape_.ranks / 2 + step, 1); }
   Range partial(Index block) const { return r_.scratch(block, shape_.widened); }
   Range last(const Direction& way) const {
     return r_.scratch(fixed(way.last()), shape_.widened && way.hops > 1);
@@ -162,12 +163,13 @@ class Ring {
     const Index to = at(way.sign), from = at(-way.sign);
     const std::int64_t farthest = std::int64_t{way.sign} * way.hops;  // whose owner gets step 0
     const Index sent = at(farthest);
-    add(one_block("send raw", Buffer::input, sent, {send(to, tag(way, 0), sent, r_.input(sent))}));
+    add(one_block("send raw", Buffer::input, sent,
+                  {send(to, partial_tag(0), sent, r_.input(sent))}));
     if (way.hops > 1) lay_passing(way, to, from);
     const Index own = at(0);
     add(one_block("receive partial", Buffer::input, own,
                   {await(own_lane_, fixed(0), ring_slots),
-                   recv(from, tag(way, way.hops - 1), own, last(way))}));
+                   recv(from, partial_tag(way.hops - 1), own, last(way))}));
   }
 
   void lay_passing(const Direction& way, Index to, Index from) {
@@ -177,7 +179,7 @@ class Ring {
     const Range raw = r_.scratch(fixed(way.raw())), folded = partial(fixed(way.passing()));
     add(one_block(
         "receive raw", Buffer::input, raw_block,
-        {recv(from, tag(way, 0), raw_block, raw), await(way.send_on, fixed(0), ring_slots),
+        {recv(from, partial_tag(0), raw_block, raw), await(way.send_on, fixed(0), ring_slots),
          fold(raw_block, {raw, r_.input(raw_block)}, folded)}));
     if (way.hops > 2) {
       const Index block = along(first - way.sign, -way.sign);
@@ -185,7 +187,7 @@ class Ring {
       const std::uint32_t passes = way.hops - 2;
       add(instances(one_block("pass", Buffer::input, block,
                               {await(way.send_on, by_instance(1, 1), ring_slots),
-                               recv(from, tag(way, 1), block, sum),
+                               recv(from, partial_tag(1), block, sum),
                                fold(block, {sum, r_.input(block)}, sum)}),
                     passes, passes));
     }
@@ -194,7 +196,7 @@ class Ring {
     const Index block = along(first, -way.sign);
     std::vector<Step> steps = {await(way.receive_raw, by_instance(0, 1))};
     if (way.hops > 2) steps.push_back(await(way.pass, by_instance(-1, 1)));
-    steps.push_back(send(to, tag(way, 1), block, partial(by_instance(way.passing(), 1))));
+    steps.push_back(send(to, partial_tag(1), block, partial(by_instance(way.passing(), 1))));
     add(instances(one_block("send on", Buffer::input, block, std::move(steps)), way.hops - 1,
                   way.hops - 1));
   }
@@ -220,27 +222,26 @@ class Ring {
   void lay_gather(const Direction& way) {
     if (way.result_hops == 0) return;
     const Index to = at(way.sign), from = at(-way.sign), own = at(0);
-    const std::uint32_t first = way.hops, passes = way.result_hops - 1;
+    const std::uint32_t passes = way.result_hops - 1;
     std::vector<Step> steps;
     if (scatters_) steps.push_back(await(own_lane_, fixed(0)));
-    steps.push_back(
-        send(to, tag(way, first), own, scatters_ ? r_.output(own) : r_.input(fixed(0))));
+    steps.push_back(send(to, result_tag(0), own, scatters_ ? r_.output(own) : r_.input(fixed(0))));
     add(one_block("send result", Buffer::output, own, std::move(steps)));
     if (passes > 0) {
       const Index block = along(-way.sign, -way.sign);
       add(instances(one_block("receive result", Buffer::output, block,
-                              {recv(from, tag(way, first), block, r_.output(block))}),
+                              {recv(from, result_tag(0), block, r_.output(block))}),
                     passes, result_window));
       add(instances(one_block("forward", Buffer::output, block,
                               {await(way.receive_result, by_instance(0, 1)),
-                               send(to, tag(way, first + 1), block, r_.output(block))}),
+                               send(to, result_tag(1), block, r_.output(block))}),
                     passes, result_window));
     }
     const Direction& other = ways_[way.sign > 0 ? 1 : 0];
     const Index block = at(-std::int64_t{way.sign} * way.result_hops);
     steps.clear();
     if (scatters_) steps.push_back(await(other.send_raw, fixed(0)));
-    steps.push_back(recv(from, tag(way, first + passes), block, r_.output(block)));
+    steps.push_back(recv(from, result_tag(passes), block, r_.output(block)));
     add(one_block("receive last", Buffer::output, block, std::move(steps)));
   }
 

@@ -78,7 +78,8 @@ void lay_up(Plan& plan, const TreePlace& place) {
   const Ranges r(shape.rank);
   const std::uint32_t fold_lane = place.children(), send_lane = fold_lane + 1;
   plan.slots = tree_slots;
-  plan.scratch_blocks = place.is_leaf() ? 0 : place.children() + (place.is_root() ? 0 : 1);
+  const std::uint32_t sum_block = rounds_of(shape);  // children's partial results come before it
+  plan.scratch_blocks = sum_block + 1;
 
   std::vector<Step> steps;
   std::vector<Range> parts = {r.input(whole)};
@@ -100,7 +101,7 @@ void lay_up(Plan& plan, const TreePlace& place) {
                                    {send(place.parent(), up_tag, whole, r.input(whole))}));
     return;
   }
-  const Range sum = r.scratch(fixed(place.children()), shape.widened);
+  const Range sum = r.scratch(fixed(sum_block), shape.widened);
   steps.push_back(await(send_lane, fixed(0), tree_slots));
   steps.push_back(fold(whole, std::move(parts), sum));
   plan.lanes.push_back(one_block("fold", Buffer::input, whole, std::move(steps)));

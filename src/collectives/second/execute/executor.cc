@@ -65,7 +65,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
   stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
-  if (!header_->uses_node && header_->scratch_blocks > 0) {
+  if (!header_->uses_node && header_->uses_scratch) {
     scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
     if (scratch_ == nullptr) {
       fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm() + "'"});
@@ -234,8 +234,7 @@ std::byte* Execution::address_of(const Operand& operand, const Active& active,
   switch (operand.buffer) {
     case Buffer::input:
     case Buffer::output:
-      return base +
-             binding_->sizes.range(operand.buffer, block, active.chunk).first * element_bytes_;
+      return base + binding_->sizes.first_of(operand.buffer, block, active.chunk) * element_bytes_;
     case Buffer::scratch: {
       HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
       const std::size_t slot = active.chunk % header_->slots;

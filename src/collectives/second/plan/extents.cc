@@ -49,17 +49,23 @@ Extents extents_of(Blocks blocks, std::uint32_t number, std::size_t count, Dtype
 
 }  // namespace
 
-Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements) {
-  const CollectiveRow& row = row_of(plan.shape.collective);
+Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t output_blocks,
+               std::size_t count, Dtype dtype, std::size_t chunk_elements) {
+  const CollectiveRow& row = row_of(collective);
   Sizes sizes;
-  sizes.input = extents_of(row.input, input_blocks(plan), count, dtype);
-  sizes.output = extents_of(row.output, output_blocks(plan), count, dtype);
-  const std::size_t longest = std::max(sizes.input.longest, sizes.output.longest);
-  if (chunk_elements != 0 && !plan.single_chunk) {
+  sizes.input = extents_of(row.input, input_blocks, count, dtype);
+  sizes.output = extents_of(row.output, output_blocks, count, dtype);
+  if (chunk_elements != 0) {
     sizes.chunk_elements = round_up(chunk_elements, 64 / size_of(dtype));
+    const std::size_t longest = std::max(sizes.input.longest, sizes.output.longest);
     if (sizes.chunk_elements >= longest) sizes.chunk_elements = 0;
   }
   return sizes;
+}
+
+Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements) {
+  return sizes_of(plan.shape.collective, input_blocks(plan), output_blocks(plan), count, dtype,
+                  plan.single_chunk ? 0 : chunk_elements);
 }
 
 std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide) {

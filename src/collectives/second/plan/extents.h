@@ -56,10 +56,15 @@ struct Sizes {
     if (chunk_elements == 0 || elements <= chunk_elements) return 1;
     return divide_up(elements, chunk_elements);
   }
-  /// Chunk `chunk` of a block; empty past the block's end.
+  /// The elements before chunk `chunk` in its buffer. Peers' blocks lie as those of this rank, but
+  /// may be longer or shorter: the chunk is not empty.
+  std::size_t first_of(Buffer buffer, std::size_t block, std::size_t chunk) const {
+    return of(buffer).block(block).first + chunk * chunk_elements;
+  }
+  /// Chunk `chunk` of a block of this rank; empty past the block's end.
   Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
-    Elements all = of(buffer).block(block);
-    if (chunk_elements == 0) return all;
+    const Elements all = of(buffer).block(block);
+    if (chunk_elements == 0) return chunk == 0 ? all : Elements{all.first + all.count, 0};
     const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
     return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
   }
@@ -72,7 +77,11 @@ struct Sizes {
 };
 
 /// The sizes of a call with equal blocks: `count` as the caller gave it. The collective's row says
-/// whether it is the whole message or one block.
+/// whether it is the whole message or one block. chunk_elements: rounded up to whole 64-byte lines;
+/// 0: one chunk.
+Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t output_blocks,
+               std::size_t count, Dtype dtype, std::size_t chunk_elements);
+/// The same for a plan; one chunk where the plan has single_chunk.
 Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements);
 
 /// Bytes between the blocks of scratch. All ranks that read one another's scratch must get the same

@@ -81,6 +81,7 @@ class Lowering {
       for (const Range& range : *ranges) {
         number += range.repeat;
         header_.wide_scratch |= range.wide;
+        header_.uses_scratch |= range.buffer == Buffer::scratch;
         operands_.push_back({range.rank, range.block, range.repeat, range.buffer, range.wide, 0});
       }
     }
@@ -99,6 +100,7 @@ class Lowering {
     header_.collective = plan_.shape.collective;
     header_.input_blocks = input_blocks(plan_);
     header_.output_blocks = output_blocks(plan_);
+    header_.line_blocks = plan_.line_blocks;
     header_.scratch_blocks = plan_.scratch_blocks;
     header_.slots = plan_.slots;
     header_.uses_node = plan_.uses_node();

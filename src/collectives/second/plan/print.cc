@@ -2,14 +2,14 @@
 // step.
 //
 //   in[2] out[2] s[2] line[0]   block 2 of this rank's input, output, scratch; its line
-//   s[2]@3                      local rank 3's
+//   s[2]@3                      that of local rank 3
 //   s[2]w                       partial results, wide
 //   s[(3-j)%4]{j<3}             three ranges: s[3], s[2], s[1]
 //   (block 5)                   the step handles block 5 of the message, although not all of its
 //                               ranges name a block 5
 //   (1+i)%4                     depends on the instance i of the lane
-//   await fold (2 back)         until lane `fold` has completed the chunk before the previous one
-//   await end of send[j]{j<3}   until instances 0, 1 and 2 of lane `send` have ended
+//   await 2 fold (4 back)       until lane 2, `fold`, has completed the chunk 4 before this chunk
+//   await end of 0 send[j]{j<3} until instances 0, 1 and 2 of lane 0, `send`, have ended
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,9 +37,14 @@ std::string text_of(const Index& index) {
   } else if (sum[0] == '+') {
     sum.erase(0, 1);
   }
-  if (index.modulo == 0) return sum;
-  return sum.size() == 1 ? fmt::format("{}%{}", sum, index.modulo)
-                         : fmt::format("({})%{}", sum, index.modulo);
+  if (sum.size() > 1 && index.modulo != 0) sum = fmt::format("({})", sum);
+  return index.modulo == 0 ? sum : fmt::format("{}%{}", sum, index.modulo);
+}
+
+/// The index of a range or an instance that stands for `repeat`: if for itself alone, j is 0.
+Index repeated(Index index, std::uint32_t repeat) {
+  if (repeat == 1) index.by_source = 0;
+  return index;
 }
 
 std::string text_of_repeat(std::uint32_t repeat) {
@@ -56,9 +61,11 @@ Index own_rank(const Plan& plan) {
 std::string text_of(const Plan& plan, const Range& range) {
   static const char* const names[] = {"in", "out", "s", "line"};
   const auto index = static_cast<unsigned>(range.buffer);
-  std::string text = fmt::format("{}[{}]", index < 4 ? names[index] : "?", text_of(range.block));
+  const Index block = repeated(range.block, range.repeat);
+  const Index rank = repeated(range.rank, range.repeat);
+  std::string text = fmt::format("{}[{}]", index < 4 ? names[index] : "?", text_of(block));
   if (range.wide) text += 'w';
-  if (range.rank != own_rank(plan)) text += '@' + text_of(range.rank);
+  if (rank != own_rank(plan)) text += '@' + text_of(rank);
   return text + text_of_repeat(range.repeat);
 }
 
@@ -90,19 +97,19 @@ const char* name_of_fold(const Step& step) {
 }
 
 std::string text_of_await(const Plan& plan, const Step& step) {
-  std::string lane = fmt::format("lane {}", step.lane);
+  std::string lane = fmt::format("{}", step.lane);
   bool alone = false;
   if (step.lane < plan.lanes.size()) {
-    lane = plan.lanes[step.lane].name;
+    lane += ' ' + plan.lanes[step.lane].name;
     alone = plan.lanes[step.lane].instances == 1 && step.instance == Index{};
   }
-  if (!alone) lane += fmt::format("[{}]", text_of(step.instance));
+  if (!alone) lane += fmt::format("[{}]", text_of(repeated(step.instance, step.repeat)));
   return fmt::format("await {}{}{}{}", step.end ? "end of " : "", lane, text_of_repeat(step.repeat),
                      lag_text(step));
 }
 
-std::string title_of(const Lane& lane) {
-  std::string text = lane.name + ": ";
+std::string title_of(std::size_t number, const Lane& lane) {
+  std::string text = fmt::format("lane {} {}: ", number, lane.name);
   const char* const buffer = lane.extents == Buffer::output ? "output" : "input";
   switch (lane.counts) {
     case Counts::once:
@@ -115,7 +122,7 @@ std::string title_of(const Lane& lane) {
       text += fmt::format("all blocks of the {}", buffer);
       break;
   }
-  if (lane.instances != 1 || lane.window != 1) {
+  if (lane.instances != 1) {
     text += fmt::format(", {} instances, window {}", lane.instances, lane.window);
   }
   if (lane.publishes >= 0) text += fmt::format(", publishes {}", lane.publishes);
@@ -165,9 +172,9 @@ std::string print(const Plan& plan) {
   if (plan.maps_output) text += "; maps outputs";
   if (plan.single_chunk) text += "; single chunk";
   text += '\n';
-  for (const Lane& lane : plan.lanes) {
-    text += title_of(lane) + '\n';
-    for (const Step& step : lane.steps) text += "  " + print(plan, step) + '\n';
+  for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
+    text += title_of(i, plan.lanes[i]) + '\n';
+    for (const Step& step : plan.lanes[i].steps) text += "  " + print(plan, step) + '\n';
   }
   return text;
 }

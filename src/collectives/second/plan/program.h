@@ -61,7 +61,7 @@ struct ProgramHeader {
   std::uint32_t lanes, first_lane;                // number; offset in bytes
   std::uint32_t instructions, first_instruction;  // likewise
   std::uint32_t operands, first_operand;
-  std::uint32_t input_blocks, output_blocks, scratch_blocks;
+  std::uint32_t input_blocks, output_blocks, line_blocks, scratch_blocks;
   std::uint32_t slots;
   std::uint32_t active;         // the windows of all lanes together
   std::uint32_t counters;       // the instances of all lanes together
@@ -70,10 +70,11 @@ struct ProgramHeader {
   bool uses_node, arrives_first, maps_input, maps_output, single_chunk;
   bool awaits_all_arrivals;  // when it has ended, every local peer is known to have arrived
   bool wide_scratch;         // some scratch range is wide: slots are spaced for the wide type
+  bool uses_scratch;         // some range of this rank is in scratch
   bool awaits;               // some step awaits the progress of a lane
-  std::uint8_t unused[3];
+  std::uint8_t unused[2];
 };
-static_assert(sizeof(ProgramHeader) == 80);
+static_assert(sizeof(ProgramHeader) == 84);
 
 class Program {
  public:

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "collectives/second/algorithms/builders.h"
-#include "collectives/select/selector.h"
+#include "collectives/select/figures.h"
 
 namespace hocket::internal::second {
 

@@ -1,0 +1,224 @@
+#include "collectives/second/select/selector.h"
+
+#include <algorithm>
+
+#include "collectives/second/select/cost.h"
+
+namespace hocket::internal::second {
+namespace {
+
+// Scratch of smaller messages stays in the caches also where cores are far.
+constexpr std::size_t least_far_scratch_bytes = 4 << 10;
+// How far a chunk of a pipelined message is cut down, and how much private scratch messages may
+// take.
+constexpr std::size_t message_chunk_bytes = 512 << 10;
+constexpr std::size_t message_scratch_bytes = 16 << 20;
+constexpr std::size_t least_chunk_bytes = 4 << 10;
+
+std::size_t slot_of(const Question& question) {
+  std::uint64_t hash = (question.count ^ (question.total << 7)) * 0x9e3779b97f4a7c15ULL;
+  hash ^= (static_cast<std::uint64_t>(question.collective) << 40) ^
+          (static_cast<std::uint64_t>(question.dtype) << 48) ^
+          (static_cast<std::uint64_t>(question.op) << 56) ^
+          (static_cast<std::uint64_t>(question.varying) << 63) ^
+          (static_cast<std::uint64_t>(question.root + 1) << 20);
+  return (hash * 0x9e3779b97f4a7c15ULL) >> 58;
+}
+
+}  // namespace
+
+Status Selector::choose(const Question& question, const Choice** choice) {
+  Entry& entry = recent_[slot_of(question)];
+  if (!entry.valid || entry.question != question) [[unlikely]] {
+    entry.valid = false;
+    entry.choice = {};
+    HOCKET_RETURN_IF_ERROR(work_out(question, &entry.choice));
+    entry.question = question;
+    entry.valid = true;
+  }
+  *choice = &entry.choice;
+  return {};
+}
+
+void Selector::force(const std::string& algorithm) {
+  if (algorithm == options_.algorithm) return;
+  options_.algorithm = algorithm;
+  for (Entry& entry : recent_) entry.valid = false;
+}
+
+/// Bytes of all blocks together.
+std::size_t Selector::message_bytes(const Question& question) const {
+  const CollectiveRow& row = row_of(question.collective);
+  if (question.varying) return question.total * size_of(question.dtype);
+  const bool per_rank = row.input == Blocks::per_rank || row.output == Blocks::per_rank;
+  return question.count * size_of(question.dtype) *
+         (per_rank ? static_cast<std::size_t>(options_.ranks) : 1);
+}
+
+Shape Selector::shape_of(const Question& question) const {
+  return {.collective = question.collective,
+          .rank = static_cast<std::uint32_t>(options_.rank),
+          .ranks = static_cast<std::uint32_t>(options_.ranks),
+          .root = question.root,
+          .varying = question.varying,
+          .widened = is_widened(question.dtype)};
+}
+
+bool Selector::serves(const Builder& builder, const Question& question) const {
+  if (builder.collective != question.collective) return false;
+  if (builder.in_node && !options_.one_node) return false;
+  if (options_.deterministic && !builder.rank_order) return false;
+  return builder.varying || !question.varying;
+}
+
+Sizes Selector::sizes_for(const Program& program, const Question& question,
+                          std::size_t chunk_elements) const {
+  const ProgramHeader& header = program.header();
+  return sizes_of(question.collective, header.input_blocks, header.output_blocks, question.count,
+                  question.dtype, header.single_chunk ? 0 : chunk_elements);
+}
+
+/// True if the line and the scratch hold what the program puts there. Programs of several chunks
+/// always fit: their chunks are as long as there is room.
+bool Selector::fits(const Program& program, const Question& question) const {
+  const ProgramHeader& header = program.header();
+  const Sizes sizes = sizes_for(program, question, 0);
+  if (header.line_blocks * line_stride(sizes) * size_of(question.dtype) > line_payload_bytes) {
+    return false;
+  }
+  if (!header.single_chunk) return true;
+  const std::size_t room = header.uses_node ? options_.board_scratch_bytes : message_scratch_bytes;
+  const std::size_t stride = scratch_stride_bytes(sizes, question.dtype, header.wide_scratch);
+  return header.scratch_blocks * header.slots * stride <= room;
+}
+
+Status Selector::candidates(const Question& question, std::vector<Priced>* out) {
+  out->clear();
+  // Where a rank does not know all blocks, or sends to one rank, there is nothing to compare.
+  const bool priced = !is_p2p(question.collective) && (!question.varying || question.total > 0);
+  const auto ranks = static_cast<std::size_t>(options_.ranks);
+  const std::size_t count = question.varying ? divide_up(question.total, ranks) : question.count;
+  for (const Builder& builder : builders()) {
+    if (!serves(builder, question)) continue;
+    const Program* program = nullptr;
+    HOCKET_RETURN_IF_ERROR(program_for(builder, question, &program));
+    if (!fits(*program, question)) continue;
+    const std::int64_t price_ps = priced
+                                      ? price(builder, shape_of(question), count, question.dtype,
+                                              chunk_elements(*program, question), options_.figures)
+                                      : 0;
+    out->push_back({&builder, price_ps});
+  }
+  std::ranges::stable_sort(*out, {}, &Priced::price_ps);
+  return {};
+}
+
+Status Selector::work_out(const Question& question, Choice* choice) {
+  Signature signature;
+  signature.count = question.count;
+  signature.root = question.root;
+  signature.collective = question.collective;
+  signature.dtype = question.dtype;
+  signature.op = question.op;
+  signature.flags = options_.signature_flags;
+  choice->call_hash = call_hash(signature);
+  std::vector<Priced> all;
+  HOCKET_RETURN_IF_ERROR(candidates(question, &all));
+  if (all.empty()) {
+    return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
+                          " between these ranks");
+  }
+  // A forced algorithm that cannot carry this call (inline beyond its line, ring for a barrier)
+  // leaves it to the others: HOCKET_ALGORITHM is for experiments on the calls that it fits.
+  const auto forced = std::ranges::find_if(all, [&](const Priced& candidate) {
+    return options_.algorithm == candidate.builder->algorithm;
+  });
+  const Priced& chosen = forced != all.end() ? *forced : all.front();
+  HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice->program));
+  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, choice));
+  const Program& sized = choice->staged != nullptr ? *choice->staged : *choice->program;
+  choice->sizes = sizes_for(*choice->program, question, chunk_elements(sized, question));
+  choice->stores = stores(question);
+  choice->far_scratch = choice->program->header().uses_node && far_cores() &&
+                        message_bytes(question) >= least_far_scratch_bytes;
+  return {};
+}
+
+/// For a program that maps buffers: the cheapest candidate that begins in the same way and maps
+/// none.
+Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
+                                  Choice* choice) {
+  const ProgramHeader& chosen = choice->program->header();
+  if (!chosen.maps_input && !chosen.maps_output) return {};
+  for (const Priced& candidate : candidates) {
+    const Program* program = nullptr;
+    HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
+    const ProgramHeader& header = program->header();
+    if (!header.arrives_first || header.maps_input || header.maps_output) continue;
+    choice->staged = program;
+    return {};
+  }
+  return internal_error("no plan stands behind one that maps buffers");
+}
+
+/// Another core's line costs more than one from memory: the cores share no cache, or no near one.
+bool Selector::far_cores() const {
+  const Figures& f = options_.figures;
+  return options_.one_node && 2 * f.push_past_ns_per_byte < f.push_ns_per_byte;
+}
+
+/// Where the lines of the outputs lie decides how results are stored. In memory: past the caches.
+/// In the cache that the cores share: into all outputs at once. In other cores' own caches each
+/// store waits until the other core gives its line up; how long that takes depends on the machine,
+/// and measure_push in calibration.cc measures it.
+///
+/// 128 KiB on 2 cores of a Zen 5: folding and then copying took 0.7 of the time of folding into
+/// both outputs at once. Of a Zen 4: 0.8, and stores past the caches 0.4 (0.6 with the reading of
+/// the results). On cores that share no cache: 0.13, and 0.11 for 1 MiB, where other machines
+/// take 1.7.
+Stores Selector::stores(const Question& question) const {
+  const Figures& f = options_.figures;
+  const std::size_t held = 2 * message_bytes(question);
+  if (!options_.one_node) return Stores::together;
+  if (held * options_.ranks > f.node_cache_bytes) return Stores::past_caches;
+  if (far_cores()) return Stores::near_and_far;
+  if (held > f.core_cache_bytes) return Stores::together;
+  const bool half_full = held <= f.core_cache_bytes / 2;
+  return half_full && f.push_past_ns_per_byte < f.push_ns_per_byte ? Stores::near_and_far
+                                                                   : Stores::one_by_one;
+}
+
+Status Selector::program_for(const Builder& builder, const Question& question,
+                             const Program** out) {
+  const Shape shape = shape_of(question);
+  std::unique_ptr<Program>& program =
+      programs_[{&builder, shape.root, shape.widened, shape.varying}];
+  if (program == nullptr) {
+    auto lowered = std::make_unique<Program>();
+    HOCKET_RETURN_IF_ERROR(lower(builder.build(shape), lowered.get()));
+    program = std::move(lowered);
+  }
+  *out = program.get();
+  return {};
+}
+
+std::size_t Selector::chunk_elements(const Program& program, const Question& question) const {
+  const ProgramHeader& header = program.header();
+  if (header.single_chunk) return 0;
+  const std::size_t element =
+      header.wide_scratch ? wide_size_of(question.dtype) : size_of(question.dtype);
+  const std::size_t pieces =
+      std::max<std::size_t>(1, std::size_t{header.scratch_blocks} * header.slots);
+  std::size_t bytes = message_chunk_bytes;
+  if (header.uses_node) {
+    // All there is. Slots that fit into the core's own cache are no better: what a peer reads there
+    // comes from that cache, which takes longer than from the one that the cores share.
+    bytes = options_.board_scratch_bytes / pieces;
+  } else {
+    bytes = std::clamp(message_scratch_bytes / pieces, least_chunk_bytes, message_chunk_bytes);
+  }
+  bytes &= ~std::size_t{63};
+  return std::max<std::size_t>(bytes / element, 64 / size_of(question.dtype));
+}
+
+}  // namespace hocket::internal::second

@@ -1,0 +1,102 @@
+// Which program an operation runs: every candidate is priced with figures measured on this machine
+// (cost.h), the least price wins. The answer depends only on what all ranks share (the call, the
+// shape, the figures), so all ranks choose alike; it is worked out once per kind of call and then
+// found again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "collectives/second/algorithms/builders.h"
+#include "collectives/second/plan/extents.h"
+#include "collectives/second/plan/program.h"
+#include "collectives/select/figures.h"
+#include "reduce/fold.h"
+
+namespace hocket::internal::second {
+
+struct Question {
+  Collective collective = Collective::barrier;
+  Dtype dtype = Dtype::int8;
+  Op op = Op::sum;
+  bool varying = false;
+  int root = -1;
+  /// As the caller gave it; varying: the longest block, where all ranks know all blocks; else 0.
+  std::size_t count = 0;
+  /// varying: the elements of all blocks, where all ranks know them; else 0.
+  std::size_t total = 0;
+  bool operator==(const Question&) const = default;
+};
+
+struct Choice {
+  const Program* program = nullptr;
+  /// Where program maps buffers: the program that runs when some are not mapped.
+  const Program* staged = nullptr;
+  Sizes sizes;  // varying: only chunk_elements
+  Stores stores = Stores::together;
+  bool far_scratch = false;
+  std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
+};
+
+struct SelectorOptions {
+  int rank = 0;
+  int ranks = 1;
+  bool one_node = true;
+  bool deterministic = false;
+  std::uint8_t signature_flags = 0;
+  std::string algorithm;  // HOCKET_ALGORITHM; empty: the cheapest
+  std::size_t board_scratch_bytes = 0;
+  Figures figures;
+};
+
+class Selector {
+ public:
+  explicit Selector(const SelectorOptions& options) : options_(options) {}
+
+  /// An error where no algorithm can serve.
+  Status choose(const Question& question, const Choice** choice);
+
+  /// From now on this algorithm, for collectives that have it; empty: the cheapest.
+  void force(const std::string& algorithm);
+
+  /// The algorithms that can serve the question, cheapest first, each with its price in
+  /// picoseconds.
+  struct Priced {
+    const Builder* builder;
+    std::int64_t price_ps;
+  };
+  Status candidates(const Question& question, std::vector<Priced>* out);
+
+ private:
+  Status work_out(const Question& question, Choice* choice);
+  Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
+                          Choice* choice);
+  Status program_for(const Builder& builder, const Question& question, const Program** out);
+  Shape shape_of(const Question& question) const;
+  bool serves(const Builder& builder, const Question& question) const;
+  bool fits(const Program& program, const Question& question) const;
+  Sizes sizes_for(const Program& program, const Question& question,
+                  std::size_t chunk_elements) const;
+  std::size_t chunk_elements(const Program& program, const Question& question) const;
+  std::size_t message_bytes(const Question& question) const;
+  bool far_cores() const;
+  Stores stores(const Question& question) const;
+
+  struct Entry {
+    Question question;
+    Choice choice;
+    bool valid = false;
+  };
+  SelectorOptions options_;
+  std::array<Entry, 64> recent_;  // by hash; an evicted entry costs a pricing, no lowering
+  // By builder, root, widened, varying.
+  using ProgramKey = std::tuple<const Builder*, int, bool, bool>;
+  std::map<ProgramKey, std::unique_ptr<Program>> programs_;
+};
+
+}  // namespace hocket::internal::second
