@@ -57,7 +57,7 @@ std::int64_t nanoseconds(const char* algorithm, Collective collective, bool in_n
   return price_of(*builder, ranks, count, round_figures()) / 1000;
 }
 
-TEST(Price, AgreesWithTheSumsOfSmallPlansWithinANode) {
+TEST(Price, agrees_with_the_sums_of_small_plans_within_a_node) {
   // Copy to the line, see all, fold four lines.
   EXPECT_EQ(nanoseconds("inline", Collective::all_reduce, true, 4, 40), 80 + 1000 + 200);
   EXPECT_EQ(nanoseconds("inline", Collective::barrier, true, 4, 0), 1000);
@@ -70,7 +70,7 @@ TEST(Price, AgreesWithTheSumsOfSmallPlansWithinANode) {
   EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, true, 3, 10), 20 + 1000 + 20);
 }
 
-TEST(Price, AgreesWithTheSumsOfSmallPlansOverMessages) {
+TEST(Price, agrees_with_the_sums_of_small_plans_over_messages) {
   const std::int64_t latency = 10'000, work = 100;
   // The block of the peer crosses, is folded with the own one, and crosses back.
   EXPECT_EQ(nanoseconds("ring", Collective::all_reduce, false, 2, 128),
@@ -90,7 +90,7 @@ TEST(Price, AgreesWithTheSumsOfSmallPlansOverMessages) {
   EXPECT_EQ(nanoseconds("pairs", Collective::gather, false, 4, 10), work + 20 + 2 * work + latency);
 }
 
-TEST(Price, CountsTheRanksThatShareAProcessor) {
+TEST(Price, counts_the_ranks_that_share_a_processor) {
   Figures figures = round_figures();
   figures.crowd = 2;
   const Builder& in_line = *find_builder("inline", Collective::all_reduce, true);
@@ -101,7 +101,7 @@ TEST(Price, CountsTheRanksThatShareAProcessor) {
   EXPECT_EQ(price_of(tree, 2, 10, figures) / 1000, 50 + 20 + 10'000 + 30);
 }
 
-TEST(Price, OfOneRankIsThatOfItsCopy) {
+TEST(Price, of_one_rank_is_that_of_its_copy) {
   for (const Builder& builder : group_builders()) {
     const std::size_t bytes = builder.collective == Collective::barrier ? 0 : 50;
     EXPECT_EQ(price_of(builder, 1, bytes, round_figures()),
@@ -110,7 +110,7 @@ TEST(Price, OfOneRankIsThatOfItsCopy) {
   }
 }
 
-TEST(Price, OfAWideningTypeCountsThePartialResults) {
+TEST(Price, of_a_widening_type_counts_the_partial_results) {
   const Builder* ring = find_builder("ring", Collective::reduce_scatter, false);
   Shape shape = shape_of(*ring, 4);
   const auto bf16 = [&] { return price(*ring, shape, 1 << 20, Dtype::bfloat16, 0, tcp()); };
@@ -120,13 +120,13 @@ TEST(Price, OfAWideningTypeCountsThePartialResults) {
   EXPECT_NEAR(static_cast<double>(bf16()) / static_cast<double>(narrow), 4.0 / 3, 0.1);
 }
 
-TEST(Price, SendsAndReceivesHaveNone) {
+TEST(Price, sends_and_receives_have_none) {
   EXPECT_EQ(price_of(*find_builder("message", Collective::send, false), 2, 100, tcp()), 0);
 }
 
 class Prices : public testing::TestWithParam<Builder> {};
 
-TEST_P(Prices, GrowWithTheBytes) {
+TEST_P(Prices, grow_with_the_bytes) {
   for (const std::uint32_t ranks : {2, 3, 8}) {
     std::int64_t last = 0;
     for (std::size_t count = 1; count < 10'000'000; count = count * 7 / 2 + 1) {
@@ -139,7 +139,7 @@ TEST_P(Prices, GrowWithTheBytes) {
   }
 }
 
-TEST_P(Prices, GrowWithWhatTheFiguresMeasure) {
+TEST_P(Prices, grow_with_what_the_figures_measure) {
   const Builder& builder = GetParam();
   Figures figures = round_figures();
   figures.touch_ns_per_byte = 0.1;
@@ -169,7 +169,7 @@ TEST_P(Prices, GrowWithWhatTheFiguresMeasure) {
   }
 }
 
-TEST_P(Prices, AreTheSameOnAllRanksAndForAllRoots) {
+TEST_P(Prices, are_the_same_on_all_ranks_and_for_all_roots) {
   const std::uint32_t ranks = 5;
   Shape shape = shape_of(GetParam(), ranks);
   const auto now = [&] {
@@ -183,7 +183,7 @@ TEST_P(Prices, AreTheSameOnAllRanksAndForAllRoots) {
   }
 }
 
-TEST_P(Prices, OfOneRankForAllAreThoseOfAllRanks) {
+TEST_P(Prices, of_one_rank_for_all_are_those_of_all_ranks) {
   for (const Figures& figures : {shared_memory(), round_figures()}) {
     for (const std::uint32_t ranks : {2, 3, 4, 8, 13}) {
       for (const std::size_t count : {1, 1000, 100'000}) {
@@ -195,7 +195,7 @@ TEST_P(Prices, OfOneRankForAllAreThoseOfAllRanks) {
   }
 }
 
-TEST_P(Prices, OfManyChunksAreNearThoseOfAllChunks) {
+TEST_P(Prices, of_many_chunks_are_near_those_of_all_chunks) {
   for (const Figures& figures : {shared_memory(), tcp()}) {
     for (const std::uint32_t ranks : {2, 4, 8, 13}) {
       for (const std::size_t chunks : {9, 12, 31, 100}) {
@@ -213,7 +213,19 @@ TEST_P(Prices, OfManyChunksAreNearThoseOfAllChunks) {
 
 INSTANTIATE_TEST_SUITE_P(OfAllBuilders, Prices, testing::ValuesIn(group_builders()), TestName());
 
-TEST(Price, OfATreeGrowsBeyondTheRanksThatAreSimulated) {
+TEST(Price, of_many_chunks_has_the_work_that_a_latency_hides_in_the_first_ones) {
+  Figures figures = round_figures();
+  figures.message_ns = 1'000'000;
+  figures.link_ns_per_byte = 0.1;
+  const Builder& gather = *find_builder("pairs", Collective::gather, false);
+  const std::size_t count = 100 * chunk_elements;
+  const std::int64_t copy = static_cast<std::int64_t>(2 * count) * 1000;
+  const std::int64_t now = price_of(gather, 2, count, figures);
+  EXPECT_GE(now, copy);
+  EXPECT_LT(now, copy / 20 * 21);
+}
+
+TEST(Price, of_a_tree_grows_beyond_the_ranks_that_are_simulated) {
   const Builder* tree = find_builder("tree", Collective::all_reduce, false);
   std::int64_t last = 0;
   for (const std::uint32_t ranks : {64, 127, 128, 129, 256, 1000, 65'536}) {
@@ -239,7 +251,7 @@ std::string cheapest(Collective collective, bool in_node, std::uint32_t ranks, s
   return best;
 }
 
-TEST(Price, ChoosesTheFamilyThatSuitsTheSizeWithinANode) {
+TEST(Price, chooses_the_family_that_suits_the_size_within_a_node) {
   for (const std::uint32_t ranks : {2, 4, 8}) {
     for (const Collective collective :
          {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
@@ -251,7 +263,7 @@ TEST(Price, ChoosesTheFamilyThatSuitsTheSizeWithinANode) {
   }
 }
 
-TEST(Price, ChoosesTheFamilyThatSuitsTheSizeOverMessages) {
+TEST(Price, chooses_the_family_that_suits_the_size_over_messages) {
   for (const std::uint32_t ranks : {3, 4, 8}) {
     EXPECT_EQ(cheapest(Collective::all_reduce, false, ranks, 8), "one-shot");
     EXPECT_EQ(cheapest(Collective::barrier, false, ranks, 0), "one-shot");
