@@ -266,11 +266,15 @@ std::vector<Fault> faults_of_steps() {
       {"writes_its_input", "one-shot", all_reduce, false,
        [](Plans& p) { p[0].lanes[2].steps[2].dsts[0].buffer = Buffer::input; },
        "writes into an input"},
-      {"writes_two_widths", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[2].steps[2].dsts.push_back(Ranges(0).scratch(fixed(0), true)); },
+      {"writes_two_widths", "one-shot", all_reduce, false, all([](Plan& p) {
+         p.wide_scratch = true;
+         p.lanes[2].steps[2].dsts.push_back(Ranges(p.shape.rank).scratch(fixed(0), true));
+       }),
        "writes places of different width"},
-      {"finishes_wide", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[2].steps[2].dsts = {Ranges(0).scratch(fixed(0), true)}; },
+      {"finishes_wide", "one-shot", all_reduce, false, all([](Plan& p) {
+         p.wide_scratch = true;
+         p.lanes[2].steps[2].dsts = {Ranges(p.shape.rank).scratch(fixed(0), true)};
+       }),
        "finishes into a wide place"},
       {"folds_narrow", "one-shot", all_reduce, false,
        [](Plans& p) { p[0].lanes[2].steps[2].finish = false; },

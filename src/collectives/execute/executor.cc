@@ -157,7 +157,7 @@ bool Execution::run(Active& active) {
     active.cursor = 0;
     if (++active.next < active.lane->count) continue;
     complete_chunk(active);
-    if (active.done) return true;
+    return true;  // the other lanes take their turn: a lane that never waits must not hold them up
   }
 }
 

@@ -5,17 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-<<<<<<< HEAD:src/collectives/select/cost.h
 #include "collectives/algorithms/builders.h"
 #include "collectives/select/figures.h"
 
 namespace hocket::internal {
-=======
-#include "collectives/algorithms/builders.h"
-#include "collectives/select/figures.h"
-
-namespace hocket::internal {
->>>>>>> pcost:src/collectives/select/cost.h
 
 /// How much of an operation is simulated. The price of the rest is derived from it.
 struct Effort {
