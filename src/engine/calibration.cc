@@ -154,11 +154,23 @@ void set_message_costs(int ranks, int neighbours, double exchange_ns, double tre
   // less of that time, and the lower the price of the tree, which has fewer messages and more
   // rounds.
   double least = least_ns, most = std::max(least_ns, exchange_ns / neighbours);
-  for (int i = 0; i < halvings; ++i) {
-    figures->message_work_ns = (least + most) / 2;
+  const auto set_work = [&](double work_ns) {
+    figures->message_work_ns = work_ns;
     figures->message_ns = 0;
     figures->message_ns = std::max(least_ns, exchange_ns - price_ns("one-shot", neighbours + 1));
-    (price_ns("tree", ranks) > tree_ns ? least : most) = figures->message_work_ns;
+  };
+  const auto tree_price_ns = [&](double work_ns) {
+    set_work(work_ns);
+    return price_ns("tree", ranks);
+  };
+  // With two or three ranks both operations have the same messages, and tell nothing about the
+  // work.
+  if (std::abs(tree_price_ns(least) - tree_price_ns(most)) < exchange_ns / 2) {
+    return set_work(most / 2);
+  }
+  for (int i = 0; i < halvings; ++i) {
+    const double work_ns = (least + most) / 2;
+    (tree_price_ns(work_ns) > tree_ns ? least : most) = work_ns;
   }
 }
 

@@ -239,10 +239,13 @@ std::vector<Fault> faults_of_alikeness() {
        [](Plans& p) {
          p[2].node = {2, 3};
        },
-       "in its node or in having wide ranges"},
-      {"a_wide_range_on_one_rank", "staged", all_gather, true,
+       "in its node"},
+      {"wide_scratch_on_one_rank", "staged", all_gather, true,
+       [](Plans& p) { p[2].wide_scratch = true; },
+       "'staged', rank 2, differs from rank 0's in its slots, scratch or line"},
+      {"a_wide_range_in_narrow_scratch", "staged", all_gather, true,
        [](Plans& p) { p[2].lanes[0].steps[1].dsts[0].wide = true; },
-       "in its node or in having wide ranges"},
+       "has a wide range, but the plan has no wide scratch"},
   };
 }
 
@@ -332,7 +335,7 @@ std::vector<Fault> faults_of_single_steps() {
        [](Plans& p) { p[0].lanes[1].steps[1].dsts[0].repeat = 2; }, "repeats a range 2 times"},
       {"wide_for_no_reason", "tree", all_reduce, false,
        all([](Plan& p) { p.shape.widened = false; }),
-       "has a wide range, but partial results are not wider than the data"},
+       "has wide scratch, but partial results are not wider than the data"},
       {"a_wide_output", "one-shot", all_reduce, false,
        [](Plans& p) { p[0].lanes[2].steps[2].dsts[0].wide = true; },
        "has a wide range outside scratch"},
@@ -345,11 +348,15 @@ std::vector<Fault> faults_of_single_steps() {
 std::vector<Fault> faults_of_widths() {
   using namespace steps;
   return {
-      {"writes_two_widths", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[2].steps[2].dsts.push_back(Ranges(0).scratch(fixed(0), true)); },
+      {"writes_two_widths", "one-shot", all_reduce, false, all([](Plan& p) {
+         p.wide_scratch = true;
+         p.lanes[2].steps[2].dsts.push_back(Ranges(p.shape.rank).scratch(fixed(0), true));
+       }),
        "writes places of different width"},
-      {"finishes_wide", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[2].steps[2].dsts = {Ranges(0).scratch(fixed(0), true)}; },
+      {"finishes_wide", "one-shot", all_reduce, false, all([](Plan& p) {
+         p.wide_scratch = true;
+         p.lanes[2].steps[2].dsts = {Ranges(p.shape.rank).scratch(fixed(0), true)};
+       }),
        "finishes into a wide place"},
       {"folds_narrow", "one-shot", all_reduce, false,
        [](Plans& p) { p[0].lanes[2].steps[2].finish = false; },
