@@ -45,7 +45,10 @@ class MemoryTransport final : public Transport {
   void post_recv(Transfer& transfer) override { link_to(transfer.peer).post_recv(transfer); }
   bool poll() override {
     bool moved = false;
-    for (const auto& link : links_) moved |= send(*link) | receive(*link);
+    for (const auto& link : links_) {
+      moved |= send(*link);
+      moved |= receive(*link);
+    }
     return moved;
   }
   void begin_collective(std::uint64_t sequence, const Signature& signature) override {
