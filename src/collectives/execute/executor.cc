@@ -63,8 +63,10 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     failed_ = false;
     status_ = {};
   }
-  const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
-  stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
+  if (header_->scratch_blocks > 0 || staged != nullptr) {
+    const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
+    stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
+  }
   if (!header_->uses_node && header_->uses_scratch) {
     scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
     if (scratch_ == nullptr) {
@@ -208,42 +210,50 @@ Execution::Outcome Execution::step(Active& active, const Instruction& instructio
   return fail(internal_error("a program holds an unknown instruction"));
 }
 
-std::byte* Execution::base_of(Buffer buffer, std::uint32_t rank) const {
+/// The address of a chunk of a block of the input or the output of a local rank.
+std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                                     std::size_t chunk) const {
   const bool is_own = rank == static_cast<std::uint32_t>(links_->rank);
-  HOCKET_ASSERT(
-      is_own || buffer == Buffer::scratch || buffer == Buffer::line || rank < peers_.size(),
-      "the buffers of a peer are mapped before a step uses them");
-  switch (buffer) {
-    case Buffer::input:
-      return const_cast<std::byte*>(is_own ? binding_->input : peers_[rank].input);
-    case Buffer::output:
-      return is_own ? binding_->output : peers_[rank].output;
-    case Buffer::scratch:
-      return header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_)
-                                : scratch_;
-    case Buffer::line:
-      return links_->board->arrival(static_cast<int>(rank), parity_).payload;
+  HOCKET_ASSERT(is_own || rank < peers_.size(),
+                "the buffers of a peer are mapped before a step uses them");
+  std::byte* base;
+  if (buffer == Buffer::input) {
+    base = is_own ? const_cast<std::byte*>(binding_->input) : peers_[rank].input;
+  } else {
+    base = is_own ? binding_->output : peers_[rank].output;
   }
-  return nullptr;
+  return base + binding_->sizes.first_of(buffer, block, chunk) * element_bytes_;
 }
 
-std::byte* Execution::address_of(const Operand& operand, const Active& active,
-                                 std::uint32_t source) const {
-  const std::uint32_t block = index_of(operand.block, active.instance, source);
-  std::byte* const base = base_of(operand.buffer, index_of(operand.rank, active.instance, source));
-  switch (operand.buffer) {
-    case Buffer::input:
-    case Buffer::output:
-      return base + binding_->sizes.first_of(operand.buffer, block, active.chunk) * element_bytes_;
-    case Buffer::scratch: {
-      HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
-      const std::size_t slot = active.chunk % header_->slots;
-      return base + (slot * header_->scratch_blocks + block) * stride_;
-    }
-    case Buffer::line:
-      return base + block * line_stride(binding_->sizes) * element_bytes_;
+std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                                      std::size_t chunk) const {
+  if (buffer == Buffer::line) {
+    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), parity_).payload;
+    if (block == 0) return payload;
+    return payload + block * line_stride(binding_->sizes) * element_bytes_;
   }
-  return nullptr;
+  HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
+  std::byte* const scratch =
+      header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_) : scratch_;
+  const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
+  return scratch + (slot * header_->scratch_blocks + block) * stride_;
+}
+
+/// The address of range number `source` of those that the operand stands for.
+inline std::byte* Execution::address_of(const Operand& operand, const Active& active,
+                                        std::uint32_t source) const {
+  auto rank = static_cast<std::uint32_t>(operand.rank.base);
+  auto block = static_cast<std::uint32_t>(operand.block.base);
+  if (!operand.varies) [[likely]] {
+    rank += source * static_cast<std::uint32_t>(operand.rank.by_source);
+    block += source * static_cast<std::uint32_t>(operand.block.by_source);
+  } else {
+    rank = index_of(operand.rank, active.instance, source);
+    block = index_of(operand.block, active.instance, source);
+  }
+  return operand.buffer == Buffer::input || operand.buffer == Buffer::output
+             ? caller_address(operand.buffer, rank, block, active.chunk)
+             : library_address(operand.buffer, rank, block, active.chunk);
 }
 
 /// How a fold with a destination in scratch stores its results. first: the buffer of its first
@@ -255,36 +265,49 @@ Stores Execution::scratch_stores(Buffer first) const {
   return near_output ? Stores::near_and_far : Stores::past_caches;
 }
 
-Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
+/// A copy of a few bytes needs no kernel.
+bool Execution::copied(const Instruction& instruction, const Active& active,
+                       std::size_t count) const {
+  constexpr std::size_t most_bytes = 256;
   const Operand* operand = operands_ + instruction.first_operand;
+  const bool one_to_one = instruction.srcs == 1 && instruction.dsts == 1 && !instruction.finish &&
+                          operand[0].repeat == 1 && operand[1].repeat == 1 &&
+                          operand[0].wide == operand[1].wide;
+  const std::size_t bytes = count * (operand[0].wide ? wide_bytes_ : element_bytes_);
+  if (!one_to_one || bytes > most_bytes) return false;
+  std::byte* const dst = address_of(operand[0], active, 0);
+  const std::byte* const src = address_of(operand[1], active, 0);
+  // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
+  if (dst != src) std::memcpy(dst, src, bytes);
+  return true;
+}
+
+Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
   HOCKET_ASSERT(
       instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
       "an instruction has its operands");
   Fold fold;
-  fold.count =
-      binding_->sizes
-          .range(active.lane->extents, index_of(instruction.block, active.instance), active.chunk)
-          .count;
-  if (fold.count == 0) return Outcome::next;
+  fold.count = elements_of(active, instruction);
+  if (fold.count == 0 || copied(instruction, active, fold.count)) return Outcome::next;
+  const Operand* operand = operands_ + instruction.first_operand;
   const Operand& first = *operand;
   bool only_output = true;
   std::uint32_t dsts = 0, srcs = 0;
-  for (std::uint32_t i = 0; i < instruction.dsts; ++i, ++operand) {
+  for (const Operand* end = operand + instruction.dsts; operand != end; ++operand) {
     only_output &= operand->buffer == Buffer::output;
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
       fold_dsts_[dsts++] = address_of(*operand, active, j);
     }
   }
-  for (std::uint32_t i = 0; i < instruction.srcs; ++i, ++operand) {
+  for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
       fold_srcs_[srcs++] = {address_of(*operand, active, j), operand->wide};
     }
   }
-  HOCKET_ASSERT(srcs + dsts <= 2 * fold_srcs_.size(),
+  HOCKET_ASSERT(std::max(srcs, dsts) <= fold_srcs_.size(),
                 "a program knows its longest list of operands");
   if (only_output && srcs == 1 && !instruction.finish) {
-    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
-    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
+    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);  // a copy onto itself, as above
     if (dsts == 0) return Outcome::next;
   }
   fold.srcs = fold_srcs_.data();
@@ -301,6 +324,14 @@ Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruc
   return Outcome::next;
 }
 
+/// Elements of the chunk that the step handles.
+std::size_t Execution::elements_of(const Active& active, const Instruction& instruction) const {
+  const Sizes& sizes = binding_->sizes;
+  const std::uint32_t block = index_of(instruction.block, active.instance);
+  if (sizes.chunk_elements == 0) return sizes.of(active.lane->extents).block(block).count;
+  return sizes.range(active.lane->extents, block, active.chunk).count;
+}
+
 void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
   Transfer& transfer = active.transfer;
   transfer.data = nullptr;
@@ -314,11 +345,8 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   if (carries) {
     const Operand& operand = operands_[instruction.first_operand];
     transfer.data = address_of(operand, active, 0);
-    const std::size_t elements =
-        binding_->sizes
-            .range(active.lane->extents, index_of(instruction.block, active.instance), active.chunk)
-            .count;
-    transfer.bytes = elements * (operand.wide ? wide_bytes_ : element_bytes_);
+    transfer.bytes =
+        elements_of(active, instruction) * (operand.wide ? wide_bytes_ : element_bytes_);
   }
   transfer.signature = &binding_->signature;
   active.posted = true;

@@ -112,8 +112,13 @@ class Execution {
   bool writes_output_of(int peer) const;
   Outcome resolve_peers();
   Stores scratch_stores(Buffer first) const;
-  std::byte* base_of(Buffer buffer, std::uint32_t rank) const;
+  std::byte* caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                            std::size_t chunk) const;
+  std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                             std::size_t chunk) const;
   std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
+  bool copied(const Instruction& instruction, const Active& active, std::size_t count) const;
+  std::size_t elements_of(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;

@@ -8,6 +8,8 @@
 namespace hocket::internal {
 namespace {
 
+bool varies(const Index& index) { return index.by_instance != 0 || index.modulo != 0; }
+
 template <typename T>
 constexpr std::uint64_t most = std::numeric_limits<T>::max();
 
@@ -81,7 +83,8 @@ class Lowering {
       for (const Range& range : *ranges) {
         number += range.repeat;
         header_.uses_scratch |= range.buffer == Buffer::scratch;
-        operands_.push_back({range.rank, range.block, range.repeat, range.buffer, range.wide, 0});
+        operands_.push_back({range.rank, range.block, range.repeat, range.buffer, range.wide,
+                             varies(range.rank) || varies(range.block), 0});
       }
     }
     if (number > most<std::uint32_t>) return too_large("operands");

@@ -22,7 +22,8 @@ struct Operand {
   std::uint32_t repeat;
   Buffer buffer;
   bool wide;
-  std::uint16_t unused;
+  bool varies;  // its indices depend on the instance, or have a modulus
+  std::uint8_t unused;
 };
 static_assert(sizeof(Operand) == 40);
 
