@@ -71,6 +71,9 @@ class RankBuffers {
     return {};
   }
 
+  /// All memory of a rank: its buffers, and the bytes around them.
+  std::vector<std::byte>& memory_of(std::size_t rank) { return ranks_[rank].memory; }
+
   std::vector<Sizes> sizes;
   std::vector<const void*> inputs;
   std::vector<void*> outputs;

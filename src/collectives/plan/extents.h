@@ -27,7 +27,7 @@ struct Extents {
   std::uint32_t blocks = 1;              // with counts
   std::size_t longest = 0;               // elements of the longest block
 
-  Elements block(std::size_t index) const {
+  constexpr Elements block(std::size_t index) const {
     if (counts == nullptr) [[likely]] {
       const std::size_t begin = std::min(index * block_elements, total);
       return {begin, std::min(block_elements, total - begin)};
@@ -51,25 +51,27 @@ struct Sizes {
   Extents input, output;
   std::size_t chunk_elements = 0;  // of a full chunk: a multiple of a 64-byte line; 0: one chunk
 
-  const Extents& of(Buffer buffer) const { return buffer == Buffer::output ? output : input; }
-  std::size_t chunks_in(std::size_t elements) const {
+  constexpr const Extents& of(Buffer buffer) const {
+    return buffer == Buffer::output ? output : input;
+  }
+  constexpr std::size_t chunks_in(std::size_t elements) const {
     if (chunk_elements == 0 || elements <= chunk_elements) return 1;
     return divide_up(elements, chunk_elements);
   }
   /// The elements before chunk `chunk` in its buffer. Peers' blocks lie as those of this rank, but
   /// may be longer or shorter: the chunk is not empty.
-  std::size_t first_of(Buffer buffer, std::size_t block, std::size_t chunk) const {
+  constexpr std::size_t first_of(Buffer buffer, std::size_t block, std::size_t chunk) const {
     return of(buffer).block(block).first + chunk * chunk_elements;
   }
   /// Chunk `chunk` of a block of this rank; empty past the block's end.
-  Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
+  constexpr Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
     const Elements all = of(buffer).block(block);
     if (chunk_elements == 0) return chunk == 0 ? all : Elements{all.first + all.count, 0};
     const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
     return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
   }
   /// How many chunks an instance of a lane has. block: of a lane of one block.
-  std::size_t chunks_of(Counts counts, Buffer extents, std::size_t block) const {
+  constexpr std::size_t chunks_of(Counts counts, Buffer extents, std::size_t block) const {
     if (counts == Counts::once || chunk_elements == 0) return 1;
     const Extents& blocks = of(extents);
     return chunks_in(counts == Counts::all_blocks ? blocks.longest : blocks.block(block).count);
@@ -89,7 +91,7 @@ Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chu
 std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide);
 
 /// Elements between the blocks of a line.
-inline std::size_t line_stride(const Sizes& sizes) {
+constexpr std::size_t line_stride(const Sizes& sizes) {
   return std::max(sizes.input.longest, sizes.output.longest);
 }
 
