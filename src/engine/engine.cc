@@ -21,6 +21,17 @@ constexpr Nanos between_looks = 100 * nanos_per_ms;
 // A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
+Question question_of(const Call& call) {
+  Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  if (call.varying != nullptr) [[unlikely]] {
+    // Only what all ranks know: they must choose alike.
+    question.count = call.varying->longest;
+    question.total = call.varying->total;
+    question.varying = true;
+  }
+  return question;
+}
+
 }  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
@@ -93,7 +104,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   operation.recorded = 0;
   operation.admitted = false;
   const Choice* choice = nullptr;
-  const Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  const Question question = question_of(call);
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
     fail(status);
     return false;
@@ -118,7 +129,27 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
+  operation.varying = call.varying;
+  if (call.varying != nullptr) [[unlikely]]
+    bind_blocks(operation, call);
   return true;
+}
+
+/// Of a varying call: sizes, signature and its hash.
+void Engine::bind_blocks(Operation& operation, const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  const VaryingBlocks& varying = *operation.varying;
+  Binding& binding = operation.binding;
+  const auto extents = [&](Blocks blocks, const VaryingBlocks::Side& side) {
+    if (blocks == Blocks::own) return equal_blocks(call.count, 1);
+    return table_of_blocks(side.counts, side.offsets);
+  };
+  binding.sizes.input = extents(row.input, varying.input);
+  binding.sizes.output = extents(row.output, varying.output);
+  binding.signature.count = varying.total;
+  if (shares_blocks(row)) binding.signature.root = varying.hash;
+  binding.signature.flags |= signature_flag::varying;
+  call_hash_ = call_hash(binding.signature);
 }
 
 void Engine::begin(const Call& call) {

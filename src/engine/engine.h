@@ -101,7 +101,8 @@ class Engine {
     const Program* program = nullptr;
     const Program* staged = nullptr;
     Binding binding;
-    std::optional<Nanos> started;  // empty until the clock is first read
+    std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
+    std::optional<Nanos> started;                  // empty until the clock is first read
     Nanos next_late_log = 0;
     OperationRecord::Id recorded = 0;
     bool admitted = false;  // and recorded so
@@ -116,6 +117,7 @@ class Engine {
   void begin_next();
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
+  void bind_blocks(Operation& operation, const Call& call);
   bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.

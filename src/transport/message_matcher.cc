@@ -493,7 +493,8 @@ Status MessageMatcher::mismatch(const MessageKey& key, const Signature& mine,
                                 std::uint64_t my_bytes, const Signature& theirs,
                                 std::uint64_t their_bytes) const {
   std::string text = "rank " + std::to_string(peer_) + " called " + describe(theirs) +
-                     " where rank " + std::to_string(rank_) + " called " + describe(mine);
+                     " where rank " + std::to_string(rank_) + " called " + describe(mine) +
+                     hidden_difference(mine, theirs);
   if (my_bytes != their_bytes) {
     text += ": a message of " + bytes_text(their_bytes) + " there, of " + bytes_text(my_bytes) +
             " here";
