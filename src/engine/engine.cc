@@ -102,7 +102,7 @@ void Engine::begin_next() {
 bool Engine::prepare(Operation& operation, const Call& call) {
   operation.started.reset();
   operation.recorded = 0;
-  operation.admitted = false;
+  operation.admitted = operation.told = false;
   const Choice* choice = nullptr;
   const Question question = question_of(call);
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
@@ -177,12 +177,41 @@ void Engine::begin(const Call& call) {
 }
 
 /// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() {
+void Engine::announce_collective() { announce(sequence_, current_.binding.signature); }
+
+void Engine::announce(std::uint64_t sequence, const Signature& signature) {
+  if (sequence <= announced_) return;
+  announced_ = sequence;
   for (Transport* transport : transports_) {
-    transport->begin_collective(sequence_, current_.binding.signature);
+    transport->begin_collective(sequence, signature);
     if (transport->failure() != nullptr) [[unlikely]]
       transport_failure_ = transport->failure();
   }
+}
+
+/// If a peer makes another call, it may be that neither sends a message that the other one looks
+/// at: both may wait for messages (each is the root of its gather), or one of them waits on the
+/// board. So a rank that has waited long for messages tells the ranks for which it waits which call
+/// it is in, and one that has waited long on the board looks for messages too.
+void Engine::look_for_other_calls(Nanos now) {
+  if (now - *current_.started < between_looks) return;
+  if (!current_.program->header().uses_node) {
+    if (std::exchange(current_.told, true)) return;
+    for (const int rank : waits_for(current_, false)) {
+      Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
+      if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
+    }
+    return;
+  }
+  if (last_collective_ != 0) announce(last_collective_, last_signature_);
+  announce_collective();
+  for (Transport* transport : transports_) {
+    transport->poll();
+    if (transport->failure() != nullptr) [[unlikely]]
+      transport_failure_ = transport->failure();
+  }
+  if (transport_failure_ != nullptr) [[unlikely]]
+    fail(*transport_failure_);
 }
 
 /// Finds out which of the caller's buffers peers can map, and their regions.
@@ -509,6 +538,7 @@ void Engine::check_times(Nanos now) {
     return end(news_.error, false);
   }
   if (running_) check_time(current_, waits_for_turn_, now);
+  if (running_) look_for_other_calls(now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
 
@@ -558,6 +588,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   if (waited >= options_.deadline) return miss_deadline(operation, ranks);
   if (now >= operation.next_late_log) {
     operation.next_late_log = now + options_.late_log;
+    operation.told = false;  // it may wait for other ranks by now
     log_line(LogLevel::warn, host_.name_of_rank(options_.rank) + ": " + what + " has waited " +
                                  std::to_string(waited / nanos_per_s) + " s for " + names(ranks) +
                                  " (alive, but late)");
