@@ -174,7 +174,7 @@ Wrongs wrong_gathers_of_unequal_blocks() {
   };
   static const Two overlapping{{0, 1}}, descending{{2, 1}}, far{{0, SIZE_MAX}},
       beyond{{0, std::size_t{1} << 57}};
-  constexpr std::size_t half = PTRDIFF_MAX / 4 / 2;  // elements
+  constexpr std::size_t most = PTRDIFF_MAX / sizeof(float);  // elements
   return {
       {"no counts", argument, "hocketAllGatherV: recvcounts is NULL",
        [](hocketComm_t c) {
@@ -205,7 +205,7 @@ Wrongs wrong_gathers_of_unequal_blocks() {
       {"a displacement beyond the address space", argument, "recvbuff would reach past the end",
        gather({{1, 1}}, &beyond, hocketInt8)},
       {"a sum beyond 2^63 bytes", argument, "more bytes than memory can",
-       gather({{half + 1, half + 1}}, nullptr)},
+       gather({{1, most}}, nullptr)},
       {"a sum that wraps", argument, "more bytes than memory can",
        gather({{1, SIZE_MAX}}, nullptr, hocketInt8)},
       {"an input in the block of another rank", argument, "the block of this rank in recvbuff",

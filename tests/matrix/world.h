@@ -117,6 +117,7 @@ class World {
     }
     self_.meet();
     if (b.output.elements > 0) check_output(c, b, algorithm);
+    if (!ledger_.own_process) self_.meet();  // the check reads the inputs of the others
     const bool kept = b.shared || b.input_before.empty() ||
                       std::memcmp(b.in, b.input_before.data(), b.input_before.size()) == 0;
     const bool whole = (b.in == nullptr || b.in_arena->guards_hold()) &&
