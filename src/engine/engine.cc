@@ -21,6 +21,17 @@ constexpr Nanos between_looks = 100 * nanos_per_ms;
 // A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
+Question question_of(const Call& call) {
+  Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  if (call.varying != nullptr) [[unlikely]] {
+    // Only what all ranks know: they must choose alike.
+    question.count = call.varying->longest;
+    question.total = call.varying->total;
+    question.varying = true;
+  }
+  return question;
+}
+
 }  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
@@ -91,9 +102,9 @@ void Engine::begin_next() {
 bool Engine::prepare(Operation& operation, const Call& call) {
   operation.started.reset();
   operation.recorded = 0;
-  operation.admitted = false;
+  operation.admitted = operation.told = false;
   const Choice* choice = nullptr;
-  const Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  const Question question = question_of(call);
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
     fail(status);
     return false;
@@ -118,7 +129,27 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
+  operation.varying = call.varying;
+  if (call.varying != nullptr) [[unlikely]]
+    bind_blocks(operation, call);
   return true;
+}
+
+/// Of a varying call: sizes, signature and its hash.
+void Engine::bind_blocks(Operation& operation, const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  const VaryingBlocks& varying = *operation.varying;
+  Binding& binding = operation.binding;
+  const auto extents = [&](Blocks blocks, const VaryingBlocks::Side& side) {
+    if (blocks == Blocks::own) return equal_blocks(call.count, 1);
+    return table_of_blocks(side.counts, side.offsets);
+  };
+  binding.sizes.input = extents(row.input, varying.input);
+  binding.sizes.output = extents(row.output, varying.output);
+  binding.signature.count = varying.total;
+  if (shares_blocks(row)) binding.signature.root = varying.hash;
+  binding.signature.flags |= signature_flag::varying;
+  call_hash_ = call_hash(binding.signature);
 }
 
 void Engine::begin(const Call& call) {
@@ -146,12 +177,41 @@ void Engine::begin(const Call& call) {
 }
 
 /// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() {
+void Engine::announce_collective() { announce(sequence_, current_.binding.signature); }
+
+void Engine::announce(std::uint64_t sequence, const Signature& signature) {
+  if (sequence <= announced_) return;
+  announced_ = sequence;
   for (Transport* transport : transports_) {
-    transport->begin_collective(sequence_, current_.binding.signature);
+    transport->begin_collective(sequence, signature);
     if (transport->failure() != nullptr) [[unlikely]]
       transport_failure_ = transport->failure();
   }
+}
+
+/// If a peer makes another call, it may be that neither sends a message that the other one looks
+/// at: both may wait for messages (each is the root of its gather), or one of them waits on the
+/// board. So a rank that has waited long for messages tells the ranks for which it waits which call
+/// it is in, and one that has waited long on the board looks for messages too.
+void Engine::look_for_other_calls(Nanos now) {
+  if (now - *current_.started < between_looks) return;
+  if (!current_.program->header().uses_node) {
+    if (std::exchange(current_.told, true)) return;
+    for (const int rank : waits_for(current_, false)) {
+      Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
+      if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
+    }
+    return;
+  }
+  if (last_collective_ != 0) announce(last_collective_, last_signature_);
+  announce_collective();
+  for (Transport* transport : transports_) {
+    transport->poll();
+    if (transport->failure() != nullptr) [[unlikely]]
+      transport_failure_ = transport->failure();
+  }
+  if (transport_failure_ != nullptr) [[unlikely]]
+    fail(*transport_failure_);
 }
 
 /// Finds out which of the caller's buffers peers can map, and their regions.
@@ -478,6 +538,7 @@ void Engine::check_times(Nanos now) {
     return end(news_.error, false);
   }
   if (running_) check_time(current_, waits_for_turn_, now);
+  if (running_) look_for_other_calls(now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
 
@@ -527,6 +588,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   if (waited >= options_.deadline) return miss_deadline(operation, ranks);
   if (now >= operation.next_late_log) {
     operation.next_late_log = now + options_.late_log;
+    operation.told = false;  // it may wait for other ranks by now
     log_line(LogLevel::warn, host_.name_of_rank(options_.rank) + ": " + what + " has waited " +
                                  std::to_string(waited / nanos_per_s) + " s for " + names(ranks) +
                                  " (alive, but late)");

@@ -19,6 +19,9 @@ std::string what_of(const RecordEntry& entry) {
   } else {
     text += fmt::format(": collective {}", entry.sequence);
   }
+  // Of a varying call whose ranks know only some of the blocks there is no sum that all ranks
+  // share.
+  if (!has_count(entry.signature)) return text;
   return text + fmt::format(", {} bytes", entry.signature.count * size_of(entry.signature.dtype));
 }
 

@@ -429,6 +429,19 @@ bool Execution::writes_output_of(int peer) const {
          (!row_of(header_->collective).output_at_root || header_->root == peer);
 }
 
+/// The elements in the buffer of a peer. Where each rank has only its own block there, and blocks
+/// have different counts, the blocks of the other buffer say how long it is.
+std::size_t Execution::end_of(Buffer buffer, int peer) const {
+  const CollectiveRow& row = row_of(header_->collective);
+  const Sizes& sizes = binding_->sizes;
+  const bool is_input = buffer == Buffer::input;
+  const Extents& other = is_input ? sizes.output : sizes.input;
+  if ((is_input ? row.input : row.output) == Blocks::own && other.counts != nullptr) {
+    return other.block(static_cast<std::size_t>(peer)).count;
+  }
+  return sizes.of(buffer).end();
+}
+
 /// Maps the buffers of all peers. If a buffer is not mapped yet, the next call begins again with
 /// the first peer; it finds the buffers that are mapped by then at once.
 Execution::Outcome Execution::resolve_peers() {
@@ -439,18 +452,17 @@ Execution::Outcome Execution::resolve_peers() {
     if (peer == links_->rank) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
-    const auto map = [&](const Extents& extents, RegionOffset offset, std::byte** out) {
-      return links_->host->map_remote(peer, offset, extents.end() * element_bytes_,
+    const auto map = [&](Buffer buffer, RegionOffset offset, std::byte** out) {
+      return links_->host->map_remote(peer, offset, end_of(buffer, peer) * element_bytes_,
                                       binding_->message_sequence, out);
     };
     Status status;
     if (reads_input_of(peer)) {
-      status = map(binding_->sizes.input, {places.input_region, places.input_offset},
-                   &peers_[peer].input);
+      status = map(Buffer::input, {places.input_region, places.input_offset}, &peers_[peer].input);
     }
     if (status.ok() && writes_output_of(peer)) {
-      status = map(binding_->sizes.output, {places.output_region, places.output_offset},
-                   &peers_[peer].output);
+      status =
+          map(Buffer::output, {places.output_region, places.output_offset}, &peers_[peer].output);
     }
     if (status.code() == Code::in_progress) {
       mapping_of_ = peer;

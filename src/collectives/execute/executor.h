@@ -110,6 +110,7 @@ class Execution {
   Outcome mismatch_with(int peer);
   bool reads_input_of(int peer) const;
   bool writes_output_of(int peer) const;
+  std::size_t end_of(Buffer buffer, int peer) const;
   Outcome resolve_peers();
   Stores scratch_stores(Buffer first) const;
   std::byte* caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,

@@ -27,14 +27,10 @@ std::uint32_t output_blocks(const Plan& plan) {
   return blocks_of(plan, row_of(plan.shape.collective).output);
 }
 
-bool has_input(const Shape& shape) {
-  const CollectiveRow& row = row_of(shape.collective);
-  return row.input != Blocks::none && (!row.input_at_root || shape.is_root());
-}
+bool has_input(const Shape& shape) { return has_input(row_of(shape.collective), shape.is_root()); }
 
 bool has_output(const Shape& shape) {
-  const CollectiveRow& row = row_of(shape.collective);
-  return row.output != Blocks::none && (!row.output_at_root || shape.is_root());
+  return has_output(row_of(shape.collective), shape.is_root());
 }
 
 std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block) {

@@ -2,8 +2,8 @@
 // sizes.
 //
 // Blocks. A step names blocks of buffers, never bytes, so one plan serves every size. Which blocks
-// the input and the output have is in the row of the collective (table.h); where they lie, and how
-// many elements each has, is in the extents of the call (extents.h).
+// the input and the output have is in the row of the collective (base/collectives.h); where they
+// lie, and how many elements each has, is in the extents of the call (extents.h).
 //
 // Chunks. A block is cut in chunks of equal size, the last one short: at least one chunk, so that
 // an empty block has one empty chunk. A data step handles chunk k of ONE block of the message,
@@ -35,9 +35,9 @@
 #include <string>
 #include <vector>
 
+#include "base/collectives.h"
 #include "base/limits.h"
 #include "base/types.h"
-#include "collectives/plan/table.h"
 
 namespace hocket::internal {
 
@@ -182,7 +182,8 @@ std::uint32_t input_blocks(const Plan& plan);
 std::uint32_t output_blocks(const Plan& plan);
 bool has_input(const Shape& shape);
 bool has_output(const Shape& shape);
-/// The item of the message that block `block` of this rank's input or output is (table.h).
+/// The item of the message that block `block` of this rank's input or output is
+/// (base/collectives.h).
 std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block);
 std::uint32_t items(const Plan& plan);
 

@@ -71,11 +71,14 @@ bool Selector::serves(const Builder& builder, const Question& question) const {
   return builder.varying || !question.varying;
 }
 
+/// Where not all ranks know all blocks, each block has one chunk: chunks must be alike on both
+/// sides of a message, and no count of one rank may decide.
 Sizes Selector::sizes_for(const Program& program, const Question& question,
                           std::size_t chunk_elements) const {
   const ProgramHeader& header = program.header();
+  const bool known = !question.varying || shares_blocks(row_of(question.collective));
   return sizes_of(question.collective, header.input_blocks, header.output_blocks, question.count,
-                  question.dtype, header.single_chunk ? 0 : chunk_elements);
+                  question.dtype, header.single_chunk || !known ? 0 : chunk_elements);
 }
 
 /// True if the line and the scratch hold what the program puts there. Programs of several chunks

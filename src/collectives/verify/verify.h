@@ -52,7 +52,8 @@ struct Proof {
 };
 
 /// plans[r]: the plan of rank r. chunk_counts: for each run the number of chunks of every item
-/// (table.h), each at least 1; empty: as above. Plans with single_chunk run with 1 chunk.
+/// (base/collectives.h), each at least 1; empty: as above. Plans with single_chunk run with 1
+/// chunk.
 Proof prove(std::span<const Plan> plans, std::vector<std::vector<std::uint32_t>> chunk_counts = {});
 
 /// OK, or invalid_argument with a sentence that says what is wrong.

@@ -175,6 +175,16 @@ void TcpTransport::post_recv(Transfer& transfer) {
   activate(from);
 }
 
+void TcpTransport::tell_call(int peer, std::uint64_t sequence, const Signature& call) {
+  if (!cancelled_.ok() || !reaches(peer)) return;
+  Link& to = link(peer);
+  to.matcher.tell_call(sequence, call);
+  if (!to.matcher.has_frames()) return;
+  dial(to, 0);
+  flush(to);
+  if (busy(to)) activate(to);
+}
+
 void TcpTransport::activate(Link& link) {
   if (link.listed) return;
   link.listed = true;

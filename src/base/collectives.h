@@ -1,5 +1,5 @@
-// What each collective means: one row of a table. Builders, the verifier, the executor and the API
-// ask this table and do not distinguish collectives by name.
+// What each collective means: one row of a table. Builders, the verifier, the executor, the API and
+// the texts of errors ask this table and do not distinguish collectives by name.
 //
 // The message of a collective consists of items. A rank sees an item as a block of its input or of
 // its output:
@@ -10,6 +10,13 @@
 //
 // In an all-to-all every pair of ranks has an item of its own: block b of the input of rank q,
 // which is block q of the output of rank b, is item q * ranks + b.
+//
+// Blocks of one size are the rule. In a varying call (the v-variants of the API) each block has a
+// count of its own. Then the ranks know:
+//
+//   all-gather, reduce-scatter     all of them the counts of all blocks, which must be equal on all
+//                                  ranks (shares_blocks)
+//   gather, scatter, all-to-all    only the counts of the blocks that they send or receive
 #pragma once
 
 #include <cstdint>
@@ -50,6 +57,22 @@ inline constexpr CollectiveRow collective_table[] = {
 
 constexpr const CollectiveRow& row_of(Collective collective) {
   return collective_table[static_cast<int>(collective)];
+}
+
+/// True if a varying call of the collective exists: some buffer has a block for each rank.
+constexpr bool may_vary(const CollectiveRow& row) {
+  return row.input == Blocks::per_rank || row.output == Blocks::per_rank;
+}
+/// True if in a varying call all ranks know the counts of all blocks: of one vector, in one buffer.
+constexpr bool shares_blocks(const CollectiveRow& row) {
+  return !row.rooted && (row.input == Blocks::per_rank) != (row.output == Blocks::per_rank);
+}
+/// True if a rank has such a buffer. is_root: it is the root of a rooted collective.
+constexpr bool has_input(const CollectiveRow& row, bool is_root) {
+  return row.input != Blocks::none && (!row.input_at_root || is_root);
+}
+constexpr bool has_output(const CollectiveRow& row, bool is_root) {
+  return row.output != Blocks::none && (!row.output_at_root || is_root);
 }
 
 }  // namespace hocket::internal
