@@ -25,7 +25,7 @@ Plan plan_of(const Builder& builder, std::uint32_t rank, std::uint32_t ranks) {
 
 struct Message {
   std::int64_t from, to, tag;
-  std::uint32_t item;  // 0: an empty message
+  std::uint64_t item;  // 0: an empty message
   auto operator<=>(const Message&) const = default;
 };
 
@@ -37,7 +37,7 @@ void visit_messages(const Plan& plan, StepKind kind, auto&& visit) {
       if (step.kind != kind) continue;
       for (std::uint32_t i = 0; i < lane.instances; ++i) {
         const std::int64_t peer = step.peer.at(i);
-        const std::uint32_t item =
+        const std::uint64_t item =
             lane.counts == Counts::once
                 ? 0
                 : item_of(plan, lane.extents, static_cast<std::uint32_t>(step.block.at(i)));
@@ -104,6 +104,16 @@ TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
           << "rank " << message.to << " does not receive item " << message.item;
     }
   }
+}
+
+TEST(Items, of_all_pairs_of_many_ranks_differ) {
+  constexpr std::uint64_t ranks = 100'000;
+  const Builder& pairs = *find_builder("pairs", Collective::all_to_all, false);
+  const Plan first = plan_of(pairs, 0, ranks), last = plan_of(pairs, ranks - 1, ranks);
+  EXPECT_EQ(items(first), ranks * ranks);
+  EXPECT_EQ(item_of(last, Buffer::output, 0), ranks - 1);
+  EXPECT_EQ(item_of(last, Buffer::input, 0), (ranks - 1) * ranks);
+  EXPECT_EQ(item_of(last, Buffer::output, ranks - 1), ranks * ranks - 1);
 }
 
 std::vector<Builder> message_builders() {

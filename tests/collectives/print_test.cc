@@ -95,21 +95,31 @@ TEST(Print, shows_the_header_and_the_lanes_of_a_plan) {
   plan.shape = {
       .collective = Collective::gather, .rank = 5, .ranks = 6, .root = 1, .varying = true};
   plan.scratch_blocks = 3;
+  plan.line_blocks = 2;
+  plan.wide_scratch = true;
   plan.slots = 2;
   plan.arrives_first = plan.maps_input = plan.maps_output = plan.single_chunk = true;
   plan.lanes.push_back(publishing(all_blocks("all", Buffer::output, {wait(fixed(0), 0)}), 1));
   plan.lanes.push_back(
       instances(one_block("each", Buffer::input, by_instance(4, -1), {arrive()}), 5, 5));
+  plan.lanes.push_back(
+      one_block("alone", Buffer::input, by_instance(4, 1),
+                {await(0, by_instance(1, -1)),
+                 send(by_instance(6, 1, 4), by_instance(1, 2), by_instance(4, 1),
+                      at(Ranges(2).input(by_instance(4, 1)), by_instance(0, 1)))}));
   EXPECT_EQ(print(plan),
             "gather by example: rank 5 of 6, root 1, varying\n"
-            "cut 1; scratch 3 x 2 slots; load/store; arrives first; maps inputs; maps outputs; "
-            "single chunk\n"
+            "cut 1; wide scratch 3 x 2 slots; line 2; load/store; arrives first; maps inputs; "
+            "maps outputs; single chunk\n"
             "lane 0 many: once, 3 instances, window 2\n"
             "lane 1 one: once\n"
             "lane 2 all: all blocks of the output, publishes 1\n"
             "  wait 0 of 0\n"
             "lane 3 each: block 4-i of the input, 5 instances, window 5\n"
-            "  arrive\n");
+            "  arrive\n"
+            "lane 4 alone: block 4 of the input\n"
+            "  await 0 many[1]\n"
+            "  send in[4]@0 -> 2 tag 1\n");
 }
 
 }  // namespace

@@ -33,20 +33,21 @@ bool has_output(const Shape& shape) {
   return has_output(row_of(shape.collective), shape.is_root());
 }
 
-std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block) {
+std::uint64_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block) {
   const CollectiveRow& row = row_of(plan.shape.collective);
   const bool of_input = buffer == Buffer::input;
   if (plan.shape.collective == Collective::all_to_all) {
-    return of_input ? plan.shape.rank * plan.shape.ranks + block
-                    : block * plan.shape.ranks + plan.shape.rank;
+    const std::uint64_t ranks = plan.shape.ranks;
+    return of_input ? plan.shape.rank * ranks + block : block * ranks + plan.shape.rank;
   }
   return (of_input ? row.input : row.output) == Blocks::own ? plan.shape.rank : block;
 }
 
-std::uint32_t items(const Plan& plan) {
+std::uint64_t items(const Plan& plan) {
   const CollectiveRow& row = row_of(plan.shape.collective);
-  if (plan.shape.collective == Collective::all_to_all) return plan.shape.ranks * plan.shape.ranks;
-  if (row.input == Blocks::own || row.input == Blocks::per_rank) return plan.shape.ranks;
+  const std::uint64_t ranks = plan.shape.ranks;
+  if (plan.shape.collective == Collective::all_to_all) return ranks * ranks;
+  if (row.input == Blocks::own || row.input == Blocks::per_rank) return ranks;
   return row.input == Blocks::none && row.output == Blocks::none ? 0 : plan.cut;
 }
 

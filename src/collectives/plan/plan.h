@@ -106,8 +106,8 @@ struct Step {
   std::uint32_t repeat = 1;  // await: `repeat` instances, j = 0, 1, ...: all of them
   Index instance;            // await
   Index peer;                // send, recv: a rank; wait, await_arrival: a local rank
-  Index tag;    // send, recv: a send and its recv have the same tag, and a pair of ranks has
-                // no other lane instance with that tag in that direction
+  Index tag;    // send, recv: a send and its recv have the same tag. From one rank to another, a
+                // tag belongs to one step of one lane instance; its chunks follow in order
   Index block;  // data steps: the block of the message (see Lane::counts) they handle
   std::vector<Range> dsts;
   std::vector<Range> srcs;
@@ -133,7 +133,7 @@ struct Lane {
   std::uint32_t instances = 1;
   std::uint32_t window = 1;     // at least 1
   std::int16_t publishes = -1;  // the public flag with its progress; only where instances == 1
-  Steps steps;
+  Steps steps;                  // at least one
   bool operator==(const Lane&) const = default;
 };
 
@@ -184,8 +184,8 @@ bool has_input(const Shape& shape);
 bool has_output(const Shape& shape);
 /// The item of the message that block `block` of this rank's input or output is
 /// (base/collectives.h).
-std::uint32_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block);
-std::uint32_t items(const Plan& plan);
+std::uint64_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block);
+std::uint64_t items(const Plan& plan);
 
 /// The picture of a plan that tests keep golden and reviewers read. (print.cc)
 std::string print(const Plan& plan);

@@ -108,6 +108,21 @@ std::string text_of_await(const Plan& plan, const Step& step) {
                      lag_text(step));
 }
 
+/// The lane as it runs: where it has one instance, i is 0 and no index shows it.
+Lane without_i(Lane lane) {
+  if (lane.instances != 1) return lane;
+  lane.block.by_instance = 0;
+  for (Step& step : lane.steps) {
+    for (Index* index : {&step.instance, &step.peer, &step.tag, &step.block}) {
+      index->by_instance = 0;
+    }
+    for (std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
+      for (Range& range : *ranges) range.rank.by_instance = range.block.by_instance = 0;
+    }
+  }
+  return lane;
+}
+
 std::string title_of(std::size_t number, const Lane& lane) {
   std::string text = fmt::format("lane {} {}: ", number, lane.name);
   const char* const buffer = lane.extents == Buffer::output ? "output" : "input";
@@ -164,8 +179,9 @@ std::string print(const Plan& plan) {
   if (shape.root >= 0) text += fmt::format(", root {}", shape.root);
   if (shape.varying) text += ", varying";
   if (shape.widened) text += ", widened";
-  text +=
-      fmt::format("\ncut {}; scratch {} x {} slots; ", plan.cut, plan.scratch_blocks, plan.slots);
+  text += fmt::format("\ncut {}; {}scratch {} x {} slots; ", plan.cut,
+                      plan.wide_scratch ? "wide " : "", plan.scratch_blocks, plan.slots);
+  if (plan.line_blocks > 0) text += fmt::format("line {}; ", plan.line_blocks);
   text += plan.uses_node() ? "load/store" : "messages";
   if (plan.arrives_first) text += "; arrives first";
   if (plan.maps_input) text += "; maps inputs";
@@ -173,8 +189,9 @@ std::string print(const Plan& plan) {
   if (plan.single_chunk) text += "; single chunk";
   text += '\n';
   for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
-    text += title_of(i, plan.lanes[i]) + '\n';
-    for (const Step& step : plan.lanes[i].steps) text += "  " + print(plan, step) + '\n';
+    const Lane lane = without_i(plan.lanes[i]);
+    text += title_of(i, lane) + '\n';
+    for (const Step& step : lane.steps) text += "  " + print(plan, step) + '\n';
   }
   return text;
 }

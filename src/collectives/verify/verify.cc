@@ -6,6 +6,7 @@
 
 #include "collectives/verify/verify_form.h"
 #include "collectives/verify/verify_messages.h"
+#include "collectives/verify/verify_progress.h"
 #include "collectives/verify/verify_run.h"
 
 namespace hocket::internal {
@@ -82,9 +83,12 @@ Proof prove(std::span<const Plan> plans, std::vector<std::vector<std::uint32_t>>
       proof.steps_run += run.steps_run();
       proof.rank_order &= run.rank_order();
     }
-    proof.rank_order &= proof.status.ok();
     if (!proof.status.ok()) break;
   }
+  if (proof.status.ok() && !plans[0].single_chunk) {
+    proof.status = verify_detail::check_progress(plans, messages);
+  }
+  proof.rank_order &= proof.status.ok();
   return proof;
 }
 

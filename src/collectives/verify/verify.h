@@ -28,7 +28,8 @@
 // Numbers of chunks. A run gives every item a number of chunks. With 2 x slots + 1 chunks every lag
 // and every reuse of a slot occurs. Up to 16 ranks, 1 and 2 chunks are run as well, and unequal
 // numbers: in plans for varying blocks any mixture, in plans that cut a whole message the last
-// blocks have fewer chunks.
+// blocks have fewer chunks. A deadlock that needs more chunks than a run has is found without a run
+// (verify_progress.h).
 //
 // Successive operations. Scratch and lines alternate between two halves, and a rank begins
 // operation s only when all ranks of its node have arrived at s - 1, so that all have ended s - 2.

@@ -38,7 +38,7 @@ std::uint32_t blocks_of(const Plan& plan, Buffer buffer) {
   return has ? message_blocks(plan, buffer) : 0;
 }
 
-std::uint32_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance) {
+std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance) {
   return item_of(plan, lane.extents, static_cast<std::uint32_t>(lane.block.at(instance)));
 }
 
@@ -143,6 +143,7 @@ class PlanForm {
 
   std::string lane(const Lane& lane) const {
     if (lane.window < 1) return "has a window of 0 instances";
+    if (lane.steps.empty()) return "has no steps";
     if (lane.instances > most_instances) {
       return fmt::format("has {} instances; the most is {}", lane.instances, most_instances);
     }

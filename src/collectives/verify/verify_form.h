@@ -35,7 +35,7 @@ std::uint32_t message_blocks(const Plan& plan, Buffer extents);
 /// The blocks of this rank's input or output: none where the rank has no such buffer.
 std::uint32_t blocks_of(const Plan& plan, Buffer buffer);
 /// The item of the block that an instance of a one_block lane handles.
-std::uint32_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance);
+std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance);
 /// The local rank of this plan's rank in its node.
 std::uint32_t local_rank(const Plan& plan);
 

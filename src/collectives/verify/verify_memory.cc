@@ -20,7 +20,7 @@ std::uint32_t ChunkCounts::of(const Plan& plan, const Lane& lane, std::uint32_t 
   return most;
 }
 
-ValueId Values::add_input(std::uint32_t rank, std::uint32_t item, std::uint32_t chunk) {
+ValueId Values::add_input(std::uint32_t rank, std::uint64_t item, std::uint32_t chunk) {
   const auto at = static_cast<std::uint32_t>(intervals_.size());
   intervals_.push_back({rank, rank});
   values_.push_back({.item = item, .chunk = chunk, .begin = at, .end = at + 1});

@@ -24,7 +24,7 @@ class ChunkCounts {
  public:
   ChunkCounts() = default;
   explicit ChunkCounts(std::vector<std::uint32_t> of_items) : of_items_(std::move(of_items)) {}
-  std::uint32_t of(std::uint32_t item) const { return of_items_[item]; }
+  std::uint32_t of(std::uint64_t item) const { return of_items_[item]; }
   /// Of an instance of a lane.
   std::uint32_t of(const Plan& plan, const Lane& lane, std::uint32_t instance) const;
 
@@ -44,7 +44,7 @@ inline constexpr ValueId nothing = 0xffffffff;
 /// The content of a chunk: the contributions of ranks to an item of the message, in the order of
 /// the fold.
 struct Value {
-  std::uint32_t item = 0;
+  std::uint64_t item = 0;
   std::uint32_t chunk = 0;
   bool one_by_one = true;  // partial results were only the first operands of folds
   bool finished = false;
@@ -57,7 +57,7 @@ struct Value {
 /// All values of a run: first the inputs of the ranks, then the results of folds.
 class Values {
  public:
-  ValueId add_input(std::uint32_t rank, std::uint32_t item, std::uint32_t chunk);
+  ValueId add_input(std::uint32_t rank, std::uint64_t item, std::uint32_t chunk);
   const Value& at(ValueId id) const { return values_[id]; }
   std::span<const Interval> ranks(ValueId id) const {
     return {intervals_.data() + values_[id].begin, intervals_.data() + values_[id].end};

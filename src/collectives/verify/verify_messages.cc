@@ -11,7 +11,7 @@
 namespace hocket::internal::verify_detail {
 
 namespace {
-constexpr std::uint32_t no_item = 0xffffffff;  // of an empty message
+constexpr std::uint64_t no_item = ~std::uint64_t{0};  // of an empty message
 }
 
 /// One end of a message.
@@ -19,7 +19,7 @@ struct Messages::End {
   std::uint32_t from, to, tag;
   bool receives;
   std::uint32_t rank, lane, instance, step;
-  std::uint32_t item;
+  std::uint64_t item;
 
   std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> key() const { return {from, to, tag}; }
 };
@@ -41,7 +41,7 @@ void Messages::collect(const Plan& plan, std::vector<End>& ends) {
       const bool receives = step.kind == StepKind::recv;
       for (std::uint32_t i = 0; i < lane.instances; ++i) {
         const auto peer = static_cast<std::uint32_t>(step.peer.at(i));
-        const std::uint32_t item = moves_data(step) ? item_of(plan, lane, i) : no_item;
+        const std::uint64_t item = moves_data(step) ? item_of(plan, lane, i) : no_item;
         ends.push_back({receives ? peer : rank, receives ? rank : peer,
                         static_cast<std::uint32_t>(step.tag.at(i)), receives, rank, l, i, s, item});
       }
@@ -57,7 +57,7 @@ Status Messages::match(std::span<const Plan> plans) {
   const auto is_wrong = [&](const End& end, const std::string& what) {
     return wrong(name_of_step(plans[end.rank], end.lane, end.instance, end.step), what);
   };
-  const auto item_text = [](std::uint32_t item) {
+  const auto item_text = [](std::uint64_t item) {
     return item == no_item ? std::string("nothing") : fmt::format("item {}", item);
   };
   size_ = 0;

@@ -30,7 +30,7 @@ class Order {
  public:
   /// ranks_of: the rank of every thread. counts_begun: has_begun() will be asked.
   Order(std::vector<std::uint32_t> ranks_of, bool counts_begun,
-        std::size_t full_clock_threads = 4096);
+        std::size_t full_clock_threads = 256);
 
   /// What a thread knows at the end of its last step.
   struct Note {

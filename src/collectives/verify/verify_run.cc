@@ -70,7 +70,7 @@ void Run::add_inputs() {
       for (Cell& cell : memory.callers(rank)) cell.last_write = begin;
     }
     for (std::uint32_t block = 0; block < blocks_of(plan, Buffer::input); ++block) {
-      const std::uint32_t item = item_of(plan, Buffer::input, block);
+      const std::uint64_t item = item_of(plan, Buffer::input, block);
       for (std::uint32_t chunk = 0; chunk < counts_.of(item); ++chunk) {
         const ValueId value = values_.add_input(rank, item, chunk);
         const Spot spot{.rank = rank, .buffer = Buffer::input, .block = block};

@@ -88,7 +88,7 @@ class Run {
   bool fold_in(Memory& memory, int thread);
   bool transfer(Memory& memory, int sender, int receiver);
   void spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spot>& spots) const;
-  std::uint32_t item_of_step(int thread) const;
+  std::uint64_t item_of_step(int thread) const;
   bool check_access(Memory& memory, int thread, const Spot& spot, bool writes);
   Cell* read(Memory& memory, int thread, const Spot& spot);
   bool check_content(Memory& memory, int thread, const Spot& spot, const Cell& cell);
@@ -97,8 +97,8 @@ class Run {
   bool has_met(int thread, std::uint32_t rank) const;
   bool check_end(std::uint32_t rank);
   Status check_answer(Memory& memory);
-  bool is_right(ValueId id, std::uint32_t item, std::uint32_t chunk);
-  std::uint32_t source_of(std::uint32_t item) const;
+  bool is_right(ValueId id, std::uint64_t item, std::uint32_t chunk);
+  std::uint32_t source_of(std::uint64_t item) const;
   Status check_barrier() const;
 
   Status stuck() const;

@@ -38,7 +38,7 @@ void Run::spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spo
   }
 }
 
-std::uint32_t Run::item_of_step(int thread) const {
+std::uint64_t Run::item_of_step(int thread) const {
   const std::int64_t block = current(thread).block.at(threads_[thread].instance);
   return item_of(plan_of(thread), lane_of(thread).extents, static_cast<std::uint32_t>(block));
 }
@@ -222,15 +222,17 @@ bool Run::check_end(std::uint32_t rank) {
 }
 
 /// The rank whose input an item is, in a collective that does not reduce.
-std::uint32_t Run::source_of(std::uint32_t item) const {
+std::uint32_t Run::source_of(std::uint64_t item) const {
   const Plan& plan = plans_[0];
   const CollectiveRow& row = row_of(plan.shape.collective);
   if (is_p2p(plan.shape.collective)) return plan.shape.collective == Collective::send ? 0 : 1;
   if (row.input_at_root) return static_cast<std::uint32_t>(plan.shape.root);
-  return plan.shape.collective == Collective::all_to_all ? item / plan.shape.ranks : item;
+  const std::uint64_t source =
+      plan.shape.collective == Collective::all_to_all ? item / plan.shape.ranks : item;
+  return static_cast<std::uint32_t>(source);  // a rank
 }
 
-bool Run::is_right(ValueId id, std::uint32_t item, std::uint32_t chunk) {
+bool Run::is_right(ValueId id, std::uint64_t item, std::uint32_t chunk) {
   if (id == nothing) return false;
   const Value& value = values_.at(id);
   if (value.item != item || value.chunk != chunk) return false;
@@ -249,7 +251,7 @@ bool Run::is_right(ValueId id, std::uint32_t item, std::uint32_t chunk) {
 Status Run::check_answer(Memory& memory) {
   for (const Plan& plan : plans_) {
     for (std::uint32_t block = 0; block < blocks_of(plan, Buffer::output); ++block) {
-      const std::uint32_t item = item_of(plan, Buffer::output, block);
+      const std::uint64_t item = item_of(plan, Buffer::output, block);
       const Spot spot{.rank = plan.shape.rank, .buffer = Buffer::output, .block = block};
       for (std::uint32_t chunk = 0; chunk < counts_.of(item); ++chunk) {
         const ValueId id = memory.cell(spot, chunk).value;

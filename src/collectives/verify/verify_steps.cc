@@ -221,7 +221,7 @@ class StepsForm {
       return fmt::format("handles block {} in a lane of block {}", block,
                          lane_->block.at(instance_));
     }
-    const std::uint32_t item = item_of(plan_, lane_->extents, static_cast<std::uint32_t>(block));
+    const std::uint64_t item = item_of(plan_, lane_->extents, static_cast<std::uint32_t>(block));
     for (const std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
       for (const Range& range : *ranges) {
         const bool varies = range.rank.by_source != 0 || range.block.by_source != 0;
@@ -235,7 +235,7 @@ class StepsForm {
   }
 
   /// Checks the place of range number `j` of a Range.
-  std::string place(const Range& range, std::uint32_t j, std::uint32_t item, bool writes) const {
+  std::string place(const Range& range, std::uint32_t j, std::uint64_t item, bool writes) const {
     const std::int64_t rank = range.rank.at(instance_, j), block = range.block.at(instance_, j);
     const Plan* owner = &plan_;
     if (plan_.uses_node()) {
@@ -252,7 +252,7 @@ class StepsForm {
     if (block < 0 || block >= blocks) return fmt::format("names block {} of {}", block, blocks);
     const bool callers = range.buffer == Buffer::input || range.buffer == Buffer::output;
     if (callers) {
-      const std::uint32_t there = item_of(*owner, range.buffer, static_cast<std::uint32_t>(block));
+      const std::uint64_t there = item_of(*owner, range.buffer, static_cast<std::uint32_t>(block));
       if (there != item) {
         return fmt::format("names block {}, which is item {} of the message, for item {}", block,
                            there, item);

@@ -1,0 +1,153 @@
+// The choices of the selector for given measurements.
+#include "collectives/select/selector.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "collectives/algorithms/builders.h"
+
+namespace hocket::internal {
+namespace {
+
+Question all_reduce_of(std::size_t bytes) {
+  return {.collective = Collective::all_reduce, .dtype = Dtype::float32, .count = bytes / 4};
+}
+
+/// The selector owns the choice and its program.
+const Choice& choice_of(Selector& selector, std::size_t bytes) {
+  const Choice* choice = nullptr;
+  EXPECT_TRUE(selector.choose(all_reduce_of(bytes), &choice).ok());
+  return *choice;
+}
+
+std::string algorithm_of(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).program->algorithm();
+}
+
+bool uses_node(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).program->header().uses_node;
+}
+
+bool has_far_scratch(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).far_scratch;
+}
+
+Stores stores_of(const SelectorOptions& options, std::size_t bytes) {
+  Selector selector(options);
+  return choice_of(selector, bytes).stores;
+}
+
+SelectorOptions two_ranks() {
+  SelectorOptions options;
+  options.ranks = 2;
+  options.board_scratch_bytes = 4 << 20;
+  options.figures.core_cache_bytes = 1 << 20;
+  options.figures.node_cache_bytes = 32 << 20;
+  return options;
+}
+
+TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measured) {
+  SelectorOptions options = two_ranks();
+  options.figures.push_ns_per_byte = 0.10;
+  options.figures.push_past_ns_per_byte = 0.09;
+  EXPECT_EQ(Stores::near_and_far, stores_of(options, 128 << 10));
+  EXPECT_EQ(Stores::one_by_one, stores_of(options, 512 << 10)) << "no longer all in the core's own";
+  EXPECT_EQ(Stores::together, stores_of(options, 2 << 20)) << "in the shared cache";
+  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20)) << "in memory";
+  options.figures.push_past_ns_per_byte = 0.11;
+  EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
+  options.one_node = false;
+  EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
+}
+
+TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
+  SelectorOptions options = two_ranks();
+  options.figures.push_ns_per_byte = 0.30;
+  options.figures.push_past_ns_per_byte = 0.16;
+  EXPECT_FALSE(has_far_scratch(options, 1 << 20));
+  options.figures.push_past_ns_per_byte = 0.10;
+  EXPECT_TRUE(has_far_scratch(options, 1 << 20));
+  EXPECT_EQ(Stores::near_and_far, stores_of(options, 2 << 20));
+  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20));
+  EXPECT_FALSE(has_far_scratch(options, 1 << 10)) << "too little";
+  options.one_node = false;
+  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "scratch is the rank's own";
+}
+
+TEST(Selector, an_algorithm_carries_what_fits_and_no_byte_more) {
+  SelectorOptions options = two_ranks();
+  options.algorithm = "inline";
+  EXPECT_EQ("inline", algorithm_of(options, line_payload_bytes));
+  EXPECT_NE("inline", algorithm_of(options, line_payload_bytes + 4));
+  options.algorithm = "one-shot";
+  const std::size_t most = options.board_scratch_bytes;
+  EXPECT_EQ("one-shot", algorithm_of(options, most));
+  EXPECT_TRUE(uses_node(options, most));
+  EXPECT_FALSE(algorithm_of(options, most + 4) == "one-shot" && uses_node(options, most + 4))
+      << "beyond the scratch it goes by messages";
+}
+
+TEST(Selector, keeps_choices_for_different_calls_apart) {
+  // More calls than choices are kept, all of one count: some must take the place of others.
+  Selector selector(two_ranks());
+  std::set<std::uint64_t> hashes;
+  int calls = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (int dtype = 0; dtype < dtype_count; ++dtype) {
+      for (int op = 0; op < op_count; ++op) {
+        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+          const Choice* choice = nullptr;
+          const Question question{.collective = collective,
+                                  .dtype = static_cast<Dtype>(dtype),
+                                  .op = static_cast<Op>(op),
+                                  .count = 100};
+          ASSERT_TRUE(selector.choose(question, &choice).ok());
+          hashes.insert(choice->call_hash);
+          calls += round;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(static_cast<std::size_t>(calls), hashes.size());
+}
+
+/// The candidates of 16 ranks on as many nodes.
+std::vector<Selector::Priced> candidates_between_nodes(double message_work_ns,
+                                                       double link_ns_per_byte, std::size_t bytes) {
+  SelectorOptions options = two_ranks();
+  options.ranks = 16;
+  options.one_node = false;
+  options.figures.message_ns = 20'000;
+  options.figures.message_work_ns = message_work_ns;
+  options.figures.link_ns_per_byte = link_ns_per_byte;
+  Selector selector(options);
+  std::vector<Selector::Priced> candidates;
+  EXPECT_TRUE(selector.candidates(all_reduce_of(bytes), &candidates).ok());
+  return candidates;
+}
+
+TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
+  const auto first = [](double message_work_ns, double link_ns_per_byte, std::size_t bytes) {
+    return candidates_between_nodes(message_work_ns, link_ns_per_byte, bytes)
+        .front()
+        .builder->algorithm;
+  };
+  EXPECT_STREQ("one-shot", first(100, 0.1, 4 << 10)) << "messages for next to nothing";
+  EXPECT_STREQ("tree", first(50'000, 0.1, 4 << 10)) << "few messages";
+  EXPECT_STREQ("owner-fold", first(1000, 8, 16 << 10)) << "few bytes, few rounds";
+}
+
+TEST(Selector, candidates_come_cheapest_first_with_their_prices) {
+  const std::vector<Selector::Priced> all = candidates_between_nodes(1000, 1, 64 << 10);
+  ASSERT_GT(all.size(), 2U);
+  for (std::size_t i = 1; i < all.size(); ++i) EXPECT_LE(all[i - 1].price_ps, all[i].price_ps);
+  EXPECT_GE(all[0].price_ps, 20'000'000) << "no less than one message, in picoseconds";
+}
+
+}  // namespace
+}  // namespace hocket::internal
