@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: abi.sh CC [--record]      ABI_INCLUDE: another folder than include/
-# The ABI of hocket.h and collectives.h is that of tests/install/abi.txt: calls, sizes and offsets of types, values of
-# enumerators and macros. The version macros are left out.
+# The ABI of hocket.h and collectives.h is that of tests/install/abi.txt: calls, sizes and offsets of
+# types, values of enumerators and macros. The version macros are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cc=$1 record=tests/install/abi.txt include=${ABI_INCLUDE:-include}
@@ -61,7 +61,8 @@ awk '
     }
   }' "$work/text" >"$work/declarations"
 awk '/^#define HOCKET_[A-Z0-9_]+ / && $2 !~ /_(API|INITIALIZER|MAJOR|MINOR|PATCH|CODE)$/ {
-       printf "  printf(\"%s = %%lld\\n\", (long long)%s);\n", $2, $2 }' "${headers[@]}" >"$work/macros"
+       printf "  printf(\"%s = %%lld\\n\", (long long)%s);\n", $2, $2 }' \
+  "${headers[@]}" >"$work/macros"
 {
   printf '#include <stdio.h>\n#include <hocket/hocket.h>\nint main(void) {\n'
   cat "$work/declarations" "$work/macros"
