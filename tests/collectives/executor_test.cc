@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "collectives/plan/steps.h"
 #include "data.h"
 #include "plans.h"
 #include "transport/fabric.h"
@@ -216,6 +217,43 @@ TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(buffers.check(), "");
   }
+}
+
+// A program of one rank, whose lane 0 awaits the end of lane 1. Each block has three chunks.
+TEST(Programs, give_turns_after_each_chunk_and_await_the_end_of_a_lane) {
+  using namespace steps;
+  const Ranges r(0);
+  Plan plan;
+  plan.shape = {.collective = Collective::all_reduce};
+  plan.cut = 2;
+  plan.lanes = {
+      one_block("second", Buffer::input, fixed(1),
+                {await_end(1, fixed(0)), copy(fixed(1), r.input(fixed(1)), {r.output(fixed(1))})}),
+      one_block("first", Buffer::input, fixed(0),
+                {copy(fixed(0), r.input(fixed(0)), {r.output(fixed(0))})})};
+  Program program;
+  ASSERT_TRUE(lower(plan, &program).ok());
+  constexpr std::size_t chunk = 64, size = 6 * chunk;
+  const std::vector<std::byte> input(size, std::byte{7});
+  std::vector<std::byte> output(size);
+  Binding binding;
+  binding.input = input.data();
+  binding.output = output.data();
+  binding.sizes = sizes_of(plan, size, Dtype::int8, chunk);
+  const Links links;
+  Execution execution;
+  execution.start(program, nullptr, binding, links);
+  const auto copied = [&] { return std::ranges::count(output, std::byte{7}); };
+  for (std::size_t chunks = 1; chunks <= 3; ++chunks) {
+    EXPECT_TRUE(execution.advance());
+    EXPECT_EQ(copied(), chunks * chunk) << "lane 1 goes on by a chunk, lane 0 waits";
+    EXPECT_FALSE(execution.done());
+  }
+  for (std::size_t chunks = 4; chunks <= 6; ++chunks) {
+    EXPECT_TRUE(execution.advance());
+    EXPECT_EQ(copied(), chunks * chunk);
+  }
+  EXPECT_TRUE(execution.done());
 }
 
 }  // namespace

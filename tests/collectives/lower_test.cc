@@ -225,6 +225,13 @@ TEST(Lowering, fails_where_a_number_does_not_fit_its_field) {
   Program program;
   EXPECT_NE(lower(plan, &program).message().find("too many lane instances to be lowered"),
             std::string::npos);
+  const Builder& ring = *find_builder("ring", Collective::all_gather, false);
+  const auto lower_for = [&](std::uint32_t ranks) {
+    return lower(ring.build({.collective = ring.collective, .ranks = ranks}), &program);
+  };
+  EXPECT_TRUE(lower_for(65'536).ok());
+  EXPECT_NE(lower_for(100'000).message().find("too many message tags to be lowered"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -32,7 +32,10 @@ class Lowering {
                         .extents = lane.extents});
       counters += lane.instances;
       active += lanes_.back().window;
-      for (const Step& step : lane.steps) HOCKET_RETURN_IF_ERROR(add(step));
+      for (const Step& step : lane.steps) {
+        if (!tags_fit(lane, step)) return too_large("message tags");
+        HOCKET_RETURN_IF_ERROR(add(step));
+      }
     }
     if (counters > most<std::uint32_t>) return too_large("lane instances");
     header_.counters = static_cast<std::uint32_t>(counters);
@@ -59,6 +62,16 @@ class Lowering {
     return internal_error("the plan '" + plan_.algorithm + "' for " +
                           std::to_string(plan_.shape.ranks) + " ranks has too many " + what +
                           " to be lowered");
+  }
+
+  /// The key of a message has 16 bits for its tag.
+  static bool tags_fit(const Lane& lane, const Step& step) {
+    if (step.kind != StepKind::send && step.kind != StepKind::recv) return true;
+    for (std::uint32_t i = 0; i < lane.instances; ++i) {
+      const std::int64_t tag = step.tag.at(i);
+      if (tag < 0 || tag > static_cast<std::int64_t>(most<std::uint16_t>)) return false;
+    }
+    return true;
   }
 
   Status add(const Step& step) {
