@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: abi.sh CC [--record]      ABI_INCLUDE: another folder than include/
-# The ABI of hocket.h and collectives.h is that of tests/install/abi.txt: calls, sizes and offsets of
-# types, values of enumerators and macros. The version macros are left out.
+# The ABI of hocket.h and collectives.h is that of tests/install/abi.txt: calls, sizes and offsets
+# of types, values of enumerators and macros. The version macros are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cc=$1 record=tests/install/abi.txt include=${ABI_INCLUDE:-include}
