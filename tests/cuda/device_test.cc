@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/execute/device_interpreter.h"
 #include "collectives/data.h"
+#include "collectives/execute/device_interpreter.h"
 #include "collectives/plans.h"
 
 namespace hocket::internal {

@@ -160,8 +160,8 @@ std::vector<std::uint32_t> message_peers(const Program& program) {
       }
     }
   }
-  std::ranges::sort(peers);
-  peers.erase(std::ranges::unique(peers).begin(), peers.end());
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   return peers;
 }
 
