@@ -426,6 +426,14 @@ void TcpTransport::drop(Link& link, std::size_t index) {
            "lost the connection to rank " + std::to_string(peer) + ": " + why.message(), peer};
   }
   if (of_the_socket) {
+    // The connections of a process that has ended break in any order.
+    for (const std::unique_ptr<Connection>& other : link.connections) {
+      if (other != nullptr && !link.matcher.ended()) other->receive_rest(link.matcher);
+    }
+    if (link.matcher.ended()) {
+      connection->release_buffers(link.matcher, false);
+      return finish_link(link);
+    }
     // Messages that have arrived completely stay valid: a call that has ended on the peer can end
     // here too.
     link.matcher.leave(why.on_link(link.name));
