@@ -1,8 +1,8 @@
-# What a user gets: the C header, the C++ headers, libhocket.so, the programs (perf/ installs its
+# What a user gets: the C headers, the C++ headers, libhocket.so, the programs (perf/ installs its
 # own), a CMake package and a pkg-config file. All of it may be moved to another prefix.
 include(CMakePackageConfigHelpers)
 
-install(FILES include/hocket/hocket.h include/hocket/hocket.hpp
+install(FILES include/hocket/hocket.h include/hocket/collectives.h include/hocket/hocket.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -211,25 +211,17 @@ void generate_input(const Expectation& e, int rank, void* dst) {
 std::size_t count_wrong(const Expectation& e, const void* result) {
   const auto* got = static_cast<const char*>(result);
   const std::size_t size = size_of(e.dtype);
-  const int segments = e.collective == Collective::all_gather ? e.ranks : 1;
+  const int segments = has_output_parts(e.collective) ? e.ranks : 1;
   if (e.output_count() == 0) return 0;
   std::size_t wrong = 0;
   for (int segment = 0; segment < segments; ++segment) {
     for (std::size_t first = 0; first < e.count; first += piece_count) {
       const std::size_t count = std::min(piece_count, e.count - first);
-      switch (e.collective) {
-        case Collective::all_reduce:
-          wrong += wrong_reduced(e, first, count, got);
-          break;
-        case Collective::reduce_scatter:
-          wrong += wrong_reduced(e, static_cast<std::size_t>(e.rank) * e.count + first, count, got);
-          break;
-        case Collective::all_gather:
-          wrong += wrong_copied(e, segment, first, count, got);
-          break;
-        default:
-          wrong += wrong_copied(e, e.source(), first, count, got);
-          break;
+      const std::size_t at = e.input_part() + first;
+      if (e.has_redop()) {
+        wrong += wrong_reduced(e, at, count, got);
+      } else {
+        wrong += wrong_copied(e, segments > 1 ? segment : e.source(), at, count, got);
       }
       got += count * size;
     }

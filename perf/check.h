@@ -20,19 +20,20 @@ struct Expectation {
   Seed seed;              // the generating function sets seed.rank
 
   std::size_t input_count() const {
-    return collective == Collective::reduce_scatter ? count * static_cast<std::size_t>(ranks)
-                                                    : count;
+    return has_input_parts(collective) ? count * static_cast<std::size_t>(ranks) : count;
   }
   std::size_t output_count() const {
     if (collective == Collective::bandwidth && sends_first()) return 0;
-    return collective == Collective::all_gather ? count * static_cast<std::size_t>(ranks) : count;
+    const bool at_root = collective == Collective::reduce || collective == Collective::gather;
+    if (at_root && rank != root) return 0;
+    return has_output_parts(collective) ? count * static_cast<std::size_t>(ranks) : count;
   }
   /// The other rank of a pair: rank r of the first half and rank r + ranks / 2.
   int partner() const { return (rank + ranks / 2) % ranks; }
   bool sends_first() const { return rank < ranks / 2; }
   /// The rank whose input a copy on this rank must have.
   int source() const {
-    if (collective == Collective::broadcast) return root;
+    if (collective == Collective::broadcast || collective == Collective::scatter) return root;
     return is_pair(collective) ? partner() : (rank + ranks - 1) % ranks;
   }
   /// True if all ranks must have the same bytes afterwards.
@@ -42,10 +43,13 @@ struct Expectation {
   }
   /// True if the operation in place, applied to its own result, gives the same result again.
   bool repeatable_in_place() const {
-    return collective == Collective::all_gather || collective == Collective::broadcast;
+    return collective == Collective::all_gather || collective == Collective::broadcast ||
+           collective == Collective::gather || collective == Collective::scatter;
   }
-  bool has_redop() const {
-    return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
+  bool has_redop() const { return perf::has_redop(collective); }
+  /// Where the elements that this rank receives begin in the input of a rank, or in its reduction.
+  std::size_t input_part() const {
+    return has_input_parts(collective) ? static_cast<std::size_t>(rank) * count : 0;
   }
 };
 

@@ -213,7 +213,7 @@ void add_flags(CLI::App* app, Options* o, Pending* pending) {
   add_counts(app, o);
   add(app, "-d,--datatype", set_dtypes, &o->dtypes, "or all (float)");
   add(app, "-o,--op", set_ops, &o->ops, "or all (sum)");
-  add(app, "-r,--root", set_root, &o->root, "broadcast's root, or all (0)");
+  add(app, "-r,--root", set_root, &o->root, "the root of a rooted collective, or all (0)");
   add(app, "-z,--blocking", set_blocking, &pending->blocking,
       "0: calls on a host stream; 1: in the caller's thread, a barrier after each; 2: in the "
       "caller's thread; 3: a barrier after each iteration, not timed (0)");

@@ -61,7 +61,7 @@ class Table {
   }
 
   std::vector<int> roots() const {
-    if (options_.collective != Collective::broadcast || options_.root >= 0) return {options_.root};
+    if (!has_root(options_.collective) || options_.root >= 0) return {options_.root};
     std::vector<int> all;
     for (int r = 0; r < job_.ranks(); ++r) all.push_back(r);
     return all;

@@ -36,20 +36,21 @@ void Operation::fill() {
   }
 }
 
-// In place, input and output overlap as in NCCL: the input of an all-gather is the rank's part of
-// the output, and the output of a reduce-scatter is the rank's part of the input.
+// In place, input and output overlap as in NCCL: the input of an all-gather or gather is the rank's
+// part of the output, and the output of a reduce-scatter or scatter is the rank's part of the
+// input.
 char* Operation::input(std::size_t k) const {
   const Expectation& e = expectation_;
   const std::size_t at = input_slot(k) * stride_;
   if (!in_place_) return ground_.send + at;
-  if (e.collective != Collective::all_gather) return ground_.recv + at;
+  if (!has_output_parts(e.collective)) return ground_.recv + at;
   return ground_.recv + at + static_cast<std::size_t>(e.rank) * e.count * size_of(e.dtype);
 }
 
 char* Operation::output(std::size_t k) const {
   const Expectation& e = expectation_;
   const std::size_t at = k % slots_.out * stride_;
-  if (!in_place_ || e.collective != Collective::reduce_scatter) return ground_.recv + at;
+  if (!in_place_ || !has_input_parts(e.collective)) return ground_.recv + at;
   return ground_.recv + at + static_cast<std::size_t>(e.rank) * e.count * size_of(e.dtype);
 }
 
@@ -84,6 +85,18 @@ bool Operation::collective(std::size_t k, Failure* failure) {
     case Collective::broadcast:
       return ok(hocketBroadcast(in, out, e.count, e.dtype, e.root, comm, stream), "hocketBroadcast",
                 comm, failure);
+    case Collective::reduce:
+      return ok(hocketReduce(in, out, e.count, e.dtype, e.op, e.root, comm, stream), "hocketReduce",
+                comm, failure);
+    case Collective::gather:
+      return ok(hocketGather(in, out, e.count, e.dtype, e.root, comm, stream), "hocketGather", comm,
+                failure);
+    case Collective::scatter:
+      return ok(hocketScatter(in, out, e.count, e.dtype, e.root, comm, stream), "hocketScatter",
+                comm, failure);
+    case Collective::alltoall:
+      return ok(hocketAlltoAll(in, out, e.count, e.dtype, comm, stream), "hocketAlltoAll", comm,
+                failure);
     default:
       return ok(hocketBarrier(comm, stream), "hocketBarrier", comm, failure);
   }

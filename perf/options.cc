@@ -13,9 +13,9 @@
 namespace hocket::perf {
 namespace {
 
-constexpr const char* names[program_count] = {"all_reduce", "all_gather", "reduce_scatter",
-                                              "broadcast",  "sendrecv",   "barrier",
-                                              "latency",    "bandwidth",  "bibandwidth"};
+constexpr const char* names[program_count] = {
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",    "gather",     "scatter",
+    "alltoall",   "sendrecv",   "barrier",        "latency",   "bandwidth", "bibandwidth"};
 constexpr std::size_t window_bytes = std::size_t{256} << 20;  // of receive buffers, at most
 
 std::optional<Collective> collective_from(const std::string& text) {
@@ -61,8 +61,8 @@ std::string check_combination(const Pending& pending, const Options& o) {
   if (o.min_bytes > o.max_bytes) {
     return fmt::format("-b {} is above -e {}", o.min_bytes, o.max_bytes);
   }
-  if (o.collective != Collective::broadcast && o.root != 0) {
-    return fmt::format("-r is for broadcast; {} has no root", name_of(o.collective));
+  if (!has_root(o.collective) && o.root != 0) {
+    return fmt::format("-r is for collectives with a root; {} has none", name_of(o.collective));
   }
   if (o.method == Method::aligned && pending.average) {
     return "--aligned has one time for all ranks: -a has nothing to choose from";
@@ -170,8 +170,8 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
   std::string collective;
   if (!by_name) {
     app.add_option("collective", collective,
-                   "all_reduce, all_gather, reduce_scatter, broadcast, sendrecv, barrier, latency, "
-                   "bandwidth, bibandwidth")
+                   "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
+                   "alltoall, sendrecv, barrier, latency, bandwidth, bibandwidth")
         ->required()
         ->check(CLI::IsMember(std::vector<std::string>(names, names + program_count)));
   }

@@ -20,14 +20,35 @@ enum class Collective {
   all_gather,
   reduce_scatter,
   broadcast,
+  reduce,
+  gather,
+  scatter,
+  alltoall,
   sendrecv,
   barrier,
   latency,
   bandwidth,
   bibandwidth
 };
-inline constexpr int program_count = 9;
+inline constexpr int program_count = 13;
 const char* name_of(Collective collective);  // "all_reduce"
+inline bool has_root(Collective collective) {
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
+}
+inline bool has_redop(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::reduce;
+}
+/// True if the input, or the output, has a part for each rank.
+inline bool has_input_parts(Collective collective) {
+  return collective == Collective::reduce_scatter || collective == Collective::scatter ||
+         collective == Collective::alltoall;
+}
+inline bool has_output_parts(Collective collective) {
+  return collective == Collective::all_gather || collective == Collective::gather ||
+         collective == Collective::alltoall;
+}
 inline bool is_pair(Collective collective) { return collective >= Collective::latency; }
 
 /// How -a combines the times of the ranks.
@@ -77,12 +98,10 @@ struct Options {
   std::optional<double> min_bus_bandwidth;  // GB/s; NCCL_TESTS_MIN_BW
   std::uint64_t seed = 1;
 
-  bool reduces() const {
-    return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
-  }
+  bool reduces() const { return has_redop(collective); }
   bool has_data() const { return collective != Collective::barrier; }
   bool has_in_place() const {
-    return collective < Collective::sendrecv && method != Method::overlap;
+    return collective < Collective::alltoall && method != Method::overlap;
   }
   bool needs_stream() const { return blocking == Blocking::stream || method == Method::overlap; }
   /// True if the time of every iteration is needed, although the method alone does not measure it.

@@ -20,6 +20,9 @@ double bus_factor(Collective collective, int ranks) {
       return 2.0 * (ranks - 1) / ranks;
     case Collective::all_gather:
     case Collective::reduce_scatter:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::alltoall:
       return 1.0 * (ranks - 1) / ranks;
     default:
       return 1.0;
@@ -149,7 +152,7 @@ Operation Runner::operation_for(const RowSpec& spec) {
   e.rank = rank_;
   e.ranks = ranks_;
   e.count = spec.bytes / size_of(spec.dtype);
-  if (e.collective == Collective::all_gather || e.collective == Collective::reduce_scatter) {
+  if (has_input_parts(e.collective) || has_output_parts(e.collective)) {
     e.count /= static_cast<std::size_t>(ranks_);
   }
   e.seed.run = options_.seed;
@@ -220,7 +223,7 @@ bool Runner::measure(const RowSpec& spec, Measured* row, Failure* failure) {
   row->count = e.count;
   row->dtype = spec.dtype;
   row->op = spec.op;
-  row->root = e.collective == Collective::broadcast ? spec.root : -1;
+  row->root = has_root(e.collective) ? spec.root : -1;
   row->in_place = spec.in_place;
   row->group = static_cast<int>(operation.group());
   conclude(operation, first, second, row);

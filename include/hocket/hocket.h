@@ -2,10 +2,11 @@
  *
  * A call that NCCL has too has NCCL's name with the prefix changed (ncclAllReduce is
  * hocketAllReduce), and the same parameters in the same order. Constants of both have the same
- * numbers. Some calls of NCCL are not here yet, among them Reduce, AlltoAll, Gather, Scatter,
- * RedOpCreatePreMulSum, CommInitAll, CommShrink and windows. Four things differ from NCCL: the NULL
- * stream is the caller's thread, hocketCommAbort frees nothing, communicators are not made inside a
- * group, and hocketConfig_t has other fields. This header is the manual.
+ * numbers. Some calls of NCCL are not here yet, among them RedOpCreatePreMulSum, CommInitAll,
+ * CommShrink and windows. Four things differ from NCCL: the NULL stream is the caller's thread,
+ * hocketCommAbort frees nothing, communicators are not made inside a group, and hocketConfig_t has
+ * other fields. This header is the manual; it includes collectives.h, which is the manual of
+ * collectives and messages.
  *
  * A program that each of N processes (ranks) runs:
  *
@@ -120,7 +121,7 @@
  *   HOCKET_INTERFACE          interface_name
  *   HOCKET_TRANSPORT          transports that may be used: "shm,tcp" (default), "shm" or "tcp"
  *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
- *                             (inline, one-shot, staged, direct, ring, tree or owner-fold)
+ *                             (inline, one-shot, staged, direct, ring, tree, owner-fold or pairs)
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
  *   HOCKET_LOG                none, error, warn, info or debug: least level on standard error
  *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 64; 0: none)
@@ -482,99 +483,9 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  *          or the error of the join. No operation is disturbed. */
 HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* path);
 
-/* ---- Collectives and messages ------------------------------------------------------------------
+/* ---- Groups ------------------------------------------------------------------------------------
  *
- * Rules for all of them; n is the number of ranks of comm.
- *
- * Order. Every rank of comm calls the same collectives in the same order, with the same count,
- * datatype, operator and root. Ranks that disagree fail with hocketMismatch, and the sentence
- * quotes both calls. Calls on one communicator run in the order in which they were made, whatever
- * their streams.
- *
- * Buffers. A buffer is host memory of any alignment. It has at least count x size of datatype
- * bytes. hocketInvalidArgument: n times that size is more than 2^63 - 1 bytes, or a buffer would
- * end beyond the address space. Send and receive buffer may be the same where the call says
- * "in place"; any other overlap fails with hocketInvalidArgument. With count 0 buffers may be
- * NULL, and every rank must still make the call. If operations run at once on two communicators,
- * keep their receive buffers on different memory pages: otherwise, if one of the two fails, the
- * other may lose data on the shared page and fail with hocketRemoteError. */
-
-/* Effect:  recvbuff on every rank receives, element by element, sendbuff of rank 0 op ... op
- *          sendbuff of rank n - 1. In place: sendbuff == recvbuff.
- * Needs:   count elements in sendbuff and in recvbuff; the same count, datatype and op on all
- *          ranks.
- * Blocks:  NULL stream: until recvbuff holds the result and sendbuff may be written again, at most
- *          the deadline (blocking = 0: no; returns hocketInProgress). Host stream: no; the
- *          operation ends in its order.
- * Threads: one at a time on comm; several threads may put operations on the stream.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage: nothing changes. hocketMismatch,
- *          hocketRemoteError, hocketTimeout, hocketAborted, hocketSystemError: recvbuff is
- *          unspecified and comm poisoned. On a host stream hocketStreamSynchronize returns these
- *          errors; only "cannot start the worker" (hocketSystemError) comes from the call itself,
- *          the first on the stream. */
-HOCKET_API hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
-                                          hocketDataType_t datatype, hocketRedOp_t op,
-                                          hocketComm_t comm, hocketStream_t stream);
-
-/* Effect:  recvbuff on every rank receives sendbuff of rank root. In place: sendbuff == recvbuff,
- *          on root.
- * Needs:   count elements in recvbuff, and in sendbuff on root (other ranks' sendbuff is ignored
- *          and may be NULL); the same count, datatype and root on all ranks.
- * Blocks:  as hocketAllReduce.
- * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce; hocketInvalidArgument also if root is no rank of comm. */
-HOCKET_API hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
-                                          hocketDataType_t datatype, int root, hocketComm_t comm,
-                                          hocketStream_t stream);
-
-/* Effect:  recvbuff on every rank receives sendbuff of rank 0, of rank 1, ... of rank n - 1, end
- *          to end. In place: sendbuff == recvbuff + rank x sendcount elements.
- * Needs:   sendcount elements in sendbuff, n x sendcount in recvbuff; the same sendcount and
- *          datatype on all ranks.
- * Blocks:  as hocketAllReduce.
- * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce. */
-HOCKET_API hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
-                                          hocketDataType_t datatype, hocketComm_t comm,
-                                          hocketStream_t stream);
-
-/* Effect:  recvbuff on rank r receives elements r x recvcount to (r + 1) x recvcount - 1 of the
- *          result that hocketAllReduce would give. In place: recvbuff == sendbuff + rank x
- *          recvcount elements; the rest of sendbuff is then unspecified.
- * Needs:   n x recvcount elements in sendbuff, recvcount in recvbuff; the same recvcount, datatype
- *          and op on all ranks.
- * Blocks:  as hocketAllReduce.
- * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce. */
-HOCKET_API hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff,
-                                              size_t recvcount, hocketDataType_t datatype,
-                                              hocketRedOp_t op, hocketComm_t comm,
-                                              hocketStream_t stream);
-
-/* Effect:  the barrier ends on no rank before every rank has begun it.
- * Needs:   a collective: every rank calls it.
- * Blocks:  as hocketAllReduce.
- * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce, without a buffer. */
-HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream);
-
-/* Effect:  hocketSend sends sendbuff to rank peer; hocketRecv receives a message of rank peer into
- *          recvbuff. The k-th hocketSend to a peer matches that peer's k-th hocketRecv from this
- *          rank.
- * Needs:   count elements in the buffer; the same count and datatype on both sides.
- * Blocks:  NULL stream: hocketRecv until recvbuff holds the message, hocketSend until sendbuff may
- *          be written again, at most the deadline. hocketSend of more than 64 KiB waits until peer
- *          has called hocketRecv: if two ranks both send to each other first and receive
- *          afterwards, they deadlock until the deadline. Use a group for that. Host stream: no; the
- *          operation ends in its order.
- * Threads: as hocketAllReduce.
- * Errors:  as hocketAllReduce; hocketInvalidArgument also if peer is no rank of comm;
- *          hocketInvalidUsage also if peer is the caller's own rank outside a group, or in a group
- *          (then from hocketGroupEnd) that does not hold both the send and the receive. */
-HOCKET_API hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype,
-                                     int peer, hocketComm_t comm, hocketStream_t stream);
-HOCKET_API hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype,
-                                     int peer, hocketComm_t comm, hocketStream_t stream);
+ * The collectives and messages that a group collects are declared in collectives.h. */
 
 /* Effect:  opens a group: until the matching hocketGroupEnd, this thread's collectives and
  *          messages, on any communicators and streams, are collected instead of begun. Groups
@@ -796,5 +707,7 @@ HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const vo
 #ifdef __cplusplus
 }
 #endif
+
+#include "collectives.h"
 
 #endif /* HOCKET_H_ */

@@ -7,6 +7,8 @@
 //   comm.all_reduce(gradients, hocketSum);                    // in place
 //   comm.all_gather(gradients, all);                          // sizes are checked
 //   int most = comm.all_reduce(comm.rank(), hocketMax);       // of single values
+//   std::vector<std::size_t> counts = ...;                    // of each rank
+//   comm.all_gather(mine, all, counts);                       // blocks of different counts
 //
 //   auto stream = hocket::Stream::create();                   // beside the caller
 //   comm.all_reduce(gradients, hocketSum, stream);
@@ -32,6 +34,7 @@
 // abort() may be called from any.
 #pragma once
 
+#include <hocket/cpp/blocks.hpp>
 #include <hocket/cpp/communicator.hpp>
 #include <hocket/cpp/config.hpp>
 #include <hocket/cpp/elements.hpp>

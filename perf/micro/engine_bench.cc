@@ -15,7 +15,7 @@
 namespace hocket::internal {
 namespace {
 
-Shape shape_of(int rank, int ranks) {
+Shape shape_of(std::uint32_t rank, std::uint32_t ranks) {
   return {.collective = Collective::all_reduce, .rank = rank, .ranks = ranks};
 }
 
@@ -26,10 +26,11 @@ struct Rank {
     links.rank = rank;
     links.board = &board;
     const Builder* builder = find_builder("inline", Collective::all_reduce, true);
-    if (!lower(builder->build(shape_of(rank, 2)), &program).ok()) std::abort();
+    const Plan plan = builder->build(shape_of(static_cast<std::uint32_t>(rank), 2));
+    if (!lower(plan, &program).ok()) std::abort();
     binding.input = reinterpret_cast<const std::byte*>(values);
     binding.output = reinterpret_cast<std::byte*>(values);
-    binding.part = partition(Collective::all_reduce, 1, 2, Dtype::float32, 0);
+    binding.sizes = sizes_of(plan, 2, Dtype::float32, 0);
     binding.dtype = Dtype::float32;
     binding.op = Op::max;
     hash = call_hash(binding.signature);
@@ -109,18 +110,18 @@ void flag_line_threads(benchmark::State& state) {
 }
 
 void build_staged(benchmark::State& state) {
-  const Shape shape = shape_of(1, static_cast<int>(state.range(0)));
+  const Shape shape = shape_of(1, static_cast<std::uint32_t>(state.range(0)));
   const Builder* builder = find_builder("staged", Collective::all_reduce, true);
   for (auto _ : state) benchmark::DoNotOptimize(builder->build(shape));
 }
 
 void lower_staged(benchmark::State& state) {
-  const Shape shape = shape_of(1, static_cast<int>(state.range(0)));
+  const Shape shape = shape_of(1, static_cast<std::uint32_t>(state.range(0)));
   const Plan plan = find_builder("staged", Collective::all_reduce, true)->build(shape);
   Program program;
   for (auto _ : state) {
     if (!lower(plan, &program).ok()) state.SkipWithError("a plan cannot be lowered");
-    benchmark::DoNotOptimize(program.code.data());
+    benchmark::DoNotOptimize(program.bytes().data());
   }
 }
 
@@ -131,7 +132,9 @@ void choose(benchmark::State& state) {
   options.board_scratch_bytes = 2 << 20;
   Selector selector(options);
   const auto kinds = static_cast<std::size_t>(state.range(0));
-  Question question{Collective::all_reduce, Dtype::float32, Op::sum, -1, 0};
+  Question question;
+  question.collective = Collective::all_reduce;
+  question.dtype = Dtype::float32;
   const Choice* choice = nullptr;
   std::size_t next = 0;
   for (auto _ : state) {

@@ -1,8 +1,8 @@
 // Collectives, messages and groups: checks arguments, translates them, and collects groups.
 #include <vector>
 
+#include "api/arguments.h"
 #include "api/handle.h"
-#include "base/checked.h"
 #include "engine/group.h"
 
 namespace hocket::internal::api {
@@ -25,105 +25,16 @@ struct Group {
 thread_local int group_depth = 0;
 thread_local Group* group = nullptr;
 
-struct Sizes {
-  std::size_t input = 0, output = 0;  // bytes
-};
-
-Status sizes_of(const Call& call, int ranks, Sizes* sizes) {
-  const auto bytes = checked_mul(call.count, size_of(call.dtype));
-  const auto all = bytes ? checked_mul(*bytes, static_cast<std::uint64_t>(ranks)) : std::nullopt;
-  if (!all || *all > PTRDIFF_MAX) {
-    return invalid_argument("count is " + std::to_string(call.count) +
-                            ": so many elements have more bytes than memory can");
-  }
-  const bool gathers = call.collective == Collective::all_gather;
-  const bool scatters = call.collective == Collective::reduce_scatter;
-  sizes->input = scatters ? *all : *bytes;
-  sizes->output = gathers ? *all : *bytes;
-  if (call.collective == Collective::send) sizes->output = 0;
-  if (call.collective == Collective::recv) sizes->input = 0;
-  return {};
-}
-
-/// No machine has longer addresses.
-constexpr std::uint64_t address_space = std::uint64_t{1} << 57;
-
-Status check_ends(const Call& call, const Sizes& sizes) {
-  const auto ends = [](const void* buffer, std::uint64_t bytes) {
-    const auto start = reinterpret_cast<std::uintptr_t>(buffer);
-    return bytes <= address_space && start <= address_space - bytes;
-  };
-  const bool input = ends(call.input, sizes.input);
-  if (input && ends(call.output, sizes.output)) return {};
-  return invalid_argument("count is " + std::to_string(call.count) + ": " +
-                          (input ? "recvbuff" : "sendbuff") +
-                          " would reach past the end of the address space");
-}
-
-bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
-  return x < y + b_bytes && y < x + a_bytes;
-}
-
-/// In place is allowed as in NCCL; any other overlap is an error.
-Status check_overlap(const Call& call, const Sizes& sizes, int rank) {
-  if (!overlap(call.input, sizes.input, call.output, sizes.output)) return {};
-  const auto* input = static_cast<const std::byte*>(call.input);
-  const auto* output = static_cast<const std::byte*>(call.output);
-  const auto place = static_cast<std::size_t>(rank);
-  switch (call.collective) {
-    case Collective::all_gather:
-      if (input == output + place * sizes.input) return {};
-      return invalid_argument(
-          "the buffers overlap: in place means sendbuff == recvbuff + rank * sendcount elements");
-    case Collective::reduce_scatter:
-      if (output == input + place * sizes.output) return {};
-      return invalid_argument(
-          "the buffers overlap: in place means recvbuff == sendbuff + rank * recvcount elements");
-    default:
-      if (input == output) return {};
-      return invalid_argument("the buffers overlap: in place means sendbuff == recvbuff");
-  }
-}
-
-/// Enumerators are checked before they are narrowed: 263 must not become float32. A C program may
-/// pass any int as an enumerator; a variable of the enum's type could not hold that in C++.
-Status narrow(int datatype, int op, Call* call) {
-  if (datatype < 0 || datatype >= dtype_count) {
-    return invalid_argument("datatype " + std::to_string(datatype) +
-                            " does not exist: use a hocketDataType_t");
-  }
-  if (op < 0 || op >= op_count) {
-    return invalid_argument("operator " + std::to_string(op) +
-                            " does not exist: use a hocketRedOp_t");
-  }
-  call->dtype = static_cast<Dtype>(datatype);
-  call->op = static_cast<Op>(op);
-  return {};
-}
-
-Status check_call(const Call& call, const Communicator& comm) {
-  const bool rooted = call.collective == Collective::broadcast || is_p2p(call);
-  if (rooted && (call.root < 0 || call.root >= comm.ranks())) {
-    return invalid_argument((is_p2p(call) ? "peer " : "root ") + std::to_string(call.root) +
-                            " does not exist: the communicator has ranks 0 to " +
-                            std::to_string(comm.ranks() - 1));
-  }
-  if (is_p2p(call) && call.root == comm.rank() && !in_group()) {
+Status check_arguments(const VaryingArguments* varying, const Communicator& comm, Call* call) {
+  const int rank = comm.rank(), ranks = comm.ranks();
+  HOCKET_RETURN_IF_ERROR(check_root(*call, ranks));
+  if (is_p2p(*call) && call->root == rank && !in_group()) {
     return invalid_usage(
         "a message to oneself would wait for ever: put hocketSend and hocketRecv in one group");
   }
-  Sizes sizes;
-  HOCKET_RETURN_IF_ERROR(sizes_of(call, comm.ranks(), &sizes));
-  const bool reads = call.collective != Collective::broadcast || call.root == comm.rank();
-  if (call.input == nullptr && sizes.input > 0 && reads) {
-    return invalid_argument("sendbuff is NULL, but count is " + std::to_string(call.count));
-  }
-  if (call.output == nullptr && sizes.output > 0) {
-    return invalid_argument("recvbuff is NULL, but count is " + std::to_string(call.count));
-  }
-  HOCKET_RETURN_IF_ERROR(check_ends(call, sizes));
-  return reads ? check_overlap(call, sizes, comm.rank()) : Status();
+  if (varying != nullptr) [[unlikely]]
+    return take_blocks(*varying, rank, ranks, call);
+  return check_buffers(*call, rank, ranks);
 }
 
 HostStream* stream_of(hocketComm* comm, hocketStream_t stream) {
@@ -136,12 +47,13 @@ Status two_threads() {
       "make one per thread with hocketCommSplit");
 }
 
-Status start(hocketComm* comm, Call& call, int datatype, int op, hocketStream_t stream) {
+Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int datatype, int op,
+             hocketStream_t stream) {
   if (!is_usable(comm)) [[unlikely]]
     HOCKET_RETURN_IF_ERROR(check(comm));
   Communicator& communicator = *comm->communicator;
   HOCKET_RETURN_IF_ERROR(narrow(datatype, op, &call));
-  HOCKET_RETURN_IF_ERROR(check_call(call, communicator));
+  HOCKET_RETURN_IF_ERROR(check_arguments(varying, communicator, &call));
   if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
@@ -159,11 +71,11 @@ Status start(hocketComm* comm, Call& call, int datatype, int op, hocketStream_t 
   return {};
 }
 
-/// call: all of it but datatype and operator.
+/// call: all of it but datatype, operator and blocks. varying: of a v-variant, else null.
 hocketResult_t run(const char* function, hocketComm* comm, Call&& call, int datatype, int op,
-                   hocketStream_t stream) {
+                   hocketStream_t stream, const VaryingArguments* varying = nullptr) {
   const hocketResult_t outcome =
-      guarded(function, comm, [&] { return start(comm, call, datatype, op, stream); });
+      guarded(function, comm, [&] { return start(comm, call, varying, datatype, op, stream); });
   if (outcome != hocketSuccess && group_depth > 0 && group->error.ok()) {
     group->error = last_error();
     if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
@@ -269,6 +181,124 @@ hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff, size_t 
                    .output = recvbuff,
                    .count = recvcount},
                   datatype, op, stream);
+}
+
+hocketResult_t hocketBcast(void* buff, size_t count, hocketDataType_t datatype, int root,
+                           hocketComm_t comm, hocketStream_t stream) {
+  return api::run(__func__, comm,
+                  {.collective = Collective::broadcast,
+                   .input = buff,
+                   .output = buff,
+                   .count = count,
+                   .root = root},
+                  datatype, hocketSum, stream);
+}
+
+hocketResult_t hocketReduce(const void* sendbuff, void* recvbuff, size_t count,
+                            hocketDataType_t datatype, hocketRedOp_t op, int root,
+                            hocketComm_t comm, hocketStream_t stream) {
+  return api::run(__func__, comm,
+                  {.collective = Collective::reduce,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = count,
+                   .root = root},
+                  datatype, op, stream);
+}
+
+hocketResult_t hocketGather(const void* sendbuff, void* recvbuff, size_t count,
+                            hocketDataType_t datatype, int root, hocketComm_t comm,
+                            hocketStream_t stream) {
+  return api::run(__func__, comm,
+                  {.collective = Collective::gather,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = count,
+                   .root = root},
+                  datatype, hocketSum, stream);
+}
+
+hocketResult_t hocketScatter(const void* sendbuff, void* recvbuff, size_t count,
+                             hocketDataType_t datatype, int root, hocketComm_t comm,
+                             hocketStream_t stream) {
+  return api::run(__func__, comm,
+                  {.collective = Collective::scatter,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = count,
+                   .root = root},
+                  datatype, hocketSum, stream);
+}
+
+hocketResult_t hocketAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
+                              hocketDataType_t datatype, hocketComm_t comm, hocketStream_t stream) {
+  return api::run(
+      __func__, comm,
+      {.collective = Collective::all_to_all, .input = sendbuff, .output = recvbuff, .count = count},
+      datatype, hocketSum, stream);
+}
+
+hocketResult_t hocketAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
+                                const size_t* recvcounts, const size_t* displs,
+                                hocketDataType_t datatype, hocketComm_t comm,
+                                hocketStream_t stream) {
+  const api::VaryingArguments varying{.output = {recvcounts, displs, "recvcounts", "displs"},
+                                      .own_count_name = "sendcount"};
+  return api::run(__func__, comm,
+                  {.collective = Collective::all_gather,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = sendcount},
+                  datatype, hocketSum, stream, &varying);
+}
+
+hocketResult_t hocketGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
+                             const size_t* recvcounts, const size_t* displs,
+                             hocketDataType_t datatype, int root, hocketComm_t comm,
+                             hocketStream_t stream) {
+  const api::VaryingArguments varying{.output = {recvcounts, displs, "recvcounts", "displs"},
+                                      .own_count_name = "sendcount"};
+  return api::run(__func__, comm,
+                  {.collective = Collective::gather,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = sendcount,
+                   .root = root},
+                  datatype, hocketSum, stream, &varying);
+}
+
+hocketResult_t hocketScatterV(const void* sendbuff, const size_t* sendcounts, const size_t* displs,
+                              void* recvbuff, size_t recvcount, hocketDataType_t datatype, int root,
+                              hocketComm_t comm, hocketStream_t stream) {
+  const api::VaryingArguments varying{.input = {sendcounts, displs, "sendcounts", "displs"},
+                                      .own_count_name = "recvcount"};
+  return api::run(__func__, comm,
+                  {.collective = Collective::scatter,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = recvcount,
+                   .root = root},
+                  datatype, hocketSum, stream, &varying);
+}
+
+hocketResult_t hocketReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
+                                    hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
+                                    hocketStream_t stream) {
+  const api::VaryingArguments varying{.input = {.counts = recvcounts, .counts_name = "recvcounts"}};
+  return api::run(__func__, comm,
+                  {.collective = Collective::reduce_scatter, .input = sendbuff, .output = recvbuff},
+                  datatype, op, stream, &varying);
+}
+
+hocketResult_t hocketAlltoAllV(const void* sendbuff, const size_t* sendcounts,
+                               const size_t* sdispls, void* recvbuff, const size_t* recvcounts,
+                               const size_t* rdispls, hocketDataType_t datatype, hocketComm_t comm,
+                               hocketStream_t stream) {
+  const api::VaryingArguments varying{.input = {sendcounts, sdispls, "sendcounts", "sdispls"},
+                                      .output = {recvcounts, rdispls, "recvcounts", "rdispls"}};
+  return api::run(__func__, comm,
+                  {.collective = Collective::all_to_all, .input = sendbuff, .output = recvbuff},
+                  datatype, hocketSum, stream, &varying);
 }
 
 hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream) {

@@ -2,9 +2,23 @@
 
 #include <cstring>
 
+#include "base/collectives.h"
 #include "base/mix.h"
 
 namespace hocket::internal {
+namespace {
+
+/// Null for a number that a peer has sent and that is no collective.
+const CollectiveRow* find_row(Collective collective) {
+  const auto index = static_cast<unsigned>(collective);
+  return index < std::size(collective_table) ? &collective_table[index] : nullptr;
+}
+
+bool is_varying(const Signature& signature) {
+  return (signature.flags & signature_flag::varying) != 0;
+}
+
+}  // namespace
 
 const char* name_of(Dtype dtype) {
   static const char* const names[] = {"int8",    "uint8",    "int32",       "uint32",
@@ -21,10 +35,8 @@ const char* name_of(Op op) {
 }
 
 const char* name_of(Collective collective) {
-  static const char* const names[] = {"all-reduce", "broadcast", "all-gather", "reduce-scatter",
-                                      "barrier",    "send",      "recv"};
-  const auto index = static_cast<unsigned>(collective);
-  return index < std::size(names) ? names[index] : "unknown collective";
+  const CollectiveRow* const row = find_row(collective);
+  return row != nullptr ? row->name : "unknown collective";
 }
 
 std::uint64_t call_hash(const Signature& signature) {
@@ -42,25 +54,44 @@ std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence) {
   return hash != 0 ? hash : 1;
 }
 
+bool has_count(const Signature& signature) {
+  const CollectiveRow* const row = find_row(signature.collective);
+  return !is_varying(signature) || (row != nullptr && shares_blocks(*row));
+}
+
 std::string describe(const Signature& s) {
+  static constexpr CollectiveRow unknown{};
+  const CollectiveRow* const found = find_row(s.collective);
+  const CollectiveRow& row = found != nullptr ? *found : unknown;
   std::string text = name_of(s.collective);
-  if (s.collective != Collective::barrier) {
-    text += " of " + std::to_string(s.count) + " " + name_of(s.dtype);
+  if (is_varying(s)) text += "-v";
+  if (row.input != Blocks::none || row.output != Blocks::none) {
+    text += " of " + (has_count(s) ? std::to_string(s.count) + " " : "") + name_of(s.dtype);
+    if (is_varying(s) && has_count(s)) text += " in all";
   }
-  if (s.collective == Collective::all_reduce || s.collective == Collective::reduce_scatter) {
+  if (row.reduces) {
     text += std::string(", ") + name_of(s.op);
-    if (s.flags & 1) text += ", deterministic";
+    if (s.flags & signature_flag::deterministic) text += ", deterministic";
   }
-  if (s.root >= 0) text += " from root " + std::to_string(s.root);
+  if (row.rooted)
+    text += (row.output_at_root ? " to root " : " from root ") + std::to_string(s.root);
   // hocket itself runs operations to make and split communicators; users did not call them.
   if (s.sequence == 0) return text + " (an operation that hocket runs itself)";
   return text + " (operation " + std::to_string(s.sequence) + ")";
+}
+
+std::string hidden_difference(const Signature& a, const Signature& b) {
+  const CollectiveRow* const row = find_row(a.collective);
+  const bool both = is_varying(a) && is_varying(b) && a.collective == b.collective;
+  if (!both || row == nullptr || !shares_blocks(*row) || a.root == b.root) return "";
+  return "; their counts of blocks differ";
 }
 
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs) {
   return Status(Code::mismatch,
                 "ranks disagree: rank " + std::to_string(peer) + " called " + describe(theirs) +
                     ", but rank " + std::to_string(rank) + " called " + describe(mine) +
+                    hidden_difference(mine, theirs) +
                     "; all ranks must make the same calls in the same order",
                 peer);
 }

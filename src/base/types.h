@@ -39,6 +39,10 @@ enum class Collective : std::uint8_t {
   barrier,
   send,
   recv,
+  reduce,
+  gather,
+  scatter,
+  all_to_all,
 };
 constexpr bool is_p2p(Collective collective) {
   return collective == Collective::send || collective == Collective::recv;
@@ -86,17 +90,25 @@ const char* name_of(Dtype dtype);
 const char* name_of(Op op);
 const char* name_of(Collective collective);
 
+namespace signature_flag {
+inline constexpr std::uint8_t deterministic = 1;
+inline constexpr std::uint8_t varying = 2;  // blocks have different counts
+}  // namespace signature_flag
+
 /// The call of a rank, as peers see it. Plain bytes: it travels in frames and lies in shared
 /// memory. All ranks of an operation must have the same signature, except for `sequence`, which
 /// counts the calls of its own rank and is used in error messages.
 struct Signature {
-  std::uint64_t count = 0;     // elements, as the caller gave them
+  /// Elements, as the caller gave them. Varying: of all blocks, where all ranks know them; else 0.
+  std::uint64_t count = 0;
   std::uint64_t sequence = 0;  // number of the rank's call on the communicator; 0: hocket's call
-  std::int32_t root = -1;      // of a broadcast; -1: none
+  /// Of a rooted collective. Varying, where all ranks know all blocks: 31 bits of a hash of their
+  /// counts. Else -1.
+  std::int32_t root = -1;
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
-  std::uint8_t flags = 0;  // bit 0: deterministic; others 0
+  std::uint8_t flags = 0;  // signature_flag; others 0
   bool operator==(const Signature&) const = default;
   bool same_call(const Signature& other) const {
     return count == other.count && root == other.root && collective == other.collective &&
@@ -110,8 +122,13 @@ std::uint64_t call_hash(const Signature& signature);
 /// 64-bit hash of signature and sequence number: equal for equal calls, and in practice only then.
 /// Never 0.
 std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence);
+/// True if the signature has a count of elements: a varying call whose ranks know only some of the
+/// blocks has none.
+bool has_count(const Signature& signature);
 /// "all-reduce of 1024 float32, sum (operation 7)".
 std::string describe(const Signature& signature);
+/// What the descriptions of two signatures cannot show: "; their counts of blocks differ". Else "".
+std::string hidden_difference(const Signature& a, const Signature& b);
 /// The error of a rank whose peer makes a different call. The culprit is the peer.
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs);
 

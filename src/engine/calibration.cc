@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "collectives/select/cost.h"
 #include "reduce/fold.h"
 #include "topology/machine.h"
 
@@ -141,12 +142,36 @@ Status Calibration::measure_board(Figures* figures) {
 
 void set_message_costs(int ranks, int neighbours, double exchange_ns, double tree_ns,
                        Figures* figures) {
-  const double rounds = 2 * std::ceil(std::log2(ranks));
-  const double messages = 2.0 * (ranks - 1) / ranks;
-  // The times are noisy: no figure may become 0 or less.
-  figures->message_work_ns =
-      std::max(100.0, (rounds * exchange_ns - tree_ns) / (rounds * neighbours - messages));
-  figures->message_ns = std::max(100.0, exchange_ns - neighbours * figures->message_work_ns);
+  constexpr double least_ns = 100;  // the times are noisy: no figure may become 0 or less
+  constexpr int halvings = 24;
+  const auto price_ns = [&](const char* algorithm, int of_ranks) {
+    const Shape shape{.collective = Collective::all_reduce,
+                      .ranks = static_cast<std::uint32_t>(of_ranks)};
+    const Builder& builder = *find_builder(algorithm, shape.collective, false);
+    return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 0, *figures)) / 1000;
+  };
+  // Each amount of work gives the time until a message arrives, by the exchange. The more work, the
+  // less of that time, and the lower the price of the tree, which has fewer messages and more
+  // rounds.
+  double least = least_ns, most = std::max(least_ns, exchange_ns / neighbours);
+  const auto set_work = [&](double work_ns) {
+    figures->message_work_ns = work_ns;
+    figures->message_ns = 0;
+    figures->message_ns = std::max(least_ns, exchange_ns - price_ns("one-shot", neighbours + 1));
+  };
+  const auto tree_price_ns = [&](double work_ns) {
+    set_work(work_ns);
+    return price_ns("tree", ranks);
+  };
+  // With two or three ranks both operations have the same messages, and tell nothing about the
+  // work.
+  if (std::abs(tree_price_ns(least) - tree_price_ns(most)) < exchange_ns / 2) {
+    return set_work(most / 2);
+  }
+  for (int i = 0; i < halvings; ++i) {
+    const double work_ns = (least + most) / 2;
+    (tree_price_ns(work_ns) > tree_ns ? least : most) = work_ns;
+  }
 }
 
 /// What small messages cost while all ranks send: ranks that share cores, known to each other or

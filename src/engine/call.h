@@ -3,22 +3,42 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
+#include "base/collectives.h"
 #include "base/types.h"
 
 namespace hocket::internal {
+
+/// The blocks of a varying call, which have different counts. Copied from the caller's arrays,
+/// since the call may run later.
+struct VaryingBlocks {
+  /// Of a buffer with a block for each rank: elements of each block, and where it begins (an empty
+  /// block: 0). Else, and on a rank without the buffer: empty.
+  struct Side {
+    std::vector<std::size_t> counts, offsets;
+  };
+  Side input, output;
+  // The next three are 0 where not all ranks know all blocks.
+  std::size_t longest = 0;  // elements of the longest block
+  std::size_t total = 0;    // elements of all blocks
+  std::int32_t hash = 0;    // of the counts: 31 bits
+};
 
 struct Call {
   Collective collective = Collective::barrier;
   const void* input = nullptr;
   void* output = nullptr;
+  /// Varying: of this rank's own block, in the buffer that has only that (Blocks::own).
   std::size_t count = 0;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
-  int root = -1;  // broadcast: the root; send, recv: the peer
+  int root = -1;  // of a rooted collective: the root; send, recv: the peer
   /// Number of the call among the user's collectives and messages on the communicator, from 1 on;
   /// 0: a call of the library itself.
   std::uint64_t number = 0;
+  std::shared_ptr<const VaryingBlocks> varying = nullptr;  // null: blocks of one size
 };
 
 constexpr bool is_p2p(const Call& call) { return is_p2p(call.collective); }

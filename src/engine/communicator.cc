@@ -292,7 +292,7 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
 
 const char* Communicator::last_algorithm() const {
   const Program* const program = engine_->last_program();
-  return program == nullptr ? "none" : shared_.texts.keep(program->algorithm);
+  return program == nullptr ? "none" : shared_.texts.keep(program->algorithm());
 }
 
 const char* Communicator::last_transport() const {

@@ -118,7 +118,9 @@ class Communicator final : private EngineHost {
   Status start_dumps();
   Status open_trace();
   void make_engine();
-  std::uint8_t signature_flags() const { return config_.deterministic ? 1 : 0; }
+  std::uint8_t signature_flags() const {
+    return config_.deterministic ? signature_flag::deterministic : 0;
+  }
   Status agree();
   void log_ready(const Figures& figures) const;
   std::unique_ptr<Selector> make_selector(const Figures& figures) const;

@@ -21,6 +21,17 @@ constexpr Nanos between_looks = 100 * nanos_per_ms;
 // A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
+Question question_of(const Call& call) {
+  Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  if (call.varying != nullptr) [[unlikely]] {
+    // Only what all ranks know: they must choose alike.
+    question.count = call.varying->longest;
+    question.total = call.varying->total;
+    question.varying = true;
+  }
+  return question;
+}
+
 }  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
@@ -91,9 +102,9 @@ void Engine::begin_next() {
 bool Engine::prepare(Operation& operation, const Call& call) {
   operation.started.reset();
   operation.recorded = 0;
-  operation.admitted = false;
+  operation.admitted = operation.told = false;
   const Choice* choice = nullptr;
-  const Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  const Question question = question_of(call);
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
     fail(status);
     return false;
@@ -105,7 +116,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   Binding& binding = operation.binding;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
-  binding.part = choice->part;
+  binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
   binding.op = call.op;
   binding.stores = choice->stores;
@@ -118,7 +129,27 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
+  operation.varying = call.varying;
+  if (call.varying != nullptr) [[unlikely]]
+    bind_blocks(operation, call);
   return true;
+}
+
+/// Of a varying call: sizes, signature and its hash.
+void Engine::bind_blocks(Operation& operation, const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  const VaryingBlocks& varying = *operation.varying;
+  Binding& binding = operation.binding;
+  const auto extents = [&](Blocks blocks, const VaryingBlocks::Side& side) {
+    if (blocks == Blocks::own) return equal_blocks(call.count, 1);
+    return table_of_blocks(side.counts, side.offsets);
+  };
+  binding.sizes.input = extents(row.input, varying.input);
+  binding.sizes.output = extents(row.output, varying.output);
+  binding.signature.count = varying.total;
+  if (shares_blocks(row)) binding.signature.root = varying.hash;
+  binding.signature.flags |= signature_flag::varying;
+  call_hash_ = call_hash(binding.signature);
 }
 
 void Engine::begin(const Call& call) {
@@ -134,39 +165,65 @@ void Engine::begin(const Call& call) {
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
   record(current_, -1, sequence_);
-  if (!program.load_store) {
+  if (!program.header().uses_node) {
     waits_for_turn_ = false;
     if (options_.ranks > 1) announce_collective();
     current_.execution.start(program, nullptr, binding, links_);
     return;
   }
-  if (program.maps_input || program.maps_output) find_regions();
+  if (program.header().maps_input || program.header().maps_output) find_regions();
   waits_for_turn_ = true;
   advance_collective();
 }
 
 /// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() {
+void Engine::announce_collective() { announce(sequence_, current_.binding.signature); }
+
+void Engine::announce(std::uint64_t sequence, const Signature& signature) {
+  if (sequence <= announced_) return;
+  announced_ = sequence;
   for (Transport* transport : transports_) {
-    transport->begin_collective(sequence_, current_.binding.signature);
+    transport->begin_collective(sequence, signature);
     if (transport->failure() != nullptr) [[unlikely]]
       transport_failure_ = transport->failure();
   }
 }
 
+/// If a peer makes another call, it may be that neither sends a message that the other one looks
+/// at: both may wait for messages (each is the root of its gather), or one of them waits on the
+/// board. So a rank that has waited long for messages tells the ranks for which it waits which call
+/// it is in, and one that has waited long on the board looks for messages too.
+void Engine::look_for_other_calls(Nanos now) {
+  if (now - *current_.started < between_looks) return;
+  if (!current_.program->header().uses_node) {
+    if (std::exchange(current_.told, true)) return;
+    for (const int rank : waits_for(current_, false)) {
+      Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
+      if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
+    }
+    return;
+  }
+  if (last_collective_ != 0) announce(last_collective_, last_signature_);
+  announce_collective();
+  for (Transport* transport : transports_) {
+    transport->poll();
+    if (transport->failure() != nullptr) [[unlikely]]
+      transport_failure_ = transport->failure();
+  }
+  if (transport_failure_ != nullptr) [[unlikely]]
+    fail(*transport_failure_);
+}
+
 /// Finds out which of the caller's buffers peers can map, and their regions.
 void Engine::find_regions() {
   Binding& binding = current_.binding;
-  const Program& program = *current_.program;
-  const auto bytes = [&](std::uint32_t blocks) {
-    const std::size_t elements = std::min(blocks * binding.part.block_elements, binding.part.total);
-    return elements * size_of(binding.dtype);
-  };
+  const std::size_t element = size_of(binding.dtype);
   regions_seen_ = links_.regions->generation();
   const auto* input = binding.input;
-  if (find_region(input, bytes(program.input_blocks), &binding.input_region)) binding.mapped |= 1;
+  if (find_region(input, binding.sizes.input.end() * element, &binding.input_region))
+    binding.mapped |= 1;
   const auto* output = binding.output;
-  if (find_region(output, bytes(program.output_blocks), &binding.output_region))
+  if (find_region(output, binding.sizes.output.end() * element, &binding.output_region))
     binding.mapped |= 2;
 }
 
@@ -238,20 +295,19 @@ bool Engine::advance_collective() {
 void Engine::finish_collective() {
   HOCKET_ASSERT(running_ && !waits_for_turn_, "the collective that ends has begun");
   const Program& program = current_.execution.program();
-  if (program.load_store && program.awaits_all_arrivals) all_arrived_ = board_sequence_;
+  const ProgramHeader& header = program.header();
+  if (header.uses_node && header.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_.store(&program, std::memory_order_release);
   running_ = false;
   record_end(current_, Code::ok);
 }
 
 std::vector<const Transport*> Engine::transports_of(const Program& program) const {
+  const std::vector<std::uint32_t> peers = message_peers(program);
   std::vector<const Transport*> used;
   for (const Transport* transport : transports_) {
-    const auto carries = [&](const Instruction& instruction) {
-      return (instruction.kind == StepKind::send || instruction.kind == StepKind::recv) &&
-             links_.transport_to[instruction.peer] == transport;
-    };
-    if (std::ranges::any_of(program.code, carries)) used.push_back(transport);
+    const auto carries = [&](std::uint32_t peer) { return links_.transport_to[peer] == transport; };
+    if (std::ranges::any_of(peers, carries)) used.push_back(transport);
   }
   return used;
 }
@@ -347,9 +403,7 @@ void Engine::prepare_to_sleep() {
 }
 
 std::size_t Engine::output_bytes(const Operation& operation) const {
-  const Partition& part = operation.binding.part;
-  const std::uint32_t blocks = operation.execution.program().output_blocks;
-  return std::min(blocks * part.block_elements, part.total) * size_of(operation.binding.dtype);
+  return operation.binding.sizes.output.end() * size_of(operation.binding.dtype);
 }
 
 /// True if another communicator of this process revoked it while peers wrote into it.
@@ -472,7 +526,7 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
 }
 
 bool Engine::has_begun(int rank, const Operation& operation) const {
-  if (operation.binding.p2p || operation.program->load_store) return false;
+  if (operation.binding.p2p || operation.program->header().uses_node) return false;
   const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
   return transport != nullptr &&
          transport->latest_sequence_from(rank) >= operation.binding.message_sequence;
@@ -484,6 +538,7 @@ void Engine::check_times(Nanos now) {
     return end(news_.error, false);
   }
   if (running_) check_time(current_, waits_for_turn_, now);
+  if (running_) look_for_other_calls(now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
 }
 
@@ -498,7 +553,7 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
                       missed + ": it still waits for " + names(ranks) +
                           "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
                       ranks.empty() ? -1 : ranks.front());
-  if (operation.binding.p2p || operation.program->load_store || options_.ranks == 2) {
+  if (operation.binding.p2p || operation.program->header().uses_node || options_.ranks == 2) {
     return fail(status);
   }
   if (!status_.ok() || !unexplained_.ok()) return;
@@ -533,6 +588,7 @@ void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
   if (waited >= options_.deadline) return miss_deadline(operation, ranks);
   if (now >= operation.next_late_log) {
     operation.next_late_log = now + options_.late_log;
+    operation.told = false;  // it may wait for other ranks by now
     log_line(LogLevel::warn, host_.name_of_rank(options_.rank) + ": " + what + " has waited " +
                                  std::to_string(waited / nanos_per_s) + " s for " + names(ranks) +
                                  " (alive, but late)");

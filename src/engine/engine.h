@@ -101,10 +101,12 @@ class Engine {
     const Program* program = nullptr;
     const Program* staged = nullptr;
     Binding binding;
-    std::optional<Nanos> started;  // empty until the clock is first read
+    std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
+    std::optional<Nanos> started;                  // empty until the clock is first read
     Nanos next_late_log = 0;
     OperationRecord::Id recorded = 0;
     bool admitted = false;  // and recorded so
+    bool told = false;      // the peers know in which call this rank waits
     Nanos next_look = 0;    // at the ranks that it waits for
   };
 
@@ -113,9 +115,12 @@ class Engine {
   bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
   void begin(const Call& call);
   void announce_collective();
+  void announce(std::uint64_t sequence, const Signature& signature);
+  void look_for_other_calls(Nanos now);
   void begin_next();
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
+  void bind_blocks(Operation& operation, const Call& call);
   bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.
@@ -178,7 +183,8 @@ class Engine {
   std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for regions
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
-  std::uint64_t last_collective_ = 0;                   // sequence_ of that operation
+  std::uint64_t last_collective_ = 0;  // sequence_ of that operation
+  std::uint64_t announced_ = 0;        // the last collective that the transports know
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
   const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them

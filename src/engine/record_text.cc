@@ -19,6 +19,9 @@ std::string what_of(const RecordEntry& entry) {
   } else {
     text += fmt::format(": collective {}", entry.sequence);
   }
+  // Of a varying call whose ranks know only some of the blocks there is no sum that all ranks
+  // share.
+  if (!has_count(entry.signature)) return text;
   return text + fmt::format(", {} bytes", entry.signature.count * size_of(entry.signature.dtype));
 }
 
@@ -50,7 +53,7 @@ std::string waits_of(const RecordEntry& entry, const Membership& membership, Nan
 }  // namespace
 
 std::string transports_of(const Program& program, const Engine& engine, int ranks) {
-  std::string names = program.load_store && ranks > 1 ? "shm" : "";
+  std::string names = program.header().uses_node && ranks > 1 ? "shm" : "";
   for (const Transport* transport : engine.transports_of(program)) {
     names += (names.empty() ? "" : ",") + std::string(transport->name());
   }
@@ -76,13 +79,13 @@ std::vector<std::string> record_lines(const RecordOwner& owner, std::size_t most
   for (std::size_t i = 0; i < under_way + shown; ++i) {
     const RecordEntry& entry = entries[i];
     const Program& program = *entry.program;
-    const bool mapped = program.maps_input || program.maps_output;
+    const bool mapped = program.header().maps_input || program.header().maps_output;
     const std::string state = !entry.ended ? "under way"
                               : entry.code == Code::ok
                                   ? "ended"
                                   : fmt::format("failed ({})", code_name(entry.code));
     lines.push_back(fmt::format(
-        "  {}: {}, {} over {}{}{}{}", state, what_of(entry), program.algorithm,
+        "  {}: {}, {} over {}{}{}{}", state, what_of(entry), program.algorithm(),
         transports_of(program, owner.engine, membership.ranks()), mapped ? ", buffers mapped" : "",
         times_of(entry, now), waits_of(entry, membership, now)));
   }

@@ -93,13 +93,15 @@ void TraceFile::add(const RecordEntry& entry, std::string* text) const {
   const Signature& call = entry.signature;
   const Program& program = *entry.program;
   const bool is_message = is_p2p(call.collective);
+  const int root = row_of(call.collective).rooted ? call.root : -1;
+  const int rank = is_message ? entry.peer : root;
   const std::string arguments = fmt::format(
       R"("communicator":"{:016x}","sequence":{},"operation":{},"count":{},"type":"{}","op":"{}",)"
       R"("{}":{},"bytes":{},"algorithm":"{}","transport":"{}","mapped":{},"result":"{}")",
       membership_.comm_id(), entry.sequence, call.sequence, call.count, name_of(call.dtype),
-      name_of(call.op), is_message ? "peer" : "root", is_message ? entry.peer : call.root,
-      call.count * size_of(call.dtype), program.algorithm, transports_of_(program),
-      program.maps_input || program.maps_output, code_name(entry.code));
+      name_of(call.op), is_message ? "peer" : "root", rank, call.count * size_of(call.dtype),
+      program.algorithm(), transports_of_(program),
+      program.header().maps_input || program.header().maps_output, code_name(entry.code));
   const char* const category = is_message ? "message" : "collective";
   add_span(name_of(call.collective), category, entry, entry.end, arguments, text);
   if (entry.admitted != 0 && !is_message) {

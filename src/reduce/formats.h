@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/device.h"
+
 namespace hocket::internal::reduce {
 
 inline constexpr std::uint32_t float_infinity = 0x7f800000;
@@ -38,7 +40,7 @@ struct SmallFormat {
   /// The fp32 whose last bit has that value: adding it lets the processor round a subnormal.
   static constexpr std::uint32_t subnormal_rounder = subnormal_unit + (23u << 23);
 
-  static float decode(Bits bits) {
+  HOCKET_HOST_DEVICE static float decode(Bits bits) {
     const std::uint32_t code = bits & magnitude;
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & ~magnitude) << (32 - width);
     std::uint32_t wide = (code << shift) + rebias;
@@ -53,7 +55,7 @@ struct SmallFormat {
     return std::bit_cast<float>(wide | sign);
   }
 
-  static Bits encode(float value) {
+  HOCKET_HOST_DEVICE static Bits encode(float value) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     std::uint32_t code = bits & 0x7fffffff;
     const std::uint32_t sign = (bits & 0x80000000) >> (32 - width);
@@ -80,10 +82,10 @@ struct Bfloat16 {
   using Bits = std::uint16_t;
   static constexpr std::uint32_t nan = float_nan >> 16;
 
-  static float decode(Bits bits) {
+  HOCKET_HOST_DEVICE static float decode(Bits bits) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
-  static Bits encode(float value) {
+  HOCKET_HOST_DEVICE static Bits encode(float value) {
     const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
     if ((bits & 0x7fffffff) > float_infinity) return static_cast<Bits>(nan);
     return static_cast<Bits>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);

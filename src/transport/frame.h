@@ -19,6 +19,7 @@ enum class FrameKind : std::uint8_t {
   nack = 5,     // sender and receiver disagree; the payload (a Nack) quotes the peer
   goodbye = 6,  // the last frame of a connection
   hello = 7,    // the first frame on a second or later connection: its sender reads from it
+  call = 8,     // the collective in which the sender waits for the receiver
 };
 
 namespace frame_flag {

@@ -90,7 +90,27 @@ bool MessageMatcher::review_unexpected() {
   };
   unexpected_.each(look);
   unmatched_cts_.each(look);
-  return any;
+  return check_peer_call() || any;
+}
+
+/// Compares the collective in which the peer waits with that of this rank. Returns true if this
+/// rank has not begun it yet.
+bool MessageMatcher::check_peer_call() {
+  if (call_in_.sequence == 0) return false;
+  const MessageKey key{.sequence = call_in_.sequence};
+  if (!sequence_check_.has_begun(key.sequence)) return true;
+  if (sequence_check_.failure() == nullptr &&
+      sequence_check_.is_another_call(key.sequence, call_in_.signature)) {
+    sequence_check_.fail(mismatch(key, sequence_check_.mine(key), 0, call_in_.signature, 0));
+  }
+  call_in_.sequence = 0;
+  return false;
+}
+
+void MessageMatcher::tell_call(std::uint64_t sequence, const Signature& signature) {
+  if (ended()) return;
+  call_out_ = {sequence, signature};
+  call_due_ = true;
 }
 
 void MessageMatcher::check_sequence(const UnexpectedMessage& unexpected) {
@@ -223,10 +243,14 @@ void MessageMatcher::next_control(OutFrame& frame) {
       controls_.clear();
       controls_head_ = 0;
     }
-  } else {
+  } else if (credit_due_) {
     credit_due_ = false;
     credit_told_ = eager_consumed_;
     frame.header = header_of(FrameKind::credit, {}, eager_consumed_);
+  } else {
+    call_due_ = false;
+    frame.header = header_of(FrameKind::call, {.sequence = call_out_.sequence}, 0);
+    frame.header.signature = call_out_.signature;
   }
   seal(frame.header);
 }
@@ -310,6 +334,10 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
       return {};
     case FrameKind::nack:
       frame.data = reinterpret_cast<std::byte*>(&nack_in_);
+      return {};
+    case FrameKind::call:
+      call_in_ = {header.sequence, header.signature};
+      if (check_peer_call()) sequence_check_.add(*this);
       return {};
     case FrameKind::goodbye:
     case FrameKind::hello:
@@ -493,7 +521,8 @@ Status MessageMatcher::mismatch(const MessageKey& key, const Signature& mine,
                                 std::uint64_t my_bytes, const Signature& theirs,
                                 std::uint64_t their_bytes) const {
   std::string text = "rank " + std::to_string(peer_) + " called " + describe(theirs) +
-                     " where rank " + std::to_string(rank_) + " called " + describe(mine);
+                     " where rank " + std::to_string(rank_) + " called " + describe(mine) +
+                     hidden_difference(mine, theirs);
   if (my_bytes != their_bytes) {
     text += ": a message of " + bytes_text(their_bytes) + " there, of " + bytes_text(my_bytes) +
             " here";
@@ -539,6 +568,7 @@ void MessageMatcher::end_transfers(const Status& why) {
   controls_head_ = 0;
   credit_due_ = false;
   nack_due_ = false;
+  call_due_ = false;
   const auto finish_with_why = [&](Transfer& transfer) { finish(transfer, why); };
   recvs_.drain(finish_with_why);
   awaiting_cts_.drain(finish_with_why);

@@ -68,6 +68,8 @@ class MessageMatcher {
   std::uint64_t latest_sequence() const { return latest_sequence_; }
   void post_send(Transfer& transfer);
   void post_recv(Transfer& transfer);
+  /// Sends the peer a frame that says in which collective this rank waits for it.
+  void tell_call(std::uint64_t sequence, const Signature& signature);
 
   // ---- Outgoing
   using Want = std::uint8_t;  // kinds of frames; a sum of these:
@@ -137,7 +139,7 @@ class MessageMatcher {
   void consumed(std::uint64_t bytes);
   void queue_control(FrameKind kind, const Transfer& transfer);
   bool has_controls() const {
-    return controls_head_ < controls_.size() || credit_due_ || nack_due_;
+    return controls_head_ < controls_.size() || credit_due_ || nack_due_ || call_due_;
   }
   FrameHeader header_of(FrameKind kind, const MessageKey& key, std::uint64_t total) const;
   void next_control(OutFrame& frame);  // has_controls()
@@ -145,6 +147,7 @@ class MessageMatcher {
   /// Ends the link with a mismatch and sends a NACK to the peer.
   void send_nack(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
   void note_unexpected(const UnexpectedMessage& unexpected);
+  bool check_peer_call();
   void check_sequence(const UnexpectedMessage& unexpected);
   Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
                   const Signature& theirs, std::uint64_t their_bytes) const;
@@ -178,6 +181,13 @@ class MessageMatcher {
   std::size_t controls_head_ = 0;
   bool nack_due_ = false;
   OutFrame nack_frame_;
+  /// A collective in which a rank waits for the other one: sequence 0: none.
+  struct WaitingCall {
+    std::uint64_t sequence = 0;
+    Signature signature;
+  };
+  WaitingCall call_out_, call_in_;  // this rank's, which call_due_ says is to be sent; the peer's
+  bool call_due_ = false;
   Nack nack_out_, nack_in_;
 
   std::uint64_t eager_sent_ = 0, eager_credited_ = 0;                       // as the sender

@@ -3,6 +3,10 @@
 // message shows a mismatch if it belongs to a collective that has ended here, or to the running
 // collective but has another signature. Without this check such a message could stay unmatched for
 // ever, because this rank may expect no message from that peer.
+//
+// Two ranks that both wait for a message of the other one send no message (each is the root of its
+// gather, for example). So a rank that has waited long in a collective tells the ranks for which it
+// waits which collective it is in (FrameKind::call), and the receiver compares it with its own.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +40,14 @@ class CollectiveSequenceCheck {
     if (key.p2p || key.sequence > newest_.sequence) return false;
     return key.sequence < newest_.sequence || !theirs.same_call(newest_.signature);
   }
+  /// True if this rank's collective of that number, if it is one of the newest two, is another one.
+  bool is_another_call(std::uint64_t sequence, const Signature& theirs) const {
+    const Begun* const mine = sequence == newest_.sequence     ? &newest_
+                              : sequence == previous_.sequence ? &previous_
+                                                               : nullptr;
+    return mine != nullptr && !theirs.same_call(mine->signature);
+  }
+  bool has_begun(std::uint64_t sequence) const { return sequence <= newest_.sequence; }
   /// The call of this rank that an error about such a message quotes.
   const Signature& mine(const MessageKey& key) const {
     return key.sequence == previous_.sequence ? previous_.signature : newest_.signature;

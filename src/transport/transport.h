@@ -62,6 +62,10 @@ class Transport {
   /// This rank begins a collective whose messages have `sequence` in their keys; sequence is larger
   /// than that of any collective before. Called before its first post.
   virtual void begin_collective(std::uint64_t /*sequence*/, const Signature& /*signature*/) {}
+  /// This rank has waited long in the collective that it has begun last, for `peer` among others:
+  /// sends it that call, so that a rank that waits in another call finds out. Sends nothing that
+  /// the peer must answer.
+  virtual void tell_call(int /*peer*/, std::uint64_t /*sequence*/, const Signature& /*call*/) {}
   /// The error for the first message of a collective that this rank did not call; null: no such
   /// message has arrived. poll() and begin_collective() find such messages. No transfer has this
   /// error, because this rank may have posted no transfer for the message.

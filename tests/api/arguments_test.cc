@@ -95,6 +95,193 @@ Wrongs wrong_collectives() {
   };
 }
 
+// Of 2 ranks; rank 0 and rank 1 make the same calls, except where `comm` says otherwise.
+
+int rank_of(hocketComm_t comm) {
+  int rank = -1;
+  EXPECT_HOCKET(hocketCommUserRank(comm, &rank));
+  return rank;
+}
+
+Wrongs wrong_rooted_and_exchanging_calls() {
+  const auto f32 = hocketFloat32;
+  return {
+      {"a reduce without an input", argument, "hocketReduce: sendbuff is NULL, but count is 1",
+       [=](hocketComm_t c) { return hocketReduce(nullptr, x, 1, f32, hocketSum, 0, c, nullptr); }},
+      {"a reduce without an output on its root", argument, "recvbuff is NULL",
+       [=](hocketComm_t c) {
+         return hocketReduce(x, nullptr, 1, f32, hocketSum, rank_of(c), c, nullptr);
+       }},
+      {"a reduce to no rank", argument, "root 2",
+       [=](hocketComm_t c) { return hocketReduce(x, x, 1, f32, hocketSum, 2, c, nullptr); }},
+      {"a reduce that overlaps on its root", argument, "sendbuff == recvbuff",
+       [=](hocketComm_t c) {
+         return hocketReduce(x, x + 1, 2, f32, hocketSum, rank_of(c), c, nullptr);
+       }},
+      {"an operator past the end", argument, "operator 5",
+       [=](hocketComm_t c) { return hocketReduce(x, x, 1, f32, hocketNumOps, 0, c, nullptr); }},
+      {"a broadcast of no buffer", argument, "hocketBcast: ",
+       [=](hocketComm_t c) { return hocketBcast(nullptr, 1, f32, 0, c, nullptr); }},
+      {"a broadcast from no rank", argument, "root -1",
+       [=](hocketComm_t c) { return hocketBcast(x, 1, f32, -1, c, nullptr); }},
+      {"a gather without an output on its root", argument, "hocketGather: recvbuff is NULL",
+       [=](hocketComm_t c) { return hocketGather(x, nullptr, 1, f32, rank_of(c), c, nullptr); }},
+      {"a gather to no rank", argument, "root 7",
+       [=](hocketComm_t c) { return hocketGather(x, x, 1, f32, 7, c, nullptr); }},
+      {"a gather in the wrong place", argument, "the block of this rank in recvbuff",
+       [=](hocketComm_t c) {
+         const int rank = rank_of(c);
+         return hocketGather(x + (1 - rank) * 2, x, 2, f32, rank, c, nullptr);
+       }},
+      {"a scatter without an input on its root", argument, "hocketScatter: sendbuff is NULL",
+       [=](hocketComm_t c) { return hocketScatter(nullptr, x, 1, f32, rank_of(c), c, nullptr); }},
+      {"a scatter without an output", argument, "recvbuff is NULL",
+       [=](hocketComm_t c) { return hocketScatter(x, nullptr, 1, f32, 0, c, nullptr); }},
+      {"a scatter to the wrong place", argument, "the block of this rank in sendbuff",
+       [=](hocketComm_t c) {
+         const int rank = rank_of(c);
+         return hocketScatter(x, x + (1 - rank) * 2, 2, f32, rank, c, nullptr);
+       }},
+      {"a scatter whose product wraps", argument, "more bytes than memory can",
+       [=](hocketComm_t c) {
+         return hocketScatter(x, x, SIZE_MAX / 8 + 2, f32, rank_of(c), c, nullptr);
+       }},
+      {"an all-to-all in place", argument, "cannot run in place",
+       [=](hocketComm_t c) { return hocketAlltoAll(x, x, 1, f32, c, nullptr); }},
+      {"an all-to-all without an output", argument, "hocketAlltoAll: recvbuff is NULL",
+       [=](hocketComm_t c) { return hocketAlltoAll(x, nullptr, 1, f32, c, nullptr); }},
+      {"an all-to-all beyond the address space", argument, "sendbuff would reach past the end",
+       [=](hocketComm_t c) {
+         return hocketAlltoAll(x, x, std::size_t{1} << 56, hocketInt8, c, nullptr);
+       }},
+  };
+}
+
+/// Counts and displacements of the two ranks' blocks.
+struct Two {
+  std::size_t at[2];
+  const std::size_t* data() const { return at; }
+};
+
+Wrongs wrong_gathers_of_unequal_blocks() {
+  const auto gather = [](Two counts, const Two* displs, hocketDataType_t type = hocketFloat32) {
+    return [=](hocketComm_t c) {
+      const std::size_t own = counts.at[rank_of(c)];
+      float input = 0;
+      return hocketAllGatherV(&input, own, x, counts.data(),
+                              displs != nullptr ? displs->data() : nullptr, type, c, nullptr);
+    };
+  };
+  static const Two overlapping{{0, 1}}, descending{{2, 1}}, far{{0, SIZE_MAX}},
+      beyond{{0, std::size_t{1} << 57}};
+  constexpr std::size_t most = PTRDIFF_MAX / sizeof(float);  // elements
+  return {
+      {"no counts", argument, "hocketAllGatherV: recvcounts is NULL",
+       [](hocketComm_t c) {
+         return hocketAllGatherV(x, 1, x, nullptr, nullptr, hocketFloat32, c, nullptr);
+       }},
+      {"an own count that differs", argument, "recvcounts[",
+       [](hocketComm_t c) {
+         const Two counts{{1, 1}};
+         return hocketAllGatherV(x, 2, x + 4, counts.data(), nullptr, hocketFloat32, c, nullptr);
+       }},
+      {"no output", argument, "recvbuff is NULL, but recvcounts[1] is 3",
+       [](hocketComm_t c) {
+         const Two counts{{0, 3}};
+         return hocketAllGatherV(x, counts.at[rank_of(c)], nullptr, counts.data(), nullptr,
+                                 hocketFloat32, c, nullptr);
+       }},
+      {"no input", argument, "sendbuff is NULL, but sendcount is 1",
+       [](hocketComm_t c) {
+         const Two counts{{1, 1}};
+         return hocketAllGatherV(nullptr, 1, x, counts.data(), nullptr, hocketFloat32, c, nullptr);
+       }},
+      {"blocks that overlap", argument, "from ranks 0 and 1 overlap in recvbuff",
+       gather({{2, 1}}, &overlapping)},
+      {"blocks that overlap in another order", argument, "from ranks 0 and 1 overlap in recvbuff",
+       gather({{1, 2}}, &descending)},
+      {"a displacement whose end wraps", argument, "displs[1] is 18446744073709551615",
+       gather({{1, 1}}, &far)},
+      {"a displacement beyond the address space", argument, "recvbuff would reach past the end",
+       gather({{1, 1}}, &beyond, hocketInt8)},
+      {"a sum beyond 2^63 bytes", argument, "more bytes than memory can",
+       gather({{1, most}}, nullptr)},
+      {"a sum that wraps", argument, "more bytes than memory can",
+       gather({{1, SIZE_MAX}}, nullptr, hocketInt8)},
+      {"an input in the block of another rank", argument, "the block of this rank in recvbuff",
+       [](hocketComm_t c) {
+         const Two counts{{2, 2}};
+         return hocketAllGatherV(x + (1 - rank_of(c)) * 2, 2, x, counts.data(), nullptr,
+                                 hocketFloat32, c, nullptr);
+       }},
+      {"a gather to a root without counts", argument, "hocketGatherV: recvcounts is NULL",
+       [](hocketComm_t c) {
+         return hocketGatherV(x, 1, x + 1, nullptr, nullptr, hocketFloat32, rank_of(c), c, nullptr);
+       }},
+      {"a gather to no rank", argument, "hocketGatherV: root 2",
+       [](hocketComm_t c) {
+         const Two counts{{1, 1}};
+         return hocketGatherV(x, 1, x, counts.data(), nullptr, hocketFloat32, 2, c, nullptr);
+       }},
+  };
+}
+
+Wrongs wrong_scatters_of_unequal_blocks() {
+  const auto f32 = hocketFloat32;
+  static const Two ones{{1, 1}}, odd{{2, 1}};
+  return {
+      {"a scatter from a root without counts", argument, "hocketScatterV: sendcounts is NULL",
+       [=](hocketComm_t c) {
+         return hocketScatterV(x, nullptr, nullptr, x + 4, 1, f32, rank_of(c), c, nullptr);
+       }},
+      {"a scatter with another own count", argument, "but recvcount is 5",
+       [=](hocketComm_t c) {
+         return hocketScatterV(x, ones.data(), nullptr, x + 2, 5, f32, rank_of(c), c, nullptr);
+       }},
+      {"a scatter without an output", argument, "recvbuff is NULL, but recvcount is 1",
+       [=](hocketComm_t c) {
+         return hocketScatterV(x, ones.data(), nullptr, nullptr, 1, f32, 0, c, nullptr);
+       }},
+      {"a reduce-scatter without counts", argument, "hocketReduceScatterV: recvcounts is NULL",
+       [=](hocketComm_t c) {
+         return hocketReduceScatterV(x, x, nullptr, f32, hocketSum, c, nullptr);
+       }},
+      {"a reduce-scatter in the wrong place", argument, "the block of this rank in sendbuff",
+       [=](hocketComm_t c) {
+         return hocketReduceScatterV(x, x + 1 - rank_of(c), ones.data(), f32, hocketSum, c,
+                                     nullptr);
+       }},
+      {"a reduce-scatter without an output", argument, "recvbuff is NULL, but recvcounts[",
+       [=](hocketComm_t c) {
+         return hocketReduceScatterV(x, nullptr, ones.data(), f32, hocketSum, c, nullptr);
+       }},
+      {"an all-to-all without counts to send", argument, "hocketAlltoAllV: sendcounts is NULL",
+       [=](hocketComm_t c) {
+         return hocketAlltoAllV(x, nullptr, nullptr, x + 4, ones.data(), nullptr, f32, c, nullptr);
+       }},
+      {"an all-to-all without counts to receive", argument, "recvcounts is NULL",
+       [=](hocketComm_t c) {
+         return hocketAlltoAllV(x, ones.data(), nullptr, x + 4, nullptr, nullptr, f32, c, nullptr);
+       }},
+      {"an all-to-all whose own counts differ", argument, "sends that block to itself",
+       [=](hocketComm_t c) {
+         const Two other = rank_of(c) == 0 ? odd : Two{{1, 2}};
+         return hocketAlltoAllV(x, ones.data(), nullptr, x + 4, other.data(), nullptr, f32, c,
+                                nullptr);
+       }},
+      {"an all-to-all that receives twice in one place", argument, "rdispls",
+       [=](hocketComm_t c) {
+         static const Two same{{1, 1}};
+         return hocketAlltoAllV(x, ones.data(), nullptr, x + 4, ones.data(), same.data(), f32, c,
+                                nullptr);
+       }},
+      {"an all-to-all in place", argument, "cannot run in place",
+       [=](hocketComm_t c) {
+         return hocketAlltoAllV(x, ones.data(), nullptr, x, ones.data(), nullptr, f32, c, nullptr);
+       }},
+  };
+}
+
 Wrongs wrong_communicators() {
   return {
       {"a negative color", argument, "color",
@@ -176,7 +363,9 @@ Wrongs wrong_memory_and_streams() {
 
 Wrongs wrong_calls() {
   Wrongs all = wrong_collectives();
-  for (const Wrongs& more : {wrong_communicators(), wrong_memory_and_streams()}) {
+  for (const Wrongs& more :
+       {wrong_rooted_and_exchanging_calls(), wrong_gathers_of_unequal_blocks(),
+        wrong_scatters_of_unequal_blocks(), wrong_communicators(), wrong_memory_and_streams()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
@@ -205,6 +394,45 @@ TEST(Arguments, that_touch_are_no_overlap) {
       EXPECT_HOCKET(hocketAllReduce(in, out, 4, hocketInt8, hocketSum, self.comm, nullptr));
       for (int i = 0; i < 4; ++i) EXPECT_EQ(2, out[i]);
     }
+  });
+}
+
+/// What a rank has not, it may leave out; what it only sends may overlap; blocks may lie anywhere.
+TEST(Arguments, that_a_rank_does_not_need_may_be_missing) {
+  ranks::run_ranks(2, [](Rank& self) {
+    const bool root = self.rank == 1;
+    const float mine = static_cast<float>(self.rank + 1);
+    float all[2] = {}, got = 0;
+    EXPECT_HOCKET(hocketReduce(&mine, root ? &got : nullptr, 1, hocketFloat32, hocketSum, 1,
+                               self.comm, nullptr));
+    EXPECT_EQ(root ? 3.0F : 0.0F, got);
+    EXPECT_HOCKET(
+        hocketGather(&mine, root ? all : nullptr, 1, hocketFloat32, 1, self.comm, nullptr));
+    EXPECT_HOCKET(
+        hocketScatter(root ? all : nullptr, &got, 1, hocketFloat32, 1, self.comm, nullptr));
+    EXPECT_EQ(mine, got);
+    const std::size_t counts[2] = {1, 0}, displs[2] = {1, SIZE_MAX};  // of an empty block: anything
+    float place[3] = {};
+    EXPECT_HOCKET(hocketGatherV(root ? nullptr : &mine, root ? 0 : 1, root ? place : nullptr,
+                                root ? counts : nullptr, root ? displs : nullptr, hocketFloat32, 1,
+                                self.comm, nullptr));
+    EXPECT_EQ(root ? 1.0F : 0.0F, place[1]);
+    EXPECT_HOCKET(hocketScatterV(root ? place : nullptr, root ? counts : nullptr,
+                                 root ? displs : nullptr, root ? nullptr : &got, root ? 0 : 1,
+                                 hocketFloat32, 1, self.comm, nullptr));
+    EXPECT_EQ(root ? mine : 1.0F, got);
+    // All blocks that are sent are the same bytes; those that are received lie between them.
+    float both[4] = {mine, 0, 0, 0};
+    const std::size_t ones[2] = {1, 1}, same[2] = {0, 0}, apart[2] = {3, 1};
+    EXPECT_HOCKET(
+        hocketAlltoAllV(both, ones, same, both, ones, apart, hocketFloat32, self.comm, nullptr));
+    EXPECT_EQ(1.0F, both[3]);
+    EXPECT_EQ(2.0F, both[1]);
+    const std::size_t none[2] = {0, 0};
+    EXPECT_HOCKET(
+        hocketAllGatherV(nullptr, 0, nullptr, none, nullptr, hocketFloat32, self.comm, nullptr));
+    EXPECT_HOCKET(
+        hocketReduceScatterV(nullptr, nullptr, none, hocketFloat32, hocketSum, self.comm, nullptr));
   });
 }
 

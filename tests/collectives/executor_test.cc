@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "collectives/plan/steps.h"
 #include "data.h"
 #include "plans.h"
 #include "transport/fabric.h"
@@ -44,21 +45,21 @@ class World {
   /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable
   /// buffers.
   Status run(const std::vector<Plan>& plans, const std::vector<Plan>& staged, int unmapped,
-             const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
-             const Interpretation& of) {
+             const RankBuffers& buffers, const DrawnCall& call) {
     ++sequence_;
-    if (plans[0].load_store) ++board_sequence_;
+    if (plans[0].uses_node()) ++board_sequence_;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       Rank& rank = ranks_[r];
       HOCKET_RETURN_IF_ERROR(lower(plans[r], &rank.program));
       if (!staged.empty()) HOCKET_RETURN_IF_ERROR(lower(staged[r], &rank.staged));
-      bind(static_cast<int>(r), plans[r], static_cast<int>(r) != unmapped, of);
-      rank.binding.input = static_cast<const std::byte*>(inputs[r]);
-      rank.binding.output = static_cast<std::byte*>(outputs[r]);
+      bind(static_cast<int>(r), static_cast<int>(r) != unmapped, call);
+      rank.binding.sizes = buffers.sizes[r];
+      rank.binding.input = static_cast<const std::byte*>(buffers.inputs[r]);
+      rank.binding.output = static_cast<std::byte*>(buffers.outputs[r]);
       rank.execution.start(rank.program, staged.empty() ? nullptr : &rank.staged, rank.binding,
                            rank.links);
     }
-    return take_turns(of.seed);
+    return take_turns(call.seed);
   }
 
  private:
@@ -89,22 +90,20 @@ class World {
     std::vector<std::byte> scratch;
   };
 
-  void bind(int r, const Plan& plan, bool mapped, const Interpretation& of) {
-    Binding& binding = ranks_[r].binding;
+  void bind(int r, bool mapped, const DrawnCall& call) {
+    Binding& binding = ranks_[static_cast<std::size_t>(r)].binding;
     binding = {};
-    binding.part = partition(plan.shape.collective, message_blocks(plan), of.count, of.dtype,
-                             plan.single_chunk ? 0 : of.chunk_elements);
-    binding.dtype = of.dtype;
-    binding.op = of.op;
-    binding.stores = static_cast<Stores>(of.seed % 4);
-    binding.far_scratch = of.seed % 8 >= 4;
+    binding.dtype = call.dtype;
+    binding.op = call.op;
+    binding.stores = static_cast<Stores>(call.seed % 4);
+    binding.far_scratch = call.seed % 8 >= 4;
     binding.message_sequence = sequence_;
     binding.board_sequence = board_sequence_;
     Signature& signature = binding.signature;
-    signature.count = of.count;
+    signature.count = call.count;
     signature.sequence = sequence_;
-    signature.dtype = of.dtype;
-    signature.op = of.op;
+    signature.dtype = call.dtype;
+    signature.op = call.op;
     binding.fingerprint = fingerprint(call_hash(signature), sequence_);
     binding.input_region = {static_cast<std::uint64_t>(r), 0};
     binding.output_region = {static_cast<std::uint64_t>(r), 1};
@@ -139,51 +138,65 @@ class World {
   std::set<std::tuple<std::uint64_t, int, int, std::uint64_t>> met_;
 };
 
-Interpretation draw(const Builder& builder, int ranks, std::uint64_t seed,
-                    std::mt19937_64& random) {
-  static constexpr std::size_t counts[] = {0, 1, 2, 7, 16, 65, 129, 500, 1033, 20'000};
-  Interpretation of;
-  of.seed = seed;
-  of.dtype = static_cast<Dtype>(random() % dtype_count);
-  of.op = static_cast<Op>(random() % op_count);
-  of.count = counts[random() % std::size(counts)];
-  const std::size_t least_chunk = of.count > 2000 ? 600 : 1;  // else there would be very many
-  of.chunk_elements = random() % 3 == 0 ? 0 : least_chunk + random() % 70;
+/// The counts of the blocks of a varying call.
+std::vector<std::size_t> draw_counts(const Builder& builder, std::size_t ranks, std::size_t most,
+                                     std::mt19937_64& random) {
+  std::vector<std::size_t> counts(builder.collective == Collective::all_to_all ? ranks * ranks
+                                                                               : ranks);
+  for (std::size_t& count : counts) count = random() % 3 == 0 ? 0 : random() % (most + 1);
+  return counts;
+}
+
+DrawnCall draw(const Builder& builder, std::size_t ranks, std::uint64_t seed, bool varying,
+               std::mt19937_64& random) {
+  static constexpr std::size_t sizes[] = {0, 1, 2, 7, 16, 65, 129, 500, 1033, 20'000};
+  DrawnCall call;
+  call.seed = seed;
+  call.any_bits = true;
+  call.dtype = static_cast<Dtype>(random() % dtype_count);
+  call.op = static_cast<Op>(random() % op_count);
+  call.count = sizes[random() % std::size(sizes)];
+  const std::size_t least_chunk = call.count > 2000 ? 600 : 1;  // else there would be very many
+  call.chunk_elements = random() % 3 == 0 ? 0 : least_chunk + random() % 70;
   if (std::string(builder.algorithm) == "inline") {
-    of.count = std::min<std::size_t>(of.count, line_payload_bytes / size_of(of.dtype) / ranks);
+    call.count = std::min(call.count, line_payload_bytes / size_of(call.dtype) / ranks);
   }
-  return of;
+  call.in_place = builder.collective != Collective::all_to_all && random() % 2 == 0;
+  if (varying) call.counts = draw_counts(builder, ranks, call.count, random);
+  return call;
 }
 
 class EveryProgram : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
   const Builder& builder = GetParam();
-  std::map<int, std::unique_ptr<World>> worlds;
+  std::map<std::uint32_t, std::unique_ptr<World>> worlds;
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     std::mt19937_64 random(seed);
-    static constexpr int rank_counts[] = {1, 2, 3, 4, 5, 8};
-    const int ranks = rank_counts[random() % std::size(rank_counts)];
-    const int root = static_cast<int>(random() % ranks);
-    const Interpretation of = draw(builder, ranks, seed, random);
-    const bool in_place = random() % 2 == 0;
-    const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % ranks) : -1;
-    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(ranks) + " ranks, " +
-                 std::to_string(of.count) + " " + name_of(of.dtype) + ", " + name_of(of.op) +
-                 (in_place ? ", in place" : ""));
-    const std::vector<Plan> plans = plans_of(builder, ranks, is_widened(of.dtype), root);
+    static constexpr std::uint32_t rank_counts[] = {1, 2, 3, 4, 5, 8};
+    Group group;
+    group.ranks = rank_counts[random() % std::size(rank_counts)];
+    group.root = static_cast<std::uint32_t>(random() % group.ranks);
+    group.varying = builder.varying && random() % 2 == 0;
+    const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
+    group.widened = is_widened(call.dtype);
+    const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % group.ranks) : -1;
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
+                 std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
+                 internal::name_of(call.op) + (call.in_place ? ", in place" : "") +
+                 (group.varying ? ", varying" : ""));
+    const std::vector<Plan> plans = plans_of(builder, group);
     std::vector<Plan> staged;
     if (plans[0].maps_input || plans[0].maps_output) {
-      staged = plans_of(*find_builder("staged", builder.collective, true), ranks,
-                        is_widened(of.dtype), root);
+      staged = plans_of(*find_builder("staged", builder.collective, true), group);
     }
-    RankBuffers expected(plans[0].shape, of, in_place, true);
-    const Status plain = interpret(plans, expected.inputs, expected.outputs, of);
+    RankBuffers expected(plans, call), buffers(plans, call);
+    const Status plain =
+        interpret(plans, expected.sizes, expected.inputs, expected.outputs, call.interpretation());
     ASSERT_TRUE(plain.ok()) << plain.message();
-    RankBuffers buffers(plans[0].shape, of, in_place, true);
-    std::unique_ptr<World>& world = worlds[ranks];
-    if (world == nullptr) world = std::make_unique<World>(ranks);
-    const Status status = world->run(plans, staged, unmapped, buffers.inputs, buffers.outputs, of);
+    std::unique_ptr<World>& world = worlds[group.ranks];
+    if (world == nullptr) world = std::make_unique<World>(static_cast<int>(group.ranks));
+    const Status status = world->run(plans, staged, unmapped, buffers, call);
     ASSERT_TRUE(status.ok()) << status.message();
     ASSERT_EQ(buffers.difference(expected), "");
   }
@@ -194,14 +207,53 @@ INSTANTIATE_TEST_SUITE_P(builders, EveryProgram, ::testing::ValuesIn(group_build
 TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
   World world(2);
   for (const std::size_t count : {0, 1, 27, 70'000}) {
-    std::vector<std::int32_t> sent(count), received(count, -1);
-    for (std::size_t i = 0; i < count; ++i) sent[i] = static_cast<std::int32_t>(i * 2654435761U);
-    const Interpretation of{.count = count, .dtype = Dtype::int32};
-    const Status status =
-        world.run(message_plans(), {}, -1, {sent.data(), nullptr}, {nullptr, received.data()}, of);
+    const std::vector<Plan> plans = message_plans();
+    DrawnCall call;
+    call.dtype = Dtype::int32;
+    call.count = count;
+    call.any_bits = true;
+    RankBuffers buffers(plans, call);
+    const Status status = world.run(plans, {}, -1, buffers, call);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(received, sent);
+    EXPECT_EQ(buffers.check(), "");
   }
+}
+
+// A program of one rank, whose lane 0 awaits the end of lane 1. Each block has three chunks.
+TEST(Programs, give_turns_after_each_chunk_and_await_the_end_of_a_lane) {
+  using namespace steps;
+  const Ranges r(0);
+  Plan plan;
+  plan.shape = {.collective = Collective::all_reduce};
+  plan.cut = 2;
+  plan.lanes = {
+      one_block("second", Buffer::input, fixed(1),
+                {await_end(1, fixed(0)), copy(fixed(1), r.input(fixed(1)), {r.output(fixed(1))})}),
+      one_block("first", Buffer::input, fixed(0),
+                {copy(fixed(0), r.input(fixed(0)), {r.output(fixed(0))})})};
+  Program program;
+  ASSERT_TRUE(lower(plan, &program).ok());
+  constexpr std::size_t chunk = 64, size = 6 * chunk;
+  const std::vector<std::byte> input(size, std::byte{7});
+  std::vector<std::byte> output(size);
+  Binding binding;
+  binding.input = input.data();
+  binding.output = output.data();
+  binding.sizes = sizes_of(plan, size, Dtype::int8, chunk);
+  const Links links;
+  Execution execution;
+  execution.start(program, nullptr, binding, links);
+  const auto copied = [&] { return std::ranges::count(output, std::byte{7}); };
+  for (std::size_t chunks = 1; chunks <= 3; ++chunks) {
+    EXPECT_TRUE(execution.advance());
+    EXPECT_EQ(copied(), chunks * chunk) << "lane 1 goes on by a chunk, lane 0 waits";
+    EXPECT_FALSE(execution.done());
+  }
+  for (std::size_t chunks = 4; chunks <= 6; ++chunks) {
+    EXPECT_TRUE(execution.advance());
+    EXPECT_EQ(copied(), chunks * chunk);
+  }
+  EXPECT_TRUE(execution.done());
 }
 
 }  // namespace

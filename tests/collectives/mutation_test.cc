@@ -1,9 +1,10 @@
-// Tests the verifier with plans in which a random step is damaged. If the verifier accepts a
+// Tests the verifier with plans of which a random field is damaged. If the verifier accepts a
 // damaged plan, the plan must still give the right result on data.
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <string>
 
+#include "collectives/plan/steps.h"
 #include "collectives/verify/verify.h"
 #include "data.h"
 #include "plans.h"
@@ -11,16 +12,36 @@
 namespace hocket::internal {
 namespace {
 
+using Random = std::mt19937_64;
+
 std::string picture(const std::vector<Plan>& plans) {
   std::string text;
   for (const Plan& plan : plans) text += print(plan);
   return text;
 }
 
+/// Changes one number of an index by a little.
+std::string damage_index(Index& index, Random& random) {
+  switch (random() % 4) {
+    case 0:
+      index.base += random() % 2 == 0 ? 1 : -1;
+      return "another base";
+    case 1:
+      index.by_instance += random() % 2 == 0 ? 1 : -1;
+      return "another step by instance";
+    case 2:
+      index.by_source += random() % 2 == 0 ? 1 : -1;
+      return "another step by source";
+    default:
+      index.modulo = index.modulo == 0 ? 2 + random() % 3 : index.modulo - 1;
+      return "another modulo";
+  }
+}
+
 /// Removes, moves or changes a step; says what it did, or nothing if the draw does not fit it.
-std::string damage_step(Steps& steps, std::size_t at, int ranks, std::mt19937_64& random) {
+std::string damage_step(Steps& steps, std::size_t at, Random& random) {
   Step& step = steps[at];
-  switch (random() % 8) {
+  switch (random() % 13) {
     case 0:
       steps.erase(steps.begin() + at);
       return "deleted";
@@ -42,32 +63,54 @@ std::string damage_step(Steps& steps, std::size_t at, int ranks, std::mt19937_64
       step.lag -= 1;
       return "of a shorter lag";
     case 6:
-      step.peer = static_cast<std::int16_t>(random() % (ranks + 1)) - 1;
-      return "with another peer";
+      return "its peer has " + damage_index(step.peer, random);
+    case 7:
+      return "its tag has " + damage_index(step.tag, random);
+    case 8:
+      return "its block has " + damage_index(step.block, random);
+    case 9:
+      return "its instance has " + damage_index(step.instance, random);
+    case 10:
+      step.repeat = step.repeat > 1 ? step.repeat - 1 : 2;
+      return "repeated more or less often";
+    case 11:
+      step.lane = step.lane == 0 ? 1 : step.lane - 1;
+      return "of another lane";
     default:
-      if (step.kind != StepKind::fold) return {};
-      step.finish = !step.finish;
-      return "finished or not";
+      if (step.kind == StepKind::fold) {
+        step.finish = !step.finish;
+        return "finished or not";
+      }
+      if (step.kind == StepKind::await) {
+        step.end = !step.end;
+        return "awaits the end or not";
+      }
+      step.all = !step.all;
+      return "of all or not";
   }
 }
 
 /// Changes or removes one range of a step; says what it did, or nothing if the draw does not fit.
-std::string damage_range(Step& step, int ranks, std::mt19937_64& random) {
+std::string damage_range(Step& step, Random& random) {
   std::vector<Range>& ranges =
       step.dsts.empty() || (!step.srcs.empty() && random() % 2 == 0) ? step.srcs : step.dsts;
   if (ranges.empty()) return {};
   const std::size_t at = random() % ranges.size();
   Range& range = ranges[at];
-  switch (random() % 4) {
+  switch (random() % 6) {
     case 0:
-      range.block = range.block == 0 ? 1 : range.block - 1;
-      return "on another block";
+      return "its range's block has " + damage_index(range.block, random);
     case 1:
-      range.rank = static_cast<std::int16_t>(random() % (ranks + 1)) - 1;
-      return "in another rank's buffer";
+      return "its range's rank has " + damage_index(range.rank, random);
     case 2:
       range.buffer = static_cast<Buffer>(random() % 4);
       return "in another buffer";
+    case 3:
+      range.wide = !range.wide;
+      return "in another width";
+    case 4:
+      range.repeat = range.repeat > 1 ? range.repeat - 1 : 2;
+      return "in more or fewer places";
     default:
       if (ranges.size() < 2) return {};
       ranges.erase(ranges.begin() + at);
@@ -75,41 +118,76 @@ std::string damage_range(Step& step, int ranks, std::mt19937_64& random) {
   }
 }
 
-/// Damages one step of one rank's lanes or epilogue; says what it did, or nothing if the draw fits
-/// no step.
-std::string damage(std::vector<Plan>& plans, std::mt19937_64& random) {
-  const int ranks = static_cast<int>(plans.size());
+std::string damage_lane(std::vector<Lane>& lanes, std::size_t at, Random& random) {
+  Lane& lane = lanes[at];
+  switch (random() % 7) {
+    case 0:
+      lanes.erase(lanes.begin() + at);
+      return "deleted";
+    case 1:
+      lane.instances += random() % 2 == 0 ? 1 : -1;
+      return "of other instances";
+    case 2:
+      lane.window = lane.window > 1 ? lane.window - 1 : 2;
+      return "of another window";
+    case 3:
+      lane.publishes = static_cast<std::int16_t>(random() % 5) - 1;
+      return "of another flag";
+    case 4:
+      return "its block has " + damage_index(lane.block, random);
+    case 5:
+      lane.counts = static_cast<Counts>(random() % 3);
+      return "of other counts";
+    default:
+      lane.extents = lane.extents == Buffer::input ? Buffer::output : Buffer::input;
+      return "of other extents";
+  }
+}
+
+/// Damages one place of one rank's plan; says what it did, or nothing if the draw fits none.
+std::string damage(std::vector<Plan>& plans, Random& random) {
   Plan& plan = plans[random() % plans.size()];
-  const std::size_t sections = plan.lanes.size() + (plan.epilogue.empty() ? 0 : 1);
-  if (sections == 0) return {};
-  const std::size_t section = random() % sections;
-  Steps& steps = section < plan.lanes.size() ? plan.lanes[section] : plan.epilogue;
+  const std::string where = "rank " + std::to_string(plan.shape.rank) + ", ";
+  if (random() % 20 == 0) {
+    plan.arrives_first = !plan.arrives_first;
+    return where + "arrives first or not";
+  }
+  if (plan.lanes.empty()) return {};
+  const std::size_t at_lane = random() % plan.lanes.size();
+  Steps& steps = plan.lanes[at_lane].steps;
+  std::string before = "lane " + std::to_string(at_lane) + ", ";
+  if (random() % 5 == 0) return where + before + damage_lane(plan.lanes, at_lane, random);
   if (steps.empty()) return {};
   const std::size_t at = random() % steps.size();
-  const std::string before = print(steps[at]);
-  // Eight ways to damage a step, four to damage a range: each as likely as any other.
-  const std::string what = random() % 3 == 0 ? damage_range(steps[at], ranks, random)
-                                             : damage_step(steps, at, ranks, random);
-  if (what.empty()) return {};
-  return "rank " + std::to_string(plan.shape.rank) + ", " + before + ": " + what;
+  before += print(plan, steps[at]) + ": ";
+  const std::string what =
+      random() % 3 == 0 ? damage_range(steps[at], random) : damage_step(steps, at, random);
+  return what.empty() ? "" : where + before + what;
 }
 
 /// Empty if the plans give the right bytes in every run.
 std::string try_on_data(const std::vector<Plan>& plans, std::uint64_t seed) {
   const Plan& plan = plans[0];
+  constexpr std::size_t line = 32;  // elements of 64 bytes
   for (std::uint64_t run = 0; run < 6; ++run) {
-    Interpretation of;
-    of.dtype = Dtype::bfloat16;
-    of.seed = 100 * seed + run;
-    of.chunk_elements = plan.single_chunk ? 0 : 32;  // of 64 bytes
+    DrawnCall call;
+    call.dtype = Dtype::bfloat16;
+    call.seed = 100 * seed + run;
+    call.op = run % 3 == 2 ? Op::avg : Op::sum;
+    call.in_place = run % 2 == 1;
+    call.chunk_elements = plan.single_chunk ? 0 : line;
     // Chunks enough to come round to every slot twice; the last block is short.
-    const bool per_rank = plan.shape.collective == Collective::all_gather ||
-                          plan.shape.collective == Collective::reduce_scatter;
-    of.count = plan.single_chunk ? 5 : 32 * (2 * plan.slots + 1) - 3;
-    if (!per_rank && !plan.single_chunk) of.count *= plan.output_blocks;
-    of.op = run % 3 == 2 ? Op::avg : Op::sum;
-    RankBuffers buffers(plan.shape, of, run % 2 == 1, false);
-    const Status status = interpret(plans, buffers.inputs, buffers.outputs, of);
+    call.count = plan.single_chunk ? 5 : line * (2 * plan.slots + 1) - 3;
+    if (!plan.single_chunk) call.count *= plan.cut;
+    if (plan.shape.varying) {
+      const std::size_t number = items(plan);
+      for (std::size_t i = 0; i < number; ++i) {
+        call.counts.push_back((seed + run + 5 * i) % 4 * call.count / 3);
+      }
+    }
+    RankBuffers buffers(plans, call);
+    const Status status =
+        interpret(plans, buffers.sizes, buffers.inputs, buffers.outputs, call.interpretation());
     if (!status.ok()) return status.message();
     const std::string wrong = buffers.check();
     if (!wrong.empty()) return wrong;
@@ -122,10 +200,12 @@ class EveryPlanDamaged : public testing::TestWithParam<Builder> {};
 TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
   const Builder& builder = GetParam();
   int damaged = 0, rejected = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
-    std::mt19937_64 random(seed);
-    const int ranks = 2 + static_cast<int>(random() % 4);
-    std::vector<Plan> plans = plans_of(builder, ranks, true, static_cast<int>(random() % ranks));
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    Random random(seed);
+    Group group = {.ranks = 2 + static_cast<std::uint32_t>(random() % 4), .widened = true};
+    group.root = random() % group.ranks;
+    group.varying = builder.varying && random() % 2 == 0;
+    std::vector<Plan> plans = plans_of(builder, group);
     const std::string healthy = picture(plans);
     const std::string what = damage(plans, random);
     if (what.empty() || picture(plans) == healthy) continue;
@@ -137,7 +217,8 @@ TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
       continue;
     }
     EXPECT_EQ(try_on_data(plans, seed), "")
-        << "seed " << seed << ", " << ranks << " ranks; the verifier let pass: " << what;
+        << "seed " << seed << ", " << group.ranks << " ranks, root " << group.root
+        << (group.varying ? ", varying" : "") << "; the verifier let pass: " << what;
   }
   RecordProperty("damaged", damaged);
   RecordProperty("rejected", rejected);
@@ -155,23 +236,26 @@ INSTANTIATE_TEST_SUITE_P(builders, EveryPlanDamaged, testing::ValuesIn(builders_
                          TestName());
 
 // A barrier has no result that could be wrong. So the test checks its waits instead: for a
-// power of two every message of the dissemination counts, and for any number every await.
+// power of two every message of the dissemination counts.
 TEST(DamagedBarrier, needs_every_message) {
   const Builder& tree = *find_builder("tree", Collective::barrier, false);
-  for (int ranks : {2, 4, 8}) {
-    const std::vector<Plan> healthy = plans_of(tree, ranks, false);
-    for (int r = 0; r < ranks; ++r) {
-      for (std::size_t lane = 0; lane < healthy[r].lanes.size(); ++lane) {
-        for (const Step& step : healthy[r].lanes[lane]) {
-          if (step.kind != StepKind::send) continue;
-          std::vector<Plan> plans = healthy;
-          const auto is_message = [](const Step& s) {
-            return s.kind == StepKind::send || s.kind == StepKind::recv;
-          };
-          std::erase_if(plans[r].lanes[lane], is_message);
-          std::erase_if(plans[step.peer].lanes[lane], is_message);
-          EXPECT_FALSE(verify(plans).ok()) << ranks << " ranks, lane " << lane << " of rank " << r;
-        }
+  for (const std::uint32_t ranks : {2, 4, 8}) {
+    const std::vector<Plan> healthy = plans_of(tree, {.ranks = ranks});
+    for (std::uint32_t r = 0; r < ranks; ++r) {
+      for (std::size_t lane = 0; lane < healthy[r].lanes.size(); lane += 2) {  // `send`
+        const auto is_message = [](const Step& step) {
+          return step.kind == StepKind::send || step.kind == StepKind::recv;
+        };
+        const Steps& steps = healthy[r].lanes[lane].steps;
+        const auto send = std::ranges::find_if(steps, is_message);
+        ASSERT_NE(send, steps.end());
+        std::vector<Plan> plans = healthy;
+        const Step nothing = steps::await_end(0, steps::fixed(-1));  // an instance that is none
+        std::ranges::replace_if(plans[r].lanes[lane].steps, is_message, nothing);
+        std::ranges::replace_if(plans[send->peer.at(0)].lanes[lane + 1].steps, is_message, nothing);
+        const Status status = verify(plans);
+        EXPECT_NE(status.message().find("leaves the barrier"), std::string::npos)
+            << ranks << " ranks, lane " << lane << " of rank " << r << ": " << status.message();
       }
     }
   }

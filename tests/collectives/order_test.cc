@@ -12,13 +12,13 @@ TEST(Order, clocks_of_a_rank_and_of_all_threads_give_the_plain_answer) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    const int ranks = 2 + static_cast<int>(random() % 3);
-    std::vector<int> rank_of;
-    for (int r = 0; r < ranks; ++r) {
+    const auto ranks = static_cast<std::uint32_t>(2 + random() % 3);
+    std::vector<std::uint32_t> rank_of;
+    for (std::uint32_t r = 0; r < ranks; ++r) {
       for (std::uint64_t lanes = 1 + random() % 3; lanes > 0; --lanes) rank_of.push_back(r);
     }
     const int threads = static_cast<int>(rank_of.size());
-    Order full(rank_of), sparse(rank_of, 0);
+    Order full(rank_of, false), sparse(rank_of, false, 0);
     // known[t][u]: steps of u that t knows to have ended.
     std::vector<std::vector<std::uint32_t>> known(threads, std::vector<std::uint32_t>(threads));
     int ordered = 0, unordered = 0;
@@ -27,7 +27,7 @@ TEST(Order, clocks_of_a_rank_and_of_all_threads_give_the_plain_answer) {
       const int other = static_cast<int>(random() % threads);
       if (other != thread && random() % 3 == 0) {
         full.hear(thread, full.note(other));
-        sparse.hear(thread, other);
+        sparse.hear(thread, sparse.note(other));
         for (int t = 0; t < threads; ++t) {
           known[thread][t] = std::max(known[thread][t], known[other][t]);
         }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,35 +12,46 @@
 
 namespace hocket::internal {
 
-/// root: of a broadcast; other collectives have none.
-inline std::vector<Plan> plans_of(const Builder& builder, int ranks, bool widened, int root = 0) {
+/// What the plans of all ranks of a call have in common.
+struct Group {
+  std::uint32_t ranks = 1;
+  bool widened = false;
+  std::uint32_t root = 0;  // of a rooted collective; others have none
+  bool varying = false;
+};
+
+inline std::vector<Plan> plans_of(const Builder& builder, const Group& group) {
+  const bool rooted = row_of(builder.collective).rooted;
   std::vector<Plan> plans;
-  for (int r = 0; r < ranks; ++r) {
+  for (std::uint32_t r = 0; r < group.ranks; ++r) {
     plans.push_back(builder.build({.collective = builder.collective,
                                    .rank = r,
-                                   .ranks = ranks,
-                                   .root = builder.collective == Collective::broadcast ? root : -1,
-                                   .widened = widened}));
+                                   .ranks = group.ranks,
+                                   .root = rooted ? static_cast<std::int32_t>(group.root) : -1,
+                                   .varying = group.varying,
+                                   .widened = group.widened}));
   }
   return plans;
 }
 
-/// Rank 0 sends to rank 1.
-inline std::vector<Plan> message_plans(bool widened = false) {
-  const auto build = [&](Collective collective, int rank, int other) {
-    return find_builder("message", collective, false)
-        ->build({.collective = collective,
-                 .rank = rank,
-                 .ranks = 2,
-                 .root = other,
-                 .widened = widened});
-  };
-  return {build(Collective::send, 0, 1), build(Collective::recv, 1, 0)};
+/// Rank `from` of two sends to the other rank.
+inline std::vector<Plan> message_plans(std::uint32_t from = 0, bool widened = false) {
+  std::vector<Plan> plans;
+  for (std::uint32_t r = 0; r < 2; ++r) {
+    const Collective collective = r == from ? Collective::send : Collective::recv;
+    plans.push_back(find_builder("message", collective, false)
+                        ->build({.collective = collective,
+                                 .rank = r,
+                                 .ranks = 2,
+                                 .root = static_cast<std::int32_t>(1 - r),
+                                 .widened = widened}));
+  }
+  return plans;
 }
 
 inline std::string name_of(const Builder& builder) {
-  return std::string(builder.algorithm) + "_" + name_of(builder.collective) +
-         (builder.load_store ? "_load-store" : "_messages");
+  return std::string(builder.algorithm) + "_" + row_of(builder.collective).name +
+         (builder.in_node ? "_load-store" : "_messages");
 }
 
 /// Names the cases of a suite whose parameter is a builder.

@@ -11,22 +11,25 @@
 namespace hocket::internal {
 namespace {
 
+Question all_reduce_of(std::size_t bytes) {
+  return {.collective = Collective::all_reduce, .dtype = Dtype::float32, .count = bytes / 4};
+}
+
 /// The selector owns the choice and its program.
 const Choice& choice_of(Selector& selector, std::size_t bytes) {
   const Choice* choice = nullptr;
-  const Question question{Collective::all_reduce, Dtype::float32, Op::sum, -1, bytes / 4};
-  EXPECT_TRUE(selector.choose(question, &choice).ok());
+  EXPECT_TRUE(selector.choose(all_reduce_of(bytes), &choice).ok());
   return *choice;
 }
 
 std::string algorithm_of(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
-  return choice_of(selector, bytes).program->algorithm;
+  return choice_of(selector, bytes).program->algorithm();
 }
 
-bool is_load_store(const SelectorOptions& options, std::size_t bytes) {
+bool uses_node(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
-  return choice_of(selector, bytes).program->load_store;
+  return choice_of(selector, bytes).program->header().uses_node;
 }
 
 bool has_far_scratch(const SelectorOptions& options, std::size_t bytes) {
@@ -78,14 +81,15 @@ TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
 
 TEST(Selector, an_algorithm_carries_what_fits_and_no_byte_more) {
   SelectorOptions options = two_ranks();
-  options.one_node = true;
   options.algorithm = "inline";
   EXPECT_EQ("inline", algorithm_of(options, line_payload_bytes));
   EXPECT_NE("inline", algorithm_of(options, line_payload_bytes + 4));
   options.algorithm = "one-shot";
-  const std::size_t most = options.board_scratch_bytes - 64;  // the block begins at a whole line
-  EXPECT_TRUE(is_load_store(options, most));
-  EXPECT_FALSE(is_load_store(options, most + 4)) << "then it goes by messages";
+  const std::size_t most = options.board_scratch_bytes;
+  EXPECT_EQ("one-shot", algorithm_of(options, most));
+  EXPECT_TRUE(uses_node(options, most));
+  EXPECT_FALSE(algorithm_of(options, most + 4) == "one-shot" && uses_node(options, most + 4))
+      << "beyond the scratch it goes by messages";
 }
 
 TEST(Selector, keeps_choices_for_different_calls_apart) {
@@ -98,8 +102,10 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
       for (int op = 0; op < op_count; ++op) {
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
           const Choice* choice = nullptr;
-          const Question question{collective, static_cast<Dtype>(dtype), static_cast<Op>(op), -1,
-                                  100};
+          const Question question{.collective = collective,
+                                  .dtype = static_cast<Dtype>(dtype),
+                                  .op = static_cast<Op>(op),
+                                  .count = 100};
           ASSERT_TRUE(selector.choose(question, &choice).ok());
           hashes.insert(choice->call_hash);
           calls += round;
@@ -110,24 +116,37 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
   EXPECT_EQ(static_cast<std::size_t>(calls), hashes.size());
 }
 
-/// The choice of the selector between two nodes.
-const char* between_nodes(double message_work_ns, double link_ns_per_byte, std::size_t bytes) {
+/// The candidates of 16 ranks on as many nodes.
+std::vector<Selector::Priced> candidates_between_nodes(double message_work_ns,
+                                                       double link_ns_per_byte, std::size_t bytes) {
   SelectorOptions options = two_ranks();
   options.ranks = 16;
   options.one_node = false;
   options.figures.message_ns = 20'000;
   options.figures.message_work_ns = message_work_ns;
   options.figures.link_ns_per_byte = link_ns_per_byte;
-  const Selector selector(options);
-  return selector.candidates({Collective::all_reduce, Dtype::float32, Op::sum, -1, bytes / 4})
-      .front()
-      .builder->algorithm;
+  Selector selector(options);
+  std::vector<Selector::Priced> candidates;
+  EXPECT_TRUE(selector.candidates(all_reduce_of(bytes), &candidates).ok());
+  return candidates;
 }
 
 TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
-  EXPECT_STREQ("one-shot", between_nodes(100, 0.1, 4 << 10)) << "messages for next to nothing";
-  EXPECT_STREQ("tree", between_nodes(50'000, 0.1, 4 << 10)) << "few messages";
-  EXPECT_STREQ("owner-fold", between_nodes(1000, 8, 4 << 20)) << "few bytes, few rounds";
+  const auto first = [](double message_work_ns, double link_ns_per_byte, std::size_t bytes) {
+    return candidates_between_nodes(message_work_ns, link_ns_per_byte, bytes)
+        .front()
+        .builder->algorithm;
+  };
+  EXPECT_STREQ("one-shot", first(100, 0.1, 4 << 10)) << "messages for next to nothing";
+  EXPECT_STREQ("tree", first(50'000, 0.1, 4 << 10)) << "few messages";
+  EXPECT_STREQ("owner-fold", first(1000, 8, 16 << 10)) << "few bytes, few rounds";
+}
+
+TEST(Selector, candidates_come_cheapest_first_with_their_prices) {
+  const std::vector<Selector::Priced> all = candidates_between_nodes(1000, 1, 64 << 10);
+  ASSERT_GT(all.size(), 2U);
+  for (std::size_t i = 1; i < all.size(); ++i) EXPECT_LE(all[i - 1].price_ps, all[i].price_ps);
+  EXPECT_GE(all[0].price_ps, 20'000'000) << "no less than one message, in picoseconds";
 }
 
 }  // namespace

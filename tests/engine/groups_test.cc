@@ -137,6 +137,58 @@ TEST_P(Groups, collectives_of_one_communicator_run_in_the_order_of_the_calls) {
   });
 }
 
+/// Rooted and exchanging collectives in one group, with a stream and without; the arrays of counts
+/// are overwritten before the group begins.
+TEST_P(Groups, hold_every_collective_and_keep_its_counts) {
+  ranks::run_ranks(3, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    for (hocketStream_t on : {hocketStream_t{}, stream}) {
+      const auto own = static_cast<std::size_t>(self.rank);
+      // Rank r has r + 1 elements of value r, and 6 elements of its value for all.
+      const std::vector<std::int32_t> mine(own + 1, self.rank), six(6, self.rank);
+      const std::vector<std::int32_t> all{0, 1, 1, 2, 2, 2};
+      std::vector<std::int32_t> sum(6), gathered(18), part(2), turned(6), joined(6), rooted(6),
+          back(own + 1), reduced(own + 1), exchanged(3 * (own + 1));
+      std::vector<std::size_t> counts{1, 2, 3}, from(3, own + 1);
+      hocketComm_t const comm = self.comm;
+      constexpr auto type = hocketInt32;
+      const int root = 1;
+      EXPECT_HOCKET(hocketGroupStart());
+      EXPECT_HOCKET(hocketReduce(six.data(), sum.data(), 6, type, hocketSum, root, comm, on));
+      EXPECT_HOCKET(hocketBcast(sum.data(), 6, type, root, comm, on));
+      EXPECT_HOCKET(hocketGather(six.data(), gathered.data(), 6, type, root, comm, on));
+      EXPECT_HOCKET(hocketScatter(six.data(), part.data(), 2, type, 2, comm, on));
+      EXPECT_HOCKET(hocketAlltoAll(six.data(), turned.data(), 2, type, comm, on));
+      EXPECT_HOCKET(hocketAllGatherV(mine.data(), own + 1, joined.data(), counts.data(), nullptr,
+                                     type, comm, on));
+      EXPECT_HOCKET(hocketGatherV(mine.data(), own + 1, rooted.data(), counts.data(), nullptr, type,
+                                  root, comm, on));
+      EXPECT_HOCKET(hocketScatterV(rooted.data(), counts.data(), nullptr, back.data(), own + 1,
+                                   type, root, comm, on));
+      EXPECT_HOCKET(hocketReduceScatterV(six.data(), reduced.data(), counts.data(), type, hocketSum,
+                                         comm, on));
+      EXPECT_HOCKET(hocketAlltoAllV(six.data(), counts.data(), nullptr, exchanged.data(),
+                                    from.data(), nullptr, type, comm, on));
+      counts.assign(3, 1'000'000);
+      from.assign(3, 1'000'000);
+      EXPECT_HOCKET(hocketGroupEnd());
+      EXPECT_HOCKET(hocketStreamSynchronize(on));
+      EXPECT_EQ(std::vector<std::int32_t>(6, 3), sum);
+      EXPECT_EQ(self.rank == root ? 2 : 0, gathered[17]);
+      EXPECT_EQ(std::vector<std::int32_t>(2, 2), part);
+      EXPECT_EQ((std::vector<std::int32_t>{0, 0, 1, 1, 2, 2}), turned);
+      EXPECT_EQ(all, joined);
+      EXPECT_EQ(self.rank == root ? all : std::vector<std::int32_t>(6), rooted);
+      EXPECT_EQ(mine, back);
+      EXPECT_EQ(std::vector<std::int32_t>(own + 1, 3), reduced);
+      EXPECT_EQ(self.rank, exchanged[0] + self.rank);  // of rank 0
+      EXPECT_EQ(2, exchanged.back());
+    }
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
 TEST_P(Groups, several_communicators_may_be_in_opposite_orders) {
   ranks::run_ranks(2, [](Rank& self) {
     hocketComm_t other = nullptr;

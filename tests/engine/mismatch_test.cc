@@ -50,6 +50,91 @@ Call barrier() {
   return {"barrier", [](hocketComm_t comm) { return hocketBarrier(comm, nullptr); }};
 }
 
+Call reduce(int root, std::size_t count, hocketRedOp_t op, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            return hocketReduce(buffer().data(), other_buffer().data(), count, hocketFloat32, op,
+                                root, comm, nullptr);
+          }};
+}
+Call gather(int root, std::size_t count, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            return hocketGather(buffer().data(), other_buffer().data(), count, hocketFloat32, root,
+                                comm, nullptr);
+          }};
+}
+Call scatter(int root, std::size_t count, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            return hocketScatter(other_buffer().data(), buffer().data(), count, hocketFloat32, root,
+                                 comm, nullptr);
+          }};
+}
+Call all_to_all(std::size_t count, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            static thread_local std::vector<float> input(400'000 * 4);
+            return hocketAlltoAll(input.data(), other_buffer().data(), count, hocketFloat32, comm,
+                                  nullptr);
+          }};
+}
+int ranks_of(hocketComm_t comm) {
+  int ranks = 0;
+  EXPECT_HOCKET(hocketCommCount(comm, &ranks));
+  return ranks;
+}
+int rank_of(hocketComm_t comm) {
+  int rank = 0;
+  EXPECT_HOCKET(hocketCommUserRank(comm, &rank));
+  return rank;
+}
+/// first: the count of the block of rank 0; all other blocks, of up to 4 ranks, have `others`.
+std::vector<std::size_t> counts_of(std::size_t first, std::size_t others) {
+  return {first, others, others, others};
+}
+Call all_gather_v(std::size_t first, std::size_t others, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            const auto counts = counts_of(first, others);
+            return hocketAllGatherV(
+                buffer().data(), counts[static_cast<std::size_t>(rank_of(comm))],
+                other_buffer().data(), counts.data(), nullptr, hocketFloat32, comm, nullptr);
+          }};
+}
+Call reduce_scatter_v(std::size_t first, std::size_t others, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            return hocketReduceScatterV(other_buffer().data(), buffer().data(),
+                                        counts_of(first, others).data(), hocketFloat32, hocketSum,
+                                        comm, nullptr);
+          }};
+}
+/// To the last rank, which expects `expected` elements of each rank.
+Call gather_v(std::size_t sent, std::size_t expected, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            const int root = ranks_of(comm) - 1;
+            const bool is_root = rank_of(comm) == root;
+            return hocketGatherV(buffer().data(), is_root ? expected : sent, other_buffer().data(),
+                                 counts_of(expected, expected).data(), nullptr, hocketFloat32, root,
+                                 comm, nullptr);
+          }};
+}
+/// From the last rank.
+Call scatter_v(std::size_t sent, std::size_t expected, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            const int root = ranks_of(comm) - 1;
+            const bool is_root = rank_of(comm) == root;
+            return hocketScatterV(other_buffer().data(), counts_of(sent, sent).data(), nullptr,
+                                  buffer().data(), is_root ? sent : expected, hocketFloat32, root,
+                                  comm, nullptr);
+          }};
+}
+Call all_to_all_v(std::size_t sent, std::size_t expected, const char* quoted) {
+  return {quoted, [=](hocketComm_t comm) {
+            std::vector<std::size_t> to(4, sent), from(4, expected);
+            const auto own = static_cast<std::size_t>(rank_of(comm));
+            to[own] = from[own] = 1;
+            static thread_local std::vector<float> input(400'000 * 4);
+            return hocketAlltoAllV(input.data(), to.data(), nullptr, other_buffer().data(),
+                                   from.data(), nullptr, hocketFloat32, comm, nullptr);
+          }};
+}
+
 struct Pair {
   const char* name;
   Call most, odd;
@@ -77,6 +162,42 @@ std::vector<Pair> pairs() {
       {"gather against scatter", all_gather(1000), reduce_scatter(1000)},
       {"reduce against scatter", all_reduce(40'000, f32, hocketSum, "all-reduce"),
        reduce_scatter(20'000)},
+      {"a reduce's root", reduce(0, 10, hocketSum, "sum to root 0"),
+       reduce(1, 10, hocketSum, "sum to root 1")},
+      {"a reduce's count", reduce(0, 10, hocketSum, "reduce of 10 float32"),
+       reduce(0, 11, hocketSum, "reduce of 11 float32")},
+      {"a large reduce's count", reduce(1, 300'000, hocketSum, "300000 float32"),
+       reduce(1, 299'999, hocketSum, "299999 float32")},
+      {"a reduce's operator", reduce(0, 10, hocketSum, "sum to root 0"),
+       reduce(0, 10, hocketMax, "max to root 0")},
+      {"reduce against all-reduce", reduce(0, 10, hocketSum, "reduce of 10 float32, sum to root 0"),
+       all_reduce(10, f32, hocketSum, "all-reduce of 10 float32")},
+      {"a gather's root", gather(0, 10, "10 float32 to root 0"), gather(1, 10, "to root 1")},
+      {"a gather's count", gather(0, 10, "gather of 10 float32"), gather(0, 9, "gather of 9 ")},
+      {"a scatter's root", scatter(0, 10, "10 float32 from root 0"), scatter(1, 10, "from root 1")},
+      {"a scatter's count", scatter(0, 10, "scatter of 10 "), scatter(0, 9, "scatter of 9 ")},
+      {"an all-to-all's count", all_to_all(10, "all-to-all of 10 "),
+       all_to_all(100'000, "all-to-all of 100000 ")},
+      {"blocks of an all-gather", all_gather_v(1, 2, "all-gather-v of"),
+       all_gather_v(2, 1, "all-gather-v of")},
+      {"large blocks of an all-gather", all_gather_v(100'000, 2, "all-gather-v of"),
+       all_gather_v(2, 100'000, "all-gather-v of")},
+      {"blocks and equal blocks", all_gather_v(5, 5, "all-gather-v of"), all_gather(5)},
+      {"blocks of a reduce-scatter", reduce_scatter_v(3, 1, "reduce-scatter-v of"),
+       reduce_scatter_v(1, 3, "reduce-scatter-v of")},
+      {"blocks of a gather", gather_v(7, 7, "gather-v of float32 to root"),
+       gather_v(8, 8, "gather-v of float32 to root")},
+      {"large blocks of a gather", gather_v(99'999, 99'999, "gather-v of float32 to root"),
+       gather_v(100'000, 100'000, "gather-v of float32 to root")},
+      {"blocks of a scatter", scatter_v(7, 7, "scatter-v of float32 from root"),
+       scatter_v(0, 0, "scatter-v of float32 from root")},
+      {"blocks of an all-to-all", all_to_all_v(7, 7, "all-to-all-v of float32"),
+       all_to_all_v(7, 6, "all-to-all-v of float32")},
+      {"large blocks of an all-to-all", all_to_all_v(100'000, 100'000, "all-to-all-v of float32"),
+       all_to_all_v(1, 100'000, "all-to-all-v of float32")},
+      {"a gather of blocks against a barrier", barrier(), gather_v(1, 1, "gather-v of float32")},
+      {"an exchange of blocks against an all-reduce", all_to_all_v(1, 1, "all-to-all-v of float32"),
+       all_reduce(10, f32, hocketSum, "all-reduce of 10 float32")},
   };
 }
 
@@ -112,6 +233,33 @@ TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
           config);
       if (HasFailure()) return;
     }
+  }
+}
+
+/// The ranks' calls read alike: the error tells what differs, and how many bytes a pair disagrees
+/// about.
+TEST_P(Mismatch, of_the_counts_of_blocks_tells_what_differs) {
+  const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
+  struct Sides {
+    Call one, other;
+    const char* told;
+  };
+  const Sides all[] = {
+      {all_gather_v(1, 2, ""), all_gather_v(2, 1, ""), "their counts of blocks differ"},
+      {reduce_scatter_v(1, 2, ""), reduce_scatter_v(2, 1, ""), "their counts of blocks differ"},
+      {gather_v(3, 3, ""), gather_v(5, 5, ""), "20 bytes"},
+      {scatter_v(3, 3, ""), scatter_v(5, 5, ""), "12 bytes"},
+      {all_to_all_v(3, 3, ""), all_to_all_v(3, 5, ""), "20 bytes"},
+  };
+  for (const Sides& sides : all) {
+    ranks::run_ranks(2, [&](Rank& self) {
+      hocketResult_t result = (self.rank == 0 ? sides.one : sides.other).make(self.comm);
+      if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
+      const std::string text = hocketGetLastError(self.comm);
+      EXPECT_EQ(hocketMismatch, result) << text;
+      EXPECT_NE(std::string::npos, text.find(sides.told)) << text;
+      self.meet();
+    });
   }
 }
 

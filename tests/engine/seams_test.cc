@@ -178,7 +178,9 @@ void SimulatedRank::ask_for_late_ranks(std::uint64_t collective, const std::stri
 std::vector<std::string> algorithms_of(Collective collective) {
   std::vector<std::string> names;
   const Question question{collective, Dtype::int64, Op::sum, 0, 1000};
-  for (const Selector::Priced& candidate : Selector(selector_options(0, {})).candidates(question)) {
+  std::vector<Selector::Priced> candidates;
+  EXPECT_TRUE(Selector(selector_options(0, {})).candidates(question, &candidates).ok());
+  for (const Selector::Priced& candidate : candidates) {
     names.emplace_back(candidate.builder->algorithm);
   }
   return names;

@@ -1,16 +1,16 @@
 #!/bin/bash
 # usage: abi.sh CC [--record]      ABI_INCLUDE: another folder than include/
-# The ABI of hocket.h is that of tests/install/abi.txt: calls, sizes and offsets of types, values of
-# enumerators and macros. The version macros are left out.
+# The ABI of hocket.h and collectives.h is that of tests/install/abi.txt: calls, sizes and offsets
+# of types, values of enumerators and macros. The version macros are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cc=$1 record=tests/install/abi.txt include=${ABI_INCLUDE:-include}
-header=$include/hocket/hocket.h
+headers=("$include/hocket/hocket.h" "$include/hocket/collectives.h")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# hocket.h with a line for each declaration, without comments and without included headers.
-sed '/^ *# *include/d' "$header" | "$cc" -E -P -x c - |
+# The headers with a line for each declaration, without comments and without included headers.
+sed '/^ *# *include/d' "${headers[@]}" | "$cc" -E -P -x c - |
   tr -s ' \n' '  ' >"$work/text"
 awk '
   function fields_of(body, type,    lines, count, i, name) {
@@ -61,7 +61,8 @@ awk '
     }
   }' "$work/text" >"$work/declarations"
 awk '/^#define HOCKET_[A-Z0-9_]+ / && $2 !~ /_(API|INITIALIZER|MAJOR|MINOR|PATCH|CODE)$/ {
-       printf "  printf(\"%s = %%lld\\n\", (long long)%s);\n", $2, $2 }' "$header" >"$work/macros"
+       printf "  printf(\"%s = %%lld\\n\", (long long)%s);\n", $2, $2 }' \
+  "${headers[@]}" >"$work/macros"
 {
   printf '#include <stdio.h>\n#include <hocket/hocket.h>\nint main(void) {\n'
   cat "$work/declarations" "$work/macros"
@@ -73,7 +74,7 @@ awk '/^#define HOCKET_[A-Z0-9_]+ / && $2 !~ /_(API|INITIALIZER|MAJOR|MINOR|PATCH
 
 if [[ ${2-} == --record ]]; then
   cp "$work/abi.txt" "$record"
-elif ! diff -u --label "$record" --label include/hocket/hocket.h "$record" "$work/abi.txt"; then
+elif ! diff -u --label "$record" --label include/hocket "$record" "$work/abi.txt"; then
   echo "The ABI has changed: compiled programs may break. If that is meant: ./dev abi --record"
   exit 1
 fi

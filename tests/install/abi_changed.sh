@@ -7,8 +7,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/hocket"
 
-changed_by() {  # SED_SCRIPT: whether abi.sh finds the header so changed to be another ABI
-  sed -E "$1" "$here/../../include/hocket/hocket.h" >"$work/hocket/hocket.h"
+changed_by() {  # SED_SCRIPT: whether abi.sh finds the headers so changed to be another ABI
+  for header in hocket.h collectives.h; do
+    sed -E "$1" "$here/../../include/hocket/$header" >"$work/hocket/$header"
+  done
   if ABI_INCLUDE=$work "$here/abi.sh" "$cc" >"$work/log" 2>&1; then return 1; fi
   grep -q 'The ABI has changed' "$work/log" || { cat "$work/log"; exit 1; }
 }

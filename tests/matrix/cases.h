@@ -37,7 +37,7 @@ inline std::vector<std::size_t> counts_for(std::size_t size) {
 
 /// Where the order of additions is free, only the ranks' results can be compared for any data.
 inline Data data_for(const Case& c, const WorldKind& kind, std::uint64_t hash) {
-  if (c.what == What::all_gather || c.what == What::broadcast) return Data::any;
+  if (!row_of(c.what).reduces) return Data::any;
   if (kind.ordered && c.op == hocketProd) return Data::any;
   if (c.what == What::all_reduce && (hash >> 25 & 3) == 3) return Data::any;
   const bool loose = c.op != hocketProd && (hash >> 24 & 1);
@@ -68,14 +68,13 @@ inline std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of
     }
   };
   for (int type = 0; type < hocketNumTypes; ++type) {
-    for (What what : {What::all_reduce, What::reduce_scatter, What::all_gather, What::broadcast}) {
-      const bool reduces = what == What::all_reduce || what == What::reduce_scatter;
-      for (int op = 0; op < (reduces ? hocketNumOps : 2); ++op) {
+    for (const Row& row : rows) {
+      for (int op = 0; op < (row.reduces ? hocketNumOps : 1); ++op) {
         Case c;
-        c.what = what;
+        c.what = row.what;
         c.type = static_cast<hocketDataType_t>(type);
-        c.op = reduces ? static_cast<hocketRedOp_t>(op) : hocketSum;
-        for (std::size_t count : counts_for(reference::size_of(c.type))) {
+        c.op = static_cast<hocketRedOp_t>(op);
+        for (std::size_t count : counts_for(c.size())) {
           c.count = count;
           add(c);
         }
@@ -100,8 +99,8 @@ inline std::string name_of_kind(const testing::TestParamInfo<WorldKind>& info) {
 
 inline std::size_t most_bytes(const std::vector<Case>& cases, int ranks) {
   std::size_t most = 0;
-  for (const Case& c : cases) most = std::max(most, c.count * reference::size_of(c.type));
-  return most * static_cast<std::size_t>(ranks);
+  for (const Case& c : cases) most = std::max(most, most_bytes(c, static_cast<std::size_t>(ranks)));
+  return most;
 }
 
 }  // namespace matrix

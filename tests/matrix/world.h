@@ -9,39 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "matrix/case.h"
 #include "matrix/ranks.h"
 #include "matrix/reference.h"
 
 namespace matrix {
-
-using reference::Data;
-
-enum class What { all_reduce, reduce_scatter, all_gather, broadcast, barrier };
-inline const char* name_of(What what) {
-  static constexpr const char* names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                          "barrier"};
-  return names[static_cast<int>(what)];
-}
-
-struct Case {
-  What what = What::all_reduce;
-  hocketDataType_t type = hocketInt8;
-  hocketRedOp_t op = hocketSum;
-  int root = 0;
-  std::size_t count = 0;
-  bool in_place = false, alloc = false;
-  std::size_t offset = 0;  // of the buffers from a page's begin, in bytes
-  Data data = Data::exact;
-  std::uint64_t seed = 0;
-};
-
-inline std::string describe(const Case& c) {
-  return std::string(name_of(c.what)) + " of " + std::to_string(c.count) + " " +
-         reference::name_of(c.type) + " " + reference::name_of(c.op) + ", root " +
-         std::to_string(c.root) + (c.in_place ? ", in place" : "") + (c.alloc ? ", alloc" : "") +
-         ", offset " + std::to_string(c.offset) + ", data " +
-         std::to_string(static_cast<int>(c.data)) + ", seed " + std::to_string(c.seed);
-}
 
 /// Memory for buffers, plain or of hocketMemAlloc, with guard bytes around them.
 class Arena {
@@ -127,55 +99,84 @@ class World {
   void run(const Case& c) {
     if (c.what == What::barrier) return run_barrier(c);
     const auto n = static_cast<std::size_t>(self_.ranks), me = static_cast<std::size_t>(self_.rank);
-    const std::size_t bytes = c.count * reference::size_of(c.type);
-    const std::size_t in_bytes = c.what == What::reduce_scatter ? n * bytes : bytes;
-    const std::size_t out_bytes = c.what == What::all_gather ? n * bytes : bytes;
     for (std::size_t rank = 0; rank < n; ++rank) {
       if (rank != me && !ledger_.own_process) continue;
-      ledger_.inputs[rank].resize(in_bytes);
-      reference::fill(c.data, c.type, in_bytes / reference::size_of(c.type), c.seed * 64 + rank,
-                      ledger_.inputs[rank].data());
+      const std::size_t elements = layout_of(c, n, rank, true).packed();
+      ledger_.inputs[rank].resize(elements * c.size());
+      reference::fill(c.data, c.type, elements, c.seed * 64 + rank, ledger_.inputs[rank].data());
     }
-    const reference::Bytes& mine = ledger_.inputs[me];
-    Arena& in_arena = c.alloc ? alloc_in_ : plain_in_;
-    Arena& out_arena = c.alloc ? alloc_out_ : plain_out_;
-    std::uint8_t *in = nullptr, *out = nullptr;
-    // What a NaN's payload becomes could depend on where vectors begin: on each rank elsewhere.
-    const std::size_t shift = c.data == Data::any ? me * reference::size_of(c.type) : 0;
-    if (c.in_place && c.what == What::reduce_scatter) {
-      in = in_arena.take(c.offset + shift, in_bytes);
-      out = in + me * bytes;
-    } else {
-      out = out_arena.take(c.offset + shift, out_bytes);
-      if (!c.in_place) {
-        in = in_arena.take(c.offset + shift, in_bytes);
-      } else {
-        in = c.what == What::all_gather ? out + me * bytes : out;
-      }
-    }
-    const bool is_source = c.what != What::broadcast || c.root == self_.rank;
-    if (in_bytes > 0 && is_source) std::memcpy(in, mine.data(), in_bytes);
+    Buffers b;
+    place(c, &b);
     self_.meet();
-    if (me == c.seed % n || ledger_.own_process) expect(c);
-    EXPECT_EQ(hocketSuccess, call(c, in, out))
-        << describe(c) << ": " << hocketGetLastError(self_.comm);
+    if (row_of(c.what).reduces && (me == c.seed % n || ledger_.own_process)) expect(c);
+    EXPECT_EQ(hocketSuccess, call(c, b)) << describe(c) << ": " << hocketGetLastError(self_.comm);
     const std::string algorithm = last_algorithm();
     if (me == 0) {
       ledger_.algorithms.insert(algorithm);
-      ledger_.shared.first_output = hash_of(out, out_bytes);
+      ledger_.shared.first_output = b.out == nullptr ? 0 : hash_of(b.out, out_bytes(c, b));
     }
     self_.meet();
-    if (out_bytes > 0) check_output(c, out, out_bytes, algorithm);
-    const bool kept =
-        !is_source || c.in_place || in_bytes == 0 || std::memcmp(in, mine.data(), in_bytes) == 0;
-    const bool whole = (c.in_place && c.what == What::reduce_scatter) || out_arena.guards_hold();
-    EXPECT_TRUE(kept && whole && (c.in_place ? true : in_arena.guards_hold()))
-        << describe(c) << " by " << algorithm << " on rank " << me
-        << ": wrote where it must not (input kept: " << kept << ", output's guards: " << whole
-        << ")";
+    if (b.output.elements > 0) check_output(c, b, algorithm);
+    if (!ledger_.own_process) self_.meet();  // the check reads the inputs of the others
+    const bool kept = b.shared || b.input_before.empty() ||
+                      std::memcmp(b.in, b.input_before.data(), b.input_before.size()) == 0;
+    const bool whole = (b.in == nullptr || b.in_arena->guards_hold()) &&
+                       (b.out == nullptr || b.out_arena->guards_hold());
+    EXPECT_TRUE(kept && whole) << describe(c) << " by " << algorithm << " on rank " << me
+                               << ": wrote where it must not (input kept: " << kept
+                               << ", guards: " << whole << ")";
   }
 
  private:
+  /// The buffers of this rank in one case.
+  struct Buffers {
+    Layout input, output;
+    std::uint8_t *in = nullptr, *out = nullptr;
+    Arena *in_arena = nullptr, *out_arena = nullptr;
+    bool shared = false;  // in place
+    reference::Bytes input_before, output_before;
+  };
+
+  static std::size_t out_bytes(const Case& c, const Buffers& b) {
+    return b.output.elements * c.size();
+  }
+
+  /// Takes memory for the buffers, and fills the input.
+  void place(const Case& c, Buffers* b) {
+    const Row& row = row_of(c.what);
+    const auto n = static_cast<std::size_t>(self_.ranks), me = static_cast<std::size_t>(self_.rank);
+    const std::size_t size = c.size();
+    b->input = layout_of(c, n, me, true);
+    b->output = layout_of(c, n, me, false);
+    b->in_arena = c.alloc ? &alloc_in_ : &plain_in_;
+    b->out_arena = c.alloc ? &alloc_out_ : &plain_out_;
+    // What a NaN's payload becomes could depend on where vectors begin: on each rank elsewhere.
+    const std::size_t at = c.offset + (c.data == Data::any ? me * size : 0);
+    const bool all_to_all = row.input == Parts::per_rank && row.output == Parts::per_rank;
+    b->shared = c.in_place && b->input.exists && b->output.exists && !all_to_all;
+    if (b->shared && row.input == Parts::per_rank) {
+      b->out_arena = b->in_arena;
+      b->in = b->in_arena->take(at, b->input.elements * size);
+      b->out = b->in + b->input.offsets[me] * size;
+    } else {
+      if (b->output.exists) b->out = b->out_arena->take(at, out_bytes(c, *b));
+      if (b->shared) {
+        b->in_arena = b->out_arena;
+        b->in = b->out + (row.output == Parts::per_rank ? b->output.offsets[me] * size : 0);
+      } else if (b->input.exists) {
+        b->in = b->in_arena->take(at, b->input.elements * size);
+      }
+    }
+    const std::uint8_t* packed = ledger_.inputs[me].data();
+    for (std::size_t block = 0; block < b->input.counts.size(); ++block) {
+      const std::size_t bytes = b->input.counts[block] * size;
+      if (bytes > 0) std::memcpy(b->in + b->input.offsets[block] * size, packed, bytes);
+      packed += bytes;
+    }
+    if (b->in != nullptr) b->input_before.assign(b->in, b->in + b->input.elements * size);
+    if (b->out != nullptr) b->output_before.assign(b->out, b->out + out_bytes(c, *b));
+  }
+
   /// A rank begins after the others, whose calls must not end before.
   void run_barrier(const Case& c) {
     const int n = self_.ranks;
@@ -200,39 +201,82 @@ class World {
     return algorithm;
   }
 
-  hocketResult_t call(const Case& c, const void* in, void* out) {
+  hocketResult_t call(const Case& c, const Buffers& b) {
+    hocketComm_t comm = self_.comm;
+    const void* const in = b.in;
+    void* const out = b.out;
+    // Arrays are copied by the call: these are gone when a queued call runs.
+    const std::vector<std::size_t> sent = b.input.counts, received = b.output.counts;
+    const std::size_t* const from = b.input.has_gaps ? b.input.offsets.data() : nullptr;
+    const std::size_t* const to = b.output.has_gaps ? b.output.offsets.data() : nullptr;
     switch (c.what) {
       case What::all_reduce:
-        return hocketAllReduce(in, out, c.count, c.type, c.op, self_.comm, nullptr);
+        return hocketAllReduce(in, out, c.count, c.type, c.op, comm, nullptr);
+      case What::reduce:
+        return hocketReduce(in, out, c.count, c.type, c.op, c.root, comm, nullptr);
       case What::reduce_scatter:
-        return hocketReduceScatter(in, out, c.count, c.type, c.op, self_.comm, nullptr);
+        return hocketReduceScatter(in, out, c.count, c.type, c.op, comm, nullptr);
+      case What::reduce_scatter_v:
+        return hocketReduceScatterV(in, out, sent.data(), c.type, c.op, comm, nullptr);
+      case What::broadcast:
+        if (c.in_place && c.seed % 2 == 0) {
+          return hocketBcast(out, c.count, c.type, c.root, comm, nullptr);
+        }
+        return hocketBroadcast(in, out, c.count, c.type, c.root, comm, nullptr);
       case What::all_gather:
-        return hocketAllGather(in, out, c.count, c.type, self_.comm, nullptr);
-      default:
-        return hocketBroadcast(c.root == self_.rank ? in : nullptr, out, c.count, c.type, c.root,
-                               self_.comm, nullptr);
+        return hocketAllGather(in, out, c.count, c.type, comm, nullptr);
+      case What::all_gather_v:
+        return hocketAllGatherV(in, sent[0], out, received.data(), to, c.type, comm, nullptr);
+      case What::gather:
+        return hocketGather(in, out, c.count, c.type, c.root, comm, nullptr);
+      case What::gather_v:
+        return hocketGatherV(in, sent[0], out, received.data(), to, c.type, c.root, comm, nullptr);
+      case What::scatter:
+        return hocketScatter(in, out, c.count, c.type, c.root, comm, nullptr);
+      case What::scatter_v:
+        return hocketScatterV(in, sent.data(), from, out, received[0], c.type, c.root, comm,
+                              nullptr);
+      case What::all_to_all:
+        return hocketAlltoAll(in, out, c.count, c.type, comm, nullptr);
+      case What::all_to_all_v:
+        return hocketAlltoAllV(in, sent.data(), from, out, received.data(), to, c.type, comm,
+                               nullptr);
+      case What::barrier:
+        break;
     }
+    return hocketInternalError;
   }
 
-  /// Fills ledger_.expected: for reduce-scatter the whole all-reduce.
+  /// Fills ledger_.expected with the fold of the whole inputs.
   void expect(const Case& c) {
     reference::Bytes& expected = ledger_.expected;
-    const std::vector<reference::Bytes>& inputs = ledger_.inputs;
-    if (c.what == What::broadcast) {
-      expected = inputs[static_cast<std::size_t>(c.root)];
-    } else if (c.what == What::all_gather) {
-      expected.clear();
-      for (const auto& input : inputs) expected.insert(expected.end(), input.begin(), input.end());
-    } else {
-      expected.resize(inputs[0].size());
-      reference::reduce(c.type, c.op, pointers(), expected.size() / reference::size_of(c.type),
-                        expected.data());
-      if (!has_bounds(c)) return;
-      ledger_.low.resize(expected.size());
-      ledger_.high.resize(expected.size());
-      reference::bounds(c.type, c.op, pointers(), expected.size() / reference::size_of(c.type),
-                        ledger_.low.data(), ledger_.high.data());
-    }
+    expected.resize(ledger_.inputs[0].size());
+    const std::size_t count = expected.size() / c.size();
+    reference::reduce(c.type, c.op, pointers(), count, expected.data());
+    if (!has_bounds(c)) return;
+    ledger_.low.resize(expected.size());
+    ledger_.high.resize(expected.size());
+    reference::bounds(c.type, c.op, pointers(), count, ledger_.low.data(), ledger_.high.data());
+  }
+
+  /// What block `block` of this rank's output receives: bytes of the ledger.
+  const std::uint8_t* source_of(const Case& c, std::size_t block) const {
+    const Row& row = row_of(c.what);
+    const auto n = static_cast<std::size_t>(self_.ranks), me = static_cast<std::size_t>(self_.rank);
+    if (row.reduces) return ledger_.expected.data() + skipped(c);
+    const std::size_t sender = row.input_at_root               ? static_cast<std::size_t>(c.root)
+                               : row.output == Parts::per_rank ? block
+                                                               : me;
+    const Layout from = layout_of(c, n, sender, true);
+    const std::size_t before = row.input == Parts::per_rank ? from.packed(me) : 0;
+    return ledger_.inputs[sender].data() + before * c.size();
+  }
+
+  /// Of a reduction: the bytes of the whole result before this rank's part.
+  std::size_t skipped(const Case& c) const {
+    if (row_of(c.what).input != Parts::per_rank) return 0;
+    const auto n = static_cast<std::size_t>(self_.ranks), me = static_cast<std::size_t>(self_.rank);
+    return layout_of(c, n, me, true).packed(me) * c.size();
   }
 
   static bool has_bounds(const Case& c) {
@@ -246,40 +290,45 @@ class World {
     return out;
   }
 
-  void check_output(const Case& c, const std::uint8_t* out, std::size_t bytes,
-                    const std::string& algorithm) {
-    const std::size_t size = reference::size_of(c.type);
-    const std::size_t skipped =
-        c.what == What::reduce_scatter ? static_cast<std::size_t>(self_.rank) * bytes : 0;
-    const bool reduces = c.what == What::all_reduce || c.what == What::reduce_scatter;
+  void check_output(const Case& c, const Buffers& b, const std::string& algorithm) {
+    const std::size_t size = c.size(), bytes = out_bytes(c, b);
     const bool in_order = algorithm != "ring" && algorithm != "tree";
-    const bool any_order = !reduces || in_order || c.data == Data::exact ||
+    const bool any_order = !row_of(c.what).reduces || in_order || c.data == Data::exact ||
                            reference::is_integer(c.type) || c.op == hocketMin || c.op == hocketMax;
-    if (any_order) {
-      const std::uint8_t* expected = ledger_.expected.data() + skipped;
-      if (std::memcmp(out, expected, bytes) == 0) return;
-      std::size_t i = 0;
-      while (out[i] == expected[i]) ++i;
-      i = i / size * size;
-      std::string text;
-      for (std::size_t b = size; b-- > 0;) text += hex(out[i + b]);
-      text += " instead of ";
-      for (std::size_t b = size; b-- > 0;) text += hex(expected[i + b]);
-      ADD_FAILURE() << describe(c) << " by " << algorithm << " on rank " << self_.rank
-                    << ": element " << i / size << " is " << text;
-      return;
+    if (!any_order) return check_bounds(c, b, algorithm);
+    reference::Bytes expected = b.output_before;  // the gaps between blocks stay as they were
+    for (std::size_t block = 0; block < b.output.counts.size(); ++block) {
+      const std::size_t block_bytes = b.output.counts[block] * size;
+      if (block_bytes == 0) continue;
+      std::memcpy(expected.data() + b.output.offsets[block] * size, source_of(c, block),
+                  block_bytes);
     }
+    if (std::memcmp(b.out, expected.data(), bytes) == 0) return;
+    std::size_t i = 0;
+    while (b.out[i] == expected[i]) ++i;
+    i = i / size * size;
+    std::string text;
+    for (std::size_t byte = size; byte-- > 0;) text += hex(b.out[i + byte]);
+    text += " instead of ";
+    for (std::size_t byte = size; byte-- > 0;) text += hex(expected[i + byte]);
+    ADD_FAILURE() << describe(c) << " by " << algorithm << " on rank " << self_.rank << ": element "
+                  << i / size << " is " << text;
+  }
+
+  /// Of a reduction whose order is free.
+  void check_bounds(const Case& c, const Buffers& b, const std::string& algorithm) {
+    const std::size_t size = c.size(), bytes = out_bytes(c, b), before = skipped(c);
     for (std::size_t i = 0; has_bounds(c) && i < bytes; i += size) {
       const auto value = [&](const std::uint8_t* at) { return reference::decode(c.type, at + i); };
-      const double low = value(ledger_.low.data() + skipped),
-                   high = value(ledger_.high.data() + skipped), got = value(out);
+      const double low = value(ledger_.low.data() + before),
+                   high = value(ledger_.high.data() + before), got = value(b.out);
       if (low <= got && got <= high) continue;
       ADD_FAILURE() << describe(c) << " by " << algorithm << ": element " << i / size << " is "
                     << got << ", not between " << low << " and " << high;
       return;
     }
     if (c.what == What::all_reduce) {
-      EXPECT_EQ(ledger_.shared.first_output.load(), hash_of(out, bytes))
+      EXPECT_EQ(ledger_.shared.first_output.load(), hash_of(b.out, bytes))
           << describe(c) << " by " << algorithm << ": ranks 0 and " << self_.rank << " differ";
     }
   }

@@ -34,6 +34,24 @@ std::vector<char> right_result(const Expectation& e) {
         std::memcpy(result.data() + r * e.count * size, inputs[r].data(), e.count * size);
       }
       return result;
+    case Collective::gather:
+      for (std::size_t r = 0; r < inputs.size(); ++r) {
+        std::memcpy(result.data() + r * e.count * size, inputs[r].data(), e.count * size);
+      }
+      return result;
+    case Collective::scatter:
+      std::memcpy(result.data(),
+                  inputs[static_cast<std::size_t>(e.root)].data() +
+                      static_cast<std::size_t>(e.rank) * e.count * size,
+                  e.count * size);
+      return result;
+    case Collective::alltoall:
+      for (std::size_t r = 0; r < inputs.size(); ++r) {
+        std::memcpy(result.data() + r * e.count * size,
+                    inputs[r].data() + static_cast<std::size_t>(e.rank) * e.count * size,
+                    e.count * size);
+      }
+      return result;
     case Collective::broadcast:
       return inputs[static_cast<std::size_t>(e.root)];
     case Collective::sendrecv:
@@ -69,7 +87,9 @@ Expectation expectation(Collective collective, int dtype, int op, int ranks) {
   e.op = static_cast<hocketRedOp_t>(op);
   e.rank = ranks - 1;
   e.ranks = ranks;
-  e.root = ranks / 2;
+  // Only the root has the result of these.
+  const bool at_root = collective == Collective::reduce || collective == Collective::gather;
+  e.root = at_root ? e.rank : ranks / 2;
   e.count = test_count;
   e.seed.row = static_cast<std::uint64_t>(100 * dtype + op);
   return e;
@@ -84,7 +104,8 @@ TEST(Check, right_results_of_every_type_and_operator_pass) {
   for (const int ranks : {1, 2, 3, 8, 13}) {
     for (int dtype = 0; dtype < hocketNumTypes; ++dtype) {
       for (int op = 0; op < hocketNumOps; ++op) {
-        for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
+        for (const Collective collective :
+             {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
           const Expectation e = expectation(collective, dtype, op, ranks);
           EXPECT_EQ(count_wrong(e, right_result(e).data()), 0u) << describe(e);
         }

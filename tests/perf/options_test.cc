@@ -174,7 +174,7 @@ TEST(Options, mistakes_name_the_culprit) {
       {{"all_reduce_perf", "-J", "table.csv"}, ".json"},
       {{"all_reduce_perf", "-f", "2", "-i", "8"}, "stepfactor"},
       {{"all_reduce_perf", "-n", "3", "-K", "3"}, "-K 3"},
-      {{"all_gather_perf", "-r", "1"}, "has no root"},
+      {{"all_gather_perf", "-r", "1"}, "has none"},
       {{"broadcast_perf", "-r", "-2"}, "'-2' is no rank"},
       {{"all_reduce_perf", "--memory", "pinned"}, "pinned"},
       {{"all_reduce_perf", "--barrier", "--aligned"}, "exclude"},

@@ -40,8 +40,8 @@ mode() {  # RANKS FIELDS PROGRAM ARGS...
   well "$1 ranks, ${*:3}" "$3_perf" "$2"
 }
 for ranks in 2 4; do
-  for program in all_reduce all_gather reduce_scatter broadcast sendrecv barrier latency \
-    bandwidth bibandwidth; do
+  for program in all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall \
+    sendrecv barrier latency bandwidth bibandwidth; do
     mode $ranks 13 $program
     case $program in latency | bandwidth | bibandwidth) continue ;; esac
     mode $ranks 13 $program --barrier
@@ -61,7 +61,8 @@ for ranks in 2 4; do
   mode $ranks 13 all_reduce --buffers 2 --barrier
 done
 mode 1 13 all_reduce
-for collective in all_reduce all_gather reduce_scatter broadcast sendrecv; do
+for collective in all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall \
+  sendrecv; do
   perf 3 $collective -b 4 -e 40K -f 100 -n 2 -d all -o all
   check "3 ranks, $collective, every type and operator" test $? = 0
   well "3 ranks, $collective" ${collective}_perf 13

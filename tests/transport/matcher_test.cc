@@ -184,5 +184,55 @@ TEST(Matcher, a_message_of_a_collective_that_was_not_called_is_found) {
   rank.matcher->end({Code::aborted, "the test is over"});
 }
 
+/// The peer tells in which collective it waits for this rank.
+TEST(Matcher, compares_the_call_in_which_the_peer_waits) {
+  const Signature theirs = Rank1::frame(FrameKind::call, 0, 0).signature;
+  Signature other = theirs;
+  other.collective = Collective::barrier;
+  const auto told = [](Rank1& rank, std::uint64_t sequence) {
+    FrameHeader header = Rank1::frame(FrameKind::call, 0, 0);
+    header.sequence = sequence;
+    EXPECT_EQ("", rank.take(header));
+  };
+  for (const bool told_first : {true, false}) {
+    Rank1 same, different, later;
+    for (Rank1* rank : {&same, &different, &later}) {
+      if (told_first) told(*rank, 5);
+      rank->sequence_check.begin(4, theirs);
+      EXPECT_EQ(nullptr, rank->sequence_check.failure());
+      rank->sequence_check.begin(5, rank == &same ? theirs : other);
+      if (rank == &later) rank->sequence_check.begin(6, theirs);
+      if (!told_first) told(*rank, 5);
+    }
+    EXPECT_EQ(nullptr, same.sequence_check.failure());
+    for (Rank1* rank : {&different, &later}) {
+      ASSERT_NE(nullptr, rank->sequence_check.failure()) << told_first;
+      EXPECT_EQ(Code::mismatch, rank->sequence_check.failure()->code());
+      EXPECT_EQ(0, rank->sequence_check.failure()->culprit());
+    }
+  }
+  // A call that is older than the last two of this rank tells nothing.
+  Rank1 rank;
+  for (std::uint64_t sequence = 5; sequence < 8; ++sequence)
+    rank.sequence_check.begin(sequence, other);
+  told(rank, 5);
+  EXPECT_EQ(nullptr, rank.sequence_check.failure());
+}
+
+TEST(Matcher, sends_its_call_once) {
+  Rank1 rank;
+  Signature mine;
+  mine.count = 77;
+  rank.matcher->tell_call(3, mine);
+  rank.matcher->tell_call(4, mine);  // replaces the first, which was not sent
+  OutFrame frame;
+  ASSERT_TRUE(rank.matcher->next_frame(MessageMatcher::any, 1000, frame));
+  EXPECT_EQ(FrameKind::call, frame.header.kind);
+  EXPECT_EQ(4U, frame.header.sequence);
+  EXPECT_EQ(77U, frame.header.signature.count);
+  EXPECT_EQ(0U, frame.header.length);
+  EXPECT_FALSE(rank.matcher->has_frames());
+}
+
 }  // namespace
 }  // namespace hocket::internal::testing

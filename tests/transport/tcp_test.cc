@@ -280,6 +280,10 @@ struct Played {
     settle(*transport);
   }
   void send_message(int index, std::uint64_t sequence = 1) {
+    write_message(index, sequence);
+    settle(*transport);
+  }
+  void write_message(int index, std::uint64_t sequence = 1) {
     FrameHeader header;
     header.comm_id = comm_id;
     header.source = 1;
@@ -291,7 +295,6 @@ struct Played {
     std::vector<std::byte> bytes(sizeof header + 8, std::byte{7});
     std::memcpy(bytes.data(), &header, sizeof header);
     ASSERT_EQ(::send(theirs[index].get(), bytes.data(), bytes.size(), 0), 96);
-    settle(*transport);
   }
   void expect_received() {
     poll_until_done({transport.get()}, {&recv.transfer});
@@ -331,6 +334,17 @@ TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
   EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
   peer.send_message(0);
   peer.expect_received();
+}
+
+TEST(Tcp, a_connection_that_broke_first_harms_no_message_that_has_arrived_on_the_other) {
+  for (const int index : {0, 1}) {
+    Played peer;
+    peer.signal(1, FrameKind::hello);
+    peer.write_message(index);
+    peer.theirs[1 - index].reset();  // the process of the peer has ended
+    peer.theirs[index].reset();
+    peer.expect_received();
+  }
 }
 
 TEST(Tcp, a_frame_after_the_goodbye_is_a_violation) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <hocket/cpp/blocks.hpp>
 #include <hocket/cpp/config.hpp>
 #include <hocket/cpp/elements.hpp>
 #include <hocket/cpp/error.hpp>
@@ -229,6 +230,133 @@ class Communicator {
     auto* own = out.data() + static_cast<std::size_t>(rank()) * part;
     start("hocketReduceScatter", hocketReduceScatter, out.data(), own, part, detail::datatype(out),
           op, get(), stream.get());
+  }
+
+  /// The output of root receives the reduction of all inputs. The output of other ranks is ignored.
+  template <typename In, typename Out>
+  void reduce(In&& input, Out&& output, hocketRedOp_t op, int root,
+              StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    detail::require_reducible(out);
+    if (root == rank()) detail::require_equal("hocketReduce", in.size(), out.size());
+    start("hocketReduce", hocketReduce, in.data(), out.data(), in.size(), detail::datatype(out), op,
+          root, get(), stream.get());
+  }
+  /// In place: data is the input, and on root the output.
+  template <typename Data>
+  void reduce(Data&& data, hocketRedOp_t op, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    detail::require_reducible(out);
+    start("hocketReduce", hocketReduce, out.data(), out.data(), out.size(), detail::datatype(out),
+          op, root, get(), stream.get());
+  }
+
+  /// The output of root receives all inputs in the order of the ranks; it is ranks() times as large
+  /// as an input. The output of other ranks is ignored.
+  template <typename In, typename Out>
+  void gather(In&& input, Out&& output, int root, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    if (root == rank()) {
+      detail::require_parts("hocketGather", "output", out.size(), ranks(), "input", in.size());
+    }
+    start("hocketGather", hocketGather, in.data(), out.data(), in.size(), detail::datatype(out),
+          root, get(), stream.get());
+  }
+
+  /// The output of rank r receives the r-th part of the input of root, which is ranks() times as
+  /// large as an output. The input of other ranks is ignored.
+  template <typename In, typename Out>
+  void scatter(In&& input, Out&& output, int root, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    if (root == rank()) {
+      detail::require_parts("hocketScatter", "input", in.size(), ranks(), "output", out.size());
+    }
+    start("hocketScatter", hocketScatter, in.data(), out.data(), out.size(), detail::datatype(out),
+          root, get(), stream.get());
+  }
+
+  /// The q-th part of the output of rank r receives the r-th part of the input of rank q. Input and
+  /// output have ranks() parts of one size.
+  template <typename In, typename Out>
+  void all_to_all(In&& input, Out&& output, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    detail::require_equal("hocketAlltoAll", in.size(), out.size());
+    const std::size_t part = detail::part_of("hocketAlltoAll", out.size(), ranks());
+    start("hocketAlltoAll", hocketAlltoAll, in.data(), out.data(), part, detail::datatype(out),
+          get(), stream.get());
+  }
+
+  // ---- The same with blocks of different counts (see collectives.h): a Blocks has a count for
+  // each rank, and the displacements of the blocks, or none where they follow one another.
+
+  /// Block r of the output of every rank receives the input of rank r.
+  template <typename In, typename Out>
+  void all_gather(In&& input, Out&& output, Blocks blocks, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    blocks.require("hocketAllGatherV", "output", out.size(), ranks());
+    start("hocketAllGatherV", hocketAllGatherV, in.data(), in.size(), out.data(), blocks.counts(),
+          blocks.displacements(), detail::datatype(out), get(), stream.get());
+  }
+  /// The output of rank r receives block r of the reduction of all inputs. The blocks of an input
+  /// follow one another.
+  template <typename In, typename Out>
+  void reduce_scatter(In&& input, Out&& output, Blocks blocks, hocketRedOp_t op,
+                      StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    detail::require_reducible(out);
+    blocks.require("hocketReduceScatterV", "input", in.size(), ranks());
+    blocks.require_consecutive("hocketReduceScatterV");
+    detail::require_equal("hocketReduceScatterV", blocks.counts()[rank()], out.size());
+    start("hocketReduceScatterV", hocketReduceScatterV, in.data(), out.data(), blocks.counts(),
+          detail::datatype(out), op, get(), stream.get());
+  }
+  /// Block r of the output of root receives the input of rank r. Other ranks' output and blocks are
+  /// ignored.
+  template <typename In, typename Out>
+  void gather(In&& input, Out&& output, Blocks blocks, int root, StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    if (root == rank()) blocks.require("hocketGatherV", "output", out.size(), ranks());
+    start("hocketGatherV", hocketGatherV, in.data(), in.size(), out.data(), blocks.counts(),
+          blocks.displacements(), detail::datatype(out), root, get(), stream.get());
+  }
+  /// The output of rank r receives block r of the input of root. Other ranks' input and blocks are
+  /// ignored.
+  template <typename In, typename Out>
+  void scatter(In&& input, Blocks blocks, Out&& output, int root,
+               StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    if (root == rank()) blocks.require("hocketScatterV", "input", in.size(), ranks());
+    start("hocketScatterV", hocketScatterV, in.data(), blocks.counts(), blocks.displacements(),
+          out.data(), out.size(), detail::datatype(out), root, get(), stream.get());
+  }
+  /// Block q of the output of rank r receives block r of the input of rank q.
+  template <typename In, typename Out>
+  void all_to_all(In&& input, Blocks sent, Out&& output, Blocks received,
+                  StreamRef stream = caller_thread) {
+    const auto in = detail::input(std::forward<In>(input));
+    const auto out = detail::output(std::forward<Out>(output));
+    detail::require_same(in, out);
+    sent.require("hocketAlltoAllV", "input", in.size(), ranks());
+    received.require("hocketAlltoAllV", "output", out.size(), ranks());
+    start("hocketAlltoAllV", hocketAlltoAllV, in.data(), sent.counts(), sent.displacements(),
+          out.data(), received.counts(), received.displacements(), detail::datatype(out), get(),
+          stream.get());
   }
 
   /// No rank's barrier ends before every rank's has begun.

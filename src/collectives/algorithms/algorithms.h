@@ -1,6 +1,6 @@
-// The functions in the rows of the registry. Each adds the lanes to the plan of one rank, which has
-// its blocks already, for at least two ranks. Every rank makes its own plan; the plans of all ranks
-// fit together (the verifier proves it for 1 to 64 ranks).
+// The functions in the rows of the registry. Each adds the lanes to the plan of one rank, for at
+// least two ranks. Every rank makes its own plan; the plans of all ranks fit together (the verifier
+// proves it for 1 to 64 ranks).
 #pragma once
 
 #include "collectives/plan/plan.h"
@@ -9,30 +9,51 @@ namespace hocket::internal::algorithms {
 
 // Load/store, one node.
 void inline_all_reduce(Plan& plan, const Shape& shape);
+void inline_reduce(Plan& plan, const Shape& shape);
 void inline_broadcast(Plan& plan, const Shape& shape);
 void inline_all_gather(Plan& plan, const Shape& shape);
+void inline_gather(Plan& plan, const Shape& shape);
 void inline_reduce_scatter(Plan& plan, const Shape& shape);
+void inline_scatter(Plan& plan, const Shape& shape);
+void inline_all_to_all(Plan& plan, const Shape& shape);
 void inline_barrier(Plan& plan, const Shape& shape);
 void one_shot_all_reduce(Plan& plan, const Shape& shape);
+void one_shot_reduce(Plan& plan, const Shape& shape);
 void one_shot_broadcast(Plan& plan, const Shape& shape);
 void one_shot_all_gather(Plan& plan, const Shape& shape);
+void one_shot_gather(Plan& plan, const Shape& shape);
 void one_shot_reduce_scatter(Plan& plan, const Shape& shape);
+void one_shot_scatter(Plan& plan, const Shape& shape);
+void one_shot_all_to_all(Plan& plan, const Shape& shape);
 void staged_all_reduce(Plan& plan, const Shape& shape);
+void staged_reduce(Plan& plan, const Shape& shape);
 void staged_broadcast(Plan& plan, const Shape& shape);
 void staged_all_gather(Plan& plan, const Shape& shape);
+void staged_gather(Plan& plan, const Shape& shape);
 void staged_reduce_scatter(Plan& plan, const Shape& shape);
+void staged_scatter(Plan& plan, const Shape& shape);
+void staged_all_to_all(Plan& plan, const Shape& shape);
 void direct_all_reduce(Plan& plan, const Shape& shape);
+void direct_reduce(Plan& plan, const Shape& shape);
 void direct_broadcast(Plan& plan, const Shape& shape);
 void direct_all_gather(Plan& plan, const Shape& shape);
+void direct_gather(Plan& plan, const Shape& shape);
 void direct_reduce_scatter(Plan& plan, const Shape& shape);
+void direct_scatter(Plan& plan, const Shape& shape);
+void direct_all_to_all(Plan& plan, const Shape& shape);
 
 // Over messages.
 void exchange_all_reduce(Plan& plan, const Shape& shape);  // "one-shot"
 void exchange_all_gather(Plan& plan, const Shape& shape);
 void exchange_barrier(Plan& plan, const Shape& shape);
 void owner_fold(Plan& plan, const Shape& shape);  // all-reduce, reduce-scatter
-void ring(Plan& plan, const Shape& shape);        // all-reduce, all-gather, reduce-scatter
+void pairs_all_to_all(Plan& plan, const Shape& shape);
+void pairs_gather(Plan& plan, const Shape& shape);
+void pairs_scatter(Plan& plan, const Shape& shape);
+void pairs_reduce(Plan& plan, const Shape& shape);
+void ring(Plan& plan, const Shape& shape);  // all-reduce, all-gather, reduce-scatter
 void tree_all_reduce(Plan& plan, const Shape& shape);
+void tree_reduce(Plan& plan, const Shape& shape);
 void tree_broadcast(Plan& plan, const Shape& shape);
 void tree_barrier(Plan& plan, const Shape& shape);
 void message(Plan& plan, const Shape& shape);  // send, recv; the peer is shape.root

@@ -11,12 +11,16 @@ namespace hocket::internal {
 
 struct Builder {
   const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
-                          // "message"
+                          // "pairs", "message"
   Collective collective;
-  bool load_store;  // true: needs all ranks on one node; false: runs over messages
+  bool in_node;     // true: needs all ranks on one node; false: runs over messages
   bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
-  bool cuts;        // all-reduce: true: a block for each rank; false: the message is one block
-  /// Adds the lanes, and the scratch and flags that they use, for more than one rank.
+  bool cuts;        // a whole message has a block for each rank; else it is one block
+  bool varying;     // serves blocks of different counts too
+  /// All ranks (in a rooted collective: all but the root) do the same at the same time, each with
+  /// peers at the same distances from itself: the cost model simulates only one of them.
+  bool symmetric;
+  /// Adds the lanes, and the scratch that they use, for more than one rank.
   void (*lay)(Plan& plan, const Shape& shape);
 
   /// For one rank: a copy, whatever the algorithm.
@@ -26,6 +30,6 @@ struct Builder {
 /// All algorithms, in the order of the documentation. Defined in registry.cc.
 std::span<const Builder> builders();
 /// nullptr if there is none.
-const Builder* find_builder(const char* algorithm, Collective collective, bool load_store);
+const Builder* find_builder(const char* algorithm, Collective collective, bool in_node);
 
 }  // namespace hocket::internal

@@ -12,18 +12,18 @@
 //   block 3   [ a3 ]    [ b3 ]    [ c3 ]    [ d3 ]   rank 3: ...
 //
 // In place, only rank r accesses block r of every buffer. By its arrival a rank hands its buffers
-// over to the operation. Flag `done` in the epilogue says that a rank does not access the buffers
-// of its peers any more. A rank returns after it has waited for flag `done` of all peers that
-// access its buffers.
+// over to the operation. Lane `done` says that a rank does not access the buffers of its peers any
+// more. A rank returns after it has waited for flag `done` of all peers that access its buffers
+// (lane `exit`).
 //
-// all-gather copies from the inputs of the peers, reduce-scatter folds them, broadcast copies from
-// the input of the root: these three write to no memory of a peer. In a broadcast peers access only
-// the buffer of the root, so only the root waits for flag `done`.
+// A reduce folds as the all-reduce does, and writes only to the output of the root. In a gather
+// each rank copies its input to the output of the root. All-gather and all-to-all copy from the
+// inputs of the peers, reduce-scatter folds them, broadcast and scatter copy from the input of the
+// root: these write to no memory of a peer. If peers access only the buffers of the root, only the
+// root waits.
 //
-// The prologue is that of `staged`: an executor that finds a buffer unmapped continues with the
-// body of `staged`. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
-#include <algorithm>
-
+// All ranks arrive first, as in `staged`: an executor that finds a buffer unmapped runs `staged`
+// instead. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -35,46 +35,99 @@ namespace {
 
 enum Flag : int { done = 3 };  // no flag of `staged`
 
-void with_exit_barrier(Plan& plan) {
-  plan.maps_input = true;
-  plan.prologue = arrival_barrier();
-  plan.epilogue = {notify(done), wait(done)};
+enum class Accessed : std::uint8_t { inputs, outputs, both };
+
+/// tells: this rank accesses buffers of peers. waits: peers access buffers of this rank.
+void lay(Plan& plan, Accessed accessed, Lane lane, bool tells, bool waits) {
+  plan.arrives_first = true;
+  plan.maps_input = accessed != Accessed::outputs;
+  plan.maps_output = accessed != Accessed::inputs;
+  plan.lanes = {std::move(lane)};
+  if (tells) plan.lanes.push_back(publishing(once("done", {await_end(0, fixed(0))}), done));
+  if (waits) plan.lanes.push_back(once("exit", {wait_all(done)}));
+}
+
+/// The inputs of all ranks: of this rank too.
+std::vector<Range> all_inputs(const Ranges& r, const Shape& shape) {
+  return {times(at(r.input(fixed(shape.rank)), by_source(0)), shape.ranks)};
 }
 
 }  // namespace
 
 void direct_all_reduce(Plan& plan, const Shape& shape) {
-  const int mine = shape.rank;
-  with_exit_barrier(plan);
-  plan.maps_output = true;
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
   // This rank's output is first, because it is near; then the peers' outputs, beginning with
   // another peer on each rank.
-  std::vector<Range> outputs = in_rank_order(shape, output(mine), output(mine));
-  std::rotate(outputs.begin(), outputs.begin() + mine, outputs.end());
-  plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), outputs)}};
+  const Range outputs =
+      times(at(r.output(own), by_source(shape.rank, 1, shape.ranks)), shape.ranks);
+  lay(plan, Accessed::both,
+      all_blocks("fold", Buffer::input, {finish(own, all_inputs(r, shape), {outputs})}), true,
+      true);
+}
+
+void direct_reduce(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  lay(plan, Accessed::both,
+      all_blocks("fold", Buffer::input,
+                 {finish(own, all_inputs(r, shape), {at(r.output(own), fixed(shape.root))})}),
+      true, true);
 }
 
 void direct_reduce_scatter(Plan& plan, const Shape& shape) {
-  const int mine = shape.rank;
-  with_exit_barrier(plan);
-  plan.lanes = {{finish(mine, in_rank_order(shape, input(mine), input(mine)), {output(0)})}};
-}
-
-void direct_all_gather(Plan& plan, const Shape& shape) {
-  with_exit_barrier(plan);
-  Steps lane;
-  for (int i = 0; i < shape.ranks; ++i) {
-    const int r = (shape.rank + i) % shape.ranks;
-    lane.push_back(copy(r, i == 0 ? input(0) : input(0, r), {output(r)}));
-  }
-  plan.lanes = {std::move(lane)};
+  const Ranges r(shape.rank);
+  lay(plan, Accessed::inputs,
+      all_blocks("fold", Buffer::input,
+                 {finish(fixed(shape.rank), all_inputs(r, shape), {r.output(fixed(0))})}),
+      true, true);
 }
 
 void direct_broadcast(Plan& plan, const Shape& shape) {
-  with_exit_barrier(plan);
-  const bool is_root = shape.rank == shape.root;
-  plan.lanes = {{copy(0, is_root ? input(0) : input(0, shape.root), {output(0)})}};
-  plan.epilogue = {is_root ? wait(done) : notify(done)};
+  const Ranges r(shape.rank);
+  const Index whole = fixed(0);
+  const Range source = at(r.input(whole), fixed(shape.root));
+  lay(plan, Accessed::inputs,
+      all_blocks("copy", Buffer::output, {copy(whole, source, {r.output(whole)})}),
+      !shape.is_root(), shape.is_root());
+}
+
+void direct_all_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  Steps steps;
+  for (std::uint32_t i = 0; i < shape.ranks; ++i) {
+    const Index q = fixed((shape.rank + i) % shape.ranks);
+    steps.push_back(copy(q, at(r.input(fixed(0)), q), {r.output(q)}));
+  }
+  lay(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true, true);
+}
+
+void direct_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  const Range target = at(r.output(own), fixed(shape.root));
+  lay(plan, Accessed::outputs,
+      all_blocks("copy", Buffer::output, {copy(own, r.input(fixed(0)), {target})}),
+      !shape.is_root(), shape.is_root());
+}
+
+void direct_scatter(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  const Range source = at(r.input(own), fixed(shape.root));
+  lay(plan, Accessed::inputs,
+      all_blocks("copy", Buffer::input, {copy(own, source, {r.output(fixed(0))})}),
+      !shape.is_root(), shape.is_root());
+}
+
+void direct_all_to_all(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  Steps steps;
+  for (std::uint32_t i = 0; i < shape.ranks; ++i) {
+    const Index q = fixed((shape.rank + i) % shape.ranks);
+    steps.push_back(copy(q, at(r.input(fixed(shape.rank)), q), {r.output(q)}));
+  }
+  lay(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true, true);
 }
 
 }  // namespace hocket::internal::algorithms

@@ -2,19 +2,19 @@
 // itself.
 //
 // It takes the time of one message and sends p-1 times the bytes, so it is for a few ranks and a
-// few KiB. Every pair of ranks has a lane for each direction (pairs.h), so all messages are under
-// way at the same time. The lane that receives from the last peer also folds.
+// few KiB. Instance i of lane `send` sends to rank r + 1 + i, instance i of lane `receive` receives
+// from rank r - 1 - i; all of them are under way at the same time.
 //
 //   rank 0          rank 1          rank 2          rank 3
-//   a -> 1 2 3      b -> 0 2 3      c -> 0 1 3      d -> 0 1 2     one lane per message
-//   [b][c][d]       [a][c][d]       [a][b][d]       [a][b][c]      received into scratch
-//   a+b+c+d         a+b+c+d         a+b+c+d         a+b+c+d        in absolute rank order -> output
+//   a -> 1 2 3      b -> 2 3 0      c -> 3 0 1      d -> 0 1 2     lane send, instances 0 1 2
+//   [d][c][b]       [a][d][c]       [b][a][d]       [c][b][a]      lane receive, into scratch
+//   a+b+c+d         a+b+c+d         a+b+c+d         a+b+c+d        lane fold, in absolute rank
+//   order
 //
-// In place, the fold overwrites the input, so it awaits the end of all sends of that chunk. A slot
-// is used again when its fold has ended. all-gather receives directly into the output; barrier
-// sends empty messages.
+// In place, the fold overwrites the input, so it awaits all sends of that chunk. A slot is used
+// again when its fold has ended. All-gather receives directly into the output; barrier sends empty
+// messages.
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/plan/pairs.h"
 #include "collectives/plan/steps.h"
 
 namespace hocket::internal::algorithms {
@@ -25,57 +25,60 @@ namespace {
 
 constexpr int exchange_slots = 2;
 
+struct Neighbours {
+  explicit Neighbours(const Shape& shape)
+      : to(by_instance(shape.rank + 1, 1, shape.ranks)),
+        from(by_instance(std::int64_t{shape.rank} - 1, -1, shape.ranks)) {}
+  Index to, from;
+};
+
 }  // namespace
 
 void exchange_all_reduce(Plan& plan, const Shape& shape) {
-  const Pairs pairs{shape.ranks};
-  const int mine = shape.rank, ranks = shape.ranks;
-  const int last = mine == ranks - 1 ? ranks - 2 : ranks - 1;
-  const int folded = 2 * ranks;  // below: flag `peer`: sent; flag ranks + peer: received
+  const Ranges r(shape.rank);
+  const Neighbours neighbours(shape);
+  const std::uint32_t peers = shape.ranks - 1;
+  constexpr std::uint32_t send_lane = 0, receive_lane = 1, fold_lane = 2;
+  const Index whole = fixed(0), tag = fixed(0), i = by_instance(0, 1);
   plan.slots = exchange_slots;
-  plan.scratch_blocks = ranks - 1;
-  plan.private_flags = 2 * ranks + 1;
-  plan.lanes.resize(pairs.lanes());
-  std::vector<Range> parts(ranks, input(0));
-  Steps fold;
-  for (int peer = 0; peer < ranks; ++peer) {
-    if (peer == mine) continue;
-    parts[peer] = scratch(block_of_peer(mine, peer));
-    plan.lanes[pairs.lane(mine, peer)] = {send(peer, 0, input(0)), signal(peer)};
-    fold.push_back(await(peer));
-    if (peer == last) continue;
-    plan.lanes[pairs.lane(peer, mine)] = {await(folded, 1, exchange_slots),
-                                          recv(peer, 0, parts[peer]), signal(ranks + peer)};
-    fold.push_back(await(ranks + peer));
-  }
-  Steps& lane = plan.lanes[pairs.lane(last, mine)];
-  lane = {recv(last, 0, parts[last])};
-  lane.insert(lane.end(), fold.begin(), fold.end());
-  lane.push_back(finish(0, std::move(parts), {output(0)}));
-  if (ranks > 2) lane.push_back(signal(folded));
+  plan.scratch_blocks = peers;
+  // Rank q's data is in the block of the instance that receives it: r - 1 - q.
+  const Range theirs = r.scratch(by_source(std::int64_t{shape.rank} - 1, -1, shape.ranks));
+  plan.lanes = {
+      instances(one_block("send", Buffer::input, whole,
+                          {send(neighbours.to, tag, whole, r.input(whole))}),
+                peers, peers),
+      instances(one_block("receive", Buffer::input, whole,
+                          {await(fold_lane, fixed(0), exchange_slots),
+                           recv(neighbours.from, tag, whole, r.scratch(i))}),
+                peers, peers),
+      one_block("fold", Buffer::input, whole,
+                {await_each(send_lane, by_source(0), peers),
+                 await_each(receive_lane, by_source(0), peers),
+                 finish(whole, in_rank_order(shape.rank, shape.ranks, r.input(whole), theirs),
+                        {r.output(whole)})})};
 }
 
 void exchange_all_gather(Plan& plan, const Shape& shape) {
-  const Pairs pairs{shape.ranks};
-  const int mine = shape.rank;
-  plan.lanes.resize(pairs.lanes() + 1);
-  for (int peer = 0; peer < shape.ranks; ++peer) {
-    if (peer == mine) continue;
-    plan.lanes[pairs.lane(mine, peer)] = {send(peer, mine, input(0))};
-    plan.lanes[pairs.lane(peer, mine)] = {recv(peer, peer, output(peer))};
-  }
-  plan.lanes.back() = {copy(mine, input(0), {output(mine)})};
+  const Ranges r(shape.rank);
+  const Neighbours neighbours(shape);
+  const std::uint32_t peers = shape.ranks - 1;
+  const Index own = fixed(shape.rank), tag = fixed(0);
+  plan.lanes = {
+      instances(one_block("send", Buffer::output, own,
+                          {send(neighbours.to, tag, own, r.input(fixed(0)))}),
+                peers, peers),
+      instances(one_block("receive", Buffer::output, neighbours.from,
+                          {recv(neighbours.from, tag, neighbours.from, r.output(neighbours.from))}),
+                peers, peers),
+      one_block("copy", Buffer::output, own, {copy(own, r.input(fixed(0)), {r.output(own)})})};
 }
 
 void exchange_barrier(Plan& plan, const Shape& shape) {
-  const Pairs pairs{shape.ranks};
-  plan.single_chunk = true;
-  plan.lanes.resize(pairs.lanes());
-  for (int peer = 0; peer < shape.ranks; ++peer) {
-    if (peer == shape.rank) continue;
-    plan.lanes[pairs.lane(shape.rank, peer)] = {send_empty(peer)};
-    plan.lanes[pairs.lane(peer, shape.rank)] = {recv_empty(peer)};
-  }
+  const Neighbours neighbours(shape);
+  const std::uint32_t peers = shape.ranks - 1;
+  plan.lanes = {instances(once("send", {send_empty(neighbours.to, fixed(0))}), peers, peers),
+                instances(once("receive", {recv_empty(neighbours.from, fixed(0))}), peers, peers)};
 }
 
 }  // namespace hocket::internal::algorithms

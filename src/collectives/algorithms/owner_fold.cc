@@ -1,22 +1,30 @@
 // owner-fold: each block is sent to its owner, which folds it and sends the result to all ranks.
 //
-// A rank sends as many bytes as in a ring, 2(p-1)/p of the message, but no partial result is sent:
-// fp16 is sent as fp16, and the owner folds it in fp32, in absolute rank order, and rounds it once.
-// So the bits depend only on the number of ranks, and not on the size, the transport or the
-// placement. Deterministic mode uses this plan, and operators that do not commute need it.
+// Rank j owns block j. A rank sends as many bytes as in a ring, 2(p-1)/p of the message, but no
+// partial result is sent: fp16 is sent as fp16, and the owner folds it in fp32, in absolute rank
+// order, and rounds it once. So the bits depend only on the number of ranks, and not on the size,
+// the transport or the placement. Deterministic mode uses this plan, and operators that do not
+// commute need it.
 //
 //   rank 0          rank 1          rank 2          rank 3
-//   a1>1 a2>2 a3>3  b0>0 b2>2 b3>3  c0>0 c1>1 c3>3  d0>0 d1>1 d2>2   block j to rank j
-//   a0+b0+c0+d0     a1+b1+c1+d1     a2+b2+c2+d2     a3+b3+c3+d3      owner folds -> output block
-//   r0>1 2 3        r1>0 2 3        r2>0 1 3        r3>0 1 2         results to all ranks
+//   a1>1 a2>2 a3>3  b2>2 b3>3 b0>0  c3>3 c0>0 c1>1  d0>0 d1>1 d2>2  lane send, instances 0 1 2
+//   [d0][c0][b0]    [a1][d1][c1]    [b2][a2][d2]    [c3][b3][a3]    lane receive, into scratch
+//   a0+b0+c0+d0     a1+b1+c1+d1     a2+b2+c2+d2     a3+b3+c3+d3     lane fold -> output block
+//   r0>1 2 3        r1>2 3 0        r2>3 0 1        r3>0 1 2        lane send result
+//   r3 r2 r1        r0 r3 r2        r1 r0 r3        r2 r1 r0        lane receive result
 //
-// Every pair of ranks has two lanes for each direction (pairs.h), one for inputs and one for
-// results, so that the results of a chunk are under way at the same time as the inputs of the next
-// chunk. reduce-scatter is the first half. In place, a result overwrites an input block whose send
-// may not have ended, so the lane that receives the result awaits the end of that send. A slot is
-// used again when its fold has ended.
+// Instance i of both send lanes sends to rank r + 1 + i, instance i of both receive lanes receives
+// from rank r - 1 - i. reduce-scatter ends with the fold.
+//
+// Windows. A fold needs the data of all peers, so all instances of send and receive are active at
+// the same time. The lanes of the results have a constant window. They cannot deadlock: the fold
+// does not wait for them. Let i be the least instance that has not ended on some rank. All earlier
+// instances have ended on all ranks, so instance i is active at both ends of each of its messages.
+//
+// A slot is used again when its fold has ended. In place, a result overwrites an input block whose
+// send may not have ended. So the instance that receives the result of block r - 1 - i awaits the
+// instance p - 2 - i of `send`, which sends that input block.
 #include "collectives/algorithms/algorithms.h"
-#include "collectives/plan/pairs.h"
 #include "collectives/plan/steps.h"
 
 namespace hocket::internal::algorithms {
@@ -24,36 +32,45 @@ namespace hocket::internal::algorithms {
 using namespace steps;
 
 namespace {
+
 constexpr int owner_fold_slots = 2;
-}
+constexpr std::uint32_t result_window = 8;
+
+}  // namespace
 
 void owner_fold(Plan& plan, const Shape& shape) {
-  const Pairs pairs{shape.ranks};
-  const int mine = shape.rank, ranks = shape.ranks;
-  const int folded = 2 * ranks;  // below: flag `peer`: sent; flag ranks + peer: received
+  const Ranges r(shape.rank);
+  const std::uint32_t peers = shape.ranks - 1;
   const bool gathers = shape.collective == Collective::all_reduce;
-  const int fold_lane = pairs.lanes(), results = pairs.lanes() + 1;
-
+  constexpr std::uint32_t send_lane = 0, receive_lane = 1, fold_lane = 2;
+  const Index own = fixed(shape.rank), input_tag = fixed(0), result_tag = fixed(1);
+  const Index to = by_instance(std::int64_t{shape.rank} + 1, 1, shape.ranks);
+  const Index from = by_instance(std::int64_t{shape.rank} - 1, -1, shape.ranks);
   plan.slots = owner_fold_slots;
-  plan.scratch_blocks = ranks - 1;
-  plan.private_flags = 2 * ranks + 1;
-  plan.lanes.resize(gathers ? results + pairs.lanes() : fold_lane + 1);
-  Steps fold;
-  std::vector<Range> parts(ranks, input(mine));
-  for (int peer = 0; peer < ranks; ++peer) {
-    if (peer == mine) continue;
-    parts[peer] = scratch(block_of_peer(mine, peer));
-    plan.lanes[pairs.lane(mine, peer)] = {send(peer, peer, input(peer)), signal(peer)};
-    plan.lanes[pairs.lane(peer, mine)] = {await(folded, 1, owner_fold_slots),
-                                          recv(peer, mine, parts[peer]), signal(ranks + peer)};
-    fold.push_back(await(ranks + peer));
-    if (!gathers) continue;
-    plan.lanes[results + pairs.lane(mine, peer)] = {await(folded), send(peer, mine, output(mine))};
-    plan.lanes[results + pairs.lane(peer, mine)] = {await(peer), recv(peer, peer, output(peer))};
-  }
-  fold.push_back(finish(mine, std::move(parts), {output(gathers ? mine : 0)}));
-  fold.push_back(signal(folded));
-  plan.lanes[fold_lane] = std::move(fold);
+  plan.scratch_blocks = peers;
+  // Rank q's data is in the block of the instance that receives it: r - 1 - q.
+  const Range theirs = r.scratch(by_source(std::int64_t{shape.rank} - 1, -1, shape.ranks));
+  plan.lanes = {
+      instances(one_block("send", Buffer::input, to, {send(to, input_tag, to, r.input(to))}), peers,
+                peers),
+      instances(one_block("receive", Buffer::input, own,
+                          {await(fold_lane, fixed(0), owner_fold_slots),
+                           recv(from, input_tag, own, r.scratch(by_instance(0, 1)))}),
+                peers, peers),
+      one_block("fold", Buffer::input, own,
+                {await_each(receive_lane, by_source(0), peers),
+                 finish(own, in_rank_order(shape.rank, shape.ranks, r.input(own), theirs),
+                        {r.output(gathers ? own : fixed(0))})})};
+  if (!gathers) return;
+  plan.lanes.push_back(
+      instances(one_block("send result", Buffer::output, own,
+                          {await(fold_lane, fixed(0)), send(to, result_tag, own, r.output(own))}),
+                peers, result_window));
+  plan.lanes.push_back(
+      instances(one_block("receive result", Buffer::output, from,
+                          {await(send_lane, by_instance(std::int64_t{peers} - 1, -1)),
+                           recv(from, result_tag, from, r.output(from))}),
+                peers, result_window));
 }
 
 }  // namespace hocket::internal::algorithms

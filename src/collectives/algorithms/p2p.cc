@@ -1,5 +1,5 @@
-// message: a send to another rank, or a recv from it; shape.root is the other rank. The plan has
-// one lane of one step. The transport cuts a long message into frames.
+// message: a send to another rank, or a recv from it; shape.root is the other rank, which may be
+// this rank. The plan has one lane of one step. The transport cuts a long message into frames.
 //
 //   rank 0                rank 1        rank 2                rank 3
 //   send input -> 2                     recv 0 -> output
@@ -11,11 +11,16 @@ namespace hocket::internal::algorithms {
 using namespace steps;
 
 void message(Plan& plan, const Shape& shape) {
-  const bool sends = shape.collective == Collective::send;
-  plan.input_blocks = sends ? 1 : 0;
-  plan.output_blocks = sends ? 0 : 1;
+  const Ranges r(shape.rank);
+  const Index peer = fixed(shape.root), tag = fixed(0), whole = fixed(0);
   plan.single_chunk = true;
-  plan.lanes = {{sends ? send(shape.root, 0, input(0)) : recv(shape.root, 0, output(0))}};
+  if (shape.collective == Collective::send) {
+    plan.lanes = {
+        one_block("send", Buffer::input, whole, {send(peer, tag, whole, r.input(whole))})};
+  } else {
+    plan.lanes = {
+        one_block("receive", Buffer::output, whole, {recv(peer, tag, whole, r.output(whole))})};
+  }
 }
 
 }  // namespace hocket::internal::algorithms

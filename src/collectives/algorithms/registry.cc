@@ -10,82 +10,108 @@ namespace hocket::internal {
 
 namespace {
 using enum Collective;
-constexpr bool board = true, messages = false;         // load_store
+constexpr bool node = true, messages = false;          // in_node
 constexpr bool in_order = true, in_own_order = false;  // rank_order
 constexpr bool cut = true, whole = false;              // cuts
+constexpr bool any = true, equal = false;              // varying
+constexpr bool alike = true, unlike = false;           // symmetric
 constexpr Builder table[] = {
-    {"inline", all_reduce, board, in_order, whole, algorithms::inline_all_reduce},
-    {"inline", broadcast, board, in_order, whole, algorithms::inline_broadcast},
-    {"inline", all_gather, board, in_order, whole, algorithms::inline_all_gather},
-    {"inline", reduce_scatter, board, in_order, whole, algorithms::inline_reduce_scatter},
-    {"inline", barrier, board, in_order, whole, algorithms::inline_barrier},
-    {"one-shot", all_reduce, board, in_order, whole, algorithms::one_shot_all_reduce},
-    {"one-shot", broadcast, board, in_order, whole, algorithms::one_shot_broadcast},
-    {"one-shot", all_gather, board, in_order, whole, algorithms::one_shot_all_gather},
-    {"one-shot", reduce_scatter, board, in_order, whole, algorithms::one_shot_reduce_scatter},
-    {"staged", all_reduce, board, in_order, cut, algorithms::staged_all_reduce},
-    {"staged", broadcast, board, in_order, whole, algorithms::staged_broadcast},
-    {"staged", all_gather, board, in_order, whole, algorithms::staged_all_gather},
-    {"staged", reduce_scatter, board, in_order, whole, algorithms::staged_reduce_scatter},
-    {"direct", all_reduce, board, in_order, cut, algorithms::direct_all_reduce},
-    {"direct", broadcast, board, in_order, whole, algorithms::direct_broadcast},
-    {"direct", all_gather, board, in_order, whole, algorithms::direct_all_gather},
-    {"direct", reduce_scatter, board, in_order, whole, algorithms::direct_reduce_scatter},
-    {"one-shot", all_reduce, messages, in_order, whole, algorithms::exchange_all_reduce},
-    {"one-shot", all_gather, messages, in_order, whole, algorithms::exchange_all_gather},
-    {"one-shot", barrier, messages, in_order, whole, algorithms::exchange_barrier},
-    {"owner-fold", all_reduce, messages, in_order, cut, algorithms::owner_fold},
-    {"owner-fold", reduce_scatter, messages, in_order, whole, algorithms::owner_fold},
-    {"ring", all_reduce, messages, in_own_order, cut, algorithms::ring},
-    {"ring", all_gather, messages, in_order, whole, algorithms::ring},
-    {"ring", reduce_scatter, messages, in_own_order, whole, algorithms::ring},
-    {"tree", all_reduce, messages, in_own_order, whole, algorithms::tree_all_reduce},
-    {"tree", broadcast, messages, in_order, whole, algorithms::tree_broadcast},
-    {"tree", barrier, messages, in_order, whole, algorithms::tree_barrier},
-    {"message", send, messages, in_order, whole, algorithms::message},
-    {"message", recv, messages, in_order, whole, algorithms::message},
+    {"inline", all_reduce, node, in_order, whole, equal, alike, algorithms::inline_all_reduce},
+    {"inline", reduce, node, in_order, whole, equal, alike, algorithms::inline_reduce},
+    {"inline", broadcast, node, in_order, whole, equal, alike, algorithms::inline_broadcast},
+    {"inline", all_gather, node, in_order, whole, any, alike, algorithms::inline_all_gather},
+    {"inline", gather, node, in_order, whole, equal, alike, algorithms::inline_gather},
+    {"inline", reduce_scatter, node, in_order, whole, any, alike,
+     algorithms::inline_reduce_scatter},
+    {"inline", scatter, node, in_order, whole, equal, alike, algorithms::inline_scatter},
+    {"inline", all_to_all, node, in_order, whole, equal, alike, algorithms::inline_all_to_all},
+    {"inline", barrier, node, in_order, whole, equal, alike, algorithms::inline_barrier},
+    {"one-shot", all_reduce, node, in_order, whole, equal, alike, algorithms::one_shot_all_reduce},
+    {"one-shot", reduce, node, in_order, whole, equal, alike, algorithms::one_shot_reduce},
+    {"one-shot", broadcast, node, in_order, whole, equal, alike, algorithms::one_shot_broadcast},
+    {"one-shot", all_gather, node, in_order, whole, any, alike, algorithms::one_shot_all_gather},
+    {"one-shot", gather, node, in_order, whole, equal, alike, algorithms::one_shot_gather},
+    {"one-shot", reduce_scatter, node, in_order, whole, any, alike,
+     algorithms::one_shot_reduce_scatter},
+    {"one-shot", scatter, node, in_order, whole, equal, alike, algorithms::one_shot_scatter},
+    {"one-shot", all_to_all, node, in_order, whole, equal, alike, algorithms::one_shot_all_to_all},
+    {"staged", all_reduce, node, in_order, cut, equal, alike, algorithms::staged_all_reduce},
+    {"staged", reduce, node, in_order, cut, equal, alike, algorithms::staged_reduce},
+    {"staged", broadcast, node, in_order, whole, equal, alike, algorithms::staged_broadcast},
+    {"staged", all_gather, node, in_order, whole, any, alike, algorithms::staged_all_gather},
+    {"staged", gather, node, in_order, whole, equal, alike, algorithms::staged_gather},
+    {"staged", reduce_scatter, node, in_order, whole, any, alike,
+     algorithms::staged_reduce_scatter},
+    {"staged", scatter, node, in_order, whole, equal, alike, algorithms::staged_scatter},
+    {"staged", all_to_all, node, in_order, whole, equal, alike, algorithms::staged_all_to_all},
+    {"direct", all_reduce, node, in_order, cut, equal, alike, algorithms::direct_all_reduce},
+    {"direct", reduce, node, in_order, cut, equal, alike, algorithms::direct_reduce},
+    {"direct", broadcast, node, in_order, whole, equal, alike, algorithms::direct_broadcast},
+    {"direct", all_gather, node, in_order, whole, any, alike, algorithms::direct_all_gather},
+    {"direct", gather, node, in_order, whole, equal, alike, algorithms::direct_gather},
+    {"direct", reduce_scatter, node, in_order, whole, any, alike,
+     algorithms::direct_reduce_scatter},
+    {"direct", scatter, node, in_order, whole, equal, alike, algorithms::direct_scatter},
+    {"direct", all_to_all, node, in_order, whole, equal, alike, algorithms::direct_all_to_all},
+    {"one-shot", all_reduce, messages, in_order, whole, equal, alike,
+     algorithms::exchange_all_reduce},
+    {"one-shot", all_gather, messages, in_order, whole, any, alike,
+     algorithms::exchange_all_gather},
+    {"one-shot", barrier, messages, in_order, whole, equal, alike, algorithms::exchange_barrier},
+    {"owner-fold", all_reduce, messages, in_order, cut, equal, alike, algorithms::owner_fold},
+    {"owner-fold", reduce_scatter, messages, in_order, whole, any, alike, algorithms::owner_fold},
+    {"pairs", reduce, messages, in_order, whole, equal, alike, algorithms::pairs_reduce},
+    {"pairs", gather, messages, in_order, whole, any, alike, algorithms::pairs_gather},
+    {"pairs", scatter, messages, in_order, whole, any, alike, algorithms::pairs_scatter},
+    {"pairs", all_to_all, messages, in_order, whole, any, alike, algorithms::pairs_all_to_all},
+    {"ring", all_reduce, messages, in_own_order, cut, equal, alike, algorithms::ring},
+    {"ring", all_gather, messages, in_order, whole, any, alike, algorithms::ring},
+    {"ring", reduce_scatter, messages, in_own_order, whole, any, alike, algorithms::ring},
+    {"tree", all_reduce, messages, in_own_order, whole, equal, unlike, algorithms::tree_all_reduce},
+    {"tree", reduce, messages, in_own_order, whole, equal, unlike, algorithms::tree_reduce},
+    {"tree", broadcast, messages, in_order, whole, equal, unlike, algorithms::tree_broadcast},
+    {"tree", barrier, messages, in_order, whole, equal, alike, algorithms::tree_barrier},
+    {"message", send, messages, in_order, whole, equal, unlike, algorithms::message},
+    {"message", recv, messages, in_order, whole, equal, unlike, algorithms::message},
 };
 
-/// A plan that has only the blocks of the caller's buffers.
-Plan empty_plan(const Builder& builder, const Shape& shape) {
-  Plan plan;
-  plan.algorithm = builder.algorithm;
-  plan.shape = shape;
-  plan.load_store = builder.load_store;
-  const auto ranks = static_cast<std::uint32_t>(shape.ranks);
-  plan.input_blocks = plan.output_blocks = builder.cuts ? ranks : 1;
-  if (shape.collective == all_gather) plan.output_blocks = ranks;
-  if (shape.collective == reduce_scatter) plan.input_blocks = ranks;
-  if (shape.collective == barrier) plan.input_blocks = plan.output_blocks = 0;
-  return plan;
+/// The plan of a communicator of one rank: it copies the input to the output.
+void lay_alone(Plan& plan, const Shape& shape) {
+  const CollectiveRow& row = row_of(shape.collective);
+  plan.single_chunk = true;
+  if (row.input == Blocks::none) return;
+  const steps::Ranges r(shape.rank);
+  const Index block = steps::fixed(0);
+  plan.lanes = {
+      steps::one_block("copy", Buffer::input, block,
+                       {row.reduces ? steps::finish(block, {r.input(block)}, {r.output(block)})
+                                    : steps::copy(block, r.input(block), {r.output(block)})})};
 }
 
-/// The plan of a communicator of one rank: it copies the input to the output.
-Plan alone(const Builder& builder, const Shape& shape) {
-  Plan plan = empty_plan(builder, shape);
-  plan.load_store = false;
-  plan.single_chunk = true;
-  if (shape.collective == barrier) return plan;
-  const bool reduces = shape.collective == all_reduce || shape.collective == reduce_scatter;
-  plan.lanes = {{reduces ? steps::finish(0, {steps::input(0)}, {steps::output(0)})
-                         : steps::copy(0, steps::input(0), {steps::output(0)})}};
-  return plan;
-}
 }  // namespace
 
 std::span<const Builder> builders() { return table; }
 
 Plan Builder::build(const Shape& shape) const {
-  if (shape.ranks == 1 && !is_p2p(collective)) return alone(*this, shape);
-  Plan plan = empty_plan(*this, shape);
+  Plan plan;
+  plan.algorithm = algorithm;
+  plan.shape = shape;
+  plan.cut = cuts ? shape.ranks : 1;
+  if (shape.ranks == 1 && !is_p2p(collective)) {
+    lay_alone(plan, shape);
+    return plan;
+  }
+  if (in_node) {
+    for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) plan.node.push_back(rank);
+  }
   lay(plan, shape);
   return plan;
 }
 
-const Builder* find_builder(const char* algorithm, Collective collective, bool load_store) {
+const Builder* find_builder(const char* algorithm, Collective collective, bool in_node) {
   const auto it = std::ranges::find_if(table, [&](const Builder& b) {
     return std::string_view(b.algorithm) == algorithm && b.collective == collective &&
-           b.load_store == load_store;
+           b.in_node == in_node;
   });
   return it == std::end(table) ? nullptr : it;
 }

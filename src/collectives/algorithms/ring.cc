@@ -23,16 +23,41 @@
 // In an all-reduce it makes the longer way in the direction that the reduce-scatter used for the
 // shorter one, so each direction carries p-1 blocks.
 //
-// Lanes. A message has the same lane at both ends, and a send must not wait for a recv. So the
-// edges of the ring are coloured (2 colours, 3 if p is odd), and the colour of an edge is its lane.
-// Each direction and phase has its own colours. One more lane has the owner's fold.
+// Lanes of one direction. The tag of a message counts the steps; those of the all-gather follow
+// those of the reduce-scatter. With p = 2 both neighbours are the same rank, and each phase has
+// only one direction.
+//
+//   lane             instances   what it does; h: the number of steps in this direction
+//   send raw         1           sends an input block: step 0
+//   receive raw      1           receives step 0, folds its input in
+//   pass             h - 2       receives step i + 1, folds its input in
+//   send on          h - 1       awaits `receive raw` (i = 0) or instance i - 1 of `pass`; sends
+//                                step i + 1
+//   receive partial  1           receives step h - 1: the partial result for the own block
+//
+//   send result      1           sends the own block: step 0 of the all-gather
+//   receive result   h - 1       receives step i
+//   forward          h - 1       awaits instance i of `receive result`, sends step i + 1
+//   receive last     1           receives step h - 1
+//
+// One more lane, `fold`, has the owner's fold (in an all-gather: `copy`, the copy of the own
+// block).
 //
 // Scratch, for each direction: `last` (the last partial result for the own block), `raw` (the first
-// message, narrow), and two blocks for partial results that are passed on, which alternate by step.
-// Flags: have (a partial result is folded, or `last` is received), sent, got (a finished block is
-// received), folded (the owner's fold has ended). In place, a finished block overwrites an input
-// block. That input has been folded before, because it is part of the result. But the send of a raw
-// block may not have ended: the receiver of the result awaits `sent`.
+// message, narrow), and a block for each partial result that is passed on. A slot is used again
+// when its partial result is sent, or when the owner's fold has ended. In place, a finished block
+// overwrites an input block. That input has been folded before, because it is part of the result.
+// But the send of a raw block may not have ended. It is the block that arrives last in the other
+// direction, so `receive last` awaits it.
+//
+// Windows. All instances of `pass` and `send on` are active at the same time. With a constant
+// window w they would deadlock: a chunk of step t leaves its slot only if the next rank has a free
+// slot for step t + 1, and so on to step t + w, which starts only when step t has ended. After w
+// times the number of slots chunks all slots are full. With all instances active, a recv of step t,
+// chunk k, waits for the send of step t + 1, chunk k - slots, which waits for the same recv at the
+// next rank; the chunk only decreases. The finished blocks need no slots: let t be the least step
+// of the all-gather that has not ended on some rank. Its messages are received and forwarded by
+// active instances, because all earlier ones have ended. So a constant window is enough there.
 //
 // The ring is Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations" (JPDC 2009); sending in both directions halves the steps.
@@ -46,157 +71,190 @@ using namespace steps;
 namespace {
 
 constexpr int ring_slots = 2;
-constexpr int folded = 6;
-constexpr int flag_count = 7;
+constexpr std::uint32_t result_window = 4;
 
 /// One of the two directions. sign: +1 to higher ranks, -1 to lower ranks.
 struct Direction {
   int sign;
-  int hops;             // of a block's partials before they reach the owner
-  int gather_hops;      // of a finished block
-  std::uint32_t first;  // scratch block
-  int have, sent, got;  // private flags
+  std::uint32_t hops;             // of a block's partial results before they reach the owner
+  std::uint32_t result_hops;      // of a finished block
+  std::uint32_t first_block = 0;  // in scratch
+  // Indices of its lanes in the plan.
+  std::uint32_t send_raw = 0, receive_raw = 0, pass = 0, send_on = 0, receive_partial = 0;
+  std::uint32_t receive_result = 0;
 
-  std::uint32_t last() const { return first; }
-  std::uint32_t raw() const { return first + 1; }
-  std::uint32_t passing(int step) const { return first + 2 + step % 2; }
-  std::uint32_t scratch_blocks() const { return hops == 0 ? 0 : hops == 1 ? 1 : hops == 2 ? 3 : 4; }
+  std::uint32_t last() const { return first_block; }
+  std::uint32_t raw() const { return first_block + 1; }
+  std::uint32_t passing() const { return first_block + 2; }  // the first of hops - 1
+  std::uint32_t scratch_blocks() const { return hops < 2 ? hops : hops + 1; }
 };
 
 class Ring {
  public:
   Ring(const Shape& shape, Plan& plan)
-      : shape_(shape), plan_(plan), colours_(shape.ranks % 2 == 0 ? 2 : 3) {
-    const int left = shape.ranks / 2, right = shape.ranks - 1 - left;
-    const bool folds = shape.collective != Collective::all_gather;
-    ways_[0] = {+1, left, folds ? right : left, 0, 0, 2, 4};
-    ways_[1] = {-1, right, folds ? left : right, ways_[0].scratch_blocks(), 1, 3, 5};
+      : shape_(shape),
+        plan_(plan),
+        r_(shape.rank),
+        scatters_(shape.collective != Collective::all_gather),
+        gathers_(shape.collective != Collective::reduce_scatter),
+        first_result_tag_(shape.ranks / 2) {
+    const std::uint32_t left = shape.ranks / 2, right = shape.ranks - 1 - left;
+    ways_[0] = {.sign = +1,
+                .hops = scatters_ ? left : 0,
+                .result_hops = !gathers_   ? 0
+                               : scatters_ ? right
+                                           : left};
+    ways_[1] = {.sign = -1,
+                .hops = scatters_ ? right : 0,
+                .result_hops = !gathers_   ? 0
+                               : scatters_ ? left
+                                           : right};
   }
 
   void build() {
-    const bool scatters = shape_.collective != Collective::all_gather;
-    const bool gathers = shape_.collective != Collective::reduce_scatter;
-    int base = 0;
-    if (scatters) {
-      plan_.scratch_blocks = ways_[0].scratch_blocks() + ways_[1].scratch_blocks();
-      for (const Direction& way : ways_) {
-        send_partials(way, lane(base, way.sign, shape_.rank));
-        receive_partials(way, lane(base, way.sign, at(-way.sign)));
-        base += colours_;
-      }
-    }
-    if (gathers) {
-      for (const Direction& way : ways_) {
-        send_results(way, scatters, lane(base, way.sign, shape_.rank));
-        receive_results(way, scatters, lane(base, way.sign, at(-way.sign)));
-        base += colours_;
-      }
-    }
-    finish_own(scatters, lane(base));
-    plan_.private_flags = flag_count;
+    plan_.slots = scatters_ ? ring_slots : 1;
+    plan_.wide_scratch = scatters_ && shape_.widened;
+    number_lanes();
+    for (const Direction& way : ways_) lay_scatter(way);
+    lay_own();
+    for (const Direction& way : ways_) lay_gather(way);
   }
 
  private:
+  /// Lanes await lanes that follow them, so they are numbered first.
+  void number_lanes() {
+    std::uint32_t lanes = 0;
+    for (Direction& way : ways_) {
+      way.first_block = plan_.scratch_blocks;
+      plan_.scratch_blocks += way.scratch_blocks();
+      if (way.hops > 0) way.send_raw = lanes++;
+      if (way.hops > 1) way.receive_raw = lanes++;
+      if (way.hops > 2) way.pass = lanes++;
+      if (way.hops > 1) way.send_on = lanes++;
+      if (way.hops > 0) way.receive_partial = lanes++;
+    }
+    own_lane_ = lanes++;
+    for (Direction& way : ways_) {
+      if (way.result_hops > 0) ++lanes;  // send result
+      if (way.result_hops > 1) way.receive_result = lanes++;
+      if (way.result_hops > 1) ++lanes;  // forward
+      if (way.result_hops > 0) ++lanes;  // receive last
+    }
+  }
+
   /// The rank (or block) at that distance from this rank.
-  int at(int distance) const {
-    return ((shape_.rank + distance) % shape_.ranks + shape_.ranks) % shape_.ranks;
+  Index at(std::int64_t distance) const {
+    return by_instance(shape_.rank + distance, 0, shape_.ranks);
   }
+  /// The rank (or block) at that distance for instance 0, and one step further for each instance.
+  Index along(std::int64_t distance, int step) const {
+    return by_instance(shape_.rank + distance, step, shape_.ranks);
+  }
+  Range partial(Index block) const { return r_.scratch(block, shape_.widened); }
+  Range last(const Direction& way) const {
+    return r_.scratch(fixed(way.last()), shape_.widened && way.hops > 1);
+  }
+  void add(Lane lane) { plan_.lanes.push_back(std::move(lane)); }
 
-  Steps& lane(int number) {
-    if (plan_.lanes.size() <= static_cast<std::size_t>(number)) plan_.lanes.resize(number + 1);
-    return plan_.lanes[number];
-  }
-  /// The lane of the edge that leaves rank `from`.
-  Steps& lane(int base, int sign, int from) {
-    const int position = sign > 0 ? from : (shape_.ranks - from) % shape_.ranks;
-    const bool odd_one = colours_ == 3 && position == shape_.ranks - 1;
-    return lane(base + (odd_one ? 2 : position % 2));
-  }
-
-  void send_partials(const Direction& way, Steps& lane) {
-    for (int step = 0; step < way.hops; ++step) {
-      const int block = at(way.sign * (way.hops - step));
-      if (step > 0) lane.push_back(await(way.have, step));
-      lane.push_back(send(at(way.sign), block,
-                          step == 0 ? input(block) : partial(way.passing(step - 1), wide())));
-      lane.push_back(signal(way.sent));
-    }
-  }
-
-  void receive_partials(const Direction& way, Steps& lane) {
-    const int from = at(-way.sign);
-    for (int step = 0; step + 1 < way.hops; ++step) {
-      const int block = at(way.sign * (way.hops - 1 - step));
-      const Range sum = partial(way.passing(step), wide());
-      const Range incoming = step == 0 ? scratch(way.raw()) : sum;
-      if (step >= 2) lane.push_back(await(way.sent, step));  // the old content is sent
-      lane.push_back(recv(from, block, incoming));
-      if (step == 0) lane.push_back(await(way.sent, way.hops, ring_slots));
-      lane.push_back(fold(block, {incoming, input(block)}, sum));
-      lane.push_back(signal(way.have));
-    }
+  void lay_scatter(const Direction& way) {
     if (way.hops == 0) return;
-    lane.push_back(await(folded, 1, ring_slots));
-    lane.push_back(recv(from, shape_.rank, partial(way.last(), wide() && way.hops > 1)));
-    lane.push_back(signal(way.have));
+    const Index to = at(way.sign), from = at(-way.sign);
+    const std::int64_t farthest = std::int64_t{way.sign} * way.hops;  // whose owner gets step 0
+    const Index sent = at(farthest);
+    add(one_block("send raw", Buffer::input, sent, {send(to, fixed(0), sent, r_.input(sent))}));
+    if (way.hops > 1) lay_passing(way, to, from);
+    const Index own = at(0);
+    add(one_block(
+        "receive partial", Buffer::input, own,
+        {await(own_lane_, fixed(0), ring_slots), recv(from, fixed(way.hops - 1), own, last(way))}));
   }
 
-  /// The owner's fold; in an all-gather the copy of the own block.
-  void finish_own(bool scatters, Steps& lane) {
-    const int mine = shape_.rank;
-    if (!scatters) {
-      lane.push_back(copy(mine, input(0), {output(mine)}));
+  void lay_passing(const Direction& way, Index to, Index from) {
+    // The block of step t is one nearer to this rank than that of step t - 1.
+    const std::int64_t first = std::int64_t{way.sign} * (way.hops - 1);
+    const Index raw_block = at(first);
+    const Range raw = r_.scratch(fixed(way.raw())), folded = partial(fixed(way.passing()));
+    add(one_block("receive raw", Buffer::input, raw_block,
+                  {recv(from, fixed(0), raw_block, raw), await(way.send_on, fixed(0), ring_slots),
+                   fold(raw_block, {raw, r_.input(raw_block)}, folded)}));
+    if (way.hops > 2) {
+      const Index block = along(first - way.sign, -way.sign);
+      const Range sum = partial(by_instance(way.passing() + 1, 1));
+      const std::uint32_t passes = way.hops - 2;
+      add(instances(one_block("pass", Buffer::input, block,
+                              {await(way.send_on, by_instance(1, 1), ring_slots),
+                               recv(from, by_instance(1, 1), block, sum),
+                               fold(block, {sum, r_.input(block)}, sum)}),
+                    passes, passes));
+    }
+    // For instance 0 the lane `pass` has no instance, for the others the lane `receive raw` has
+    // none: such an await is over at once.
+    const Index block = along(first, -way.sign);
+    std::vector<Step> steps = {await(way.receive_raw, by_instance(0, 1))};
+    if (way.hops > 2) steps.push_back(await(way.pass, by_instance(-1, 1)));
+    steps.push_back(send(to, by_instance(1, 1), block, partial(by_instance(way.passing(), 1))));
+    add(instances(one_block("send on", Buffer::input, block, std::move(steps)), way.hops - 1,
+                  way.hops - 1));
+  }
+
+  void lay_own() {
+    const Index own = at(0);
+    if (!scatters_) {
+      add(one_block("copy", Buffer::output, own,
+                    {copy(own, r_.input(fixed(0)), {r_.output(own)})}));
       return;
     }
-    std::vector<Range> parts = {input(mine)};
+    std::vector<Step> steps;
+    std::vector<Range> parts = {r_.input(own)};
     for (const Direction& way : ways_) {
       if (way.hops == 0) continue;
-      lane.push_back(await(way.have, way.hops));
-      const Range part = partial(way.last(), wide() && way.hops > 1);
-      parts.insert(way.sign > 0 ? parts.begin() : parts.end(), part);
+      steps.push_back(await(way.receive_partial, fixed(0)));
+      parts.insert(way.sign > 0 ? parts.begin() : parts.end(), last(way));
     }
-    const bool gathers = shape_.collective == Collective::all_reduce;
-    lane.push_back(finish(mine, std::move(parts), {output(gathers ? mine : 0)}));
-    lane.push_back(signal(folded));
+    steps.push_back(finish(own, std::move(parts), {r_.output(gathers_ ? own : fixed(0))}));
+    add(one_block("fold", Buffer::input, own, std::move(steps)));
   }
 
-  void send_results(const Direction& way, bool scatters, Steps& lane) {
-    for (int step = 0; step < way.gather_hops; ++step) {
-      const int block = at(-way.sign * step);
-      if (step > 0) {
-        lane.push_back(await(way.got, step));
-      } else if (scatters) {
-        lane.push_back(await(folded));
-      }
-      lane.push_back(send(at(way.sign), block, step == 0 && !scatters ? input(0) : output(block)));
+  void lay_gather(const Direction& way) {
+    if (way.result_hops == 0) return;
+    const Index to = at(way.sign), from = at(-way.sign), own = at(0);
+    const std::uint32_t passes = way.result_hops - 1;
+    std::vector<Step> steps;
+    if (scatters_) steps.push_back(await(own_lane_, fixed(0)));
+    steps.push_back(
+        send(to, fixed(first_result_tag_), own, scatters_ ? r_.output(own) : r_.input(fixed(0))));
+    add(one_block("send result", Buffer::output, own, std::move(steps)));
+    if (passes > 0) {
+      const Index block = along(-way.sign, -way.sign);
+      add(instances(
+          one_block("receive result", Buffer::output, block,
+                    {recv(from, by_instance(first_result_tag_, 1), block, r_.output(block))}),
+          passes, result_window));
+      add(instances(
+          one_block("forward", Buffer::output, block,
+                    {await(way.receive_result, by_instance(0, 1)),
+                     send(to, by_instance(first_result_tag_ + 1, 1), block, r_.output(block))}),
+          passes, result_window));
     }
-  }
-
-  void receive_results(const Direction& way, bool scatters, Steps& lane) {
     const Direction& other = ways_[way.sign > 0 ? 1 : 0];
-    for (int step = 0; step < way.gather_hops; ++step) {
-      const int block = at(-way.sign * (step + 1));
-      const bool last = step + 1 == way.gather_hops;
-      // This rank has sent its raw input of the block that arrives last in the other direction.
-      if (last && scatters) lane.push_back(await(other.sent));
-      lane.push_back(recv(at(-way.sign), block, output(block)));
-      if (!last) lane.push_back(signal(way.got));
-    }
+    const Index block = at(-std::int64_t{way.sign} * way.result_hops);
+    steps.clear();
+    if (scatters_) steps.push_back(await(other.send_raw, fixed(0)));
+    steps.push_back(recv(from, fixed(first_result_tag_ + passes), block, r_.output(block)));
+    add(one_block("receive last", Buffer::output, block, std::move(steps)));
   }
-
-  bool wide() const { return shape_.widened; }
 
   const Shape& shape_;
   Plan& plan_;
-  const int colours_;
-  Direction ways_[2];
+  const Ranges r_;
+  const bool scatters_, gathers_;
+  const std::uint32_t first_result_tag_;  // no direction has more steps of the reduce-scatter
+  Direction ways_[2] = {};
+  std::uint32_t own_lane_ = 0;
 };
 
 }  // namespace
 
-void ring(Plan& plan, const Shape& shape) {
-  plan.slots = ring_slots;
-  Ring(shape, plan).build();
-}
+void ring(Plan& plan, const Shape& shape) { Ring(shape, plan).build(); }
 
 }  // namespace hocket::internal::algorithms

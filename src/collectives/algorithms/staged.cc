@@ -4,27 +4,32 @@
 // while another is folded and a third is collected:
 //
 //   rank 0           rank 1           rank 2           rank 3
-//   stages 1 2 3     stages 0 2 3     stages 0 1 3     stages 0 1 2     lane 0, then notify ready
-//   folds 0:         folds 1:         folds 2:         folds 3:         lane 1, when all are ready:
-//   in,s1,s2,s3      s0,in,s2,s3      s0,s1,in,s3      s0,s1,s2,in        own part from the input;
-//   -> out, s[0]     -> out, s[1]     -> out, s[2]     -> out, s[3]       then notify result
-//   copies 1 2 3     copies 2 3 0     copies 3 0 1     copies 0 1 2     lane 2, each when its owner
-//   from s of owner  from s of owner  from s of owner  from s of owner    has one, then consumed
+//   stages 1 2 3     stages 0 2 3     stages 0 1 3     stages 0 1 2     lane stage; its progress:
+//   ready folds 0:         folds 1:         folds 2:         folds 3:         lane fold, when all
+//   are ready: in,s1,s2,s3      s0,in,s2,s3      s0,s1,in,s3      s0,s1,s2,in        own part from
+//   the input;
+//   -> out, s[0]     -> out, s[1]     -> out, s[2]     -> out, s[3]       its progress: result
+//   copies 1 2 3     copies 2 3 0     copies 3 0 1     copies 0 1 2     lane collect, each when its
+//   from s of owner  from s of owner  from s of owner  from s of owner    owner has a result;
+//   progress:
+//                                                                         consumed
 //
 // The owner of a block does not stage it, so the block with that number is free in the owner's
 // scratch, and takes the result. One fold writes the result to the output and to scratch: 5p - 2
 // passes over memory instead of 5p + 1. The fold is in absolute rank order.
 //
-// A slot is used again `staged_slots` chunks later. By then peers have read the staged blocks: each
-// has notified `result` of that chunk (lane 0 waits for `result` with lag). And peers have read the
-// result: each has notified `consumed` (lane 1 waits for `consumed` with lag). In place, lane 2
-// overwrites input block j with the result. The result exists only after all ranks were ready, so
-// lane 0 has staged input block j of that chunk before.
+// A slot is used again `staged_slots` chunks later. By then peers have read the staged blocks:
+// their lanes fold have completed that chunk (lane stage waits for `result` with lag). And peers
+// have read the result: their lanes collect have completed that chunk (lane fold waits for
+// `consumed` with lag). In place, lane collect overwrites input block j with the result. The result
+// exists only after all ranks were ready, so lane stage has staged input block j of that chunk
+// before.
 //
-// The other collectives have fewer lanes: reduce-scatter stages and folds, all-gather stages and
-// collects, a broadcast has one lane, in which the root stages and its peers collect. The number of
-// passes, and the idea that an owner does not stage its own block, are known as "CICO two-shot" in
-// the literature on shared-memory collectives (Jain et al., SC'18; MPICH release_gather).
+// The other collectives have fewer lanes: reduce-scatter stages and folds; all-gather, gather,
+// scatter and all-to-all stage and collect; in a broadcast the root stages and its peers collect;
+// in a reduce only the root collects. The number of passes, and the idea that an owner does not
+// stage its own block, are known as "CICO two-shot" in the literature on shared-memory collectives
+// (Jain et al., SC'18; MPICH release_gather).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -40,77 +45,155 @@ enum Flag : int { ready = 0, result = 1, consumed = 2 };
 /// rank handles so many chunks before it waits for a rank that does not run.
 constexpr int staged_slots = 4;
 
-/// The lane that copies the blocks for the peers to scratch. It waits until flag `read` of all
-/// peers says that they have read the former content of the slot.
-Steps stage_for_peers(const Shape& shape, Flag read) {
-  Steps lane = {wait(read, own, staged_slots)};
-  for (int i = 1; i < shape.ranks; ++i) {
-    const int r = (shape.rank + i) % shape.ranks;
-    lane.push_back(copy(r, input(r), {scratch(r)}));
-  }
-  lane.push_back(notify(ready));
-  return lane;
-}
-
-/// The lane that copies each peer's block to the output when flag `there` of that peer is notified.
-Steps collect(const Shape& shape, Flag there, bool own_blocks) {
-  Steps lane;
-  for (int i = 1; i < shape.ranks; ++i) {
-    const int r = (shape.rank + i) % shape.ranks;
-    lane.push_back(wait(there, r));
-    lane.push_back(copy(r, scratch(own_blocks ? r : 0, r), {output(r)}));
-  }
-  lane.push_back(notify(consumed));
-  return lane;
-}
-
-void with_arrival_barrier(Plan& plan) {
+void begin(Plan& plan, std::uint32_t scratch_blocks) {
   plan.slots = staged_slots;
-  plan.prologue = arrival_barrier();
+  plan.arrives_first = true;
+  plan.scratch_blocks = scratch_blocks;
+}
+
+/// The lane that copies the input's blocks for the peers to scratch. It waits until flag `read` of
+/// all peers says that they have read the former content of the slot.
+Lane stage_for_peers(const Ranges& r, const Shape& shape, Flag read) {
+  Steps steps = {wait_all(read, staged_slots)};
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    const Index b = fixed((shape.rank + i) % shape.ranks);
+    steps.push_back(copy(b, r.input(b), {r.scratch(b)}));
+  }
+  return publishing(all_blocks("stage", Buffer::input, std::move(steps)), ready);
+}
+
+/// The lane that copies each peer's block to the output when flag `there` of that peer says so.
+/// block: of the peer's scratch; theirs: block q of the scratch of rank q instead.
+Lane collect_from_peers(const Ranges& r, const Shape& shape, Flag there, Index block,
+                        bool theirs = false) {
+  Steps steps;
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    const Index q = fixed((shape.rank + i) % shape.ranks);
+    steps.push_back(wait(q, there));
+    steps.push_back(copy(q, at(r.scratch(theirs ? q : block), q), {r.output(q)}));
+  }
+  return publishing(all_blocks("collect", Buffer::output, std::move(steps)), consumed);
+}
+
+std::vector<Range> staged_parts(const Ranges& r, const Shape& shape) {
+  const Index own = fixed(shape.rank);
+  return in_rank_order(shape.rank, shape.ranks, r.input(own), at(r.scratch(own), by_source(0)));
 }
 
 }  // namespace
 
 void staged_all_reduce(Plan& plan, const Shape& shape) {
-  with_arrival_barrier(plan);
-  const int mine = shape.rank;
-  plan.scratch_blocks = shape.ranks;
-  plan.lanes = {stage_for_peers(shape, result),
-                {wait(ready), wait(consumed, own, staged_slots),
-                 finish(mine, in_rank_order(shape, input(mine), scratch(mine)),
-                        {output(mine), scratch(mine)}),
-                 notify(result)},
-                collect(shape, result, true)};
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  begin(plan, shape.ranks);
+  plan.lanes = {
+      stage_for_peers(r, shape, result),
+      publishing(all_blocks("fold", Buffer::input,
+                            {wait_all(ready), wait_all(consumed, staged_slots),
+                             finish(own, staged_parts(r, shape), {r.output(own), r.scratch(own)})}),
+                 result),
+      collect_from_peers(r, shape, result, {}, true)};
+}
+
+void staged_reduce(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  begin(plan, shape.ranks);
+  plan.lanes = {stage_for_peers(r, shape, result)};
+  if (shape.is_root()) {
+    plan.lanes.push_back(publishing(
+        all_blocks("fold", Buffer::input,
+                   {wait_all(ready), finish(own, staged_parts(r, shape), {r.output(own)})}),
+        result));
+    plan.lanes.push_back(collect_from_peers(r, shape, result, {}, true));
+  } else {
+    plan.lanes.push_back(
+        publishing(all_blocks("fold", Buffer::input,
+                              {wait_all(ready), wait(fixed(shape.root), consumed, staged_slots),
+                               finish(own, staged_parts(r, shape), {r.scratch(own)})}),
+                   result));
+  }
 }
 
 void staged_reduce_scatter(Plan& plan, const Shape& shape) {
-  with_arrival_barrier(plan);
-  const int mine = shape.rank;
-  plan.scratch_blocks = shape.ranks;
+  const Ranges r(shape.rank);
+  begin(plan, shape.ranks);
   plan.lanes = {
-      stage_for_peers(shape, consumed),
-      {wait(ready), finish(mine, in_rank_order(shape, input(mine), scratch(mine)), {output(0)}),
-       notify(consumed)}};
-}
-
-void staged_all_gather(Plan& plan, const Shape& shape) {
-  with_arrival_barrier(plan);
-  plan.scratch_blocks = 1;
-  plan.lanes = {{wait(consumed, own, staged_slots),
-                 copy(shape.rank, input(0), {scratch(0), output(shape.rank)}), notify(ready)},
-                collect(shape, ready, false)};
+      stage_for_peers(r, shape, consumed),
+      publishing(all_blocks("fold", Buffer::input,
+                            {wait_all(ready), finish(fixed(shape.rank), staged_parts(r, shape),
+                                                     {r.output(fixed(0))})}),
+                 consumed)};
 }
 
 void staged_broadcast(Plan& plan, const Shape& shape) {
-  with_arrival_barrier(plan);
-  plan.scratch_blocks = 1;
-  if (shape.rank == shape.root) {
-    plan.lanes = {{wait(consumed, own, staged_slots), copy(0, input(0), {scratch(0), output(0)}),
-                   notify(ready)}};
-  } else {
+  const Ranges r(shape.rank);
+  const Index whole = fixed(0), root = fixed(shape.root);
+  begin(plan, 1);
+  if (shape.is_root()) {
     plan.lanes = {
-        {wait(ready, shape.root), copy(0, scratch(0, shape.root), {output(0)}), notify(consumed)}};
+        publishing(all_blocks("stage", Buffer::output,
+                              {wait_all(consumed, staged_slots),
+                               copy(whole, r.input(whole), {r.scratch(whole), r.output(whole)})}),
+                   ready)};
+  } else {
+    plan.lanes = {publishing(
+        all_blocks("collect", Buffer::output,
+                   {wait(root, ready), copy(whole, at(r.scratch(whole), root), {r.output(whole)})}),
+        consumed)};
   }
+}
+
+void staged_all_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank), only = fixed(0);
+  begin(plan, 1);
+  plan.lanes = {publishing(all_blocks("stage", Buffer::output,
+                                      {wait_all(consumed, staged_slots),
+                                       copy(own, r.input(only), {r.scratch(only), r.output(own)})}),
+                           ready),
+                collect_from_peers(r, shape, ready, only)};
+}
+
+void staged_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank), only = fixed(0);
+  begin(plan, 1);
+  if (shape.is_root()) {
+    Lane collect = collect_from_peers(r, shape, ready, only);
+    collect.steps.insert(collect.steps.begin(), copy(own, r.input(only), {r.output(own)}));
+    plan.lanes = {std::move(collect)};
+  } else {
+    plan.lanes = {publishing(all_blocks("stage", Buffer::output,
+                                        {wait(fixed(shape.root), consumed, staged_slots),
+                                         copy(own, r.input(only), {r.scratch(only)})}),
+                             ready)};
+  }
+}
+
+void staged_scatter(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank), root = fixed(shape.root);
+  begin(plan, shape.ranks);
+  if (shape.is_root()) {
+    Lane stage = stage_for_peers(r, shape, consumed);
+    stage.steps.push_back(copy(own, r.input(own), {r.output(fixed(0))}));
+    plan.lanes = {std::move(stage)};
+  } else {
+    plan.lanes = {publishing(
+        all_blocks("collect", Buffer::input,
+                   {wait(root, ready), copy(own, at(r.scratch(own), root), {r.output(fixed(0))})}),
+        consumed)};
+  }
+}
+
+void staged_all_to_all(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank);
+  begin(plan, shape.ranks);
+  Lane collect = collect_from_peers(r, shape, ready, own);
+  collect.steps.insert(collect.steps.begin(), copy(own, r.input(own), {r.output(own)}));
+  plan.lanes = {stage_for_peers(r, shape, consumed), std::move(collect)};
 }
 
 }  // namespace hocket::internal::algorithms

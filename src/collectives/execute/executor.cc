@@ -8,18 +8,25 @@
 namespace hocket::internal {
 namespace {
 
-// The value of a public flag has the number of the operation in its upper bits and the count of
-// notifies in that operation below. So the value that an earlier operation left is always less.
-// Values are compared by their signed difference, because the number may wrap.
+// The value of a public flag has the number of the operation in its upper bits and the chunks that
+// the lane has completed below. So the value that an earlier operation left is always less. Values
+// are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
+// The progress of a lane instance that has ended.
+constexpr std::uint32_t ended = 0xffffffff;
+
 /// Removes `address` from the list, and returns the new length of the list.
-int drop(const void* address, void** list, int count) {
-  return static_cast<int>(std::remove(list, list + count, address) - list);
+std::uint32_t drop(const void* address, void** list, std::uint32_t count) {
+  return static_cast<std::uint32_t>(std::remove(list, list + count, address) - list);
 }
 
 bool reached(std::uint64_t value, std::uint64_t target) {
   return static_cast<std::int64_t>(value - target) >= 0;
+}
+
+std::uint32_t index_of(const Index& index, std::uint32_t instance, std::uint32_t source = 0) {
+  return static_cast<std::uint32_t>(index.at(instance, source));
 }
 
 }  // namespace
@@ -28,13 +35,21 @@ std::uint64_t Execution::flag_value(std::uint64_t count) const {
   return (binding_->board_sequence << count_bits) + count;
 }
 
+void Execution::use(const Program& program) {
+  program_ = &program;
+  header_ = &program.header();
+  lanes_ = program.lanes().data();
+  code_ = program.code().data();
+  operands_ = program.operands().data();
+}
+
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
                       const Links& links) {
   HOCKET_ASSERT(done_ || failed_, "an execution is started after the end of the one before");
-  HOCKET_ASSERT(!program.load_store || links.board != nullptr, "a load/store program has a board");
-  HOCKET_ASSERT(program.load_store || staged == nullptr,
-                "only programs that map buffers are staged");
-  program_ = &program;
+  use(program);
+  HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
+  HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
+                "only programs that arrive first have an alternative");
   staged_ = staged;
   links_ = &links;
   binding_ = &binding;
@@ -48,167 +63,197 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     failed_ = false;
     status_ = {};
   }
-  const bool wide = program.wide_scratch || (staged != nullptr && staged->wide_scratch);
-  stride_ = scratch_stride_bytes(binding_->part, binding.dtype, wide);
-  if (!program.load_store && program.scratch_blocks > 0) {
-    scratch_ = links.host->private_scratch(stride_ * program.scratch_blocks * program.slots);
+  if (header_->scratch_blocks > 0 || staged != nullptr) {
+    const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
+    stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
+  }
+  if (!header_->uses_node && header_->uses_scratch) {
+    scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
     if (scratch_ == nullptr) {
-      fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm + "'"});
+      fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm() + "'"});
       return;
     }
   }
   const std::uint32_t operands =
-      std::max(program.most_operands, staged != nullptr ? staged->most_operands : 0);
+      std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
   if (fold_srcs_.size() < operands) {
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
-  phase_ = Phase::prologue;
-  enter(Phase::prologue);
+  admitting_ = header_->arrives_first;
+  admission_cursor_ = 0;
+  if (admitting_) {
+    arrive();
+  } else {
+    begin_lanes();
+  }
 }
 
-/// Enters `phase`, or the first phase after it that has steps. If there is none, the execution is
-/// done.
-void Execution::enter(Phase phase) {
-  const Program& program = *program_;
-  if (phase == Phase::prologue) {
-    if (program.prologue.count > 0) return enter_lanes(phase, {&program.prologue, 1});
-    phase = Phase::body;
+void Execution::begin_lanes() {
+  const ProgramHeader& header = *header_;
+  active_count_ = header.active;
+  if (active_.size() < active_count_) active_.resize(active_count_);
+  if (header.awaits) progress_.assign(header.counters, 0);
+  std::size_t next = 0;
+  for (std::uint32_t l = 0; l < header.lanes; ++l) {
+    for (std::uint32_t i = 0; i < lanes_[l].window; ++i) {
+      Active& active = active_[next++];
+      active.lane = &lanes_[l];
+      active.done = false;
+      begin_instance(active, i);
+    }
   }
-  if (phase == Phase::body) {
-    if (program.private_flags > 0) private_flags_.assign(program.private_flags, 0);
-    if (!program.lanes.empty()) return enter_lanes(phase, program.lanes);
-  }
-  if (phase_ != Phase::epilogue && program.epilogue.count > 0) {
-    return enter_lanes(Phase::epilogue, {&program.epilogue, 1});
-  }
-  done_ = true;
+  HOCKET_ASSERT(next == active_count_, "a program counts its windows");
 }
 
-void Execution::enter_lanes(Phase phase, std::span<const Section> sections) {
-  HOCKET_ASSERT(phase >= phase_, "phases follow one another");
-  phase_ = phase;
-  lanes_used_ = sections.size();
-  if (lanes_.size() < lanes_used_) lanes_.resize(lanes_used_);
-  for (std::size_t i = 0; i < lanes_used_; ++i) {
-    Lane& lane = lanes_[i];
-    lane.section = sections[i];
-    lane.next = lane.peer = 0;
-    lane.chunk = 0;
-    lane.posted = false;
-    lane.done = sections[i].count == 0;
-  }
+void Execution::begin_instance(Active& active, std::uint32_t instance) const {
+  const LaneCode& lane = *active.lane;
+  active.instance = instance;
+  active.next = active.cursor = 0;
+  active.chunk = 0;
+  active.posted = false;
+  active.chunks =
+      binding_->sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
 }
 
 bool Execution::advance() {
   if (done_ || failed_) return false;
-  bool moved = false;
-  for (;;) {
-    bool all_done = true;
-    for (std::size_t i = 0; i < lanes_used_; ++i) {
-      Lane& lane = lanes_[i];
-      if (lane.done) continue;
-      const bool waits_for_message = lane.posted && !lane.transfer.done;
-      if (!waits_for_message) moved |= run_lane(lane);
-      if (failed_) return true;
-      all_done &= lane.done;
-    }
-    if (!all_done) return moved;
-    moved = true;
-    const bool was_prologue = phase_ == Phase::prologue;
-    if (was_prologue && staged_ != nullptr && !all_mapped_) program_ = staged_;
-    enter(was_prologue ? Phase::body : Phase::epilogue);
-    if (done_) return true;
-  }
+  if (!admitting_) return advance_lanes();
+  return advance_admission();
 }
 
-bool Execution::run_lane(Lane& lane) {
-  const Instruction* code = program_->code.data() + lane.section.first;
-  HOCKET_ASSERT(lane.section.first + lane.section.count <= program_->code.size(),
-                "a section lies within the code");
-  const std::size_t chunks = phase_ == Phase::body ? binding_->part.chunks : 1;
+bool Execution::advance_admission() {
+  const std::uint32_t before = admission_cursor_;
+  const Outcome outcome = do_await_arrival(admission_cursor_, true, 0);
+  if (outcome == Outcome::failed) return true;
+  if (outcome == Outcome::blocked) return admission_cursor_ != before;
+  admitting_ = false;
+  if (staged_ != nullptr && !all_mapped_) use(*staged_);
+  begin_lanes();
+  advance_lanes();
+  return true;
+}
+
+bool Execution::advance_lanes() {
+  bool moved = false, all_done = true;
+  for (std::size_t i = 0; i < active_count_; ++i) {
+    Active& active = active_[i];
+    if (active.done) continue;
+    const bool waits_for_message = active.posted && !active.transfer.done;
+    if (!waits_for_message) moved |= run(active);
+    if (failed_) return true;
+    all_done &= active.done;
+  }
+  done_ = all_done;
+  return moved || done_;
+}
+
+bool Execution::run(Active& active) {
   bool moved = false;
   for (;;) {
-    const Outcome outcome = step(lane, code[lane.next]);
+    HOCKET_ASSERT(active.lane->first + active.lane->count <= header_->instructions,
+                  "the instructions of a lane lie within the code");
+    const Outcome outcome = step(active, code_[active.lane->first + active.next]);
     if (outcome != Outcome::next) return moved;
     moved = true;
-    if (++lane.next < lane.section.count) continue;
-    lane.next = 0;
-    if (++lane.chunk < chunks) continue;
-    lane.done = true;
-    return true;
+    active.cursor = 0;
+    if (++active.next < active.lane->count) continue;
+    complete_chunk(active);
+    return true;  // the other lanes take their turn: a lane that never waits must not hold them up
   }
 }
 
-Execution::Outcome Execution::step(Lane& lane, const Instruction& instruction) {
+/// Publishes the progress of the lane instance, and goes on to its next chunk or the next instance.
+void Execution::complete_chunk(Active& active) {
+  const LaneCode& lane = *active.lane;
+  active.next = 0;
+  ++active.chunk;
+  const bool last = active.chunk == active.chunks;
+  if (header_->awaits) {
+    HOCKET_ASSERT(lane.first_counter + active.instance < progress_.size(),
+                  "a program counts its lane instances");
+    progress_[lane.first_counter + active.instance] =
+        last ? ended : static_cast<std::uint32_t>(active.chunk);
+  }
+  if (lane.publishes >= 0) {
+    links_->board->flag(links_->rank, lane.publishes)
+        .value.store(flag_value(active.chunk), std::memory_order_release);
+    published_ = true;
+  }
+  if (!last) return;
+  const std::uint64_t following = std::uint64_t{active.instance} + lane.window;
+  if (following < lane.instances) {
+    begin_instance(active, static_cast<std::uint32_t>(following));
+  } else {
+    active.done = true;
+  }
+}
+
+Execution::Outcome Execution::step(Active& active, const Instruction& instruction) {
   switch (instruction.kind) {
     case StepKind::fold:
-      return do_fold(lane, instruction);
+      return do_fold(active, instruction);
     case StepKind::send:
     case StepKind::recv:
-      return do_message(lane, instruction);
+      return do_message(active, instruction);
     case StepKind::arrive:
       arrive();
       return Outcome::next;
     case StepKind::await_arrival:
-      return do_await_arrival(lane, instruction);
-    case StepKind::notify: {
-      links_->board->flag(links_->rank, instruction.flag)
-          .value.store(flag_value(lane.chunk + 1), std::memory_order_release);
-      published_ = true;
-      return Outcome::next;
-    }
+      return do_await_arrival(active.cursor, instruction.all,
+                              index_of(instruction.peer, active.instance));
     case StepKind::wait:
-      return do_wait(lane, instruction);
-    case StepKind::signal:
-      HOCKET_ASSERT(instruction.flag < private_flags_.size(), "a program counts its private flags");
-      ++private_flags_[instruction.flag];
-      return Outcome::next;
-    case StepKind::await: {
-      HOCKET_ASSERT(instruction.flag < private_flags_.size(), "a program counts its private flags");
-      if (lane.chunk < instruction.lag) return Outcome::next;
-      const std::uint64_t target =
-          (lane.chunk - instruction.lag) * instruction.per_chunk + instruction.ordinal;
-      return private_flags_[instruction.flag] >= target ? Outcome::next : Outcome::blocked;
-    }
+      return do_wait(active, instruction);
+    case StepKind::await:
+      return do_await(active, instruction);
   }
   return fail(internal_error("a program holds an unknown instruction"));
 }
 
-std::size_t Execution::length_of(const Operand& operand, std::size_t chunk) const {
-  return binding_->part.range(operand.length_block, chunk).count;
+/// The address of a chunk of a block of the input or the output of a local rank.
+std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                                     std::size_t chunk) const {
+  const bool is_own = rank == static_cast<std::uint32_t>(links_->rank);
+  HOCKET_ASSERT(is_own || rank < peers_.size(),
+                "the buffers of a peer are mapped before a step uses them");
+  std::byte* base;
+  if (buffer == Buffer::input) {
+    base = is_own ? const_cast<std::byte*>(binding_->input) : peers_[rank].input;
+  } else {
+    base = is_own ? binding_->output : peers_[rank].output;
+  }
+  return base + binding_->sizes.first_of(buffer, block, chunk) * element_bytes_;
 }
 
-std::byte* Execution::address_of(const Operand& operand, std::size_t chunk) const {
-  const bool is_own = operand.rank == links_->rank;
-  HOCKET_ASSERT(is_own || operand.buffer == Buffer::scratch || operand.buffer == Buffer::line ||
-                    operand.rank < peers_.size(),
-                "the buffers of a peer are mapped before a step uses them");
-  HOCKET_ASSERT(operand.buffer != Buffer::scratch || operand.block < program_->scratch_blocks,
-                "a program counts its scratch blocks");
-  switch (operand.buffer) {
-    case Buffer::input: {
-      const std::byte* base = is_own ? binding_->input : peers_[operand.rank].input;
-      return const_cast<std::byte*>(base) +
-             binding_->part.range(operand.block, chunk).first * element_bytes_;
-    }
-    case Buffer::output: {
-      std::byte* base = is_own ? binding_->output : peers_[operand.rank].output;
-      return base + binding_->part.range(operand.block, chunk).first * element_bytes_;
-    }
-    case Buffer::scratch: {
-      std::byte* base =
-          program_->load_store ? links_->board->scratch(operand.rank, parity_) : scratch_;
-      const std::size_t slot = chunk % program_->slots;
-      return base + (slot * program_->scratch_blocks + operand.block) * stride_;
-    }
-    case Buffer::line: {
-      // The blocks of a line follow one another without padding.
-      std::byte* base = links_->board->arrival(operand.rank, parity_).payload;
-      return base + operand.block * binding_->part.block_elements * element_bytes_;
-    }
+std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                                      std::size_t chunk) const {
+  if (buffer == Buffer::line) {
+    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), parity_).payload;
+    if (block == 0) return payload;
+    return payload + block * line_stride(binding_->sizes) * element_bytes_;
   }
-  return nullptr;
+  HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
+  std::byte* const scratch =
+      header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_) : scratch_;
+  const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
+  return scratch + (slot * header_->scratch_blocks + block) * stride_;
+}
+
+/// The address of range number `source` of those that the operand stands for.
+inline std::byte* Execution::address_of(const Operand& operand, const Active& active,
+                                        std::uint32_t source) const {
+  auto rank = static_cast<std::uint32_t>(operand.rank.base);
+  auto block = static_cast<std::uint32_t>(operand.block.base);
+  if (!operand.varies) [[likely]] {
+    rank += source * static_cast<std::uint32_t>(operand.rank.by_source);
+    block += source * static_cast<std::uint32_t>(operand.block.by_source);
+  } else {
+    rank = index_of(operand.rank, active.instance, source);
+    block = index_of(operand.block, active.instance, source);
+  }
+  return operand.buffer == Buffer::input || operand.buffer == Buffer::output
+             ? caller_address(operand.buffer, rank, block, active.chunk)
+             : library_address(operand.buffer, rank, block, active.chunk);
 }
 
 /// How a fold with a destination in scratch stores its results. first: the buffer of its first
@@ -220,78 +265,111 @@ Stores Execution::scratch_stores(Buffer first) const {
   return near_output ? Stores::near_and_far : Stores::past_caches;
 }
 
-Execution::Outcome Execution::do_fold(Lane& lane, const Instruction& instruction) {
-  const Operand* operands = program_->operands.data() + instruction.first_operand;
+/// A copy of a few bytes needs no kernel.
+bool Execution::copied(const Instruction& instruction, const Active& active,
+                       std::size_t count) const {
+  constexpr std::size_t most_bytes = 256;
+  const Operand* operand = operands_ + instruction.first_operand;
+  const bool one_to_one = instruction.srcs == 1 && instruction.dsts == 1 && !instruction.finish &&
+                          operand[0].repeat == 1 && operand[1].repeat == 1 &&
+                          operand[0].wide == operand[1].wide;
+  const std::size_t bytes = count * (operand[0].wide ? wide_bytes_ : element_bytes_);
+  if (!one_to_one || bytes > most_bytes) return false;
+  std::byte* const dst = address_of(operand[0], active, 0);
+  const std::byte* const src = address_of(operand[1], active, 0);
+  // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
+  if (dst != src) std::memcpy(dst, src, bytes);
+  return true;
+}
+
+Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
   HOCKET_ASSERT(
-      instruction.first_operand + instruction.dsts + instruction.srcs <= program_->operands.size(),
+      instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
       "an instruction has its operands");
-  HOCKET_ASSERT(std::max<std::size_t>(instruction.dsts, instruction.srcs) <= fold_srcs_.size(),
-                "a program knows its longest list of operands");
   Fold fold;
-  fold.count = length_of(operands[0], lane.chunk);
-  if (fold.count == 0) return Outcome::next;
+  fold.count = elements_of(active, instruction);
+  if (fold.count == 0 || copied(instruction, active, fold.count)) return Outcome::next;
+  const Operand* operand = operands_ + instruction.first_operand;
+  const Operand& first = *operand;
   bool only_output = true;
-  int dsts = instruction.dsts;
-  for (std::uint32_t i = 0; i < instruction.dsts; ++i) {
-    fold_dsts_[i] = address_of(operands[i], lane.chunk);
-    only_output &= operands[i].buffer == Buffer::output;
+  std::uint32_t dsts = 0, srcs = 0;
+  for (const Operand* end = operand + instruction.dsts; operand != end; ++operand) {
+    only_output &= operand->buffer == Buffer::output;
+    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
+      fold_dsts_[dsts++] = address_of(*operand, active, j);
+    }
   }
-  for (std::uint32_t i = 0; i < instruction.srcs; ++i) {
-    const Operand& source = operands[instruction.dsts + i];
-    fold_srcs_[i] = {address_of(source, lane.chunk), source.wide};
+  for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
+    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
+      fold_srcs_[srcs++] = {address_of(*operand, active, j), operand->wide};
+    }
   }
-  if (only_output && instruction.srcs == 1 && !instruction.finish) {
-    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
-    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);
+  HOCKET_ASSERT(std::max(srcs, dsts) <= fold_srcs_.size(),
+                "a program knows its longest list of operands");
+  if (only_output && srcs == 1 && !instruction.finish) {
+    dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);  // a copy onto itself, as above
     if (dsts == 0) return Outcome::next;
   }
   fold.srcs = fold_srcs_.data();
-  fold.src_count = static_cast<int>(instruction.srcs);
+  fold.src_count = static_cast<int>(srcs);
   fold.dsts = fold_dsts_.data();
-  fold.dst_count = dsts;
-  fold.wide_dst = operands[0].wide;
+  fold.dst_count = static_cast<int>(dsts);
+  fold.wide_dst = first.wide;
   fold.dtype = binding_->dtype;
   fold.op = binding_->op;
   fold.finish = instruction.finish;
-  fold.divisor = static_cast<std::uint32_t>(program_->shape.ranks);
-  fold.stores = only_output ? binding_->stores : scratch_stores(operands[0].buffer);
+  fold.divisor = header_->ranks;
+  fold.stores = only_output ? binding_->stores : scratch_stores(first.buffer);
   hocket::internal::fold(fold);
   return Outcome::next;
 }
 
-Execution::Outcome Execution::do_message(Lane& lane, const Instruction& instruction) {
-  Transfer& transfer = lane.transfer;
-  if (!lane.posted) {
-    const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
-    HOCKET_ASSERT(instruction.peer < links_->transport_to.size(), "a message goes to a rank");
-    Transport* transport = links_->transport_to[instruction.peer];
-    if (transport == nullptr) [[unlikely]] {
-      return fail(internal_error("no transport reaches rank " + std::to_string(instruction.peer)));
-    }
-    transfer.data = nullptr;
-    transfer.bytes = 0;
-    transfer.key.sequence = binding_->message_sequence;
-    transfer.key.index =
-        static_cast<std::uint32_t>(lane.chunk * instruction.per_chunk + instruction.message);
-    transfer.key.lane = static_cast<std::uint16_t>(&lane - lanes_.data());
-    transfer.key.p2p = binding_->p2p;
-    transfer.peer = instruction.peer;
-    if (carries) {
-      const Operand& operand = program_->operands[instruction.first_operand];
-      transfer.data = address_of(operand, lane.chunk);
-      transfer.bytes =
-          length_of(operand, lane.chunk) * (operand.wide ? wide_bytes_ : element_bytes_);
-    }
-    transfer.signature = &binding_->signature;
-    lane.posted = true;
-    if (instruction.kind == StepKind::send) {
-      transport->post_send(transfer);
-    } else {
-      transport->post_recv(transfer);
-    }
+/// Elements of the chunk that the step handles.
+std::size_t Execution::elements_of(const Active& active, const Instruction& instruction) const {
+  const Sizes& sizes = binding_->sizes;
+  const std::uint32_t block = index_of(instruction.block, active.instance);
+  if (sizes.chunk_elements == 0) return sizes.of(active.lane->extents).block(block).count;
+  return sizes.range(active.lane->extents, block, active.chunk).count;
+}
+
+void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
+  Transfer& transfer = active.transfer;
+  transfer.data = nullptr;
+  transfer.bytes = 0;
+  transfer.key.sequence = binding_->message_sequence;
+  transfer.key.index = static_cast<std::uint32_t>(active.chunk);
+  transfer.key.lane = static_cast<std::uint16_t>(index_of(instruction.tag, active.instance));
+  transfer.key.p2p = binding_->p2p;
+  transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
+  const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
+  if (carries) {
+    const Operand& operand = operands_[instruction.first_operand];
+    transfer.data = address_of(operand, active, 0);
+    transfer.bytes =
+        elements_of(active, instruction) * (operand.wide ? wide_bytes_ : element_bytes_);
   }
+  transfer.signature = &binding_->signature;
+  active.posted = true;
+  if (instruction.kind == StepKind::send) {
+    transport.post_send(transfer);
+  } else {
+    transport.post_recv(transfer);
+  }
+}
+
+Execution::Outcome Execution::do_message(Active& active, const Instruction& instruction) {
+  if (!active.posted) {
+    const std::uint32_t peer = index_of(instruction.peer, active.instance);
+    HOCKET_ASSERT(peer < links_->transport_to.size(), "a message goes to a rank");
+    Transport* const transport = links_->transport_to[peer];
+    if (transport == nullptr) [[unlikely]] {
+      return fail(internal_error("no transport reaches rank " + std::to_string(peer)));
+    }
+    post(active, instruction, *transport);
+  }
+  const Transfer& transfer = active.transfer;
   if (!transfer.done) return Outcome::blocked;
-  lane.posted = false;
+  active.posted = false;
   admitted_ |= instruction.kind == StepKind::recv;
   return transfer.status.ok() ? Outcome::next : fail(transfer.status);
 }
@@ -300,11 +378,11 @@ void Execution::arrive() {
   const Board& board = *links_->board;
   ArrivalLine& line = board.arrival(links_->rank, parity_);
   board.signatures(links_->rank).of_parity[parity_] = binding_->signature;
-  if (program_->maps_input || program_->maps_output) {
+  if (header_->maps_input || header_->maps_output) {
     const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
                               binding_->output_region.region, binding_->output_region.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exported_ = program_->maps_output && (binding_->mapped & 2) != 0;
+    exported_ = writes_output_of(links_->rank) && (binding_->mapped & 2) != 0;
   }
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
@@ -312,37 +390,56 @@ void Execution::arrive() {
   published_ = true;
 }
 
-Execution::Outcome Execution::do_await_arrival(Lane& lane, const Instruction& instruction) {
+/// cursor: the local rank that is looked at next.
+Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
+                                               std::uint32_t peer) {
   const Board& board = *links_->board;
-  const bool all = instruction.peer == all_peers;
-  const std::uint32_t end = all ? board.local_ranks() : instruction.peer + 1;
-  if (!all) lane.peer = instruction.peer;
-  for (; lane.peer < end; ++lane.peer) {
-    const ArrivalLine& line = board.arrival(static_cast<int>(lane.peer), parity_);
+  const auto end = all ? static_cast<std::uint32_t>(board.local_ranks()) : peer + 1;
+  if (!all) cursor = peer;
+  for (; cursor < end; ++cursor) {
+    const auto rank = static_cast<int>(cursor);
+    const ArrivalLine& line = board.arrival(rank, parity_);
     const std::uint64_t sequence = line.sequence.load(std::memory_order_acquire);
     if (sequence != binding_->board_sequence) return Outcome::blocked;
     if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
-      return mismatch_with(static_cast<int>(lane.peer));
+      return mismatch_with(rank);
     }
-    const std::uint64_t needed =
-        (reads_input_of(static_cast<int>(lane.peer)) ? 1 : 0) | (program_->maps_output ? 2 : 0);
+    const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
   }
-  if (program_->maps_input || program_->maps_output) {
+  if (header_->maps_input || header_->maps_output) {
     if (!all_mapped_) {
       exported_ = false;
     } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {
       return resolved;
     }
   }
-  lane.peer = 0;
   admitted_ = true;
   return Outcome::next;
 }
 
-/// In a rooted collective only the root has an input; the other ranks may have no buffer for it.
+/// In some rooted collectives only the root has an input; the other ranks may have no buffer for
+/// it.
 bool Execution::reads_input_of(int peer) const {
-  return program_->maps_input && (program_->shape.root < 0 || program_->shape.root == peer);
+  return header_->maps_input &&
+         (!row_of(header_->collective).input_at_root || header_->root == peer);
+}
+bool Execution::writes_output_of(int peer) const {
+  return header_->maps_output &&
+         (!row_of(header_->collective).output_at_root || header_->root == peer);
+}
+
+/// The elements in the buffer of a peer. Where each rank has only its own block there, and blocks
+/// have different counts, the blocks of the other buffer say how long it is.
+std::size_t Execution::end_of(Buffer buffer, int peer) const {
+  const CollectiveRow& row = row_of(header_->collective);
+  const Sizes& sizes = binding_->sizes;
+  const bool is_input = buffer == Buffer::input;
+  const Extents& other = is_input ? sizes.output : sizes.input;
+  if ((is_input ? row.input : row.output) == Blocks::own && other.counts != nullptr) {
+    return other.block(static_cast<std::size_t>(peer)).count;
+  }
+  return sizes.of(buffer).end();
 }
 
 /// Maps the buffers of all peers. If a buffer is not mapped yet, the next call begins again with
@@ -355,20 +452,17 @@ Execution::Outcome Execution::resolve_peers() {
     if (peer == links_->rank) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
-    const auto map = [&](std::uint32_t blocks, RegionOffset offset, std::byte** out) {
-      const std::size_t elements =
-          std::min(blocks * binding_->part.block_elements, binding_->part.total);
-      return links_->host->map_remote(peer, offset, elements * element_bytes_,
+    const auto map = [&](Buffer buffer, RegionOffset offset, std::byte** out) {
+      return links_->host->map_remote(peer, offset, end_of(buffer, peer) * element_bytes_,
                                       binding_->message_sequence, out);
     };
     Status status;
     if (reads_input_of(peer)) {
-      status = map(program_->input_blocks, {places.input_region, places.input_offset},
-                   &peers_[peer].input);
+      status = map(Buffer::input, {places.input_region, places.input_offset}, &peers_[peer].input);
     }
-    if (status.ok() && program_->maps_output) {
-      status = map(program_->output_blocks, {places.output_region, places.output_offset},
-                   &peers_[peer].output);
+    if (status.ok() && writes_output_of(peer)) {
+      status =
+          map(Buffer::output, {places.output_region, places.output_offset}, &peers_[peer].output);
     }
     if (status.code() == Code::in_progress) {
       mapping_of_ = peer;
@@ -379,20 +473,37 @@ Execution::Outcome Execution::resolve_peers() {
   return Outcome::next;
 }
 
-Execution::Outcome Execution::do_wait(Lane& lane, const Instruction& instruction) {
-  if (lane.chunk < instruction.lag) return Outcome::next;
-  const Board& board = *links_->board;
-  const std::uint64_t target = flag_value(lane.chunk - instruction.lag + 1);
-  const bool all = instruction.peer == all_peers;
-  const std::uint32_t end = all ? board.local_ranks() : instruction.peer + 1;
-  if (!all) lane.peer = instruction.peer;
-  for (; lane.peer < end; ++lane.peer) {
-    if (lane.peer == static_cast<std::uint32_t>(links_->rank)) continue;
-    const auto value = board.flag(static_cast<int>(lane.peer), instruction.flag)
-                           .value.load(std::memory_order_acquire);
-    if (!reached(value, target)) return Outcome::blocked;
+bool Execution::wait_is_over(const Active& active, const Instruction& instruction, int peer) const {
+  const std::uint64_t value =
+      links_->board->flag(peer, instruction.flag).value.load(std::memory_order_acquire);
+  return reached(value, flag_value(active.chunk - instruction.lag + 1));
+}
+
+Execution::Outcome Execution::do_wait(Active& active, const Instruction& instruction) {
+  if (active.chunk < instruction.lag) return Outcome::next;
+  if (!instruction.all) {
+    const auto peer = static_cast<int>(index_of(instruction.peer, active.instance));
+    return wait_is_over(active, instruction, peer) ? Outcome::next : Outcome::blocked;
   }
-  lane.peer = 0;
+  const auto end = static_cast<std::uint32_t>(links_->board->local_ranks());
+  for (; active.cursor < end; ++active.cursor) {
+    const auto peer = static_cast<int>(active.cursor);
+    if (peer != links_->rank && !wait_is_over(active, instruction, peer)) return Outcome::blocked;
+  }
+  return Outcome::next;
+}
+
+Execution::Outcome Execution::do_await(Active& active, const Instruction& instruction) const {
+  if (!instruction.end && active.chunk < instruction.lag) return Outcome::next;
+  const LaneCode& lane = lanes_[instruction.lane];
+  const std::uint64_t target = instruction.end ? ended : active.chunk - instruction.lag + 1;
+  for (; active.cursor < instruction.repeat; ++active.cursor) {
+    const std::int64_t instance = instruction.peer.at(active.instance, active.cursor);
+    if (instance < 0 || instance >= lane.instances) continue;
+    if (progress_[lane.first_counter + static_cast<std::size_t>(instance)] < target) {
+      return Outcome::blocked;
+    }
+  }
   return Outcome::next;
 }
 
@@ -407,42 +518,56 @@ Execution::Outcome Execution::mismatch_with(int peer) {
 }
 
 bool Execution::admitted() const {
-  if (admitted_ || program_->load_store) return admitted_;
-  for (std::size_t i = 0; i < lanes_used_; ++i) {
-    if (lanes_[i].posted && lanes_[i].transfer.moved > 0) return true;
+  if (admitted_ || header_->uses_node) return admitted_;
+  for (std::size_t i = 0; i < active_count_; ++i) {
+    if (active_[i].posted && active_[i].transfer.moved > 0) return true;
   }
   return false;
 }
 
+/// The ranks that the step of an active lane waits for.
+void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const {
+  const Instruction& instruction = code_[active.lane->first + active.next];
+  if (active.posted) {
+    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
+    return;
+  }
+  const bool arrival = instruction.kind == StepKind::await_arrival;
+  if (!arrival && instruction.kind != StepKind::wait) return;
+  if (!instruction.all) {
+    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
+    return;
+  }
+  for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
+    const bool here =
+        arrival ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
+                      binding_->board_sequence
+                : wait_is_over(active, instruction, peer);
+    if (!here) ranks.push_back(peer);
+  }
+}
+
 std::vector<int> Execution::waits_for() const {
+  if (done_) return {};
+  std::vector<int> all;
+  if (mapping_of_ >= 0) all.push_back(mapping_of_);
+  if (admitting_) {
+    for (auto peer = static_cast<int>(admission_cursor_); peer < links_->board->local_ranks();
+         ++peer) {
+      const ArrivalLine& line = links_->board->arrival(peer, parity_);
+      if (line.sequence.load(std::memory_order_relaxed) != binding_->board_sequence) {
+        all.push_back(peer);
+      }
+    }
+  } else {
+    for (std::size_t i = 0; i < active_count_; ++i) {
+      if (!active_[i].done) add_awaited(active_[i], all);
+    }
+  }
   std::vector<int> ranks;
-  const auto add = [&](int rank) {
-    if (rank != links_->rank && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+  for (const int rank : all) {
+    if (rank != links_->rank && std::ranges::find(ranks, rank) == ranks.end()) {
       ranks.push_back(rank);
-    }
-  };
-  if (!done_ && mapping_of_ >= 0) add(mapping_of_);
-  for (std::size_t i = 0; i < lanes_used_ && !done_; ++i) {
-    const Lane& lane = lanes_[i];
-    if (lane.done) continue;
-    const Instruction& instruction = program_->code[lane.section.first + lane.next];
-    const bool over_board =
-        instruction.kind == StepKind::await_arrival || instruction.kind == StepKind::wait;
-    if (!over_board && !lane.posted) continue;
-    if (instruction.peer != all_peers) {
-      add(instruction.peer);
-      continue;
-    }
-    for (int peer = static_cast<int>(lane.peer); peer < links_->board->local_ranks(); ++peer) {
-      const bool arrival = instruction.kind == StepKind::await_arrival;
-      const bool here =
-          arrival
-              ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
-                    binding_->board_sequence
-              : reached(links_->board->flag(peer, instruction.flag)
-                            .value.load(std::memory_order_relaxed),
-                        flag_value(lane.chunk - instruction.lag + 1));
-      if (!here) add(peer);
     }
   }
   return ranks;

@@ -1,15 +1,19 @@
 // The CPU executor: runs one rank's program for one operation, a step at a time. It never blocks.
 // Collectives and messages of every size move their bytes through advance(). Only the measurements
 // in engine/calibration.cc access memory without a program.
+//
+// Admission comes first where the program says so: this rank publishes its arrival, waits for the
+// arrival of all local peers, compares signatures and maps the peers' buffers; if a buffer of some
+// rank is not mapped, the program `staged` runs instead. Then the lanes run.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/execute/executor_host.h"
-#include "collectives/plan/partition.h"
+#include "collectives/plan/extents.h"
 #include "collectives/plan/program.h"
 #include "memory/regions.h"
 #include "reduce/fold.h"
@@ -32,7 +36,7 @@ struct Links {
 struct Binding {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  Partition part;
+  Sizes sizes;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   Stores stores = Stores::together;  // how results are stored into outputs
@@ -48,9 +52,9 @@ struct Binding {
 
 class Execution {
  public:
-  /// staged: if `program` maps buffers, the program that runs after the same prologue instead, if a
-  /// buffer of some rank is not mapped; else null. Both programs, the binding and the links outlive
-  /// the execution.
+  /// staged: if `program` maps buffers, the program that runs after the same admission instead, if
+  /// a buffer of some rank is not mapped; else null. Both programs, the binding and the links
+  /// outlive the execution.
   void start(const Program& program, const Program* staged, const Binding& binding,
              const Links& links);
 
@@ -74,50 +78,72 @@ class Execution {
   std::vector<int> waits_for() const;
 
  private:
-  enum class Outcome { blocked, next, failed };
-  struct Lane {
-    Section section;
-    std::uint32_t next = 0;  // index of an instruction of the section
-    std::uint32_t peer = 0;  // the peer that a step over all peers handles next
-    std::size_t chunk = 0;
+  enum class Outcome : std::uint8_t { blocked, next, failed };
+  /// A lane instance that is active.
+  struct Active {
+    const LaneCode* lane = nullptr;
+    std::uint32_t instance = 0;
+    std::uint32_t next = 0;    // index of an instruction of the lane
+    std::uint32_t cursor = 0;  // what a step over all peers, or over instances, looks at next
+    std::size_t chunk = 0, chunks = 1;
     bool posted = false;
     bool done = false;
     Transfer transfer;
   };
-  enum class Phase : std::uint8_t { prologue, body, epilogue };
 
-  void enter(Phase phase);
-  void enter_lanes(Phase phase, std::span<const Section> sections);
-  bool run_lane(Lane& lane);
-  Outcome step(Lane& lane, const Instruction& instruction);
-  Outcome do_fold(Lane& lane, const Instruction& instruction);
-  Outcome do_message(Lane& lane, const Instruction& instruction);
-  Outcome do_await_arrival(Lane& lane, const Instruction& instruction);
-  Outcome do_wait(Lane& lane, const Instruction& instruction);
+  void use(const Program& program);
+  void begin_lanes();
+  void begin_instance(Active& active, std::uint32_t instance) const;
+  bool advance_lanes();
+  bool advance_admission();
+  bool run(Active& active);
+  Outcome step(Active& active, const Instruction& instruction);
+  Outcome do_fold(Active& active, const Instruction& instruction);
+  Outcome do_message(Active& active, const Instruction& instruction);
+  void post(Active& active, const Instruction& instruction, Transport& transport);
+  Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
+  Outcome do_wait(Active& active, const Instruction& instruction);
+  Outcome do_await(Active& active, const Instruction& instruction) const;
+  void complete_chunk(Active& active);
   void arrive();
   Outcome fail(Status status);
   Outcome mismatch_with(int peer);
   bool reads_input_of(int peer) const;
+  bool writes_output_of(int peer) const;
+  std::size_t end_of(Buffer buffer, int peer) const;
   Outcome resolve_peers();
   Stores scratch_stores(Buffer first) const;
-  std::byte* address_of(const Operand& operand, std::size_t chunk) const;
-  std::size_t length_of(const Operand& operand, std::size_t chunk) const;
+  std::byte* caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                            std::size_t chunk) const;
+  std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                             std::size_t chunk) const;
+  std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
+  bool copied(const Instruction& instruction, const Active& active, std::size_t count) const;
+  std::size_t elements_of(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
+  bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
+  void add_awaited(const Active& active, std::vector<int>& ranks) const;
 
   const Program* program_ = nullptr;
   const Program* staged_ = nullptr;
   const Links* links_ = nullptr;
   const Binding* binding_ = nullptr;
+  // Of program_:
+  const ProgramHeader* header_ = nullptr;
+  const LaneCode* lanes_ = nullptr;
+  const Instruction* code_ = nullptr;
+  const Operand* operands_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   std::byte* scratch_ = nullptr;  // of programs over messages
   int parity_ = 0;
-  Phase phase_ = Phase::prologue;
+  bool admitting_ = false;  // admission comes before the lanes, and has not ended
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;  // peers have arrived, or a message has come
+  std::uint32_t admission_cursor_ = 0;
   Status status_;
-  std::vector<Lane> lanes_;
-  std::size_t lanes_used_ = 0;
-  std::vector<std::uint64_t> private_flags_;
+  std::vector<Active> active_;
+  std::size_t active_count_ = 0;
+  std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
   struct PeerBuffers {

@@ -1,87 +1,114 @@
 // A plan is what one rank does in one collective, as data: no I/O, no clock, no communicator, no
 // sizes.
 //
-// Blocks. A message is cut in blocks: the input in input_blocks equal ones, the output in
-// output_blocks, all of the same size, the last ones possibly shorter (or empty). A step names
-// blocks, never bytes, so one plan serves every size.
+// Blocks. A step names blocks of buffers, never bytes, so one plan serves every size. Which blocks
+// the input and the output have is in the row of the collective (base/collectives.h); where they
+// lie, and how many elements each has, is in the extents of the call (extents.h).
 //
-// Chunks. The body of a plan runs once per chunk k = 0..chunks-1: chunk k is the k-th piece of
-// EVERY block. Scratch block b of chunk k lies in slot k % slots; a lane may be slots chunks ahead
-// of another, no more, and the plan itself must say so (wait with a lag). prologue and epilogue run
-// once, before and after all chunks; they synchronise and move no data.
+// Chunks. A block is cut in chunks of equal size, the last one short: at least one chunk, so that
+// an empty block has one empty chunk. A data step handles chunk k of ONE block of the message,
+// Step::block; all its ranges have the length of that chunk.
 //
-// Lanes. The body's lanes run independently, each one its steps in order, chunk after chunk. Inside
-// a lane every step ends before the next begins (a send has ended when its source may be
-// overwritten).
+// Lanes. The lanes of a plan run independently, each one its steps in order, for chunk 0, 1, ...
+// Inside a lane every step ends before the next begins (a send has ended when its source may be
+// overwritten). A lane stands for `instances` lanes i = 0, 1, ... that differ only in their
+// indices: an index is affine in i. At most `window` instances are active at a time: instance i +
+// window starts when instance i has ended.
 //
-// In place. The output may be the input (all-gather: the input is the output's block `rank`;
-// reduce-scatter: the output is the input's block `rank`). A copy (one src, no finish, equal width)
-// onto the very same memory is no access at all: executors leave it out, since peers may be reading
-// there.
+// Progress. The progress of a lane's instance is the number of chunks that it has completed. Other
+// lanes of the same rank await it (await); local peers see that of a lane that `publishes` and wait
+// for it (wait).
 //
-// Who sees what. Through load/store links (one node), a step may read any local peer's scratch and,
-// in plans with maps_input/maps_output, any peer's input/output; peers are told by notify and asked
-// by wait; a rank notifies a flag in one lane. A private flag is signalled by one lane.
-// Over messages, send and recv move a range. Private to the rank: signal and await between lanes.
+// Scratch. Scratch block b of chunk k lies in slot k % slots. The plan itself must say when a slot,
+// or a block that several instances use, may be overwritten.
+//
+// In place. The output may be the input (all-gather, gather: the input is block `rank` of the
+// output; reduce-scatter, scatter: the output is block `rank` of the input; not: all-to-all). A
+// copy (one source, no finish, equal width) onto the very same memory is no access at all:
+// executors leave it out, since peers may be reading there.
+//
+// Who sees what. Within a node a step may read any local peer's scratch and line and, in plans with
+// maps_input or maps_output, access any local peer's input or output. Messages go to every rank.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/collectives.h"
 #include "base/limits.h"
 #include "base/types.h"
 
 namespace hocket::internal {
 
-inline constexpr int own = -1;  // "this rank", where a rank is asked for
+/// A rank, a block, a tag or an instance: (base + i * by_instance + j * by_source) mod modulo,
+/// where i is the instance of the lane and j counts the ranges that one Range stands for. modulo 0:
+/// no reduction; then the value is negative or too large only where the user of the index says what
+/// that means.
+struct Index {
+  std::int32_t base = 0;
+  std::int32_t by_instance = 0;
+  std::int32_t by_source = 0;
+  std::uint32_t modulo = 0;
+
+  constexpr std::int64_t at(std::uint32_t instance, std::uint32_t source = 0) const {
+    const std::int64_t value =
+        base + std::int64_t{by_instance} * instance + std::int64_t{by_source} * source;
+    if (modulo == 0) return value;
+    const std::int64_t rest = value % std::int64_t{modulo};
+    return rest < 0 ? rest + modulo : rest;
+  }
+  bool operator==(const Index&) const = default;
+};
 
 enum class Buffer : std::uint8_t {
   input,    // the caller's send buffer
   output,   // the caller's receive buffer (may be the input: plans must be right in place)
-  scratch,  // library memory: slots x scratch_blocks blocks; readable by local peers
-  line,     // the payload of the arrival line: at most line_payload_bytes, its blocks one after
-            // another, unpadded; readable by local peers
+  scratch,  // library memory: slots x scratch_blocks blocks; readable by local peers in plans that
+            // arrive
+  line,  // the payload of the arrival line: at most line_payload_bytes; block b follows block b - 1
+         // without padding; readable by local peers
 };
 
 struct Range {
   Buffer buffer = Buffer::input;
   bool wide =
-      false;  // scratch only: elements have the accumulator's type (fp32 for fp16, bf16, fp8)
-  std::int16_t rank = own;  // whose buffer
-  std::uint32_t block = 0;
-  // scratch and line only: the message block whose (perhaps short) length this range has. input,
-  // output: ignored.
-  std::uint32_t length_block = 0;
+      false;   // scratch only: elements have the accumulator's type (fp32 for fp16, bf16, fp8)
+  Index rank;  // whose buffer: this rank, or a local peer
+  Index block;
+  std::uint32_t repeat =
+      1;  // sources and destinations of a fold: this range stands for `repeat` ranges
   bool operator==(const Range&) const = default;
 };
 
 enum class StepKind : std::uint8_t {
-  fold,  // every dst := fold of srcs in the given order with the operator; one src: a copy.
-         // finish: dsts get the rounded result (avg divided); else they stay partial (wide dst).
-  send,  // srcs[0] to peer: the n-th send of a lane to a peer meets the n-th recv of the SAME lane
-         // there; without srcs: an empty message
-  recv,  // from peer into dsts[0]; without dsts: an empty message
-  arrive,  // publish this rank's arrival: signature, buffers, and (inline plans) the payload in its
-           // line
-  await_arrival,  // until `peer` has arrived (own: until all other ranks have); signatures are
-                  // compared
-  notify,         // this rank's public flag `flag` += 1
-  wait,  // until peer's public flag has reached `ordinal` notifies of chunk (k - lag); own: that of
-         // all other ranks
-  signal,  // this rank's private flag += 1
-  await,   // the same for this rank's private flags
+  fold,    // every destination := fold of the sources in the given order; one source: a copy.
+           // finish: destinations get the rounded result (avg divided); else they stay partial
+  send,    // srcs[0] to peer; without srcs: an empty message
+  recv,    // from peer into dsts[0]; without dsts: an empty message
+  arrive,  // publish this rank's arrival: signature, buffers, and the payload in its line
+  await_arrival,  // until `peer` (all: every local peer) has arrived; signatures are compared
+  wait,   // until the published lane `flag` of local rank `peer` (all: of every local peer) has
+          // completed chunk k - lag
+  await,  // until instance `instance` of lane `lane` of this rank has completed chunk k - lag, or
+          // (end) has ended. A chunk before the first, and an instance that the lane does not
+          // have, are long completed
 };
 
 struct Step {
   StepKind kind = StepKind::fold;
   bool finish = false;
-  std::int16_t peer = own;
-  std::uint16_t flag = 0;
-  // notify and wait: a rank notifies a flag at most once per chunk, so ordinal is 1; a flag is used
-  // in one of prologue, body, epilogue only.
-  std::uint16_t ordinal = 1;  // 1-based among the notifies (signals) of `flag` in one chunk
-  std::uint16_t lag = 0;      // chunks back; a chunk before the first is long reached
+  bool all = false;          // wait, await_arrival
+  bool end = false;          // await
+  std::uint16_t flag = 0;    // wait: below public_flags
+  std::uint16_t lag = 0;     // wait, await: chunks back
+  std::uint32_t lane = 0;    // await: index in Plan::lanes
+  std::uint32_t repeat = 1;  // await: `repeat` instances, j = 0, 1, ...: all of them
+  Index instance;            // await
+  Index peer;                // send, recv: a rank; wait, await_arrival: a local rank
+  Index tag;    // send, recv: a send and its recv have the same tag. From one rank to another, a
+                // tag belongs to one step of one lane instance; its chunks follow in order
+  Index block;  // data steps: the block of the message (see Lane::counts) they handle
   std::vector<Range> dsts;
   std::vector<Range> srcs;
   bool operator==(const Step&) const = default;
@@ -89,37 +116,79 @@ struct Step {
 
 using Steps = std::vector<Step>;
 
-/// What a builder is asked for. Everything a plan depends on; the dtype only by is_widened.
+/// How many chunks a lane has.
+enum class Counts : std::uint8_t {
+  once,        // it runs once; it has no data steps
+  one_block,   // as many as block `block` has; its data steps handle that block, and await others
+               // that do
+  all_blocks,  // as many as the longest block has. A step handles empty chunks of shorter blocks.
+               // All ranks must know the counts of all blocks
+};
+
+struct Lane {
+  std::string name;  // for pictures and errors: "stage", "fold", ...
+  Counts counts = Counts::once;
+  Buffer extents = Buffer::input;  // input or output: whose blocks `block` and Step::block mean
+  Index block;                     // one_block
+  std::uint32_t instances = 1;
+  std::uint32_t window = 1;     // at least 1
+  std::int16_t publishes = -1;  // the public flag with its progress; only where instances == 1
+  Steps steps;                  // at least one
+  bool operator==(const Lane&) const = default;
+};
+
+/// What a builder is asked for. Everything that a plan depends on; the dtype only by `widened`.
 struct Shape {
   Collective collective = Collective::barrier;
-  int rank = 0;
-  int ranks = 1;
-  int root = -1;
-  bool widened = false;  // partial results are wider than the data
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 1;
+  std::int32_t root = -1;  // send and recv: the peer
+  bool varying = false;    // blocks have different counts (the v-variants)
+  bool widened = false;    // partial results are wider than the data
   bool operator==(const Shape&) const = default;
+
+  bool is_root() const { return root == static_cast<std::int32_t>(rank); }
 };
 
 struct Plan {
-  std::string algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
-                          // "message"
+  std::string algorithm;
   Shape shape;
-  std::uint32_t input_blocks = 1;   // barrier: 0
-  std::uint32_t output_blocks = 1;  // barrier: 0; send: 0, as is recv's input_blocks
+  /// The ranks of this rank's node, ascending, if the plan uses links within the node: a local rank
+  /// is an index in it. Empty: messages only.
+  std::vector<std::uint32_t> node;
+  std::uint32_t cut = 1;  // the number of blocks of a whole message (Blocks::whole)
+  // These four are the same on all ranks, whether a rank uses them or not: with the sizes, they
+  // decide whether a plan fits and how long its chunks are.
+  std::uint32_t line_blocks = 0;
   std::uint32_t scratch_blocks = 0;
   std::uint8_t slots = 1;
-  bool load_store = false;  // needs all ranks on one node; else messages only
-  bool maps_input = false;  // reads peers' inputs in place: only where all of them are mapped
+  bool wide_scratch = false;  // some range of some rank is wide: blocks of scratch have room for it
+  bool arrives_first =
+      false;  // arrive and await_arrival of all come before all lanes; else they are steps
+  bool maps_input =
+      false;  // accesses local peers' inputs in place: only where all of them are mapped
   bool maps_output = false;
   bool single_chunk =
-      false;  // must run with chunks == 1 (its blocks must fit a slot, or need none)
-  std::uint16_t private_flags = 0;
-  Steps prologue;
-  std::vector<Steps> lanes;
-  Steps epilogue;
+      false;  // blocks have one chunk each (they must fit a slot or a line, or need none)
+  std::vector<Lane> lanes;
+
+  bool uses_node() const { return !node.empty(); }
+  bool operator==(const Plan&) const = default;
 };
 
-/// The one picture of a plan that tests keep golden and reviewers read. (print.cc)
+/// The number of blocks of an input and of an output, as the collective's row says; a rank may have
+/// no such buffer (has_input, has_output), and still address the blocks of the root's.
+std::uint32_t input_blocks(const Plan& plan);
+std::uint32_t output_blocks(const Plan& plan);
+bool has_input(const Shape& shape);
+bool has_output(const Shape& shape);
+/// The item of the message that block `block` of this rank's input or output is
+/// (base/collectives.h).
+std::uint64_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block);
+std::uint64_t items(const Plan& plan);
+
+/// The picture of a plan that tests keep golden and reviewers read. (print.cc)
 std::string print(const Plan& plan);
-std::string print(const Step& step);
+std::string print(const Plan& plan, const Step& step);
 
 }  // namespace hocket::internal

@@ -2,11 +2,17 @@
 // step.
 //
 //   in[2] out[2] s[2] line[0]   block 2 of this rank's input, output, scratch; its line
-//   s[2]@3                      rank 3's
+//   s[2]@3                      that of local rank 3
 //   s[2]w                       partial results, wide
-//   s[2]:5                      scratch block 2 that holds block 5 of the message
-//   await 1 #2 (4 back)         the second signal of private flag 1, four chunks ago
+//   s[(3-j)%4]{j<3}             three ranges: s[3], s[2], s[1]
+//   (block 5)                   the step handles block 5 of the message, although not all of its
+//                               ranges name a block 5
+//   (1+i)%4                     depends on the instance i of the lane
+//   await 2 fold (4 back)       until lane 2, `fold`, has completed the chunk 4 before this chunk
+//   await end of 0 send[j]{j<3} until instances 0, 1 and 2 of lane 0, `send`, have ended
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "collectives/plan/plan.h"
 
@@ -14,67 +20,154 @@ namespace hocket::internal {
 
 namespace {
 
-std::string text_of(const Range& range) {
+/// "+2i", "-i", ...: nothing if the factor is 0.
+std::string term(std::int32_t factor, char variable) {
+  if (factor == 0) return {};
+  const std::int64_t size = factor < 0 ? -std::int64_t{factor} : factor;
+  return fmt::format("{}{}{}", factor < 0 ? '-' : '+', size == 1 ? "" : fmt::format("{}", size),
+                     variable);
+}
+
+/// "3", "1+i", "(1+i)%4", "j%4".
+std::string text_of(const Index& index) {
+  if (index.by_instance == 0 && index.by_source == 0) return fmt::format("{}", index.at(0));
+  std::string sum = term(index.by_instance, 'i') + term(index.by_source, 'j');
+  if (index.base != 0) {
+    sum = fmt::format("{}", index.base) + sum;
+  } else if (sum[0] == '+') {
+    sum.erase(0, 1);
+  }
+  if (sum.size() > 1 && index.modulo != 0) sum = fmt::format("({})", sum);
+  return index.modulo == 0 ? sum : fmt::format("{}%{}", sum, index.modulo);
+}
+
+/// The index of a range or an instance that stands for `repeat`: if for itself alone, j is 0.
+Index repeated(Index index, std::uint32_t repeat) {
+  if (repeat == 1) index.by_source = 0;
+  return index;
+}
+
+std::string text_of_repeat(std::uint32_t repeat) {
+  return repeat == 1 ? "" : fmt::format("{{j<{}}}", repeat);
+}
+
+/// The number of the plan's own rank in its ranges.
+Index own_rank(const Plan& plan) {
+  const auto found = std::ranges::find(plan.node, plan.shape.rank);
+  const std::int64_t local = found - plan.node.begin();
+  return {.base = static_cast<std::int32_t>(plan.uses_node() ? local : plan.shape.rank)};
+}
+
+std::string text_of(const Plan& plan, const Range& range) {
   static const char* const names[] = {"in", "out", "s", "line"};
-  const bool library = range.buffer == Buffer::scratch || range.buffer == Buffer::line;
   const auto index = static_cast<unsigned>(range.buffer);
-  std::string text = fmt::format("{}[{}]", index < 4 ? names[index] : "?", range.block);
+  const Index block = repeated(range.block, range.repeat);
+  const Index rank = repeated(range.rank, range.repeat);
+  std::string text = fmt::format("{}[{}]", index < 4 ? names[index] : "?", text_of(block));
   if (range.wide) text += 'w';
-  if (library && range.length_block != range.block) text += fmt::format(":{}", range.length_block);
-  if (range.rank != own) text += fmt::format("@{}", range.rank);
+  if (rank != own_rank(plan)) text += '@' + text_of(rank);
+  return text + text_of_repeat(range.repeat);
+}
+
+std::string text_of(const Plan& plan, const std::vector<Range>& ranges, const char* between) {
+  if (ranges.empty()) return "nothing";
+  std::string text;
+  for (const Range& range : ranges) text += (text.empty() ? "" : between) + text_of(plan, range);
   return text;
 }
 
-std::string text_of(const std::vector<Range>& ranges, const char* between) {
-  if (ranges.empty()) return "nothing";
-  std::string text;
-  for (const Range& range : ranges) text += (text.empty() ? "" : between) + text_of(range);
-  return text;
+/// The block of the message, if the ranges do not show it.
+std::string block_text(const Step& step) {
+  const auto shows = [&](const Range& range) { return range.block == step.block; };
+  if (std::ranges::all_of(step.srcs, shows) && std::ranges::all_of(step.dsts, shows)) return {};
+  return fmt::format(" (block {})", text_of(step.block));
+}
+
+std::string lag_text(const Step& step) {
+  return step.lag == 0 ? "" : fmt::format(" ({} back)", step.lag);
 }
 
 std::string of_peer(const Step& step) {
-  return step.peer == own ? " of all" : fmt::format(" of {}", step.peer);
+  return " of " + (step.all ? std::string("all") : text_of(step.peer));
 }
 
-std::string count_text(const Step& step) {
-  std::string text;
-  if (step.ordinal != 1) text += fmt::format(" #{}", step.ordinal);
-  if (step.lag != 0) text += fmt::format(" ({} back)", step.lag);
+const char* name_of_fold(const Step& step) {
+  if (step.finish) return "finish";
+  return step.srcs.size() == 1 && step.srcs[0].repeat == 1 ? "copy" : "fold";
+}
+
+std::string text_of_await(const Plan& plan, const Step& step) {
+  std::string lane = fmt::format("{}", step.lane);
+  bool alone = false;
+  if (step.lane < plan.lanes.size()) {
+    lane += ' ' + plan.lanes[step.lane].name;
+    alone = plan.lanes[step.lane].instances == 1 && step.instance == Index{};
+  }
+  if (!alone) lane += fmt::format("[{}]", text_of(repeated(step.instance, step.repeat)));
+  return fmt::format("await {}{}{}{}", step.end ? "end of " : "", lane, text_of_repeat(step.repeat),
+                     lag_text(step));
+}
+
+/// The lane as it runs: where it has one instance, i is 0 and no index shows it.
+Lane without_i(Lane lane) {
+  if (lane.instances != 1) return lane;
+  lane.block.by_instance = 0;
+  for (Step& step : lane.steps) {
+    for (Index* index : {&step.instance, &step.peer, &step.tag, &step.block}) {
+      index->by_instance = 0;
+    }
+    for (std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
+      for (Range& range : *ranges) range.rank.by_instance = range.block.by_instance = 0;
+    }
+  }
+  return lane;
+}
+
+std::string title_of(std::size_t number, const Lane& lane) {
+  std::string text = fmt::format("lane {} {}: ", number, lane.name);
+  const char* const buffer = lane.extents == Buffer::output ? "output" : "input";
+  switch (lane.counts) {
+    case Counts::once:
+      text += "once";
+      break;
+    case Counts::one_block:
+      text += fmt::format("block {} of the {}", text_of(lane.block), buffer);
+      break;
+    case Counts::all_blocks:
+      text += fmt::format("all blocks of the {}", buffer);
+      break;
+  }
+  if (lane.instances != 1) {
+    text += fmt::format(", {} instances, window {}", lane.instances, lane.window);
+  }
+  if (lane.publishes >= 0) text += fmt::format(", publishes {}", lane.publishes);
   return text;
-}
-
-void add(std::string& text, const std::string& title, const Steps& steps) {
-  if (steps.empty()) return;
-  text += title + '\n';
-  for (const Step& step : steps) text += "  " + print(step) + '\n';
 }
 
 }  // namespace
 
-std::string print(const Step& step) {
+std::string print(const Plan& plan, const Step& step) {
   switch (step.kind) {
     case StepKind::fold:
-      return fmt::format("{} {} -> {}",
-                         step.finish             ? "finish"
-                         : step.srcs.size() == 1 ? "copy"
-                                                 : "fold",
-                         text_of(step.srcs, " + "), text_of(step.dsts, ", "));
+      return fmt::format("{} {} -> {}", name_of_fold(step), text_of(plan, step.srcs, " + "),
+                         text_of(plan, step.dsts, ", ")) +
+             block_text(step);
     case StepKind::send:
-      return fmt::format("send {} -> {}", text_of(step.srcs, ", "), step.peer);
+      return fmt::format("send {} -> {} tag {}", text_of(plan, step.srcs, ", "), text_of(step.peer),
+                         text_of(step.tag)) +
+             block_text(step);
     case StepKind::recv:
-      return fmt::format("recv {} -> {}", step.peer, text_of(step.dsts, ", "));
+      return fmt::format("recv {} tag {} -> {}", text_of(step.peer), text_of(step.tag),
+                         text_of(plan, step.dsts, ", ")) +
+             block_text(step);
     case StepKind::arrive:
       return "arrive";
     case StepKind::await_arrival:
       return "await arrival" + of_peer(step);
-    case StepKind::notify:
-      return fmt::format("notify {}", step.flag);
     case StepKind::wait:
-      return fmt::format("wait {}", step.flag) + count_text(step) + of_peer(step);
-    case StepKind::signal:
-      return fmt::format("signal {}", step.flag);
+      return fmt::format("wait {}", step.flag) + of_peer(step) + lag_text(step);
     case StepKind::await:
-      return fmt::format("await {}", step.flag) + count_text(step);
+      return text_of_await(plan, step);
   }
   return fmt::format("unknown step {}", static_cast<int>(step.kind));
 }
@@ -84,20 +177,22 @@ std::string print(const Plan& plan) {
   std::string text = fmt::format("{} by {}: rank {} of {}", name_of(shape.collective),
                                  plan.algorithm, shape.rank, shape.ranks);
   if (shape.root >= 0) text += fmt::format(", root {}", shape.root);
+  if (shape.varying) text += ", varying";
   if (shape.widened) text += ", widened";
-  text += fmt::format("\nblocks: in {}, out {}, scratch {} x {} slots; {}", plan.input_blocks,
-                      plan.output_blocks, plan.scratch_blocks, plan.slots,
-                      plan.load_store ? "load/store" : "messages");
+  text += fmt::format("\ncut {}; {}scratch {} x {} slots; ", plan.cut,
+                      plan.wide_scratch ? "wide " : "", plan.scratch_blocks, plan.slots);
+  if (plan.line_blocks > 0) text += fmt::format("line {}; ", plan.line_blocks);
+  text += plan.uses_node() ? "load/store" : "messages";
+  if (plan.arrives_first) text += "; arrives first";
   if (plan.maps_input) text += "; maps inputs";
   if (plan.maps_output) text += "; maps outputs";
   if (plan.single_chunk) text += "; single chunk";
-  if (plan.private_flags > 0) text += fmt::format("; {} private flags", plan.private_flags);
   text += '\n';
-  add(text, "prologue", plan.prologue);
   for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
-    add(text, fmt::format("lane {}", i), plan.lanes[i]);
+    const Lane lane = without_i(plan.lanes[i]);
+    text += title_of(i, lane) + '\n';
+    for (const Step& step : lane.steps) text += "  " + print(plan, step) + '\n';
   }
-  add(text, "epilogue", plan.epilogue);
   return text;
 }
 

@@ -1,8 +1,13 @@
-// A program is a plan lowered for one rank: flat, plain data without pointers, so that a GPU kernel
-// can interpret the same one. Whatever can be worked out before a message's size is known has been.
+// A program is a plan lowered for one rank: one block of bytes without pointers, the same for all
+// sizes, which can be copied to another place, and which a GPU kernel can interpret as it lies.
+//
+//   ProgramHeader | LaneCode of every lane | Instruction of every step | Operand of every range
+//
+// Each of these is plain data without padding; the header says where each array begins.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,53 +16,98 @@
 
 namespace hocket::internal {
 
-inline constexpr std::uint16_t all_peers = 0xffff;
-
 struct Operand {
+  Index rank;  // whose buffer: a local rank
+  Index block;
+  std::uint32_t repeat;
   Buffer buffer;
   bool wide;
-  std::uint16_t rank;  // whose buffer; never `own`
-  std::uint32_t block;
-  std::uint32_t length_block;  // the message block whose length this range has
+  bool varies;  // its indices depend on the instance, or have a modulus
+  std::uint8_t unused;
 };
-static_assert(sizeof(Operand) == 12);
+static_assert(sizeof(Operand) == 40);
 
 struct Instruction {
   StepKind kind;
   bool finish;
-  std::uint16_t peer;  // a rank, or all_peers
+  bool all;
+  bool end;
   std::uint16_t flag;
-  std::uint16_t ordinal;
   std::uint16_t lag;
-  std::uint16_t per_chunk;  // await: signals of the flag in one chunk. send, recv: messages of this
-                            // lane and peer in one chunk
-  std::uint16_t message;    // send, recv: which of those, from 0
-  std::uint16_t dsts;       // operands[first_operand ..): dsts, then srcs
-  std::uint32_t srcs;
-  std::uint32_t first_operand;
+  Index peer;  // send, recv, wait, await_arrival; await: the instance
+  Index tag;
+  Index block;
+  std::uint32_t lane;           // await
+  std::uint32_t repeat;         // await
+  std::uint32_t first_operand;  // destinations, then sources
+  std::uint32_t dsts, srcs;     // operands
 };
-static_assert(sizeof(Instruction) == 24);
+static_assert(sizeof(Instruction) == 76);
 
-struct Section {  // instructions [first, first + count)
-  std::uint32_t first = 0;
-  std::uint32_t count = 0;
+struct LaneCode {
+  std::uint32_t first, count;  // instructions
+  std::uint32_t instances, window;
+  std::uint32_t first_counter;  // of the progress of its instances
+  Index block;
+  std::int16_t publishes;
+  Counts counts;
+  Buffer extents;
+};
+static_assert(sizeof(LaneCode) == 40);
+
+struct ProgramHeader {
+  std::uint32_t bytes;  // of the whole program
+  std::uint32_t rank, ranks;
+  std::int32_t root;
+  std::uint32_t lanes, first_lane;                // number; offset in bytes
+  std::uint32_t instructions, first_instruction;  // likewise
+  std::uint32_t operands, first_operand;
+  std::uint32_t input_blocks, output_blocks, line_blocks, scratch_blocks;
+  std::uint32_t slots;
+  std::uint32_t active;         // the windows of all lanes together
+  std::uint32_t counters;       // the instances of all lanes together
+  std::uint32_t most_operands;  // of one instruction, each counted `repeat` times
+  Collective collective;
+  bool uses_node, arrives_first, maps_input, maps_output, single_chunk;
+  bool awaits_all_arrivals;  // when it has ended, every local peer is known to have arrived
+  bool wide_scratch;         // some scratch range of some rank is wide
+  bool uses_scratch;         // some range of this rank is in scratch
+  bool awaits;               // some step awaits the progress of a lane
+  std::uint8_t unused[2];
+};
+static_assert(sizeof(ProgramHeader) == 84);
+
+class Program {
+ public:
+  const ProgramHeader& header() const {
+    return *reinterpret_cast<const ProgramHeader*>(words_.data());
+  }
+  std::span<const LaneCode> lanes() const {
+    return array<LaneCode>(header().first_lane, header().lanes);
+  }
+  std::span<const Instruction> code() const {
+    return array<Instruction>(header().first_instruction, header().instructions);
+  }
+  std::span<const Operand> operands() const {
+    return array<Operand>(header().first_operand, header().operands);
+  }
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(words_)); }
+  const std::string& algorithm() const { return algorithm_; }  // for messages
+
+ private:
+  friend Status lower(const Plan& plan, Program* program);
+  template <typename T>
+  std::span<const T> array(std::uint32_t offset, std::uint32_t count) const {
+    return {reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(words_.data()) + offset),
+            count};
+  }
+
+  std::vector<std::uint64_t> words_;
+  std::string algorithm_;
 };
 
-struct Program {
-  Shape shape;
-  std::uint32_t input_blocks = 0, output_blocks = 0, scratch_blocks = 0;
-  std::uint8_t slots = 1;
-  bool load_store = false, maps_input = false, maps_output = false, single_chunk = false;
-  bool awaits_all_arrivals = false;  // after it every local peer is known to have arrived
-  bool wide_scratch = false;  // some scratch range is wide: slots are spaced for the wide type
-  std::uint16_t private_flags = 0;
-  std::uint32_t most_operands = 1;
-  Section prologue, epilogue;
-  std::vector<Section> lanes;
-  std::vector<Instruction> code;
-  std::vector<Operand> operands;
-  std::string algorithm;  // for messages
-};
+/// The ranks with which a program exchanges messages, each once.
+std::vector<std::uint32_t> message_peers(const Program& program);
 
 /// Lowers one rank's verified plan. Fails where a number does not fit its field.
 Status lower(const Plan& plan, Program* program);

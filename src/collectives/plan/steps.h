@@ -1,6 +1,7 @@
-// Functions with short names that make steps and ranges. Builders use them.
+// Functions with short names that make indices, ranges, steps and lanes. Builders use them.
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,93 +9,93 @@
 
 namespace hocket::internal::steps {
 
-inline Range range(Buffer buffer, std::uint32_t block, int rank, bool wide = false) {
-  return {.buffer = buffer, .wide = wide, .rank = static_cast<std::int16_t>(rank), .block = block};
+// ------------------------------------------------------------------------------------------
+// indices
+inline Index fixed(std::int64_t value) { return {.base = static_cast<std::int32_t>(value)}; }
+/// base + i * by_instance, modulo `modulo` (0: none).
+inline Index by_instance(std::int64_t base, std::int32_t by, std::uint32_t modulo = 0) {
+  return {.base = static_cast<std::int32_t>(base), .by_instance = by, .modulo = modulo};
 }
-inline Range input(std::uint32_t block, int rank = own) {
-  return range(Buffer::input, block, rank);
+/// base + j * by_source, modulo `modulo` (0: none).
+inline Index by_source(std::int64_t base, std::int32_t by = 1, std::uint32_t modulo = 0) {
+  return {.base = static_cast<std::int32_t>(base), .by_source = by, .modulo = modulo};
 }
-inline Range output(std::uint32_t block, int rank = own) {
-  return range(Buffer::output, block, rank);
-}
-inline Range scratch(std::uint32_t block, int rank = own) {
-  return range(Buffer::scratch, block, rank);
-}
-/// Scratch for partial results. wide: the elements have the accumulator's type.
-inline Range partial(std::uint32_t block, bool wide) {
-  return range(Buffer::scratch, block, own, wide);
-}
-inline Range line(std::uint32_t block, int rank = own) { return range(Buffer::line, block, rank); }
 
-/// A step whose ranges all hold block `block` of the message.
-inline Step step_on(StepKind kind, std::uint32_t block, std::vector<Range> srcs,
-                    std::vector<Range> dsts) {
-  Step step;
-  step.kind = kind;
-  step.srcs = std::move(srcs);
-  step.dsts = std::move(dsts);
-  for (std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
-    for (Range& r : *ranges) {
-      if (r.buffer == Buffer::scratch || r.buffer == Buffer::line) r.length_block = block;
-    }
+// -------------------------------------------------------------------------------------------
+// ranges
+/// The ranges of one rank's plan. Ranks are numbers of ranges: this rank in messages, local ranks
+/// in links of the node; `own` is this rank's.
+class Ranges {
+ public:
+  explicit Ranges(std::uint32_t own_rank) : own_(fixed(own_rank)) {}
+
+  Range input(Index block) const { return {.buffer = Buffer::input, .rank = own_, .block = block}; }
+  Range output(Index block) const {
+    return {.buffer = Buffer::output, .rank = own_, .block = block};
   }
-  return step;
+  /// wide: the elements have the accumulator's type.
+  Range scratch(Index block, bool wide = false) const {
+    return {.buffer = Buffer::scratch, .wide = wide, .rank = own_, .block = block};
+  }
+  Range line(Index block) const { return {.buffer = Buffer::line, .rank = own_, .block = block}; }
+
+ private:
+  Index own_;
+};
+
+/// The same range of a local peer.
+inline Range at(Range range, Index rank) {
+  range.rank = rank;
+  return range;
 }
-inline Step copy(std::uint32_t block, Range src, std::vector<Range> dsts) {
-  return step_on(StepKind::fold, block, {src}, std::move(dsts));
+/// The same range `repeat` times, j = 0, 1, ...
+inline Range times(Range range, std::uint32_t repeat) {
+  range.repeat = repeat;
+  return range;
 }
+
+/// The contributions of `ranks` ranks in ascending order: `mine` of rank `own`, and `theirs`, in
+/// which j counts all ranks from 0, of every other rank.
+std::vector<Range> in_rank_order(std::uint32_t own, std::uint32_t ranks, const Range& mine,
+                                 const Range& theirs);
+
+// --------------------------------------------------------------------------------------------
+// steps
+Step copy(Index block, Range src, std::vector<Range> dsts);
 /// A fold into a partial result, which a later step folds further.
-inline Step fold(std::uint32_t block, std::vector<Range> srcs, Range dst) {
-  return step_on(StepKind::fold, block, std::move(srcs), {dst});
-}
+Step fold(Index block, std::vector<Range> srcs, Range dst);
 /// The last fold of a value: it rounds the result, and divides it for avg.
-inline Step finish(std::uint32_t block, std::vector<Range> srcs, std::vector<Range> dsts) {
-  Step step = step_on(StepKind::fold, block, std::move(srcs), std::move(dsts));
-  step.finish = true;
-  return step;
-}
-inline Step message(StepKind kind, int peer) {
-  Step step;
-  step.kind = kind;
-  step.peer = static_cast<std::int16_t>(peer);
-  return step;
-}
-inline Step send(int peer, std::uint32_t block, Range src) {
-  Step step = step_on(StepKind::send, block, {src}, {});
-  step.peer = static_cast<std::int16_t>(peer);
-  return step;
-}
-inline Step recv(int peer, std::uint32_t block, Range dst) {
-  Step step = step_on(StepKind::recv, block, {}, {dst});
-  step.peer = static_cast<std::int16_t>(peer);
-  return step;
-}
-inline Step send_empty(int peer) { return message(StepKind::send, peer); }
-inline Step recv_empty(int peer) { return message(StepKind::recv, peer); }
-inline Step arrive() { return message(StepKind::arrive, own); }
-inline Step await_arrival(int peer = own) { return message(StepKind::await_arrival, peer); }
+Step finish(Index block, std::vector<Range> srcs, std::vector<Range> dsts);
+Step send(Index peer, Index tag, Index block, Range src);
+Step recv(Index peer, Index tag, Index block, Range dst);
+Step send_empty(Index peer, Index tag);
+Step recv_empty(Index peer, Index tag);
+Step arrive();
+Step await_arrival();            // of all local peers
+Step await_arrival(Index peer);  // of a local rank
+Step wait_all(int flag, int lag = 0);
+Step wait(Index peer, int flag, int lag = 0);
+/// Until instance `instance` of lane `lane` has completed the same chunk, or that `lag` chunks
+/// back.
+Step await(std::uint32_t lane, Index instance, int lag = 0);
+/// Until `repeat` instances (j = 0, 1, ...) have.
+Step await_each(std::uint32_t lane, Index instance, std::uint32_t repeat, int lag = 0);
+/// Until instance `instance` has ended; repeat: until that many have.
+Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat = 1);
 
-inline Step flag_step(StepKind kind, int peer, int flag, int ordinal, int lag) {
-  Step step = message(kind, peer);
-  step.flag = static_cast<std::uint16_t>(flag);
-  step.ordinal = static_cast<std::uint16_t>(ordinal);
-  step.lag = static_cast<std::uint16_t>(lag);
-  return step;
+// --------------------------------------------------------------------------------------------
+// lanes
+Lane once(std::string name, Steps steps);
+Lane all_blocks(std::string name, Buffer extents, Steps steps);
+Lane one_block(std::string name, Buffer extents, Index block, Steps steps);
+inline Lane publishing(Lane lane, int flag) {
+  lane.publishes = static_cast<std::int16_t>(flag);
+  return lane;
 }
-inline Step notify(int flag) { return flag_step(StepKind::notify, own, flag, 1, 0); }
-inline Step wait(int flag, int peer = own, int lag = 0) {
-  return flag_step(StepKind::wait, peer, flag, 1, lag);
+inline Lane instances(Lane lane, std::uint32_t number, std::uint32_t window) {
+  lane.instances = number;
+  lane.window = window;
+  return lane;
 }
-inline Step signal(int flag) { return flag_step(StepKind::signal, own, flag, 1, 0); }
-inline Step await(int flag, int ordinal = 1, int lag = 0) {
-  return flag_step(StepKind::await, own, flag, ordinal, lag);
-}
-
-/// The prologue of the plans `staged` and `direct`. If a buffer is not mapped, the executor runs
-/// the body of `staged` after it.
-Steps arrival_barrier();
-/// The contributions of all ranks in absolute rank order: `mine` for this rank, `theirs` with the
-/// rank of the peer for every other rank.
-std::vector<Range> in_rank_order(const Shape& shape, Range mine, Range theirs);
 
 }  // namespace hocket::internal::steps

@@ -1,6 +1,7 @@
-// Which program an operation runs: every candidate is priced with figures measured on this machine,
-// the least wins. The answer depends only on what all ranks share (the call, the shape, the
-// figures), so all ranks choose alike; it is worked out once per kind of call and then found again.
+// Which program an operation runs: every candidate is priced with figures measured on this machine
+// (cost.h), the least price wins. The answer depends only on what all ranks share (the call, the
+// shape, the figures), so all ranks choose alike; it is worked out once per kind of call and then
+// found again.
 #pragma once
 
 #include <array>
@@ -11,46 +12,35 @@
 #include <tuple>
 #include <vector>
 
-#include "collectives/plan/partition.h"
+#include "collectives/algorithms/builders.h"
+#include "collectives/plan/extents.h"
 #include "collectives/plan/program.h"
+#include "collectives/select/figures.h"
 #include "reduce/fold.h"
 
 namespace hocket::internal {
-
-/// Costs on this machine, measured when a communicator is made; rank 0's are broadcast then and do
-/// not change in its life.
-struct Figures {
-  double sync_ns = 300;             // all local ranks see one another's flags
-  double touch_ns_per_byte = 0.05;  // one byte read or written by the processor, streaming
-  // One byte folded into a rank's own and a peer's memory that both have in their caches, and read
-  // again there: by copying the result to the peer's, and by stores past the caches.
-  double push_ns_per_byte = 0.1;
-  double push_past_ns_per_byte = 0.2;
-  double message_ns = 15'000;      // until a small message arrives, beside the work for it
-  double link_ns_per_byte = 0.8;   // one byte of a large message
-  double message_work_ns = 3'000;  // processor time for a message, beside its bytes
-  std::uint64_t core_cache_bytes = 1 << 20;
-  std::uint64_t node_cache_bytes = 32 << 20;
-  double crowd = 1;  // ranks per core
-};
 
 struct Question {
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   int root = -1;
+  /// As the caller gave it; varying: the longest block, where all ranks know all blocks; else 0.
   std::size_t count = 0;
+  bool varying = false;  // blocks have different counts
+  /// varying: the elements of all blocks, where all ranks know them; else 0.
+  std::size_t total = 0;
   bool operator==(const Question&) const = default;
 };
 
 struct Choice {
   const Program* program = nullptr;
-  const Program* staged =
-      nullptr;  // where program maps buffers: what runs when some are not mapped
-  Partition part;
+  /// Where program maps buffers: the program that runs when some are not mapped.
+  const Program* staged = nullptr;
+  Sizes sizes;  // varying: only chunk_elements
   Stores stores = Stores::together;
   bool far_scratch = false;
-  std::uint64_t call_hash = 0;  // of signatures of such calls
+  std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
 };
 
 struct SelectorOptions {
@@ -68,27 +58,30 @@ class Selector {
  public:
   explicit Selector(const SelectorOptions& options) : options_(options) {}
 
-  /// An error where no algorithm can serve (a forced one that does not exist for this collective).
+  /// An error where no algorithm can serve.
   Status choose(const Question& question, const Choice** choice);
 
   /// From now on this algorithm, for collectives that have it; empty: the cheapest.
   void force(const std::string& algorithm);
 
-  /// The algorithms that a collective has here, cheapest first, each with its price in nanoseconds.
+  /// The algorithms that can serve the question, cheapest first, each with its price in
+  /// picoseconds.
   struct Priced {
-    const struct Builder* builder;
-    double price_ns;
+    const Builder* builder;
+    std::int64_t price_ps;
   };
-  std::vector<Priced> candidates(const Question& question) const;
+  Status candidates(const Question& question, std::vector<Priced>* out);
 
  private:
   Status work_out(const Question& question, Choice* choice);
-  Status program_for(const struct Builder& builder, const Question& question, const Program** out);
-  const struct Builder* staged_for(Collective collective) const;
-  bool fits(const struct Builder& builder, const Question& question) const;
-  double price(const struct Builder& builder, const Question& question) const;
-  double price_on_board(const std::string& algorithm, const Question& question) const;
-  double price_of_messages(const std::string& algorithm, const Question& question) const;
+  Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
+                          Choice* choice);
+  Status program_for(const Builder& builder, const Question& question, const Program** out);
+  Shape shape_of(const Question& question) const;
+  bool serves(const Builder& builder, const Question& question) const;
+  bool fits(const Program& program, const Question& question) const;
+  Sizes sizes_for(const Program& program, const Question& question,
+                  std::size_t chunk_elements) const;
   std::size_t chunk_elements(const Program& program, const Question& question) const;
   std::size_t message_bytes(const Question& question) const;
   bool far_cores() const;
@@ -101,7 +94,8 @@ class Selector {
   };
   SelectorOptions options_;
   std::array<Entry, 64> recent_;  // by hash; an evicted entry costs a pricing, no lowering
-  using ProgramKey = std::tuple<const struct Builder*, int, bool>;  // builder, root, widened
+  // By builder, root, widened, varying.
+  using ProgramKey = std::tuple<const Builder*, int, bool, bool>;
   std::map<ProgramKey, std::unique_ptr<Program>> programs_;
 };
 

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "collectives/plan/partition.h"
+#include "collectives/plan/steps.h"
 #include "reduce/fold.h"
 
 namespace hocket::internal {
@@ -19,202 +19,173 @@ namespace {
 
 class Interpreter {
  public:
-  Interpreter(std::span<const Plan> plans, std::span<const void* const> inputs,
-              std::span<void* const> outputs, const Interpretation& of);
+  Interpreter(std::span<const Plan> plans, std::span<const Sizes> sizes,
+              std::span<const void* const> inputs, std::span<void* const> outputs,
+              const Interpretation& of);
   Status run();
 
  private:
-  /// The part of a buffer that a range names in one chunk.
+  /// The memory of a range in one chunk.
   struct Area {
     std::byte* data = nullptr;
-    std::size_t elements = 0;
+    std::size_t bytes = 0;
     bool wide = false;
   };
   struct Message {
-    std::vector<std::byte> bytes;  // the data of a send that has ended
-    Area area;                     // the source of a send that has not ended
-    bool* taken = nullptr;         // set when such a message has been received
+    std::vector<std::byte> data;  // of a send that has ended
+    Area area;                    // the source of a send
+    bool* taken = nullptr;        // of a send that has not ended: set when the message is received
   };
+  /// An instance of a lane that has started.
   struct Thread {
-    int rank = 0;
-    std::size_t lane = 0;
-    enum { prologue, body, epilogue } section = prologue;
-    const Steps* steps = nullptr;
-    std::size_t next = 0, chunk = 0;
+    std::uint32_t rank = 0;
+    const Lane* lane = nullptr;
+    std::size_t lane_number = 0;
+    std::uint32_t instance = 0;
+    std::size_t next = 0, chunk = 0, chunks = 1;
     bool posted = false, taken = false, done = false;
+  };
+  struct Progress {
+    std::size_t chunks = 0;  // that have been completed
+    bool ended = false;
   };
   struct Rank {
     std::vector<std::byte> scratch, line;
     bool arrived = false;
-    std::size_t notified[public_flags] = {};
-    std::vector<std::size_t> signalled, signals_per_chunk;
-    std::size_t lanes_left = 0;
+    std::vector<std::vector<Progress>> progress;  // of each lane and instance
   };
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::int64_t, std::size_t>;
 
-  Status check() const;
-  void start_lanes(int rank);
-  void start_epilogue(int rank);
+  void start_lanes(std::uint32_t rank);
+  void start(std::uint32_t rank, std::size_t lane, std::uint32_t instance);
+  void take_turn(Thread& thread);
   void next_step(Thread& thread);
   bool may_go_on(Thread& thread, const Step& step);
+  bool peers_are(const Thread& thread, const Step& step, auto&& ready) const;
+  bool has_published(const Thread& thread, const Step& step, std::uint32_t peer) const;
+  bool has_awaited(const Thread& thread, const Step& step) const;
   bool send(Thread& thread, const Step& step);
   bool recv(Thread& thread, const Step& step);
   void fold_step(const Thread& thread, const Step& step);
-  Area area_of(const Thread& thread, const Range& range);
-  std::size_t bytes_of(const Area& area) const {
-    return area.elements * (area.wide ? wide_size_of(of_.dtype) : size_of(of_.dtype));
-  }
-  void fail(const Thread& thread, const Step& step, const std::string& what);
+  std::vector<Area> areas_of(const Thread& thread, const Step& step,
+                             const std::vector<Range>& ranges);
+  Area area_of(const Thread& thread, const Step& step, const Range& range, std::uint32_t source);
+  Status end() const;
+  void fail(const Thread& thread, const std::string& what);
 
   std::span<const Plan> plans_;
+  std::span<const Sizes> sizes_;
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
   const Interpretation of_;
-  Partition part_;
-  std::size_t stride_ = 0;
+  const Lane arrival_ = steps::once("arrival", {steps::arrive(), steps::await_arrival()});
+  std::size_t longest_ = 0;  // elements of the longest block of all ranks
+  std::size_t stride_ = 0;   // bytes between the blocks of scratch
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::deque<Thread> threads_;  // a deque, so that threads do not move
-  std::map<std::tuple<int, int, std::size_t>, std::deque<Message>> messages_;  // from, to, lane
+  std::deque<Thread> threads_;                   // a deque, so that threads do not move
+  std::map<Key, std::deque<Message>> messages_;  // from, to, tag, chunk
   bool moved_ = true;
   Status status_;
 };
 
-Interpreter::Interpreter(std::span<const Plan> plans, std::span<const void* const> inputs,
-                         std::span<void* const> outputs, const Interpretation& of)
-    : plans_(plans), inputs_(inputs), outputs_(outputs), of_(of), random_(of.seed) {
-  const Plan& first = plans_[0];
-  part_ = partition(first.shape.collective, message_blocks(first), of_.count, of_.dtype,
-                    first.single_chunk ? 0 : of_.chunk_elements);
-  bool wide = false;
-  for (const Plan& plan : plans_) {
-    for (const Steps& lane : plan.lanes) {
-      for (const Step& step : lane) {
-        for (const Range& range : step.dsts) wide |= range.wide;
-      }
-    }
+Interpreter::Interpreter(std::span<const Plan> plans, std::span<const Sizes> sizes,
+                         std::span<const void* const> inputs, std::span<void* const> outputs,
+                         const Interpretation& of)
+    : plans_(plans), sizes_(sizes), inputs_(inputs), outputs_(outputs), of_(of), random_(of.seed) {
+  // One distance for all ranks and for both widths, so that no rank must ask another for it.
+  for (const Sizes& each : sizes_) {
+    longest_ = std::max({longest_, each.input.longest, each.output.longest});
+    stride_ = std::max(stride_, scratch_stride_bytes(each, of_.dtype, true));
   }
-  stride_ = scratch_stride_bytes(part_, of_.dtype, wide);
   ranks_.resize(plans_.size());
-  for (std::size_t r = 0; r < plans_.size(); ++r) {
+  for (std::uint32_t r = 0; r < plans_.size(); ++r) {
     const Plan& plan = plans_[r];
     Rank& rank = ranks_[r];
     rank.scratch.assign(stride_ * plan.scratch_blocks * plan.slots, std::byte{0xa5});
     rank.line.assign(line_payload_bytes, std::byte{0xa5});
-    rank.signalled.resize(plan.private_flags);
-    rank.signals_per_chunk.resize(plan.private_flags);
-    for (const Steps& lane : plan.lanes) {
-      for (const Step& step : lane) {
-        if (step.kind == StepKind::signal) ++rank.signals_per_chunk[step.flag];
-      }
-    }
-    Thread thread;
-    thread.rank = static_cast<int>(r);
-    thread.steps = &plan.prologue;
-    threads_.push_back(thread);
+    for (const Lane& lane : plan.lanes) rank.progress.emplace_back(lane.instances);
   }
-}
-
-Status Interpreter::check() const {
-  if (inputs_.size() != plans_.size() || outputs_.size() != plans_.size()) {
-    return invalid_argument("interpret: a plan, an input and an output for each rank, please");
-  }
-  const Plan& plan = plans_[0];
-  if (plan.shape.widened != is_widened(of_.dtype)) {
-    return invalid_argument("interpret: the plan is for types of another width");
-  }
-  bool uses_line = false;
-  for (const Steps& lane : plan.lanes) {
-    for (const Step& step : lane) {
-      for (const Range& range : step.srcs) uses_line |= range.buffer == Buffer::line;
-    }
-  }
-  const bool whole_input = plan.shape.collective == Collective::reduce_scatter;
-  const std::size_t carried = of_.count * size_of(of_.dtype) * (whole_input ? plans_.size() : 1);
-  if (uses_line && carried > line_payload_bytes) {
-    return invalid_argument(fmt::format("interpret: {} bytes do not fit a line", carried));
-  }
-  return {};
 }
 
 Status Interpreter::run() {
-  HOCKET_RETURN_IF_ERROR(check());
-  for (std::size_t r = 0; r < plans_.size(); ++r) {
-    if (plans_[r].prologue.empty()) next_step(threads_[r]);
-  }
-  std::vector<std::size_t> order;
-  while (moved_ && status_.ok()) {
-    moved_ = false;
-    while (order.size() < threads_.size()) order.push_back(order.size());
-    std::ranges::shuffle(order, random_);
-    for (std::size_t index : order) {
-      Thread& thread = threads_[index];
-      for (std::size_t turns = 1 + random_() % 3; turns > 0 && !thread.done; --turns) {
-        if (!may_go_on(thread, (*thread.steps)[thread.next])) break;
-        if (!status_.ok()) return status_;
-        moved_ = true;
-        next_step(thread);
-      }
+  for (std::uint32_t r = 0; r < plans_.size(); ++r) {
+    if (plans_[r].arrives_first) {
+      threads_.push_back({.rank = r, .lane = &arrival_});
+    } else {
+      start_lanes(r);
     }
   }
-  if (!status_.ok()) return status_;
-  for (const Thread& thread : threads_) {
-    if (thread.done) continue;
-    const Step& step = (*thread.steps)[thread.next];
-    return invalid_argument(
-        fmt::format("the plan deadlocks: rank {}, lane {}, chunk {} waits at {}", thread.rank,
-                    thread.lane, thread.chunk, print(step)));
+  std::vector<std::size_t> order;
+  std::size_t known = 0;
+  while (moved_ && status_.ok()) {
+    moved_ = false;
+    std::erase_if(order, [&](std::size_t index) { return threads_[index].done; });
+    while (known < threads_.size()) order.push_back(known++);
+    std::ranges::shuffle(order, random_);
+    for (const std::size_t index : order) take_turn(threads_[index]);
   }
-  return {};
+  return status_.ok() ? end() : status_;
+}
+
+/// Starts the first instances of all lanes.
+void Interpreter::start_lanes(std::uint32_t rank) {
+  const std::vector<Lane>& lanes = plans_[rank].lanes;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    const std::uint32_t first = std::min(lanes[lane].window, lanes[lane].instances);
+    for (std::uint32_t i = 0; i < first; ++i) start(rank, lane, i);
+  }
+}
+
+void Interpreter::start(std::uint32_t rank, std::size_t lane_number, std::uint32_t instance) {
+  const Lane& lane = plans_[rank].lanes[lane_number];
+  Thread thread;
+  thread.rank = rank;
+  thread.lane = &lane;
+  thread.lane_number = lane_number;
+  thread.instance = instance;
+  if (lane.counts == Counts::one_block) {
+    const std::int64_t block = lane.block.at(instance);
+    if (block < 0 || block >= sizes_[rank].of(lane.extents).blocks) {
+      return fail(thread, fmt::format("is for block {}, which does not exist", block));
+    }
+  }
+  thread.chunks = sizes_[rank].chunks_of(lane.counts, lane.extents,
+                                         static_cast<std::size_t>(lane.block.at(instance)));
+  threads_.push_back(thread);
+}
+
+/// Runs up to three steps of the thread.
+void Interpreter::take_turn(Thread& thread) {
+  for (std::size_t steps = 1 + random_() % 3; steps > 0 && !thread.done; --steps) {
+    const bool ran =
+        thread.lane->steps.empty() || may_go_on(thread, thread.lane->steps[thread.next]);
+    if (!ran || !status_.ok()) return;
+    moved_ = true;
+    next_step(thread);
+  }
 }
 
 void Interpreter::next_step(Thread& thread) {
   thread.posted = thread.taken = false;
-  const std::size_t chunks = thread.section == Thread::body ? part_.chunks : 1;
-  if (++thread.next < thread.steps->size()) return;
+  if (++thread.next < thread.lane->steps.size()) return;
   thread.next = 0;
-  if (++thread.chunk < chunks) return;
-  thread.done = true;
-  if (thread.section == Thread::prologue) start_lanes(thread.rank);
-  if (thread.section == Thread::body && --ranks_[thread.rank].lanes_left == 0) {
-    start_epilogue(thread.rank);
+  ++thread.chunk;
+  thread.done = thread.chunk == thread.chunks;
+  if (thread.lane == &arrival_) {
+    if (thread.done) start_lanes(thread.rank);
+    return;
   }
-}
-
-void Interpreter::start_lanes(int rank) {
-  const Plan& plan = plans_[rank];
-  for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane) {
-    if (plan.lanes[lane].empty()) continue;
-    ++ranks_[rank].lanes_left;
-    Thread thread;
-    thread.rank = rank;
-    thread.lane = lane;
-    thread.section = Thread::body;
-    thread.steps = &plan.lanes[lane];
-    threads_.push_back(thread);
+  std::vector<Progress>& progress = ranks_[thread.rank].progress[thread.lane_number];
+  progress[thread.instance] = {thread.chunk, thread.done};
+  const std::size_t following = std::size_t{thread.instance} + thread.lane->window;
+  if (thread.done && following < progress.size()) {
+    start(thread.rank, thread.lane_number, static_cast<std::uint32_t>(following));
   }
-  if (ranks_[rank].lanes_left == 0) start_epilogue(rank);
-}
-
-void Interpreter::start_epilogue(int rank) {
-  if (plans_[rank].epilogue.empty()) return;
-  Thread thread;
-  thread.rank = rank;
-  thread.section = Thread::epilogue;
-  thread.steps = &plans_[rank].epilogue;
-  threads_.push_back(thread);
 }
 
 /// Runs the step and returns true, or returns false if the step must wait.
 bool Interpreter::may_go_on(Thread& thread, const Step& step) {
-  Rank& rank = ranks_[thread.rank];
-  const auto all_meant = [&](auto&& there) {
-    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
-      if (r != thread.rank && (step.peer == own || step.peer == r) && !there(ranks_[r])) {
-        return false;
-      }
-    }
-    return true;
-  };
   switch (step.kind) {
     case StepKind::fold:
       fold_step(thread, step);
@@ -224,83 +195,107 @@ bool Interpreter::may_go_on(Thread& thread, const Step& step) {
     case StepKind::recv:
       return recv(thread, step);
     case StepKind::arrive:
-      rank.arrived = true;
+      ranks_[thread.rank].arrived = true;
       return true;
     case StepKind::await_arrival:
-      return all_meant([](const Rank& r) { return r.arrived; });
-    case StepKind::notify:
-      ++rank.notified[step.flag];
-      return true;
-    case StepKind::wait: {
-      if (thread.chunk < step.lag) return true;
-      const std::size_t target = thread.chunk - step.lag + 1;
-      return all_meant([&](const Rank& r) { return r.notified[step.flag] >= target; });
-    }
-    case StepKind::signal:
-      ++rank.signalled[step.flag];
-      return true;
+      return peers_are(thread, step, [&](std::uint32_t r) { return ranks_[r].arrived; });
+    case StepKind::wait:
+      return peers_are(thread, step,
+                       [&](std::uint32_t r) { return has_published(thread, step, r); });
     case StepKind::await:
-      if (thread.chunk < step.lag) return true;
-      return rank.signalled[step.flag] >=
-             (thread.chunk - step.lag) * rank.signals_per_chunk[step.flag] + step.ordinal;
+      return has_awaited(thread, step);
   }
   return false;
+}
+
+/// Whether the local peer of the step is ready, or (all) every local peer.
+bool Interpreter::peers_are(const Thread& thread, const Step& step, auto&& ready) const {
+  const std::vector<std::uint32_t>& node = plans_[thread.rank].node;
+  const std::int64_t peer = step.peer.at(thread.instance);
+  if (!step.all) {
+    return peer >= 0 && peer < static_cast<std::int64_t>(node.size()) && ready(node[peer]);
+  }
+  return std::ranges::all_of(node, [&](std::uint32_t r) { return r == thread.rank || ready(r); });
+}
+
+bool Interpreter::has_published(const Thread& thread, const Step& step, std::uint32_t peer) const {
+  if (thread.chunk < step.lag) return true;
+  const std::vector<Lane>& lanes = plans_[peer].lanes;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    if (lanes[lane].publishes != static_cast<int>(step.flag)) continue;
+    return ranks_[peer].progress[lane][0].chunks > thread.chunk - step.lag;
+  }
+  return false;
+}
+
+bool Interpreter::has_awaited(const Thread& thread, const Step& step) const {
+  if (!step.end && thread.chunk < step.lag) return true;
+  const std::vector<Progress>& progress = ranks_[thread.rank].progress[step.lane];
+  for (std::uint32_t j = 0; j < step.repeat; ++j) {
+    const std::int64_t instance = step.instance.at(thread.instance, j);
+    if (instance < 0 || instance >= static_cast<std::int64_t>(progress.size())) continue;
+    const Progress& of = progress[instance];
+    if (step.end ? !of.ended : of.chunks <= thread.chunk - step.lag) return false;
+  }
+  return true;
 }
 
 bool Interpreter::send(Thread& thread, const Step& step) {
   if (thread.posted) return thread.taken;
   thread.posted = moved_ = true;
   Message message;
-  if (!step.srcs.empty()) message.area = area_of(thread, step.srcs[0]);
+  if (!step.srcs.empty()) message.area = area_of(thread, step, step.srcs[0], 0);
   const bool ends_at_once = random_() % 2 == 0;
   if (ends_at_once) {
-    const std::byte* data = message.area.data;
-    message.bytes.assign(data, data + bytes_of(message.area));
+    message.data.assign(message.area.data, message.area.data + message.area.bytes);
   } else {
     message.taken = &thread.taken;
   }
-  messages_[{thread.rank, step.peer, thread.lane}].push_back(std::move(message));
+  const auto peer = static_cast<std::uint32_t>(step.peer.at(thread.instance));
+  const std::int64_t tag = step.tag.at(thread.instance);
+  messages_[{thread.rank, peer, tag, thread.chunk}].push_back(std::move(message));
   return ends_at_once;
 }
 
 bool Interpreter::recv(Thread& thread, const Step& step) {
-  std::deque<Message>& waiting = messages_[{step.peer, thread.rank, thread.lane}];
-  if (waiting.empty()) return false;
-  const Message message = std::move(waiting.front());
-  waiting.pop_front();
+  const auto peer = static_cast<std::uint32_t>(step.peer.at(thread.instance));
+  const std::int64_t tag = step.tag.at(thread.instance);
+  const auto waiting = messages_.find({peer, thread.rank, tag, thread.chunk});
+  if (waiting == messages_.end()) return false;
+  const Message message = std::move(waiting->second.front());
+  waiting->second.pop_front();
+  if (waiting->second.empty()) messages_.erase(waiting);
   Area area;
-  if (!step.dsts.empty()) area = area_of(thread, step.dsts[0]);
-  if (bytes_of(area) != bytes_of(message.area)) {
-    fail(thread, step,
-         fmt::format("receives {} bytes into {}", bytes_of(message.area), bytes_of(area)));
+  if (!step.dsts.empty()) area = area_of(thread, step, step.dsts[0], 0);
+  if (area.bytes != message.area.bytes) {
+    fail(thread, fmt::format("receives {} bytes into {}", message.area.bytes, area.bytes));
     return true;
   }
-  const std::byte* from = message.taken != nullptr ? message.area.data : message.bytes.data();
-  if (bytes_of(area) > 0) std::memmove(area.data, from, bytes_of(area));
+  const std::byte* from = message.taken != nullptr ? message.area.data : message.data.data();
+  if (area.bytes > 0) std::memmove(area.data, from, area.bytes);
   if (message.taken != nullptr) *message.taken = true;
   return true;
 }
 
 void Interpreter::fold_step(const Thread& thread, const Step& step) {
+  const std::vector<Area> from = areas_of(thread, step, step.srcs);
+  const std::vector<Area> to = areas_of(thread, step, step.dsts);
+  if (!status_.ok()) return;
+  if (from.empty() || to.empty()) return fail(thread, "folds nothing");
   std::vector<FoldSource> srcs;
   std::vector<void*> dsts;
-  const Area first = area_of(thread, step.dsts[0]);
-  for (const Range& range : step.srcs) {
-    const Area area = area_of(thread, range);
-    if (area.elements != first.elements) {
-      return fail(thread, step,
-                  fmt::format("folds {} elements into {}", area.elements, first.elements));
-    }
-    srcs.push_back({area.data, area.wide});
+  for (const Area& area : from) srcs.push_back({area.data, area.wide});
+  for (const Area& area : to) {
+    if (area.wide != to[0].wide) return fail(thread, "writes places of different width");
+    dsts.push_back(area.data);
   }
-  for (const Range& range : step.dsts) dsts.push_back(area_of(thread, range).data);
   Fold fold;
   fold.srcs = srcs.data();
   fold.src_count = static_cast<int>(srcs.size());
   fold.dsts = dsts.data();
   fold.dst_count = static_cast<int>(dsts.size());
-  fold.wide_dst = first.wide;
-  fold.count = first.elements;
+  fold.wide_dst = to[0].wide;
+  fold.count = to[0].bytes / (to[0].wide ? wide_size_of(of_.dtype) : size_of(of_.dtype));
   fold.dtype = of_.dtype;
   fold.op = of_.op;
   fold.finish = step.finish;
@@ -308,47 +303,117 @@ void Interpreter::fold_step(const Thread& thread, const Step& step) {
   if (fold.count > 0) fold_reference(fold);
 }
 
-Interpreter::Area Interpreter::area_of(const Thread& thread, const Range& range) {
-  const int owner = range.rank == own ? thread.rank : range.rank;
-  const Plan& plan = plans_[owner];
+std::vector<Interpreter::Area> Interpreter::areas_of(const Thread& thread, const Step& step,
+                                                     const std::vector<Range>& ranges) {
+  std::vector<Area> areas;
+  for (const Range& range : ranges) {
+    for (std::uint32_t j = 0; j < range.repeat; ++j) {
+      areas.push_back(area_of(thread, step, range, j));
+    }
+  }
+  return areas;
+}
+
+/// The memory of range `source` of those that `range` stands for. All ranges of a step have the
+/// length of the step's block in the current chunk.
+Interpreter::Area Interpreter::area_of(const Thread& thread, const Step& step, const Range& range,
+                                       std::uint32_t source) {
+  const auto wrong = [&](const std::string& what) {
+    fail(thread, what);
+    return Area{};
+  };
+  const std::vector<std::uint32_t>& node = plans_[thread.rank].node;
+  const std::int64_t local = range.rank.at(thread.instance, source);
+  const std::int64_t block = range.block.at(thread.instance, source);
+  const std::int64_t of = step.block.at(thread.instance);
+  if (node.empty() ? local != thread.rank : local < 0 || local >= std::ssize(node)) {
+    return wrong(fmt::format("names rank {}, which is not in the node", local));
+  }
+  const std::uint32_t owner = node.empty() ? thread.rank : node[local];
+  const Buffer extents = thread.lane->extents;
+  if (of < 0 || of >= sizes_[thread.rank].of(extents).blocks) {
+    return wrong(fmt::format("handles block {}, which does not exist", of));
+  }
+  const std::size_t count = sizes_[thread.rank].range(extents, of, thread.chunk).count;
   const std::size_t size = size_of(of_.dtype);
-  Area area;
+  Area area{.bytes = count * size};
+  const std::int64_t blocks = range.buffer == Buffer::scratch ? plans_[owner].scratch_blocks
+                              : range.buffer == Buffer::line
+                                  ? line_payload_bytes
+                                  : sizes_[owner].of(range.buffer).blocks;
+  if (block < 0 || block >= blocks)
+    return wrong(fmt::format("names block {} of {}", block, blocks));
   switch (range.buffer) {
     case Buffer::input:
     case Buffer::output: {
-      const Elements elements = part_.range(range.block, thread.chunk);
       const void* base = range.buffer == Buffer::input ? inputs_[owner] : outputs_[owner];
-      area.data = static_cast<std::byte*>(const_cast<void*>(base)) + elements.first * size;
-      area.elements = elements.count;
-      return area;
+      const Elements elements = sizes_[owner].range(range.buffer, block, thread.chunk);
+      if (elements.count != count) {
+        return wrong(fmt::format("handles {} elements of {}", elements.count, count));
+      }
+      if (count > 0 && base == nullptr) return wrong("uses a buffer that does not exist");
+      area.data = static_cast<std::byte*>(const_cast<void*>(base));
+      if (count > 0) area.data += elements.first * size;
+      break;
     }
     case Buffer::scratch: {
+      const Plan& plan = plans_[owner];
       const std::size_t slot = thread.chunk % plan.slots;
-      area.data =
-          ranks_[owner].scratch.data() + (slot * plan.scratch_blocks + range.block) * stride_;
+      area.data = ranks_[owner].scratch.data() + (slot * plan.scratch_blocks + block) * stride_;
       area.wide = range.wide && is_widened(of_.dtype);
+      if (area.wide) area.bytes = count * wide_size_of(of_.dtype);
       break;
     }
     case Buffer::line:
-      area.data = ranks_[owner].line.data() + range.block * part_.block_elements * size;
+      if (block * longest_ * size + area.bytes > line_payload_bytes) {
+        return wrong("uses more bytes than a line has");
+      }
+      area.data = ranks_[owner].line.data() + block * longest_ * size;
       break;
   }
-  area.elements = part_.range(range.length_block, thread.chunk).count;
   return area;
 }
 
-void Interpreter::fail(const Thread& thread, const Step& step, const std::string& what) {
-  status_ =
-      invalid_argument(fmt::format("the plan is wrong: rank {}, lane {}, chunk {} ({}) {}",
-                                   thread.rank, thread.lane, thread.chunk, print(step), what));
+/// The verdict after the last step.
+Status Interpreter::end() const {
+  for (const Thread& thread : threads_) {
+    if (thread.done) continue;
+    return invalid_argument(
+        fmt::format("the plan deadlocks: rank {}, lane '{}', instance {}, chunk {} waits at {}",
+                    thread.rank, thread.lane->name, thread.instance, thread.chunk,
+                    print(plans_[thread.rank], thread.lane->steps[thread.next])));
+  }
+  if (messages_.empty()) return {};
+  const auto& [from, to, tag, chunk] = messages_.begin()->first;
+  return invalid_argument(
+      fmt::format("the plans contradict one another: rank {} does not receive the message of chunk "
+                  "{} with tag {} from rank {}",
+                  to, chunk, tag, from));
+}
+
+void Interpreter::fail(const Thread& thread, const std::string& what) {
+  const std::vector<Step>& steps = thread.lane->steps;
+  const std::string step =
+      thread.next < steps.size() ? print(plans_[thread.rank], steps[thread.next]) : "no steps";
+  status_ = invalid_argument(
+      fmt::format("the plan is wrong: rank {}, lane '{}', instance {}, chunk {} ({}) {}",
+                  thread.rank, thread.lane->name, thread.instance, thread.chunk, step, what));
 }
 
 }  // namespace
 
-Status interpret(std::span<const Plan> plans, std::span<const void* const> inputs,
-                 std::span<void* const> outputs, const Interpretation& of) {
+Status interpret(std::span<const Plan> plans, std::span<const Sizes> sizes,
+                 std::span<const void* const> inputs, std::span<void* const> outputs,
+                 const Interpretation& of) {
   if (plans.empty()) return invalid_argument("interpret: there are no plans");
-  return Interpreter(plans, inputs, outputs, of).run();
+  if (sizes.size() != plans.size() || inputs.size() != plans.size() ||
+      outputs.size() != plans.size()) {
+    return invalid_argument("interpret: each rank needs a plan, sizes, an input and an output");
+  }
+  if (plans[0].shape.widened != is_widened(of.dtype)) {
+    return invalid_argument("interpret: the plan is for types of another width");
+  }
+  return Interpreter(plans, sizes, inputs, outputs, of).run();
 }
 
 }  // namespace hocket::internal

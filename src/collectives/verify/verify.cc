@@ -1,34 +1,94 @@
 #include "collectives/verify/verify.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "collectives/verify/verify_form.h"
+#include "collectives/verify/verify_messages.h"
+#include "collectives/verify/verify_progress.h"
 #include "collectives/verify/verify_run.h"
 
 namespace hocket::internal {
 
 namespace {
+
+using ItemCounts = std::vector<std::uint32_t>;  // of chunks, by item
+
 constexpr std::size_t short_runs_up_to_ranks = 16;
+
+/// The first `full` items have `most` chunks, the next one has `next`, the others have 1.
+ItemCounts cut_counts(std::size_t items, std::size_t full, std::uint32_t most, std::uint32_t next) {
+  ItemCounts counts(items, 1);
+  std::fill_n(counts.begin(), full, most);
+  if (full < items) counts[full] = next;
+  return counts;
 }
 
-Proof prove(std::span<const Plan> plans, std::vector<std::size_t> chunk_counts) {
-  Proof proof;
-  proof.status = verify_detail::check_form(plans);
-  if (!proof.status.ok()) return proof;
+/// Unequal numbers of chunks, as far as calls can have them.
+std::vector<ItemCounts> unequal_counts(const Plan& plan, std::uint32_t most) {
+  const std::size_t number = items(plan);
+  if (plan.cut > 1) {
+    return {cut_counts(number, 1, most, 1), cut_counts(number, number / 2, most, 2),
+            cut_counts(number, number - 1, most, most - 1)};
+  }
+  if (!plan.shape.varying || number < 2) return {};
+  constexpr std::uint32_t pattern[] = {1, 3, 2, 5, 1, 4, 7};
+  ItemCounts mixed(number), reversed(number), alone(number, 1);
+  for (std::size_t i = 0; i < number; ++i) {
+    mixed[i] = pattern[i % std::size(pattern)];
+    reversed[i] = pattern[(number - i) * 3 % std::size(pattern)];
+  }
+  alone[number / 2] = most;
+  return {mixed, reversed, alone};
+}
+
+std::vector<ItemCounts> default_runs(std::span<const Plan> plans) {
   const Plan& plan = plans[0];
-  if (plan.single_chunk) {
-    chunk_counts = {1};
+  const std::size_t number = items(plan);
+  const std::uint32_t most = 2 * std::uint32_t{plan.slots} + 1;
+  std::vector<ItemCounts> runs = {ItemCounts(number, most)};
+  if (number == 0 || plans.size() > short_runs_up_to_ranks) return runs;
+  // A shorter run equals the beginning of a longer one. It is made too, because it is cheap.
+  for (const std::uint32_t chunks : {1, 2}) runs.emplace_back(number, chunks);
+  for (ItemCounts& counts : unequal_counts(plan, most)) runs.push_back(std::move(counts));
+  return runs;
+}
+
+Status check_counts(const Plan& plan, const ItemCounts& counts) {
+  if (counts.size() == items(plan) && std::ranges::count(counts, 0U) == 0) return {};
+  return invalid_argument(fmt::format("a run of '{}' needs a number of chunks for each of {} items",
+                                      plan.algorithm, items(plan)));
+}
+
+}  // namespace
+
+Proof prove(std::span<const Plan> plans, std::vector<std::vector<std::uint32_t>> chunk_counts) {
+  Proof proof;
+  verify_detail::Messages messages;
+  proof.status = verify_detail::check_form(plans);
+  if (proof.status.ok()) proof.status = messages.match(plans);
+  if (!proof.status.ok()) return proof;
+  if (plans[0].single_chunk) {
+    chunk_counts = {ItemCounts(items(plans[0]), 1)};
   } else if (chunk_counts.empty()) {
-    chunk_counts = {2 * std::size_t{plan.slots} + 1};
-    // A shorter run equals the beginning of a longer one. It is made too if that is cheap.
-    if (plans.size() <= short_runs_up_to_ranks) chunk_counts.insert(chunk_counts.end(), {1, 2});
+    chunk_counts = default_runs(plans);
   }
   proof.rank_order = true;
-  for (std::size_t chunks : chunk_counts) {
-    verify_detail::Run run(plans, static_cast<std::uint32_t>(chunks));
-    proof.status = run.run();
-    proof.steps_run += run.steps_run();
-    proof.rank_order &= proof.status.ok() && run.rank_order();
+  for (ItemCounts& counts : chunk_counts) {
+    proof.status = check_counts(plans[0], counts);
+    if (proof.status.ok()) {
+      verify_detail::Run run(plans, messages, std::move(counts));
+      proof.status = run.run();
+      proof.steps_run += run.steps_run();
+      proof.rank_order &= run.rank_order();
+    }
     if (!proof.status.ok()) break;
   }
+  if (proof.status.ok() && !plans[0].single_chunk) {
+    proof.status = verify_detail::check_progress(plans, messages);
+  }
+  proof.rank_order &= proof.status.ok();
   return proof;
 }
 

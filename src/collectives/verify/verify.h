@@ -1,29 +1,40 @@
 // The verifier: proves that the plans of all ranks together do what the collective says.
 //
-// It runs all ranks at once on symbols. The content of a block is a symbol, such as "block 3 of
-// ranks 0, 2 and 5, folded in this order, not finished", so one run stands for all data, types and
-// sizes.
+// It runs all ranks at once on symbols. The content of a chunk of a block is a symbol, such as
+// "item 3, chunk 1, of ranks 0, 2 and 5, folded in this order, not finished", so one run stands for
+// all data and types, and for all sizes that have the same numbers of chunks.
 //
-// It proves four properties. An error is a sentence that names rank, lane and step:
-//   form      every number is in range; each flag has one writer; sends and recvs pair up by lane
+// It proves four properties. An error is a sentence that names rank, lane, instance, step and
+// chunk:
+//   form      every number is in range for every instance; each flag is published by one lane; a
+//             tag pairs one send with one recv, of the same item; lanes await and wait by chunk
+//             only where both have the same chunks; a rank of a node arrives exactly once
 //   progress  no deadlock, even if every send ends only when its recv has been posted
 //   order     no race: the plan orders any two accesses to the same memory of which one is a write.
-//             That includes the accesses of the caller before the rank begins and after it ends
+//             That includes the accesses of the caller before the rank begins and after it ends. A
+//             rank has awaited the arrival of a peer before it accesses the peer's memory
 //   answer    every output block of every rank has the right content: each contribution exactly
-//             once, of the right block and chunk, finished exactly once, rounded nowhere else; out
-//             of place and in place
+//             once, of the right item and chunk, finished exactly once where the collective
+//             reduces, rounded nowhere else; out of place and in place
 //
-// Why one run is enough. A step waits for counters that only grow, or for its partner. So a step
+// Why one run is enough. A step waits for progress that only grows, or for its partner. So a step
 // that can run can still run later, the same steps run in whatever order the lanes do, and a plan
 // that ends in one order ends in every order. Sends that end early (eager) only let more steps run,
 // so for progress the run has the strictest rule: a send ends with its recv. For order it has the
 // weakest rule: what precedes a send precedes what follows its recv, but no step of the receiver
-// precedes what follows the send. With 2 x slots + 1 chunks every lag and every reuse of a slot
-// occurs; up to 16 ranks, 1 and 2 chunks are run as well.
+// precedes what follows the send. An instance starts when the instance `window` before it has
+// ended, and that is an order too.
+//
+// Numbers of chunks. A run gives every item a number of chunks. With 2 x slots + 1 chunks every lag
+// and every reuse of a slot occurs. Up to 16 ranks, 1 and 2 chunks are run as well, and unequal
+// numbers: in plans for varying blocks any mixture, in plans that cut a whole message the last
+// blocks have fewer chunks. A deadlock that needs more chunks than a run has is found without a run
+// (verify_progress.h).
 //
 // Successive operations. Scratch and lines alternate between two halves, and a rank begins
-// operation s only when all have arrived at s - 1, so that all have ended s - 2. Every load/store
-// plan has exactly one `arrive`, which is checked, so accesses of two operations do not conflict.
+// operation s only when all ranks of its node have arrived at s - 1, so that all have ended s - 2.
+// Every plan that uses the node arrives exactly once, which is checked, so accesses of two
+// operations do not conflict. Steps write into scratch and line only of their own rank.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +52,10 @@ struct Proof {
   std::uint64_t steps_run = 0;  // in all runs together
 };
 
-/// plans[r]: the plan of rank r. chunk_counts: the numbers of chunks to run with; empty: as above.
-Proof prove(std::span<const Plan> plans, std::vector<std::size_t> chunk_counts = {});
+/// plans[r]: the plan of rank r. chunk_counts: for each run the number of chunks of every item
+/// (base/collectives.h), each at least 1; empty: as above. Plans with single_chunk run with 1
+/// chunk.
+Proof prove(std::span<const Plan> plans, std::vector<std::vector<std::uint32_t>> chunk_counts = {});
 
 /// OK, or invalid_argument with a sentence that says what is wrong.
 Status verify(std::span<const Plan> plans);

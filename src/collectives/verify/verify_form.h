@@ -1,7 +1,8 @@
-// The checks of the verifier that need no run: numbers are in range, each flag has one writer,
-// sends and recvs pair up.
+// The checks of the verifier that need no run: numbers are in range, each flag is published by one
+// lane, what ranks must have in common they have in common.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -10,11 +11,36 @@
 
 namespace hocket::internal::verify_detail {
 
-enum class Section { prologue, lane, epilogue };
+// Limits of the numbers of a plan, so that a proof is finite.
+inline constexpr std::uint32_t most_instances = 1 << 20;  // of a lane, and repetitions of a range
+inline constexpr std::int64_t most_tag = 0x7fffffff;
 
-/// The text of a step for errors: "'tree', rank 2, lane 1, step 3 (recv 0 -> s[1])".
-std::string name_of_step(const Plan& plan, Section section, std::size_t lane, std::size_t step);
+/// "'tree', rank 2,": how a sentence about a plan begins.
+std::string name_of_rank(const Plan& plan);
+/// "'tree', rank 2, lane 'down' instance 3": the instance only where there are several.
+std::string name_of_lane(const Plan& plan, std::size_t lane, std::uint32_t instance);
+/// "'tree', rank 2, lane 'down' instance 3, step 1 (recv 0 tag 1 -> out[0])".
+std::string name_of_step(const Plan& plan, std::size_t lane, std::uint32_t instance,
+                         std::size_t step);
+/// "the plan is wrong: ", the place and what is wrong there.
+Status wrong(const std::string& where, const std::string& what);
 
+constexpr bool moves_data(const Step& step) { return !step.srcs.empty() || !step.dsts.empty(); }
+constexpr bool is_message(const Step& step) {
+  return step.kind == StepKind::send || step.kind == StepKind::recv;
+}
+
+/// The blocks of the message that a lane with these extents addresses.
+std::uint32_t message_blocks(const Plan& plan, Buffer extents);
+/// The blocks of this rank's input or output: none where the rank has no such buffer.
+std::uint32_t blocks_of(const Plan& plan, Buffer buffer);
+/// The item of the block that an instance of a one_block lane handles.
+std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance);
+/// The local rank of this plan's rank in its node.
+std::uint32_t local_rank(const Plan& plan);
+
+/// OK, or a sentence. Plans that pass have only indices in range: they can be run. (Whether sends
+/// and recvs pair up is checked in verify_messages.h.)
 Status check_form(std::span<const Plan> plans);
 
 }  // namespace hocket::internal::verify_detail

@@ -1,65 +1,87 @@
-// Memory of symbols: the content of every block of every buffer of every rank, and the last
-// accesses to it.
+// Memory of symbols: the content of every chunk of every block of every buffer of every rank, and
+// the last accesses to it.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collectives/plan/plan.h"
 
 namespace hocket::internal::verify_detail {
 
-/// The end of a step: the value of the clock of its thread after that step.
+/// The end of a step: the number of steps of its thread that have ended then.
 struct Epoch {
   std::int32_t thread = -1;  // -1: before all steps
   std::uint32_t tick = 0;
+  bool operator==(const Epoch&) const = default;
+};
+
+/// The numbers of chunks of the items in one run, and what follows from them.
+class ChunkCounts {
+ public:
+  ChunkCounts() = default;
+  explicit ChunkCounts(std::vector<std::uint32_t> of_items) : of_items_(std::move(of_items)) {}
+  std::uint32_t of(std::uint64_t item) const { return of_items_[item]; }
+  /// Of an instance of a lane.
+  std::uint32_t of(const Plan& plan, const Lane& lane, std::uint32_t instance) const;
+
+ private:
+  std::vector<std::uint32_t> of_items_;
+};
+
+/// Ranks in the order of a fold: from first to last, upwards or downwards.
+struct Interval {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;
 };
 
 using ValueId = std::uint32_t;
 inline constexpr ValueId nothing = 0xffffffff;
 
-/// The content of a block: the contributions of `ranks` to block `block`, chunk `chunk` of the
-/// message, folded in this order.
+/// The content of a chunk: the contributions of ranks to an item of the message, in the order of
+/// the fold.
 struct Value {
-  std::uint32_t block = 0;
+  std::uint64_t item = 0;
   std::uint32_t chunk = 0;
-  std::vector<std::int16_t> ranks;
   bool one_by_one = true;  // partial results were only the first operands of folds
   bool finished = false;
+  std::uint32_t begin = 0, end = 0;  // its intervals in Values
+  Epoch made = {};                   // the fold that made it
+  std::uint32_t operands = 0;        // the first of its operands in Values
+  std::uint32_t operand_count = 0;   // 0: an input
 };
 
-/// All values of a run. The inputs of the ranks have fixed numbers; the results of folds are
-/// numbered behind them.
+/// All values of a run: first the inputs of the ranks, then the results of folds.
 class Values {
  public:
-  Values(int ranks, std::uint32_t input_blocks, std::uint32_t chunks)
-      : ranks_(ranks), blocks_(input_blocks), chunks_(chunks) {}
-
-  ValueId plain(int rank, std::uint32_t block, std::uint32_t chunk) const {
-    return (static_cast<ValueId>(rank) * blocks_ + block) * chunks_ + chunk;
+  ValueId add_input(std::uint32_t rank, std::uint64_t item, std::uint32_t chunk);
+  const Value& at(ValueId id) const { return values_[id]; }
+  std::span<const Interval> ranks(ValueId id) const {
+    return {intervals_.data() + values_[id].begin, intervals_.data() + values_[id].end};
   }
-  bool is_plain(ValueId id) const { return id < plain_count(); }
-  Value at(ValueId id) const;
-  std::size_t contributions(ValueId id) const { return is_plain(id) ? 1 : folded(id).ranks.size(); }
-  std::uint32_t block_of(ValueId id) const {
-    return is_plain(id) ? id / chunks_ % blocks_ : folded(id).block;
+  /// True if more than one rank contributed.
+  bool is_folded(ValueId id) const {
+    const std::span<const Interval> all = ranks(id);
+    return all.size() > 1 || all[0].first != all[0].last;
   }
-  std::uint32_t chunk_of(ValueId id) const {
-    return is_plain(id) ? id % chunks_ : folded(id).chunk;
-  }
-  bool is_finished(ValueId id) const { return !is_plain(id) && folded(id).finished; }
-  /// srcs: values of the same block and chunk, none of which is finished.
-  ValueId fold(const std::vector<ValueId>& srcs, bool finish);
+  /// srcs: values of the same item and chunk, none of which is finished. end: of the step.
+  ValueId fold(std::span<const ValueId> srcs, bool finish, Epoch end);
+  /// True if the fold that ended at `end` put the contribution of `rank` in. Then that fold
+  /// precedes every step that has the value.
+  bool stems_from(ValueId id, std::uint32_t rank, Epoch end) const;
+  /// True if each of `ranks` ranks contributed exactly once.
+  bool has_all(ValueId id, std::uint32_t ranks) const;
+  /// True if they contributed one by one, in ascending order.
+  bool in_rank_order(ValueId id, std::uint32_t ranks) const;
   std::string describe(ValueId id) const;
 
  private:
-  ValueId plain_count() const { return static_cast<ValueId>(ranks_) * blocks_ * chunks_; }
-  const Value& folded(ValueId id) const { return folded_[id - plain_count()]; }
-
-  int ranks_;
-  std::uint32_t blocks_, chunks_;
-  std::vector<Value> folded_;
+  std::vector<Value> values_;
+  std::vector<Interval> intervals_;
+  std::vector<ValueId> operands_;
 };
 
 /// The reads of a cell since it was last written, one for each thread. Most cells have one reader.
@@ -99,31 +121,38 @@ struct Readers {
 struct Cell {
   ValueId value = nothing;
   bool wide = false;
+  std::uint64_t read_in = 0;     // the last fold that read it
+  std::uint64_t written_in = 0;  // the last fold that wrote it
   Epoch last_write;
   Readers reads;
 };
 
+/// A block of a buffer of a rank: a range with its indices computed.
+struct Spot {
+  std::uint32_t rank = 0;  // of the communicator
+  Buffer buffer = Buffer::input;
+  bool wide = false;
+  std::uint32_t block = 0;
+};
+
 class Memory {
  public:
-  /// in_place: the buffers overlap as the in-place rule of the collective says.
-  Memory(const std::vector<const Plan*>& plans, std::uint32_t chunks, bool in_place,
-         const Values& values);
+  /// in_place: the buffers overlap as the in-place rule says.
+  Memory(std::span<const Plan> plans, const ChunkCounts& counts, bool in_place);
 
   bool in_place() const { return in_place_; }
-  Cell& cell(int rank, const Range& range, std::uint32_t chunk);
+  Cell& cell(const Spot& spot, std::uint32_t chunk);
   /// All cells of the input and the output of a rank.
-  std::vector<Cell>& callers(int rank) { return data_[rank]; }
-  /// Records `begin` as the last write of the caller to the buffers of `rank`.
-  void give(int rank, Epoch begin);
+  std::vector<Cell>& callers(std::uint32_t rank) { return callers_[rank]; }
 
  private:
-  std::size_t data_index(int rank, Buffer buffer, std::uint32_t block, std::uint32_t chunk) const;
+  void lay_out(const Plan& plan, const ChunkCounts& counts);
 
-  const std::vector<const Plan*>& plans_;
-  std::uint32_t chunks_;
+  std::span<const Plan> plans_;
   bool in_place_;
   // For each rank:
-  std::vector<std::vector<Cell>> data_;     // input and output, [block][chunk]
+  std::vector<std::vector<std::uint32_t>> inputs_, outputs_;  // the first cell of each block
+  std::vector<std::vector<Cell>> callers_;                    // input and output
   std::vector<std::vector<Cell>> library_;  // scratch [slot][block], then the blocks of the line
 };
 

@@ -1,67 +1,84 @@
-// The happened-before order of the steps of a run. A thread of a run is a lane of a rank, or the
-// prologue and epilogue of a rank.
+// The happened-before order of the steps of a run. A thread of a run is a sequence of steps of one
+// rank: a lane's instances i, i + window, i + 2 window, ..., or the rank's caller.
 //
-// With few threads, each has a vector clock over all threads. With many threads (a lane for each
-// pair of ranks), a clock covers only the lanes of its own rank; for threads of other ranks,
-// before() searches a record of the steps at which one thread heard another. Both ways give the
-// same answers.
+// With few threads, each has a vector clock over all threads. With many threads (a lane instance
+// for each pair of ranks), a clock covers only the threads of its own rank; for threads of other
+// ranks, before() searches a record of the steps at which one thread heard another. Both ways give
+// the same answers.
+//
+// Many threads often know the same: the instances that await one lane. They share one clock until
+// they hear something else.
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "collectives/verify/verify_memory.h"
 
 namespace hocket::internal::verify_detail {
 
-using Clock = std::vector<std::uint32_t>;
+/// What a thread knows besides its own steps.
+struct Clock {
+  std::vector<std::uint32_t> ticks;  // by thread (of the same rank)
+  std::vector<std::uint64_t> begun;  // barrier: ranks that have begun, one bit each
+  Epoch author;  // the clock is part of what this thread knows at this tick, and later
+};
 
 class Order {
  public:
-  /// ranks_of: the rank of every thread.
-  Order(std::vector<int> ranks_of, std::size_t full_clock_threads = 2048);
+  /// ranks_of: the rank of every thread. counts_begun: has_begun() will be asked.
+  Order(std::vector<std::uint32_t> ranks_of, bool counts_begun,
+        std::size_t full_clock_threads = 256);
 
-  /// Thread `from` starts `to`: all that has happened before in `from` happens before the steps of
-  /// `to`.
-  void fork(int from, int to) { clocks_[to] = clone(from, to); }
-  /// The clock of a thread at the end `epoch` of its last step, for a hear() later.
+  /// What a thread knows at the end of its last step.
   struct Note {
-    Clock clock;
+    std::shared_ptr<Clock> clock;
     Epoch epoch;
-    int rank = -1;
   };
-  Note note(int thread) const { return {clocks_[thread], end_of(thread), rank_of_[thread]}; }
-  /// The next step of `thread` happens after everything that the clock of the note covers.
-  void hear(int thread, const Note& note) { hear(thread, note.clock, note.epoch, note.rank); }
-  /// The same, with the clock that thread `other` has now.
-  void hear(int thread, int other) { hear(thread, clocks_[other], end_of(other), rank_of_[other]); }
+  Note note(int thread);
+  /// The next step of `thread` happens after everything that the note covers.
+  void hear(int thread, const Note& note);
   /// Ends the step of `thread`.
   void tick(int thread);
+  /// Notes that the rank of `thread` has begun.
+  void begin(int thread);
+  /// True if the rank began before the running step of `thread` did.
+  bool has_begun(std::uint32_t rank, int thread) const;
   /// The end of the step that `thread` is running.
-  Epoch next_end(int thread) const { return {thread, own_tick(thread) + 1}; }
+  Epoch next_end(int thread) const { return {thread, ticks_[thread] + 1}; }
   /// True if the step that ended at `epoch` ended before the running step of `thread` began.
-  bool before(Epoch epoch, int thread) const;
+  bool before(Epoch epoch, int thread) const {
+    return knows(thread, epoch) || (!full_ && found(epoch, thread));
+  }
+  /// True if before(), and the clock of `thread` says so. Fast.
+  bool knows(int thread, Epoch epoch) const {
+    return epoch.thread < 0 || epoch.thread == thread ||
+           covers(clocks_[thread].get(), rank_of_[thread], epoch);
+  }
 
  private:
-  struct Event {
-    Epoch heard;  // the end in another thread that this step heard
-    std::uint64_t number = 0;
+  struct Heard {
+    std::uint32_t tick;  // of the step that heard
+    Epoch end;           // what it heard
   };
-  void hear(int thread, const Clock& theirs, Epoch epoch, int rank);
-  std::size_t component(int thread) const { return components_[thread]; }
-  std::uint32_t own_tick(int thread) const { return clocks_[thread][component(thread)]; }
-  Epoch end_of(int thread) const { return {thread, own_tick(thread)}; }
-  Clock clone(int from, int to) const;
+  bool covers(const Clock* clock, std::uint32_t rank, Epoch epoch) const;
+  Clock& own_clock(int thread);
+  void hear_in_rank(int thread, const Note& note);
   bool found(Epoch epoch, int thread) const;
 
-  std::vector<int> rank_of_;
-  std::vector<std::size_t> components_;
-  std::vector<Clock> clocks_;
+  std::vector<std::uint32_t> rank_of_;
+  std::vector<std::uint32_t> components_;       // of a thread in a clock
+  std::vector<std::uint32_t> sizes_;            // of a clock, by rank
+  std::vector<std::uint32_t> ticks_;            // by thread: its steps that have ended
+  std::vector<std::shared_ptr<Clock>> clocks_;  // by thread; null: it has heard nothing
+  std::size_t begun_words_ = 0;
   bool full_;
+  // Not full:
   std::uint64_t events_ = 0;
-  std::vector<std::vector<Event>> record_;  // not full: per thread, by tick
-  std::vector<Epoch> heard_;                // not full: per thread, of the running step
+  std::vector<std::vector<std::uint64_t>> numbers_;  // of the events, by thread and tick
+  std::vector<std::vector<Heard>> heard_;            // by thread, ascending
 };
 
 }  // namespace hocket::internal::verify_detail

@@ -4,121 +4,162 @@
 
 #include <algorithm>
 
-#include "collectives/plan/partition.h"
+#include "collectives/verify/verify_form.h"
 
 namespace hocket::internal::verify_detail {
 
-Run::Run(std::span<const Plan> plans, std::uint32_t chunks)
+Run::Run(std::span<const Plan> plans, const Messages& messages, std::vector<std::uint32_t> counts)
     : plans_(plans),
-      ranks_(static_cast<int>(plans.size())),
-      chunks_(plans[0].single_chunk ? 1 : chunks),
+      messages_(messages),
+      counts_(std::move(counts)),
       is_barrier_(plans[0].shape.collective == Collective::barrier) {
-  std::uint32_t inputs = 1;
-  for (const Plan& plan : plans_) {
-    plan_of_.push_back(&plan);
-    inputs = std::max(inputs, plan.input_blocks);
-  }
-  values_ = std::make_unique<Values>(ranks_, inputs, chunks_);
+  posted_.assign(messages.size(), nobody);
   make_threads();
-  count_waiters();
-  std::vector<int> rank_of;
+  mark_awaited();
+  std::vector<std::uint32_t> rank_of;
   for (const Thread& t : threads_) rank_of.push_back(t.rank);
-  order_ = std::make_unique<Order>(std::move(rank_of));
-  for (bool in_place : {false, true}) memories_.emplace_back(plan_of_, chunks_, in_place, *values_);
-  if (is_barrier_) {
-    begun_.assign(threads_.size(), std::vector<std::uint64_t>((ranks_ + 63) / 64));
-  }
-  for (int r = 0; r < ranks_; ++r) begin(r);
+  order_ = std::make_unique<Order>(std::move(rank_of), is_barrier_);
+  memories_.emplace_back(plans_, counts_, false);
+  const bool never_in_place = plans[0].shape.collective == Collective::all_to_all || is_barrier_ ||
+                              is_p2p(plans[0].shape.collective);
+  if (!never_in_place) memories_.emplace_back(plans_, counts_, true);
+  add_inputs();
+  for (const Rank& rank : by_rank_) runnable_.push_back(rank.caller);
 }
 
 void Run::make_threads() {
-  by_rank_.resize(ranks_);
-  for (int r = 0; r < ranks_; ++r) {
+  by_rank_.resize(plans_.size());
+  for (std::uint32_t r = 0; r < plans_.size(); ++r) {
     const Plan& plan = plans_[r];
     Rank& rank = by_rank_[r];
-    rank.main = static_cast<int>(threads_.size());
-    Thread main;
-    main.rank = r;
-    main.steps = &plan.prologue;
-    main.started = true;
-    threads_.push_back(main);
-    for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane) {
-      rank.lane_threads.push_back(-1);
-      if (plan.lanes[lane].empty()) continue;
-      rank.lane_threads.back() = static_cast<int>(threads_.size());
-      ++rank.lanes_left;
-      Thread t;
-      t.rank = r;
-      t.lane = static_cast<int>(lane);
-      t.section = Section::lane;
-      t.steps = &plan.lanes[lane];
-      t.chunks = chunks_;
-      threads_.push_back(t);
+    rank.caller = static_cast<int>(threads_.size());
+    threads_.push_back({.rank = r});
+    for (std::uint32_t l = 0; l < plan.lanes.size(); ++l) {
+      const Lane& lane = plan.lanes[l];
+      rank.lanes.emplace_back(lane.instances);
+      if (lane.publishes >= 0) rank.publisher[lane.publishes] = l;
+      for (std::uint32_t i = 0; i < std::min(lane.window, lane.instances); ++i) {
+        threads_.push_back({.rank = r, .lane = l, .instance = i});
+      }
     }
-    rank.private_flags.resize(plan.private_flags);
+    rank.threads = rank.left = static_cast<int>(threads_.size()) - rank.caller - 1;
+    rank.awaited.resize(plan.node.size());
   }
 }
 
-/// Counts the steps that will wait for each notify or signal, so that its note can be deleted after
-/// the last one.
-void Run::count_waiters() {
-  const auto add = [](Flag& flag, const Step& step, bool in_lane) {
-    for (Waiter& w : flag.waiters) {
-      if (w.ordinal == step.ordinal && w.lag == step.lag && w.in_lane == in_lane) {
-        ++w.threads;
-        return;
+/// Notes are kept of lanes that some step awaits.
+void Run::mark_awaited() {
+  for (std::uint32_t r = 0; r < plans_.size(); ++r) {
+    by_rank_[r].is_awaited.resize(plans_[r].lanes.size());
+    for (std::size_t l = 0; l < plans_[r].lanes.size(); ++l) {
+      by_rank_[r].is_awaited[l] = plans_[r].lanes[l].publishes >= 0;
+    }
+    for (const Lane& lane : plans_[r].lanes) {
+      for (const Step& step : lane.steps) {
+        if (step.kind == StepKind::await) by_rank_[r].is_awaited[step.lane] = true;
       }
     }
-    flag.waiters.push_back({step.ordinal, step.lag, 1, in_lane});
-  };
-  const auto look_at = [&](int r, const Steps& steps, bool in_lane) {
-    for (const Step& step : steps) {
-      if (step.kind == StepKind::notify) by_rank_[r].public_flags_[step.flag].per_chunk = 1;
-      if (step.kind == StepKind::signal) ++by_rank_[r].private_flags[step.flag].per_chunk;
-      if (step.kind == StepKind::await) add(by_rank_[r].private_flags[step.flag], step, in_lane);
-      if (step.kind != StepKind::wait) continue;
-      for (int peer = 0; peer < ranks_; ++peer) {
-        if (peer == r || (step.peer != own && step.peer != peer)) continue;
-        add(by_rank_[peer].public_flags_[step.flag], step, in_lane);
-      }
-    }
-  };
-  for (int r = 0; r < ranks_; ++r) {
-    look_at(r, plans_[r].prologue, false);
-    for (const Steps& lane : plans_[r].lanes) look_at(r, lane, true);
-    look_at(r, plans_[r].epilogue, false);
   }
 }
 
-void Run::begin(int rank) {
-  const int main = by_rank_[rank].main;
-  for (Memory& memory : memories_) memory.give(rank, order_->next_end(main));
-  order_->tick(main);
-  if (is_barrier_) begun_[main][rank / 64] |= std::uint64_t{1} << (rank % 64);
-  if (plans_[rank].prologue.empty()) section_done(main);
+void Run::add_inputs() {
+  for (const Plan& plan : plans_) {
+    const std::uint32_t rank = plan.shape.rank;
+    const Epoch begin = order_->next_end(by_rank_[rank].caller);
+    for (Memory& memory : memories_) {
+      for (Cell& cell : memory.callers(rank)) cell.last_write = begin;
+    }
+    for (std::uint32_t block = 0; block < blocks_of(plan, Buffer::input); ++block) {
+      const std::uint64_t item = item_of(plan, Buffer::input, block);
+      for (std::uint32_t chunk = 0; chunk < counts_.of(item); ++chunk) {
+        const ValueId value = values_.add_input(rank, item, chunk);
+        const Spot spot{.rank = rank, .buffer = Buffer::input, .block = block};
+        for (Memory& memory : memories_) memory.cell(spot, chunk).value = value;
+      }
+    }
+  }
 }
 
 Status Run::run() {
-  bool moved = true;
-  while (moved && status_.ok()) {
-    moved = false;
-    for (int t = 0; t < static_cast<int>(threads_.size()) && status_.ok(); ++t) {
-      while (go_on(t) == Outcome::went_on) moved = true;
+  while (!runnable_.empty() && status_.ok()) {
+    const int thread = runnable_.front();
+    runnable_.pop_front();
+    while (go_on(thread) == Outcome::went_on) {
     }
   }
   if (!status_.ok()) return status_;
   for (const Rank& rank : by_rank_) {
-    if (!threads_[rank.main].done) return stuck();
+    if (!rank.ended) return stuck();
   }
   if (is_barrier_) return check_barrier();
   for (Memory& memory : memories_) HOCKET_RETURN_IF_ERROR(check_answer(memory));
   return {};
 }
 
+void Run::wake(std::vector<int>& waiting) {
+  runnable_.insert(runnable_.end(), waiting.begin(), waiting.end());
+  waiting.clear();
+}
+
 Run::Outcome Run::go_on(int thread) {
   const Thread& t = threads_[thread];
-  if (t.done || !t.started || t.next >= t.steps->size()) return Outcome::blocked;
-  return step(thread);
+  if (t.done || !status_.ok()) return Outcome::blocked;
+  if (t.lane == callers) return begin_or_end(thread);
+  if (t.next < lane_of(thread).steps.size()) return step(thread);
+  end_chunk(thread);
+  return Outcome::went_on;
+}
+
+/// The caller of a rank begins (next 0), awaits all arrivals if the plan says so (1), and ends when
+/// all lanes have ended (2).
+Run::Outcome Run::begin_or_end(int thread) {
+  Thread& t = threads_[thread];
+  const Plan& plan = plans_[t.rank];
+  if (t.next == 0) {
+    order_->begin(thread);
+    order_->tick(thread);
+    if (plan.arrives_first) arrive(thread);
+    t.next = plan.arrives_first ? 1 : 2;
+    if (t.next == 2) start_lanes(t.rank);
+  }
+  if (t.next == 1) {
+    if (await_all_arrivals(thread) == Outcome::blocked) return Outcome::blocked;
+    order_->tick(thread);
+    t.next = 2;
+    start_lanes(t.rank);
+  }
+  if (by_rank_[t.rank].left > 0) return Outcome::blocked;
+  end_rank(thread);
+  return status_.ok() ? Outcome::went_on : Outcome::failed;
+}
+
+Run::Outcome Run::await_all_arrivals(int thread) {
+  Thread& t = threads_[thread];
+  const auto locals = static_cast<std::uint32_t>(plans_[t.rank].node.size());
+  for (; t.checked < locals; ++t.checked) {
+    if (!hear_arrival(thread, t.checked)) return Outcome::blocked;
+  }
+  t.checked = 0;
+  return Outcome::went_on;
+}
+
+void Run::start_lanes(std::uint32_t rank) {
+  const Rank& r = by_rank_[rank];
+  const Order::Note begun = order_->note(r.caller);
+  for (int thread = r.caller + 1; thread <= r.caller + r.threads; ++thread) {
+    order_->hear(thread, begun);
+    order_->tick(thread);  // a note says what a thread knew when its last step ended
+    start(thread, threads_[thread].instance);
+    runnable_.push_back(thread);
+  }
+}
+
+void Run::start(int thread, std::uint32_t instance) {
+  Thread& t = threads_[thread];
+  t.instance = instance;
+  t.chunk = t.next = 0;
+  t.chunks = counts_.of(plan_of(thread), lane_of(thread), instance);
+  t.starts.push_back(order_->next_end(thread).tick);
 }
 
 Run::Outcome Run::step(int thread) {
@@ -131,10 +172,10 @@ Run::Outcome Run::step(int thread) {
     case StepKind::recv:
       return message(thread);
     case StepKind::arrive:
-    case StepKind::notify:
-    case StepKind::signal:
-      publish(thread);
-      return status_.ok() ? Outcome::went_on : Outcome::failed;
+      order_->tick(thread);
+      arrive(thread);
+      next_step(thread);
+      return Outcome::went_on;
     case StepKind::await_arrival:
       return await_arrival(thread);
     case StepKind::wait:
@@ -148,59 +189,85 @@ Run::Outcome Run::step(int thread) {
 /// The send and the recv of a message end together, when both threads have reached them.
 Run::Outcome Run::message(int thread) {
   const Thread& t = threads_[thread];
-  const Step& mine = current(thread);
-  const std::vector<int>& lanes = by_rank_[mine.peer].lane_threads;
-  const int partner = lanes[t.lane];  // exists: check_form has passed
-  const Thread& p = threads_[partner];
-  if (p.done || !p.started) return Outcome::blocked;
-  const Step& theirs = current(partner);
-  const bool sends = mine.kind == StepKind::send;
-  if (theirs.kind != (sends ? StepKind::recv : StepKind::send) || theirs.peer != t.rank) {
+  std::int32_t& posted = posted_[messages_.of(t.rank, t.lane, t.instance, t.next)];
+  if (posted == nobody) {
+    posted = thread;
     return Outcome::blocked;
   }
+  const int partner = posted;
+  posted = nobody;
+  const bool sends = current(thread).kind == StepKind::send;
   const int sender = sends ? thread : partner;
   const int receiver = sends ? partner : thread;
-  hear_thread(receiver, sender);
-  const bool from = !current(sender).srcs.empty(), to = !current(receiver).dsts.empty();
-  if (from != to) {
-    fail(receiver, nullptr, "is one end of an empty message whose other end is not");
-    return Outcome::failed;
+  order_->hear(receiver, order_->note(sender));
+  if (moves_data(current(sender))) {
+    for (Memory& memory : memories_) {
+      if (!transfer(memory, sender, receiver)) return Outcome::failed;
+    }
   }
-  for (Memory& memory : memories_) {
-    if (from && !transfer(memory, sender, receiver)) return Outcome::failed;
+  next_step(partner);
+  runnable_.push_back(partner);
+  next_step(thread);
+  return Outcome::went_on;
+}
+
+void Run::arrive(int thread) {
+  Rank& rank = by_rank_[threads_[thread].rank];
+  rank.arrived = true;
+  rank.arrival = order_->note(thread);
+  wake(rank.waiting);
+}
+
+/// False if that rank has not arrived; then the thread is woken when it has.
+bool Run::hear_arrival(int thread, std::uint32_t local) {
+  const std::uint32_t own = threads_[thread].rank;
+  const std::uint32_t peer = plans_[own].node[local];
+  if (peer == own) return true;
+  Rank& rank = by_rank_[peer];
+  if (!rank.arrived) {
+    rank.waiting.push_back(thread);
+    return false;
   }
-  next_step(sender);
-  next_step(receiver);
-  return status_.ok() ? Outcome::went_on : Outcome::failed;
+  order_->hear(thread, rank.arrival);
+  by_rank_[own].awaited[local].push_back(order_->next_end(thread));
+  return true;
 }
 
 Run::Outcome Run::await_arrival(int thread) {
   const Step& step = current(thread);
-  const int rank = threads_[thread].rank;
-  const auto meant = [&](int r) { return r != rank && (step.peer == own || step.peer == r); };
-  for (int r = 0; r < ranks_; ++r) {
-    if (meant(r) && !by_rank_[r].arrived) return Outcome::blocked;
-  }
-  for (int r = 0; r < ranks_; ++r) {
-    if (meant(r)) hear(thread, by_rank_[r].arrival);
+  if (step.all) {
+    if (await_all_arrivals(thread) == Outcome::blocked) return Outcome::blocked;
+  } else {
+    const std::int64_t peer = step.peer.at(threads_[thread].instance);
+    if (!hear_arrival(thread, static_cast<std::uint32_t>(peer))) return Outcome::blocked;
   }
   next_step(thread);
   return Outcome::went_on;
 }
 
+/// False if that chunk is not completed; then the thread is woken at the next progress.
+bool Run::hear_chunk(int thread, Progress& progress, std::uint32_t chunk) {
+  if (progress.completed > chunk) {
+    order_->hear(thread, progress.notes[chunk]);
+    return true;
+  }
+  progress.waiting.push_back(thread);
+  return false;
+}
+
 Run::Outcome Run::wait(int thread) {
-  const Thread& t = threads_[thread];
+  Thread& t = threads_[thread];
   const Step& step = current(thread);
+  const Plan& plan = plans_[t.rank];
   if (t.chunk >= step.lag) {
-    const std::size_t number = t.chunk - step.lag;
-    const auto meant = [&](int r) { return r != t.rank && (step.peer == own || step.peer == r); };
-    for (int r = 0; r < ranks_; ++r) {
-      if (meant(r) && by_rank_[r].public_flags_[step.flag].notes.size() <= number) {
-        return Outcome::blocked;
-      }
-    }
-    for (int r = 0; r < ranks_; ++r) {
-      if (meant(r)) hear_and_release(thread, by_rank_[r].public_flags_[step.flag], number);
+    const auto locals = static_cast<std::uint32_t>(plan.node.size());
+    const auto one = step.all ? 0 : static_cast<std::uint32_t>(step.peer.at(t.instance));
+    for (; t.checked < (step.all ? locals : 1); ++t.checked) {
+      const std::uint32_t peer = plan.node[one + t.checked];
+      if (peer == t.rank) continue;
+      Rank& rank = by_rank_[peer];
+      Progress& progress = rank.lanes[rank.publisher[step.flag]][0];
+      if (!hear_chunk(thread, progress, t.chunk - step.lag)) return Outcome::blocked;
     }
   }
   next_step(thread);
@@ -208,136 +275,108 @@ Run::Outcome Run::wait(int thread) {
 }
 
 Run::Outcome Run::await(int thread) {
-  const Thread& t = threads_[thread];
+  Thread& t = threads_[thread];
   const Step& step = current(thread);
-  if (t.chunk >= step.lag) {
-    Flag& flag = by_rank_[t.rank].private_flags[step.flag];
-    const std::size_t number = std::size_t{t.chunk - step.lag} * flag.per_chunk + step.ordinal - 1;
-    if (flag.notes.size() <= number) return Outcome::blocked;
-    hear_and_release(thread, flag, number);
+  std::vector<Progress>& lane = by_rank_[t.rank].lanes[step.lane];
+  for (; t.checked < step.repeat; ++t.checked) {
+    const std::int64_t instance = step.instance.at(t.instance, t.checked);
+    if (instance < 0 || instance >= static_cast<std::int64_t>(lane.size())) continue;
+    Progress& progress = lane[instance];
+    if (step.end) {
+      if (!progress.ended) {
+        progress.waiting.push_back(thread);
+        return Outcome::blocked;
+      }
+      order_->hear(thread, progress.notes.back());
+    } else if (t.chunk >= step.lag && !hear_chunk(thread, progress, t.chunk - step.lag)) {
+      return Outcome::blocked;
+    }
   }
   next_step(thread);
   return Outcome::went_on;
-}
-
-void Run::publish(int thread) {
-  const Step step = current(thread);
-  const Thread t = threads_[thread];
-  Rank& rank = by_rank_[t.rank];
-  order_->tick(thread);
-  if (step.kind == StepKind::arrive) {
-    rank.arrived = true;
-    rank.arrival = note_of(thread, ranks_);
-  } else {
-    Flag& flag = step.kind == StepKind::notify ? rank.public_flags_[step.flag]
-                                               : rank.private_flags[step.flag];
-    const std::size_t number = flag.notes.size();
-    const std::size_t chunk = number / flag.per_chunk, ordinal = number % flag.per_chunk + 1;
-    int readers = 0;
-    for (const Waiter& w : flag.waiters) {
-      const std::size_t chunks = w.in_lane ? chunks_ : 1;
-      if (w.ordinal == ordinal && chunk + w.lag < chunks) readers += w.threads;
-    }
-    flag.notes.push_back(readers > 0 ? note_of(thread, readers) : Note{});
-  }
-  next_step(thread);
 }
 
 void Run::next_step(int thread) {
   Thread& t = threads_[thread];
   ++steps_run_;
   order_->tick(thread);
-  if (++t.next < t.steps->size()) return;
-  if (t.section == Section::lane && ++t.chunk < t.chunks) {
-    t.next = 0;
-    return;
-  }
-  section_done(thread);
+  t.checked = 0;
+  ++t.next;
 }
 
-/// A lane, the prologue or the epilogue has ended: starts the section that follows.
-void Run::section_done(int thread) {
+void Run::end_chunk(int thread) {
+  Thread& t = threads_[thread];
+  Rank& rank = by_rank_[t.rank];
+  Progress& progress = rank.lanes[t.lane][t.instance];
+  order_->tick(thread);
+  if (rank.is_awaited[t.lane]) progress.notes.push_back(order_->note(thread));
+  ++progress.completed;
+  progress.ended = progress.completed == t.chunks;
+  wake(progress.waiting);
+  t.next = 0;
+  ++t.chunk;
+  if (!progress.ended) return;
+  const Lane& lane = lane_of(thread);
+  const std::uint32_t next = t.instance + lane.window;
+  if (next < lane.instances) {
+    start(thread, next);
+    return;
+  }
+  t.done = true;
+  if (--rank.left == 0) runnable_.push_back(rank.caller);
+}
+
+/// Everything that the lanes have done precedes the caller's next accesses.
+void Run::end_rank(int thread) {
   Rank& rank = by_rank_[threads_[thread].rank];
-  Thread& main = threads_[rank.main];
-  if (threads_[thread].section == Section::lane) {
-    threads_[thread].done = true;
-    hear_thread(rank.main, thread);
-    if (--rank.lanes_left > 0) return;
-  } else if (main.section == Section::prologue) {
-    for (int lane : rank.lane_threads) {
-      if (lane < 0) continue;
-      threads_[lane].started = true;
-      order_->fork(rank.main, lane);
-      if (is_barrier_) begun_[lane] = begun_[rank.main];
-    }
-    if (rank.lanes_left > 0) return;
-  } else {
-    main.done = true;
-    check_end(main.rank);
-    return;
+  for (int lane = thread + 1; lane <= thread + rank.threads; ++lane) {
+    order_->hear(thread, order_->note(lane));
   }
-  main.section = Section::epilogue;
-  main.steps = &plans_[main.rank].epilogue;
-  main.next = 0;
-  if (!main.steps->empty()) return;
-  main.done = true;
-  check_end(main.rank);
+  rank.ended = threads_[thread].done = true;
+  check_end(threads_[thread].rank);
 }
 
-Run::Note Run::note_of(int thread, int readers) const {
-  Note note{order_->note(thread), {}, readers};
-  if (is_barrier_) note.begun = begun_[thread];
-  return note;
-}
-
-void Run::hear(int thread, const Note& note) {
-  order_->hear(thread, note.order);
-  if (!is_barrier_) return;
-  for (std::size_t i = 0; i < note.begun.size(); ++i) begun_[thread][i] |= note.begun[i];
-}
-
-void Run::hear_thread(int thread, int other) {
-  order_->hear(thread, other);
-  if (!is_barrier_) return;
-  for (std::size_t i = 0; i < begun_[other].size(); ++i) begun_[thread][i] |= begun_[other][i];
-}
-
-void Run::hear_and_release(int thread, Flag& flag, std::size_t number) {
-  Note& note = flag.notes[number];
-  hear(thread, note);
-  if (--note.readers == 0) note = {};
-}
-
-std::string Run::name_of_thread(int thread) const {
-  const Thread& t = threads_[thread];
-  return t.lane < 0 ? fmt::format("rank {}'s caller", t.rank)
-                    : fmt::format("rank {}, lane {}", t.rank, t.lane);
+std::string Run::name_of_thread(Epoch epoch) const {
+  const Thread& t = threads_[epoch.thread];
+  const Plan& plan = plans_[t.rank];
+  if (t.lane == callers) return fmt::format("rank {}'s caller", t.rank);
+  const Lane& lane = plan.lanes[t.lane];
+  std::string text = fmt::format("rank {}, lane '{}'", t.rank, lane.name);
+  if (lane.instances < 2) return text;
+  const auto after = std::ranges::upper_bound(t.starts, epoch.tick) - t.starts.begin();
+  const std::uint32_t first =
+      t.instance - lane.window * (static_cast<std::uint32_t>(t.starts.size()) - 1);
+  return text + fmt::format(" instance {}", first + lane.window * (after - 1));
 }
 
 std::string Run::at(int thread, const Memory* memory) const {
   const Thread& t = threads_[thread];
-  return name_of_step(plans_[t.rank], t.section, std::max(t.lane, 0), t.next) +
-         fmt::format(" in chunk {} of {}", t.chunk, chunks_) +
+  if (t.lane == callers) {
+    return fmt::format("{} which awaits all arrivals", name_of_rank(plans_[t.rank]));
+  }
+  return name_of_step(plans_[t.rank], t.lane, t.instance, t.next) +
+         fmt::format(" in chunk {} of {}", t.chunk, t.chunks) +
          (memory == nullptr    ? ""
           : memory->in_place() ? ", in place,"
                                : ", out of place,");
 }
 
 bool Run::fail(int thread, const Memory* memory, const std::string& what) {
-  status_ = invalid_argument("the plan is wrong: " + at(thread, memory) + " " + what);
+  status_ = wrong(at(thread, memory), what);
   return false;
 }
 
 Status Run::stuck() const {
   std::string text;
   int shown = 0;
-  for (int t = 0; t < static_cast<int>(threads_.size()); ++t) {
-    const Thread& thread = threads_[t];
-    if (thread.done || !thread.started || thread.next >= thread.steps->size()) continue;
-    if (++shown <= 4) text += (shown > 1 ? "; " : "") + at(t);
+  for (int thread = 0; thread < static_cast<int>(threads_.size()); ++thread) {
+    const Thread& t = threads_[thread];
+    const bool lanes_run = by_rank_[t.rank].caller == thread ? t.next == 1 : !t.starts.empty();
+    if (t.done || !lanes_run) continue;
+    if (++shown <= 4) text += (shown > 1 ? "; " : "") + at(thread);
   }
   if (shown > 4) text += fmt::format("; and {} more", shown - 4);
-  return invalid_argument("the plan is wrong: deadlock: nothing can go on past " + text);
+  return wrong("deadlock:", "nothing can go on past " + text);
 }
 
 }  // namespace hocket::internal::verify_detail

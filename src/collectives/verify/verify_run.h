@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,111 +10,123 @@
 
 #include "base/status.h"
 #include "collectives/plan/plan.h"
-#include "collectives/verify/verify_form.h"
 #include "collectives/verify/verify_memory.h"
+#include "collectives/verify/verify_messages.h"
 #include "collectives/verify/verify_order.h"
 
 namespace hocket::internal::verify_detail {
 
 class Run {
  public:
-  /// The plans have passed check_form.
-  Run(std::span<const Plan> plans, std::uint32_t chunks);
+  /// The plans have passed check_form. counts: the number of chunks of every item.
+  Run(std::span<const Plan> plans, const Messages& messages, std::vector<std::uint32_t> counts);
 
   Status run();
   bool rank_order() const { return rank_order_; }
   std::uint64_t steps_run() const { return steps_run_; }
 
  private:
-  /// A lane of a rank, or (lane -1) its prologue and epilogue.
+  static constexpr std::int32_t nobody = -1;
+  static constexpr std::uint32_t callers = 0xffffffff;  // Thread::lane
+
+  /// Every window-th instance of a lane, one after the other; or the caller of a rank, who begins
+  /// and ends the operation.
   struct Thread {
-    int rank = 0;
-    int lane = -1;
-    Section section = Section::prologue;
-    const Steps* steps = nullptr;
-    std::size_t next = 0;
-    std::uint32_t chunk = 0;
-    std::uint32_t chunks = 1;
-    bool started = false;
+    std::uint32_t rank = 0;
+    std::uint32_t lane = callers;
+    std::uint32_t instance = 0;
+    std::uint32_t chunk = 0, chunks = 1;
+    std::uint32_t next = 0;     // its step
+    std::uint32_t checked = 0;  // of the instances or peers that its step awaits
     bool done = false;
+    std::vector<std::uint32_t> starts = {};  // the tick at which each of its instances started
   };
-  /// The clock of a thread at a publication. It is kept until its last reader has read it.
-  struct Note {
-    Order::Note order;
-    std::vector<std::uint64_t> begun;  // barrier: ranks known to have begun, one bit each
-    int readers = 0;
-  };
-  struct Waiter {
-    std::uint16_t ordinal, lag;
-    int threads;
-    bool in_lane;
-  };
-  struct Flag {
-    std::uint32_t per_chunk = 0;
-    std::vector<Waiter> waiters;
-    std::vector<Note> notes;  // of every notify or signal so far
+  /// What the other lanes and the peers see of an instance.
+  struct Progress {
+    std::uint32_t completed = 0;
+    bool ended = false;
+    std::vector<Order::Note> notes;  // of the end of each chunk, if some step awaits the lane
+    std::vector<int> waiting;        // threads
   };
   struct Rank {
-    int main = 0;                   // thread of the prologue and the epilogue
-    std::vector<int> lane_threads;  // by lane; -1: an empty lane
-    int lanes_left = 0;
-    bool arrived = false;
-    Note arrival;
-    Flag public_flags_[public_flags];
-    std::vector<Flag> private_flags;
+    int caller = 0;   // its thread; those of the lanes follow it
+    int threads = 0;  // of the lanes
+    int left = 0;     // of these, not done
+    bool arrived = false, ended = false;
+    Order::Note arrival;
+    std::vector<int> waiting;                 // for the arrival
+    std::vector<std::vector<Epoch>> awaited;  // ends of await_arrival, by local peer
+    std::vector<std::vector<Progress>> lanes;
+    std::vector<bool> is_awaited;  // by lane
+    std::uint32_t publisher[public_flags] = {};
   };
   enum class Outcome { blocked, went_on, failed };
 
   void make_threads();
-  void count_waiters();
-  void begin(int rank);
+  void mark_awaited();
+  void add_inputs();
+  void wake(std::vector<int>& waiting);
   Outcome go_on(int thread);
+  Outcome begin_or_end(int thread);
+  Outcome await_all_arrivals(int thread);
+  void start_lanes(std::uint32_t rank);
+  void start(int thread, std::uint32_t instance);
   Outcome step(int thread);
   Outcome message(int thread);
   Outcome await_arrival(int thread);
+  bool hear_arrival(int thread, std::uint32_t local);
   Outcome wait(int thread);
   Outcome await(int thread);
-  void publish(int thread);
-  bool fold(int thread);
-  bool fold_in(Memory& memory, int thread, std::vector<ValueId>& last_srcs, ValueId& last);
-  bool transfer(Memory& memory, int sender, int receiver);
-  bool read(Memory& memory, int thread, const Range& range, ValueId* value);
-  bool write(Memory& memory, int thread, const Range& range, ValueId value);
-  bool check_block(int thread, const Range& range, ValueId value);
+  bool hear_chunk(int thread, Progress& progress, std::uint32_t chunk);
+  void arrive(int thread);
   void next_step(int thread);
-  void section_done(int thread);
-  bool check_end(int rank);
-  Note note_of(int thread, int readers) const;
-  void hear(int thread, const Note& note);
-  void hear_thread(int thread, int other);
-  void hear_and_release(int thread, Flag& flag, std::size_t number);
+  void end_chunk(int thread);
+  void end_rank(int thread);
+
+  // verify_run_data.cc
+  bool fold(int thread);
+  bool fold_in(Memory& memory, int thread);
+  bool transfer(Memory& memory, int sender, int receiver);
+  void spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spot>& spots) const;
+  std::uint64_t item_of_step(int thread) const;
+  bool check_access(Memory& memory, int thread, const Spot& spot, bool writes);
+  Cell* read(Memory& memory, int thread, const Spot& spot);
+  bool check_content(Memory& memory, int thread, const Spot& spot, const Cell& cell);
+  bool is_over(Epoch read, int thread, ValueId value) const;
+  bool write(Memory& memory, int thread, const Spot& spot, ValueId value);
+  bool has_met(int thread, std::uint32_t rank) const;
+  bool check_end(std::uint32_t rank);
   Status check_answer(Memory& memory);
+  bool is_right(ValueId id, std::uint64_t item, std::uint32_t chunk);
+  std::uint32_t source_of(std::uint64_t item) const;
   Status check_barrier() const;
+
   Status stuck() const;
   std::string at(int thread, const Memory* memory = nullptr) const;
   bool fail(int thread, const Memory* memory, const std::string& what);
-  std::string name_of_thread(int thread) const;
+  std::string name_of_thread(Epoch epoch) const;
 
-  const Step& current(int thread) const {
-    const Thread& t = threads_[thread];
-    return (*t.steps)[t.next];
-  }
-  int owner(int thread, const Range& range) const {
-    return range.rank == own ? threads_[thread].rank : range.rank;
-  }
-  bool is_wide(const Range& range) const { return range.wide && plans_[0].shape.widened; }
+  const Plan& plan_of(int thread) const { return plans_[threads_[thread].rank]; }
+  const Lane& lane_of(int thread) const { return plan_of(thread).lanes[threads_[thread].lane]; }
+  const Step& current(int thread) const { return lane_of(thread).steps[threads_[thread].next]; }
 
   std::span<const Plan> plans_;
-  std::vector<const Plan*> plan_of_;
-  const int ranks_;
-  const std::uint32_t chunks_;
+  const Messages& messages_;
+  const ChunkCounts counts_;
   const bool is_barrier_;
   std::vector<Thread> threads_;
   std::vector<Rank> by_rank_;
-  std::vector<std::vector<std::uint64_t>> begun_;  // barrier: by thread
+  std::deque<int> runnable_;
+  std::vector<std::int32_t> posted_;  // by message: the thread that waits for its partner
   std::unique_ptr<Order> order_;
-  std::unique_ptr<Values> values_;
+  Values values_;
   std::vector<Memory> memories_;  // out of place, in place
+  // Of the fold that runs, and its result in the memory before: mostly it is the same.
+  std::vector<Spot> srcs_, dsts_;
+  std::vector<ValueId> operands_, last_operands_;
+  ValueId last_result_ = nothing;
+  std::uint64_t folds_ = 0;
+  ValueId known_good_ = nothing;
   Status status_;
   bool rank_order_ = true;
   std::uint64_t steps_run_ = 0;

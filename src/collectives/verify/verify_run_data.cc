@@ -3,216 +3,263 @@
 
 #include <algorithm>
 
+#include "collectives/verify/verify_form.h"
 #include "collectives/verify/verify_run.h"
 
 namespace hocket::internal::verify_detail {
 
 namespace {
 
-std::string name_of(const Range& range) {
+std::string name_of(const Spot& spot, std::uint32_t reader) {
   static const char* const names[] = {"input", "output", "scratch", "line"};
-  std::string text = fmt::format("{} block {}", names[static_cast<int>(range.buffer)], range.block);
-  if (range.rank != own) text += fmt::format(" of rank {}", range.rank);
+  std::string text = fmt::format("{} block {}", names[static_cast<int>(spot.buffer)], spot.block);
+  if (spot.rank != reader) text += fmt::format(" of rank {}", spot.rank);
   return text;
 }
 
+bool is_callers(const Spot& spot) {
+  return spot.buffer == Buffer::input || spot.buffer == Buffer::output;
+}
+
+const char* width_of(bool wide) { return wide ? "wide" : "narrow"; }
+
 }  // namespace
 
-/// The blocks of an all-reduce differ in length, so the block that a range names must be the block
-/// that the range holds.
-bool Run::check_block(int thread, const Range& range, ValueId value) {
-  if (plans_[0].shape.collective != Collective::all_reduce) return true;
-  const bool message = range.buffer == Buffer::input || range.buffer == Buffer::output;
-  const std::uint32_t block = message ? range.block : range.length_block;
-  if (block == values_->block_of(value)) return true;
-  return fail(thread, nullptr,
-              fmt::format("takes {}, which holds block {} of the message, for block {}",
-                          name_of(range), values_->block_of(value), block));
+void Run::spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spot>& spots) const {
+  const Plan& plan = plan_of(thread);
+  const std::uint32_t instance = threads_[thread].instance;
+  spots.clear();
+  for (const Range& range : ranges) {
+    for (std::uint32_t j = 0; j < range.repeat; ++j) {
+      const auto rank = static_cast<std::uint32_t>(range.rank.at(instance, j));
+      spots.push_back({plan.uses_node() ? plan.node[rank] : rank, range.buffer, range.wide,
+                       static_cast<std::uint32_t>(range.block.at(instance, j))});
+    }
+  }
 }
 
-bool Run::read(Memory& memory, int thread, const Range& range, ValueId* value) {
-  const std::uint32_t chunk = threads_[thread].chunk;
-  Cell& cell = memory.cell(owner(thread, range), range, chunk);
-  if (!order_->before(cell.last_write, thread)) {
-    return fail(thread, &memory,
-                fmt::format("reads {} while {} may be writing it: no step orders the two",
-                            name_of(range), name_of_thread(cell.last_write.thread)));
-  }
-  if (cell.value == nothing) {
-    return fail(thread, &memory,
-                fmt::format("reads {}, where nothing has been written", name_of(range)));
-  }
-  if (values_->chunk_of(cell.value) != chunk) {
-    return fail(thread, &memory,
-                fmt::format("reads {}, where {} is left over", name_of(range),
-                            values_->describe(cell.value)));
-  }
-  if (cell.wide != is_wide(range)) {
-    return fail(thread, &memory,
-                fmt::format("reads {} as {}, but it holds {} elements", name_of(range),
-                            is_wide(range) ? "wide" : "narrow", cell.wide ? "wide" : "narrow"));
-  }
-  cell.reads.add(order_->next_end(thread));
-  *value = cell.value;
-  return check_block(thread, range, cell.value);
+std::uint64_t Run::item_of_step(int thread) const {
+  const std::int64_t block = current(thread).block.at(threads_[thread].instance);
+  return item_of(plan_of(thread), lane_of(thread).extents, static_cast<std::uint32_t>(block));
 }
 
-bool Run::write(Memory& memory, int thread, const Range& range, ValueId value) {
-  Cell& cell = memory.cell(owner(thread, range), range, threads_[thread].chunk);
-  if (!order_->before(cell.last_write, thread)) {
-    return fail(thread, &memory,
-                fmt::format("writes {} while {} may be writing it: no step orders the two",
-                            name_of(range), name_of_thread(cell.last_write.thread)));
-  }
-  const Epoch reader =
-      cell.reads.first_not([&](const Epoch& read) { return order_->before(read, thread); });
-  if (reader.thread >= 0) {
-    return fail(thread, &memory,
-                fmt::format("writes {} while {} may be reading it: no step orders the two",
-                            name_of(range), name_of_thread(reader.thread)));
-  }
-  cell.reads.clear();
-  cell.last_write = order_->next_end(thread);
-  cell.value = value;
-  cell.wide = is_wide(range);
-  return check_block(thread, range, value);
+/// True if the rank of `thread` has awaited the arrival of `rank` before the running step.
+bool Run::has_met(int thread, std::uint32_t rank) const {
+  const Plan& plan = plan_of(thread);
+  const auto local = std::ranges::lower_bound(plan.node, rank) - plan.node.begin();
+  return std::ranges::any_of(by_rank_[plan.shape.rank].awaited[local],
+                             [&](Epoch end) { return order_->before(end, thread); });
 }
 
-bool Run::fold(int thread) {
-  std::vector<ValueId> last_srcs;
-  ValueId last = nothing;
-  for (Memory& memory : memories_) {
-    if (!fold_in(memory, thread, last_srcs, last)) return false;
+bool Run::check_access(Memory& memory, int thread, const Spot& spot, bool writes) {
+  const std::uint32_t rank = threads_[thread].rank;
+  if (spot.rank == rank) return true;
+  const auto name = [&] { return name_of(spot, rank); };
+  if (!has_met(thread, spot.rank)) {
+    return fail(thread, &memory,
+                fmt::format("{} {} before it has awaited that rank's arrival",
+                            writes ? "writes" : "reads", name()));
+  }
+  if (is_callers(spot) && by_rank_[spot.rank].ended) {
+    return fail(thread, &memory,
+                fmt::format("{} {}, which may have returned: no step orders the two",
+                            writes ? "writes" : "reads", name()));
   }
   return true;
 }
 
-/// last_srcs, last: operands and result of the same step in the other memory, which are mostly the
-/// same here.
-bool Run::fold_in(Memory& memory, int thread, std::vector<ValueId>& last_srcs, ValueId& last) {
+/// The cell of a spot that is read; nullptr after an error.
+Cell* Run::read(Memory& memory, int thread, const Spot& spot) {
+  if (!check_access(memory, thread, spot, false)) return nullptr;
+  Cell& cell = memory.cell(spot, threads_[thread].chunk);
+  if (!order_->before(cell.last_write, thread)) {
+    fail(thread, &memory,
+         fmt::format("reads {} while {} may be writing it: no step orders the two",
+                     name_of(spot, threads_[thread].rank), name_of_thread(cell.last_write)));
+    return nullptr;
+  }
+  if (!check_content(memory, thread, spot, cell)) return nullptr;
+  cell.reads.add(order_->next_end(thread));
+  return &cell;
+}
+
+bool Run::check_content(Memory& memory, int thread, const Spot& spot, const Cell& cell) {
+  const auto name = [&] { return name_of(spot, threads_[thread].rank); };
+  if (cell.value == nothing) {
+    return fail(thread, &memory, fmt::format("reads {}, where nothing has been written", name()));
+  }
+  const Value& value = values_.at(cell.value);
+  if (value.chunk != threads_[thread].chunk || value.item != item_of_step(thread)) {
+    return fail(thread, &memory,
+                fmt::format("reads {} for item {}, but it holds {}", name(), item_of_step(thread),
+                            values_.describe(cell.value)));
+  }
+  if (cell.wide != spot.wide) {
+    return fail(thread, &memory,
+                fmt::format("reads {} as {}, but it holds {} elements", name(), width_of(spot.wide),
+                            width_of(cell.wide)));
+  }
+  return true;
+}
+
+/// True if the step that ended at `read` precedes the running step of `thread`, which has `value`.
+/// Ranks that fold their input into a partial result, and overwrite it with the result, are ordered
+/// by the value only: the clocks of many threads do not show that.
+bool Run::is_over(Epoch read, int thread, ValueId value) const {
+  return order_->knows(thread, read) ||
+         values_.stems_from(value, threads_[read.thread].rank, read) ||
+         order_->before(read, thread);
+}
+
+bool Run::write(Memory& memory, int thread, const Spot& spot, ValueId value) {
+  if (!check_access(memory, thread, spot, true)) return false;
+  Cell& cell = memory.cell(spot, threads_[thread].chunk);
+  const auto races = [&](Epoch other, const char* does) {
+    return fail(thread, &memory,
+                fmt::format("writes {} while {} may be {} it: no step orders the two",
+                            name_of(spot, threads_[thread].rank), name_of_thread(other), does));
+  };
+  if (!order_->before(cell.last_write, thread)) return races(cell.last_write, "writing");
+  const Epoch reader =
+      cell.reads.first_not([&](const Epoch& read) { return is_over(read, thread, value); });
+  if (reader.thread >= 0) return races(reader, "reading");
+  cell.reads.clear();
+  cell.last_write = order_->next_end(thread);
+  cell.value = value;
+  cell.wide = spot.wide;
+  return true;
+}
+
+bool Run::fold(int thread) {
+  // A shorter block than the longest one of the lane has no such chunk.
+  if (threads_[thread].chunk >= counts_.of(item_of_step(thread))) return true;
+  spots_of(thread, current(thread).srcs, srcs_);
+  spots_of(thread, current(thread).dsts, dsts_);
+  last_operands_.clear();
+  for (Memory& memory : memories_) {
+    if (!fold_in(memory, thread)) return false;
+  }
+  return true;
+}
+
+bool Run::fold_in(Memory& memory, int thread) {
   const Step& step = current(thread);
   const std::uint32_t chunk = threads_[thread].chunk;
-  const auto cell_of = [&](const Range& r) -> Cell& {
-    return memory.cell(owner(thread, r), r, chunk);
-  };
-  const bool plain_copy =
-      step.srcs.size() == 1 && !step.finish && is_wide(step.srcs[0]) == is_wide(step.dsts[0]);
-  std::vector<const Range*> dsts;
-  for (const Range& dst : step.dsts) {
-    for (const Range& src : step.srcs) {
-      if (&cell_of(src) == &cell_of(dst) && is_wide(src) != is_wide(dst)) {
-        return fail(thread, &memory, "folds into a place that it reads, in another width");
-      }
-    }
-    for (const Range* other : dsts) {
-      if (&cell_of(*other) == &cell_of(dst)) return fail(thread, &memory, "writes a place twice");
-    }
-    const bool onto_itself = plain_copy && &cell_of(step.srcs[0]) == &cell_of(dst);
-    if (!onto_itself) dsts.push_back(&dst);
-  }
-  if (dsts.empty()) return true;
+  const bool copies = srcs_.size() == 1 && !step.finish;
+  const bool plain = copies && srcs_[0].wide == dsts_[0].wide;
+  const Cell* const source = plain ? &memory.cell(srcs_[0], chunk) : nullptr;
+  const auto onto_itself = [&](const Spot& dst) { return &memory.cell(dst, chunk) == source; };
+  if (plain && std::ranges::all_of(dsts_, onto_itself)) return true;
 
-  std::vector<ValueId> srcs(step.srcs.size());
-  for (std::size_t i = 0; i < srcs.size(); ++i) {
-    if (!read(memory, thread, step.srcs[i], &srcs[i])) return false;
-    if (values_->is_finished(srcs[i]) && (step.finish || srcs.size() > 1)) {
+  ++folds_;
+  operands_.clear();
+  for (const Spot& src : srcs_) {
+    Cell* const cell = read(memory, thread, src);
+    if (cell == nullptr) return false;
+    cell->read_in = folds_;
+    if (!copies && values_.at(cell->value).finished) {
       return fail(thread, &memory, "folds a result that is finished already");
     }
-    if (values_->block_of(srcs[i]) != values_->block_of(srcs[0])) {
-      return fail(
-          thread, &memory,
-          fmt::format("folds {} with {}", values_->describe(srcs[0]), values_->describe(srcs[i])));
-    }
-    if (values_->contributions(srcs[i]) > 1 && !values_->is_finished(srcs[i]) && srcs.size() == 1 &&
-        !step.finish && plans_[0].shape.widened && !is_wide(step.dsts[0])) {
-      return fail(thread, &memory, "rounds a partial result");
-    }
+    operands_.push_back(cell->value);
   }
-  if (srcs.size() == 1 && !step.finish) {
-    last = srcs[0];
-    last_srcs.clear();
-  } else if (srcs != last_srcs) {
-    last = values_->fold(srcs, step.finish);
-    last_srcs = srcs;
+  ValueId result = operands_[0];
+  if (!copies) {
+    if (operands_ != last_operands_) {
+      last_result_ = values_.fold(operands_, step.finish, order_->next_end(thread));
+      last_operands_ = operands_;
+    }
+    result = last_result_;
+  } else if (srcs_[0].wide && !dsts_[0].wide && values_.is_folded(result)) {
+    return fail(thread, &memory, "rounds a partial result");
   }
-  for (const Range* dst : dsts) {
-    if (!write(memory, thread, *dst, last)) return false;
+  for (const Spot& dst : dsts_) {
+    if (onto_itself(dst)) continue;
+    Cell& cell = memory.cell(dst, chunk);
+    if (cell.written_in == folds_) return fail(thread, &memory, "writes a place twice");
+    if (cell.read_in == folds_ && cell.wide != dst.wide) {
+      return fail(thread, &memory, "folds into a place that it reads, in another width");
+    }
+    cell.written_in = folds_;
+    if (!write(memory, thread, dst, result)) return false;
   }
   return true;
 }
 
 bool Run::transfer(Memory& memory, int sender, int receiver) {
-  const Range& src = current(sender).srcs[0];
-  const Range& dst = current(receiver).dsts[0];
-  if (is_wide(src) != is_wide(dst)) {
-    return fail(
-        receiver, &memory,
-        fmt::format("receives {} elements, but {} sends {} ones", is_wide(dst) ? "wide" : "narrow",
-                    name_of_thread(sender), is_wide(src) ? "wide" : "narrow"));
+  spots_of(sender, current(sender).srcs, srcs_);
+  spots_of(receiver, current(receiver).dsts, dsts_);
+  const Spot& src = srcs_[0];
+  const Spot& dst = dsts_[0];
+  if (src.wide != dst.wide) {
+    return fail(receiver, &memory,
+                fmt::format("receives {} elements, but rank {} sends {} ones", width_of(dst.wide),
+                            threads_[sender].rank, width_of(src.wide)));
   }
-  if (threads_[sender].chunk != threads_[receiver].chunk) {
-    return fail(receiver, &memory, "meets a send of another chunk");
-  }
-  ValueId value = nothing;
-  return read(memory, sender, src, &value) && write(memory, receiver, dst, value);
+  const Cell* const cell = read(memory, sender, src);
+  return cell != nullptr && write(memory, receiver, dst, cell->value);
 }
 
 /// When a rank ends, its caller has the buffers back: an error if an access to them may still be
 /// under way.
-bool Run::check_end(int rank) {
-  const int main = by_rank_[rank].main;
+bool Run::check_end(std::uint32_t rank) {
+  if (!plans_[rank].maps_input && !plans_[rank].maps_output) return true;
+  const int caller = by_rank_[rank].caller;
   const auto is_over = [&](const Epoch& epoch) {
-    return epoch.thread < 0 || threads_[epoch.thread].rank == rank || order_->before(epoch, main);
+    return epoch.thread < 0 || threads_[epoch.thread].rank == rank || order_->before(epoch, caller);
   };
   for (Memory& memory : memories_) {
     for (const Cell& cell : memory.callers(rank)) {
       const bool written = is_over(cell.last_write);
       const Epoch late = written ? cell.reads.first_not(is_over) : cell.last_write;
       if (late.thread < 0) continue;
-      status_ = invalid_argument(fmt::format(
-          "the plan is wrong: '{}', rank {} returns while {} may still be {} its buffers",
-          plans_[rank].algorithm, rank, name_of_thread(late.thread),
-          written ? "reading" : "writing"));
+      status_ = wrong(name_of_rank(plans_[rank]),
+                      fmt::format("returns while {} may still be {} its buffers",
+                                  name_of_thread(late), written ? "reading" : "writing"));
       return false;
     }
   }
   return true;
 }
 
+/// The rank whose input an item is, in a collective that does not reduce.
+std::uint32_t Run::source_of(std::uint64_t item) const {
+  const Plan& plan = plans_[0];
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  if (is_p2p(plan.shape.collective)) return plan.shape.collective == Collective::send ? 0 : 1;
+  if (row.input_at_root) return static_cast<std::uint32_t>(plan.shape.root);
+  const std::uint64_t source =
+      plan.shape.collective == Collective::all_to_all ? item / plan.shape.ranks : item;
+  return static_cast<std::uint32_t>(source);  // a rank
+}
+
+bool Run::is_right(ValueId id, std::uint64_t item, std::uint32_t chunk) {
+  if (id == nothing) return false;
+  const Value& value = values_.at(id);
+  if (value.item != item || value.chunk != chunk) return false;
+  const auto ranks = static_cast<std::uint32_t>(plans_.size());
+  if (!row_of(plans_[0].shape.collective).reduces) {
+    return !value.finished && !values_.is_folded(id) &&
+           values_.ranks(id)[0].first == source_of(item);
+  }
+  if (id == known_good_) return true;
+  if (!value.finished || !values_.has_all(id, ranks)) return false;
+  rank_order_ &= values_.in_rank_order(id, ranks);
+  known_good_ = id;
+  return true;
+}
+
 Status Run::check_answer(Memory& memory) {
-  ValueId known_good = nothing;
-  for (int r = 0; r < ranks_; ++r) {
-    const Plan& plan = plans_[r];
-    const Collective collective = plan.shape.collective;
-    const bool reduces =
-        collective == Collective::all_reduce || collective == Collective::reduce_scatter;
-    for (std::uint32_t block = 0; block < plan.output_blocks; ++block) {
-      for (std::uint32_t chunk = 0; chunk < chunks_; ++chunk) {
-        const Range range{.buffer = Buffer::output, .block = block};
-        const ValueId id = memory.cell(r, range, chunk).value;
-        const std::uint32_t source = collective == Collective::reduce_scatter ? r : block;
-        bool good = id != nothing;
-        if (good && reduces) {
-          good = values_->block_of(id) == source && values_->chunk_of(id) == chunk;
-          if (good && id != known_good) {
-            Value value = values_->at(id);
-            rank_order_ &= value.one_by_one && std::ranges::is_sorted(value.ranks);
-            std::ranges::sort(value.ranks);
-            good = value.finished && static_cast<int>(value.ranks.size()) == ranks_;
-            for (int i = 0; good && i < ranks_; ++i) good = value.ranks[i] == i;
-            if (good) known_good = id;
-          }
-        } else if (good) {
-          const bool gathers = collective == Collective::all_gather;
-          const int from = gathers ? static_cast<int>(block) : plan.shape.root;
-          good = id == values_->plain(from, gathers ? 0 : block, chunk);
-        }
-        if (good) continue;
-        return invalid_argument(
-            fmt::format("the plan is wrong: '{}', rank {} ends, {}, with {} in output block {} of "
-                        "chunk {}",
-                        plan.algorithm, r, memory.in_place() ? "in place" : "out of place",
-                        values_->describe(id), block, chunk));
+  for (const Plan& plan : plans_) {
+    for (std::uint32_t block = 0; block < blocks_of(plan, Buffer::output); ++block) {
+      const std::uint64_t item = item_of(plan, Buffer::output, block);
+      const Spot spot{.rank = plan.shape.rank, .buffer = Buffer::output, .block = block};
+      for (std::uint32_t chunk = 0; chunk < counts_.of(item); ++chunk) {
+        const ValueId id = memory.cell(spot, chunk).value;
+        if (is_right(id, item, chunk)) continue;
+        return wrong(name_of_rank(plan),
+                     fmt::format("ends, {}, with {} in output block {}, chunk {}",
+                                 memory.in_place() ? "in place" : "out of place",
+                                 values_.describe(id), block, chunk));
       }
     }
   }
@@ -221,12 +268,10 @@ Status Run::check_answer(Memory& memory) {
 
 Status Run::check_barrier() const {
   for (const Rank& rank : by_rank_) {
-    for (int r = 0; r < ranks_; ++r) {
-      if (begun_[rank.main][r / 64] >> (r % 64) & 1) continue;
-      return invalid_argument(
-          fmt::format("the plan is wrong: '{}', rank {} leaves the barrier though rank {} may not "
-                      "have come to it",
-                      plans_[0].algorithm, threads_[rank.main].rank, r));
+    for (std::uint32_t r = 0; r < plans_.size(); ++r) {
+      if (order_->has_begun(r, rank.caller)) continue;
+      return wrong(name_of_rank(plans_[threads_[rank.caller].rank]),
+                   fmt::format("leaves the barrier though rank {} may not have come to it", r));
     }
   }
   return {};

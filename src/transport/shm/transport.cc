@@ -79,6 +79,15 @@ void ShmTransport::post_recv(Transfer& transfer) {
   if (link->matcher.has_frames()) write(*link);
 }
 
+void ShmTransport::tell_call(int peer, std::uint64_t sequence, const Signature& call) {
+  const int index = local_of(peer);
+  if (!cancelled_.ok() || index < 0) return;
+  Link& link = *links_[index];
+  link.matcher.tell_call(sequence, call);
+  if (link.matcher.has_frames()) write(link);
+  posted_ |= link.matcher.has_frames();
+}
+
 bool ShmTransport::active() const {
   if (!posted_) return false;
   posted_ = std::any_of(links_.begin(), links_.end(),

@@ -38,6 +38,7 @@ class ShmTransport final : public Transport {
   void begin_collective(std::uint64_t sequence, const Signature& signature) override {
     sequence_check_.begin(sequence, signature);
   }
+  void tell_call(int peer, std::uint64_t sequence, const Signature& call) override;
   const Status* failure() const override { return sequence_check_.failure(); }
   void cancel(const Status& why) override;
   void close() override;

@@ -117,7 +117,7 @@ bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
     const ssize_t written = write_some();
     if (written < 0) {
       blocked_ = errno == EAGAIN || errno == EWOULDBLOCK;
-      if (!blocked_) fail(system_error("writing to the socket failed"));
+      if (!blocked_) fail_to_write(matcher, system_error("writing to the socket failed"));
       return moved;
     }
     moved = true;
@@ -128,6 +128,18 @@ bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
   }
   blocked_ = false;
   return moved;
+}
+
+/// The peer may have ended after it had sent what this rank waits for: that is read first.
+void Connection::fail_to_write(MessageMatcher& matcher, Status why) {
+  receive_rest(matcher);
+  if (state_ == State::open) fail(std::move(why));
+}
+
+void Connection::receive_rest(MessageMatcher& matcher) {
+  constexpr int most_reads = 64;  // a peer that lives may send for ever
+  for (int i = 0; i < most_reads && state_ == State::open && receive(matcher); ++i) {
+  }
 }
 
 void Connection::append(const OutFrame& frame) {

@@ -34,6 +34,8 @@ class Connection {
   bool flush(MessageMatcher& matcher, MessageMatcher::Want want);
   /// Reads the bytes that have arrived, up to poll_budget. Returns true if bytes moved.
   bool receive(MessageMatcher& matcher);
+  /// Reads what has arrived, before the link ends for another reason.
+  void receive_rest(MessageMatcher& matcher);
 
   bool has_output() const { return iov_first_ < iov_count_; }
   /// True if the socket was full at the last write.
@@ -66,6 +68,7 @@ class Connection {
   bool consume(MessageMatcher& matcher);
   bool payload_done(MessageMatcher& matcher);
   void fail(Status status);
+  void fail_to_write(MessageMatcher& matcher, Status why);
 
   UniqueFd fd_;
   State state_ = State::open;

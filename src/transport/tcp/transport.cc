@@ -175,6 +175,16 @@ void TcpTransport::post_recv(Transfer& transfer) {
   activate(from);
 }
 
+void TcpTransport::tell_call(int peer, std::uint64_t sequence, const Signature& call) {
+  if (!cancelled_.ok() || !reaches(peer)) return;
+  Link& to = link(peer);
+  to.matcher.tell_call(sequence, call);
+  if (!to.matcher.has_frames()) return;
+  dial(to, 0);
+  flush(to);
+  if (busy(to)) activate(to);
+}
+
 void TcpTransport::activate(Link& link) {
   if (link.listed) return;
   link.listed = true;
@@ -416,6 +426,14 @@ void TcpTransport::drop(Link& link, std::size_t index) {
            "lost the connection to rank " + std::to_string(peer) + ": " + why.message(), peer};
   }
   if (of_the_socket) {
+    // The connections of a process that has ended break in any order.
+    for (const std::unique_ptr<Connection>& other : link.connections) {
+      if (other != nullptr && !link.matcher.ended()) other->receive_rest(link.matcher);
+    }
+    if (link.matcher.ended()) {
+      connection->release_buffers(link.matcher, false);
+      return finish_link(link);
+    }
     // Messages that have arrived completely stay valid: a call that has ended on the peer can end
     // here too.
     link.matcher.leave(why.on_link(link.name));

@@ -95,6 +95,109 @@ TEST(Cpp, reduce_scatter_is_out_of_place_and_in_place_on_a_stream_and_not) {
   });
 }
 
+TEST(Cpp, reduce_is_out_of_place_and_in_place_on_a_stream_and_not) {
+  job::run(3, [](Communicator& comm) {
+    hocket::Stream stream = hocket::Stream::create();
+    const int root = 1;
+    const bool is_root = comm.rank() == root;
+    const Ints in{comm.rank(), 10}, sum{3, 30};
+    Ints out(2), data = in, streamed = in, streamed_out(2);
+    Ints none;  // only root's output counts: the others may have none
+    comm.reduce(in, is_root ? out : none, hocketSum, root);
+    comm.reduce(data, hocketSum, root);
+    comm.reduce(in, is_root ? streamed_out : none, hocketSum, root, stream);
+    comm.reduce(streamed, hocketSum, root, stream);
+    stream.synchronize();
+    for (const Ints& got : {out, streamed_out}) EXPECT_EQ(got, is_root ? sum : Ints(2));
+    for (const Ints& got : {data, streamed}) EXPECT_EQ(got, is_root ? sum : in);
+  });
+}
+
+TEST(Cpp, gather_and_scatter_go_to_root_and_back_on_a_stream_and_not) {
+  job::run(3, [](Communicator& comm) {
+    hocket::Stream stream = hocket::Stream::create();
+    const int root = 2;
+    const bool is_root = comm.rank() == root;
+    const Ints in{comm.rank(), -comm.rank()}, all{0, 0, 1, -1, 2, -2};
+    Ints gathered(is_root ? 6 : 0), streamed(is_root ? 6 : 0), back(2), streamed_back(2);
+    comm.gather(in, gathered, root);
+    comm.gather(in, streamed, root, stream);
+    comm.scatter(gathered, back, root, stream);
+    comm.scatter(streamed, streamed_back, root, stream);
+    stream.synchronize();
+    for (const Ints& got : {gathered, streamed}) EXPECT_EQ(got, is_root ? all : Ints());
+    EXPECT_EQ(in, back);
+    comm.scatter(gathered, streamed_back, root);
+    EXPECT_EQ(in, streamed_back);
+  });
+}
+
+TEST(Cpp, all_to_all_turns_parts_round_on_a_stream_and_not) {
+  job::run(3, [](Communicator& comm) {
+    hocket::Stream stream = hocket::Stream::create();
+    const int rank = comm.rank();
+    const Ints in{10 * rank, 10 * rank + 1, 10 * rank + 2}, turned{rank, 10 + rank, 20 + rank};
+    Ints out(3), streamed(3), grouped(3);
+    comm.all_to_all(in, out);
+    comm.all_to_all(in, streamed, stream);
+    hocket::group([&] { comm.all_to_all(in, grouped, stream); });
+    stream.synchronize();
+    for (const Ints& got : {out, streamed, grouped}) EXPECT_EQ(got, turned);
+  });
+}
+
+/// Of rank r: r + 1 elements of value r.
+Ints some_of(int rank) { return Ints(static_cast<std::size_t>(rank) + 1, rank); }
+
+TEST(Cpp, blocks_of_different_counts_are_gathered_and_scattered) {
+  job::run(3, [](Communicator& comm) {
+    hocket::Stream stream = hocket::Stream::create();
+    const int root = 1;
+    const bool is_root = comm.rank() == root;
+    const Ints mine = some_of(comm.rank()), all{0, 1, 1, 2, 2, 2}, spread{2, 2, 2, 9, 1, 1, 9, 0};
+    Ints none, gathered(6), placed(8, 9), rooted(is_root ? 6 : 0), back(mine.size()),
+        again(mine.size());
+    {
+      // The arrays end before the streamed calls run.
+      const std::vector<std::size_t> counts{1, 2, 3};
+      const std::array<std::size_t, 3> places{7, 4, 0};
+      comm.all_gather(mine, gathered, counts);
+      comm.all_gather(mine, placed, {counts, places}, stream);
+      comm.gather(mine, rooted, counts, root, stream);
+      comm.scatter(rooted, counts, back, root, stream);
+      comm.scatter(is_root ? placed : none,
+                   is_root ? hocket::Blocks(counts, places) : hocket::Blocks(), again, root,
+                   stream);
+    }
+    stream.synchronize();
+    EXPECT_EQ(all, gathered);
+    EXPECT_EQ(spread, placed);
+    EXPECT_EQ(is_root ? all : Ints(), rooted);
+    EXPECT_EQ(mine, back);
+    EXPECT_EQ(mine, again);
+  });
+}
+
+TEST(Cpp, blocks_of_different_counts_are_reduced_and_exchanged) {
+  job::run(3, [](Communicator& comm) {
+    const int rank = comm.rank();
+    const auto own = static_cast<std::size_t>(rank);
+    const std::size_t counts[] = {1, 2, 3};
+    Ints part(own + 1);
+    const Ints whole{1, 2, 2, 3, 3, 3};
+    comm.reduce_scatter(whole, part, counts, hocketSum);
+    EXPECT_EQ(part, Ints(own + 1, 3 * (rank + 1)));
+    // To each rank r: r + 1 elements, of the sender's value; so from each rank rank + 1 elements.
+    const std::vector<std::size_t> from(3, own + 1);
+    const Ints in(6, rank);
+    Ints out(3 * (own + 1));
+    comm.all_to_all(in, counts, out, from);
+    Ints expected;
+    for (int sender = 0; sender < 3; ++sender) expected.insert(expected.end(), own + 1, sender);
+    EXPECT_EQ(expected, out);
+  });
+}
+
 TEST(Cpp, messages_go_round_by_send_and_recv_and_by_sendrecv) {
   job::run(3, [](Communicator& comm) {
     hocket::Stream stream = hocket::Stream::create();
@@ -248,7 +351,7 @@ TEST(Cpp, a_programs_own_type_takes_part) {
 TEST(Cpp, wrong_sizes_are_named_and_nothing_happens) {
   job::run(2, [](Communicator& comm) {
     const Ints three(3), five(5);
-    Ints four(4), seven(7);
+    Ints four(4), seven(7), also_seven(7);
     using hocket::InvalidArgument;
     const auto says = [](const char* operation, const char* one, const char* other, auto body) {
       const auto error = job::thrown_by<InvalidArgument>(body);
@@ -268,6 +371,32 @@ TEST(Cpp, wrong_sizes_are_named_and_nothing_happens) {
          [&] { comm.reduce_scatter(five, four, hocketSum); });
     says("hocketReduceScatter", "7 elements", "of 2",
          [&] { comm.reduce_scatter(seven, hocketSum); });
+    says("hocketAlltoAll", "3 elements", "4 elements", [&] { comm.all_to_all(three, four); });
+    says("hocketAlltoAll", "7 elements", "of 2", [&] { comm.all_to_all(also_seven, seven); });
+    const std::vector<std::size_t> counts{3, 3}, one{3}, twos{2, 2};
+    says("hocketAllGatherV", "4 elements", "block 1",
+         [&] { comm.all_gather(three, four, counts); });
+    says("hocketAllGatherV", "1 counts", "2 blocks", [&] { comm.all_gather(three, four, one); });
+    says("hocketAllGatherV", "1 displacements", "2 blocks", [&] {
+      comm.all_gather(three, seven, {counts, one});
+    });
+    says("hocketReduceScatterV", "displacements", "follow one another", [&] {
+      comm.reduce_scatter(five, four, {twos, twos}, hocketSum);
+    });
+    says("hocketReduceScatterV", "2 elements", "4 elements",
+         [&] { comm.reduce_scatter(five, four, twos, hocketSum); });
+    says("hocketAlltoAllV", "5 elements", "the input",
+         [&] { comm.all_to_all(five, counts, seven, twos); });
+    says("hocketAlltoAllV", "4 elements", "the output",
+         [&] { comm.all_to_all(five, twos, four, counts); });
+    const int self = comm.rank();
+    says("hocketReduce", "3 elements", "4 elements",
+         [&] { comm.reduce(three, four, hocketSum, self); });
+    says("hocketGather", "3 elements", "4 elements", [&] { comm.gather(three, four, self); });
+    says("hocketGatherV", "4 elements", "block 1", [&] { comm.gather(three, four, counts, self); });
+    says("hocketScatter", "5 elements", "4 elements", [&] { comm.scatter(five, four, self); });
+    says("hocketScatterV", "5 elements", "block 1",
+         [&] { comm.scatter(five, counts, four, self); });
     if (comm.rank() == 1) {
       says("hocketBroadcast", "3 elements", "4 elements", [&] { comm.broadcast(three, four, 1); });
     }

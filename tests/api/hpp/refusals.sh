@@ -59,6 +59,8 @@ bytes='hocket: std::byte has no arithmetic'
 refuse 'std::vector<std::byte> x(4); comm.all_reduce(x, hocketSum);' "$bytes" byte
 refuse 'std::vector<std::byte> x(4), y(2); comm.reduce_scatter(x, y, hocketMax);' "$bytes" byte
 
+refuse 'std::vector<std::byte> x(4); comm.reduce(x, hocketSum, 0);' "$bytes" byte
+
 range='hocket: a buffer is a contiguous range'
 refuse 'std::list<float> x(4); comm.send(x, 0);' "$range" list
 refuse 'std::vector<bool> x(4); comm.broadcast(x, 0);' "$range" 'vector<bool'
@@ -68,6 +70,8 @@ refuse 'const std::vector<float> x(4); comm.all_reduce(x, hocketSum);' \
   'hocket: the elements of this buffer are const' 'const float'
 refuse 'comm.send(std::vector<float>(4), 0, stream);' 'hocket: this buffer is a temporary' vector
 refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_reduce(x, y, hocketSum);' \
+  'hocket: input and output have different element types' int
+refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_to_all(x, y);' \
   'hocket: input and output have different element types' int
 refuse 'hocket::Memory<std::string> x(4);' "hocket: peers write the bytes" string
 

@@ -1,0 +1,307 @@
+#include "api/arguments.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/mix.h"
+
+namespace hocket::internal::api {
+namespace {
+
+/// No machine has longer addresses.
+constexpr std::uint64_t address_space = std::uint64_t{1} << 57;
+
+/// Bytes of a buffer: [begin, begin + bytes).
+struct Bytes {
+  std::uintptr_t begin = 0;
+  std::uint64_t bytes = 0;
+
+  std::uintptr_t end() const { return begin + bytes; }
+  bool ends() const { return bytes <= address_space && begin <= address_space - bytes; }
+};
+
+Bytes bytes_at(const void* begin, std::uint64_t bytes) {
+  return {reinterpret_cast<std::uintptr_t>(begin), bytes};
+}
+
+bool overlap(const Bytes& a, const Bytes& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.begin < b.end() && b.begin < a.end();
+}
+
+Status past_the_end(const char* buffer, const std::string& sizes) {
+  return invalid_argument(sizes + ": " + buffer + " would reach past the end of the address space");
+}
+
+/// The error of two buffers that overlap otherwise than in place.
+Status overlapping(const CollectiveRow& row) {
+  const std::string text = "the buffers overlap: ";
+  if (row.input == Blocks::per_rank && row.output == Blocks::per_rank) {
+    return invalid_argument(text + "this collective cannot run in place");
+  }
+  if (row.output == Blocks::per_rank) {
+    return invalid_argument(text +
+                            "in place means that sendbuff is the block of this rank in recvbuff");
+  }
+  if (row.input == Blocks::per_rank) {
+    return invalid_argument(text +
+                            "in place means that recvbuff is the block of this rank in sendbuff");
+  }
+  return invalid_argument(text + "in place means sendbuff == recvbuff");
+}
+
+/// place: the byte where the block of this rank begins, in the buffer with a block for each rank.
+bool in_place(const Call& call, std::uint64_t place) {
+  const CollectiveRow& row = row_of(call.collective);
+  const bool gathers = row.output == Blocks::per_rank, scatters = row.input == Blocks::per_rank;
+  if (gathers && scatters) return false;
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  return input + (scatters ? place : 0) == output + (gathers ? place : 0);
+}
+
+std::string count_text(const char* name, std::size_t count) {
+  return std::string(name) + " is " + std::to_string(count);
+}
+std::string count_text(const char* name, std::size_t block, std::size_t count) {
+  return std::string(name) + "[" + std::to_string(block) + "] is " + std::to_string(count);
+}
+
+/// Bytes of so many elements; empty: more than memory can have.
+std::optional<std::uint64_t> bytes_of(std::uint64_t elements, Dtype dtype) {
+  const auto bytes = checked_mul(elements, size_of(dtype));
+  return bytes && *bytes <= PTRDIFF_MAX ? bytes : std::nullopt;
+}
+
+constexpr const char* too_many = ": so many elements have more bytes than memory can";
+
+// ---- Blocks of different counts.
+
+struct Buffer {
+  const char* name;
+  const void* data;
+  bool received;
+};
+
+/// Copies the arrays, and sets *total.
+Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int ranks, Dtype dtype,
+                 VaryingBlocks::Side* to, std::uint64_t* total) {
+  if (from.counts == nullptr) {
+    return invalid_argument(std::string(from.counts_name) + " is NULL: it has a count for each " +
+                            "rank");
+  }
+  const auto blocks = static_cast<std::size_t>(ranks);
+  to->counts.assign(from.counts, from.counts + blocks);
+  to->offsets.assign(blocks, 0);
+  std::uint64_t sum = 0;
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const std::size_t count = to->counts[b];
+    if (count == 0) continue;
+    const std::string text = count_text(from.counts_name, b, count);
+    if (buffer.data == nullptr) {
+      return invalid_argument(std::string(buffer.name) + " is NULL, but " + text);
+    }
+    const std::size_t offset = from.displacements != nullptr ? from.displacements[b] : sum;
+    const auto with_this = checked_add(sum, count), end = checked_add(offset, count);
+    const bool fits = with_this && bytes_of(*with_this, dtype) && end && bytes_of(*end, dtype);
+    const std::string where = from.displacements != nullptr
+                                  ? text + " and " + count_text(from.displacements_name, b, offset)
+                                  : text + " after " + std::to_string(sum) + " elements";
+    if (!fits) return invalid_argument(where + too_many);
+    if (!bytes_at(buffer.data, *bytes_of(*end, dtype)).ends()) {
+      return past_the_end(buffer.name, where);
+    }
+    sum = *with_this;
+    to->offsets[b] = offset;
+  }
+  *total = sum;
+  return {};
+}
+
+/// The blocks that are not empty, in the order in which they lie.
+std::vector<std::size_t> order_of(const VaryingBlocks::Side& side) {
+  std::vector<std::size_t> order;
+  for (std::size_t b = 0; b < side.counts.size(); ++b) {
+    if (side.counts[b] > 0) order.push_back(b);
+  }
+  const auto begin = [&](std::size_t b) { return side.offsets[b]; };
+  if (!std::ranges::is_sorted(order, {}, begin)) std::ranges::sort(order, {}, begin);
+  return order;
+}
+
+/// No element may be received twice.
+Status check_received(const VaryingArguments::Side& names, const VaryingBlocks::Side& side) {
+  const std::vector<std::size_t> order = order_of(side);
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const std::size_t a = order[i - 1], b = order[i];
+    if (side.offsets[a] + side.counts[a] <= side.offsets[b]) continue;
+    return invalid_argument("the blocks that are received from ranks " +
+                            std::to_string(std::min(a, b)) + " and " +
+                            std::to_string(std::max(a, b)) + " overlap in recvbuff: look at " +
+                            names.counts_name + " and " + names.displacements_name);
+  }
+  return {};
+}
+
+/// The bytes of the blocks of a side; own: of the only block of a side without blocks.
+std::vector<Bytes> ranges_of(const VaryingBlocks::Side& side, const void* buffer, std::size_t own,
+                             std::size_t element) {
+  if (side.counts.empty()) return {bytes_at(buffer, own * element)};
+  std::vector<Bytes> ranges;
+  for (const std::size_t b : order_of(side)) {
+    const auto* begin = static_cast<const std::byte*>(buffer) + side.offsets[b] * element;
+    ranges.push_back(bytes_at(begin, side.counts[b] * element));
+  }
+  return ranges;
+}
+
+/// Both in the order of their begins.
+bool any_overlap(const std::vector<Bytes>& inputs, const std::vector<Bytes>& outputs) {
+  // The inputs may overlap one another, so each is compared with all outputs that it may reach.
+  auto first = outputs.begin();
+  for (const Bytes& input : inputs) {
+    while (first != outputs.end() && first->end() <= input.begin) ++first;
+    if (first != outputs.end() && overlap(input, *first)) return true;
+  }
+  return false;
+}
+
+Status check_varying_overlap(const Call& call, int rank) {
+  const CollectiveRow& row = row_of(call.collective);
+  const VaryingBlocks& blocks = *call.varying;
+  const std::size_t element = size_of(call.dtype);
+  const auto own = static_cast<std::size_t>(rank);
+  const bool input = has_input(row, call.root == rank), output = has_output(row, call.root == rank);
+  if (!input || !output) return {};
+  const VaryingBlocks::Side& many = blocks.output.counts.empty() ? blocks.input : blocks.output;
+  if (many.counts[own] > 0 && in_place(call, many.offsets[own] * element)) return {};
+  if (!any_overlap(ranges_of(blocks.input, call.input, call.count, element),
+                   ranges_of(blocks.output, call.output, call.count, element))) {
+    return {};
+  }
+  return overlapping(row);
+}
+
+/// The buffer of this rank's only block.
+Status check_own(const Call& call, const Buffer& buffer, const std::string& count_name) {
+  const auto bytes = bytes_of(call.count, call.dtype);
+  const std::string text = count_name + " is " + std::to_string(call.count);
+  if (!bytes) return invalid_argument(text + too_many);
+  if (buffer.data == nullptr && call.count > 0) {
+    return invalid_argument(std::string(buffer.name) + " is NULL, but " + text);
+  }
+  return bytes_at(buffer.data, *bytes).ends() ? Status() : past_the_end(buffer.name, text);
+}
+
+/// The block that a rank sends to itself has one count.
+Status check_own_counts(const VaryingArguments& arguments, const VaryingBlocks& blocks,
+                        const Call& call, std::size_t rank) {
+  const bool sends = !blocks.input.counts.empty(), receives = !blocks.output.counts.empty();
+  if (!sends && !receives) return {};  // the root knows the other counts
+  const std::size_t sent = sends ? blocks.input.counts[rank] : call.count;
+  const std::size_t received = receives ? blocks.output.counts[rank] : call.count;
+  if (sent == received) return {};
+  const auto text = [&](const VaryingArguments::Side& side, bool many, std::size_t count) {
+    return many ? count_text(side.counts_name, rank, count)
+                : count_text(arguments.own_count_name, count);
+  };
+  return invalid_argument(text(arguments.input, sends, sent) + ", but " +
+                          text(arguments.output, receives, received) +
+                          ": this rank sends that block to itself, so both must be equal");
+}
+
+std::int32_t hash_of(const std::vector<std::size_t>& counts) {
+  std::uint64_t hash = counts.size();
+  for (const std::size_t count : counts) hash = mix(hash ^ mix(count + 0x9e3779b97f4a7c15ULL));
+  return static_cast<std::int32_t>(hash >> 33);
+}
+
+}  // namespace
+
+Status narrow(int datatype, int op, Call* call) {
+  if (datatype < 0 || datatype >= dtype_count) {
+    return invalid_argument("datatype " + std::to_string(datatype) +
+                            " does not exist: use a hocketDataType_t");
+  }
+  if (op < 0 || op >= op_count) {
+    return invalid_argument("operator " + std::to_string(op) +
+                            " does not exist: use a hocketRedOp_t");
+  }
+  call->dtype = static_cast<Dtype>(datatype);
+  call->op = static_cast<Op>(op);
+  return {};
+}
+
+Status check_root(const Call& call, int ranks) {
+  const bool has_root = row_of(call.collective).rooted || is_p2p(call);
+  if (!has_root || (call.root >= 0 && call.root < ranks)) return {};
+  return invalid_argument((is_p2p(call) ? "peer " : "root ") + std::to_string(call.root) +
+                          " does not exist: the communicator has ranks 0 to " +
+                          std::to_string(ranks - 1));
+}
+
+Status check_buffers(const Call& call, int rank, int ranks) {
+  const CollectiveRow& row = row_of(call.collective);
+  const auto block = checked_mul(call.count, size_of(call.dtype));
+  const auto all = block ? checked_mul(*block, static_cast<std::uint64_t>(ranks)) : std::nullopt;
+  if (!all || *all > PTRDIFF_MAX) {
+    return invalid_argument(count_text("count", call.count) + too_many);
+  }
+  const bool is_root = call.root == rank;
+  const auto bytes = [&](Blocks blocks) { return blocks == Blocks::per_rank ? *all : *block; };
+  const Bytes input =
+      bytes_at(call.input, has_input(row, is_root) ? bytes(row.input) : std::uint64_t{0});
+  const Bytes output =
+      bytes_at(call.output, has_output(row, is_root) ? bytes(row.output) : std::uint64_t{0});
+  const auto named = [&](const char* buffer) {
+    return invalid_argument(std::string(buffer) + " is NULL, but " +
+                            count_text("count", call.count));
+  };
+  if (call.input == nullptr && input.bytes > 0) return named("sendbuff");
+  if (call.output == nullptr && output.bytes > 0) return named("recvbuff");
+  if (!input.ends()) return past_the_end("sendbuff", count_text("count", call.count));
+  if (!output.ends()) return past_the_end("recvbuff", count_text("count", call.count));
+  const auto place = static_cast<std::uint64_t>(rank) * *block;
+  if (!overlap(input, output) || in_place(call, place)) return {};
+  return overlapping(row);
+}
+
+Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call* call) {
+  const CollectiveRow& row = row_of(call->collective);
+  const bool is_root = call->root == rank;
+  auto blocks = std::make_shared<VaryingBlocks>();
+  const auto take = [&](Blocks what, bool exists, const VaryingArguments::Side& from,
+                        const Buffer& buffer, VaryingBlocks::Side* to) -> Status {
+    if (what != Blocks::per_rank || !exists) return {};
+    std::uint64_t total = 0;
+    HOCKET_RETURN_IF_ERROR(take_side(from, buffer, ranks, call->dtype, to, &total));
+    if (buffer.received) HOCKET_RETURN_IF_ERROR(check_received(from, *to));
+    if (!shares_blocks(row)) return {};
+    blocks->total = total;
+    blocks->longest = std::ranges::max(to->counts);
+    blocks->hash = hash_of(to->counts);
+    return {};
+  };
+  const bool input = has_input(row, is_root), output = has_output(row, is_root);
+  const Buffer sent{"sendbuff", call->input, false}, received{"recvbuff", call->output, true};
+  HOCKET_RETURN_IF_ERROR(take(row.input, input, arguments.input, sent, &blocks->input));
+  HOCKET_RETURN_IF_ERROR(take(row.output, output, arguments.output, received, &blocks->output));
+  const auto own = static_cast<std::size_t>(rank);
+  if (*arguments.own_count_name == '\0' && row.output == Blocks::own) {
+    call->count = blocks->input.counts[own];  // the caller gives the vector only
+  }
+  const std::string own_name =
+      *arguments.own_count_name != '\0'
+          ? std::string(arguments.own_count_name)
+          : std::string(arguments.input.counts_name) + "[" + std::to_string(rank) + "]";
+  if (row.input == Blocks::own) HOCKET_RETURN_IF_ERROR(check_own(*call, sent, own_name));
+  if (row.output == Blocks::own) HOCKET_RETURN_IF_ERROR(check_own(*call, received, own_name));
+  HOCKET_RETURN_IF_ERROR(check_own_counts(arguments, *blocks, *call, own));
+  call->varying = std::move(blocks);
+  return check_varying_overlap(*call, rank);
+}
+
+}  // namespace hocket::internal::api

@@ -1,0 +1,36 @@
+// The checks of a collective's or a message's arguments. An argument that is wrong whatever the
+// other ranks do changes nothing. The row of the collective says which buffers a rank has and what
+// lies in them (base/collectives.h).
+#pragma once
+
+#include <cstddef>
+
+#include "base/status.h"
+#include "engine/call.h"
+
+namespace hocket::internal::api {
+
+/// The arrays of a v-variant, as the caller gave them, with the names of the parameters.
+struct VaryingArguments {
+  struct Side {
+    const std::size_t* counts = nullptr;
+    const std::size_t* displacements = nullptr;  // null: each block follows the block before it
+    const char* counts_name = "";
+    const char* displacements_name = "";
+  };
+  Side input = {}, output = {};     // of a buffer with a block for each rank
+  const char* own_count_name = "";  // of Call::count
+};
+
+/// Sets datatype and operator. Enumerators are checked before they are narrowed: 263 must not
+/// become float32. A C program may pass any int as an enumerator; a variable of the enum's type
+/// could not hold that in C++.
+Status narrow(int datatype, int op, Call* call);
+/// Root and peer exist.
+Status check_root(const Call& call, int ranks);
+/// Buffers of blocks of one size.
+Status check_buffers(const Call& call, int rank, int ranks);
+/// Buffers of blocks of different counts: checks them, and copies the arrays to call->varying.
+Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call* call);
+
+}  // namespace hocket::internal::api

@@ -1,0 +1,98 @@
+// Where the blocks of a call's input and output lie, and how blocks are cut in chunks: the one
+// place that the executor, the plain interpreter and the checks of the engine ask.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "base/checked.h"
+#include "base/types.h"
+#include "collectives/plan/plan.h"
+
+namespace hocket::internal {
+
+struct Elements {
+  std::size_t first = 0;  // in its buffer
+  std::size_t count = 0;
+  bool operator==(const Elements&) const = default;
+};
+
+/// The blocks of one buffer: equal ones, or those of a table.
+struct Extents {
+  std::size_t block_elements = 0;        // of a full block; the last ones may be short or empty
+  std::size_t total = 0;                 // elements in all blocks
+  const std::size_t* counts = nullptr;   // of each block; null: equal blocks
+  const std::size_t* offsets = nullptr;  // with counts: where each block begins
+  std::uint32_t blocks = 1;              // with counts
+  std::size_t longest = 0;               // elements of the longest block
+
+  constexpr Elements block(std::size_t index) const {
+    if (counts == nullptr) [[likely]] {
+      const std::size_t begin = std::min(index * block_elements, total);
+      return {begin, std::min(block_elements, total - begin)};
+    }
+    return {offsets[index], counts[index]};
+  }
+  /// One past the last element of any block.
+  std::size_t end() const;
+};
+
+/// `blocks` equal blocks of `count` elements each.
+Extents equal_blocks(std::size_t count, std::size_t blocks);
+/// A message of `count` elements that is cut in `blocks` blocks of whole 64-byte lines, the last
+/// ones short or empty.
+Extents cut_blocks(std::size_t count, std::size_t blocks, Dtype dtype);
+/// Block b has counts[b] elements and begins at offsets[b]. The spans must outlive the extents.
+Extents table_of_blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets);
+
+/// The sizes of one operation on one rank.
+struct Sizes {
+  Extents input, output;
+  std::size_t chunk_elements = 0;  // of a full chunk: a multiple of a 64-byte line; 0: one chunk
+
+  constexpr const Extents& of(Buffer buffer) const {
+    return buffer == Buffer::output ? output : input;
+  }
+  constexpr std::size_t chunks_in(std::size_t elements) const {
+    if (chunk_elements == 0 || elements <= chunk_elements) return 1;
+    return divide_up(elements, chunk_elements);
+  }
+  /// The elements before chunk `chunk` in its buffer. Peers' blocks lie as those of this rank, but
+  /// may be longer or shorter: the chunk is not empty.
+  constexpr std::size_t first_of(Buffer buffer, std::size_t block, std::size_t chunk) const {
+    return of(buffer).block(block).first + chunk * chunk_elements;
+  }
+  /// Chunk `chunk` of a block of this rank; empty past the block's end.
+  constexpr Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
+    const Elements all = of(buffer).block(block);
+    if (chunk_elements == 0) return chunk == 0 ? all : Elements{all.first + all.count, 0};
+    const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
+    return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
+  }
+  /// How many chunks an instance of a lane has. block: of a lane of one block.
+  constexpr std::size_t chunks_of(Counts counts, Buffer extents, std::size_t block) const {
+    if (counts == Counts::once || chunk_elements == 0) return 1;
+    const Extents& blocks = of(extents);
+    return chunks_in(counts == Counts::all_blocks ? blocks.longest : blocks.block(block).count);
+  }
+};
+
+/// The sizes of a call with equal blocks: `count` as the caller gave it. The collective's row says
+/// whether it is the whole message or one block. chunk_elements: rounded up to whole 64-byte lines;
+/// 0: one chunk.
+Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t output_blocks,
+               std::size_t count, Dtype dtype, std::size_t chunk_elements);
+/// The same for a plan; one chunk where the plan has single_chunk.
+Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements);
+
+/// Bytes between the blocks of scratch. All ranks that read one another's scratch must get the same
+/// number. wide: some scratch range of the plan is wide.
+std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide);
+
+/// Elements between the blocks of a line.
+constexpr std::size_t line_stride(const Sizes& sizes) {
+  return std::max(sizes.input.longest, sizes.output.longest);
+}
+
+}  // namespace hocket::internal

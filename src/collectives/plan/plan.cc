@@ -1,0 +1,54 @@
+#include "collectives/plan/plan.h"
+
+namespace hocket::internal {
+namespace {
+
+std::uint32_t blocks_of(const Plan& plan, Blocks blocks) {
+  switch (blocks) {
+    case Blocks::none:
+      return 0;
+    case Blocks::whole:
+      return plan.cut;
+    case Blocks::own:
+      return 1;
+    case Blocks::per_rank:
+      return plan.shape.ranks;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::uint32_t input_blocks(const Plan& plan) {
+  return blocks_of(plan, row_of(plan.shape.collective).input);
+}
+
+std::uint32_t output_blocks(const Plan& plan) {
+  return blocks_of(plan, row_of(plan.shape.collective).output);
+}
+
+bool has_input(const Shape& shape) { return has_input(row_of(shape.collective), shape.is_root()); }
+
+bool has_output(const Shape& shape) {
+  return has_output(row_of(shape.collective), shape.is_root());
+}
+
+std::uint64_t item_of(const Plan& plan, Buffer buffer, std::uint32_t block) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  const bool of_input = buffer == Buffer::input;
+  if (plan.shape.collective == Collective::all_to_all) {
+    const std::uint64_t ranks = plan.shape.ranks;
+    return of_input ? plan.shape.rank * ranks + block : block * ranks + plan.shape.rank;
+  }
+  return (of_input ? row.input : row.output) == Blocks::own ? plan.shape.rank : block;
+}
+
+std::uint64_t items(const Plan& plan) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  const std::uint64_t ranks = plan.shape.ranks;
+  if (plan.shape.collective == Collective::all_to_all) return ranks * ranks;
+  if (row.input == Blocks::own || row.input == Blocks::per_rank) return ranks;
+  return row.input == Blocks::none && row.output == Blocks::none ? 0 : plan.cut;
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,107 @@
+#include "collectives/select/cost.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "collectives/select/simulation.h"
+
+namespace hocket::internal {
+namespace {
+
+Alike alike_of(const Builder& builder, const Effort& effort) {
+  if (!builder.symmetric || effort.every_rank) return Alike::none;
+  return row_of(builder.collective).rooted ? Alike::all_but_root : Alike::all;
+}
+
+/// The plans of the ranks that are simulated.
+std::vector<Plan> plans_of(const Builder& builder, Shape shape, Alike alike) {
+  shape.root = row_of(builder.collective).rooted ? 0 : -1;
+  std::vector<std::uint32_t> ranks = {0};
+  if (alike == Alike::all_but_root && shape.ranks > 1) ranks.push_back(shape.ranks - 1);
+  if (alike == Alike::none) {
+    for (std::uint32_t rank = 1; rank < shape.ranks; ++rank) ranks.push_back(rank);
+  }
+  std::vector<Plan> plans;
+  for (const std::uint32_t rank : ranks) {
+    shape.rank = rank;
+    plans.push_back(builder.build(shape));
+  }
+  return plans;
+}
+
+std::int64_t rounded(double value) {
+  return value > 0 ? static_cast<std::int64_t>(std::llround(value)) : 0;
+}
+
+/// Ranks share processors. Where all of them are simulated, they take turns there, and each one's
+/// work takes the time that it takes alone: the figure of a message was measured while all ranks
+/// sent. Where a few stand for all, all do the same at the same time, so work takes longer by the
+/// number of ranks on a processor.
+void set_costs(const Figures& figures, std::uint32_t ranks, Simulated* out) {
+  const double crowd = std::max(1.0, figures.crowd);
+  double touch = figures.touch_ns_per_byte, work = figures.message_work_ns;
+  out->processors = out->plans.size();
+  if (out->alike == Alike::none) {
+    const auto processors = std::max<std::int64_t>(1, rounded(ranks / crowd));
+    out->processors = static_cast<std::size_t>(processors);
+    work *= static_cast<double>(processors) / ranks;
+  } else {
+    touch *= crowd;
+  }
+  out->costs = {.sync = rounded(figures.sync_ns * 1e3),
+                .latency = rounded(figures.message_ns * 1e3),
+                .work = rounded(work * 1e3),
+                .femtoseconds_per_touch = rounded(touch * 1e6),
+                .femtoseconds_on_link = rounded(figures.link_ns_per_byte * 1e6)};
+}
+
+/// All blocks count as long as the longest of them.
+Times times_of_blocks(Simulated simulated, std::size_t elements) {
+  for (Extents* extents : {&simulated.sizes.input, &simulated.sizes.output}) {
+    if (extents->longest > 0) *extents = equal_blocks(elements, extents->blocks);
+  }
+  return simulate(simulated);
+}
+
+/// After some chunks each further one takes the same time, but not less than what is busiest needs
+/// for it: the first chunks may have hidden that behind a latency.
+Picoseconds time_of_chunks(const Simulated& simulated, std::size_t most) {
+  const Sizes& sizes = simulated.sizes;
+  const std::size_t elements = std::max(sizes.input.longest, sizes.output.longest);
+  const std::size_t chunk = sizes.chunk_elements;
+  if (sizes.chunks_in(elements) <= most) return times_of_blocks(simulated, elements).end;
+  const Times near = times_of_blocks(simulated, most / 2 * chunk);
+  const Times far = times_of_blocks(simulated, most * chunk);
+  const std::size_t rest = elements - most * chunk;
+  const auto continued = [&](Picoseconds from, Picoseconds to) {
+    const Picoseconds each = (to - from) / static_cast<Picoseconds>(most - most / 2);
+    return to + each * static_cast<Picoseconds>(rest / chunk) +
+           each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
+  };
+  return std::max(continued(near.end, far.end), continued(near.busiest, far.busiest));
+}
+
+}  // namespace
+
+std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
+                   std::size_t chunk_elements, const Figures& figures, const Effort& effort) {
+  if (is_p2p(builder.collective)) return 0;
+  Shape priced = shape;
+  Simulated simulated;
+  simulated.alike = alike_of(builder, effort);
+  // All ranks of plans whose ranks differ are too many to be simulated. Such plans are trees: their
+  // time grows with the number of rounds.
+  if (simulated.alike == Alike::none) priced.ranks = std::min(shape.ranks, effort.most_ranks);
+  const std::vector<Plan> plans = plans_of(builder, priced, simulated.alike);
+  simulated.plans = plans;
+  simulated.dtype = dtype;
+  simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
+  set_costs(figures, priced.ranks, &simulated);
+  const Picoseconds time = time_of_chunks(simulated, effort.most_chunks);
+  if (priced.ranks == shape.ranks) return time;
+  return time / std::bit_width(priced.ranks - 1) * std::bit_width(shape.ranks - 1);
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,443 @@
+#include "collectives/select/simulation.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::uint32_t none = 0xffffffff;
+constexpr std::uint32_t ended = 0xffffffff;    // the progress of an instance
+constexpr std::size_t arrival = public_flags;  // beside the flags of lanes
+
+/// bytes x rate, where their product need not fit.
+Picoseconds time_of(std::uint64_t bytes, std::int64_t femtoseconds) {
+  return static_cast<Picoseconds>(bytes / 1000) * femtoseconds +
+         static_cast<Picoseconds>(bytes % 1000) * femtoseconds / 1000;
+}
+
+/// An active lane instance. It is in the queue of what is ready, or in one list of waiters.
+struct Active {
+  const Lane* lane = nullptr;
+  std::uint32_t lane_index = 0, rank = 0;  // rank: an index of simulated ranks
+  std::uint32_t instance = 0;
+  std::uint32_t next = 0;    // step
+  std::uint32_t cursor = 0;  // of a step that waits for several
+  std::uint32_t chunk = 0, chunks = 0;
+  std::uint32_t next_waiter = none;
+  bool posted = false;      // the message of the step
+  Picoseconds on_link = 0;  // of a message that is sent
+  bool done = false;
+};
+
+struct Flag {
+  std::vector<Picoseconds> published;  // when, for each chunk
+  std::uint32_t waiters = none;
+};
+
+/// A lane instance's progress in chunks.
+struct Progress {
+  std::uint32_t chunks = 0;
+  std::uint32_t waiters = none;
+};
+
+struct Rank {
+  const Plan* plan = nullptr;
+  std::uint32_t number = 0;
+  std::uint32_t processor = 0;
+  Picoseconds sends_until = 0, takes_until = 0;  // the two directions of its link
+  Picoseconds sending = 0, taking = 0;           // in all
+  std::vector<std::size_t> first_progress;       // of each lane, in progress
+  std::vector<Progress> progress;
+  std::vector<std::vector<std::uint32_t>> bytes;  // of each lane's steps, for each element
+  Flag flags[public_flags + 1];
+};
+
+struct Processor {
+  Picoseconds until = 0;            // it has work
+  Picoseconds busy = 0;             // in all
+  std::queue<std::uint32_t> ready;  // active instances
+  bool takes = false;               // an event will take the first of them
+};
+
+struct MessageKey {
+  std::uint64_t pair;
+  std::int64_t tag;
+  std::uint32_t chunk;
+  bool operator==(const MessageKey&) const = default;
+};
+struct HashOfKey {
+  std::size_t operator()(const MessageKey& key) const {
+    std::uint64_t hash = key.pair * 0x9e3779b97f4a7c15ULL;
+    hash = (hash ^ static_cast<std::uint64_t>(key.tag)) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ (hash >> 32) ^ key.chunk) * 0x94d049bb133111ebULL;
+    return hash ^ (hash >> 29);
+  }
+};
+struct Message {
+  bool sent = false;
+  Picoseconds left = 0;    // the sender's link
+  Picoseconds taking = 0;  // how long it needs the receiver's link
+  std::uint32_t waiters = none;
+};
+
+class Simulation {
+ public:
+  explicit Simulation(const Simulated& simulated)
+      : simulated_(simulated),
+        sizes_(simulated.sizes),
+        costs_(simulated.costs),
+        processors_(simulated.processors) {
+    for (const Plan& plan : simulated.plans) add(plan);
+    for (Rank& rank : ranks_) begin(rank);
+  }
+
+  Times run() {
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.time;
+      switch (event.kind) {
+        case Event::ready:
+          queue(event.index);
+          break;
+        case Event::left:
+          deliver(active_[event.index]);
+          queue(event.index);
+          break;
+        case Event::takes:
+          run_next(event.index);
+          break;
+      }
+    }
+    HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
+    return {end_, busiest()};
+  }
+
+ private:
+  struct Event {
+    Picoseconds time;
+    enum Kind : std::uint8_t {
+      ready,  // an active instance can go on
+      left,   // the message of an active instance has left, and it can go on
+      takes   // a processor takes the next instance
+    } kind;
+    std::uint32_t index;
+    bool operator>(const Event& other) const {
+      return std::tie(time, kind, index) > std::tie(other.time, other.kind, other.index);
+    }
+  };
+
+  Picoseconds busiest() const {
+    Picoseconds most = 0;
+    for (const Processor& processor : processors_) most = std::max(most, processor.busy);
+    for (const Rank& rank : ranks_) most = std::max({most, rank.sending, rank.taking});
+    return most;
+  }
+
+  void queue(std::uint32_t index) {
+    const std::uint32_t number = ranks_[active_[index].rank].processor;
+    Processor& processor = processors_[number];
+    processor.ready.push(index);
+    if (std::exchange(processor.takes, true)) return;
+    events_.push({std::max(now_, processor.until), Event::takes, number});
+  }
+
+  void run_next(std::uint32_t number) {
+    Processor& processor = processors_[number];
+    Active& active = active_[processor.ready.front()];
+    processor.ready.pop();
+    const Picoseconds from = now_;
+    run(active);
+    processor.busy += now_ - from;
+    processor.until = now_;
+    processor.takes = !processor.ready.empty();
+    if (processor.takes) events_.push({now_, Event::takes, number});
+  }
+
+  std::uint32_t index_of(const Active& active) const {
+    return static_cast<std::uint32_t>(&active - active_.data());
+  }
+  void resume(const Active& active, Picoseconds time) {
+    events_.push({time, Event::ready, index_of(active)});
+  }
+  void enlist(Active& active, std::uint32_t& waiters) {
+    active.next_waiter = waiters;
+    waiters = index_of(active);
+  }
+  /// All of them look again, at that time.
+  void wake(std::uint32_t& waiters, Picoseconds time) {
+    for (std::uint32_t next = std::exchange(waiters, none); next != none;) {
+      const Active& active = active_[next];
+      next = active.next_waiter;
+      resume(active, time);
+    }
+  }
+
+  void add(const Plan& plan) {
+    Rank rank;
+    rank.plan = &plan;
+    rank.number = plan.shape.rank;
+    rank.processor = static_cast<std::uint32_t>(ranks_.size() % processors_.size());
+    std::size_t instances = 0;
+    for (const Lane& lane : plan.lanes) {
+      rank.first_progress.push_back(instances);
+      instances += lane.instances;
+      std::vector<std::uint32_t>& bytes = rank.bytes.emplace_back();
+      for (const Step& step : lane.steps) bytes.push_back(bytes_of_element(step));
+    }
+    rank.progress.resize(instances);
+    ranks_.push_back(std::move(rank));
+  }
+
+  /// What a step reads and writes for each element.
+  std::uint32_t bytes_of_element(const Step& step) const {
+    std::uint32_t narrow = 0, wide = 0;
+    for (const std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
+      for (const Range& range : *ranges) (range.wide ? wide : narrow) += range.repeat;
+    }
+    return static_cast<std::uint32_t>(narrow * size_of(simulated_.dtype) +
+                                      wide * wide_size_of(simulated_.dtype));
+  }
+
+  void begin(Rank& rank) {
+    const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
+    for (std::uint32_t l = 0; l < rank.plan->lanes.size(); ++l) {
+      const Lane& lane = rank.plan->lanes[l];
+      for (std::uint32_t i = 0; i < std::min(lane.window, lane.instances); ++i) {
+        Active& active = active_.emplace_back();
+        active.lane = &lane;
+        active.lane_index = l;
+        active.rank = index;
+        begin_instance(active, i);
+        resume(active, rank.plan->arrives_first ? costs_.sync : 0);
+      }
+    }
+  }
+
+  void begin_instance(Active& active, std::uint32_t instance) {
+    active.instance = instance;
+    active.chunk = 0;
+    active.chunks =
+        static_cast<std::uint32_t>(sizes_.chunks_of(active.lane->counts, active.lane->extents, 0));
+  }
+
+  std::uint64_t bytes_of(const Active& active) const {
+    const std::uint32_t each = ranks_[active.rank].bytes[active.lane_index][active.next];
+    if (each == 0) return 0;
+    return sizes_.range(active.lane->extents, 0, active.chunk).count * each;
+  }
+
+  /// Until it must wait, or has completed a chunk.
+  void run(Active& active) {
+    while (!active.done) {
+      if (!step(active, active.lane->steps[active.next])) return;
+      active.cursor = 0;
+      if (++active.next < active.lane->steps.size()) continue;
+      complete_chunk(active);
+      if (!active.done) return resume(active, now_);
+    }
+    end_ = std::max(end_, now_);
+  }
+
+  void complete_chunk(Active& active) {
+    Rank& rank = ranks_[active.rank];
+    active.next = 0;
+    ++active.chunk;
+    const bool last = active.chunk == active.chunks;
+    Progress& progress = rank.progress[rank.first_progress[active.lane_index] + active.instance];
+    progress.chunks = last ? ended : active.chunk;
+    wake(progress.waiters, now_);
+    if (active.lane->publishes >= 0) {
+      publish(rank.flags[static_cast<std::size_t>(active.lane->publishes)]);
+    }
+    if (!last) return;
+    const std::uint32_t following = active.instance + active.lane->window;
+    if (following < active.lane->instances) {
+      begin_instance(active, following);
+    } else {
+      active.done = true;
+    }
+  }
+
+  void publish(Flag& flag) {
+    flag.published.push_back(now_);
+    wake(flag.waiters, now_ + costs_.sync);
+  }
+
+  /// False: the instance waits.
+  bool step(Active& active, const Step& step) {
+    switch (step.kind) {
+      case StepKind::fold:
+        now_ += time_of(bytes_of(active), costs_.femtoseconds_per_touch);
+        return true;
+      case StepKind::send:
+        return send(active);
+      case StepKind::recv:
+        return recv(active, step);
+      case StepKind::arrive:
+        publish(ranks_[active.rank].flags[arrival]);
+        return true;
+      case StepKind::await_arrival:
+        return wait(active, step, arrival, 1);
+      case StepKind::wait:
+        return active.chunk < step.lag ||
+               wait(active, step, step.flag, active.chunk - step.lag + 1);
+      case StepKind::await:
+        return await(active, step);
+    }
+    return true;
+  }
+
+  /// The simulated rank that stands for a rank.
+  std::uint32_t representative(std::uint32_t rank) const {
+    switch (simulated_.alike) {
+      case Alike::all:
+        return 0;
+      case Alike::all_but_root:
+        return rank == 0 ? 0 : 1;
+      case Alike::none:
+        break;
+    }
+    return rank;
+  }
+
+  /// Whether a simulated rank stands for peers of `rank`, which may be that rank itself.
+  bool has_peers(const Rank& rank, std::uint32_t representative) const {
+    if (&rank != &ranks_[representative]) return true;
+    const std::uint32_t ranks = rank.plan->shape.ranks;
+    if (simulated_.alike == Alike::all) return ranks > 1;
+    return simulated_.alike == Alike::all_but_root && representative == 1 && ranks > 2;
+  }
+
+  bool wait(Active& active, const Step& step, std::size_t flag, std::uint32_t chunks) {
+    const Rank& rank = ranks_[active.rank];
+    if (!step.all) {
+      const auto peer = static_cast<std::uint32_t>(step.peer.at(active.instance));
+      return sees(active, ranks_[representative(peer)].flags[flag], chunks);
+    }
+    for (; active.cursor < ranks_.size(); ++active.cursor) {
+      if (!has_peers(rank, active.cursor)) continue;
+      if (!sees(active, ranks_[active.cursor].flags[flag], chunks)) return false;
+    }
+    return true;
+  }
+
+  bool sees(Active& active, Flag& flag, std::uint32_t chunks) {
+    if (flag.published.size() < chunks) {
+      enlist(active, flag.waiters);
+      return false;
+    }
+    const Picoseconds seen = flag.published[chunks - 1] + costs_.sync;
+    if (seen <= now_) return true;
+    resume(active, seen);
+    return false;
+  }
+
+  bool await(Active& active, const Step& step) {
+    if (!step.end && active.chunk < step.lag) return true;
+    Rank& rank = ranks_[active.rank];
+    const std::uint32_t target = step.end ? ended : active.chunk - step.lag + 1;
+    const std::int64_t instances = rank.plan->lanes[step.lane].instances;
+    for (; active.cursor < step.repeat; ++active.cursor) {
+      const std::int64_t instance = step.instance.at(active.instance, active.cursor);
+      if (instance < 0 || instance >= instances) continue;
+      Progress& progress =
+          rank.progress[rank.first_progress[step.lane] + static_cast<std::size_t>(instance)];
+      if (progress.chunks < target) {
+        enlist(active, progress.waiters);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// The name of a message, the same at both ends. Where one rank stands for several, the name of
+  /// its message is that of all their messages at once.
+  MessageKey key_of(const Active& active, const Step& step, bool sends) const {
+    const std::uint64_t own = ranks_[active.rank].number;
+    const std::uint64_t peer = static_cast<std::uint64_t>(step.peer.at(active.instance));
+    const std::uint64_t from = sends ? own : peer, to = sends ? peer : own;
+    const std::uint64_t all = ranks_[active.rank].plan->shape.ranks;
+    MessageKey key{.pair = 0, .tag = step.tag.at(active.instance), .chunk = active.chunk};
+    switch (simulated_.alike) {
+      case Alike::all:
+        key.pair = (to + all - from) % all;  // the distance
+        break;
+      case Alike::all_but_root:
+        key.pair = to;  // the root: from any of the others
+        break;
+      case Alike::none:
+        key.pair = from * all + to;
+    }
+    return key;
+  }
+
+  /// A send ends when its last byte has left the link.
+  bool send(Active& active) {
+    if (std::exchange(active.posted, !active.posted)) return true;
+    Rank& rank = ranks_[active.rank];
+    now_ += costs_.work;
+    const Picoseconds on_link = time_of(bytes_of(active), costs_.femtoseconds_on_link);
+    rank.sends_until = std::max(rank.sends_until, now_) + on_link;
+    rank.sending += on_link;
+    active.on_link = on_link;
+    events_.push({rank.sends_until, Event::left, index_of(active)});
+    return false;
+  }
+
+  void deliver(const Active& sender) {
+    const Step& step = sender.lane->steps[sender.next];
+    Message& message = messages_[key_of(sender, step, true)];
+    message.sent = true;
+    message.taking = std::max(costs_.work, sender.on_link);
+    message.left = now_;
+    for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
+      const Active& receiver = active_[next];
+      next = receiver.next_waiter;
+      take(receiver, message);
+    }
+  }
+
+  bool recv(Active& active, const Step& step) {
+    if (std::exchange(active.posted, !active.posted)) return true;
+    Message& message = messages_[key_of(active, step, false)];
+    if (message.sent) {
+      take(active, message);
+    } else {
+      enlist(active, message.waiters);
+    }
+    return false;
+  }
+
+  void take(const Active& receiver, const Message& message) {
+    Rank& rank = ranks_[receiver.rank];
+    rank.taking += message.taking;
+    rank.takes_until = std::max(message.left, rank.takes_until + message.taking);
+    resume(receiver, std::max(now_, rank.takes_until + costs_.latency));
+  }
+
+  const Simulated& simulated_;
+  const Sizes sizes_;
+  const Costs costs_;
+  std::vector<Processor> processors_;
+  std::vector<Rank> ranks_;
+  std::vector<Active> active_;
+  std::unordered_map<MessageKey, Message, HashOfKey> messages_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  Picoseconds now_ = 0;
+  Picoseconds end_ = 0;
+};
+
+}  // namespace
+
+Times simulate(const Simulated& simulated) { return Simulation(simulated).run(); }
+
+}  // namespace hocket::internal

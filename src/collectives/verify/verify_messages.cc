@@ -1,0 +1,96 @@
+#include "collectives/verify/verify_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "collectives/verify/verify_form.h"
+
+namespace hocket::internal::verify_detail {
+
+namespace {
+constexpr std::uint64_t no_item = ~std::uint64_t{0};  // of an empty message
+}
+
+/// One end of a message.
+struct Messages::End {
+  std::uint32_t from, to, tag;
+  bool receives;
+  std::uint32_t rank, lane, instance, step;
+  std::uint64_t item;
+
+  std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> key() const { return {from, to, tag}; }
+};
+
+void Messages::collect(const Plan& plan, std::vector<End>& ends) {
+  std::vector<LaneTable>& tables = tables_.emplace_back(plan.lanes.size());
+  const std::uint32_t rank = plan.shape.rank;
+  for (std::uint32_t l = 0; l < plan.lanes.size(); ++l) {
+    const Lane& lane = plan.lanes[l];
+    LaneTable& table = tables[l];
+    for (const Step& step : lane.steps) {
+      table.ordinals.push_back(table.per_instance);
+      if (is_message(step)) ++table.per_instance;
+    }
+    table.numbers.resize(std::size_t{lane.instances} * table.per_instance);
+    for (std::uint32_t s = 0; s < lane.steps.size(); ++s) {
+      const Step& step = lane.steps[s];
+      if (!is_message(step)) continue;
+      const bool receives = step.kind == StepKind::recv;
+      for (std::uint32_t i = 0; i < lane.instances; ++i) {
+        const auto peer = static_cast<std::uint32_t>(step.peer.at(i));
+        const std::uint64_t item = moves_data(step) ? item_of(plan, lane, i) : no_item;
+        ends.push_back({receives ? peer : rank, receives ? rank : peer,
+                        static_cast<std::uint32_t>(step.tag.at(i)), receives, rank, l, i, s, item});
+      }
+    }
+  }
+}
+
+Status Messages::match(std::span<const Plan> plans) {
+  std::vector<End> ends;
+  tables_.clear();
+  for (const Plan& plan : plans) collect(plan, ends);
+  std::ranges::sort(ends, {}, [](const End& end) { return std::pair(end.key(), end.receives); });
+  const auto is_wrong = [&](const End& end, const std::string& what) {
+    return wrong(name_of_step(plans[end.rank], end.lane, end.instance, end.step), what);
+  };
+  const auto item_text = [](std::uint64_t item) {
+    return item == no_item ? std::string("nothing") : fmt::format("item {}", item);
+  };
+  size_ = 0;
+  for (std::size_t i = 0; i < ends.size(); i += 2) {
+    const End& first = ends[i];
+    const End* const second =
+        i + 1 < ends.size() && ends[i + 1].key() == first.key() ? &ends[i + 1] : nullptr;
+    if (second != nullptr && first.receives == second->receives) {
+      return is_wrong(*second,
+                      fmt::format("uses tag {} between rank {} and rank {}, which {} uses too",
+                                  first.tag, first.from, first.to,
+                                  name_of_lane(plans[first.rank], first.lane, first.instance)));
+    }
+    if (second == nullptr) {
+      return is_wrong(
+          first,
+          first.receives
+              ? fmt::format("receives tag {}, which rank {} does not send", first.tag, first.from)
+              : fmt::format("sends tag {}, which rank {} does not receive", first.tag, first.to));
+    }
+    if (first.item != second->item) {
+      return is_wrong(*second, fmt::format("receives {}, but rank {} sends {} with tag {}",
+                                           item_text(second->item), first.from,
+                                           item_text(first.item), first.tag));
+    }
+    for (const End* end : {&first, second}) {
+      LaneTable& table = tables_[end->rank][end->lane];
+      table.numbers[std::size_t{end->instance} * table.per_instance + table.ordinals[end->step]] =
+          size_;
+    }
+    ++size_;
+  }
+  return {};
+}
+
+}  // namespace hocket::internal::verify_detail

@@ -1,0 +1,288 @@
+#include "collectives/verify/verify_steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collectives/verify/verify_form.h"
+
+namespace hocket::internal::verify_detail {
+
+namespace {
+
+/// True if the blocks that the two buffers show are the same items.
+bool same_items(const Plan& a, Buffer of_a, const Plan& b, Buffer of_b) {
+  if (a.shape.rank == b.shape.rank && of_a == of_b) return true;
+  const auto blocks = [](const Plan& plan, Buffer buffer) {
+    const CollectiveRow& row = row_of(plan.shape.collective);
+    return buffer == Buffer::input ? row.input : row.output;
+  };
+  return a.shape.collective != Collective::all_to_all && blocks(a, of_a) == blocks(b, of_b) &&
+         blocks(a, of_a) != Blocks::own;
+}
+
+/// True if instances of two lanes have the same number of chunks, whatever the sizes.
+bool same_chunks(const Plan& a, const Lane& lane_a, std::uint32_t instance_a, const Plan& b,
+                 const Lane& lane_b, std::uint32_t instance_b) {
+  if (lane_a.counts != lane_b.counts) return false;
+  switch (lane_a.counts) {
+    case Counts::once:
+      return true;
+    case Counts::one_block:
+      return item_of(a, lane_a, instance_a) == item_of(b, lane_b, instance_b);
+    case Counts::all_blocks:
+      return !a.shape.varying || same_items(a, lane_a.extents, b, lane_b.extents);
+  }
+  return false;
+}
+
+const char* const other_chunks = "whose chunks are those of other blocks";
+
+/// Checks the steps of one rank's plan. Each function returns what is wrong, or nothing.
+class StepsForm {
+ public:
+  StepsForm(std::span<const Plan> plans, std::size_t rank)
+      : plans_(plans), plan_(plans[rank]), ranks_(plan_.shape.ranks) {}
+
+  Status check() {
+    for (std::size_t l = 0; l < plan_.lanes.size(); ++l) {
+      lane_ = &plan_.lanes[l];
+      for (std::size_t s = 0; s < lane_->steps.size(); ++s) {
+        const Step& step = lane_->steps[s];
+        std::string what = form(step);
+        // What depends on no instance is checked once.
+        const std::uint32_t instances =
+            depends_on_instance(step) ? lane_->instances : std::min(lane_->instances, 1U);
+        for (instance_ = 0; what.empty() && instance_ < instances; ++instance_)
+          what = indices(step);
+        if (what.empty()) continue;
+        return wrong(name_of_step(plan_, l, instance_ == 0 ? 0 : instance_ - 1, s), what);
+      }
+    }
+    return {};
+  }
+
+ private:
+  bool depends_on_instance(const Step& step) const {
+    const auto depends = [](const Index& index) { return index.by_instance != 0; };
+    const auto range_depends = [&](const Range& range) {
+      return depends(range.rank) || depends(range.block);
+    };
+    return depends(step.peer) || depends(step.tag) || depends(step.block) ||
+           depends(step.instance) || depends(lane_->block) ||
+           std::ranges::any_of(step.srcs, range_depends) ||
+           std::ranges::any_of(step.dsts, range_depends);
+  }
+
+  std::string form(const Step& step) const {
+    if (step.finish && step.kind != StepKind::fold) return "finishes without a fold";
+    if (step.repeat < 1 || step.repeat > most_instances) {
+      return fmt::format("is repeated {} times", step.repeat);
+    }
+    switch (step.kind) {
+      case StepKind::fold:
+        if (step.srcs.empty() || step.dsts.empty()) return "folds nothing";
+        if (lane_->counts == Counts::once) return "handles data in a lane that has no blocks";
+        break;
+      case StepKind::send:
+        if (step.srcs.size() > 1 || !step.dsts.empty()) return "does not send one range";
+        break;
+      case StepKind::recv:
+        if (step.dsts.size() > 1 || !step.srcs.empty()) return "does not receive one range";
+        break;
+      default:
+        if (moves_data(step)) return "synchronises, but names ranges";
+        return sync(step);
+    }
+    if (is_message(step) &&
+        lane_->counts != (moves_data(step) ? Counts::one_block : Counts::once)) {
+      return moves_data(step) ? "is a message, but its lane does not handle one block"
+                              : "is an empty message, but its lane does not run once";
+    }
+    return widths(step);
+  }
+
+  std::string sync(const Step& step) const {
+    if (step.kind == StepKind::await) {
+      if (step.lane < plan_.lanes.size()) return {};
+      return fmt::format("names lane {} of {}", step.lane, plan_.lanes.size());
+    }
+    if (static_cast<unsigned>(step.kind) > static_cast<unsigned>(StepKind::await)) {
+      return "is of an unknown kind";
+    }
+    if (!plan_.uses_node()) return "needs links within a node";
+    if (step.kind == StepKind::wait && step.flag >= public_flags) {
+      return fmt::format("uses flag {} of {}", step.flag, public_flags);
+    }
+    return {};
+  }
+
+  std::string widths(const Step& step) const {
+    std::uint64_t sources = 0;
+    for (const std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
+      for (const Range& range : *ranges) {
+        if (static_cast<unsigned>(range.buffer) > static_cast<unsigned>(Buffer::line)) {
+          return "names an unknown buffer";
+        }
+        if (range.repeat < 1 || range.repeat > most_instances ||
+            (range.repeat > 1 && is_message(step))) {
+          return fmt::format("repeats a range {} times", range.repeat);
+        }
+        if (range.wide && (range.buffer != Buffer::scratch || !plan_.wide_scratch)) {
+          return range.buffer == Buffer::scratch
+                     ? "has a wide range, but the plan has no wide scratch"
+                     : "has a wide range outside scratch";
+        }
+        if (ranges == &step.srcs) sources += range.repeat;
+      }
+    }
+    for (const Range& dst : step.dsts) {
+      if (dst.buffer == Buffer::input) return "writes into an input";
+      if (dst.wide != step.dsts[0].wide) return "writes places of different width";
+    }
+    if (step.kind != StepKind::fold) return {};
+    if (step.finish && step.dsts[0].wide) return "finishes into a wide place";
+    if (plan_.shape.widened && sources > 1 && !step.finish && !step.dsts[0].wide) {
+      return "rounds a partial result: its destination is not wide";
+    }
+    return {};
+  }
+
+  /// Checks the indices of a step in instance instance_.
+  std::string indices(const Step& step) const {
+    if (is_message(step)) {
+      const std::int64_t peer = step.peer.at(instance_), tag = step.tag.at(instance_);
+      if (peer < 0 || peer >= ranks_) return fmt::format("names rank {} of {}", peer, ranks_);
+      if (peer == plan_.shape.rank) return "names the rank itself as its peer";
+      if (tag < 0 || tag > most_tag) return fmt::format("has tag {}", tag);
+    }
+    if (moves_data(step)) return data(step);
+    switch (step.kind) {
+      case StepKind::await_arrival:
+      case StepKind::wait:
+        return peers(step);
+      case StepKind::await:
+        return awaited(step);
+      default:
+        return {};
+    }
+  }
+
+  std::string peers(const Step& step) const {
+    const std::size_t locals = plan_.node.size();
+    if (!step.all) {
+      const std::int64_t peer = step.peer.at(instance_);
+      if (peer < 0 || peer >= static_cast<std::int64_t>(locals)) {
+        return fmt::format("names local rank {} of {}", peer, locals);
+      }
+      if (peer == local_rank(plan_)) return "names the rank itself as its peer";
+      return step.kind == StepKind::wait ? published(step, plan_.node[peer]) : "";
+    }
+    if (step.kind == StepKind::await_arrival) return {};
+    for (const std::uint32_t q : plan_.node) {
+      std::string what = q == plan_.shape.rank ? "" : published(step, q);
+      if (!what.empty()) return what;
+    }
+    return {};
+  }
+
+  std::string published(const Step& step, std::uint32_t rank) const {
+    const Plan& peer = plans_[rank];
+    const auto publishes = [&](const Lane& lane) { return lane.publishes == step.flag; };
+    const auto found = std::ranges::find_if(peer.lanes, publishes);
+    if (found == peer.lanes.end()) {
+      return fmt::format("waits for a flag that rank {} never publishes", rank);
+    }
+    if (same_chunks(plan_, *lane_, instance_, peer, *found, 0)) return {};
+    return fmt::format("waits for lane '{}' of rank {}, {}", found->name, rank, other_chunks);
+  }
+
+  std::string awaited(const Step& step) const {
+    if (step.end) return {};
+    const Lane& other = plan_.lanes[step.lane];
+    for (std::uint32_t j = 0; j < step.repeat; ++j) {
+      const std::int64_t instance = step.instance.at(instance_, j);
+      if (instance < 0 || instance >= other.instances) continue;
+      const auto there = static_cast<std::uint32_t>(instance);
+      if (same_chunks(plan_, *lane_, instance_, plan_, other, there)) continue;
+      return fmt::format("awaits chunks of lane '{}' instance {}, {}", other.name, there,
+                         other_chunks);
+    }
+    return {};
+  }
+
+  std::string data(const Step& step) const {
+    const std::int64_t block = step.block.at(instance_);
+    const std::uint32_t blocks = message_blocks(plan_, lane_->extents);
+    if (block < 0 || block >= blocks) {
+      return fmt::format("handles block {} of {}", block, blocks);
+    }
+    if (lane_->counts == Counts::one_block && block != lane_->block.at(instance_)) {
+      return fmt::format("handles block {} in a lane of block {}", block,
+                         lane_->block.at(instance_));
+    }
+    const std::uint64_t item = item_of(plan_, lane_->extents, static_cast<std::uint32_t>(block));
+    for (const std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
+      for (const Range& range : *ranges) {
+        const bool varies = range.rank.by_source != 0 || range.block.by_source != 0;
+        for (std::uint32_t j = 0; j < (varies ? range.repeat : 1); ++j) {
+          std::string what = place(range, j, item, ranges == &step.dsts);
+          if (!what.empty()) return what;
+        }
+      }
+    }
+    return {};
+  }
+
+  /// Checks the place of range number `j` of a Range.
+  std::string place(const Range& range, std::uint32_t j, std::uint64_t item, bool writes) const {
+    const std::int64_t rank = range.rank.at(instance_, j), block = range.block.at(instance_, j);
+    const Plan* owner = &plan_;
+    if (plan_.uses_node()) {
+      if (rank < 0 || rank >= static_cast<std::int64_t>(plan_.node.size())) {
+        return fmt::format("names local rank {} of {}", rank, plan_.node.size());
+      }
+      owner = &plans_[plan_.node[rank]];
+    } else if (rank != plan_.shape.rank) {
+      return fmt::format("touches memory of rank {} that it cannot reach", rank);
+    }
+    const std::uint32_t blocks = range.buffer == Buffer::scratch ? owner->scratch_blocks
+                                 : range.buffer == Buffer::line  ? owner->line_blocks
+                                                                 : blocks_of(*owner, range.buffer);
+    if (block < 0 || block >= blocks) return fmt::format("names block {} of {}", block, blocks);
+    const bool callers = range.buffer == Buffer::input || range.buffer == Buffer::output;
+    if (callers) {
+      const std::uint64_t there = item_of(*owner, range.buffer, static_cast<std::uint32_t>(block));
+      if (there != item) {
+        return fmt::format("names block {}, which is item {} of the message, for item {}", block,
+                           there, item);
+      }
+    }
+    if (owner == &plan_) return {};
+    const bool mapped = range.buffer == Buffer::input ? plan_.maps_input : plan_.maps_output;
+    if (callers && !mapped) {
+      return fmt::format("touches memory of rank {} that it cannot reach", owner->shape.rank);
+    }
+    if (writes && !callers) {
+      return fmt::format("writes into library memory of rank {}", owner->shape.rank);
+    }
+    return {};
+  }
+
+  std::span<const Plan> plans_;
+  const Plan& plan_;
+  const std::int64_t ranks_;
+  const Lane* lane_ = nullptr;
+  std::uint32_t instance_ = 0;
+};
+
+}  // namespace
+
+Status check_steps(std::span<const Plan> plans) {
+  for (std::size_t r = 0; r < plans.size(); ++r) {
+    HOCKET_RETURN_IF_ERROR(StepsForm(plans, r).check());
+  }
+  return {};
+}
+
+}  // namespace hocket::internal::verify_detail

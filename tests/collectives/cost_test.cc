@@ -1,0 +1,280 @@
+#include "collectives/select/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "plans.h"
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::size_t chunk_elements = 16 << 10;
+
+/// Nanoseconds that add up in the head.
+Figures round_figures() {
+  Figures figures;
+  figures.sync_ns = 1000;
+  figures.touch_ns_per_byte = 1;
+  figures.message_ns = 10'000;
+  figures.message_work_ns = 100;
+  figures.link_ns_per_byte = 2;
+  return figures;
+}
+
+Figures shared_memory() {
+  Figures figures;
+  figures.sync_ns = 300;
+  figures.touch_ns_per_byte = 0.05;
+  return figures;
+}
+
+Figures tcp() {
+  Figures figures;
+  figures.touch_ns_per_byte = 0.05;
+  figures.message_ns = 15'000;
+  figures.link_ns_per_byte = 0.8;
+  figures.message_work_ns = 3'000;
+  return figures;
+}
+
+Shape shape_of(const Builder& builder, std::uint32_t ranks) {
+  return {.collective = builder.collective,
+          .ranks = ranks,
+          .root = row_of(builder.collective).rooted ? 0 : -1};
+}
+
+/// Of a call with `count` bytes.
+std::int64_t price_of(const Builder& builder, std::uint32_t ranks, std::size_t count,
+                      const Figures& figures, const Effort& effort = {}) {
+  return price(builder, shape_of(builder, ranks), count, Dtype::uint8, chunk_elements, figures,
+               effort);
+}
+
+std::int64_t nanoseconds(const char* algorithm, Collective collective, bool in_node,
+                         std::uint32_t ranks, std::size_t count) {
+  const Builder* builder = find_builder(algorithm, collective, in_node);
+  return price_of(*builder, ranks, count, round_figures()) / 1000;
+}
+
+TEST(Price, agrees_with_the_sums_of_small_plans_within_a_node) {
+  // Copy to the line, see all, fold four lines.
+  EXPECT_EQ(nanoseconds("inline", Collective::all_reduce, true, 4, 40), 80 + 1000 + 200);
+  EXPECT_EQ(nanoseconds("inline", Collective::barrier, true, 4, 0), 1000);
+  // See all; stage one block of 64 bytes; see it; fold two into two; see the result; copy it.
+  EXPECT_EQ(nanoseconds("staged", Collective::all_reduce, true, 2, 128),
+            1000 + 128 + 1000 + 256 + 1000 + 128);
+  // See all, copy four blocks, see that the peers have.
+  EXPECT_EQ(nanoseconds("direct", Collective::all_gather, true, 4, 10), 1000 + 80 + 1000);
+  // The root copies to scratch, a peer sees it and copies it.
+  EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, true, 3, 10), 20 + 1000 + 20);
+}
+
+TEST(Price, agrees_with_the_sums_of_small_plans_over_messages) {
+  const std::int64_t latency = 10'000, work = 100;
+  // The block of the peer crosses, is folded with the own one, and crosses back.
+  EXPECT_EQ(nanoseconds("ring", Collective::all_reduce, false, 2, 128),
+            work + 128 + latency + 3 * 64 + work + 128 + latency);
+  // Two sends follow one another; the last one's bytes cross; three inputs are folded.
+  EXPECT_EQ(nanoseconds("one-shot", Collective::all_reduce, false, 3, 10),
+            2 * work + 20 + latency + 4 * 10);
+  // The root sends to rank 2 first, which sends to rank 3.
+  EXPECT_EQ(nanoseconds("tree", Collective::broadcast, false, 4, 10),
+            work + 20 + latency + work + 20 + latency);
+  // Rank 3 to rank 2, which folds two, to rank 0, which folds three; and back.
+  EXPECT_EQ(nanoseconds("tree", Collective::all_reduce, false, 4, 10),
+            (work + 20 + latency) * 4 + 30 + 40);
+  // The root's link takes the three blocks one behind another.
+  EXPECT_EQ(nanoseconds("pairs", Collective::gather, false, 4, 1000), work + 3 * 2000 + latency);
+  // Or, if they are short, the root works for one after another.
+  EXPECT_EQ(nanoseconds("pairs", Collective::gather, false, 4, 10), work + 20 + 2 * work + latency);
+}
+
+TEST(Price, counts_the_ranks_that_share_a_processor) {
+  Figures figures = round_figures();
+  figures.crowd = 2;
+  const Builder& in_line = *find_builder("inline", Collective::all_reduce, true);
+  EXPECT_EQ(price_of(in_line, 4, 40, figures) / 1000, 2 * (80 + 200) + 1000);
+  // In a tree rank 1 has the processor alone while it sends, and then rank 0 while it folds: the
+  // work of 100 ns was measured while both sent.
+  const Builder& tree = *find_builder("tree", Collective::reduce, false);
+  EXPECT_EQ(price_of(tree, 2, 10, figures) / 1000, 50 + 20 + 10'000 + 30);
+}
+
+TEST(Price, of_one_rank_is_that_of_its_copy) {
+  for (const Builder& builder : group_builders()) {
+    const std::size_t bytes = builder.collective == Collective::barrier ? 0 : 50;
+    EXPECT_EQ(price_of(builder, 1, bytes, round_figures()),
+              static_cast<std::int64_t>(2 * bytes) * 1000)
+        << name_of(builder);
+  }
+}
+
+TEST(Price, of_a_widening_type_counts_the_partial_results) {
+  const Builder* ring = find_builder("ring", Collective::reduce_scatter, false);
+  Shape shape = shape_of(*ring, 4);
+  const auto bf16 = [&] { return price(*ring, shape, 1 << 20, Dtype::bfloat16, 0, tcp()); };
+  const std::int64_t narrow = bf16();
+  shape.widened = true;
+  // Two raw blocks of 2 bytes, and one partial result of 4, are sent.
+  EXPECT_NEAR(static_cast<double>(bf16()) / static_cast<double>(narrow), 4.0 / 3, 0.1);
+}
+
+TEST(Price, sends_and_receives_have_none) {
+  EXPECT_EQ(price_of(*find_builder("message", Collective::send, false), 2, 100, tcp()), 0);
+}
+
+class Prices : public testing::TestWithParam<Builder> {};
+
+TEST_P(Prices, grow_with_the_bytes) {
+  for (const std::uint32_t ranks : {2, 3, 8}) {
+    std::int64_t last = 0;
+    for (std::size_t count = 1; count < 10'000'000; count = count * 7 / 2 + 1) {
+      const std::int64_t now = price_of(GetParam(), ranks, count, tcp());
+      EXPECT_GE(now, last) << ranks << " ranks, " << count;
+      last = now;
+    }
+    if (GetParam().collective == Collective::barrier) continue;
+    EXPECT_GT(last, price_of(GetParam(), ranks, 1, tcp()));
+  }
+}
+
+TEST_P(Prices, grow_with_what_the_figures_measure) {
+  const Builder& builder = GetParam();
+  Figures figures = round_figures();
+  figures.touch_ns_per_byte = 0.1;
+  figures.message_work_ns = 0;
+  figures.link_ns_per_byte = 0.01;
+  for (const std::uint32_t ranks : {2, 5, 8}) {
+    const std::int64_t before = price_of(builder, ranks, 1000, figures);
+    Figures slower = figures;
+    (builder.in_node ? slower.sync_ns : slower.message_ns) += 500;
+    EXPECT_GT(price_of(builder, ranks, 1000, slower), before);
+    slower = figures;
+    slower.crowd = 4;
+    const std::int64_t crowded = price_of(builder, ranks, 1000, slower);
+    EXPECT_GE(crowded, before);
+    // In a tree the ranks that share a processor may fold one after another anyway.
+    if (builder.symmetric && row_of(builder.collective).reduces) {
+      EXPECT_GT(crowded, before);
+    }
+    slower = figures;
+    slower.link_ns_per_byte = 10;
+    const std::int64_t narrow = price_of(builder, ranks, 1000, slower);
+    if (builder.in_node || builder.collective == Collective::barrier) {
+      EXPECT_EQ(narrow, before);
+    } else {
+      EXPECT_GT(narrow, before);
+    }
+  }
+}
+
+TEST_P(Prices, are_the_same_on_all_ranks_and_for_all_roots) {
+  const std::uint32_t ranks = 5;
+  Shape shape = shape_of(GetParam(), ranks);
+  const auto now = [&] {
+    return price(GetParam(), shape, 100'000, Dtype::float32, chunk_elements, tcp());
+  };
+  const std::int64_t first = now();
+  EXPECT_GT(first, 0);
+  for (shape.rank = 0; shape.rank < ranks; ++shape.rank) {
+    if (shape.root >= 0) shape.root = static_cast<std::int32_t>(ranks - 1 - shape.rank);
+    EXPECT_EQ(now(), first);
+  }
+}
+
+TEST_P(Prices, of_one_rank_for_all_are_those_of_all_ranks) {
+  for (const Figures& figures : {shared_memory(), round_figures()}) {
+    for (const std::uint32_t ranks : {2, 3, 4, 8, 13}) {
+      for (const std::size_t count : {1, 1000, 100'000}) {
+        EXPECT_EQ(price_of(GetParam(), ranks, count, figures),
+                  price_of(GetParam(), ranks, count, figures, {.every_rank = true}))
+            << ranks << " ranks, " << count;
+      }
+    }
+  }
+}
+
+TEST_P(Prices, of_many_chunks_are_near_those_of_all_chunks) {
+  for (const Figures& figures : {shared_memory(), tcp()}) {
+    for (const std::uint32_t ranks : {2, 4, 8, 13}) {
+      for (const std::size_t chunks : {9, 12, 31, 100}) {
+        const std::size_t count = 4 * chunk_elements * chunks * (GetParam().cuts ? ranks : 1);
+        const auto now = [&](const Effort& effort) {
+          return static_cast<double>(price(GetParam(), shape_of(GetParam(), ranks), count,
+                                           Dtype::uint8, 4 * chunk_elements, figures, effort));
+        };
+        const double all = now({.most_chunks = 1000});
+        EXPECT_NEAR(now({}) / all, 1, 0.04) << ranks << " ranks, " << chunks << " chunks";
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfAllBuilders, Prices, testing::ValuesIn(group_builders()), TestName());
+
+TEST(Price, of_many_chunks_has_the_work_that_a_latency_hides_in_the_first_ones) {
+  Figures figures = round_figures();
+  figures.message_ns = 1'000'000;
+  figures.link_ns_per_byte = 0.1;
+  const Builder& gather = *find_builder("pairs", Collective::gather, false);
+  const std::size_t count = 100 * chunk_elements;
+  const std::int64_t copy = static_cast<std::int64_t>(2 * count) * 1000;
+  const std::int64_t now = price_of(gather, 2, count, figures);
+  EXPECT_GE(now, copy);
+  EXPECT_LT(now, copy / 20 * 21);
+}
+
+TEST(Price, of_a_tree_grows_beyond_the_ranks_that_are_simulated) {
+  const Builder* tree = find_builder("tree", Collective::all_reduce, false);
+  std::int64_t last = 0;
+  for (const std::uint32_t ranks : {64, 127, 128, 129, 256, 1000, 65'536}) {
+    const std::int64_t now = price_of(*tree, ranks, 1000, tcp());
+    EXPECT_GE(now, last) << ranks;
+    last = now;
+  }
+  EXPECT_EQ(last, price_of(*tree, 128, 1000, tcp()) / 7 * 16);
+}
+
+/// The algorithm with the least price for a call whose blocks have `bytes`.
+std::string cheapest(Collective collective, bool in_node, std::uint32_t ranks, std::size_t bytes,
+                     const char* without = "") {
+  std::string best;
+  std::int64_t least = 0;
+  for (const Builder& builder : group_builders()) {
+    const std::string name = builder.algorithm;
+    if (builder.collective != collective || builder.in_node != in_node || name == without) continue;
+    if (name == "inline" && bytes > line_payload_bytes) continue;
+    const std::int64_t now = price_of(builder, ranks, bytes, in_node ? shared_memory() : tcp());
+    if (best.empty() || now < least) best = name, least = now;
+  }
+  return best;
+}
+
+TEST(Price, chooses_the_family_that_suits_the_size_within_a_node) {
+  for (const std::uint32_t ranks : {2, 4, 8}) {
+    for (const Collective collective :
+         {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
+      EXPECT_EQ(cheapest(collective, true, ranks, 8), "inline");
+      EXPECT_EQ(cheapest(collective, true, ranks, 200), "one-shot");
+      EXPECT_EQ(cheapest(collective, true, ranks, 1 << 20), "direct");
+    }
+    EXPECT_EQ(cheapest(Collective::all_reduce, true, ranks, 1 << 20, "direct"), "staged");
+  }
+}
+
+TEST(Price, chooses_the_family_that_suits_the_size_over_messages) {
+  for (const std::uint32_t ranks : {3, 4, 8}) {
+    EXPECT_EQ(cheapest(Collective::all_reduce, false, ranks, 8), "one-shot");
+    EXPECT_EQ(cheapest(Collective::barrier, false, ranks, 0), "one-shot");
+  }
+  EXPECT_EQ(cheapest(Collective::all_reduce, false, 256, 8), "tree");
+  EXPECT_EQ(cheapest(Collective::barrier, false, 256, 0), "tree");
+  for (const std::uint32_t ranks : {2, 8, 64}) {
+    const std::string large = cheapest(Collective::all_reduce, false, ranks, 16 << 20);
+    EXPECT_TRUE(large == "ring" || large == "owner-fold") << large;
+  }
+}
+
+}  // namespace
+}  // namespace hocket::internal

@@ -1,0 +1,129 @@
+// What the plans over messages promise for many ranks, beyond the numbers that the interpreter and
+// the verifier run.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <set>
+#include <tuple>
+
+#include "plans.h"
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::uint32_t many_ranks = 65536;
+constexpr std::uint32_t some_ranks[] = {0, 1, 32767, 32768, many_ranks - 1};
+
+Plan plan_of(const Builder& builder, std::uint32_t rank, std::uint32_t ranks) {
+  const bool rooted = row_of(builder.collective).rooted;
+  return builder.build({.collective = builder.collective,
+                        .rank = rank,
+                        .ranks = ranks,
+                        .root = rooted ? 1 : -1,
+                        .widened = true});
+}
+
+struct Message {
+  std::int64_t from, to, tag;
+  std::uint64_t item;  // 0: an empty message
+  auto operator<=>(const Message&) const = default;
+};
+
+/// Calls `visit` with every message that the plan sends, or receives.
+void visit_messages(const Plan& plan, StepKind kind, auto&& visit) {
+  const std::int64_t own = plan.shape.rank;
+  for (const Lane& lane : plan.lanes) {
+    for (const Step& step : lane.steps) {
+      if (step.kind != kind) continue;
+      for (std::uint32_t i = 0; i < lane.instances; ++i) {
+        const std::int64_t peer = step.peer.at(i);
+        const std::uint64_t item =
+            lane.counts == Counts::once
+                ? 0
+                : item_of(plan, lane.extents, static_cast<std::uint32_t>(step.block.at(i)));
+        visit(kind == StepKind::send ? Message{own, peer, step.tag.at(i), item}
+                                     : Message{peer, own, step.tag.at(i), item});
+      }
+    }
+  }
+}
+
+bool receives(const Plan& plan, const Message& message) {
+  bool found = false;
+  visit_messages(plan, StepKind::recv,
+                 [&](const Message& each) { found = found || each == message; });
+  return found;
+}
+
+class MessageBuilders : public testing::TestWithParam<Builder> {};
+
+TEST_P(MessageBuilders, have_few_lanes_for_many_ranks) {
+  const bool tree = std::string(GetParam().algorithm) == "tree";
+  const std::size_t most_lanes = tree ? 2 * std::bit_width(many_ranks - 1) + 3 : 19;
+  for (const std::uint32_t rank : some_ranks) {
+    const Plan plan = plan_of(GetParam(), rank, many_ranks);
+    std::size_t steps = 0;
+    for (const Lane& lane : plan.lanes) steps += lane.steps.size();
+    EXPECT_LE(plan.lanes.size(), most_lanes) << "rank " << rank;
+    EXPECT_LE(steps, 3 * most_lanes) << "rank " << rank;
+  }
+}
+
+TEST(MessageWindows, are_constant_where_no_fold_needs_all_instances) {
+  for (const Builder& builder : {*find_builder("pairs", Collective::all_to_all, false),
+                                 *find_builder("pairs", Collective::gather, false),
+                                 *find_builder("pairs", Collective::scatter, false),
+                                 *find_builder("ring", Collective::all_gather, false)}) {
+    for (const std::uint32_t rank : some_ranks) {
+      for (const Lane& lane : plan_of(builder, rank, many_ranks).lanes) {
+        EXPECT_LE(lane.window, 8U) << name_of(builder) << ", lane " << lane.name;
+      }
+    }
+  }
+}
+
+/// The verifier compares the messages of all ranks, for fewer ranks.
+TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
+  for (const std::uint32_t rank : some_ranks) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    std::set<std::tuple<std::int64_t, std::int64_t>> tags;
+    std::vector<Message> sent;
+    visit_messages(plan_of(GetParam(), rank, many_ranks), StepKind::send,
+                   [&](const Message& message) {
+                     ASSERT_TRUE(message.to >= 0 && message.to < many_ranks);
+                     ASSERT_TRUE(message.tag >= 0 && message.tag <= 65535);
+                     ASSERT_TRUE(tags.insert({message.to, message.tag}).second)
+                         << "two messages to rank " << message.to << " have one tag";
+                     sent.push_back(message);
+                   });
+    if (HasFatalFailure()) return;
+    for (std::size_t n = 0; n < sent.size(); n += sent.size() / 16 + 1) {
+      const Message& message = sent[n];
+      const Plan peer = plan_of(GetParam(), static_cast<std::uint32_t>(message.to), many_ranks);
+      EXPECT_TRUE(receives(peer, message))
+          << "rank " << message.to << " does not receive item " << message.item;
+    }
+  }
+}
+
+TEST(Items, of_all_pairs_of_many_ranks_differ) {
+  constexpr std::uint64_t ranks = 100'000;
+  const Builder& pairs = *find_builder("pairs", Collective::all_to_all, false);
+  const Plan first = plan_of(pairs, 0, ranks), last = plan_of(pairs, ranks - 1, ranks);
+  EXPECT_EQ(items(first), ranks * ranks);
+  EXPECT_EQ(item_of(last, Buffer::output, 0), ranks - 1);
+  EXPECT_EQ(item_of(last, Buffer::input, 0), (ranks - 1) * ranks);
+  EXPECT_EQ(item_of(last, Buffer::output, ranks - 1), ranks * ranks - 1);
+}
+
+std::vector<Builder> message_builders() {
+  std::vector<Builder> found = group_builders();
+  std::erase_if(found, [](const Builder& builder) { return builder.in_node; });
+  return found;
+}
+
+INSTANTIATE_TEST_SUITE_P(builders, MessageBuilders, testing::ValuesIn(message_builders()),
+                         TestName());
+
+}  // namespace
+}  // namespace hocket::internal
