@@ -12,6 +12,7 @@
 #include "collectives/data.h"
 #include "collectives/execute/device_interpreter.h"
 #include "collectives/plans.h"
+#include "sanitized.h"
 
 namespace hocket::internal {
 namespace {
@@ -99,9 +100,10 @@ class EveryDeviceProgram : public ::testing::TestWithParam<Builder> {};
 TEST_P(EveryDeviceProgram, gives_the_bytes_that_the_collective_defines) {
   const Builder& builder = GetParam();
   for (std::uint32_t ranks = 1; ranks <= 8; ++ranks) {
+    if (tests::sanitized && (ranks == 4 || ranks >= 6)) continue;
     for (const std::uint32_t workers : {1, 4}) {
       Node node(ranks, workers);
-      for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      for (std::uint64_t seed = 1; seed <= (tests::sanitized ? 2 : 4); ++seed) {
         std::mt19937_64 random(seed * 64 + ranks * 8 + workers);
         DrawnCall call;
         call.seed = seed;

@@ -30,7 +30,7 @@ class Processes : public testing::TestWithParam<WorldKind> {};
 
 TEST_P(Processes, get_what_the_reference_says) {
   const WorldKind& kind = GetParam();
-  const std::vector<Case> cases = cases_of(kind, tests::sanitized ? 48 : 12, false);
+  const std::vector<Case> cases = cases_of(kind, tests::sanitized ? 96 : 12, false);
   const ranks::Env env(
       {{"HOCKET_TRANSPORT", kind.transport}, {"HOCKET_ALGORITHM", kind.algorithm}});
   Meeting* const meeting = make_meeting(kind.ranks);
