@@ -115,7 +115,7 @@ TEST(Plans, are_ordered_by_the_window_of_a_lane) {
   Plans plans = plans_of(*find_builder("one-shot", Collective::all_gather, false), {.ranks = 4});
   for (Plan& plan : plans) {
     plan.scratch_blocks = 1;
-    Lane& receive = plan.lanes[1];
+    Lane& receive = plan.lanes[0];
     const Range place = Ranges(plan.shape.rank).scratch(fixed(0)),
                 output = receive.steps[0].dsts[0];
     receive.steps[0].dsts = {place};
@@ -123,7 +123,7 @@ TEST(Plans, are_ordered_by_the_window_of_a_lane) {
     receive.window = 1;
   }
   EXPECT_TRUE(verify(plans).ok()) << verify(plans).message();
-  plans[2].lanes[1].window = 2;
+  plans[2].lanes[0].window = 2;
   const Status status = verify(plans);
   EXPECT_NE(status.message().find("scratch block 0 while rank 2, lane 'receive' instance"),
             std::string::npos)
@@ -292,10 +292,10 @@ std::vector<Fault> faults_of_steps() {
   using namespace steps;
   return {
       {"finishes_a_send", "one-shot", all_gather, false,
-       [](Plans& p) { p[0].lanes[0].steps[0].finish = true; }, "finishes without a fold"},
+       [](Plans& p) { p[0].lanes[1].steps[0].finish = true; }, "finishes without a fold"},
       {"awaits_nothing", "one-shot", all_reduce, false,
        [](Plans& p) { p[0].lanes[2].steps[0].repeat = 0; },
-       "lane 'fold', step 0 (await 0 send[j]{j<0}) is repeated 0 times"},
+       "lane 'fold', step 0 (await 1 send[j]{j<0}) is repeated 0 times"},
       {"folds_nothing", "one-shot", all_reduce, false,
        [](Plans& p) { p[0].lanes[2].steps[2].srcs.clear(); }, "folds nothing"},
       {"data_in_a_lane_of_no_blocks", "one-shot", all_reduce, true,
@@ -303,11 +303,11 @@ std::vector<Fault> faults_of_steps() {
        "handles data in a lane that has no blocks"},
       {"sends_two_ranges", "one-shot", all_gather, false,
        [](Plans& p) {
-         p[0].lanes[0].steps[0].srcs.push_back(Range(p[0].lanes[0].steps[0].srcs[0]));
+         p[0].lanes[1].steps[0].srcs.push_back(Range(p[0].lanes[1].steps[0].srcs[0]));
        },
        "does not send one range"},
       {"receives_and_sends", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[1].steps[1].srcs = p[0].lanes[1].steps[1].dsts; },
+       [](Plans& p) { p[0].lanes[0].steps[1].srcs = p[0].lanes[0].steps[1].dsts; },
        "does not receive one range"},
       {"waits_for_a_range", "staged", all_gather, true,
        [](Plans& p) { p[0].lanes[0].steps[0].srcs = p[0].lanes[0].steps[1].srcs; },
@@ -319,19 +319,19 @@ std::vector<Fault> faults_of_single_steps() {
   using namespace steps;
   return {
       {"a_message_of_all_blocks", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[0].counts = Counts::all_blocks; },
+       [](Plans& p) { p[0].lanes[1].counts = Counts::all_blocks; },
        "is a message, but its lane does not handle one block"},
       {"an_empty_message_of_a_block", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[0].steps[0].srcs.clear(); },
+       [](Plans& p) { p[0].lanes[1].steps[0].srcs.clear(); },
        "is an empty message, but its lane does not run once"},
       {"awaits_no_lane", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[1].steps[0].lane = 3; }, "names lane 3 of 3"},
+       [](Plans& p) { p[0].lanes[0].steps[0].lane = 3; }, "names lane 3 of 3"},
       {"waits_without_a_node", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[1].steps[0] = wait_all(0); }, "needs links within a node"},
+       [](Plans& p) { p[0].lanes[0].steps[0] = wait_all(0); }, "needs links within a node"},
       {"waits_for_flag_4", "staged", all_gather, true,
        [](Plans& p) { p[0].lanes[0].steps[0].flag = 4; }, "uses flag 4 of 4"},
       {"receives_twice_in_one_step", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[1].steps[1].dsts[0].repeat = 2; }, "repeats a range 2 times"},
+       [](Plans& p) { p[0].lanes[0].steps[1].dsts[0].repeat = 2; }, "repeats a range 2 times"},
       {"wide_for_no_reason", "tree", all_reduce, false,
        all([](Plan& p) { p.shape.widened = false; }),
        "has wide scratch, but partial results are not wider than the data"},
@@ -368,10 +368,10 @@ std::vector<Fault> faults_of_indices() {
   using namespace steps;
   return {
       {"sends_to_a_rank_out_of_range", "one-shot", all_reduce, false,
-       [](Plans& p) { p[1].lanes[0].steps[0].peer.modulo = 0; },
+       [](Plans& p) { p[1].lanes[1].steps[0].peer.modulo = 0; },
        "lane 'send' instance 2, step 0 (send in[0] -> 2+i tag 0) names rank 4 of 4"},
       {"sends_to_itself", "one-shot", all_reduce, false,
-       [](Plans& p) { p[1].lanes[0].steps[0].peer = fixed(1); },
+       [](Plans& p) { p[1].lanes[1].steps[0].peer = fixed(1); },
        "names the rank itself as its peer"},
   };
 }
@@ -380,7 +380,7 @@ std::vector<Fault> faults_of_peers() {
   using namespace steps;
   return {
       {"a_negative_tag", "one-shot", all_reduce, false,
-       [](Plans& p) { p[1].lanes[0].steps[0].tag = by_instance(0, -1); }, "has tag -1"},
+       [](Plans& p) { p[1].lanes[1].steps[0].tag = by_instance(0, -1); }, "has tag -1"},
       {"a_peer_out_of_the_node", "staged", broadcast, true,
        [](Plans& p) { p[1].lanes[0].steps[0].peer = fixed(4); }, "names local rank 4 of 4"},
       {"waits_for_itself", "staged", broadcast, true,
@@ -398,7 +398,7 @@ std::vector<Fault> faults_of_peers() {
        "waits for lane 'stage' of rank 1, whose chunks are those of other blocks"},
       {"awaits_other_chunks", "one-shot", all_gather, false,
        [](Plans& p) {
-         p[0].lanes.push_back(one_block("late", Buffer::output, fixed(0), {await(1, fixed(0))}));
+         p[0].lanes.push_back(one_block("late", Buffer::output, fixed(0), {await(0, fixed(0))}));
        },
        "awaits chunks of lane 'receive' instance 0, whose chunks are those of other blocks"},
   };
@@ -442,7 +442,7 @@ std::vector<Fault> faults_of_messages() {
   using namespace steps;
   return {
       {"uses_a_tag_twice", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[0].steps.push_back(Step(p[0].lanes[0].steps[0])); },
+       [](Plans& p) { p[0].lanes[1].steps.push_back(Step(p[0].lanes[1].steps[0])); },
        "uses tag 0 between rank 0 and rank 1, which 'one-shot', rank 0, lane 'send' instance 0 "
        "uses too"},
       {"both_ends_use_a_tag_twice", "one-shot", all_gather, false, all([](Plan& p) {
@@ -451,19 +451,19 @@ std::vector<Fault> faults_of_messages() {
        "uses tag 0 between rank 0 and rank 1, which 'one-shot', rank 0, lane 'send' instance 0 "
        "uses too"},
       {"sends_what_nobody_receives", "one-shot", all_reduce, false,
-       [](Plans& p) { p[1].lanes[1].instances = 2; }, "sends tag 0, which rank 1 does not receive"},
+       [](Plans& p) { p[1].lanes[0].instances = 2; }, "sends tag 0, which rank 1 does not receive"},
       {"receives_what_nobody_sends", "one-shot", all_reduce, false,
-       [](Plans& p) { p[1].lanes[0].instances = 2; }, "receives tag 0, which rank 1 does not send"},
+       [](Plans& p) { p[1].lanes[1].instances = 2; }, "receives tag 0, which rank 1 does not send"},
       {"receives_another_item", "one-shot", all_gather, false,
        [](Plans& p) {
-         p[1].lanes[0].block = p[1].lanes[0].steps[0].block = fixed(2);
-         p[1].lanes[0].steps[0].srcs[0] = Ranges(1).output(fixed(2));
+         p[1].lanes[1].block = p[1].lanes[1].steps[0].block = fixed(2);
+         p[1].lanes[1].steps[0].srcs[0] = Ranges(1).output(fixed(2));
        },
        "receives item 1, but rank 1 sends item 2 with tag 0"},
       {"receives_nothing", "one-shot", all_reduce, false,
        [](Plans& p) {
-         p[1].lanes[1].counts = Counts::once;
-         p[1].lanes[1].steps = {recv_empty(p[1].lanes[1].steps[1].peer, fixed(0))};
+         p[1].lanes[0].counts = Counts::once;
+         p[1].lanes[0].steps = {recv_empty(p[1].lanes[0].steps[1].peer, fixed(0))};
          p[1].lanes[2].steps = {await_end(0, fixed(0), 3)};
        },
        "receives nothing, but rank 0 sends item 0 with tag 0"},
@@ -490,8 +490,8 @@ std::vector<Fault> faults_of_order() {
       {"a_lag_longer_than_the_slots", "staged", all_gather, true,
        [](Plans& p) { p[0].lanes[0].steps[0].lag = 5; }, "no step orders the two"},
       {"receives_over_what_it_folds", "one-shot", all_reduce, false,
-       [](Plans& p) { erase_step(p[0].lanes[1], 0); },
-       "scratch block 2 while rank 0, lane 'receive' instance 2 may be writing it: no step orders"},
+       [](Plans& p) { erase_step(p[0].lanes[0], 0); },
+       "scratch block 2 while rank 0, lane 'fold' may be reading it: no step orders"},
   };
 }
 
@@ -525,11 +525,11 @@ std::vector<Fault> faults_of_progress() {
       {"two_lanes_wait_for_one_another", "staged", all_reduce, true,
        [](Plans& p) { p[0].lanes[0].steps[0].lag = 0; }, "deadlock: nothing can go on past"},
       {"a_window_that_is_too_small", "one-shot", all_reduce, false,
-       [](Plans& p) { p[0].lanes[1].window = 2; }, "deadlock: nothing can go on past"},
+       [](Plans& p) { p[0].lanes[0].window = 2; }, "deadlock: nothing can go on past"},
       {"all_send_before_they_receive", "one-shot", all_gather, false, all([](Plan& p) {
-         p.lanes[1].steps.insert(p.lanes[1].steps.begin(), await_end(0, by_source(0), 3));
+         p.lanes[0].steps.insert(p.lanes[0].steps.begin(), await_end(1, by_source(0), 3));
        }),
-       "deadlock: nothing can go on past 'one-shot', rank 0, lane 'send' instance 0, step 0"},
+       "deadlock: nothing can go on past 'one-shot', rank 0, lane 'receive' instance 0, step 0"},
       {"a_rank_leaves_the_barrier_early", "tree", barrier, false, all([](Plan& p) {
          for (Lane& lane : p.lanes) {
            std::erase_if(lane.steps, [](const Step& s) { return s.kind == StepKind::await; });

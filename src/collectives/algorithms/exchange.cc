@@ -11,6 +11,9 @@
 //   a+b+c+d         a+b+c+d         a+b+c+d         a+b+c+d        lane fold, in absolute rank
 //   order
 //
+// The lane `receive` is the first, so that receives are posted before sends: 128 KiB between two
+// hosts took 198 us so, and 487 us with the sends first.
+//
 // In place, the fold overwrites the input, so it awaits all sends of that chunk. A slot is used
 // again when its fold has ended. All-gather receives directly into the output; barrier sends empty
 // messages.
@@ -38,19 +41,19 @@ void exchange_all_reduce(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Neighbours neighbours(shape);
   const std::uint32_t peers = shape.ranks - 1;
-  constexpr std::uint32_t send_lane = 0, receive_lane = 1, fold_lane = 2;
+  constexpr std::uint32_t receive_lane = 0, send_lane = 1, fold_lane = 2;
   const Index whole = fixed(0), tag = fixed(0), i = by_instance(0, 1);
   plan.slots = exchange_slots;
   plan.scratch_blocks = peers;
   // Rank q's data is in the block of the instance that receives it: r - 1 - q.
   const Range theirs = r.scratch(by_source(std::int64_t{shape.rank} - 1, -1, shape.ranks));
   plan.lanes = {
-      instances(one_block("send", Buffer::input, whole,
-                          {send(neighbours.to, tag, whole, r.input(whole))}),
-                peers, peers),
       instances(one_block("receive", Buffer::input, whole,
                           {await(fold_lane, fixed(0), exchange_slots),
                            recv(neighbours.from, tag, whole, r.scratch(i))}),
+                peers, peers),
+      instances(one_block("send", Buffer::input, whole,
+                          {send(neighbours.to, tag, whole, r.input(whole))}),
                 peers, peers),
       one_block("fold", Buffer::input, whole,
                 {await_each(send_lane, by_source(0), peers),
@@ -65,11 +68,11 @@ void exchange_all_gather(Plan& plan, const Shape& shape) {
   const std::uint32_t peers = shape.ranks - 1;
   const Index own = fixed(shape.rank), tag = fixed(0);
   plan.lanes = {
-      instances(one_block("send", Buffer::output, own,
-                          {send(neighbours.to, tag, own, r.input(fixed(0)))}),
-                peers, peers),
       instances(one_block("receive", Buffer::output, neighbours.from,
                           {recv(neighbours.from, tag, neighbours.from, r.output(neighbours.from))}),
+                peers, peers),
+      instances(one_block("send", Buffer::output, own,
+                          {send(neighbours.to, tag, own, r.input(fixed(0)))}),
                 peers, peers),
       one_block("copy", Buffer::output, own, {copy(own, r.input(fixed(0)), {r.output(own)})})};
 }
