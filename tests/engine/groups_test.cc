@@ -1,6 +1,8 @@
 // Groups: the messages of a group progress together, in whatever order the ranks call them.
+#include <chrono>
 #include <functional>
 #include <numeric>
+#include <thread>
 
 #include "matrix/ranks.h"
 
@@ -135,6 +137,22 @@ TEST_P(Groups, collectives_of_one_communicator_run_in_the_order_of_the_calls) {
     EXPECT_HOCKET(hocketGroupEnd());
     EXPECT_EQ(std::vector<std::uint64_t>(2000, expected), x);
   });
+}
+
+/// A root of small broadcasts waits for nobody, but it must not overwrite what a late rank has
+/// still to read.
+TEST_P(Groups, a_root_does_not_run_away_from_a_late_rank) {
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 5'000;
+  const auto body = [](Rank& self) {
+    if (self.rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    for (std::uint64_t step = 0; step < 8; ++step) {
+      std::uint64_t x = self.rank == 0 ? step : 99;
+      EXPECT_HOCKET(hocketBroadcast(&x, &x, 1, hocketUint64, 0, self.comm, nullptr));
+      EXPECT_EQ(step, x);
+    }
+  };
+  ranks::run_ranks(3, body, config);
 }
 
 /// Rooted and exchanging collectives in one group, with a stream and without; the arrays of counts
