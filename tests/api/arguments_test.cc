@@ -397,7 +397,8 @@ TEST(Arguments, that_touch_are_no_overlap) {
   });
 }
 
-/// What a rank has not, it may leave out; what it only sends may overlap; blocks may lie anywhere.
+/// A rank may leave out buffers and counts that it does not have. Blocks that are sent may overlap,
+/// and blocks may lie in any order.
 TEST(Arguments, that_a_rank_does_not_need_may_be_missing) {
   ranks::run_ranks(2, [](Rank& self) {
     const bool root = self.rank == 1;

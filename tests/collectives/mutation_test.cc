@@ -144,7 +144,8 @@ std::string damage_lane(std::vector<Lane>& lanes, std::size_t at, Random& random
   }
 }
 
-/// Damages one place of one rank's plan; says what it did, or nothing if the draw fits none.
+/// Damages one place of one rank's plan. Returns a description of the damage; empty if the random
+/// numbers name a place that the plan does not have.
 std::string damage(std::vector<Plan>& plans, Random& random) {
   Plan& plan = plans[random() % plans.size()];
   const std::string where = "rank " + std::to_string(plan.shape.rank) + ", ";

@@ -139,8 +139,8 @@ TEST_P(Groups, collectives_of_one_communicator_run_in_the_order_of_the_calls) {
   });
 }
 
-/// A root of small broadcasts waits for nobody, but it must not overwrite what a late rank has
-/// still to read.
+/// The root of a small broadcast waits for no rank of that broadcast. It must not overwrite data
+/// that a late rank has not read yet.
 TEST_P(Groups, a_root_does_not_run_away_from_a_late_rank) {
   hocketConfig_t config = ranks::patient_config();
   config.deadline_ms = 5'000;

@@ -66,7 +66,7 @@ void one_shot_all_reduce(Plan& plan, const Shape& shape) {
 void one_shot_reduce(Plan& plan, const Shape& shape) {
   if (shape.is_root()) {
     one_shot_all_reduce(plan, shape);
-    plan.lanes[0].steps.erase(plan.lanes[0].steps.begin());  // nobody reads the root's scratch
+    plan.lanes[0].steps.erase(plan.lanes[0].steps.begin());  // no rank reads the root's scratch
     return;
   }
   const Ranges r(shape.rank);

@@ -27,7 +27,9 @@
 // those of the reduce-scatter. With p = 2 both neighbours are the same rank, and each phase has
 // only one direction.
 //
-//   lane             instances   what it does; h: the number of steps in this direction
+//   h is the number of steps in this direction.
+//
+//   lane             instances   what the lane does
 //   send raw         1           sends an input block: step 0
 //   receive raw      1           receives step 0, folds its input in
 //   pass             h - 2       receives step i + 1, folds its input in

@@ -162,7 +162,7 @@ struct Plan {
   std::uint32_t line_blocks = 0;
   std::uint32_t scratch_blocks = 0;
   std::uint8_t slots = 1;
-  bool wide_scratch = false;  // some range of some rank is wide: blocks of scratch have room for it
+  bool wide_scratch = false;  // some rank has a wide range: scratch blocks have room for it
   bool arrives_first =
       false;  // arrive and await_arrival of all come before all lanes; else they are steps
   bool maps_input =

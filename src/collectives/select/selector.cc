@@ -81,8 +81,8 @@ Sizes Selector::sizes_for(const Program& program, const Question& question,
                   question.dtype, header.single_chunk || !known ? 0 : chunk_elements);
 }
 
-/// True if the line and the scratch hold what the program puts there. Programs of several chunks
-/// always fit: their chunks are as long as there is room.
+/// True if the line and the scratch have room for what the program puts there. A program of several
+/// chunks always fits, because the length of its chunks is chosen by the room in scratch.
 bool Selector::fits(const Program& program, const Question& question) const {
   const ProgramHeader& header = program.header();
   const Sizes sizes = sizes_for(program, question, 0);

@@ -68,7 +68,7 @@ void Order::hear_in_rank(int thread, const Note& note) {
   if (knows(thread, note.epoch)) return;
   if (note.clock != nullptr && !knows(thread, note.clock->author)) {
     const Clock* const mine = clocks_[thread].get();
-    // Whoever knows a step of the author of a clock knows the clock.
+    // If their clock covers the step in which `mine` was made, it covers all of `mine`.
     if (mine == nullptr || covers(note.clock.get(), rank, mine->author)) {
       clocks_[thread] = note.clock;
     } else {

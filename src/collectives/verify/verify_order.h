@@ -61,7 +61,7 @@ class Order {
  private:
   struct Heard {
     std::uint32_t tick;  // of the step that heard
-    Epoch end;           // what it heard
+    Epoch end;           // the end, in another thread, that this step heard
   };
   bool covers(const Clock* clock, std::uint32_t rank, Epoch epoch) const;
   Clock& own_clock(int thread);
