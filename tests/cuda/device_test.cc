@@ -9,9 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/data.h"
 #include "collectives/execute/device_interpreter.h"
-#include "collectives/plans.h"
+#include "cuda/draw.h"
 #include "sanitized.h"
 
 namespace hocket::internal {
@@ -56,7 +55,7 @@ class Node {
                    static_cast<std::byte*>(buffers.outputs[r]), scratch[r].data(), lines[r].data(),
                    flags_[r].data()};
     }
-    const std::uint32_t goes_on = 0;
+    std::uint64_t goes_on = 0;
     std::vector<std::thread> threads;
     for (std::uint32_t r = 0; r < ranks; ++r) {
       for (std::uint32_t q = 0; q < workers_; ++q) {
@@ -87,14 +86,6 @@ class Node {
   std::uint64_t sequence_ = 0;
 };
 
-std::vector<Builder> node_builders() {
-  std::vector<Builder> found;
-  for (const Builder& builder : group_builders()) {
-    if (builder.in_node) found.push_back(builder);
-  }
-  return found;
-}
-
 class EveryDeviceProgram : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryDeviceProgram, gives_the_bytes_that_the_collective_defines) {
@@ -104,32 +95,43 @@ TEST_P(EveryDeviceProgram, gives_the_bytes_that_the_collective_defines) {
     for (const std::uint32_t workers : {1, 4}) {
       Node node(ranks, workers);
       for (std::uint64_t seed = 1; seed <= (tests::sanitized ? 2 : 4); ++seed) {
-        std::mt19937_64 random(seed * 64 + ranks * 8 + workers);
-        DrawnCall call;
-        call.seed = seed;
-        call.any_bits = true;
-        call.dtype = static_cast<Dtype>(random() % dtype_count);
-        call.op = static_cast<Op>(random() % op_count);
-        call.count = random() % 700;
-        call.chunk_elements = random() % 3 == 0 ? 0 : 1 + random() % 70;
-        call.in_place = builder.collective != Collective::all_to_all && random() % 2 == 0;
-        if (std::string(builder.algorithm) == "inline") {
-          call.count = std::min(call.count, line_payload_bytes / size_of(call.dtype) / ranks);
-        }
-        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(workers) + " workers, " +
-                     std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
-                     internal::name_of(call.op) + ", seed " + std::to_string(seed));
-        Group group;
-        group.ranks = ranks;
-        group.root = static_cast<std::uint32_t>(random() % ranks);
-        group.widened = is_widened(call.dtype);
-        const std::vector<Plan> plans = plans_of(builder, group);
-        RankBuffers buffers(plans, call);
-        ASSERT_NO_FATAL_FAILURE(node.run(plans, buffers, call));
+        const DeviceCase drawn = draw_case(builder, ranks, workers, seed, 700, 70);
+        SCOPED_TRACE(drawn.text);
+        const std::vector<Plan> plans = plans_of(builder, drawn.group);
+        RankBuffers buffers(plans, drawn.call);
+        ASSERT_NO_FATAL_FAILURE(node.run(plans, buffers, drawn.call));
         ASSERT_EQ(buffers.check(), "");
       }
     }
   }
+}
+
+TEST(DeviceProgram, ends_when_it_is_aborted) {
+  Program program;
+  ASSERT_TRUE(
+      lower(plans_of(*find_builder("inline", Collective::barrier, true), {.ranks = 2})[0], &program)
+          .ok());
+  std::vector<std::uint64_t> flags(2 * device::flags_per_worker, 0);
+  device::RankMemory memory[2] = {};
+  memory[0].flags = flags.data();
+  memory[1].flags = flags.data() + device::flags_per_worker;  // rank 1 never arrives
+  std::uint64_t abort = 0;
+  device::DeviceCall call{};
+  call.program = &program.header();
+  call.ranks = memory;
+  call.local_ranks = 2;
+  call.workers = 1;
+  call.sequence = 1;
+  call.abort = &abort;
+  bool completed = true;
+  std::thread rank_0([&] {
+    HostWorker worker;
+    completed = device::Interpreter<HostWorker>(call, 0, worker).run();
+  });
+  while (HostWorker::load(memory[0].flags + device::arrival_flag) == 0) HostWorker::pause();
+  HostWorker::store(&abort, 1);
+  rank_0.join();
+  EXPECT_FALSE(completed);
 }
 
 INSTANTIATE_TEST_SUITE_P(builders, EveryDeviceProgram, ::testing::ValuesIn(node_builders()),

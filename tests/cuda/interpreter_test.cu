@@ -7,9 +7,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "collectives/data.h"
 #include "collectives/execute/device_interpreter.h"
-#include "collectives/plans.h"
+#include "cuda/draw.h"
 
 namespace hocket::internal {
 namespace {
@@ -133,18 +132,10 @@ class Node {
   const std::uint32_t ranks_, workers_;
   Managed<device::RankMemory> memory_;
   Managed<device::DeviceCall> calls_;
-  Managed<std::uint32_t> abort_;
+  Managed<std::uint64_t> abort_;
   std::vector<Managed<std::uint64_t>> flags_;
   std::uint64_t sequence_ = 0;
 };
-
-std::vector<Builder> node_builders() {
-  std::vector<Builder> found;
-  for (const Builder& builder : group_builders()) {
-    if (builder.in_node) found.push_back(builder);
-  }
-  return found;
-}
 
 class EveryProgramOnAGpu : public ::testing::TestWithParam<Builder> {};
 
@@ -154,28 +145,11 @@ TEST_P(EveryProgramOnAGpu, gives_the_bytes_that_the_collective_defines) {
     for (const std::uint32_t workers : {1, 4, 16}) {
       Node node(ranks, workers);
       for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-        std::mt19937_64 random(seed * 64 + ranks * 8 + workers);
-        DrawnCall call;
-        call.seed = seed;
-        call.any_bits = true;
-        call.dtype = static_cast<Dtype>(random() % dtype_count);
-        call.op = static_cast<Op>(random() % op_count);
-        call.count = random() % 5000;
-        call.chunk_elements = random() % 3 == 0 ? 0 : 1 + random() % 500;
-        call.in_place = builder.collective != Collective::all_to_all && random() % 2 == 0;
-        if (std::string(builder.algorithm) == "inline") {
-          call.count = std::min(call.count, line_payload_bytes / size_of(call.dtype) / ranks);
-        }
-        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(workers) + " workers, " +
-                     std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
-                     internal::name_of(call.op) + ", seed " + std::to_string(seed));
-        Group group;
-        group.ranks = ranks;
-        group.root = static_cast<std::uint32_t>(random() % ranks);
-        group.widened = is_widened(call.dtype);
-        const std::vector<Plan> plans = plans_of(builder, group);
-        RankBuffers buffers(plans, call);
-        node.run(plans, buffers, call);
+        const DeviceCase drawn = draw_case(builder, ranks, workers, seed, 5000, 500);
+        SCOPED_TRACE(drawn.text);
+        const std::vector<Plan> plans = plans_of(builder, drawn.group);
+        RankBuffers buffers(plans, drawn.call);
+        node.run(plans, buffers, drawn.call);
         ASSERT_FALSE(HasFatalFailure());
         ASSERT_EQ(buffers.check(), "");
       }

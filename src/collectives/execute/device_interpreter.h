@@ -51,9 +51,9 @@ struct DeviceCall {
   std::uint32_t local_ranks;
   std::uint32_t workers;
   Sizes sizes;
-  std::size_t stride;          // bytes between the blocks of scratch
-  std::uint64_t sequence;      // number of the operation, from 1 on
-  const std::uint32_t* abort;  // becomes nonzero if the operation must end
+  std::size_t stride;      // bytes between the blocks of scratch
+  std::uint64_t sequence;  // number of the operation, from 1 on
+  std::uint64_t* abort;    // becomes nonzero if the operation must end
   Dtype dtype;
   Op op;
 };
@@ -181,7 +181,7 @@ class Interpreter {
       }
       if (all_done) return true;
       if (moved) continue;
-      const bool goes_on = *static_cast<const volatile std::uint32_t*>(call_.abort) == 0;
+      const bool goes_on = worker_.load(call_.abort) == 0;
       if (!worker_.all(goes_on)) return false;
       worker_.pause();
     }
