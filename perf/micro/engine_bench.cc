@@ -25,7 +25,8 @@ struct Rank {
     board = Board(base, 2, rank);
     links.rank = rank;
     links.board = &board;
-    const Builder* builder = find_builder("inline", Collective::all_reduce, true);
+    links.ranks_of_node = {0, 1};
+    const Builder* builder = find_builder("inline", Collective::all_reduce, Medium::node);
     const Plan plan = builder->build(shape_of(static_cast<std::uint32_t>(rank), 2));
     if (!lower(plan, &program).ok()) std::abort();
     binding.input = reinterpret_cast<const std::byte*>(values);
@@ -39,7 +40,7 @@ struct Rank {
     ++binding.board_sequence;
     binding.signature.sequence = binding.board_sequence;
     binding.fingerprint = fingerprint(hash, binding.board_sequence);
-    execution.start(program, nullptr, binding, links);
+    execution.start(program, nullptr, binding, medium);
     execution.advance();
   }
   bool done() {
@@ -49,7 +50,7 @@ struct Rank {
 
   float values[2] = {1, 2};
   Board board;
-  Links links;
+  Medium medium;
   Program program;
   Binding binding;
   Execution execution;
@@ -111,13 +112,13 @@ void flag_line_threads(benchmark::State& state) {
 
 void build_staged(benchmark::State& state) {
   const Shape shape = shape_of(1, static_cast<std::uint32_t>(state.range(0)));
-  const Builder* builder = find_builder("staged", Collective::all_reduce, true);
+  const Builder* builder = find_builder("staged", Collective::all_reduce, Medium::node);
   for (auto _ : state) benchmark::DoNotOptimize(builder->build(shape));
 }
 
 void lower_staged(benchmark::State& state) {
   const Shape shape = shape_of(1, static_cast<std::uint32_t>(state.range(0)));
-  const Plan plan = find_builder("staged", Collective::all_reduce, true)->build(shape);
+  const Plan plan = find_builder("staged", Collective::all_reduce, Medium::node)->build(shape);
   Program program;
   for (auto _ : state) {
     if (!lower(plan, &program).ok()) state.SkipWithError("a plan cannot be lowered");

@@ -147,7 +147,7 @@ void set_message_costs(int ranks, int neighbours, double exchange_ns, double tre
   const auto price_ns = [&](const char* algorithm, int of_ranks) {
     const Shape shape{.collective = Collective::all_reduce,
                       .ranks = static_cast<std::uint32_t>(of_ranks)};
-    const Builder& builder = *find_builder(algorithm, shape.collective, false);
+    const Builder& builder = *find_builder(algorithm, shape.collective, Medium::messages);
     return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 0, *figures)) / 1000;
   };
   // Each amount of work gives the time until a message arrives, by the exchange. The more work, the

@@ -108,6 +108,7 @@ void Communicator::make_engine() {
   Links links;
   links.rank = rank();
   links.board = &board();
+  links.ranks_of_node = membership_.local_members();
   links.regions = &shared_.regions;
   links.transport_to.resize(static_cast<std::size_t>(ranks()));
   std::vector<Transport*> transports;

@@ -165,9 +165,9 @@ void Engine::begin(const Call& call) {
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
   record(current_, -1, sequence_);
+  if (program.header().sends_messages) announce_collective();
   if (!program.header().uses_node) {
     waits_for_turn_ = false;
-    if (options_.ranks > 1) announce_collective();
     current_.execution.start(program, nullptr, binding, links_);
     return;
   }
@@ -195,9 +195,9 @@ void Engine::announce(std::uint64_t sequence, const Signature& signature) {
 /// it is in, and one that has waited long on the board looks for messages too.
 void Engine::look_for_other_calls(Nanos now) {
   if (now - *current_.started < between_looks) return;
-  if (!current_.program->header().uses_node) {
+  if (current_.program->header().sends_messages) {
     if (std::exchange(current_.told, true)) return;
-    for (const int rank : waits_for(current_, false)) {
+    for (const int rank : waits_for(current_, waits_for_turn_)) {
       Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
       if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
     }
@@ -251,7 +251,10 @@ bool Engine::my_turn() {
     if (line.sequence.load(std::memory_order_acquire) != board_sequence_) return false;
     if (line.fingerprint != last_fingerprint_) {
       // This rank has returned from that operation; the peer made a different call.
-      fail(board.disagreement_with(peer, parity, last_signature_).in_operation(last_collective_));
+      fail(board
+               .disagreement_with(peer, parity, last_signature_, options_.rank,
+                                  links_.ranks_of_node[static_cast<std::size_t>(peer)])
+               .in_operation(last_collective_));
       return false;
     }
   }
@@ -520,13 +523,15 @@ std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_tu
   const Board& board = *links_.board;
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     const auto& line = board.arrival(peer, static_cast<int>(board_sequence_ & 1));
-    if (line.sequence.load(std::memory_order_relaxed) != board_sequence_) ranks.push_back(peer);
+    if (line.sequence.load(std::memory_order_relaxed) != board_sequence_) {
+      ranks.push_back(links_.ranks_of_node[static_cast<std::size_t>(peer)]);
+    }
   }
   return ranks;
 }
 
 bool Engine::has_begun(int rank, const Operation& operation) const {
-  if (operation.binding.p2p || operation.program->header().uses_node) return false;
+  if (operation.binding.p2p || !operation.program->header().sends_messages) return false;
   const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
   return transport != nullptr &&
          transport->latest_sequence_from(rank) >= operation.binding.message_sequence;
@@ -553,7 +558,8 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
                       missed + ": it still waits for " + names(ranks) +
                           "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
                       ranks.empty() ? -1 : ranks.front());
-  if (operation.binding.p2p || operation.program->header().uses_node || options_.ranks == 2) {
+  const bool seen = !operation.program->header().sends_messages || options_.ranks == 2;
+  if (operation.binding.p2p || seen) {
     return fail(status);
   }
   if (!status_.ok() || !unexplained_.ok()) return;

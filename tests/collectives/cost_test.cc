@@ -51,53 +51,55 @@ std::int64_t price_of(const Builder& builder, std::uint32_t ranks, std::size_t c
                effort);
 }
 
-std::int64_t nanoseconds(const char* algorithm, Collective collective, bool in_node,
+std::int64_t nanoseconds(const char* algorithm, Collective collective, Medium medium,
                          std::uint32_t ranks, std::size_t count) {
-  const Builder* builder = find_builder(algorithm, collective, in_node);
+  const Builder* builder = find_builder(algorithm, collective, medium);
   return price_of(*builder, ranks, count, round_figures()) / 1000;
 }
 
 TEST(Price, agrees_with_the_sums_of_small_plans_within_a_node) {
   // Copy to the line, see all, fold four lines.
-  EXPECT_EQ(nanoseconds("inline", Collective::all_reduce, true, 4, 40), 80 + 1000 + 200);
-  EXPECT_EQ(nanoseconds("inline", Collective::barrier, true, 4, 0), 1000);
+  EXPECT_EQ(nanoseconds("inline", Collective::all_reduce, Medium::node, 4, 40), 80 + 1000 + 200);
+  EXPECT_EQ(nanoseconds("inline", Collective::barrier, Medium::node, 4, 0), 1000);
   // See all; stage one block of 64 bytes; see it; fold two into two; see the result; copy it.
-  EXPECT_EQ(nanoseconds("staged", Collective::all_reduce, true, 2, 128),
+  EXPECT_EQ(nanoseconds("staged", Collective::all_reduce, Medium::node, 2, 128),
             1000 + 128 + 1000 + 256 + 1000 + 128);
   // See all, copy four blocks, see that the peers have.
-  EXPECT_EQ(nanoseconds("direct", Collective::all_gather, true, 4, 10), 1000 + 80 + 1000);
+  EXPECT_EQ(nanoseconds("direct", Collective::all_gather, Medium::node, 4, 10), 1000 + 80 + 1000);
   // The root copies to scratch, a peer sees it and copies it.
-  EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, true, 3, 10), 20 + 1000 + 20);
+  EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, Medium::node, 3, 10), 20 + 1000 + 20);
 }
 
 TEST(Price, agrees_with_the_sums_of_small_plans_over_messages) {
   const std::int64_t latency = 10'000, work = 100;
   // The block of the peer crosses, is folded with the own one, and crosses back.
-  EXPECT_EQ(nanoseconds("ring", Collective::all_reduce, false, 2, 128),
+  EXPECT_EQ(nanoseconds("ring", Collective::all_reduce, Medium::messages, 2, 128),
             work + 128 + latency + 3 * 64 + work + 128 + latency);
   // Two sends follow one another; the last one's bytes cross; three inputs are folded.
-  EXPECT_EQ(nanoseconds("one-shot", Collective::all_reduce, false, 3, 10),
+  EXPECT_EQ(nanoseconds("one-shot", Collective::all_reduce, Medium::messages, 3, 10),
             2 * work + 20 + latency + 4 * 10);
   // The root sends to rank 2 first, which sends to rank 3.
-  EXPECT_EQ(nanoseconds("tree", Collective::broadcast, false, 4, 10),
+  EXPECT_EQ(nanoseconds("tree", Collective::broadcast, Medium::messages, 4, 10),
             work + 20 + latency + work + 20 + latency);
   // Rank 3 to rank 2, which folds two, to rank 0, which folds three; and back.
-  EXPECT_EQ(nanoseconds("tree", Collective::all_reduce, false, 4, 10),
+  EXPECT_EQ(nanoseconds("tree", Collective::all_reduce, Medium::messages, 4, 10),
             (work + 20 + latency) * 4 + 30 + 40);
   // The root's link takes the three blocks one behind another.
-  EXPECT_EQ(nanoseconds("pairs", Collective::gather, false, 4, 1000), work + 3 * 2000 + latency);
+  EXPECT_EQ(nanoseconds("pairs", Collective::gather, Medium::messages, 4, 1000),
+            work + 3 * 2000 + latency);
   // Or, if they are short, the root works for one after another.
-  EXPECT_EQ(nanoseconds("pairs", Collective::gather, false, 4, 10), work + 20 + 2 * work + latency);
+  EXPECT_EQ(nanoseconds("pairs", Collective::gather, Medium::messages, 4, 10),
+            work + 20 + 2 * work + latency);
 }
 
 TEST(Price, counts_the_ranks_that_share_a_processor) {
   Figures figures = round_figures();
   figures.crowd = 2;
-  const Builder& in_line = *find_builder("inline", Collective::all_reduce, true);
+  const Builder& in_line = *find_builder("inline", Collective::all_reduce, Medium::node);
   EXPECT_EQ(price_of(in_line, 4, 40, figures) / 1000, 2 * (80 + 200) + 1000);
   // In a tree rank 1 has the processor alone while it sends, and then rank 0 while it folds: the
   // work of 100 ns was measured while both sent.
-  const Builder& tree = *find_builder("tree", Collective::reduce, false);
+  const Builder& tree = *find_builder("tree", Collective::reduce, Medium::messages);
   EXPECT_EQ(price_of(tree, 2, 10, figures) / 1000, 50 + 20 + 10'000 + 30);
 }
 
@@ -111,7 +113,7 @@ TEST(Price, of_one_rank_is_that_of_its_copy) {
 }
 
 TEST(Price, of_a_widening_type_counts_the_partial_results) {
-  const Builder* ring = find_builder("ring", Collective::reduce_scatter, false);
+  const Builder* ring = find_builder("ring", Collective::reduce_scatter, Medium::messages);
   Shape shape = shape_of(*ring, 4);
   const auto bf16 = [&] { return price(*ring, shape, 1 << 20, Dtype::bfloat16, 0, tcp()); };
   const std::int64_t narrow = bf16();
@@ -121,7 +123,8 @@ TEST(Price, of_a_widening_type_counts_the_partial_results) {
 }
 
 TEST(Price, sends_and_receives_have_none) {
-  EXPECT_EQ(price_of(*find_builder("message", Collective::send, false), 2, 100, tcp()), 0);
+  EXPECT_EQ(price_of(*find_builder("message", Collective::send, Medium::messages), 2, 100, tcp()),
+            0);
 }
 
 class Prices : public testing::TestWithParam<Builder> {};
@@ -148,7 +151,7 @@ TEST_P(Prices, grow_with_what_the_figures_measure) {
   for (const std::uint32_t ranks : {2, 5, 8}) {
     const std::int64_t before = price_of(builder, ranks, 1000, figures);
     Figures slower = figures;
-    (builder.in_node ? slower.sync_ns : slower.message_ns) += 500;
+    (builder.medium == Medium::node ? slower.sync_ns : slower.message_ns) += 500;
     EXPECT_GT(price_of(builder, ranks, 1000, slower), before);
     slower = figures;
     slower.crowd = 4;
@@ -161,7 +164,7 @@ TEST_P(Prices, grow_with_what_the_figures_measure) {
     slower = figures;
     slower.link_ns_per_byte = 10;
     const std::int64_t narrow = price_of(builder, ranks, 1000, slower);
-    if (builder.in_node || builder.collective == Collective::barrier) {
+    if (builder.medium == Medium::node || builder.collective == Collective::barrier) {
       EXPECT_EQ(narrow, before);
     } else {
       EXPECT_GT(narrow, before);
@@ -217,7 +220,7 @@ TEST(Price, of_many_chunks_has_the_work_that_a_latency_hides_in_the_first_ones) 
   Figures figures = round_figures();
   figures.message_ns = 1'000'000;
   figures.link_ns_per_byte = 0.1;
-  const Builder& gather = *find_builder("pairs", Collective::gather, false);
+  const Builder& gather = *find_builder("pairs", Collective::gather, Medium::messages);
   const std::size_t count = 100 * chunk_elements;
   const std::int64_t copy = static_cast<std::int64_t>(2 * count) * 1000;
   const std::int64_t now = price_of(gather, 2, count, figures);
@@ -226,7 +229,7 @@ TEST(Price, of_many_chunks_has_the_work_that_a_latency_hides_in_the_first_ones) 
 }
 
 TEST(Price, of_a_tree_grows_beyond_the_ranks_that_are_simulated) {
-  const Builder* tree = find_builder("tree", Collective::all_reduce, false);
+  const Builder* tree = find_builder("tree", Collective::all_reduce, Medium::messages);
   std::int64_t last = 0;
   for (const std::uint32_t ranks : {64, 127, 128, 129, 256, 1000, 65'536}) {
     const std::int64_t now = price_of(*tree, ranks, 1000, tcp());
@@ -237,15 +240,16 @@ TEST(Price, of_a_tree_grows_beyond_the_ranks_that_are_simulated) {
 }
 
 /// The algorithm with the least price for a call whose blocks have `bytes`.
-std::string cheapest(Collective collective, bool in_node, std::uint32_t ranks, std::size_t bytes,
+std::string cheapest(Collective collective, Medium medium, std::uint32_t ranks, std::size_t bytes,
                      const char* without = "") {
   std::string best;
   std::int64_t least = 0;
   for (const Builder& builder : group_builders()) {
     const std::string name = builder.algorithm;
-    if (builder.collective != collective || builder.in_node != in_node || name == without) continue;
+    if (builder.collective != collective || builder.medium != medium || name == without) continue;
     if (name == "inline" && bytes > line_payload_bytes) continue;
-    const std::int64_t now = price_of(builder, ranks, bytes, in_node ? shared_memory() : tcp());
+    const std::int64_t now =
+        price_of(builder, ranks, bytes, medium == Medium::node ? shared_memory() : tcp());
     if (best.empty() || now < least) best = name, least = now;
   }
   return best;
@@ -255,23 +259,23 @@ TEST(Price, chooses_the_family_that_suits_the_size_within_a_node) {
   for (const std::uint32_t ranks : {2, 4, 8}) {
     for (const Collective collective :
          {Collective::all_reduce, Collective::all_gather, Collective::broadcast}) {
-      EXPECT_EQ(cheapest(collective, true, ranks, 8), "inline");
-      EXPECT_EQ(cheapest(collective, true, ranks, 200), "one-shot");
-      EXPECT_EQ(cheapest(collective, true, ranks, 1 << 20), "direct");
+      EXPECT_EQ(cheapest(collective, Medium::node, ranks, 8), "inline");
+      EXPECT_EQ(cheapest(collective, Medium::node, ranks, 200), "one-shot");
+      EXPECT_EQ(cheapest(collective, Medium::node, ranks, 1 << 20), "direct");
     }
-    EXPECT_EQ(cheapest(Collective::all_reduce, true, ranks, 1 << 20, "direct"), "staged");
+    EXPECT_EQ(cheapest(Collective::all_reduce, Medium::node, ranks, 1 << 20, "direct"), "staged");
   }
 }
 
 TEST(Price, chooses_the_family_that_suits_the_size_over_messages) {
   for (const std::uint32_t ranks : {3, 4, 8}) {
-    EXPECT_EQ(cheapest(Collective::all_reduce, false, ranks, 8), "one-shot");
-    EXPECT_EQ(cheapest(Collective::barrier, false, ranks, 0), "one-shot");
+    EXPECT_EQ(cheapest(Collective::all_reduce, Medium::messages, ranks, 8), "one-shot");
+    EXPECT_EQ(cheapest(Collective::barrier, Medium::messages, ranks, 0), "one-shot");
   }
-  EXPECT_EQ(cheapest(Collective::all_reduce, false, 256, 8), "tree");
-  EXPECT_EQ(cheapest(Collective::barrier, false, 256, 0), "tree");
+  EXPECT_EQ(cheapest(Collective::all_reduce, Medium::messages, 256, 8), "tree");
+  EXPECT_EQ(cheapest(Collective::barrier, Medium::messages, 256, 0), "tree");
   for (const std::uint32_t ranks : {2, 8, 64}) {
-    const std::string large = cheapest(Collective::all_reduce, false, ranks, 16 << 20);
+    const std::string large = cheapest(Collective::all_reduce, Medium::messages, ranks, 16 << 20);
     EXPECT_TRUE(large == "ring" || large == "owner-fold") << large;
   }
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -20,27 +21,46 @@
 namespace hocket::internal {
 namespace {
 
+/// The memory in which the board of a node lies.
+class NodeMemory {
+ public:
+  explicit NodeMemory(int local_ranks)
+      : bytes_(Board::bytes(local_ranks)),
+        base_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {}
+  ~NodeMemory() { ::munmap(base_, bytes_); }
+  NodeMemory(const NodeMemory&) = delete;
+  NodeMemory& operator=(const NodeMemory&) = delete;
+  std::byte* base() const { return base_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* base_;
+};
+
 /// The ranks of one communicator.
 class World {
  public:
-  explicit World(int ranks)
-      : fabric_({.ranks = ranks}),
-        bytes_(Board::bytes(ranks)),
-        base_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
-        ranks_(static_cast<std::size_t>(ranks)) {
-    for (int r = 0; r < ranks; ++r) {
-      Rank& rank = ranks_[r];
-      rank.board = Board(base_, ranks, r);
-      rank.links.rank = r;
-      rank.links.board = &rank.board;
-      rank.links.transport_to.assign(ranks_.size(), &fabric_.at(r));
-      rank.world = this;
-      rank.links.host = &rank;
+  explicit World(const Layout& layout)
+      : fabric_({.ranks = static_cast<int>(layout.ranks())}), ranks_(layout.ranks()) {
+    for (std::uint32_t node = 0; node < layout.nodes(); ++node) {
+      const std::vector<std::uint32_t>& members = layout.ranks_of(node);
+      const auto locals = static_cast<int>(members.size());
+      const NodeMemory& memory = nodes_.emplace_back(locals);
+      for (const std::uint32_t r : members) {
+        Rank& rank = ranks_[r];
+        rank.board = Board(memory.base(), locals, static_cast<int>(layout.local_rank(r)));
+        rank.links.rank = static_cast<int>(r);
+        rank.links.board = &rank.board;
+        rank.links.ranks_of_node.assign(members.begin(), members.end());
+        rank.links.transport_to.assign(ranks_.size(), &fabric_.at(static_cast<int>(r)));
+        rank.world = this;
+        rank.links.host = &rank;
+      }
     }
   }
-  ~World() { ::munmap(base_, bytes_); }
   World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
   /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable
   /// buffers.
@@ -131,8 +151,7 @@ class World {
   }
 
   testing::ShmFabric fabric_;
-  std::size_t bytes_;
-  std::byte* base_;
+  std::deque<NodeMemory> nodes_;
   std::vector<Rank> ranks_;
   std::uint64_t sequence_ = 0, board_sequence_ = 0;
   std::set<std::tuple<std::uint64_t, int, int, std::uint64_t>> met_;
@@ -188,14 +207,14 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
     const std::vector<Plan> plans = plans_of(builder, group);
     std::vector<Plan> staged;
     if (plans[0].maps_input || plans[0].maps_output) {
-      staged = plans_of(*find_builder("staged", builder.collective, true), group);
+      staged = plans_of(*find_builder("staged", builder.collective, Medium::node), group);
     }
     RankBuffers expected(plans, call), buffers(plans, call);
     const Status plain =
         interpret(plans, expected.sizes, expected.inputs, expected.outputs, call.interpretation());
     ASSERT_TRUE(plain.ok()) << plain.message();
     std::unique_ptr<World>& world = worlds[group.ranks];
-    if (world == nullptr) world = std::make_unique<World>(static_cast<int>(group.ranks));
+    if (world == nullptr) world = std::make_unique<World>(layout_of({group.ranks}));
     const Status status = world->run(plans, staged, unmapped, buffers, call);
     ASSERT_TRUE(status.ok()) << status.message();
     ASSERT_EQ(buffers.difference(expected), "");
@@ -204,8 +223,45 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
 
 INSTANTIATE_TEST_SUITE_P(builders, EveryProgram, ::testing::ValuesIn(group_builders()), TestName());
 
+class EveryLayeredProgram : public ::testing::TestWithParam<Builder> {};
+
+TEST_P(EveryLayeredProgram, does_what_the_plain_interpreter_does) {
+  const Builder& builder = GetParam();
+  static const Layout layouts[] = {layout_of({2, 2}), layout_of({3, 1}), layout_of({1, 4, 2}),
+                                   layout_of({4, 4}),
+                                   Layout(std::vector<std::uint32_t>{0, 1, 1, 0, 1})};
+  std::map<const Layout*, std::unique_ptr<World>> worlds;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    std::mt19937_64 random(seed);
+    Group group;
+    group.layout = &layouts[random() % std::size(layouts)];
+    group.ranks = group.layout->ranks();
+    group.root = static_cast<std::uint32_t>(random() % group.ranks);
+    group.varying = builder.varying && random() % 2 == 0;
+    const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
+    group.widened = is_widened(call.dtype);
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
+                 std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
+                 internal::name_of(call.op) + (call.in_place ? ", in place" : "") +
+                 (group.varying ? ", varying" : ""));
+    const std::vector<Plan> plans = plans_of(builder, group);
+    RankBuffers expected(plans, call), buffers(plans, call);
+    const Status plain =
+        interpret(plans, expected.sizes, expected.inputs, expected.outputs, call.interpretation());
+    ASSERT_TRUE(plain.ok()) << plain.message();
+    std::unique_ptr<World>& world = worlds[group.layout];
+    if (world == nullptr) world = std::make_unique<World>(*group.layout);
+    const Status status = world->run(plans, {}, -1, buffers, call);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(buffers.difference(expected), "");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(builders, EveryLayeredProgram, ::testing::ValuesIn(layout_builders()),
+                         TestName());
+
 TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
-  World world(2);
+  World world(layout_of({2}));
   for (const std::size_t count : {0, 1, 27, 70'000}) {
     const std::vector<Plan> plans = message_plans();
     DrawnCall call;

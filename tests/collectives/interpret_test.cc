@@ -213,7 +213,7 @@ TEST(Interpret, refuses_a_message_that_no_rank_receives) {
 
 TEST(Interpret, refuses_what_does_not_fit_a_line) {
   const std::vector<Plan> plans =
-      plans_of(*find_builder("inline", Collective::all_reduce, true), {.ranks = 2});
+      plans_of(*find_builder("inline", Collective::all_reduce, Medium::node), {.ranks = 2});
   for (const std::size_t count : {26, 27}) {  // 104 and 108 bytes
     const DrawnCall call{.count = count};
     RankBuffers buffers(plans, call);

@@ -209,7 +209,7 @@ TEST(Lowering, is_as_the_protocol_page_shows_it) {
   page << std::ifstream(root / "docs/protocol/plans.md").rdbuf();
   for (const char* algorithm : {"inline", "direct"}) {
     const Plan plan =
-        plans_of(*find_builder(algorithm, Collective::all_reduce, true), {.ranks = 2})[0];
+        plans_of(*find_builder(algorithm, Collective::all_reduce, Medium::node), {.ranks = 2})[0];
     Program program;
     ASSERT_TRUE(lower(plan, &program).ok());
     for (const std::string& text : {print(plan), text_of(program)}) {
@@ -220,12 +220,13 @@ TEST(Lowering, is_as_the_protocol_page_shows_it) {
 }
 
 TEST(Lowering, fails_where_a_number_does_not_fit_its_field) {
-  Plan plan = plans_of(*find_builder("ring", Collective::all_gather, false), {.ranks = 4})[0];
+  Plan plan =
+      plans_of(*find_builder("ring", Collective::all_gather, Medium::messages), {.ranks = 4})[0];
   plan.lanes[0].instances = 0xffffffff;
   Program program;
   EXPECT_NE(lower(plan, &program).message().find("too many lane instances to be lowered"),
             std::string::npos);
-  const Builder& ring = *find_builder("ring", Collective::all_gather, false);
+  const Builder& ring = *find_builder("ring", Collective::all_gather, Medium::messages);
   const auto lower_for = [&](std::uint32_t ranks) {
     return lower(ring.build({.collective = ring.collective, .ranks = ranks}), &program);
   };

@@ -70,10 +70,10 @@ TEST_P(MessageBuilders, have_few_lanes_for_many_ranks) {
 }
 
 TEST(MessageWindows, are_constant_where_no_fold_needs_all_instances) {
-  for (const Builder& builder : {*find_builder("pairs", Collective::all_to_all, false),
-                                 *find_builder("pairs", Collective::gather, false),
-                                 *find_builder("pairs", Collective::scatter, false),
-                                 *find_builder("ring", Collective::all_gather, false)}) {
+  for (const Builder& builder : {*find_builder("pairs", Collective::all_to_all, Medium::messages),
+                                 *find_builder("pairs", Collective::gather, Medium::messages),
+                                 *find_builder("pairs", Collective::scatter, Medium::messages),
+                                 *find_builder("ring", Collective::all_gather, Medium::messages)}) {
     for (const std::uint32_t rank : some_ranks) {
       for (const Lane& lane : plan_of(builder, rank, many_ranks).lanes) {
         EXPECT_LE(lane.window, 8U) << name_of(builder) << ", lane " << lane.name;
@@ -108,7 +108,7 @@ TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
 
 TEST(Items, of_all_pairs_of_many_ranks_differ) {
   constexpr std::uint64_t ranks = 100'000;
-  const Builder& pairs = *find_builder("pairs", Collective::all_to_all, false);
+  const Builder& pairs = *find_builder("pairs", Collective::all_to_all, Medium::messages);
   const Plan first = plan_of(pairs, 0, ranks), last = plan_of(pairs, ranks - 1, ranks);
   EXPECT_EQ(items(first), ranks * ranks);
   EXPECT_EQ(item_of(last, Buffer::output, 0), ranks - 1);
@@ -118,7 +118,7 @@ TEST(Items, of_all_pairs_of_many_ranks_differ) {
 
 std::vector<Builder> message_builders() {
   std::vector<Builder> found = group_builders();
-  std::erase_if(found, [](const Builder& builder) { return builder.in_node; });
+  std::erase_if(found, [](const Builder& builder) { return builder.medium == Medium::node; });
   return found;
 }
 

@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(builders, EveryPlanDamaged, testing::ValuesIn(builders_
 // A barrier has no result that could be wrong. So the test checks its waits instead: for a
 // power of two every message of the dissemination counts.
 TEST(DamagedBarrier, needs_every_message) {
-  const Builder& tree = *find_builder("tree", Collective::barrier, false);
+  const Builder& tree = *find_builder("tree", Collective::barrier, Medium::messages);
   for (const std::uint32_t ranks : {2, 4, 8}) {
     const std::vector<Plan> healthy = plans_of(tree, {.ranks = ranks});
     for (std::uint32_t r = 0; r < ranks; ++r) {

@@ -18,6 +18,7 @@ struct Group {
   bool widened = false;
   std::uint32_t root = 0;  // of a rooted collective; others have none
   bool varying = false;
+  const Layout* layout = nullptr;
 };
 
 inline std::vector<Plan> plans_of(const Builder& builder, const Group& group) {
@@ -29,9 +30,19 @@ inline std::vector<Plan> plans_of(const Builder& builder, const Group& group) {
                                    .ranks = group.ranks,
                                    .root = rooted ? static_cast<std::int32_t>(group.root) : -1,
                                    .varying = group.varying,
-                                   .widened = group.widened}));
+                                   .widened = group.widened,
+                                   .layout = group.layout}));
   }
   return plans;
+}
+
+/// Nodes of such sizes, whose ranks follow one another.
+inline Layout layout_of(const std::vector<std::uint32_t>& sizes) {
+  std::vector<std::uint32_t> node_of;
+  for (std::uint32_t node = 0; node < sizes.size(); ++node) {
+    node_of.insert(node_of.end(), sizes[node], node);
+  }
+  return Layout(node_of);
 }
 
 /// Rank `from` of two sends to the other rank.
@@ -39,7 +50,7 @@ inline std::vector<Plan> message_plans(std::uint32_t from = 0, bool widened = fa
   std::vector<Plan> plans;
   for (std::uint32_t r = 0; r < 2; ++r) {
     const Collective collective = r == from ? Collective::send : Collective::recv;
-    plans.push_back(find_builder("message", collective, false)
+    plans.push_back(find_builder("message", collective, Medium::messages)
                         ->build({.collective = collective,
                                  .rank = r,
                                  .ranks = 2,
@@ -51,7 +62,9 @@ inline std::vector<Plan> message_plans(std::uint32_t from = 0, bool widened = fa
 
 inline std::string name_of(const Builder& builder) {
   return std::string(builder.algorithm) + "_" + row_of(builder.collective).name +
-         (builder.in_node ? "_load-store" : "_messages");
+         (builder.medium == Medium::node       ? "_load-store"
+          : builder.medium == Medium::messages ? "_messages"
+                                             : "_both");
 }
 
 /// Names the cases of a suite whose parameter is a builder.
@@ -65,11 +78,19 @@ struct TestName {
 
 inline void PrintTo(const Builder& builder, std::ostream* out) { *out << name_of(builder); }
 
-/// The builders that plan for all ranks at once: all but send and recv.
+/// The builders that plan for all ranks at once, without a layout: all but send and recv.
 inline std::vector<Builder> group_builders() {
   std::vector<Builder> found;
   for (const Builder& builder : builders()) {
-    if (!is_p2p(builder.collective)) found.push_back(builder);
+    if (!is_p2p(builder.collective) && builder.medium != Medium::both) found.push_back(builder);
+  }
+  return found;
+}
+/// The builders that need a layout.
+inline std::vector<Builder> layout_builders() {
+  std::vector<Builder> found;
+  for (const Builder& builder : builders()) {
+    if (builder.medium == Medium::both) found.push_back(builder);
   }
   return found;
 }

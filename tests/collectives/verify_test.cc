@@ -79,7 +79,7 @@ TEST(Plans, send_and_recv_verify_together) {
 }
 
 TEST(Plans, run_with_the_numbers_of_chunks_that_are_asked_for) {
-  const Builder& ring = *find_builder("ring", Collective::all_gather, false);
+  const Builder& ring = *find_builder("ring", Collective::all_gather, Medium::messages);
   const Plans plans = plans_of(ring, {.ranks = 4, .varying = true});
   const auto steps = [&](std::vector<std::uint32_t> counts) {
     const Proof proof = prove(plans, {std::move(counts)});
@@ -96,8 +96,8 @@ TEST(Plans, run_with_the_numbers_of_chunks_that_are_asked_for) {
 // Calls cut a message so that the last blocks are short, or give each rank a count of its own.
 TEST(Plans, run_with_unequal_numbers_of_chunks_too) {
   const auto runs_more = [](const char* algorithm, Collective collective, bool varying) {
-    const Plans plans =
-        plans_of(*find_builder(algorithm, collective, false), {.ranks = 4, .varying = varying});
+    const Plans plans = plans_of(*find_builder(algorithm, collective, Medium::messages),
+                                 {.ranks = 4, .varying = varying});
     const std::uint32_t most = 2 * plans[0].slots + 1;
     std::vector<std::vector<std::uint32_t>> equal;
     for (const std::uint32_t chunks : {most, 1U, 2U}) equal.emplace_back(items(plans[0]), chunks);
@@ -112,7 +112,8 @@ TEST(Plans, run_with_unequal_numbers_of_chunks_too) {
 // An instance starts when the instance `window` before it has ended, so both may use one block.
 TEST(Plans, are_ordered_by_the_window_of_a_lane) {
   using namespace steps;
-  Plans plans = plans_of(*find_builder("one-shot", Collective::all_gather, false), {.ranks = 4});
+  Plans plans =
+      plans_of(*find_builder("one-shot", Collective::all_gather, Medium::messages), {.ranks = 4});
   for (Plan& plan : plans) {
     plan.scratch_blocks = 1;
     Lane& receive = plan.lanes[0];
@@ -143,12 +144,14 @@ TEST(Plans, of_many_ranks_verify) {
   }
 }
 
+constexpr Medium node = Medium::node, messages = Medium::messages;
+
 // One thing wrong, and the sentence that says so.
 struct Fault {
   const char* name;
   const char* algorithm;
   Collective collective;
-  bool in_node;
+  Medium medium;
   std::function<void(Plans&)> break_it;
   const char* sentence;
 };
@@ -169,33 +172,33 @@ void erase_step(Lane& lane, std::size_t step) { lane.steps.erase(lane.steps.begi
 std::vector<Fault> faults_of_headers() {
   using namespace steps;
   return {
-      {"too_many_slots", "staged", all_gather, true, all([](Plan& p) { p.slots = 9; }),
+      {"too_many_slots", "staged", all_gather, node, all([](Plan& p) { p.slots = 9; }),
        "'staged', rank 0, has 9 slots, not 1..8"},
-      {"a_root_for_all", "ring", all_gather, false, all([](Plan& p) { p.shape.root = 0; }),
+      {"a_root_for_all", "ring", all_gather, messages, all([](Plan& p) { p.shape.root = 0; }),
        "has root 0, which is none of a all-gather of 4 ranks"},
-      {"no_root", "tree", broadcast, false, all([](Plan& p) { p.shape.root = 4; }),
+      {"no_root", "tree", broadcast, messages, all([](Plan& p) { p.shape.root = 4; }),
        "has root 4, which is none of a broadcast"},
-      {"cuts_a_gathered_message", "ring", all_gather, false, all([](Plan& p) { p.cut = 4; }),
+      {"cuts_a_gathered_message", "ring", all_gather, messages, all([](Plan& p) { p.cut = 4; }),
        "cuts a message of 4 blocks that all ranks see alike"},
-      {"does_not_know_the_counts", "staged", all_to_all, true,
+      {"does_not_know_the_counts", "staged", all_to_all, node,
        all([](Plan& p) { p.shape.varying = true; }),
        "lays out memory that peers read by the longest block, which ranks do not know"},
-      {"maps_without_a_node", "ring", all_gather, false, all([](Plan& p) { p.maps_input = true; }),
-       "maps buffers without a node"},
-      {"a_line_without_a_node", "ring", all_gather, false, all([](Plan& p) { p.line_blocks = 1; }),
-       "has blocks in its line without a node"},
-      {"a_node_out_of_order", "staged", all_gather, true,
+      {"maps_without_a_node", "ring", all_gather, messages,
+       all([](Plan& p) { p.maps_input = true; }), "maps buffers without a node"},
+      {"a_line_without_a_node", "ring", all_gather, messages,
+       all([](Plan& p) { p.line_blocks = 1; }), "has blocks in its line without a node"},
+      {"a_node_out_of_order", "staged", all_gather, node,
        all([](Plan& p) { std::swap(p.node[0], p.node[1]); }),
        "has a node that is no ascending list of ranks"},
-      {"a_node_of_others", "staged", all_gather, true,
+      {"a_node_of_others", "staged", all_gather, node,
        [](Plans& p) {
          for (std::size_t r = 0; r < 4; ++r) p[r].node = {0, 1, 2};
        },
        "'staged', rank 3, is no rank of its own node"},
-      {"a_line_of_many_chunks", "inline", all_gather, true,
+      {"a_line_of_many_chunks", "inline", all_gather, node,
        all([](Plan& p) { p.single_chunk = false; }),
        "has blocks in its line, which only an unmapped single-chunk plan may have"},
-      {"no_arrival", "inline", all_reduce, true, [](Plans& p) { erase_step(p[1].lanes[0], 1); },
+      {"no_arrival", "inline", all_reduce, node, [](Plans& p) { erase_step(p[1].lanes[0], 1); },
        "'inline', rank 1, arrives 0 times"},
   };
 }
@@ -203,23 +206,23 @@ std::vector<Fault> faults_of_headers() {
 std::vector<Fault> faults_of_arrivals() {
   using namespace steps;
   return {
-      {"arrives_twice", "staged", all_gather, true,
+      {"arrives_twice", "staged", all_gather, node,
        [](Plans& p) { p[1].lanes.push_back(once("again", {arrive()})); },
        "'staged', rank 1, arrives 2 times"},
-      {"arrives_without_a_node", "ring", all_gather, false,
+      {"arrives_without_a_node", "ring", all_gather, messages,
        [](Plans& p) { p[1].lanes.push_back(once("arrive", {arrive()})); },
        "'ring', rank 1, arrives, but does not use the node"},
-      {"arrives_in_each_chunk", "staged", all_gather, true,
+      {"arrives_in_each_chunk", "staged", all_gather, node,
        [](Plans& p) {
          p[2].arrives_first = false;
          p[2].lanes[0].steps.push_back(arrive());
        },
        "'staged', rank 2, arrives in lane 'stage', which has several chunks or instances"},
-      {"too_few_plans", "ring", all_gather, false, [](Plans& p) { p.pop_back(); },
+      {"too_few_plans", "ring", all_gather, messages, [](Plans& p) { p.pop_back(); },
        "is for 4 ranks, but there are 3 plans"},
-      {"another_shape", "ring", all_gather, false, [](Plans& p) { p[1].shape.widened = false; },
+      {"another_shape", "ring", all_gather, messages, [](Plans& p) { p[1].shape.widened = false; },
        "'ring', rank 1, is for another shape than rank 0's, or another rank"},
-      {"another_cut", "ring", all_reduce, false, [](Plans& p) { p[3].cut = 2; },
+      {"another_cut", "ring", all_reduce, messages, [](Plans& p) { p[3].cut = 2; },
        "'ring', rank 3, cuts the message in other blocks than rank 0"},
   };
 }
@@ -228,19 +231,19 @@ std::vector<Fault> faults_of_arrivals() {
 std::vector<Fault> faults_of_alikeness() {
   using namespace steps;
   return {
-      {"other_scratch", "ring", all_reduce, false, [](Plans& p) { ++p[2].scratch_blocks; },
+      {"other_scratch", "ring", all_reduce, messages, [](Plans& p) { ++p[2].scratch_blocks; },
        "'ring', rank 2, differs from rank 0's in its slots, scratch or line"},
-      {"other_needs", "staged", all_gather, true, [](Plans& p) { p[2].maps_output = true; },
+      {"other_needs", "staged", all_gather, node, [](Plans& p) { p[2].maps_output = true; },
        "'staged', rank 2, differs from rank 0's in what it needs"},
-      {"another_node", "staged", all_gather, true,
+      {"another_node", "staged", all_gather, node,
        [](Plans& p) {
          p[2].node = {2, 3};
        },
        "in its node"},
-      {"wide_scratch_on_one_rank", "staged", all_gather, true,
+      {"wide_scratch_on_one_rank", "staged", all_gather, node,
        [](Plans& p) { p[2].wide_scratch = true; },
        "'staged', rank 2, differs from rank 0's in its slots, scratch or line"},
-      {"a_wide_range_in_narrow_scratch", "staged", all_gather, true,
+      {"a_wide_range_in_narrow_scratch", "staged", all_gather, node,
        [](Plans& p) { p[2].lanes[0].steps[1].dsts[0].wide = true; },
        "has a wide range, but the plan has no wide scratch"},
   };
@@ -249,39 +252,39 @@ std::vector<Fault> faults_of_alikeness() {
 std::vector<Fault> faults_of_lanes() {
   using namespace steps;
   return {
-      {"no_steps", "ring", all_gather, false, [](Plans& p) { p[1].lanes[0].steps.clear(); },
+      {"no_steps", "ring", all_gather, messages, [](Plans& p) { p[1].lanes[0].steps.clear(); },
        "'ring', rank 1, lane 'copy' has no steps"},
-      {"no_window", "ring", all_gather, false, [](Plans& p) { p[1].lanes[0].window = 0; },
+      {"no_window", "ring", all_gather, messages, [](Plans& p) { p[1].lanes[0].window = 0; },
        "has a window of 0 instances"},
-      {"too_many_instances", "ring", all_gather, false,
+      {"too_many_instances", "ring", all_gather, messages,
        [](Plans& p) { p[1].lanes[0].instances = 2'000'000; },
        "has 2000000 instances; the most is 1048576"},
-      {"extents_of_scratch", "ring", all_gather, false,
+      {"extents_of_scratch", "ring", all_gather, messages,
        [](Plans& p) { p[1].lanes[0].extents = Buffer::scratch; },
        "has extents of neither the input nor the output"},
-      {"extents_of_the_roots_input", "pairs", scatter, false,
+      {"extents_of_the_roots_input", "pairs", scatter, messages,
        [](Plans& p) {
          for (Plan& plan : p) plan.shape.varying = true;
          p[1].lanes[0].extents = Buffer::input;
        },
        "'pairs', rank 1, lane 'receive' has extents of a buffer that the rank does not have"},
-      {"all_blocks_of_unknown_counts", "pairs", all_to_all, false,
+      {"all_blocks_of_unknown_counts", "pairs", all_to_all, messages,
        [](Plans& p) {
          for (Plan& plan : p) plan.shape.varying = true;
          p[1].lanes[2].counts = Counts::all_blocks;
        },
        "lane 'copy' needs the counts of all blocks, which ranks do not know"},
-      {"a_lane_of_no_block", "pairs", all_to_all, false,
+      {"a_lane_of_no_block", "pairs", all_to_all, messages,
        [](Plans& p) { p[1].lanes[0].block.modulo = 0; }, "has block 4 of 4 in instance 2"},
-      {"publishes_flag_4", "staged", all_gather, true,
+      {"publishes_flag_4", "staged", all_gather, node,
        [](Plans& p) { p[1].lanes[0].publishes = 4; }, "lane 'stage' publishes flag 4 of 4"},
-      {"publishes_without_a_node", "ring", all_gather, false,
+      {"publishes_without_a_node", "ring", all_gather, messages,
        [](Plans& p) { p[1].lanes[0].publishes = 0; },
        "publishes a flag, but the plan does not use the node"},
-      {"publishes_instances", "staged", all_gather, true,
+      {"publishes_instances", "staged", all_gather, node,
        [](Plans& p) { p[1].lanes[0].instances = 2; },
        "lane 'stage' instance 0 publishes a flag, but has not exactly one instance"},
-      {"publishes_twice", "staged", all_gather, true,
+      {"publishes_twice", "staged", all_gather, node,
        [](Plans& p) { p[1].lanes[1].publishes = p[1].lanes[0].publishes; },
        "lane 'collect' publishes flag 0, which lane 'stage' publishes too"},
   };
@@ -291,25 +294,25 @@ std::vector<Fault> faults_of_lanes() {
 std::vector<Fault> faults_of_steps() {
   using namespace steps;
   return {
-      {"finishes_a_send", "one-shot", all_gather, false,
+      {"finishes_a_send", "one-shot", all_gather, messages,
        [](Plans& p) { p[0].lanes[1].steps[0].finish = true; }, "finishes without a fold"},
-      {"awaits_nothing", "one-shot", all_reduce, false,
+      {"awaits_nothing", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[0].repeat = 0; },
        "lane 'fold', step 0 (await 1 send[j]{j<0}) is repeated 0 times"},
-      {"folds_nothing", "one-shot", all_reduce, false,
+      {"folds_nothing", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[2].srcs.clear(); }, "folds nothing"},
-      {"data_in_a_lane_of_no_blocks", "one-shot", all_reduce, true,
+      {"data_in_a_lane_of_no_blocks", "one-shot", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].counts = Counts::once; },
        "handles data in a lane that has no blocks"},
-      {"sends_two_ranges", "one-shot", all_gather, false,
+      {"sends_two_ranges", "one-shot", all_gather, messages,
        [](Plans& p) {
          p[0].lanes[1].steps[0].srcs.push_back(Range(p[0].lanes[1].steps[0].srcs[0]));
        },
        "does not send one range"},
-      {"receives_and_sends", "one-shot", all_reduce, false,
+      {"receives_and_sends", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[0].steps[1].srcs = p[0].lanes[0].steps[1].dsts; },
        "does not receive one range"},
-      {"waits_for_a_range", "staged", all_gather, true,
+      {"waits_for_a_range", "staged", all_gather, node,
        [](Plans& p) { p[0].lanes[0].steps[0].srcs = p[0].lanes[0].steps[1].srcs; },
        "synchronises, but names ranges"},
   };
@@ -318,27 +321,27 @@ std::vector<Fault> faults_of_steps() {
 std::vector<Fault> faults_of_single_steps() {
   using namespace steps;
   return {
-      {"a_message_of_all_blocks", "one-shot", all_reduce, false,
+      {"a_message_of_all_blocks", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[1].counts = Counts::all_blocks; },
-       "is a message, but its lane does not handle one block"},
-      {"an_empty_message_of_a_block", "one-shot", all_reduce, false,
+       "handles data in a lane that has no blocks"},
+      {"an_empty_message_of_a_block", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[1].steps[0].srcs.clear(); },
        "is an empty message, but its lane does not run once"},
-      {"awaits_no_lane", "one-shot", all_reduce, false,
+      {"awaits_no_lane", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[0].steps[0].lane = 3; }, "names lane 3 of 3"},
-      {"waits_without_a_node", "one-shot", all_reduce, false,
+      {"waits_without_a_node", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[0].steps[0] = wait_all(0); }, "needs links within a node"},
-      {"waits_for_flag_4", "staged", all_gather, true,
+      {"waits_for_flag_4", "staged", all_gather, node,
        [](Plans& p) { p[0].lanes[0].steps[0].flag = 4; }, "uses flag 4 of 4"},
-      {"receives_twice_in_one_step", "one-shot", all_reduce, false,
+      {"receives_twice_in_one_step", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[0].steps[1].dsts[0].repeat = 2; }, "repeats a range 2 times"},
-      {"wide_for_no_reason", "tree", all_reduce, false,
+      {"wide_for_no_reason", "tree", all_reduce, messages,
        all([](Plan& p) { p.shape.widened = false; }),
        "has wide scratch, but partial results are not wider than the data"},
-      {"a_wide_output", "one-shot", all_reduce, false,
+      {"a_wide_output", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[2].dsts[0].wide = true; },
        "has a wide range outside scratch"},
-      {"writes_its_input", "one-shot", all_reduce, false,
+      {"writes_its_input", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[2].dsts[0].buffer = Buffer::input; },
        "writes into an input"},
   };
@@ -347,17 +350,17 @@ std::vector<Fault> faults_of_single_steps() {
 std::vector<Fault> faults_of_widths() {
   using namespace steps;
   return {
-      {"writes_two_widths", "one-shot", all_reduce, false, all([](Plan& p) {
+      {"writes_two_widths", "one-shot", all_reduce, messages, all([](Plan& p) {
          p.wide_scratch = true;
          p.lanes[2].steps[2].dsts.push_back(Ranges(p.shape.rank).scratch(fixed(0), true));
        }),
        "writes places of different width"},
-      {"finishes_wide", "one-shot", all_reduce, false, all([](Plan& p) {
+      {"finishes_wide", "one-shot", all_reduce, messages, all([](Plan& p) {
          p.wide_scratch = true;
          p.lanes[2].steps[2].dsts = {Ranges(p.shape.rank).scratch(fixed(0), true)};
        }),
        "finishes into a wide place"},
-      {"folds_narrow", "one-shot", all_reduce, false,
+      {"folds_narrow", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[2].finish = false; },
        "rounds a partial result: its destination is not wide"},
   };
@@ -367,10 +370,10 @@ std::vector<Fault> faults_of_widths() {
 std::vector<Fault> faults_of_indices() {
   using namespace steps;
   return {
-      {"sends_to_a_rank_out_of_range", "one-shot", all_reduce, false,
+      {"sends_to_a_rank_out_of_range", "one-shot", all_reduce, messages,
        [](Plans& p) { p[1].lanes[1].steps[0].peer.modulo = 0; },
        "lane 'send' instance 2, step 0 (send in[0] -> 2+i tag 0) names rank 4 of 4"},
-      {"sends_to_itself", "one-shot", all_reduce, false,
+      {"sends_to_itself", "one-shot", all_reduce, messages,
        [](Plans& p) { p[1].lanes[1].steps[0].peer = fixed(1); },
        "names the rank itself as its peer"},
   };
@@ -379,24 +382,24 @@ std::vector<Fault> faults_of_indices() {
 std::vector<Fault> faults_of_peers() {
   using namespace steps;
   return {
-      {"a_negative_tag", "one-shot", all_reduce, false,
+      {"a_negative_tag", "one-shot", all_reduce, messages,
        [](Plans& p) { p[1].lanes[1].steps[0].tag = by_instance(0, -1); }, "has tag -1"},
-      {"a_peer_out_of_the_node", "staged", broadcast, true,
+      {"a_peer_out_of_the_node", "staged", broadcast, node,
        [](Plans& p) { p[1].lanes[0].steps[0].peer = fixed(4); }, "names local rank 4 of 4"},
-      {"waits_for_itself", "staged", broadcast, true,
+      {"waits_for_itself", "staged", broadcast, node,
        [](Plans& p) { p[1].lanes[0].steps[0].peer = fixed(1); },
        "names the rank itself as its peer"},
-      {"waits_for_a_flag_that_no_lane_publishes", "staged", all_gather, true,
+      {"waits_for_a_flag_that_no_lane_publishes", "staged", all_gather, node,
        [](Plans& p) { p[1].lanes[0].publishes = -1; },
        "waits for a flag that rank 1 never publishes"},
-      {"waits_for_other_chunks", "staged", all_gather, true,
+      {"waits_for_other_chunks", "staged", all_gather, node,
        [](Plans& p) {
          p[1].lanes[0].counts = Counts::one_block;
          p[1].lanes[0].block = fixed(1);
          erase_step(p[1].lanes[0], 0);
        },
        "waits for lane 'stage' of rank 1, whose chunks are those of other blocks"},
-      {"awaits_other_chunks", "one-shot", all_gather, false,
+      {"awaits_other_chunks", "one-shot", all_gather, messages,
        [](Plans& p) {
          p[0].lanes.push_back(one_block("late", Buffer::output, fixed(0), {await(0, fixed(0))}));
        },
@@ -408,27 +411,27 @@ std::vector<Fault> faults_of_peers() {
 std::vector<Fault> faults_of_ranges() {
   using namespace steps;
   return {
-      {"handles_no_block", "staged", all_gather, true,
+      {"handles_no_block", "staged", all_gather, node,
        [](Plans& p) { p[0].lanes[0].steps[1].block = fixed(4); }, "handles block 4 of 4"},
-      {"handles_another_block_than_its_lane", "one-shot", all_gather, false,
+      {"handles_another_block_than_its_lane", "one-shot", all_gather, messages,
        [](Plans& p) { p[0].lanes[2].steps[0].block = fixed(1); },
        "handles block 1 in a lane of block 0"},
-      {"names_no_local_rank", "one-shot", all_reduce, true,
+      {"names_no_local_rank", "one-shot", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].steps[3].srcs[1].rank.base = 3; }, "names local rank 4 of 4"},
-      {"touches_another_ranks_memory", "one-shot", all_gather, false,
+      {"touches_another_ranks_memory", "one-shot", all_gather, messages,
        [](Plans& p) { p[0].lanes[2].steps[0].srcs[0].rank = fixed(1); },
        "touches memory of rank 1 that it cannot reach"},
-      {"names_no_block", "one-shot", all_reduce, false,
+      {"names_no_block", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[2].srcs[1].block.modulo = 0; }, "names block -2 of 3"},
-      {"names_the_block_of_another_item", "direct", all_reduce, true,
+      {"names_the_block_of_another_item", "direct", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].steps[0].srcs[0].block = fixed(1); },
        "names block 1, which is item 1 of the message, for item 0"},
-      {"reads_an_unmapped_input", "direct", all_reduce, true,
+      {"reads_an_unmapped_input", "direct", all_reduce, node,
        all([](Plan& p) { p.maps_input = false; }), "touches memory of rank 1 that it cannot reach"},
-      {"writes_a_peers_scratch", "one-shot", all_reduce, true,
+      {"writes_a_peers_scratch", "one-shot", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].steps[0].dsts[0].rank = fixed(1); },
        "writes into library memory of rank 1"},
-      {"reads_an_input_that_only_the_root_has", "tree", broadcast, false,
+      {"reads_an_input_that_only_the_root_has", "tree", broadcast, messages,
        [](Plans& p) {
          p[3].lanes.push_back(
              one_block("copy", Buffer::output, fixed(0),
@@ -441,26 +444,26 @@ std::vector<Fault> faults_of_ranges() {
 std::vector<Fault> faults_of_messages() {
   using namespace steps;
   return {
-      {"uses_a_tag_twice", "one-shot", all_reduce, false,
+      {"uses_a_tag_twice", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[1].steps.push_back(Step(p[0].lanes[1].steps[0])); },
        "uses tag 0 between rank 0 and rank 1, which 'one-shot', rank 0, lane 'send' instance 0 "
        "uses too"},
-      {"both_ends_use_a_tag_twice", "one-shot", all_gather, false, all([](Plan& p) {
+      {"both_ends_use_a_tag_twice", "one-shot", all_gather, messages, all([](Plan& p) {
          for (const int lane : {0, 1}) p.lanes[lane].steps.push_back(Step(p.lanes[lane].steps[0]));
        }),
        "uses tag 0 between rank 0 and rank 1, which 'one-shot', rank 0, lane 'send' instance 0 "
        "uses too"},
-      {"sends_what_nobody_receives", "one-shot", all_reduce, false,
+      {"sends_what_nobody_receives", "one-shot", all_reduce, messages,
        [](Plans& p) { p[1].lanes[0].instances = 2; }, "sends tag 0, which rank 1 does not receive"},
-      {"receives_what_nobody_sends", "one-shot", all_reduce, false,
+      {"receives_what_nobody_sends", "one-shot", all_reduce, messages,
        [](Plans& p) { p[1].lanes[1].instances = 2; }, "receives tag 0, which rank 1 does not send"},
-      {"receives_another_item", "one-shot", all_gather, false,
+      {"receives_another_item", "one-shot", all_gather, messages,
        [](Plans& p) {
          p[1].lanes[1].block = p[1].lanes[1].steps[0].block = fixed(2);
          p[1].lanes[1].steps[0].srcs[0] = Ranges(1).output(fixed(2));
        },
        "receives item 1, but rank 1 sends item 2 with tag 0"},
-      {"receives_nothing", "one-shot", all_reduce, false,
+      {"receives_nothing", "one-shot", all_reduce, messages,
        [](Plans& p) {
          p[1].lanes[0].counts = Counts::once;
          p[1].lanes[0].steps = {recv_empty(p[1].lanes[0].steps[1].peer, fixed(0))};
@@ -474,22 +477,22 @@ std::vector<Fault> faults_of_messages() {
 std::vector<Fault> faults_of_order() {
   using namespace steps;
   return {
-      {"reads_before_the_arrival", "inline", all_reduce, true,
+      {"reads_before_the_arrival", "inline", all_reduce, node,
        [](Plans& p) { erase_step(p[2].lanes[0], 2); },
        "reads line block 0 of rank 0 before it has awaited that rank's arrival"},
-      {"reads_before_that_ranks_arrival", "one-shot", all_gather, true,
+      {"reads_before_that_ranks_arrival", "one-shot", all_gather, node,
        [](Plans& p) { p[2].lanes[0].steps[3] = await_arrival(fixed(3)); },
        "reads scratch block 0 of rank 0 before it has awaited that rank's arrival"},
-      {"arrives_before_its_data_is_there", "one-shot", all_reduce, true,
+      {"arrives_before_its_data_is_there", "one-shot", all_reduce, node,
        [](Plans& p) { std::swap(p[0].lanes[0].steps[0], p[0].lanes[0].steps[1]); },
        "while rank 0, lane 'all' may be writing it: no step orders the two"},
-      {"folds_without_waiting", "staged", all_reduce, true,
+      {"folds_without_waiting", "staged", all_reduce, node,
        [](Plans& p) { erase_step(p[1].lanes[1], 0); }, "rank 1, lane 'fold', step 1 (finish"},
-      {"stages_over_what_a_peer_still_reads", "staged", all_reduce, true,
+      {"stages_over_what_a_peer_still_reads", "staged", all_reduce, node,
        [](Plans& p) { erase_step(p[3].lanes[0], 0); }, "no step orders the two"},
-      {"a_lag_longer_than_the_slots", "staged", all_gather, true,
+      {"a_lag_longer_than_the_slots", "staged", all_gather, node,
        [](Plans& p) { p[0].lanes[0].steps[0].lag = 5; }, "no step orders the two"},
-      {"receives_over_what_it_folds", "one-shot", all_reduce, false,
+      {"receives_over_what_it_folds", "one-shot", all_reduce, messages,
        [](Plans& p) { erase_step(p[0].lanes[0], 0); },
        "scratch block 2 while rank 0, lane 'fold' may be reading it: no step orders"},
   };
@@ -498,16 +501,16 @@ std::vector<Fault> faults_of_order() {
 std::vector<Fault> faults_of_races() {
   using namespace steps;
   return {
-      {"overwrites_what_it_sends", "one-shot", all_reduce, false,
+      {"overwrites_what_it_sends", "one-shot", all_reduce, messages,
        [](Plans& p) { erase_step(p[0].lanes[2], 0); },
        "in place, writes output block 0 while rank 0, lane 'send' instance"},
-      {"two_lanes_write_one_place", "one-shot", all_reduce, false,
+      {"two_lanes_write_one_place", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes.push_back(Lane(p[0].lanes[2])); },
        "writes output block 0 while rank 0, lane 'fold' may be writing it"},
-      {"returns_while_peers_access_its_buffers", "direct", all_reduce, true,
+      {"returns_while_peers_access_its_buffers", "direct", all_reduce, node,
        [](Plans& p) { p[2].lanes.pop_back(); },
        "'direct', rank 2, returns while rank 0, lane 'fold' may still be reading its buffers"},
-      {"writes_after_its_peer_may_have_returned", "direct", reduce, true,
+      {"writes_after_its_peer_may_have_returned", "direct", reduce, node,
        [](Plans& p) {
          p[0].lanes[2].steps = {wait(fixed(1), 3), wait(fixed(2), 3)};
          p[3].lanes[0].steps.insert(p[3].lanes[0].steps.begin(), await_end(3, fixed(0)));
@@ -522,15 +525,15 @@ std::vector<Fault> faults_of_races() {
 std::vector<Fault> faults_of_progress() {
   using namespace steps;
   return {
-      {"two_lanes_wait_for_one_another", "staged", all_reduce, true,
+      {"two_lanes_wait_for_one_another", "staged", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].steps[0].lag = 0; }, "deadlock: nothing can go on past"},
-      {"a_window_that_is_too_small", "one-shot", all_reduce, false,
+      {"a_window_that_is_too_small", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[0].window = 2; }, "deadlock: nothing can go on past"},
-      {"all_send_before_they_receive", "one-shot", all_gather, false, all([](Plan& p) {
+      {"all_send_before_they_receive", "one-shot", all_gather, messages, all([](Plan& p) {
          p.lanes[0].steps.insert(p.lanes[0].steps.begin(), await_end(1, by_source(0), 3));
        }),
        "deadlock: nothing can go on past 'one-shot', rank 0, lane 'receive' instance 0, step 0"},
-      {"a_rank_leaves_the_barrier_early", "tree", barrier, false, all([](Plan& p) {
+      {"a_rank_leaves_the_barrier_early", "tree", barrier, messages, all([](Plan& p) {
          for (Lane& lane : p.lanes) {
            std::erase_if(lane.steps, [](const Step& s) { return s.kind == StepKind::await; });
          }
@@ -543,34 +546,34 @@ std::vector<Fault> faults_of_progress() {
 std::vector<Fault> faults_of_results() {
   using namespace steps;
   return {
-      {"reads_what_nobody_wrote", "one-shot", all_reduce, true,
+      {"reads_what_nobody_wrote", "one-shot", all_reduce, node,
        [](Plans& p) { erase_step(p[0].lanes[0], 0); },
        "reads scratch block 0 of rank 0, where nothing has been written"},
-      {"takes_a_block_for_another", "one-shot", all_gather, true,
+      {"takes_a_block_for_another", "one-shot", all_gather, node,
        [](Plans& p) { p[0].lanes[0].steps[4].srcs[0].rank = fixed(3); },
        "scratch block 0 of rank 3 for item 1, but it holds the input of rank 3 of item 3, chunk 0"},
-      {"reads_another_width", "tree", all_reduce, false,
+      {"reads_another_width", "tree", all_reduce, messages,
        [](Plans& p) {
          for (Lane& lane : p[2].lanes) {
            if (lane.name == "send up") lane.steps[1].srcs[0].wide = false;
          }
        },
        "receives wide elements, but rank 2 sends narrow ones"},
-      {"reads_its_own_scratch_in_another_width", "tree", all_reduce, false,
+      {"reads_its_own_scratch_in_another_width", "tree", all_reduce, messages,
        [](Plans& p) {
          for (Lane& lane : p[2].lanes) {
            if (lane.name == "fold") lane.steps.back().srcs[1].wide = true;
          }
        },
        "as wide, but it holds narrow elements"},
-      {"finishes_twice", "one-shot", all_reduce, false,
+      {"finishes_twice", "one-shot", all_reduce, messages,
        [](Plans& p) {
          const Ranges r(0);
          p[0].lanes[2].steps.push_back(
              finish(fixed(0), {r.output(fixed(0))}, {r.output(fixed(0))}));
        },
        "folds a result that is finished already"},
-      {"copies_a_partial_result", "tree", all_reduce, false,
+      {"copies_a_partial_result", "tree", all_reduce, messages,
        [](Plans& p) {
          const Ranges r(0);
          for (Lane& lane : p[0].lanes) {
@@ -587,25 +590,25 @@ std::vector<Fault> faults_of_results() {
 std::vector<Fault> faults_of_answers() {
   using namespace steps;
   return {
-      {"writes_a_place_twice", "one-shot", all_reduce, false,
+      {"writes_a_place_twice", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[2].steps[2].dsts[0].repeat = 2; }, "writes a place twice"},
-      {"folds_into_a_source_of_another_width", "tree", all_reduce, false,
+      {"folds_into_a_source_of_another_width", "tree", all_reduce, messages,
        [](Plans& p) {
          for (Lane& lane : p[2].lanes) {
            if (lane.name == "fold") lane.steps.back().dsts[0].block = fixed(0);
          }
        },
        "folds into a place that it reads, in another width"},
-      {"forgets_a_rank", "one-shot", all_reduce, true,
+      {"forgets_a_rank", "one-shot", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].steps[3].srcs.pop_back(); },
        "'one-shot', rank 0, ends, out of place, with the finished fold of ranks 0 of item 0"},
-      {"folds_a_rank_twice", "one-shot", all_reduce, true,
+      {"folds_a_rank_twice", "one-shot", all_reduce, node,
        [](Plans& p) { p[0].lanes[0].steps[3].srcs[1].rank = fixed(2); },
        "with the finished fold of ranks 0, 2, 2, 2 of item 0, chunk 0 in output block 0, chunk 0"},
-      {"finishes_what_it_only_gathers", "pairs", all_to_all, false,
+      {"finishes_what_it_only_gathers", "pairs", all_to_all, messages,
        [](Plans& p) { p[0].lanes[2].steps[0].finish = true; },
        "with the finished fold of ranks 0 of item 0, chunk 0 in output block 0, chunk 0"},
-      {"writes_nothing", "one-shot", all_gather, false, [](Plans& p) { p[0].lanes.pop_back(); },
+      {"writes_nothing", "one-shot", all_gather, messages, [](Plans& p) { p[0].lanes.pop_back(); },
        "'one-shot', rank 0, ends, out of place, with nothing in output block 0, chunk 0"},
   };
 }
@@ -626,7 +629,7 @@ class EveryFault : public testing::TestWithParam<Fault> {};
 
 TEST_P(EveryFault, is_named) {
   const Fault& fault = GetParam();
-  const Builder& builder = *find_builder(fault.algorithm, fault.collective, fault.in_node);
+  const Builder& builder = *find_builder(fault.algorithm, fault.collective, fault.medium);
   Plans plans = plans_of(builder, {.ranks = 4, .widened = true});
   ASSERT_TRUE(verify(plans).ok()) << verify(plans).message();
   fault.break_it(plans);
@@ -654,7 +657,8 @@ TEST(Faults, of_a_send_without_its_recv) {
 // The runs of the verifier have too few chunks to fill the slots of a window.
 TEST(ManyChunks, let_a_ring_with_a_constant_window_deadlock) {
   const auto prove_with = [](std::uint32_t window, std::uint32_t chunks) {
-    Plans plans = plans_of(*find_builder("ring", Collective::all_reduce, false), {.ranks = 12});
+    Plans plans =
+        plans_of(*find_builder("ring", Collective::all_reduce, Medium::messages), {.ranks = 12});
     for (Plan& plan : plans) {
       for (Lane& lane : plan.lanes) {
         if (lane.name == "pass" || lane.name == "send on") lane.window = window;
@@ -673,8 +677,8 @@ TEST(ManyChunks, let_a_ring_with_a_constant_window_deadlock) {
 
 TEST(ManyChunks, let_an_await_of_an_end_deadlock) {
   using namespace steps;
-  Plans plans =
-      plans_of(*find_builder("owner-fold", Collective::reduce_scatter, false), {.ranks = 3});
+  Plans plans = plans_of(*find_builder("owner-fold", Collective::reduce_scatter, Medium::messages),
+                         {.ranks = 3});
   EXPECT_TRUE(prove(plans, {{2, 2, 2}}).status.ok());
   // Chunk 2 is received when chunk 0 is folded, but now nothing is folded before all chunks are
   // received. Two chunks fit into the slots.
@@ -690,7 +694,8 @@ TEST(ManyChunks, let_an_await_of_an_end_deadlock) {
 TEST(RankOrder, a_partial_result_may_only_come_first) {
   using namespace steps;
   const auto with = [](std::vector<std::uint32_t> order) {
-    Plans plans = plans_of(*find_builder("one-shot", Collective::all_reduce, true), {.ranks = 3});
+    Plans plans =
+        plans_of(*find_builder("one-shot", Collective::all_reduce, Medium::node), {.ranks = 3});
     for (Plan& plan : plans) {
       const Ranges r(plan.shape.rank);
       std::vector<Range> srcs;

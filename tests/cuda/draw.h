@@ -47,7 +47,7 @@ inline DeviceCase draw_case(const Builder& builder, std::uint32_t ranks, std::ui
 inline std::vector<Builder> node_builders() {
   std::vector<Builder> found;
   for (const Builder& builder : group_builders()) {
-    if (builder.in_node) found.push_back(builder);
+    if (builder.medium == Medium::node) found.push_back(builder);
   }
   return found;
 }

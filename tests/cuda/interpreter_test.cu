@@ -165,7 +165,7 @@ TEST(Speed, of_all_reduce_is_printed) {
   constexpr std::uint32_t ranks = 8, workers = 16;
   for (const char* algorithm : {"direct", "staged"}) {
     const std::vector<Plan> plans =
-        plans_of(*find_builder(algorithm, Collective::all_reduce, true), {.ranks = ranks});
+        plans_of(*find_builder(algorithm, Collective::all_reduce, Medium::node), {.ranks = ranks});
     DrawnCall call;
     call.count = 4 << 20;
     call.chunk_elements = 64 << 10;

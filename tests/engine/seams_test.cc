@@ -158,6 +158,7 @@ SimulatedRank::SimulatedRank(World& world, testing::MemoryNetwork& network, int 
   Links links;
   links.rank = rank;
   links.board = &board_;
+  links.ranks_of_node = {rank};
   links.regions = &regions_;
   links.transport_to.assign(ranks, transport_.get());
   EngineHost& host = *this;

@@ -88,6 +88,7 @@ class OneRank final : private EngineHost {
     options.late_log = 300 * ms;
     Links links;
     links.board = &board;
+    for (int rank = 0; rank < ranks; ++rank) links.ranks_of_node.push_back(rank);
     links.regions = &regions_;
     SelectorOptions selector;
     selector.ranks = ranks;

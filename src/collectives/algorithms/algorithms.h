@@ -58,4 +58,9 @@ void tree_broadcast(Plan& plan, const Shape& shape);
 void tree_barrier(Plan& plan, const Shape& shape);
 void message(Plan& plan, const Shape& shape);  // send, recv; the peer is shape.root
 
+// Load/store within nodes, messages between them.
+void two_level_all_reduce(Plan& plan, const Shape& shape);
+void two_level_reduce_scatter(Plan& plan, const Shape& shape);
+void two_level_all_gather(Plan& plan, const Shape& shape);
+
 }  // namespace hocket::internal::algorithms

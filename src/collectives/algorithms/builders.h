@@ -9,11 +9,18 @@
 
 namespace hocket::internal {
 
+/// How ranks reach one another in a plan.
+enum class Medium : std::uint8_t {
+  node,      // load and store: all ranks must be on one node
+  messages,  // messages, also between ranks of one node
+  both       // load and store within each node, messages between nodes
+};
+
 struct Builder {
   const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
                           // "pairs", "message"
   Collective collective;
-  bool in_node;     // true: needs all ranks on one node; false: runs over messages
+  Medium medium;
   bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
   bool cuts;        // a whole message has a block for each rank; else it is one block
   bool varying;     // serves blocks of different counts too
@@ -30,6 +37,6 @@ struct Builder {
 /// All algorithms, in the order of the documentation. Defined in registry.cc.
 std::span<const Builder> builders();
 /// nullptr if there is none.
-const Builder* find_builder(const char* algorithm, Collective collective, bool in_node);
+const Builder* find_builder(const char* algorithm, Collective collective, Medium medium);
 
 }  // namespace hocket::internal

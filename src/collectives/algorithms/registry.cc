@@ -10,7 +10,7 @@ namespace hocket::internal {
 
 namespace {
 using enum Collective;
-constexpr bool node = true, messages = false;          // in_node
+constexpr Medium node = Medium::node, messages = Medium::messages, both = Medium::both;
 constexpr bool in_order = true, in_own_order = false;  // rank_order
 constexpr bool cut = true, whole = false;              // cuts
 constexpr bool any = true, equal = false;              // varying
@@ -71,6 +71,11 @@ constexpr Builder table[] = {
     {"tree", reduce, messages, in_own_order, whole, equal, unlike, algorithms::tree_reduce},
     {"tree", broadcast, messages, in_order, whole, equal, unlike, algorithms::tree_broadcast},
     {"tree", barrier, messages, in_order, whole, equal, alike, algorithms::tree_barrier},
+    {"two-level", all_reduce, both, in_own_order, whole, equal, alike,
+     algorithms::two_level_all_reduce},
+    {"two-level", all_gather, both, in_order, whole, any, alike, algorithms::two_level_all_gather},
+    {"two-level", reduce_scatter, both, in_own_order, whole, any, alike,
+     algorithms::two_level_reduce_scatter},
     {"message", send, messages, in_order, whole, equal, unlike, algorithms::message},
     {"message", recv, messages, in_order, whole, equal, unlike, algorithms::message},
 };
@@ -101,17 +106,19 @@ Plan Builder::build(const Shape& shape) const {
     lay_alone(plan, shape);
     return plan;
   }
-  if (in_node) {
+  if (medium == Medium::node) {
     for (std::uint32_t rank = 0; rank < shape.ranks; ++rank) plan.node.push_back(rank);
+  } else if (medium == Medium::both) {
+    plan.node = shape.layout->ranks_of(shape.layout->node_of(shape.rank));
   }
   lay(plan, shape);
   return plan;
 }
 
-const Builder* find_builder(const char* algorithm, Collective collective, bool in_node) {
+const Builder* find_builder(const char* algorithm, Collective collective, Medium medium) {
   const auto it = std::ranges::find_if(table, [&](const Builder& b) {
     return std::string_view(b.algorithm) == algorithm && b.collective == collective &&
-           b.in_node == in_node;
+           b.medium == medium;
   });
   return it == std::end(table) ? nullptr : it;
 }

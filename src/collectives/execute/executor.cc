@@ -56,6 +56,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
   parity_ = static_cast<int>(binding.board_sequence & 1);
+  own_ = header_->uses_node ? links.board->local_rank() : links.rank;
   done_ = published_ = exported_ = admitted_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
@@ -176,7 +177,7 @@ void Execution::complete_chunk(Active& active) {
         last ? ended : static_cast<std::uint32_t>(active.chunk);
   }
   if (lane.publishes >= 0) {
-    links_->board->flag(links_->rank, lane.publishes)
+    links_->board->flag(own_, lane.publishes)
         .value.store(flag_value(active.chunk), std::memory_order_release);
     published_ = true;
   }
@@ -213,7 +214,7 @@ Execution::Outcome Execution::step(Active& active, const Instruction& instructio
 /// The address of a chunk of a block of the input or the output of a local rank.
 std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                                      std::size_t chunk) const {
-  const bool is_own = rank == static_cast<std::uint32_t>(links_->rank);
+  const bool is_own = rank == static_cast<std::uint32_t>(own_);
   HOCKET_ASSERT(is_own || rank < peers_.size(),
                 "the buffers of a peer are mapped before a step uses them");
   std::byte* base;
@@ -376,13 +377,13 @@ Execution::Outcome Execution::do_message(Active& active, const Instruction& inst
 
 void Execution::arrive() {
   const Board& board = *links_->board;
-  ArrivalLine& line = board.arrival(links_->rank, parity_);
-  board.signatures(links_->rank).of_parity[parity_] = binding_->signature;
+  ArrivalLine& line = board.arrival(own_, parity_);
+  board.signatures(own_).of_parity[parity_] = binding_->signature;
   if (header_->maps_input || header_->maps_output) {
     const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
                               binding_->output_region.region, binding_->output_region.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exported_ = writes_output_of(links_->rank) && (binding_->mapped & 2) != 0;
+    exported_ = writes_output_of(own_) && (binding_->mapped & 2) != 0;
   }
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
@@ -422,11 +423,11 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
 /// it.
 bool Execution::reads_input_of(int peer) const {
   return header_->maps_input &&
-         (!row_of(header_->collective).input_at_root || header_->root == peer);
+         (!row_of(header_->collective).input_at_root || header_->root == rank_of(peer));
 }
 bool Execution::writes_output_of(int peer) const {
   return header_->maps_output &&
-         (!row_of(header_->collective).output_at_root || header_->root == peer);
+         (!row_of(header_->collective).output_at_root || header_->root == rank_of(peer));
 }
 
 /// The elements in the buffer of a peer. Where each rank has only its own block there, and blocks
@@ -437,7 +438,7 @@ std::size_t Execution::end_of(Buffer buffer, int peer) const {
   const bool is_input = buffer == Buffer::input;
   const Extents& other = is_input ? sizes.output : sizes.input;
   if ((is_input ? row.input : row.output) == Blocks::own && other.counts != nullptr) {
-    return other.block(static_cast<std::size_t>(peer)).count;
+    return other.block(static_cast<std::size_t>(rank_of(peer))).count;
   }
   return sizes.of(buffer).end();
 }
@@ -449,11 +450,11 @@ Execution::Outcome Execution::resolve_peers() {
   mapping_of_ = -1;
   peers_.resize(static_cast<std::size_t>(board.local_ranks()));
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
-    if (peer == links_->rank) continue;
+    if (peer == own_) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
     const auto map = [&](Buffer buffer, RegionOffset offset, std::byte** out) {
-      return links_->host->map_remote(peer, offset, end_of(buffer, peer) * element_bytes_,
+      return links_->host->map_remote(rank_of(peer), offset, end_of(buffer, peer) * element_bytes_,
                                       binding_->message_sequence, out);
     };
     Status status;
@@ -488,7 +489,7 @@ Execution::Outcome Execution::do_wait(Active& active, const Instruction& instruc
   const auto end = static_cast<std::uint32_t>(links_->board->local_ranks());
   for (; active.cursor < end; ++active.cursor) {
     const auto peer = static_cast<int>(active.cursor);
-    if (peer != links_->rank && !wait_is_over(active, instruction, peer)) return Outcome::blocked;
+    if (peer != own_ && !wait_is_over(active, instruction, peer)) return Outcome::blocked;
   }
   return Outcome::next;
 }
@@ -514,11 +515,12 @@ Execution::Outcome Execution::fail(Status status) {
 }
 
 Execution::Outcome Execution::mismatch_with(int peer) {
-  return fail(links_->board->disagreement_with(peer, parity_, binding_->signature));
+  return fail(links_->board->disagreement_with(peer, parity_, binding_->signature, links_->rank,
+                                               rank_of(peer)));
 }
 
 bool Execution::admitted() const {
-  if (admitted_ || header_->uses_node) return admitted_;
+  if (admitted_ || !header_->sends_messages) return admitted_;
   for (std::size_t i = 0; i < active_count_; ++i) {
     if (active_[i].posted && active_[i].transfer.moved > 0) return true;
   }
@@ -535,7 +537,7 @@ void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const
   const bool arrival = instruction.kind == StepKind::await_arrival;
   if (!arrival && instruction.kind != StepKind::wait) return;
   if (!instruction.all) {
-    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
+    ranks.push_back(rank_of(static_cast<int>(index_of(instruction.peer, active.instance))));
     return;
   }
   for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
@@ -543,20 +545,20 @@ void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const
         arrival ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
                       binding_->board_sequence
                 : wait_is_over(active, instruction, peer);
-    if (!here) ranks.push_back(peer);
+    if (!here) ranks.push_back(rank_of(peer));
   }
 }
 
 std::vector<int> Execution::waits_for() const {
   if (done_) return {};
   std::vector<int> all;
-  if (mapping_of_ >= 0) all.push_back(mapping_of_);
+  if (mapping_of_ >= 0) all.push_back(rank_of(mapping_of_));
   if (admitting_) {
     for (auto peer = static_cast<int>(admission_cursor_); peer < links_->board->local_ranks();
          ++peer) {
       const ArrivalLine& line = links_->board->arrival(peer, parity_);
       if (line.sequence.load(std::memory_order_relaxed) != binding_->board_sequence) {
-        all.push_back(peer);
+        all.push_back(rank_of(peer));
       }
     }
   } else {

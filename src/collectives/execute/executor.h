@@ -26,7 +26,8 @@ namespace hocket::internal {
 /// outlives the executions.
 struct Links {
   int rank = 0;
-  const Board* board = nullptr;          // for load/store programs: there ranks are local ranks
+  const Board* board = nullptr;          // for load/store programs
+  std::vector<int> ranks_of_node;        // by local rank: those that share the board
   std::vector<Transport*> transport_to;  // by rank, this rank too; null: unreachable
   Regions* regions = nullptr;            // of this process
   ExecutorHost* host = nullptr;
@@ -123,6 +124,9 @@ class Execution {
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;
+  int rank_of(int local_rank) const {
+    return links_->ranks_of_node[static_cast<std::size_t>(local_rank)];
+  }
 
   const Program* program_ = nullptr;
   const Program* staged_ = nullptr;
@@ -136,6 +140,7 @@ class Execution {
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   std::byte* scratch_ = nullptr;  // of programs over messages
   int parity_ = 0;
+  int own_ = 0;  // the number of this rank in ranges: a local rank, if the program uses the node
   bool admitting_ = false;  // admission comes before the lanes, and has not ended
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;  // peers have arrived, or a message has come
@@ -151,7 +156,7 @@ class Execution {
     std::byte* output = nullptr;
   };
   std::vector<PeerBuffers> peers_;
-  int mapping_of_ = -1;  // the peer whose region is not mapped yet; -1: none
+  int mapping_of_ = -1;  // the local rank whose region is not mapped yet; -1: none
 };
 
 }  // namespace hocket::internal

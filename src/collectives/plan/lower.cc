@@ -103,6 +103,7 @@ class Lowering {
     if (number > most<std::uint32_t>) return too_large("operands");
     header_.most_operands = std::max(header_.most_operands, static_cast<std::uint32_t>(number));
     header_.awaits |= step.kind == StepKind::await;
+    header_.sends_messages |= step.kind == StepKind::send || step.kind == StepKind::recv;
     header_.awaits_all_arrivals |= step.kind == StepKind::await_arrival && step.all;
     code_.push_back(lowered);
     return {};

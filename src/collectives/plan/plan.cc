@@ -1,5 +1,8 @@
 #include "collectives/plan/plan.h"
 
+#include <algorithm>
+#include <map>
+
 namespace hocket::internal {
 namespace {
 
@@ -18,6 +21,24 @@ std::uint32_t blocks_of(const Plan& plan, Blocks blocks) {
 }
 
 }  // namespace
+
+Layout::Layout(std::span<const std::uint32_t> node_of) {
+  std::map<std::uint32_t, std::uint32_t> numbers;
+  for (std::uint32_t rank = 0; rank < node_of.size(); ++rank) {
+    const auto [found, is_new] =
+        numbers.emplace(node_of[rank], static_cast<std::uint32_t>(ranks_of_.size()));
+    if (is_new) ranks_of_.emplace_back();
+    std::vector<std::uint32_t>& ranks = ranks_of_[found->second];
+    node_of_.push_back(found->second);
+    local_rank_.push_back(static_cast<std::uint32_t>(ranks.size()));
+    ranks.push_back(rank);
+  }
+  smallest_ = ranks();
+  for (const std::vector<std::uint32_t>& ranks : ranks_of_) {
+    largest_ = std::max(largest_, static_cast<std::uint32_t>(ranks.size()));
+    smallest_ = std::min(smallest_, static_cast<std::uint32_t>(ranks.size()));
+  }
+}
 
 std::uint32_t input_blocks(const Plan& plan) {
   return blocks_of(plan, row_of(plan.shape.collective).input);

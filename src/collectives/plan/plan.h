@@ -32,6 +32,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,27 @@ struct Lane {
   bool operator==(const Lane&) const = default;
 };
 
+/// Which ranks share a node: the same on all ranks. Nodes are numbered by their lowest rank.
+class Layout {
+ public:
+  /// node_of[r]: the node of rank r; ranks of one node have the same number, whatever it is.
+  explicit Layout(std::span<const std::uint32_t> node_of);
+
+  std::uint32_t ranks() const { return static_cast<std::uint32_t>(node_of_.size()); }
+  std::uint32_t nodes() const { return static_cast<std::uint32_t>(ranks_of_.size()); }
+  std::uint32_t node_of(std::uint32_t rank) const { return node_of_[rank]; }
+  std::uint32_t local_rank(std::uint32_t rank) const { return local_rank_[rank]; }
+  /// Ascending.
+  const std::vector<std::uint32_t>& ranks_of(std::uint32_t node) const { return ranks_of_[node]; }
+  std::uint32_t ranks_of_largest() const { return largest_; }
+  std::uint32_t ranks_of_smallest() const { return smallest_; }
+
+ private:
+  std::vector<std::uint32_t> node_of_, local_rank_;
+  std::vector<std::vector<std::uint32_t>> ranks_of_;
+  std::uint32_t largest_ = 0, smallest_ = 0;
+};
+
 /// What a builder is asked for. Everything that a plan depends on; the dtype only by `widened`.
 struct Shape {
   Collective collective = Collective::barrier;
@@ -145,6 +167,9 @@ struct Shape {
   std::int32_t root = -1;  // send and recv: the peer
   bool varying = false;    // blocks have different counts (the v-variants)
   bool widened = false;    // partial results are wider than the data
+  /// Of the ranks, which outlives the shape; null: only plans for one node, or for messages only,
+  /// are built.
+  const Layout* layout = nullptr;
   bool operator==(const Shape&) const = default;
 
   bool is_root() const { return root == static_cast<std::int32_t>(rank); }

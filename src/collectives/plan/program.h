@@ -17,7 +17,7 @@
 namespace hocket::internal {
 
 struct Operand {
-  Index rank;  // whose buffer: a local rank
+  Index rank;  // whose buffer: a local rank; without a node: this rank
   Index block;
   std::uint32_t repeat;
   Buffer buffer;
@@ -73,7 +73,8 @@ struct ProgramHeader {
   bool wide_scratch;         // some scratch range of some rank is wide
   bool uses_scratch;         // some range of this rank is in scratch
   bool awaits;               // some step awaits the progress of a lane
-  std::uint8_t unused[2];
+  bool sends_messages;       // or receives them
+  std::uint8_t unused;
 };
 static_assert(sizeof(ProgramHeader) == 84);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "collectives/select/simulation.h"
@@ -13,6 +14,13 @@ namespace {
 Alike alike_of(const Builder& builder, const Effort& effort) {
   if (!builder.symmetric || effort.every_rank) return Alike::none;
   return row_of(builder.collective).rooted ? Alike::all_but_root : Alike::all;
+}
+
+/// Nodes of equal size, the last one perhaps smaller, whose ranks follow one another.
+Layout even_layout(std::uint32_t ranks, std::uint32_t ranks_of_node) {
+  std::vector<std::uint32_t> node_of;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) node_of.push_back(rank / ranks_of_node);
+  return Layout(node_of);
 }
 
 /// The plans of the ranks that are simulated.
@@ -91,17 +99,31 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   Shape priced = shape;
   Simulated simulated;
   simulated.alike = alike_of(builder, effort);
-  // All ranks of plans whose ranks differ are too many to be simulated. Such plans are trees: their
-  // time grows with the number of rounds.
-  if (simulated.alike == Alike::none) priced.ranks = std::min(shape.ranks, effort.most_ranks);
+  const bool has_nodes = shape.layout != nullptr && shape.layout->nodes() > 1;
+  const std::uint32_t of_node =
+      has_nodes ? static_cast<std::uint32_t>(divide_up(shape.ranks, shape.layout->nodes())) : 1;
+  const bool whole_nodes = builder.medium == Medium::both;
+  // All ranks of plans whose ranks differ are too many to be simulated. Such plans are trees, of
+  // ranks or of nodes: their time grows with the number of rounds.
+  const std::uint32_t unit = whole_nodes ? of_node : 1;
+  const auto units = static_cast<std::uint32_t>(divide_up(shape.ranks, unit));
+  const std::uint32_t most_units = std::max(2U, effort.most_ranks / unit);
+  const std::uint32_t priced_units =
+      simulated.alike == Alike::none ? std::min(units, most_units) : units;
+  priced.ranks = priced_units * unit;
+  std::optional<Layout> layout;
+  if (has_nodes) {
+    layout.emplace(even_layout(priced.ranks, of_node));
+    priced.layout = simulated.layout = &*layout;
+  }
   const std::vector<Plan> plans = plans_of(builder, priced, simulated.alike);
   simulated.plans = plans;
   simulated.dtype = dtype;
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
   set_costs(figures, priced.ranks, &simulated);
   const Picoseconds time = time_of_chunks(simulated, effort.most_chunks);
-  if (priced.ranks == shape.ranks) return time;
-  return time / std::bit_width(priced.ranks - 1) * std::bit_width(shape.ranks - 1);
+  if (priced_units == units) return time;
+  return time / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
 }
 
 }  // namespace hocket::internal

@@ -61,14 +61,22 @@ Shape Selector::shape_of(const Question& question) const {
           .ranks = static_cast<std::uint32_t>(options_.ranks),
           .root = question.root,
           .varying = question.varying,
-          .widened = is_widened(question.dtype)};
+          .widened = is_widened(question.dtype),
+          .layout = options_.layout.get()};
 }
 
 bool Selector::serves(const Builder& builder, const Question& question) const {
   if (builder.collective != question.collective) return false;
-  if (builder.in_node && !options_.one_node) return false;
+  if (builder.medium == Medium::node && !options_.one_node) return false;
+  if (builder.medium == Medium::both && !has_levels()) return false;
   if (options_.deterministic && !builder.rank_order) return false;
   return builder.varying || !question.varying;
+}
+
+/// Plans that use the node and messages are for several nodes, of which one has several ranks.
+bool Selector::has_levels() const {
+  const Layout* const layout = options_.layout.get();
+  return layout != nullptr && layout->nodes() > 1 && layout->ranks_of_largest() > 1;
 }
 
 /// Where not all ranks know all blocks, each block has one chunk: chunks must be alike on both

@@ -47,6 +47,7 @@ struct SelectorOptions {
   int rank = 0;
   int ranks = 1;
   bool one_node = true;
+  std::shared_ptr<const Layout> layout;  // null: nothing is known about nodes
   bool deterministic = false;
   std::uint8_t signature_flags = 0;
   std::string algorithm;  // HOCKET_ALGORITHM; empty: the cheapest
@@ -84,6 +85,7 @@ class Selector {
                   std::size_t chunk_elements) const;
   std::size_t chunk_elements(const Program& program, const Question& question) const;
   std::size_t message_bytes(const Question& question) const;
+  bool has_levels() const;
   bool far_cores() const;
   Stores stores(const Question& question) const;
 

@@ -52,12 +52,15 @@ struct Rank {
   const Plan* plan = nullptr;
   std::uint32_t number = 0;
   std::uint32_t processor = 0;
-  Picoseconds sends_until = 0, takes_until = 0;  // the two directions of its link
-  Picoseconds sending = 0, taking = 0;           // in all
-  std::vector<std::size_t> first_progress;       // of each lane, in progress
+  std::vector<std::size_t> first_progress;  // of each lane, in progress
   std::vector<Progress> progress;
   std::vector<std::vector<std::uint32_t>> bytes;  // of each lane's steps, for each element
   Flag flags[public_flags + 1];
+};
+
+struct Link {
+  Picoseconds sends_until = 0, takes_until = 0;  // its two directions
+  Picoseconds sending = 0, taking = 0;           // in all
 };
 
 struct Processor {
@@ -85,6 +88,7 @@ struct Message {
   bool sent = false;
   Picoseconds left = 0;    // the sender's link
   Picoseconds taking = 0;  // how long it needs the receiver's link
+  Picoseconds latency = 0;
   std::uint32_t waiters = none;
 };
 
@@ -95,6 +99,8 @@ class Simulation {
         sizes_(simulated.sizes),
         costs_(simulated.costs),
         processors_(simulated.processors) {
+    const Layout* const layout = simulated.layout;
+    links_.resize(simulated.plans.size() + (layout != nullptr ? layout->nodes() : 0));
     for (const Plan& plan : simulated.plans) add(plan);
     for (Rank& rank : ranks_) begin(rank);
   }
@@ -138,7 +144,7 @@ class Simulation {
   Picoseconds busiest() const {
     Picoseconds most = 0;
     for (const Processor& processor : processors_) most = std::max(most, processor.busy);
-    for (const Rank& rank : ranks_) most = std::max({most, rank.sending, rank.taking});
+    for (const Link& link : links_) most = std::max({most, link.sending, link.taking});
     return most;
   }
 
@@ -279,7 +285,7 @@ class Simulation {
         now_ += time_of(bytes_of(active), costs_.femtoseconds_per_touch);
         return true;
       case StepKind::send:
-        return send(active);
+        return send(active, step);
       case StepKind::recv:
         return recv(active, step);
       case StepKind::arrive:
@@ -309,10 +315,13 @@ class Simulation {
     return rank;
   }
 
-  /// Whether a simulated rank stands for peers of `rank`, which may be that rank itself.
+  /// Whether a simulated rank stands for local peers of `rank`, which may be that rank itself.
   bool has_peers(const Rank& rank, std::uint32_t representative) const {
-    if (&rank != &ranks_[representative]) return true;
-    const std::uint32_t ranks = rank.plan->shape.ranks;
+    const Rank& other = ranks_[representative];
+    if (&rank != &other) {
+      return simulated_.alike != Alike::none || rank.plan->node == other.plan->node;
+    }
+    const std::size_t ranks = rank.plan->node.size();
     if (simulated_.alike == Alike::all) return ranks > 1;
     return simulated_.alike == Alike::all_but_root && representative == 1 && ranks > 2;
   }
@@ -320,7 +329,8 @@ class Simulation {
   bool wait(Active& active, const Step& step, std::size_t flag, std::uint32_t chunks) {
     const Rank& rank = ranks_[active.rank];
     if (!step.all) {
-      const auto peer = static_cast<std::uint32_t>(step.peer.at(active.instance));
+      const auto local = static_cast<std::size_t>(step.peer.at(active.instance));
+      const std::uint32_t peer = rank.plan->node[local];
       return sees(active, ranks_[representative(peer)].flags[flag], chunks);
     }
     for (; active.cursor < ranks_.size(); ++active.cursor) {
@@ -380,24 +390,50 @@ class Simulation {
     return key;
   }
 
+  /// What a message between two ranks uses.
+  struct Way {
+    std::uint32_t link = 0;      // of the rank that asks
+    std::uint64_t messages = 1;  // which take their turns on the link at the same time
+    bool local = false;
+  };
+  Way way_to(const Active& active, std::uint32_t peer) const {
+    const Layout* const layout = simulated_.layout;
+    if (layout == nullptr) return {.link = active.rank};
+    const std::uint32_t own = ranks_[active.rank].number, ranks = layout->ranks();
+    if (simulated_.alike == Alike::none) {
+      const std::uint32_t node = layout->node_of(own);
+      if (node == layout->node_of(peer)) return {.link = active.rank, .local = true};
+      return {.link = static_cast<std::uint32_t>(ranks_.size()) + node};
+    }
+    if (simulated_.alike == Alike::all_but_root) return {.link = active.rank};
+    const std::uint32_t distance = (peer + ranks - own) % ranks;
+    return {.link = active.rank,
+            .messages = std::min({distance, ranks - distance, layout->ranks_of_largest()})};
+  }
+
   /// A send ends when its last byte has left the link.
-  bool send(Active& active) {
+  bool send(Active& active, const Step& step) {
     if (std::exchange(active.posted, !active.posted)) return true;
-    Rank& rank = ranks_[active.rank];
-    now_ += costs_.work;
-    const Picoseconds on_link = time_of(bytes_of(active), costs_.femtoseconds_on_link);
-    rank.sends_until = std::max(rank.sends_until, now_) + on_link;
-    rank.sending += on_link;
+    const Way way = way_to(active, static_cast<std::uint32_t>(step.peer.at(active.instance)));
+    now_ += way.local ? costs_.local_work() : costs_.work;
+    const std::int64_t rate =
+        way.local ? 4 * costs_.femtoseconds_per_touch : costs_.femtoseconds_on_link;
+    const Picoseconds on_link = time_of(bytes_of(active) * way.messages, rate);
+    Link& link = links_[way.link];
+    link.sends_until = std::max(link.sends_until, now_) + on_link;
+    link.sending += on_link;
     active.on_link = on_link;
-    events_.push({rank.sends_until, Event::left, index_of(active)});
+    events_.push({link.sends_until, Event::left, index_of(active)});
     return false;
   }
 
   void deliver(const Active& sender) {
     const Step& step = sender.lane->steps[sender.next];
     Message& message = messages_[key_of(sender, step, true)];
+    const Way way = way_to(sender, static_cast<std::uint32_t>(step.peer.at(sender.instance)));
     message.sent = true;
-    message.taking = std::max(costs_.work, sender.on_link);
+    message.latency = way.local ? costs_.local_latency() : costs_.latency;
+    message.taking = std::max(way.local ? costs_.local_work() : costs_.work, sender.on_link);
     message.left = now_;
     for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
       const Active& receiver = active_[next];
@@ -418,16 +454,19 @@ class Simulation {
   }
 
   void take(const Active& receiver, const Message& message) {
-    Rank& rank = ranks_[receiver.rank];
-    rank.taking += message.taking;
-    rank.takes_until = std::max(message.left, rank.takes_until + message.taking);
-    resume(receiver, std::max(now_, rank.takes_until + costs_.latency));
+    const Step& step = receiver.lane->steps[receiver.next];
+    const Way way = way_to(receiver, static_cast<std::uint32_t>(step.peer.at(receiver.instance)));
+    Link& link = links_[way.link];
+    link.taking += message.taking;
+    link.takes_until = std::max(message.left, link.takes_until + message.taking);
+    resume(receiver, std::max(now_, link.takes_until + message.latency));
   }
 
   const Simulated& simulated_;
   const Sizes sizes_;
   const Costs costs_;
   std::vector<Processor> processors_;
+  std::vector<Link> links_;  // of each simulated rank, then of each node
   std::vector<Rank> ranks_;
   std::vector<Active> active_;
   std::unordered_map<MessageKey, Message, HashOfKey> messages_;

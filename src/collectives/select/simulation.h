@@ -19,10 +19,15 @@
 // alike, one of them stands for all: it meets its own messages, sent at the same distance, and its
 // own flags.
 //
-// What is not simulated: the caches, that several ranks of a node share its network, and that the
-// bytes of a message need a processor too.
+// Nodes. The ranks of a node share its link to the other nodes. A message within a node takes the
+// processor's time for its bytes four times (two copies) and does not use that link. Where one rank
+// stands for all, and n ranks are on each node, a message to rank r + d crosses between nodes for
+// min(d, p - d, n) of them, at the same time: so many messages take their turns on the link.
+//
+// What is not simulated: the caches, and that the bytes of a message need a processor too.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -40,6 +45,10 @@ struct Costs {
   Picoseconds work = 0;                     // of the processor, for a message that is sent
   std::int64_t femtoseconds_per_touch = 0;  // of a byte
   std::int64_t femtoseconds_on_link = 0;    // of a byte
+
+  /// Of a message within a node, which is copied twice and acknowledged.
+  Picoseconds local_latency() const { return std::min(latency, 3 * sync); }
+  Picoseconds local_work() const { return std::min(work, sync); }
 };
 
 /// Which ranks do the same at the same time.
@@ -52,8 +61,9 @@ enum class Alike : std::uint8_t {
 struct Simulated {
   std::span<const Plan> plans;
   Alike alike = Alike::none;
-  std::size_t processors = 1;  // which the simulated ranks share
-  Sizes sizes;                 // equal blocks
+  std::size_t processors = 1;      // which the simulated ranks share
+  const Layout* layout = nullptr;  // null: each rank is on a node of its own, or all are on one
+  Sizes sizes;                     // equal blocks
   Dtype dtype = Dtype::int8;
   Costs costs;
 };

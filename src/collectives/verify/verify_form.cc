@@ -49,6 +49,35 @@ std::uint32_t local_rank(const Plan& plan) {
 
 namespace {
 
+/// True if the blocks that the two buffers show are the same items.
+bool same_items(const Plan& a, Buffer of_a, const Plan& b, Buffer of_b) {
+  if (a.shape.rank == b.shape.rank && of_a == of_b) return true;
+  const auto blocks = [](const Plan& plan, Buffer buffer) {
+    const CollectiveRow& row = row_of(plan.shape.collective);
+    return buffer == Buffer::input ? row.input : row.output;
+  };
+  return a.shape.collective != Collective::all_to_all && blocks(a, of_a) == blocks(b, of_b) &&
+         blocks(a, of_a) != Blocks::own;
+}
+
+}  // namespace
+
+bool same_chunks(const Plan& a, const Lane& lane_a, std::uint32_t instance_a, const Plan& b,
+                 const Lane& lane_b, std::uint32_t instance_b) {
+  if (lane_a.counts != lane_b.counts) return false;
+  switch (lane_a.counts) {
+    case Counts::once:
+      return true;
+    case Counts::one_block:
+      return item_of(a, lane_a, instance_a) == item_of(b, lane_b, instance_b);
+    case Counts::all_blocks:
+      return !a.shape.varying || same_items(a, lane_a.extents, b, lane_b.extents);
+  }
+  return false;
+}
+
+namespace {
+
 /// True if every rank knows the number of elements of every block.
 bool knows_all_counts(const Plan& plan) {
   if (!plan.shape.varying) return true;

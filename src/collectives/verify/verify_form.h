@@ -36,6 +36,9 @@ std::uint32_t message_blocks(const Plan& plan, Buffer extents);
 std::uint32_t blocks_of(const Plan& plan, Buffer buffer);
 /// The item of the block that an instance of a one_block lane handles.
 std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance);
+/// True if instances of two lanes have the same number of chunks, whatever the sizes.
+bool same_chunks(const Plan& a, const Lane& lane_a, std::uint32_t instance_a, const Plan& b,
+                 const Lane& lane_b, std::uint32_t instance_b);
 /// The local rank of this plan's rank in its node.
 std::uint32_t local_rank(const Plan& plan);
 

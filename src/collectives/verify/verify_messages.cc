@@ -41,7 +41,8 @@ void Messages::collect(const Plan& plan, std::vector<End>& ends) {
       const bool receives = step.kind == StepKind::recv;
       for (std::uint32_t i = 0; i < lane.instances; ++i) {
         const auto peer = static_cast<std::uint32_t>(step.peer.at(i));
-        const std::uint64_t item = moves_data(step) ? item_of(plan, lane, i) : no_item;
+        const auto block = static_cast<std::uint32_t>(step.block.at(i));
+        const std::uint64_t item = moves_data(step) ? item_of(plan, lane.extents, block) : no_item;
         ends.push_back({receives ? peer : rank, receives ? rank : peer,
                         static_cast<std::uint32_t>(step.tag.at(i)), receives, rank, l, i, s, item});
       }
@@ -82,6 +83,15 @@ Status Messages::match(std::span<const Plan> plans) {
       return is_wrong(*second, fmt::format("receives {}, but rank {} sends {} with tag {}",
                                            item_text(second->item), first.from,
                                            item_text(first.item), first.tag));
+    }
+    const auto lane_of = [&](const End& end) -> const Lane& {
+      return plans[end.rank].lanes[end.lane];
+    };
+    if (!same_chunks(plans[first.rank], lane_of(first), first.instance, plans[second->rank],
+                     lane_of(*second), second->instance)) {
+      return is_wrong(*second,
+                      fmt::format("has other chunks than {}",
+                                  name_of_lane(plans[first.rank], first.lane, first.instance)));
     }
     for (const End* end : {&first, second}) {
       LaneTable& table = tables_[end->rank][end->lane];

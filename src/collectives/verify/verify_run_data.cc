@@ -186,6 +186,8 @@ bool Run::fold_in(Memory& memory, int thread) {
 }
 
 bool Run::transfer(Memory& memory, int sender, int receiver) {
+  // As in fold(): the message is empty.
+  if (threads_[sender].chunk >= counts_.of(item_of_step(sender))) return true;
   spots_of(sender, current(sender).srcs, srcs_);
   spots_of(receiver, current(receiver).dsts, dsts_);
   const Spot& src = srcs_[0];

@@ -10,32 +10,6 @@ namespace hocket::internal::verify_detail {
 
 namespace {
 
-/// True if the blocks that the two buffers show are the same items.
-bool same_items(const Plan& a, Buffer of_a, const Plan& b, Buffer of_b) {
-  if (a.shape.rank == b.shape.rank && of_a == of_b) return true;
-  const auto blocks = [](const Plan& plan, Buffer buffer) {
-    const CollectiveRow& row = row_of(plan.shape.collective);
-    return buffer == Buffer::input ? row.input : row.output;
-  };
-  return a.shape.collective != Collective::all_to_all && blocks(a, of_a) == blocks(b, of_b) &&
-         blocks(a, of_a) != Blocks::own;
-}
-
-/// True if instances of two lanes have the same number of chunks, whatever the sizes.
-bool same_chunks(const Plan& a, const Lane& lane_a, std::uint32_t instance_a, const Plan& b,
-                 const Lane& lane_b, std::uint32_t instance_b) {
-  if (lane_a.counts != lane_b.counts) return false;
-  switch (lane_a.counts) {
-    case Counts::once:
-      return true;
-    case Counts::one_block:
-      return item_of(a, lane_a, instance_a) == item_of(b, lane_b, instance_b);
-    case Counts::all_blocks:
-      return !a.shape.varying || same_items(a, lane_a.extents, b, lane_b.extents);
-  }
-  return false;
-}
-
 const char* const other_chunks = "whose chunks are those of other blocks";
 
 /// Checks the steps of one rank's plan. Each function returns what is wrong, or nothing.
@@ -94,9 +68,8 @@ class StepsForm {
         if (moves_data(step)) return "synchronises, but names ranges";
         return sync(step);
     }
-    if (is_message(step) &&
-        lane_->counts != (moves_data(step) ? Counts::one_block : Counts::once)) {
-      return moves_data(step) ? "is a message, but its lane does not handle one block"
+    if (is_message(step) && moves_data(step) == (lane_->counts == Counts::once)) {
+      return moves_data(step) ? "handles data in a lane that has no blocks"
                               : "is an empty message, but its lane does not run once";
     }
     return widths(step);

@@ -36,17 +36,18 @@ std::size_t Board::bytes(int local_ranks) {
          ranks * ranks * fifo_of_pair(local_ranks);
 }
 
-Status Board::disagreement_with(int peer, int parity, const Signature& mine) const {
+Status Board::disagreement_with(int peer, int parity, const Signature& mine, int rank,
+                                int rank_of_peer) const {
   const Signature theirs = signatures(peer).of_parity[parity];
   if (peer != local_rank_ && call_hash(theirs) != call_hash(mine)) {
-    return disagreement(local_rank_, mine, peer, theirs);
+    return disagreement(rank, mine, rank_of_peer, theirs);
   }
   return {Code::internal_error,
-          "the shared memory of this communicator is damaged: what rank " + std::to_string(peer) +
-              " wrote there for its " + describe(mine) +
+          "the shared memory of this communicator is damaged: what rank " +
+              std::to_string(rank_of_peer) + " wrote there for its " + describe(mine) +
               " has been overwritten since. Look for code that writes outside its own memory, in "
               "the processes of all ranks on this host",
-          peer};
+          rank_of_peer};
 }
 
 Board::Board(std::byte* base, int local_ranks, int local_rank)

@@ -98,7 +98,8 @@ class Board {
   /// Returns the error for a peer whose arrival line has another fingerprint than `mine`. If the
   /// signatures differ too, the two ranks made different calls; if the signatures are equal, a
   /// process has overwritten the line.
-  Status disagreement_with(int peer, int parity, const Signature& mine) const;
+  Status disagreement_with(int peer, int parity, const Signature& mine, int rank,
+                           int rank_of_peer) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
   /// First step of falling asleep: from now on peers ring. The caller must then check once more for

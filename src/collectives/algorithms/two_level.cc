@@ -1,0 +1,345 @@
+// two-level: load and store within each node, messages between nodes, all of them at the same time
+// on different chunks.
+//
+// Shards. S is the number of ranks of the largest node, n the number of nodes. The message of an
+// all-reduce is cut in S shards of n blocks each: block j n + m is part m of shard j. On node i,
+// which has n_i ranks, local rank j mod n_i owns shard j. So all ranks of a node send and receive,
+// also where nodes have different numbers of ranks. Part m of every shard is folded on node m, by
+// the owner of the shard there.
+//
+//   node 0: ranks 0 1                        node 1: ranks 2 3
+//   S = 2 shards of 2 parts: blocks 00 01 | 10 11; rank 0 and rank 2 own shard 0, 1 and 3 shard 1
+//
+//   rank 0           rank 1           rank 2           rank 3
+//   stages 10 11     stages 00 01     stages 10 11     stages 00 01     lane stage: what the peers
+//                                                                       of the node own
+//   folds 01 of      folds 11 of      folds 00 of      folds 10 of      lane partial: of the node,
+//   ranks 0 and 1    ranks 0 and 1    ranks 2 and 3    ranks 2 and 3    for the other node
+//      01 -> rank 2     11 -> rank 3     00 -> rank 0     10 -> rank 1
+//   folds 00: own    folds 10         folds 01         folds 11         lane fold: the result
+//   node's + rank 2's
+//      00 -> rank 2     10 -> rank 3     01 -> rank 0     11 -> rank 1  results, to the other
+//      owners
+//   copies 10 11     copies 00 01     copies 10 11     copies 00 01     lane collect: from scratch
+//   of of rank 1        of rank 0        of rank 3        of rank 2        the node's owners
+//
+// Between nodes each rank's share of the message crosses n - 1 times as a part and n - 1 times as
+// a result, of 1 / (n S) of the message each: a node sends 2 (n - 1) / n times the message, which
+// is the least for an all-reduce. The parts of 16- and 8-bit floats are sums and cross as fp32,
+// unless their node has one rank. The order of the fold depends on the nodes, but each part is
+// folded once and its result copied, so all ranks get the same bits.
+//
+// A reduce-scatter stops after the fold: part m of "shard" q is then block q itself, whose owner
+// folds it, and on each other node the local rank (local rank of q) mod n_i makes the partial
+// result. An all-gather has no partial results: a rank sends its block to one rank on each other
+// node, which hands it on.
+//
+// That nodes reduce first, and then ranks with the same place in their nodes, is known from
+// MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al. (HiPC'09)
+// and DPML (Bayatpour et al., SC'17).
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/steps.h"
+
+namespace hocket::internal::algorithms {
+
+using namespace steps;
+
+namespace {
+
+enum Flag : int { ready = 0, result = 1, consumed = 2 };
+
+/// The number of chunks that are under way at once.
+constexpr int two_level_slots = 4;
+
+/// What the lanes of all collectives here need.
+class TwoLevel {
+ public:
+  TwoLevel(Plan& plan, const Shape& shape)
+      : plan_(plan),
+        shape_(shape),
+        layout_(*shape.layout),
+        node_(layout_.node_of(shape.rank)),
+        nodes_(layout_.nodes()),
+        own_(layout_.local_rank(shape.rank)),
+        locals_(static_cast<std::uint32_t>(layout_.ranks_of(node_).size())),
+        r_(own_) {
+    plan.slots = two_level_slots;
+    plan.arrives_first = true;
+  }
+
+  void all_reduce();
+  void reduce_scatter();
+  void all_gather();
+
+ private:
+  /// The rank of a node to which the owner with number `owner` maps.
+  std::uint32_t rank_on(std::uint32_t node, std::uint32_t owner) const {
+    const std::vector<std::uint32_t>& ranks = layout_.ranks_of(node);
+    return ranks[owner % ranks.size()];
+  }
+  bool owns(std::uint32_t owner) const { return owner % locals_ == own_; }
+  bool alone_on(std::uint32_t node) const { return layout_.ranks_of(node).size() == 1; }
+  bool alone() const { return locals_ == 1; }
+  /// Sums of several ranks are wide.
+  bool wide_from(std::uint32_t node) const { return shape_.widened && !alone_on(node); }
+
+  std::uint32_t add(Lane lane) {
+    plan_.lanes.push_back(std::move(lane));
+    return static_cast<std::uint32_t>(plan_.lanes.size() - 1);
+  }
+  std::uint32_t next_lane() const { return static_cast<std::uint32_t>(plan_.lanes.size()); }
+
+  /// The contributions of the node to block b of the input, one of which is this rank's own.
+  std::vector<Range> local_parts(std::uint32_t b) const {
+    const Index block = fixed(b);
+    return in_rank_order(own_, locals_, r_.input(block), at(r_.scratch(block), by_source(0)));
+  }
+
+  void stage(std::uint32_t blocks, auto&& is_mine, Flag read);
+  void send_partial(std::uint32_t b, std::uint32_t to, std::uint32_t tag);
+  std::vector<std::uint32_t> receive_partials(std::uint32_t b, std::uint32_t owner,
+                                              std::uint32_t tag, std::uint32_t fold_lane,
+                                              std::vector<Range>* parts);
+
+  Plan& plan_;
+  const Shape& shape_;
+  const Layout& layout_;
+  const std::uint32_t node_, nodes_, own_, locals_;
+  const Ranges r_;
+  std::uint32_t next_scratch_ = 0;
+};
+
+/// The lane that copies the blocks of the input that other ranks of the node fold to scratch.
+void TwoLevel::stage(std::uint32_t blocks, auto&& is_mine, Flag read) {
+  if (alone()) return;
+  Steps steps = {wait_all(read, two_level_slots)};
+  for (std::uint32_t i = 1; i <= blocks; ++i) {
+    const std::uint32_t b = (shape_.rank + i) % blocks;
+    if (is_mine(b)) continue;
+    steps.push_back(copy(fixed(b), r_.input(fixed(b)), {r_.scratch(fixed(b))}));
+  }
+  add(publishing(all_blocks("stage", Buffer::input, std::move(steps)), ready));
+}
+
+/// What this node contributes to block b goes to rank `to`.
+void TwoLevel::send_partial(std::uint32_t b, std::uint32_t to, std::uint32_t tag) {
+  const Index block = fixed(b);
+  if (alone()) {
+    add(all_blocks("send part", Buffer::input,
+                   {send(fixed(to), fixed(tag), block, r_.input(block))}));
+    return;
+  }
+  const Range partial = r_.scratch(fixed(next_scratch_++), shape_.widened);
+  const std::uint32_t sum = next_lane(), sent = sum + 1;
+  add(all_blocks("partial", Buffer::input,
+                 {wait_all(ready), await(sent, fixed(0), two_level_slots),
+                  fold(block, local_parts(b), partial)}));
+  add(all_blocks("send part", Buffer::input,
+                 {await(sum, fixed(0)), send(fixed(to), fixed(tag), block, partial)}));
+}
+
+/// The lanes that receive what the other nodes contribute to block b, from the ranks that stand
+/// there for `owner`. parts: all contributions, in the order of nodes.
+std::vector<std::uint32_t> TwoLevel::receive_partials(std::uint32_t b, std::uint32_t owner,
+                                                      std::uint32_t tag, std::uint32_t fold_lane,
+                                                      std::vector<Range>* parts) {
+  const Index block = fixed(b);
+  std::vector<std::uint32_t> lanes;
+  for (std::uint32_t m = 0; m < nodes_; ++m) {
+    if (m == node_) {
+      const std::vector<Range> local = local_parts(b);
+      parts->insert(parts->end(), local.begin(), local.end());
+      continue;
+    }
+    const Range part = r_.scratch(fixed(next_scratch_++), wide_from(m));
+    parts->push_back(part);
+    lanes.push_back(add(all_blocks("receive part", Buffer::input,
+                                   {await(fold_lane, fixed(0), two_level_slots),
+                                    recv(fixed(rank_on(m, owner)), fixed(tag), block, part)})));
+  }
+  return lanes;
+}
+
+void TwoLevel::all_reduce() {
+  const std::uint32_t shards = layout_.ranks_of_largest(), blocks = shards * nodes_;
+  const auto owned = static_cast<std::uint32_t>((shards - 1) / layout_.ranks_of_smallest() + 1);
+  const auto shard_of = [&](std::uint32_t b) { return b / nodes_; };
+  plan_.cut = blocks;
+  plan_.scratch_blocks = blocks + 2 * owned * (nodes_ - 1);
+  plan_.wide_scratch = shape_.widened;
+  next_scratch_ = blocks;
+  const bool shares = !alone();
+  stage(
+      blocks, [&](std::uint32_t b) { return owns(shard_of(b)); }, result);
+
+  // Lanes that others await come first: their numbers must be known.
+  const std::uint32_t collect_lane = next_lane(), result_lane = collect_lane + 1;
+  if (shares) plan_.lanes.resize(result_lane + 1);
+  Steps results;
+  std::vector<std::uint32_t> received;  // blocks
+  for (std::uint32_t j = own_; j < shards; j += locals_) {
+    const std::uint32_t mine = j * nodes_ + node_;
+    const Index block = fixed(mine);
+    const std::uint32_t part_tag = 2 * j, result_tag = part_tag + 1;
+    const std::uint32_t fold_lane = next_lane();
+    plan_.lanes.emplace_back();
+    std::vector<Range> parts;
+    const std::vector<std::uint32_t> receives =
+        receive_partials(mine, j, part_tag, fold_lane, &parts);
+    results.push_back(await(fold_lane, fixed(0)));
+    for (std::uint32_t m = 0; m < nodes_; ++m) {
+      if (m == node_) continue;
+      const std::uint32_t theirs = j * nodes_ + m;
+      const Index b = fixed(theirs), from = fixed(rank_on(m, j));
+      send_partial(theirs, rank_on(m, j), part_tag);
+      Steps steps = {await(next_lane() - 1, fixed(0))};  // in place, the result overwrites the part
+      if (shares) {
+        steps = {wait_all(consumed, two_level_slots),
+                 await(collect_lane, fixed(0), two_level_slots)};
+      }
+      steps.push_back(recv(from, fixed(result_tag), b, shares ? r_.scratch(b) : r_.output(b)));
+      results.push_back(
+          await(add(all_blocks("receive result", Buffer::output, std::move(steps))), fixed(0)));
+      received.push_back(theirs);
+    }
+    Steps fold;
+    if (shares) fold = {wait_all(ready), wait_all(consumed, two_level_slots)};
+    for (const std::uint32_t lane : receives) fold.push_back(await(lane, fixed(0)));
+    std::vector<Range> places = {r_.output(block)};
+    if (shares) places.push_back(r_.scratch(block));
+    for (std::uint32_t m = 0; m < nodes_; ++m) {
+      if (m == node_) continue;
+      const std::uint32_t sent =
+          add(all_blocks("send result", Buffer::output,
+                         {await(fold_lane, fixed(0)),
+                          send(fixed(rank_on(m, j)), fixed(result_tag), block, places.back())}));
+      if (shares) fold.push_back(await(sent, fixed(0), two_level_slots));
+    }
+    fold.push_back(finish(block, std::move(parts), std::move(places)));
+    plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(fold));
+  }
+  if (!shares) return;
+
+  Steps collect = {await(result_lane, fixed(0))};
+  for (const std::uint32_t b : received) {
+    collect.push_back(copy(fixed(b), r_.scratch(fixed(b)), {r_.output(fixed(b))}));
+  }
+  for (std::uint32_t i = 1; i < locals_; ++i) {
+    const std::uint32_t peer = (own_ + i) % locals_;
+    collect.push_back(wait(fixed(peer), result));
+    for (std::uint32_t b = 0; b < blocks; ++b) {
+      if (shard_of(b) % locals_ != peer) continue;
+      collect.push_back(
+          copy(fixed(b), at(r_.scratch(fixed(b)), fixed(peer)), {r_.output(fixed(b))}));
+    }
+  }
+  plan_.lanes[collect_lane] =
+      publishing(all_blocks("collect", Buffer::output, std::move(collect)), consumed);
+  plan_.lanes[result_lane] =
+      publishing(all_blocks("result", Buffer::output, std::move(results)), result);
+}
+
+void TwoLevel::reduce_scatter() {
+  const std::uint32_t blocks = shape_.ranks;
+  const std::uint32_t largest = layout_.ranks_of_largest();
+  const std::uint32_t spread = (largest - 1) / layout_.ranks_of_smallest() + 1;
+  plan_.scratch_blocks = blocks + (nodes_ - 1) * spread + nodes_ - 1;
+  plan_.wide_scratch = shape_.widened;
+  next_scratch_ = blocks;
+  const auto local_owner = [&](std::uint32_t b) { return layout_.local_rank(b); };
+  stage(
+      blocks, [&](std::uint32_t b) { return owns(local_owner(b)); }, consumed);
+
+  const std::uint32_t fold_lane = next_lane();
+  plan_.lanes.emplace_back();
+  std::vector<Range> parts;
+  const std::vector<std::uint32_t> receives =
+      receive_partials(shape_.rank, own_, shape_.rank, fold_lane, &parts);
+  Steps steps;
+  if (!alone()) steps = {wait_all(ready)};
+  for (const std::uint32_t lane : receives) steps.push_back(await(lane, fixed(0)));
+  steps.push_back(finish(fixed(shape_.rank), std::move(parts), {r_.output(fixed(0))}));
+  plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(steps));
+  Steps folded = {await(fold_lane, fixed(0))};
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    if (layout_.node_of(b) == node_ || !owns(local_owner(b))) continue;
+    const std::uint32_t first = next_lane();
+    send_partial(b, b, b);
+    folded.push_back(await(first, fixed(0)));
+  }
+  if (!alone()) add(publishing(all_blocks("folded", Buffer::input, std::move(folded)), consumed));
+}
+
+void TwoLevel::all_gather() {
+  const std::uint32_t blocks = shape_.ranks;
+  const std::uint32_t largest = layout_.ranks_of_largest();
+  const std::uint32_t spread = (largest - 1) / layout_.ranks_of_smallest() + 1;
+  plan_.scratch_blocks = 1 + (nodes_ - 1) * spread;
+  const Index own = fixed(shape_.rank), only = fixed(0);
+  const bool shares = !alone();
+  // Block q of another node is in this block of the scratch of the local rank that receives it.
+  std::vector<std::uint32_t> place(blocks), next(locals_, 1);
+  for (std::uint32_t q = 0; q < blocks; ++q) {
+    if (layout_.node_of(q) != node_) place[q] = next[layout_.local_rank(q) % locals_]++;
+  }
+
+  if (shares) {
+    add(publishing(all_blocks("stage", Buffer::output,
+                              {wait_all(consumed, two_level_slots),
+                               copy(own, r_.input(only), {r_.scratch(only), r_.output(own)})}),
+                   ready));
+  } else {
+    add(all_blocks("copy", Buffer::output, {copy(own, r_.input(only), {r_.output(own)})}));
+  }
+  const std::uint32_t collect_lane = next_lane(), result_lane = collect_lane + 1;
+  if (shares) plan_.lanes.resize(result_lane + 1);
+  Steps results, collect;
+  for (std::uint32_t q = 0; q < blocks; ++q) {
+    if (layout_.node_of(q) == node_ || !owns(layout_.local_rank(q))) continue;
+    const Index b = fixed(q);
+    const Range staged = r_.scratch(fixed(place[q]));
+    Steps steps;
+    if (shares) {
+      steps = {wait_all(consumed, two_level_slots), await(collect_lane, fixed(0), two_level_slots)};
+    }
+    steps.push_back(recv(b, b, b, shares ? staged : r_.output(b)));
+    results.push_back(
+        await(add(all_blocks("receive", Buffer::output, std::move(steps))), fixed(0)));
+    collect.push_back(results.back());
+    collect.push_back(copy(b, staged, {r_.output(b)}));
+  }
+  for (std::uint32_t m = 0; m < nodes_; ++m) {
+    if (m == node_) continue;
+    add(all_blocks("send", Buffer::output,
+                   {send(fixed(rank_on(m, own_)), own, own, r_.input(only))}));
+  }
+  if (!shares) return;
+
+  for (std::uint32_t i = 1; i < locals_; ++i) {
+    const std::uint32_t peer = (own_ + i) % locals_, rank = layout_.ranks_of(node_)[peer];
+    collect.push_back(wait(fixed(peer), ready));
+    collect.push_back(
+        copy(fixed(rank), at(r_.scratch(only), fixed(peer)), {r_.output(fixed(rank))}));
+    if (next[peer] > 1) collect.push_back(wait(fixed(peer), result));
+    for (std::uint32_t q = 0; q < blocks; ++q) {
+      if (layout_.node_of(q) == node_ || layout_.local_rank(q) % locals_ != peer) continue;
+      collect.push_back(
+          copy(fixed(q), at(r_.scratch(fixed(place[q])), fixed(peer)), {r_.output(fixed(q))}));
+    }
+  }
+  plan_.lanes[collect_lane] =
+      publishing(all_blocks("collect", Buffer::output, std::move(collect)), consumed);
+  if (results.empty()) results = {await(0, fixed(0))};  // no peer waits for this lane
+  plan_.lanes[result_lane] =
+      publishing(all_blocks("result", Buffer::output, std::move(results)), result);
+}
+
+}  // namespace
+
+void two_level_all_reduce(Plan& plan, const Shape& shape) { TwoLevel(plan, shape).all_reduce(); }
+void two_level_reduce_scatter(Plan& plan, const Shape& shape) {
+  TwoLevel(plan, shape).reduce_scatter();
+}
+void two_level_all_gather(Plan& plan, const Shape& shape) { TwoLevel(plan, shape).all_gather(); }
+
+}  // namespace hocket::internal::algorithms
