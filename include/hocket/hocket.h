@@ -121,7 +121,10 @@
  *   HOCKET_INTERFACE          interface_name
  *   HOCKET_TRANSPORT          transports that may be used: "shm,tcp" (default), "shm" or "tcp"
  *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
- *                             (inline, one-shot, staged, direct, ring, tree, owner-fold or pairs)
+ *                             (inline, one-shot, staged, direct, ring, tree, owner-fold, pairs,
+ *                             two-level or leaders)
+ *   HOCKET_NODES              for experiments, equal on all ranks: numbers of ranks, "2,2"; the
+ *                             ranks of one host are treated as ranks of several nodes
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
  *   HOCKET_LOG                none, error, warn, info or debug: least level on standard error
  *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 64; 0: none)

@@ -69,6 +69,7 @@ Status make_config(const hocketConfig_t* config, const CommConfig& defaults, Com
   if (!settings->interface.empty()) out->interface = settings->interface;
   out->use_shm = settings->use_shm;
   out->use_tcp = settings->use_tcp;
+  out->nodes = settings->nodes;
   out->algorithm = settings->algorithm;
   out->record_operations = settings->record_operations.value_or(out->record_operations);
   out->dump_folder = settings->dump_folder;

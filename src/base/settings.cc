@@ -107,6 +107,17 @@ bool parse_transport(std::string_view value, const SettingInfo&, Settings* setti
   return true;
 }
 
+bool parse_nodes(std::string_view value, const SettingInfo&, Settings* settings) {
+  std::vector<int> sizes;
+  for (std::size_t end = 0; end != std::string_view::npos;) {
+    end = value.find(',');
+    if (!parse_int(value.substr(0, end), 1, INT_MAX, &sizes.emplace_back())) return false;
+    if (end != std::string_view::npos) value.remove_prefix(end + 1);
+  }
+  settings->nodes = std::move(sizes);
+  return true;
+}
+
 bool parse_descriptor(std::string_view value, const SettingInfo&, Settings* settings) {
   int fd = -1;
   if (!parse_int(value, 3, INT_MAX, &fd)) return false;
@@ -143,8 +154,14 @@ constexpr Setting table[] = {
       "of "
       "a host use TCP too."},
      parse_transport},
+    {{"HOCKET_NODES", SettingKind::text, "numbers of ranks: 2,2 or 1,4,2", "",
+      "For experiments, equal on all ranks: the ranks of a host are treated as ranks of several "
+      "nodes. 1,4,2: rank 0 is alone, ranks 1 to 4 share a node, and ranks 5 and 6. Ranks of "
+      "different nodes use TCP."},
+     parse_nodes},
     {{"HOCKET_ALGORITHM", SettingKind::choice,
-      "inline|one-shot|staged|direct|ring|tree|owner-fold|pairs", "chosen by measured cost",
+      "inline|one-shot|staged|direct|ring|tree|owner-fold|pairs|two-level|leaders",
+      "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
      parse_algorithm},
     {{"HOCKET_CHECKSUM", SettingKind::flag, "0|1", "0",

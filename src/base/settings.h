@@ -24,7 +24,8 @@ struct Settings {
   std::string interface;  // a network interface or an address of this host
   bool use_shm = true;    // HOCKET_TRANSPORT: which transports may be used
   bool use_tcp = true;
-  std::string algorithm;  // one of the names in the table
+  std::vector<int> nodes;  // the sizes of the nodes that share a host; empty: a host is one node
+  std::string algorithm;   // one of the names in the table
   LogLevel log = LogLevel::none;
   std::optional<int> record_operations;
   std::string dump_folder;

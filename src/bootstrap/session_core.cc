@@ -38,11 +38,11 @@ Status check(const JoinOptions& options) {
                : invalid_argument("the coordinator's address has no port");
   }
   const char* remedy = "start all ranks with hocket-run, which gives them one key";
-  if (!options.share_memory) {
+  if (!options.share_memory || options.node_of_host >= 0) {
     return invalid_usage(
         fmt::format("ranks without a job key meet over shared memory only, and it is switched off "
-                    "(HOCKET_TRANSPORT); {}",
-                    remedy));
+                    "({}); {}",
+                    options.share_memory ? "HOCKET_NODES" : "HOCKET_TRANSPORT", remedy));
   }
   if (options.coordinator.port != 0 && !is_own(options.coordinator)) {
     return invalid_usage(fmt::format(

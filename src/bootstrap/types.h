@@ -28,6 +28,8 @@ struct JoinOptions {
   /// Where this rank listens: a name or an address; empty: that of the route to the coordinator.
   std::string interface;
   bool share_memory = true;  // false: every rank is a node of its own (HOCKET_TRANSPORT=tcp)
+  /// Ranks of a host share a node only if they have the same number; -1: a host is one node.
+  int node_of_host = -1;
   std::int64_t join_deadline_ms = 600'000;
   std::int64_t silence_ms = 10'000;
   std::uint64_t machine = 0;    // equal for ranks whose processes one kernel runs

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace hocket::internal {
 
@@ -16,6 +17,7 @@ struct CommConfig {
   bool checksum = false;
   bool use_shm = true;
   bool use_tcp = true;
+  std::vector<int> nodes;  // HOCKET_NODES
   std::string interface;
   std::string algorithm;
   int record_operations = 64;  // how many the record of operations keeps; 0: none

@@ -161,7 +161,9 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
   options.deterministic = config_.deterministic;
   options.signature_flags = signature_flags();
   options.algorithm = config_.algorithm;
-  options.board_scratch_bytes = board().scratch_bytes();
+  options.layout = membership_.layout();
+  options.board_scratch_bytes = Board::scratch_bytes_of(
+      static_cast<int>(options.layout->ranks_of_largest()));  // the least of all nodes
   options.figures = figures;
   return std::make_unique<Selector>(options);
 }

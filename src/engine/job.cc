@@ -1,5 +1,7 @@
 #include "engine/job.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,19 @@ JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequ
   return options;
 }
 
+/// HOCKET_NODES: the node of the rank among those of its host.
+Status place_in_node(const CommConfig& config, JoinOptions* options) {
+  if (config.nodes.empty()) return {};
+  std::int64_t end = 0;
+  for (std::size_t node = 0; node < config.nodes.size(); ++node) {
+    if (options->rank >= end) options->node_of_host = static_cast<int>(node);
+    end += config.nodes[node];
+  }
+  if (end == options->ranks) return {};
+  return invalid_usage(
+      fmt::format("HOCKET_NODES has nodes for {} ranks, but the job has {}", end, options->ranks));
+}
+
 /// Each session of a job has a name of its own: an earlier one may still be saying goodbye.
 JobId next_session(JobId job, std::uint64_t made) {
   for (int i = 0; i < 8; ++i) {
@@ -56,6 +71,7 @@ Status open_job(const CommConfig& config, UniqueId* id) {
 Status join_job(const UniqueId& id, int rank, int ranks, const CommConfig& config,
                 const CommContext& context, std::unique_ptr<Communicator>* out) {
   JoinOptions options = join_options(config, rank, ranks, context.stop);
+  HOCKET_RETURN_IF_ERROR(place_in_node(config, &options));
   options.key = id.key;
   options.job_id = id.job_id;
   options.coordinator = id.coordinator;
@@ -74,6 +90,7 @@ Status LaunchedJob::join(const CommConfig& config, const Settings& settings,
   }
   HOCKET_RETURN_IF_ERROR(detected);
   JoinOptions options = join_options(config, info.rank, info.ranks, context.stop);
+  HOCKET_RETURN_IF_ERROR(place_in_node(config, &options));
   options.key = info.key;
   options.has_key = info.has_key;
   options.job_id = info.job_id;

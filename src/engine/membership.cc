@@ -43,16 +43,16 @@ Membership::Membership(Session& session, std::vector<int> members, std::uint64_t
       name_(std::move(name)) {
   scope_.comm_id = comm_id;
   scope_.members = members_;
-  std::vector<int> nodes;
+  std::vector<std::uint32_t> node_of;
   for (int rank = 0; rank < ranks(); ++rank) {
     const int member = members_[static_cast<std::size_t>(rank)];
     rank_of_member_[static_cast<std::size_t>(member)] = rank;
     if (member == session_.rank()) rank_ = rank;
     if (session_.local(member)) local_members_.push_back(rank);
-    nodes.push_back(session_.members()[static_cast<std::size_t>(member)].node);
+    node_of.push_back(
+        static_cast<std::uint32_t>(session_.members()[static_cast<std::size_t>(member)].node));
   }
-  std::sort(nodes.begin(), nodes.end());
-  nodes_ = static_cast<int>(std::unique(nodes.begin(), nodes.end()) - nodes.begin());
+  layout_ = std::make_shared<const Layout>(node_of);
   const auto me = std::find(local_members_.begin(), local_members_.end(), rank_);
   local_rank_ = static_cast<int>(me - local_members_.begin());
 }

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/assert.h"
 #include "bootstrap/session.h"
+#include "collectives/plan/plan.h"
 #include "engine/engine_host.h"
 
 namespace hocket::internal {
@@ -26,7 +28,8 @@ class Membership {
 
   int rank() const { return rank_; }
   int ranks() const { return static_cast<int>(members_.size()); }
-  int nodes() const { return nodes_; }
+  int nodes() const { return static_cast<int>(layout_->nodes()); }
+  const std::shared_ptr<const Layout>& layout() const { return layout_; }
   int local_rank() const { return local_rank_; }
   int local_ranks() const { return static_cast<int>(local_members_.size()); }
   const std::vector<int>& members() const { return members_; }
@@ -96,7 +99,7 @@ class Membership {
   FaultScope scope_;
   const std::string name_;
   int rank_ = 0, local_rank_ = 0;
-  int nodes_ = 1;
+  std::shared_ptr<const Layout> layout_;
   std::uint64_t faults_seen_ = 0;
   std::uint64_t overdue_seen_ = 0;  // on the monitor thread
   std::uint64_t splits_ = 0;

@@ -32,13 +32,14 @@ TEST(Settings, an_environment_without_them_leaves_every_field_unset) {
 
 TEST(Settings, every_variable_reaches_its_field) {
   Settings settings;
-  const Status status = read(
-      {"HOCKET_DEADLINE_MS=1", "HOCKET_JOIN_DEADLINE_MS=2147483647", "HOCKET_SILENCE_MS=250",
-       "HOCKET_DETERMINISTIC=1", "HOCKET_INTERFACE=eth0", "HOCKET_TRANSPORT=tcp",
-       "HOCKET_ALGORITHM=owner-fold", "HOCKET_LOG=debug", "HOCKET_CHECKSUM=0",
-       "HOCKET_RECORD_OPERATIONS=0", "HOCKET_DUMP_FOLDER=/d", "HOCKET_DUMP_SIGNAL=USR2",
-       "HOCKET_TRACE=/t", "HOCKET_JOB_KEY_FILE=/k", "HOCKET_SSH=ssh -v", "HOCKET_LAUNCH_FD=64"},
-      &settings);
+  const Status status =
+      read({"HOCKET_DEADLINE_MS=1", "HOCKET_JOIN_DEADLINE_MS=2147483647", "HOCKET_SILENCE_MS=250",
+            "HOCKET_DETERMINISTIC=1", "HOCKET_INTERFACE=eth0", "HOCKET_TRANSPORT=tcp",
+            "HOCKET_ALGORITHM=owner-fold", "HOCKET_LOG=debug", "HOCKET_CHECKSUM=0",
+            "HOCKET_RECORD_OPERATIONS=0", "HOCKET_DUMP_FOLDER=/d", "HOCKET_DUMP_SIGNAL=USR2",
+            "HOCKET_TRACE=/t", "HOCKET_JOB_KEY_FILE=/k", "HOCKET_SSH=ssh -v", "HOCKET_LAUNCH_FD=64",
+            "HOCKET_NODES=1,4,2"},
+           &settings);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(settings.deadline_ms, 1);
   EXPECT_EQ(settings.join_deadline_ms, INT_MAX);
@@ -57,6 +58,7 @@ TEST(Settings, every_variable_reaches_its_field) {
   EXPECT_EQ(settings.job_key_file, "/k");
   EXPECT_EQ(settings.ssh, "ssh -v");
   EXPECT_EQ(settings.launch_fd, 64);
+  EXPECT_EQ(settings.nodes, (std::vector<int>{1, 4, 2}));
 }
 
 TEST(Settings, what_the_launcher_sets_for_scripts_is_known_and_not_read) {
@@ -94,6 +96,9 @@ TEST(Settings, a_bad_value_is_refused_by_name_with_what_is_allowed) {
       {"HOCKET_SILENCE_MS=ten", "milliseconds"},
       {"HOCKET_DETERMINISTIC=yes", "0 or 1"},
       {"HOCKET_CHECKSUM=2", "0 or 1"},
+      {"HOCKET_NODES=2,", "numbers of ranks"},
+      {"HOCKET_NODES=2,0", "numbers of ranks"},
+      {"HOCKET_NODES=2;2", "numbers of ranks"},
       {"HOCKET_TRANSPORT=shm,", "shm, tcp"},
       {"HOCKET_TRANSPORT=tcp,tcp", "each once"},
       {"HOCKET_TRANSPORT=udp", "shm, tcp"},

@@ -321,9 +321,12 @@ std::vector<Fault> faults_of_steps() {
 std::vector<Fault> faults_of_single_steps() {
   using namespace steps;
   return {
-      {"a_message_of_all_blocks", "one-shot", all_reduce, messages,
-       [](Plans& p) { p[0].lanes[1].counts = Counts::all_blocks; },
+      {"a_message_of_no_block", "one-shot", all_reduce, messages,
+       [](Plans& p) { p[0].lanes[1].counts = Counts::once; },
        "handles data in a lane that has no blocks"},
+      {"a_message_of_other_chunks", "one-shot", all_gather, messages,
+       [](Plans& p) { p[0].lanes[1].counts = Counts::all_blocks; },
+       "has other chunks than 'one-shot', rank 0, lane 'send'"},
       {"an_empty_message_of_a_block", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[1].steps[0].srcs.clear(); },
        "is an empty message, but its lane does not run once"},

@@ -18,9 +18,10 @@ inline std::uint64_t mix(std::uint64_t x) {
 
 struct WorldKind {
   int ranks;
-  const char* transport;  // empty: all
-  const char* algorithm;  // empty: the selector's
-  bool ordered;           // folds in rank order, as far as that algorithm serves
+  const char* transport;   // empty: all
+  const char* algorithm;   // empty: the selector's
+  bool ordered;            // folds in rank order, as far as that algorithm serves
+  const char* nodes = "";  // HOCKET_NODES
 };
 
 inline void PrintTo(const WorldKind& kind, std::ostream* out) {
@@ -93,7 +94,9 @@ inline std::string name_of_kind(const testing::TestParamInfo<WorldKind>& info) {
   for (const char* part : {info.param.transport, info.param.algorithm}) {
     if (*part != '\0') name += std::string("_") + part;
   }
-  std::replace(name.begin(), name.end(), '-', '_');
+  if (*info.param.nodes != '\0') name += std::string("_nodes_") + info.param.nodes;
+  std::ranges::replace_if(
+      name, [](char c) { return c == '-' || c == ','; }, '_');
   return name;
 }
 

@@ -9,7 +9,9 @@ using ranks::Env;
 using ranks::Rank;
 
 void run_world(const WorldKind& kind, const std::vector<Case>& cases, std::set<std::string>* ran) {
-  const Env env({{"HOCKET_TRANSPORT", kind.transport}, {"HOCKET_ALGORITHM", kind.algorithm}});
+  const Env env({{"HOCKET_TRANSPORT", kind.transport},
+                 {"HOCKET_ALGORITHM", kind.algorithm},
+                 {"HOCKET_NODES", kind.nodes}});
   SharedLedger shared{};
   Ledger ledger(kind.ranks, shared, false);
   const std::size_t most = most_bytes(cases, kind.ranks);
@@ -81,6 +83,12 @@ constexpr WorldKind kinds[] = {
     {3, "tcp", "one-shot", true},
     {5, "shm", "pairs", true},
     {4, "tcp", "pairs", true},
+    {4, "", "", false, "2,2"},
+    {4, "", "", false, "3,1"},
+    {7, "", "", false, "1,4,2"},
+    {4, "", "two-level", false, "2,2"},
+    {4, "", "two-level", false, "3,1"},
+    {7, "", "two-level", false, "1,4,2"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, testing::ValuesIn(kinds), name_of_kind);

@@ -31,8 +31,9 @@ class Processes : public testing::TestWithParam<WorldKind> {};
 TEST_P(Processes, get_what_the_reference_says) {
   const WorldKind& kind = GetParam();
   const std::vector<Case> cases = cases_of(kind, tests::sanitized ? 96 : 12, false);
-  const ranks::Env env(
-      {{"HOCKET_TRANSPORT", kind.transport}, {"HOCKET_ALGORITHM", kind.algorithm}});
+  const ranks::Env env({{"HOCKET_TRANSPORT", kind.transport},
+                        {"HOCKET_ALGORITHM", kind.algorithm},
+                        {"HOCKET_NODES", kind.nodes}});
   Meeting* const meeting = make_meeting(kind.ranks);
   {
     faults::Job job(kind.ranks);
@@ -55,11 +56,17 @@ TEST_P(Processes, get_what_the_reference_says) {
 }
 
 constexpr WorldKind kinds[] = {
-    {2, "", "", false},        {5, "", "", false},
-    {3, "", "direct", true},   {4, "", "staged", true},
-    {7, "", "one-shot", true}, {3, "shm", "ring", false},
-    {2, "tcp", "", false},     {5, "tcp", "", false},
-    {3, "tcp", "tree", false}, {4, "tcp", "owner-fold", true},
+    {2, "", "", false},
+    {5, "", "", false},
+    {3, "", "direct", true},
+    {4, "", "staged", true},
+    {7, "", "one-shot", true},
+    {3, "shm", "ring", false},
+    {2, "tcp", "", false},
+    {5, "tcp", "", false},
+    {3, "tcp", "tree", false},
+    {4, "tcp", "owner-fold", true},
+    {4, "", "two-level", false, "2,2"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Processes, testing::ValuesIn(kinds), name_of_kind);

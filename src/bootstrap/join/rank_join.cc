@@ -16,7 +16,7 @@ void RankJoin::start() {
 }
 
 void RankJoin::elect() {
-  const std::string name = socket_name(setup_.credentials, "node", -1);
+  const std::string name = socket_name(setup_.credentials, "node", setup_.options.node_of_host);
   UniqueFd listener;
   bool taken = false;
   const Status status = listen_unix(name, &listener, &taken);

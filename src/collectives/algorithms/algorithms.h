@@ -62,5 +62,9 @@ void message(Plan& plan, const Shape& shape);  // send, recv; the peer is shape.
 void two_level_all_reduce(Plan& plan, const Shape& shape);
 void two_level_reduce_scatter(Plan& plan, const Shape& shape);
 void two_level_all_gather(Plan& plan, const Shape& shape);
+void two_level_broadcast(Plan& plan, const Shape& shape);
+void two_level_reduce(Plan& plan, const Shape& shape);
+void leaders_all_reduce(Plan& plan, const Shape& shape);
+void leaders_barrier(Plan& plan, const Shape& shape);
 
 }  // namespace hocket::internal::algorithms

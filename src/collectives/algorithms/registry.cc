@@ -76,6 +76,11 @@ constexpr Builder table[] = {
     {"two-level", all_gather, both, in_order, whole, any, alike, algorithms::two_level_all_gather},
     {"two-level", reduce_scatter, both, in_own_order, whole, any, alike,
      algorithms::two_level_reduce_scatter},
+    {"two-level", broadcast, both, in_order, whole, equal, unlike, algorithms::two_level_broadcast},
+    {"two-level", reduce, both, in_own_order, whole, equal, unlike, algorithms::two_level_reduce},
+    {"leaders", all_reduce, both, in_own_order, whole, equal, unlike,
+     algorithms::leaders_all_reduce},
+    {"leaders", barrier, both, in_order, whole, equal, unlike, algorithms::leaders_barrier},
     {"message", send, messages, in_order, whole, equal, unlike, algorithms::message},
     {"message", recv, messages, in_order, whole, equal, unlike, algorithms::message},
 };

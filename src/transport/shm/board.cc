@@ -30,6 +30,8 @@ std::size_t fifo_of_pair(int ranks) {
 
 }  // namespace
 
+std::size_t Board::scratch_bytes_of(int local_ranks) { return scratch_half(local_ranks); }
+
 std::size_t Board::bytes(int local_ranks) {
   const std::size_t ranks = static_cast<std::size_t>(local_ranks);
   return ranks * (control_bytes + 2 * scratch_half(local_ranks)) +

@@ -57,6 +57,8 @@ class Board {
  public:
   /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
+  /// Of one half of the scratch of a rank: the more ranks, the less.
+  static std::size_t scratch_bytes_of(int local_ranks);
 
   Board() = default;
   Board(std::byte* base, int local_ranks, int local_rank);
