@@ -101,7 +101,28 @@ Status Calibration::measure(Figures* out) {
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
   if (membership_.nodes() == 1) return measure_board(&figures);
   HOCKET_RETURN_IF_ERROR(measure_messages(&figures));
-  return measure_link(&figures);
+  HOCKET_RETURN_IF_ERROR(measure_link(&figures));
+  return membership_.layout()->ranks_of_largest() > 1 ? measure_sync(&figures) : Status();
+}
+
+/// Between the ranks of a node, where there are several: what a barrier of leaders takes beside its
+/// messages.
+Status Calibration::measure_sync(Figures* figures) {
+  constexpr double least_ns = 50;
+  const Call barrier;
+  double ns = 0;
+  HOCKET_RETURN_IF_ERROR(time_small_messages({&barrier, 1}, "leaders", &ns));
+  const Shape shape{.collective = Collective::barrier,
+                    .ranks = static_cast<std::uint32_t>(membership_.ranks()),
+                    .layout = membership_.layout().get()};
+  const Builder& builder = *find_builder("leaders", shape.collective, Medium::both);
+  const auto price_ns = [&](double sync_ns) {
+    figures->sync_ns = sync_ns;
+    return static_cast<double>(price(builder, shape, 0, Dtype::uint8, 0, *figures)) / 1000;
+  };
+  const double messages_ns = price_ns(0), each = (price_ns(1000) - messages_ns) / 1000;
+  figures->sync_ns = std::max(least_ns, (ns - messages_ns) / std::max(1.0, each));
+  return {};
 }
 
 Status Calibration::measure_barrier(double* ns) {

@@ -53,6 +53,7 @@ class Calibration {
   Status measure_messages(Figures* figures);
   Status time_small_messages(std::span<const Call> calls, const char* algorithm, double* ns);
   Status measure_link(Figures* figures);
+  Status measure_sync(Figures* figures);
   Status time_message(int far, std::size_t bytes, double* best);
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;

@@ -124,7 +124,8 @@ void Communicator::make_engine() {
   common.rank = rank();
   common.ranks = ranks();
   common.one_node = nodes() == 1;
-  common.board_scratch_bytes = board().scratch_bytes();
+  common.layout = membership_.layout();
+  common.board_scratch_bytes = least_scratch_bytes();
   EngineHost& host = *this;
   engine_ = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
                                      std::make_unique<Selector>(common));
@@ -153,6 +154,11 @@ Status Communicator::start_dumps() {
       &dump_);
 }
 
+/// Of the boards of all nodes: the same on all ranks.
+std::size_t Communicator::least_scratch_bytes() const {
+  return Board::scratch_bytes_of(static_cast<int>(membership_.layout()->ranks_of_largest()));
+}
+
 std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
   SelectorOptions options;
   options.rank = rank();
@@ -162,8 +168,7 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
   options.signature_flags = signature_flags();
   options.algorithm = config_.algorithm;
   options.layout = membership_.layout();
-  options.board_scratch_bytes = Board::scratch_bytes_of(
-      static_cast<int>(options.layout->ranks_of_largest()));  // the least of all nodes
+  options.board_scratch_bytes = least_scratch_bytes();
   options.figures = figures;
   return std::make_unique<Selector>(options);
 }
@@ -209,6 +214,7 @@ void Communicator::log_ready(const Figures& f) const {
       line +=
           fmt::format("; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte",
                       f.message_ns, f.message_work_ns, f.link_ns_per_byte);
+      if (ranks() > nodes()) line += fmt::format("; barrier of a node {:.0f} ns", f.sync_ns);
     } else {
       line += fmt::format("; barrier {:.0f} ns", f.sync_ns);
     }

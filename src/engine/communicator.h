@@ -123,6 +123,7 @@ class Communicator final : private EngineHost {
   }
   Status agree();
   void log_ready(const Figures& figures) const;
+  std::size_t least_scratch_bytes() const;
   std::unique_ptr<Selector> make_selector(const Figures& figures) const;
   void tell_abort() noexcept;
   void leave();
