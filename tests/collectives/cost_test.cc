@@ -280,5 +280,83 @@ TEST(Price, chooses_the_family_that_suits_the_size_over_messages) {
   }
 }
 
+/// The cheapest plan for a call of so many bytes between nodes of equal size.
+std::string cheapest_between(std::uint32_t nodes, std::uint32_t ranks_of_node,
+                             Collective collective, std::size_t bytes) {
+  const Layout layout = layout_of(std::vector<std::uint32_t>(nodes, ranks_of_node));
+  std::string best;
+  std::int64_t least = 0;
+  for (const Builder& builder : builders()) {
+    if (builder.collective != collective || builder.medium == Medium::node) continue;
+    Shape shape = shape_of(builder, layout.ranks());
+    shape.layout = &layout;
+    const std::int64_t now = price(builder, shape, bytes / 4, Dtype::float32, 16 << 10, tcp());
+    if (!best.empty() && now >= least) continue;
+    best = builder.algorithm;
+    least = now;
+  }
+  return best;
+}
+
+TEST(Choice, uses_the_levels_of_several_nodes) {
+  for (const std::uint32_t nodes : {2, 4}) {
+    for (const std::uint32_t ranks_of_node : {2, 4, 8}) {
+      SCOPED_TRACE(std::to_string(nodes) + " nodes of " + std::to_string(ranks_of_node));
+      EXPECT_EQ(cheapest_between(nodes, ranks_of_node, Collective::all_reduce, 8), "leaders");
+      EXPECT_EQ(cheapest_between(nodes, ranks_of_node, Collective::barrier, 0), "leaders");
+      for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
+                                          Collective::broadcast, Collective::reduce}) {
+        EXPECT_EQ(cheapest_between(nodes, ranks_of_node, collective, 4 << 20), "two-level")
+            << name_of(collective);
+      }
+    }
+  }
+}
+
+class LayeredPrices : public testing::TestWithParam<Builder> {};
+
+TEST_P(LayeredPrices, grow_with_the_call_and_are_the_same_on_all_ranks) {
+  const Builder& builder = GetParam();
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{2, 2}, {3, 1}, {1, 4, 2}, {8, 8, 8, 8}}) {
+    const Layout layout = layout_of(sizes);
+    Shape shape = shape_of(builder, layout.ranks());
+    shape.layout = &layout;
+    const auto now = [&](std::size_t count) {
+      return price(builder, shape, count, Dtype::float32, 16 << 10, tcp());
+    };
+    const std::int64_t small = now(1), large = now(1 << 20);
+    EXPECT_GT(small, 0);
+    EXPECT_TRUE(large > small || builder.collective == Collective::barrier);
+    shape.rank = layout.ranks() - 1;
+    if (shape.root >= 0) shape.root = 1;
+    EXPECT_EQ(now(1), small);
+    EXPECT_EQ(now(1 << 20), large);
+  }
+}
+
+/// One rank stands for all of them, also in plans for several nodes.
+TEST_P(LayeredPrices, of_one_rank_for_all_are_near_those_of_all_ranks) {
+  const Builder& builder = GetParam();
+  if (!builder.symmetric) return;
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{2, 2}, {4, 4}, {2, 2, 2, 2}, {8, 8}}) {
+    const Layout layout = layout_of(sizes);
+    Shape shape = shape_of(builder, layout.ranks());
+    shape.layout = &layout;
+    for (const std::size_t count : {1, 1000, 100'000}) {
+      const auto now = [&](const Effort& effort) {
+        return static_cast<double>(
+            price(builder, shape, count, Dtype::float32, 16 << 10, tcp(), effort));
+      };
+      EXPECT_NEAR(now({}) / now({.every_rank = true}), 1, 0.2)
+          << sizes.size() << " nodes of " << sizes[0] << ", " << count;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfAllBuilders, LayeredPrices, testing::ValuesIn(layout_builders()),
+                         TestName());
+
 }  // namespace
 }  // namespace hocket::internal

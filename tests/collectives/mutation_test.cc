@@ -200,10 +200,16 @@ class EveryPlanDamaged : public testing::TestWithParam<Builder> {};
 
 TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
   const Builder& builder = GetParam();
+  static const Layout layouts[] = {layout_of({2, 2}), layout_of({3, 1}), layout_of({1, 2}),
+                                   layout_of({2, 1, 2})};
   int damaged = 0, rejected = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     Random random(seed);
     Group group = {.ranks = 2 + static_cast<std::uint32_t>(random() % 4), .widened = true};
+    if (builder.medium == Medium::both) {
+      group.layout = &layouts[random() % std::size(layouts)];
+      group.ranks = group.layout->ranks();
+    }
     group.root = random() % group.ranks;
     group.varying = builder.varying && random() % 2 == 0;
     std::vector<Plan> plans = plans_of(builder, group);
@@ -229,6 +235,7 @@ TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
 
 std::vector<Builder> builders_that_move_data() {
   std::vector<Builder> found = group_builders();
+  std::ranges::copy(layout_builders(), std::back_inserter(found));
   std::erase_if(found, [](const Builder& b) { return b.collective == Collective::barrier; });
   return found;
 }

@@ -28,6 +28,11 @@ TEST(Print, pictures_of_four_ranks_are_as_reviewed) {
   for (const Builder& builder : group_builders()) {
     compare(name_of(builder), plans_of(builder, {.ranks = 4, .widened = true, .root = 1}));
   }
+  const Layout two_nodes = layout_of({2, 2});
+  for (const Builder& builder : layout_builders()) {
+    compare(name_of(builder),
+            plans_of(builder, {.ranks = 4, .widened = true, .root = 1, .layout = &two_nodes}));
+  }
   compare("message", message_plans());
 }
 

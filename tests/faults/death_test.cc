@@ -59,6 +59,7 @@ struct Death {
   int ranks;
   std::size_t count;
   bool alloc;
+  const char* nodes = "";
 };
 
 void PrintTo(const Death& death, std::ostream* out) {
@@ -79,7 +80,9 @@ void expect_culprit(Job& job, int ranks, int victim) {
 
 /// The latencies of all survivors.
 void kill_one(const Death& death, std::mt19937_64& random, std::vector<std::int64_t>* latencies) {
-  const Env env({{"HOCKET_TRANSPORT", death.transport}, {"HOCKET_ALGORITHM", death.algorithm}});
+  const Env env({{"HOCKET_TRANSPORT", death.transport},
+                 {"HOCKET_ALGORITHM", death.algorithm},
+                 {"HOCKET_NODES", death.nodes}});
   const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(death.ranks));
   Job job(death.ranks);
   hocketConfig_t config = ranks::patient_config();
@@ -116,6 +119,14 @@ std::vector<Death> deaths_over(const std::string& transport) {
         {"tcp", "owner-fold", 3, 300'000, false},
     };
   }
+  if (transport == "both") {
+    return {
+        {"", "leaders", 4, 1000, false, "2,2"},
+        {"", "two-level", 4, 300'000, false, "2,2"},
+        {"", "two-level", 4, 1 << 20, true, "3,1"},
+        {"", "", 5, 50'000, false, "1,3,1"},
+    };
+  }
   return {
       {"shm", "", 3, 300'000, false},           {"shm", "", 8, 1000, false},
       {"shm", "inline", 2, 2, false},           {"shm", "one-shot", 4, 1000, false},
@@ -141,7 +152,7 @@ TEST_P(Killed, survivors_learn_which_rank_died) {
   RecordProperty("latencies", summary(latencies));
   EXPECT_EQ(before, shared_files()) << "files were left in /dev/shm";
 }
-INSTANTIATE_TEST_SUITE_P(Transports, Killed, testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, Killed, testing::Values("shm", "tcp", "both"),
                          [](const auto& info) { return std::string(info.param); });
 
 class Stopped : public testing::TestWithParam<const char*> {};

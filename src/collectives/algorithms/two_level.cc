@@ -77,6 +77,12 @@ class TwoLevel {
     const std::vector<std::uint32_t>& ranks = layout_.ranks_of(node);
     return ranks[owner % ranks.size()];
   }
+  /// Each node begins with the node after it, so that not all send to the same one at first.
+  std::vector<std::uint32_t> other_nodes() const {
+    std::vector<std::uint32_t> nodes;
+    for (std::uint32_t i = 1; i < nodes_; ++i) nodes.push_back((node_ + i) % nodes_);
+    return nodes;
+  }
   bool owns(std::uint32_t owner) const { return owner % locals_ == own_; }
   bool alone_on(std::uint32_t node) const { return layout_.ranks_of(node).size() == 1; }
   bool alone() const { return locals_ == 1; }
@@ -187,8 +193,7 @@ void TwoLevel::all_reduce() {
     const std::vector<std::uint32_t> receives =
         receive_partials(mine, j, part_tag, fold_lane, &parts);
     results.push_back(await(fold_lane, fixed(0)));
-    for (std::uint32_t m = 0; m < nodes_; ++m) {
-      if (m == node_) continue;
+    for (const std::uint32_t m : other_nodes()) {
       const std::uint32_t theirs = j * nodes_ + m;
       const Index b = fixed(theirs), from = fixed(rank_on(m, j));
       send_partial(theirs, rank_on(m, j), part_tag);
@@ -207,8 +212,7 @@ void TwoLevel::all_reduce() {
     for (const std::uint32_t lane : receives) fold.push_back(await(lane, fixed(0)));
     std::vector<Range> places = {r_.output(block)};
     if (shares) places.push_back(r_.scratch(block));
-    for (std::uint32_t m = 0; m < nodes_; ++m) {
-      if (m == node_) continue;
+    for (const std::uint32_t m : other_nodes()) {
       const std::uint32_t sent =
           add(all_blocks("send result", Buffer::output,
                          {await(fold_lane, fixed(0)),
@@ -254,18 +258,20 @@ void TwoLevel::reduce_scatter() {
   plan_.lanes.emplace_back();
   std::vector<Range> parts;
   const std::vector<std::uint32_t> receives =
-      receive_partials(shape_.rank, own_, shape_.rank, fold_lane, &parts);
+      receive_partials(shape_.rank, own_, 0, fold_lane, &parts);
   Steps steps;
   if (!alone()) steps = {wait_all(ready)};
   for (const std::uint32_t lane : receives) steps.push_back(await(lane, fixed(0)));
   steps.push_back(finish(fixed(shape_.rank), std::move(parts), {r_.output(fixed(0))}));
   plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(steps));
   Steps folded = {await(fold_lane, fixed(0))};
-  for (std::uint32_t b = 0; b < blocks; ++b) {
-    if (layout_.node_of(b) == node_ || !owns(local_owner(b))) continue;
-    const std::uint32_t first = next_lane();
-    send_partial(b, b, b);
-    folded.push_back(await(first, fixed(0)));
+  for (const std::uint32_t m : other_nodes()) {
+    for (const std::uint32_t b : layout_.ranks_of(m)) {
+      if (!owns(local_owner(b))) continue;
+      const std::uint32_t first = next_lane();
+      send_partial(b, b, 0);
+      folded.push_back(await(first, fixed(0)));
+    }
   }
   if (!alone()) add(publishing(all_blocks("folded", Buffer::input, std::move(folded)), consumed));
 }
@@ -275,7 +281,7 @@ void TwoLevel::all_gather() {
   const std::uint32_t largest = layout_.ranks_of_largest();
   const std::uint32_t spread = (largest - 1) / layout_.ranks_of_smallest() + 1;
   plan_.scratch_blocks = 1 + (nodes_ - 1) * spread;
-  const Index own = fixed(shape_.rank), only = fixed(0);
+  const Index own = fixed(shape_.rank), only = fixed(0), tag = fixed(0);
   const bool shares = !alone();
   // Block q of another node is in this block of the scratch of the local rank that receives it.
   std::vector<std::uint32_t> place(blocks), next(locals_, 1);
@@ -302,16 +308,15 @@ void TwoLevel::all_gather() {
     if (shares) {
       steps = {wait_all(consumed, two_level_slots), await(collect_lane, fixed(0), two_level_slots)};
     }
-    steps.push_back(recv(b, b, b, shares ? staged : r_.output(b)));
+    steps.push_back(recv(b, tag, b, shares ? staged : r_.output(b)));
     results.push_back(
         await(add(all_blocks("receive", Buffer::output, std::move(steps))), fixed(0)));
     collect.push_back(results.back());
     collect.push_back(copy(b, staged, {r_.output(b)}));
   }
-  for (std::uint32_t m = 0; m < nodes_; ++m) {
-    if (m == node_) continue;
+  for (const std::uint32_t m : other_nodes()) {
     add(all_blocks("send", Buffer::output,
-                   {send(fixed(rank_on(m, own_)), own, own, r_.input(only))}));
+                   {send(fixed(rank_on(m, own_)), tag, own, r_.input(only))}));
   }
   if (!shares) return;
 

@@ -1,11 +1,17 @@
-// two-level broadcast and reduce: a binary tree over the nodes, load and store within them, all of
-// it at the same time on different chunks.
+// two-level broadcast and reduce: two binary trees over the nodes, load and store within them, all
+// of it at the same time on different chunks.
 //
 // As in two_level.cc, the message is cut in S shards, where S is the number of ranks of the largest
 // node; local rank j mod n_i owns shard j on a node of n_i ranks, so all ranks of a node send and
-// receive. Node v of the tree has the parent (v - 1) / 2; the root's node is 0.
+// receive. Each shard has two halves, blocks 2 j and 2 j + 1, and each half a tree of its own over
+// the other nodes than the root's. In the first tree these nodes stand in ascending order, and node
+// number v has the parent (v - 1) / 2; number 0 hangs from the root's node. In the second tree they
+// stand in descending order, so that a node which has children in one tree has none in the other.
 //
-//   broadcast, node 0: ranks 0 (root) and 1, node 1: ranks 2 and 3; 2 shards a b
+//   5 nodes, root's node 0:    first tree  0 - 1 - 2 - 4     second tree  0 - 4 - 3 - 1
+//                                              \ 3                            \ 2
+//
+//   broadcast of 2 nodes, node 0: ranks 0 (root) and 1, node 1: ranks 2 and 3; shards a b
 //
 //   rank 0                rank 1               rank 2               rank 3
 //   stages a b                                                                lane stage
@@ -15,13 +21,15 @@
 //                         collect
 //                                              of rank 3            of rank 2
 //
-// A node sends the message at most twice, however many nodes there are: to its two children. A
+// A node sends each half at most twice or not at all: about the message once, however many nodes
+// there are. With two nodes a shard is not halved. A
 // reduce goes the other way: the owner of a shard folds the contributions of its node and those
 // which its owners on the child nodes send, and sends the sum to its owner on the parent node. On
 // the root's node the owners' results are copied by the root. Sums of 16- and 8-bit floats cross
 // as fp32.
 //
-// The tree over nodes with all ranks of a node at work is known from HAN (Luo et al., Cluster'20).
+// Two trees are known from Sanders, Speck and Traeff (Parallel Computing 2009), a tree over nodes
+// with all ranks of a node at work from HAN (Luo et al., Cluster'20).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -47,11 +55,12 @@ class Rooted {
         root_(layout_.local_rank(static_cast<std::uint32_t>(shape.root))),
         own_(layout_.local_rank(shape.rank)),
         locals_(static_cast<std::uint32_t>(plan.node.size())),
-        shards_(layout_.ranks_of_largest()),
+        halves_(nodes_ > 2 ? 2 : 1),
+        blocks_(layout_.ranks_of_largest() * halves_),
         r_(own_) {
     plan.slots = rooted_slots;
     plan.arrives_first = true;
-    plan.cut = shards_;
+    plan.cut = blocks_;
   }
 
   void broadcast();
@@ -60,26 +69,47 @@ class Rooted {
  private:
   bool at_root_node() const { return node_ == root_node_; }
   bool alone() const { return locals_ == 1; }
-  /// Number of a node in the tree, and the node with such a number.
-  std::uint32_t place_of(std::uint32_t node) const { return (node + nodes_ - root_node_) % nodes_; }
-  std::uint32_t node_at(std::uint32_t place) const { return (place + root_node_) % nodes_; }
-  std::uint32_t parent() const { return node_at((place_of(node_) - 1) / 2); }
-  std::vector<std::uint32_t> children() const {
+  /// Number of a node in the tree of block b, without the root's node, and the node with such a
+  /// number.
+  std::uint32_t number_of(std::uint32_t node, std::uint32_t b) const {
+    const std::uint32_t place = (node + nodes_ - root_node_) % nodes_ - 1;
+    return b % halves_ == 0 ? place : nodes_ - 2 - place;
+  }
+  std::uint32_t node_with(std::uint32_t number, std::uint32_t b) const {
+    const std::uint32_t place = b % halves_ == 0 ? number : nodes_ - 2 - number;
+    return (place + 1 + root_node_) % nodes_;
+  }
+  std::uint32_t parent(std::uint32_t b) const {
+    const std::uint32_t number = number_of(node_, b);
+    return number == 0 ? root_node_ : node_with((number - 1) / 2, b);
+  }
+  std::vector<std::uint32_t> children(std::uint32_t b) const {
+    if (at_root_node()) return {node_with(0, b)};
     std::vector<std::uint32_t> found;
-    const std::uint32_t first = 2 * place_of(node_) + 1;
-    for (std::uint32_t place = first; place < first + 2 && place < nodes_; ++place) {
-      found.push_back(node_at(place));
+    const std::uint32_t first = 2 * number_of(node_, b) + 1;
+    for (std::uint32_t number = first; number < first + 2 && number < nodes_ - 1; ++number) {
+      found.push_back(node_with(number, b));
     }
     return found;
   }
-  bool is_leaf(std::uint32_t node) const { return 2 * place_of(node) + 1 >= nodes_; }
-  Index owner_on(std::uint32_t node, std::uint32_t shard) const {
+  bool is_leaf(std::uint32_t node, std::uint32_t b) const {
+    return node != root_node_ && 2 * number_of(node, b) + 1 >= nodes_ - 1;
+  }
+  std::uint32_t local_owner(std::uint32_t b) const { return b / halves_ % locals_; }
+  std::vector<std::uint32_t> blocks_of(std::uint32_t local) const {
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t b = 0; b < blocks_; ++b) {
+      if (local_owner(b) == local) found.push_back(b);
+    }
+    return found;
+  }
+  Index owner_on(std::uint32_t node, std::uint32_t b) const {
     const std::vector<std::uint32_t>& ranks = layout_.ranks_of(node);
-    return fixed(ranks[shard % ranks.size()]);
+    return fixed(ranks[b / halves_ % ranks.size()]);
   }
   /// Sums of several ranks are wide.
-  bool wide_from(std::uint32_t node) const {
-    return shape_.widened && (layout_.ranks_of(node).size() > 1 || !is_leaf(node));
+  bool wide_from(std::uint32_t node, std::uint32_t b) const {
+    return shape_.widened && (layout_.ranks_of(node).size() > 1 || !is_leaf(node, b));
   }
   std::uint32_t add(const char* name, Steps steps) {
     plan_.lanes.push_back(all_blocks(name, Buffer::input, std::move(steps)));
@@ -94,9 +124,9 @@ class Rooted {
     plan_.lanes[lane] = all_blocks(name, Buffer::input, std::move(steps));
     if (flag >= 0) plan_.lanes[lane].publishes = static_cast<std::int16_t>(flag);
   }
-  /// The lanes that send shard j to the child nodes when `first` says that it is there.
+  /// The lanes that send block j to the child nodes when `first` says that it is there.
   void send_to_children(std::uint32_t j, const Step& first, const Range& from, Steps* sent) {
-    for (const std::uint32_t child : children()) {
+    for (const std::uint32_t child : children(j)) {
       const std::uint32_t lane =
           add("send", {first, send(owner_on(child, j), fixed(j), fixed(j), from)});
       sent->push_back(await(lane, fixed(0)));
@@ -109,12 +139,12 @@ class Rooted {
   Plan& plan_;
   const Shape& shape_;
   const Layout& layout_;
-  const std::uint32_t nodes_, node_, root_node_, root_, own_, locals_, shards_;
+  const std::uint32_t nodes_, node_, root_node_, root_, own_, locals_, halves_, blocks_;
   const Ranges r_;
 };
 
 void Rooted::broadcast() {
-  plan_.scratch_blocks = shards_;
+  plan_.scratch_blocks = blocks_;
   if (at_root_node()) {
     broadcast_from_root_node();
   } else {
@@ -127,11 +157,11 @@ void Rooted::broadcast_from_root_node() {
   const std::uint32_t take_lane = reserve();  // the root's: stage; the others': collect
   Steps take, done = {await(take_lane, fixed(0))};
   if (!is_root) take = {wait(fixed(root_), ready)};
-  for (std::uint32_t j = 0; j < shards_; ++j) {
+  for (std::uint32_t j = 0; j < blocks_; ++j) {
     const Index b = fixed(j);
     take.push_back(is_root ? copy(b, r_.input(b), {r_.scratch(b), r_.output(b)})
                            : copy(b, at(r_.scratch(b), fixed(root_)), {r_.output(b)}));
-    if (j % locals_ != own_) continue;
+    if (local_owner(j) != own_) continue;
     const Step there = is_root ? await(take_lane, fixed(0)) : wait(fixed(root_), ready);
     send_to_children(j, there, at(r_.scratch(b), fixed(root_)), &done);
   }
@@ -147,14 +177,14 @@ void Rooted::broadcast_from_root_node() {
 void Rooted::broadcast_on_other_node() {
   const std::uint32_t done_lane = reserve();
   Steps there, collect, done;
-  for (std::uint32_t j = own_; j < shards_; j += locals_) {
+  for (const std::uint32_t j : blocks_of(own_)) {
     const Index b = fixed(j);
     const Range place = alone() ? r_.output(b) : r_.scratch(b);
     Steps steps;
     if (!alone()) {
       steps = {wait_all(consumed, rooted_slots), await(done_lane, fixed(0), rooted_slots)};
     }
-    steps.push_back(recv(owner_on(parent(), j), b, b, place));
+    steps.push_back(recv(owner_on(parent(j), j), b, b, place));
     const Step received = await(add("receive", std::move(steps)), fixed(0));
     there.push_back(received);
     collect.push_back(received);
@@ -166,7 +196,7 @@ void Rooted::broadcast_on_other_node() {
     for (std::uint32_t i = 1; i < locals_; ++i) {
       const std::uint32_t peer = (own_ + i) % locals_;
       collect.push_back(wait(fixed(peer), ready));
-      for (std::uint32_t j = peer; j < shards_; j += locals_) {
+      for (const std::uint32_t j : blocks_of(peer)) {
         const Index b = fixed(j);
         collect.push_back(copy(b, at(r_.scratch(b), fixed(peer)), {r_.output(b)}));
       }
@@ -180,32 +210,32 @@ void Rooted::reduce() {
   const bool is_root = own_ == root_ && at_root_node();
   constexpr std::uint32_t most_children = 2;
   const std::uint32_t of_smallest = layout_.ranks_of_smallest();
-  const std::uint32_t owned = (shards_ - 1) / of_smallest + 1;
-  plan_.scratch_blocks = shards_ + owned * (1 + most_children);
+  const std::uint32_t owned = ((blocks_ / halves_ - 1) / of_smallest + 1) * halves_;
+  plan_.scratch_blocks = blocks_ + owned * (1 + most_children);
   plan_.wide_scratch = shape_.widened;
-  std::uint32_t next = shards_;
+  std::uint32_t next = blocks_;
   if (!alone()) {
     Steps stage = {wait_all(folded, rooted_slots)};
-    for (std::uint32_t j = 0; j < shards_; ++j) {
+    for (std::uint32_t j = 0; j < blocks_; ++j) {
       const Index b = fixed(j);
-      if (j % locals_ != own_) stage.push_back(copy(b, r_.input(b), {r_.scratch(b)}));
+      if (local_owner(j) != own_) stage.push_back(copy(b, r_.input(b), {r_.scratch(b)}));
     }
     plan_.lanes[add("stage", std::move(stage))].publishes = ready;
   }
   Steps all_folded;
-  for (std::uint32_t j = own_; j < shards_; j += locals_) {
+  for (const std::uint32_t j : blocks_of(own_)) {
     const Index b = fixed(j);
     std::vector<Range> parts =
         in_rank_order(own_, locals_, r_.input(b), at(r_.scratch(b), by_source(0)));
-    if (alone() && is_leaf(node_) && !at_root_node()) {
-      add("send", {send(owner_on(parent(), j), b, b, r_.input(b))});
+    if (alone() && is_leaf(node_, j) && !at_root_node()) {
+      add("send", {send(owner_on(parent(j), j), b, b, r_.input(b))});
       continue;
     }
     const std::uint32_t fold_lane = reserve();
     Steps steps;
     if (!alone()) steps = {wait_all(ready)};
-    for (const std::uint32_t child : children()) {
-      const Range part = r_.scratch(fixed(next++), wide_from(child));
+    for (const std::uint32_t child : children(j)) {
+      const Range part = r_.scratch(fixed(next++), wide_from(child, j));
       const std::uint32_t received = add("receive", {await(fold_lane, fixed(0), rooted_slots),
                                                      recv(owner_on(child, j), b, b, part)});
       steps.push_back(await(received, fixed(0)));
@@ -217,9 +247,9 @@ void Rooted::reduce() {
       steps.push_back(wait(fixed(root_), consumed, rooted_slots));
       steps.push_back(finish(b, std::move(parts), {r_.scratch(b)}));
     } else {
-      const Range sum = r_.scratch(fixed(next++), wide_from(node_));
+      const Range sum = r_.scratch(fixed(next++), wide_from(node_, j));
       const std::uint32_t sent =
-          add("send", {await(fold_lane, fixed(0)), send(owner_on(parent(), j), b, b, sum)});
+          add("send", {await(fold_lane, fixed(0)), send(owner_on(parent(j), j), b, b, sum)});
       steps.push_back(await(sent, fixed(0), rooted_slots));
       steps.push_back(fold(b, std::move(parts), sum));
     }
@@ -233,7 +263,7 @@ void Rooted::reduce() {
   for (std::uint32_t i = 1; i < locals_; ++i) {
     const std::uint32_t peer = (own_ + i) % locals_;
     collect.push_back(wait(fixed(peer), folded));
-    for (std::uint32_t j = peer; j < shards_; j += locals_) {
+    for (const std::uint32_t j : blocks_of(peer)) {
       collect.push_back(
           copy(fixed(j), at(r_.scratch(fixed(j)), fixed(peer)), {r_.output(fixed(j))}));
     }

@@ -121,6 +121,7 @@ class Lowering {
     header_.slots = plan_.slots;
     header_.wide_scratch = plan_.wide_scratch;
     header_.uses_node = plan_.uses_node();
+    header_.sends_messages |= plan_.uses_node() && plan_.node.size() < plan_.shape.ranks;
     header_.arrives_first = plan_.arrives_first;
     header_.awaits_all_arrivals |= plan_.arrives_first;
     header_.maps_input = plan_.maps_input;

@@ -73,7 +73,7 @@ struct ProgramHeader {
   bool wide_scratch;         // some scratch range of some rank is wide
   bool uses_scratch;         // some range of this rank is in scratch
   bool awaits;               // some step awaits the progress of a lane
-  bool sends_messages;       // or receives them
+  bool sends_messages;       // this rank, or another rank in the same operation
   std::uint8_t unused;
 };
 static_assert(sizeof(ProgramHeader) == 84);

@@ -87,7 +87,8 @@ struct HashOfKey {
 struct Message {
   bool sent = false;
   Picoseconds left = 0;    // the sender's link
-  Picoseconds taking = 0;  // how long it needs the receiver's link
+  Picoseconds taking = 0;  // how long the receiver is busy with it
+  Picoseconds on_link = 0;
   Picoseconds latency = 0;
   std::uint32_t waiters = none;
 };
@@ -433,6 +434,7 @@ class Simulation {
     const Way way = way_to(sender, static_cast<std::uint32_t>(step.peer.at(sender.instance)));
     message.sent = true;
     message.latency = way.local ? costs_.local_latency() : costs_.latency;
+    message.on_link = sender.on_link;
     message.taking = std::max(way.local ? costs_.local_work() : costs_.work, sender.on_link);
     message.left = now_;
     for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
@@ -453,13 +455,18 @@ class Simulation {
     return false;
   }
 
+  static Picoseconds take(Link& link, Picoseconds left, Picoseconds taking) {
+    link.taking += taking;
+    return link.takes_until = std::max(left, link.takes_until + taking);
+  }
+
   void take(const Active& receiver, const Message& message) {
     const Step& step = receiver.lane->steps[receiver.next];
     const Way way = way_to(receiver, static_cast<std::uint32_t>(step.peer.at(receiver.instance)));
-    Link& link = links_[way.link];
-    link.taking += message.taking;
-    link.takes_until = std::max(message.left, link.takes_until + message.taking);
-    resume(receiver, std::max(now_, link.takes_until + message.latency));
+    const Picoseconds taken = take(links_[receiver.rank], message.left, message.taking);
+    const Picoseconds passed =
+        way.link == receiver.rank ? taken : take(links_[way.link], message.left, message.on_link);
+    resume(receiver, std::max(now_, std::max(taken, passed) + message.latency));
   }
 
   const Simulated& simulated_;
