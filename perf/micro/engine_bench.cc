@@ -40,7 +40,7 @@ struct Rank {
     ++binding.board_sequence;
     binding.signature.sequence = binding.board_sequence;
     binding.fingerprint = fingerprint(hash, binding.board_sequence);
-    execution.start(program, nullptr, binding, medium);
+    execution.start(program, nullptr, binding, links);
     execution.advance();
   }
   bool done() {
@@ -50,7 +50,7 @@ struct Rank {
 
   float values[2] = {1, 2};
   Board board;
-  Medium medium;
+  Links links;
   Program program;
   Binding binding;
   Execution execution;

@@ -64,7 +64,7 @@ inline std::string name_of(const Builder& builder) {
   return std::string(builder.algorithm) + "_" + row_of(builder.collective).name +
          (builder.medium == Medium::node       ? "_load-store"
           : builder.medium == Medium::messages ? "_messages"
-                                             : "_both");
+                                               : "_both");
 }
 
 /// Names the cases of a suite whose parameter is a builder.

@@ -109,7 +109,8 @@ TEST_P(EveryDeviceProgram, gives_the_bytes_that_the_collective_defines) {
 TEST(DeviceProgram, ends_when_it_is_aborted) {
   Program program;
   ASSERT_TRUE(
-      lower(plans_of(*find_builder("inline", Collective::barrier, Medium::node), {.ranks = 2})[0], &program)
+      lower(plans_of(*find_builder("inline", Collective::barrier, Medium::node), {.ranks = 2})[0],
+            &program)
           .ok());
   std::vector<std::uint64_t> flags(2 * device::flags_per_worker, 0);
   device::RankMemory memory[2] = {};

@@ -102,10 +102,10 @@ class TwoLevel {
   }
 
   void stage(std::uint32_t blocks, auto&& is_mine, Flag read);
-  void send_partial(std::uint32_t b, std::uint32_t to, std::uint32_t tag);
-  std::vector<std::uint32_t> receive_partials(std::uint32_t b, std::uint32_t owner,
-                                              std::uint32_t tag, std::uint32_t fold_lane,
-                                              std::vector<Range>* parts);
+  void send_partial(std::uint32_t b, Index to, Index tag);
+  std::vector<std::uint32_t> receive_partials(std::uint32_t b, std::uint32_t owner, Index tag,
+                                              std::uint32_t fold_lane, std::vector<Range>* parts);
+  void own_shard(std::uint32_t j, std::uint32_t collect_lane, Steps* results);
 
   Plan& plan_;
   const Shape& shape_;
@@ -128,11 +128,10 @@ void TwoLevel::stage(std::uint32_t blocks, auto&& is_mine, Flag read) {
 }
 
 /// What this node contributes to block b goes to rank `to`.
-void TwoLevel::send_partial(std::uint32_t b, std::uint32_t to, std::uint32_t tag) {
+void TwoLevel::send_partial(std::uint32_t b, Index to, Index tag) {
   const Index block = fixed(b);
   if (alone()) {
-    add(all_blocks("send part", Buffer::input,
-                   {send(fixed(to), fixed(tag), block, r_.input(block))}));
+    add(all_blocks("send part", Buffer::input, {send(to, tag, block, r_.input(block))}));
     return;
   }
   const Range partial = r_.scratch(fixed(next_scratch_++), shape_.widened);
@@ -141,13 +140,13 @@ void TwoLevel::send_partial(std::uint32_t b, std::uint32_t to, std::uint32_t tag
                  {wait_all(ready), await(sent, fixed(0), two_level_slots),
                   fold(block, local_parts(b), partial)}));
   add(all_blocks("send part", Buffer::input,
-                 {await(sum, fixed(0)), send(fixed(to), fixed(tag), block, partial)}));
+                 {await(sum, fixed(0)), send(to, tag, block, partial)}));
 }
 
 /// The lanes that receive what the other nodes contribute to block b, from the ranks that stand
 /// there for `owner`. parts: all contributions, in the order of nodes.
 std::vector<std::uint32_t> TwoLevel::receive_partials(std::uint32_t b, std::uint32_t owner,
-                                                      std::uint32_t tag, std::uint32_t fold_lane,
+                                                      Index tag, std::uint32_t fold_lane,
                                                       std::vector<Range>* parts) {
   const Index block = fixed(b);
   std::vector<std::uint32_t> lanes;
@@ -161,80 +160,76 @@ std::vector<std::uint32_t> TwoLevel::receive_partials(std::uint32_t b, std::uint
     parts->push_back(part);
     lanes.push_back(add(all_blocks("receive part", Buffer::input,
                                    {await(fold_lane, fixed(0), two_level_slots),
-                                    recv(fixed(rank_on(m, owner)), fixed(tag), block, part)})));
+                                    recv(fixed(rank_on(m, owner)), tag, block, part)})));
   }
   return lanes;
 }
 
+/// The lanes of an all-reduce for shard j, which this rank owns.
+void TwoLevel::own_shard(std::uint32_t j, std::uint32_t collect_lane, Steps* results) {
+  const std::uint32_t mine = j * nodes_ + node_;
+  const Index block = fixed(mine), part_tag = fixed(2 * j), result_tag = fixed(2 * j + 1);
+  const std::uint32_t fold_lane = next_lane();
+  plan_.lanes.emplace_back();
+  std::vector<Range> parts;
+  const std::vector<std::uint32_t> receives =
+      receive_partials(mine, j, part_tag, fold_lane, &parts);
+  results->push_back(await(fold_lane, fixed(0)));
+  for (const std::uint32_t m : other_nodes()) {
+    const std::uint32_t theirs = j * nodes_ + m;
+    const Index b = fixed(theirs), owner = fixed(rank_on(m, j));
+    send_partial(theirs, owner, part_tag);
+    Steps steps = {await(next_lane() - 1, fixed(0))};  // in place, the result overwrites the part
+    if (!alone()) {
+      steps = {wait_all(consumed, two_level_slots), await(collect_lane, fixed(0), two_level_slots)};
+    }
+    steps.push_back(recv(owner, result_tag, b, alone() ? r_.output(b) : r_.scratch(b)));
+    results->push_back(
+        await(add(all_blocks("receive result", Buffer::output, std::move(steps))), fixed(0)));
+  }
+  Steps fold;
+  if (!alone()) fold = {wait_all(ready), wait_all(consumed, two_level_slots)};
+  for (const std::uint32_t lane : receives) fold.push_back(await(lane, fixed(0)));
+  std::vector<Range> places = {r_.output(block)};
+  if (!alone()) places.push_back(r_.scratch(block));
+  for (const std::uint32_t m : other_nodes()) {
+    const std::uint32_t sent =
+        add(all_blocks("send result", Buffer::output,
+                       {await(fold_lane, fixed(0)),
+                        send(fixed(rank_on(m, j)), result_tag, block, places.back())}));
+    if (!alone()) fold.push_back(await(sent, fixed(0), two_level_slots));
+  }
+  fold.push_back(finish(block, std::move(parts), std::move(places)));
+  plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(fold));
+}
+
 void TwoLevel::all_reduce() {
   const std::uint32_t shards = layout_.ranks_of_largest(), blocks = shards * nodes_;
-  const auto owned = static_cast<std::uint32_t>((shards - 1) / layout_.ranks_of_smallest() + 1);
-  const auto shard_of = [&](std::uint32_t b) { return b / nodes_; };
+  const std::uint32_t owned = (shards - 1) / layout_.ranks_of_smallest() + 1;
+  const auto local_owner = [&](std::uint32_t b) { return b / nodes_ % locals_; };
   plan_.cut = blocks;
   plan_.scratch_blocks = blocks + 2 * owned * (nodes_ - 1);
   plan_.wide_scratch = shape_.widened;
   next_scratch_ = blocks;
-  const bool shares = !alone();
-  stage(
-      blocks, [&](std::uint32_t b) { return owns(shard_of(b)); }, result);
+  const auto is_mine = [&](std::uint32_t b) { return local_owner(b) == own_; };
+  stage(blocks, is_mine, result);
 
-  // Lanes that others await come first: their numbers must be known.
+  // Other lanes await these two, so their numbers must be known.
   const std::uint32_t collect_lane = next_lane(), result_lane = collect_lane + 1;
-  if (shares) plan_.lanes.resize(result_lane + 1);
+  if (!alone()) plan_.lanes.resize(result_lane + 1);
   Steps results;
-  std::vector<std::uint32_t> received;  // blocks
-  for (std::uint32_t j = own_; j < shards; j += locals_) {
-    const std::uint32_t mine = j * nodes_ + node_;
-    const Index block = fixed(mine);
-    const std::uint32_t part_tag = 2 * j, result_tag = part_tag + 1;
-    const std::uint32_t fold_lane = next_lane();
-    plan_.lanes.emplace_back();
-    std::vector<Range> parts;
-    const std::vector<std::uint32_t> receives =
-        receive_partials(mine, j, part_tag, fold_lane, &parts);
-    results.push_back(await(fold_lane, fixed(0)));
-    for (const std::uint32_t m : other_nodes()) {
-      const std::uint32_t theirs = j * nodes_ + m;
-      const Index b = fixed(theirs), from = fixed(rank_on(m, j));
-      send_partial(theirs, rank_on(m, j), part_tag);
-      Steps steps = {await(next_lane() - 1, fixed(0))};  // in place, the result overwrites the part
-      if (shares) {
-        steps = {wait_all(consumed, two_level_slots),
-                 await(collect_lane, fixed(0), two_level_slots)};
-      }
-      steps.push_back(recv(from, fixed(result_tag), b, shares ? r_.scratch(b) : r_.output(b)));
-      results.push_back(
-          await(add(all_blocks("receive result", Buffer::output, std::move(steps))), fixed(0)));
-      received.push_back(theirs);
-    }
-    Steps fold;
-    if (shares) fold = {wait_all(ready), wait_all(consumed, two_level_slots)};
-    for (const std::uint32_t lane : receives) fold.push_back(await(lane, fixed(0)));
-    std::vector<Range> places = {r_.output(block)};
-    if (shares) places.push_back(r_.scratch(block));
-    for (const std::uint32_t m : other_nodes()) {
-      const std::uint32_t sent =
-          add(all_blocks("send result", Buffer::output,
-                         {await(fold_lane, fixed(0)),
-                          send(fixed(rank_on(m, j)), fixed(result_tag), block, places.back())}));
-      if (shares) fold.push_back(await(sent, fixed(0), two_level_slots));
-    }
-    fold.push_back(finish(block, std::move(parts), std::move(places)));
-    plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(fold));
-  }
-  if (!shares) return;
+  for (std::uint32_t j = own_; j < shards; j += locals_) own_shard(j, collect_lane, &results);
+  if (alone()) return;
 
   Steps collect = {await(result_lane, fixed(0))};
-  for (const std::uint32_t b : received) {
-    collect.push_back(copy(fixed(b), r_.scratch(fixed(b)), {r_.output(fixed(b))}));
-  }
-  for (std::uint32_t i = 1; i < locals_; ++i) {
-    const std::uint32_t peer = (own_ + i) % locals_;
-    collect.push_back(wait(fixed(peer), result));
+  for (std::uint32_t i = 0; i < locals_; ++i) {
+    const std::uint32_t owner = (own_ + i) % locals_;
+    if (owner != own_) collect.push_back(wait(fixed(owner), result));
     for (std::uint32_t b = 0; b < blocks; ++b) {
-      if (shard_of(b) % locals_ != peer) continue;
-      collect.push_back(
-          copy(fixed(b), at(r_.scratch(fixed(b)), fixed(peer)), {r_.output(fixed(b))}));
+      const bool is_written = owner == own_ && b % nodes_ == node_;  // by the fold
+      if (local_owner(b) != owner || is_written) continue;
+      const Index block = fixed(b);
+      collect.push_back(copy(block, at(r_.scratch(block), fixed(owner)), {r_.output(block)}));
     }
   }
   plan_.lanes[collect_lane] =
@@ -251,14 +246,14 @@ void TwoLevel::reduce_scatter() {
   plan_.wide_scratch = shape_.widened;
   next_scratch_ = blocks;
   const auto local_owner = [&](std::uint32_t b) { return layout_.local_rank(b); };
-  stage(
-      blocks, [&](std::uint32_t b) { return owns(local_owner(b)); }, consumed);
+  const auto is_mine = [&](std::uint32_t b) { return owns(local_owner(b)); };
+  stage(blocks, is_mine, consumed);
 
   const std::uint32_t fold_lane = next_lane();
   plan_.lanes.emplace_back();
   std::vector<Range> parts;
   const std::vector<std::uint32_t> receives =
-      receive_partials(shape_.rank, own_, 0, fold_lane, &parts);
+      receive_partials(shape_.rank, own_, fixed(0), fold_lane, &parts);
   Steps steps;
   if (!alone()) steps = {wait_all(ready)};
   for (const std::uint32_t lane : receives) steps.push_back(await(lane, fixed(0)));
@@ -269,7 +264,7 @@ void TwoLevel::reduce_scatter() {
     for (const std::uint32_t b : layout_.ranks_of(m)) {
       if (!owns(local_owner(b))) continue;
       const std::uint32_t first = next_lane();
-      send_partial(b, b, 0);
+      send_partial(b, fixed(b), fixed(0));
       folded.push_back(await(first, fixed(0)));
     }
   }

@@ -182,7 +182,7 @@ std::string print(const Plan& plan) {
   text += fmt::format("\ncut {}; {}scratch {} x {} slots; ", plan.cut,
                       plan.wide_scratch ? "wide " : "", plan.scratch_blocks, plan.slots);
   if (plan.line_blocks > 0) text += fmt::format("line {}; ", plan.line_blocks);
-  text += !plan.uses_node()                      ? "messages"
+  text += !plan.uses_node()                     ? "messages"
           : plan.node.size() < plan.shape.ranks ? "load/store and messages"
                                                 : "load/store";
   if (plan.arrives_first) text += "; arrives first";
