@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/mix.h"
+#include "hocket/hocket.h"
 
 namespace hocket::internal::api {
 namespace {
@@ -219,19 +220,52 @@ std::int32_t hash_of(const std::vector<std::size_t>& counts) {
   return static_cast<std::int32_t>(hash >> 33);
 }
 
+// ---- Datatypes and operators that NCCL does not have.
+
+Status narrow_dtype(int datatype, Call* call) {
+  switch (datatype) {
+    case hocketInt16:
+      call->dtype = Dtype::int16;
+      return {};
+    case hocketUint16:
+      call->dtype = Dtype::uint16;
+      return {};
+    default:
+      return invalid_argument("datatype " + std::to_string(datatype) +
+                              " does not exist: use a hocketDataType_t");
+  }
+}
+
+Status narrow_op(int op, Call* call) {
+  switch (op) {
+    case hocketAnd:
+      call->op = Op::bit_and;
+      break;
+    case hocketOr:
+      call->op = Op::bit_or;
+      break;
+    case hocketXor:
+      call->op = Op::bit_xor;
+      break;
+    default:
+      return invalid_argument("operator " + std::to_string(op) +
+                              " does not exist: use a hocketRedOp_t");
+  }
+  if (computes(call->op, call->dtype)) return {};
+  return invalid_argument(std::string("operator ") + name_of(call->op) +
+                          " is bitwise: " + name_of(call->dtype) + " is no integer type");
+}
+
 }  // namespace
 
 Status narrow(int datatype, int op, Call* call) {
-  if (datatype < 0 || datatype >= dtype_count) {
-    return invalid_argument("datatype " + std::to_string(datatype) +
-                            " does not exist: use a hocketDataType_t");
-  }
-  if (op < 0 || op >= op_count) {
-    return invalid_argument("operator " + std::to_string(op) +
-                            " does not exist: use a hocketRedOp_t");
-  }
   call->dtype = static_cast<Dtype>(datatype);
   call->op = static_cast<Op>(op);
+  const auto is_of_nccl = [](int number, int count) { return number >= 0 && number < count; };
+  if (!is_of_nccl(datatype, hocketNumTypes)) [[unlikely]]
+    HOCKET_RETURN_IF_ERROR(narrow_dtype(datatype, call));
+  if (!is_of_nccl(op, hocketNumOps)) [[unlikely]]
+    HOCKET_RETURN_IF_ERROR(narrow_op(op, call));
   return {};
 }
 

@@ -21,15 +21,15 @@ bool is_varying(const Signature& signature) {
 }  // namespace
 
 const char* name_of(Dtype dtype) {
-  static const char* const names[] = {"int8",    "uint8",    "int32",       "uint32",
-                                      "int64",   "uint64",   "float16",     "float32",
-                                      "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+  static const char* const names[] = {
+      "int8",    "uint8",   "int32",    "uint32",      "int64",       "uint64", "float16",
+      "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2", "int16",  "uint16"};
   const auto index = static_cast<unsigned>(dtype);
   return index < dtype_count ? names[index] : "unknown type";
 }
 
 const char* name_of(Op op) {
-  static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
+  static const char* const names[] = {"sum", "prod", "max", "min", "avg", "and", "or", "xor"};
   const auto index = static_cast<unsigned>(op);
   return index < op_count ? names[index] : "unknown operator";
 }

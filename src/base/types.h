@@ -10,7 +10,8 @@
 
 namespace hocket::internal {
 
-/// Same numbers as hocketDataType_t (and ncclDataType_t).
+/// Up to float8_e5m2 the same numbers as hocketDataType_t (and ncclDataType_t); the types that NCCL
+/// does not have follow.
 enum class Dtype : std::uint8_t {
   int8 = 0,
   uint8 = 1,
@@ -24,12 +25,24 @@ enum class Dtype : std::uint8_t {
   bfloat16 = 9,
   float8_e4m3 = 10,
   float8_e5m2 = 11,
+  int16 = 12,
+  uint16 = 13,
 };
-inline constexpr int dtype_count = 12;
+inline constexpr int dtype_count = 14;
 
-/// Same numbers as hocketRedOp_t (and ncclRedOp_t).
-enum class Op : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
-inline constexpr int op_count = 5;
+/// Up to avg the same numbers as hocketRedOp_t (and ncclRedOp_t); the operators that NCCL does not
+/// have follow.
+enum class Op : std::uint8_t {
+  sum = 0,
+  prod = 1,
+  max = 2,
+  min = 3,
+  avg = 4,
+  bit_and = 5,
+  bit_or = 6,
+  bit_xor = 7,
+};
+inline constexpr int op_count = 8;
 
 enum class Collective : std::uint8_t {
   all_reduce,
@@ -57,6 +70,8 @@ constexpr std::size_t size_of(Dtype dtype) {
       return 1;
     case Dtype::float16:
     case Dtype::bfloat16:
+    case Dtype::int16:
+    case Dtype::uint16:
       return 2;
     case Dtype::int32:
     case Dtype::uint32:
@@ -85,6 +100,12 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
 }
 /// True if a partial result has a wider type than the data.
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
+
+constexpr bool is_integer(Dtype dtype) {
+  return dtype <= Dtype::uint64 || dtype == Dtype::int16 || dtype == Dtype::uint16;
+}
+/// True if the operator exists for elements of that type: bitwise operators only for integers.
+constexpr bool computes(Op op, Dtype dtype) { return op <= Op::avg || is_integer(dtype); }
 
 const char* name_of(Dtype dtype);
 const char* name_of(Op op);
