@@ -6,7 +6,7 @@
  * CommShrink and windows. Four things differ from NCCL: the NULL stream is the caller's thread,
  * hocketCommAbort frees nothing, communicators are not made inside a group, and hocketConfig_t has
  * other fields. This header is the manual; it includes collectives.h, which is the manual of
- * collectives and messages.
+ * collectives and messages, and operators.h, that of operators and datatypes of the program.
  *
  * A program that each of N processes (ranks) runs:
  *
@@ -716,5 +716,6 @@ HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const vo
 #endif
 
 #include "collectives.h"
+#include "operators.h"
 
 #endif /* HOCKET_H_ */

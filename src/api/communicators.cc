@@ -215,6 +215,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     comm->own.reset();
     comm->communicator.reset();
     api::Process::current().registrations.end_all(comm);
+    api::Process::current().operators.end_all(comm);
     api::retire(comm);
     return {};
   });

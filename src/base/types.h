@@ -41,8 +41,11 @@ enum class Op : std::uint8_t {
   bit_and = 5,
   bit_or = 6,
   bit_xor = 7,
+  user = 8,           // an operator of the user that is commutative
+  user_in_order = 9,  // one that is not: operands stay in the order of ranks
 };
-inline constexpr int op_count = 8;
+inline constexpr int op_count = 8;  // without those of the user
+constexpr bool is_user(Op op) { return op >= Op::user; }
 
 enum class Collective : std::uint8_t {
   all_reduce,
@@ -100,12 +103,16 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
 }
 /// True if a partial result has a wider type than the data.
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
+/// The same with an operator: those of the user know the type of the data only.
+constexpr bool is_widened(Dtype dtype, Op op) { return is_widened(dtype) && !is_user(op); }
 
 constexpr bool is_integer(Dtype dtype) {
   return dtype <= Dtype::uint64 || dtype == Dtype::int16 || dtype == Dtype::uint16;
 }
-/// True if the operator exists for elements of that type: bitwise operators only for integers.
-constexpr bool computes(Op op, Dtype dtype) { return op <= Op::avg || is_integer(dtype); }
+/// True if fold() has the operator for elements of that type: bitwise operators only for integers.
+constexpr bool computes(Op op, Dtype dtype) {
+  return op <= Op::avg || (!is_user(op) && is_integer(dtype));
+}
 
 const char* name_of(Dtype dtype);
 const char* name_of(Op op);
@@ -115,6 +122,12 @@ namespace signature_flag {
 inline constexpr std::uint8_t deterministic = 1;
 inline constexpr std::uint8_t varying = 2;  // blocks have different counts
 }  // namespace signature_flag
+
+/// The name of an operator of the user, filled up with zeros. All zeros: an operator of hocket.
+struct OperatorName {
+  char text[20] = {};
+  bool operator==(const OperatorName&) const = default;
+};
 
 /// The call of a rank, as peers see it. Plain bytes: it travels in frames and lies in shared
 /// memory. All ranks of an operation must have the same signature, except for `sequence`, which
@@ -130,13 +143,17 @@ struct Signature {
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   std::uint8_t flags = 0;  // signature_flag; others 0
+  /// With an operator of the user: how many elements of dtype an element of the user has; else 0.
+  std::uint32_t unit = 0;
+  OperatorName operator_name;
   bool operator==(const Signature&) const = default;
   bool same_call(const Signature& other) const {
     return count == other.count && root == other.root && collective == other.collective &&
-           dtype == other.dtype && op == other.op && flags == other.flags;
+           dtype == other.dtype && op == other.op && flags == other.flags && unit == other.unit &&
+           operator_name == other.operator_name;
   }
 };
-static_assert(sizeof(Signature) == 24);
+static_assert(sizeof(Signature) == 48);
 
 /// 64-bit hash of everything but the sequence.
 std::uint64_t call_hash(const Signature& signature);

@@ -56,6 +56,15 @@ refuse 'std::vector<long double> x(4); comm.recv(x, 0);' "$element" 'long double
 refuse 'std::vector<float*> x(4); comm.all_gather(x);' "$element" 'float*'
 refuse 'bool x = comm.all_reduce(true, hocketSum); (void)x;' "$element" bool
 
+operator='hocket::Operator<Point> op(comm, "a", [](const Point& a, const Point&) { return a; });'
+accept "$operator std::vector<Point> x(4); comm.all_reduce(x, op); comm.reduce(x, op, 0, stream);"
+refuse "$operator std::vector<float> x(4); comm.all_reduce(x, op);" \
+  "have another type than the operator's" float
+refuse "$operator const std::vector<Point> x(4); comm.all_reduce(x, op);" \
+  'the elements of this buffer are const' Point
+refuse 'hocket::Operator<std::string> op(comm, "a", [](auto& a, auto&) { return a; });' \
+  'must be trivially copyable' string
+
 bytes='hocket: std::byte has no arithmetic'
 refuse 'std::vector<std::byte> x(4); comm.all_reduce(x, hocketSum);' "$bytes" byte
 refuse 'std::vector<std::byte> x(4), y(2); comm.reduce_scatter(x, y, hocketMax);' "$bytes" byte
