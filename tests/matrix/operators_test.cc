@@ -41,6 +41,16 @@ void multiply(void* context, const void* in, void* inout, std::size_t count,
   }
 }
 
+/// Sums of the bits of fp16, whose partial results are no fp32 here.
+void add_bits(void* context, const void* in, void* inout, std::size_t count,
+              hocketDataType_t type) {
+  auto* const seen = static_cast<Seen*>(context);
+  seen->wrong += type != seen->type;
+  const auto* a = static_cast<const std::uint16_t*>(in);
+  auto* b = static_cast<std::uint16_t*>(inout);
+  for (std::size_t i = 0; i < count; ++i) b[i] = static_cast<std::uint16_t>(a[i] + b[i]);
+}
+
 constexpr std::uint8_t tag = 0xa5;
 
 /// Sums of all bytes of an element but the first, which is a tag: a split element is seen.
@@ -73,6 +83,7 @@ const std::vector<UserCase>& user_cases() {
   static const std::vector<UserCase> cases = {
       {"subtract", subtract, false, hocketInt64, 1, false, {0, 1, 3, 1031, 300'000}},
       {"multiply", multiply, false, hocketUint32, 4, false, {1, 7, 500, 100'003}},
+      {"add bits", add_bits, true, hocketFloat16, 1, false, {1, 33, 1031, 200'000}},
       {"add 37", add_tagged<37>, true, hocketUint8, 37, true, {1, 2, 100, 20'011}},
       {"add 20000", add_tagged<20'000>, false, hocketUint8, 20'000, true, {1, 3, 50}},
       {"add 300000", add_tagged<300'000>, true, hocketUint8, 300'000, true, {1, 5}}};
