@@ -129,6 +129,12 @@ Integer combine(hocketRedOp_t op, Integer a, Integer b) {
       return std::min(a, b);
     case hocketMax:
       return std::max(a, b);
+    case hocketAnd:
+      return static_cast<Integer>(a & b);
+    case hocketOr:
+      return static_cast<Integer>(a | b);
+    case hocketXor:
+      return static_cast<Integer>(a ^ b);
     default:
       return static_cast<Integer>(static_cast<Unsigned>(Wide(Unsigned(a)) + Wide(Unsigned(b))));
   }
@@ -160,6 +166,10 @@ std::size_t wrong_reduced(const Expectation& e, std::size_t first, std::size_t c
       return wrong_integers(e, first, count, static_cast<const std::int8_t*>(got));
     case hocketUint8:
       return wrong_integers(e, first, count, static_cast<const std::uint8_t*>(got));
+    case hocketInt16:
+      return wrong_integers(e, first, count, static_cast<const std::int16_t*>(got));
+    case hocketUint16:
+      return wrong_integers(e, first, count, static_cast<const std::uint16_t*>(got));
     case hocketInt32:
       return wrong_integers(e, first, count, static_cast<const std::int32_t*>(got));
     case hocketUint32:

@@ -7,17 +7,27 @@ namespace hocket::perf {
 namespace {
 
 struct DtypeInfo {
+  hocketDataType_t dtype;
   const char* name;
   std::size_t bytes;
   int mantissa_bits;  // stored ones; 0: an integer
   int bias;
 };
 
-constexpr DtypeInfo infos[hocketNumTypes] = {
-    {"int8", 1, 0, 0},       {"uint8", 1, 0, 0},      {"int32", 4, 0, 0},  {"uint32", 4, 0, 0},
-    {"int64", 8, 0, 0},      {"uint64", 8, 0, 0},     {"half", 2, 10, 15}, {"float", 4, 23, 127},
-    {"double", 8, 52, 1023}, {"bfloat16", 2, 7, 127}, {"f8e4m3", 1, 3, 7}, {"f8e5m2", 1, 2, 15},
+constexpr DtypeInfo infos[] = {
+    {hocketInt8, "int8", 1, 0, 0},          {hocketUint8, "uint8", 1, 0, 0},
+    {hocketInt32, "int32", 4, 0, 0},        {hocketUint32, "uint32", 4, 0, 0},
+    {hocketInt64, "int64", 8, 0, 0},        {hocketUint64, "uint64", 8, 0, 0},
+    {hocketFloat16, "half", 2, 10, 15},     {hocketFloat32, "float", 4, 23, 127},
+    {hocketFloat64, "double", 8, 52, 1023}, {hocketBfloat16, "bfloat16", 2, 7, 127},
+    {hocketFloat8e4m3, "f8e4m3", 1, 3, 7},  {hocketFloat8e5m2, "f8e5m2", 1, 2, 15},
+    {hocketInt16, "int16", 2, 0, 0},        {hocketUint16, "uint16", 2, 0, 0},
 };
+
+const DtypeInfo& info_of(hocketDataType_t dtype) {
+  if (dtype < hocketNumTypes) return infos[dtype];
+  return infos[hocketNumTypes + (dtype - hocketInt16)];
+}
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
 
@@ -93,13 +103,31 @@ void generate_words(void* dst, std::size_t first, std::size_t count, const Dtype
 
 }  // namespace
 
-std::size_t size_of(hocketDataType_t dtype) { return infos[dtype].bytes; }
-const char* name_of(hocketDataType_t dtype) { return infos[dtype].name; }
-bool is_floating(hocketDataType_t dtype) { return infos[dtype].mantissa_bits != 0; }
+const std::vector<hocketDataType_t>& all_dtypes() {
+  static const std::vector<hocketDataType_t> all = [] {
+    std::vector<hocketDataType_t> dtypes;
+    for (const DtypeInfo& info : infos) dtypes.push_back(info.dtype);
+    return dtypes;
+  }();
+  return all;
+}
+const std::vector<hocketRedOp_t>& all_ops() {
+  static const std::vector<hocketRedOp_t> all = {hocketSum, hocketProd, hocketMax, hocketMin,
+                                                 hocketAvg, hocketAnd,  hocketOr,  hocketXor};
+  return all;
+}
+
+std::size_t size_of(hocketDataType_t dtype) { return info_of(dtype).bytes; }
+const char* name_of(hocketDataType_t dtype) { return info_of(dtype).name; }
+bool is_floating(hocketDataType_t dtype) { return info_of(dtype).mantissa_bits != 0; }
+bool computes(hocketRedOp_t op, hocketDataType_t dtype) {
+  return op < hocketAnd || !is_floating(dtype);
+}
 
 const char* name_of(hocketRedOp_t op) {
-  static const char* const names[hocketNumOps] = {"sum", "prod", "max", "min", "avg"};
-  return names[op];
+  static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
+  static const char* const bitwise[] = {"and", "or", "xor"};
+  return op < hocketAnd ? names[op] : bitwise[op - hocketAnd];
 }
 
 std::uint64_t Seed::value() const {
@@ -115,7 +143,7 @@ Spread spread_for(hocketRedOp_t op, int rank) {
 
 void generate(void* dst, std::size_t first, std::size_t count, hocketDataType_t dtype,
               Spread spread, std::uint64_t seed) {
-  const DtypeInfo& info = infos[dtype];
+  const DtypeInfo& info = info_of(dtype);
   switch (info.bytes) {
     case 1:
       return generate_words<std::uint8_t>(dst, first, count, info, spread, seed);

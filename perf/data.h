@@ -4,15 +4,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "hocket/hocket.h"
 
 namespace hocket::perf {
 
+const std::vector<hocketDataType_t>& all_dtypes();
+const std::vector<hocketRedOp_t>& all_ops();
 std::size_t size_of(hocketDataType_t dtype);
 const char* name_of(hocketDataType_t dtype);  // nccl-tests' names: "float", "half", "f8e4m3", ...
 const char* name_of(hocketRedOp_t op);        // "sum", "prod", ...
 bool is_floating(hocketDataType_t dtype);
+/// Bitwise operators exist for integers only.
+bool computes(hocketRedOp_t op, hocketDataType_t dtype);
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 constexpr std::uint64_t mix(std::uint64_t x) {

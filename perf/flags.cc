@@ -21,8 +21,7 @@ constexpr Alias aliases[] = {{"float16", hocketFloat16},        {"float32", hock
 std::string set_dtypes(const std::string& text, std::vector<hocketDataType_t>* dtypes) {
   dtypes->clear();
   std::string known;
-  for (int i = 0; i < hocketNumTypes; ++i) {
-    const auto dtype = static_cast<hocketDataType_t>(i);
+  for (const hocketDataType_t dtype : all_dtypes()) {
     if (text == "all" || text == name_of(dtype)) dtypes->push_back(dtype);
     known += std::string(name_of(dtype)) + ", ";
   }
@@ -37,8 +36,7 @@ std::string set_ops(const std::string& text, std::vector<hocketRedOp_t>* ops) {
   ops->clear();
   if (text == "mulsum") return "mulsum needs ncclRedOpCreatePreMulSum, which hocket does not have";
   std::string known;
-  for (int i = 0; i < hocketNumOps; ++i) {
-    const auto op = static_cast<hocketRedOp_t>(i);
+  for (const hocketRedOp_t op : all_ops()) {
     if (text == "all" || text == name_of(op)) ops->push_back(op);
     known += std::string(name_of(op)) + ", ";
   }

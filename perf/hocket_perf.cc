@@ -40,6 +40,7 @@ class Table {
     for (int cycle = 0; cycle < options_.cycles || options_.cycles == 0; ++cycle) {
       for (const hocketDataType_t dtype : options_.dtypes) {
         for (const hocketRedOp_t op : ops()) {
+          if (!computes(op, dtype)) continue;
           for (const int root : roots()) {
             for (const std::size_t bytes : options_.sizes()) {
               if (!row({bytes, dtype, op, root, false}, failure)) return false;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "data.h"
 #include "flags.h"
 
 namespace hocket::perf {
@@ -63,6 +64,12 @@ std::string check_combination(const Pending& pending, const Options& o) {
   }
   if (!has_root(o.collective) && o.root != 0) {
     return fmt::format("-r is for collectives with a root; {} has none", name_of(o.collective));
+  }
+  const auto computes_any = [&](hocketDataType_t dtype) {
+    return std::ranges::any_of(o.ops, [&](hocketRedOp_t op) { return computes(op, dtype); });
+  };
+  if (o.reduces() && std::ranges::none_of(o.dtypes, computes_any)) {
+    return fmt::format("-o {} is bitwise: -d must be an integer type", name_of(o.ops[0]));
   }
   if (o.method == Method::aligned && pending.average) {
     return "--aligned has one time for all ranks: -a has nothing to choose from";

@@ -6,7 +6,7 @@
  * CommShrink and windows. Four things differ from NCCL: the NULL stream is the caller's thread,
  * hocketCommAbort frees nothing, communicators are not made inside a group, and hocketConfig_t has
  * other fields. This header is the manual; it includes collectives.h, which is the manual of
- * collectives and messages.
+ * collectives and messages, and operators.h, that of operators and datatypes of the program.
  *
  * A program that each of N processes (ranks) runs:
  *
@@ -191,7 +191,7 @@ typedef enum {
   hocketAborted = 101           /* hocketCommAbort, on this or another rank */
 } hocketResult_t;
 
-/* Element types: NCCL's numbers. */
+/* Element types: NCCL's numbers, and from 100 on types that NCCL does not have. */
 typedef enum {
   hocketInt8 = 0,
   hocketChar = 0,
@@ -210,17 +210,24 @@ typedef enum {
   hocketBfloat16 = 9,
   hocketFloat8e4m3 = 10,
   hocketFloat8e5m2 = 11,
-  hocketNumTypes = 12
+  hocketNumTypes = 12, /* how many types are numbered as in NCCL: 0 to 11 */
+  hocketInt16 = 100,
+  hocketUint16 = 101,
+  hocketMaxDataType = 0x7fffffff /* the largest value of the type; no datatype */
 } hocketDataType_t;
 
-/* Operators: NCCL's numbers. */
+/* Operators: NCCL's numbers, and from 100 on operators that NCCL does not have. and, or, xor are
+ * bitwise, and exist for integer types only. */
 typedef enum {
   hocketSum = 0,
   hocketProd = 1,
   hocketMax = 2,
   hocketMin = 3,
   hocketAvg = 4,
-  hocketNumOps = 5,
+  hocketNumOps = 5, /* how many operators are numbered as in NCCL: 0 to 4 */
+  hocketAnd = 100,
+  hocketOr = 101,
+  hocketXor = 102,
   hocketMaxRedOp = 0x7fffffff /* the largest value of the type; no operator */
 } hocketRedOp_t;
 
@@ -712,5 +719,6 @@ HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const vo
 #endif
 
 #include "collectives.h"
+#include "operators.h"
 
 #endif /* HOCKET_H_ */

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "api/process.h"
 #include "base/checked.h"
 #include "base/mix.h"
+#include "hocket/hocket.h"
 
 namespace hocket::internal::api {
 namespace {
@@ -88,7 +90,7 @@ struct Buffer {
 
 /// Copies the arrays, and sets *total.
 Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int ranks, Dtype dtype,
-                 VaryingBlocks::Side* to, std::uint64_t* total) {
+                 std::uint32_t unit, VaryingBlocks::Side* to, std::uint64_t* total) {
   if (from.counts == nullptr) {
     return invalid_argument(std::string(from.counts_name) + " is NULL: it has a count for each " +
                             "rank");
@@ -104,18 +106,22 @@ Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int r
     if (buffer.data == nullptr) {
       return invalid_argument(std::string(buffer.name) + " is NULL, but " + text);
     }
-    const std::size_t offset = from.displacements != nullptr ? from.displacements[b] : sum;
-    const auto with_this = checked_add(sum, count), end = checked_add(offset, count);
+    const bool given = from.displacements != nullptr;
+    const auto elements = checked_mul(count, unit);
+    const auto offset = given ? checked_mul(from.displacements[b], unit) : sum;
+    const auto with_this = elements ? checked_add(sum, *elements) : std::nullopt;
+    const auto end = elements && offset ? checked_add(*offset, *elements) : std::nullopt;
     const bool fits = with_this && bytes_of(*with_this, dtype) && end && bytes_of(*end, dtype);
-    const std::string where = from.displacements != nullptr
-                                  ? text + " and " + count_text(from.displacements_name, b, offset)
-                                  : text + " after " + std::to_string(sum) + " elements";
+    const std::string where =
+        given ? text + " and " + count_text(from.displacements_name, b, from.displacements[b])
+              : text + " after " + std::to_string(sum / unit) + " elements";
     if (!fits) return invalid_argument(where + too_many);
     if (!bytes_at(buffer.data, *bytes_of(*end, dtype)).ends()) {
       return past_the_end(buffer.name, where);
     }
+    to->counts[b] = *elements;
     sum = *with_this;
-    to->offsets[b] = offset;
+    to->offsets[b] = *offset;
   }
   *total = sum;
   return {};
@@ -188,7 +194,7 @@ Status check_varying_overlap(const Call& call, int rank) {
 /// The buffer of this rank's only block.
 Status check_own(const Call& call, const Buffer& buffer, const std::string& count_name) {
   const auto bytes = bytes_of(call.count, call.dtype);
-  const std::string text = count_name + " is " + std::to_string(call.count);
+  const std::string text = count_name + " is " + std::to_string(call.count / call.unit);
   if (!bytes) return invalid_argument(text + too_many);
   if (buffer.data == nullptr && call.count > 0) {
     return invalid_argument(std::string(buffer.name) + " is NULL, but " + text);
@@ -205,8 +211,8 @@ Status check_own_counts(const VaryingArguments& arguments, const VaryingBlocks& 
   const std::size_t received = receives ? blocks.output.counts[rank] : call.count;
   if (sent == received) return {};
   const auto text = [&](const VaryingArguments::Side& side, bool many, std::size_t count) {
-    return many ? count_text(side.counts_name, rank, count)
-                : count_text(arguments.own_count_name, count);
+    return many ? count_text(side.counts_name, rank, count / call.unit)
+                : count_text(arguments.own_count_name, count / call.unit);
   };
   return invalid_argument(text(arguments.input, sends, sent) + ", but " +
                           text(arguments.output, receives, received) +
@@ -219,19 +225,58 @@ std::int32_t hash_of(const std::vector<std::size_t>& counts) {
   return static_cast<std::int32_t>(hash >> 33);
 }
 
+// ---- Datatypes and operators that NCCL does not have.
+
+/// Sets the elements that an element of the datatype has, and counts in those.
+Status narrow_dtype(int datatype, Call* call) {
+  MadeDatatype made;
+  HOCKET_RETURN_IF_ERROR(datatype_of(datatype, &made));
+  call->dtype = made.base;
+  call->unit = made.n;
+  const auto elements = checked_mul(call->count, call->unit);
+  if (!elements) return invalid_argument(count_text("count", call->count) + too_many);
+  call->count = *elements;
+  return {};
+}
+
+Status narrow_to_user(int op, int datatype, const hocketComm* comm, Call* call) {
+  Operators::Made made;
+  HOCKET_RETURN_IF_ERROR(Process::current().operators.find(comm, op, &made));
+  call->op = made.commutative ? Op::user : Op::user_in_order;
+  call->user = std::make_shared<UserFold>(UserFold{made.op, datatype, call->unit});
+  return {};
+}
+
+/// After the datatype.
+Status narrow_op(int op, int datatype, const hocketComm* comm, Call* call) {
+  switch (op) {
+    case hocketAnd:
+      call->op = Op::bit_and;
+      break;
+    case hocketOr:
+      call->op = Op::bit_or;
+      break;
+    case hocketXor:
+      call->op = Op::bit_xor;
+      break;
+    default:
+      return narrow_to_user(op, datatype, comm, call);
+  }
+  if (computes(call->op, call->dtype)) return {};
+  return invalid_argument(std::string("operator ") + name_of(call->op) +
+                          " is bitwise: " + name_of(call->dtype) + " is no integer type");
+}
+
 }  // namespace
 
-Status narrow(int datatype, int op, Call* call) {
-  if (datatype < 0 || datatype >= dtype_count) {
-    return invalid_argument("datatype " + std::to_string(datatype) +
-                            " does not exist: use a hocketDataType_t");
-  }
-  if (op < 0 || op >= op_count) {
-    return invalid_argument("operator " + std::to_string(op) +
-                            " does not exist: use a hocketRedOp_t");
-  }
+Status narrow(int datatype, int op, const hocketComm* comm, Call* call) {
   call->dtype = static_cast<Dtype>(datatype);
   call->op = static_cast<Op>(op);
+  const auto is_of_nccl = [](int number, int count) { return number >= 0 && number < count; };
+  if (!is_of_nccl(datatype, hocketNumTypes)) [[unlikely]]
+    HOCKET_RETURN_IF_ERROR(narrow_dtype(datatype, call));
+  if (!is_of_nccl(op, hocketNumOps)) [[unlikely]]
+    HOCKET_RETURN_IF_ERROR(narrow_op(op, datatype, comm, call));
   return {};
 }
 
@@ -245,10 +290,11 @@ Status check_root(const Call& call, int ranks) {
 
 Status check_buffers(const Call& call, int rank, int ranks) {
   const CollectiveRow& row = row_of(call.collective);
+  const auto text = [&] { return count_text("count", call.count / call.unit); };
   const auto block = checked_mul(call.count, size_of(call.dtype));
   const auto all = block ? checked_mul(*block, static_cast<std::uint64_t>(ranks)) : std::nullopt;
   if (!all || *all > PTRDIFF_MAX) {
-    return invalid_argument(count_text("count", call.count) + too_many);
+    return invalid_argument(text() + too_many);
   }
   const bool is_root = call.root == rank;
   const auto bytes = [&](Blocks blocks) { return blocks == Blocks::per_rank ? *all : *block; };
@@ -257,13 +303,12 @@ Status check_buffers(const Call& call, int rank, int ranks) {
   const Bytes output =
       bytes_at(call.output, has_output(row, is_root) ? bytes(row.output) : std::uint64_t{0});
   const auto named = [&](const char* buffer) {
-    return invalid_argument(std::string(buffer) + " is NULL, but " +
-                            count_text("count", call.count));
+    return invalid_argument(std::string(buffer) + " is NULL, but " + text());
   };
   if (call.input == nullptr && input.bytes > 0) return named("sendbuff");
   if (call.output == nullptr && output.bytes > 0) return named("recvbuff");
-  if (!input.ends()) return past_the_end("sendbuff", count_text("count", call.count));
-  if (!output.ends()) return past_the_end("recvbuff", count_text("count", call.count));
+  if (!input.ends()) return past_the_end("sendbuff", text());
+  if (!output.ends()) return past_the_end("recvbuff", text());
   const auto place = static_cast<std::uint64_t>(rank) * *block;
   if (!overlap(input, output) || in_place(call, place)) return {};
   return overlapping(row);
@@ -277,7 +322,7 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
                         const Buffer& buffer, VaryingBlocks::Side* to) -> Status {
     if (what != Blocks::per_rank || !exists) return {};
     std::uint64_t total = 0;
-    HOCKET_RETURN_IF_ERROR(take_side(from, buffer, ranks, call->dtype, to, &total));
+    HOCKET_RETURN_IF_ERROR(take_side(from, buffer, ranks, call->dtype, call->unit, to, &total));
     if (buffer.received) HOCKET_RETURN_IF_ERROR(check_received(from, *to));
     if (!shares_blocks(row)) return {};
     blocks->total = total;

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "engine/call.h"
+#include "hocket/hocket.h"
 
 namespace hocket::internal::api {
 
@@ -22,10 +23,10 @@ struct VaryingArguments {
   const char* own_count_name = "";  // of Call::count
 };
 
-/// Sets datatype and operator. Enumerators are checked before they are narrowed: 263 must not
-/// become float32. A C program may pass any int as an enumerator; a variable of the enum's type
-/// could not hold that in C++.
-Status narrow(int datatype, int op, Call* call);
+/// Sets datatype and operator, and makes count one of elements of dtype. Enumerators are checked
+/// before they are narrowed: 263 must not become float32. A C program may pass any int as an
+/// enumerator; a variable of the enum's type could not hold that in C++.
+Status narrow(int datatype, int op, const hocketComm* comm, Call* call);
 /// Root and peer exist.
 Status check_root(const Call& call, int ranks);
 /// Buffers of blocks of one size.

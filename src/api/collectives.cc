@@ -52,7 +52,7 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
   if (!is_usable(comm)) [[unlikely]]
     HOCKET_RETURN_IF_ERROR(check(comm));
   Communicator& communicator = *comm->communicator;
-  HOCKET_RETURN_IF_ERROR(narrow(datatype, op, &call));
+  HOCKET_RETURN_IF_ERROR(narrow(datatype, op, comm, &call));
   HOCKET_RETURN_IF_ERROR(check_arguments(varying, communicator, &call));
   if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);

@@ -21,6 +21,8 @@ static_assert(static_cast<int>(Code::mismatch) == hocketMismatch);
 static_assert(static_cast<int>(Code::aborted) == hocketAborted);
 static_assert(static_cast<int>(Dtype::float8_e5m2) == hocketFloat8e5m2);
 static_assert(static_cast<int>(Op::avg) == hocketAvg);
+static_assert(static_cast<int>(Dtype::float8_e5m2) + 1 == hocketNumTypes);
+static_assert(static_cast<int>(Op::avg) + 1 == hocketNumOps);
 
 Status not_in_group() {
   if (!in_group()) return {};
@@ -213,6 +215,7 @@ hocketResult_t hocketCommDestroy(hocketComm_t comm) {
     comm->own.reset();
     comm->communicator.reset();
     api::Process::current().registrations.end_all(comm);
+    api::Process::current().operators.end_all(comm);
     api::retire(comm);
     return {};
   });

@@ -93,6 +93,12 @@ Status error_of(hocketComm* comm) {
   return ready ? comm->communicator->error() : comm->errors.get();
 }
 
+Status called_by_operator() {
+  return invalid_usage(
+      "an operator of the program runs in this thread: it must not call hocket, and gets all that "
+      "it needs by its context");
+}
+
 Status check(hocketComm* comm) {
   HOCKET_RETURN_IF_ERROR(check_handle(comm));
   if (!comm->ready.load(std::memory_order_acquire)) {

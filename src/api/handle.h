@@ -11,6 +11,7 @@
 #include "engine/error_cell.h"
 #include "engine/stream.h"
 #include "hocket/hocket.h"
+#include "reduce/user_fold.h"
 
 /// The handle of a communicator. The memory of a destroyed handle stays a handle, so that a call
 /// with it is refused. After RetiredComms::most more have been destroyed, a new communicator takes
@@ -88,9 +89,14 @@ class CommGuard {
   bool ok_;
 };
 
+/// The error of a call of the API by an operator of the user.
+Status called_by_operator();
+
 /// No exception crosses the C ABI.
 template <typename Body>
 hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
+  if (inside_user_operator()) [[unlikely]]
+    return result(function, called_by_operator());
   return result(function, status_of_call(body), comm);
 }
 

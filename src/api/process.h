@@ -12,11 +12,12 @@
 // Exit. The object is never destroyed: workers of streams may run until the process has ended. The
 // monitor thread ends in an exit handler of its own.
 //
-// Four things are elsewhere. All modules use the log (base/log.cc); this file unlocks it in a
+// Five things are elsewhere. All modules use the log (base/log.cc); this file unlocks it in a
 // forked child. The monitor thread (bootstrap/net/monitor_thread.cc) has fork and exit handlers of
 // its own, and src/bootstrap keeps the coordinators that it has reached and the number of the
-// process. The last error and the open group of a thread belong to the thread. What is computed
-// once and never changes (topology/machine.cc, tables) is no state.
+// process. src/reduce counts the threads that run an operator of the program. The last error and
+// the open group of a thread belong to the thread. What is computed once and never changes
+// (topology/machine.cc, tables) is no state.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,7 @@
 #include <string>
 
 #include "api/handle.h"
+#include "api/operators.h"
 #include "engine/job.h"
 #include "engine/shared_parts.h"
 
@@ -140,6 +142,8 @@ class Process {
   HandleTable<hocketStream> streams{"stream"};
   HandleTable<hocketEvent> events{"event"};
   Registrations registrations{shared.regions};
+  Operators operators;
+  Datatypes datatypes;
 };
 
 }  // namespace hocket::internal::api

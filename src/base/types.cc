@@ -14,6 +14,23 @@ const CollectiveRow* find_row(Collective collective) {
   return index < std::size(collective_table) ? &collective_table[index] : nullptr;
 }
 
+/// A peer may send any bytes.
+std::string quoted(const OperatorName& name) {
+  std::string text;
+  for (const char c : name.text) {
+    if (c != 0) text += c >= ' ' && c <= '~' ? c : '?';
+  }
+  return "'" + text + "'";
+}
+
+std::string operator_of(const Signature& s) {
+  if (!is_user(s.op)) return name_of(s.op);
+  std::string text = name_of(s.op);
+  if (s.operator_name != OperatorName()) text += " " + quoted(s.operator_name);
+  if (s.op == Op::user_in_order) text += ", not commutative";
+  return s.unit > 1 ? text + ", on elements of " + std::to_string(s.unit) : text;
+}
+
 bool is_varying(const Signature& signature) {
   return (signature.flags & signature_flag::varying) != 0;
 }
@@ -21,16 +38,17 @@ bool is_varying(const Signature& signature) {
 }  // namespace
 
 const char* name_of(Dtype dtype) {
-  static const char* const names[] = {"int8",    "uint8",    "int32",       "uint32",
-                                      "int64",   "uint64",   "float16",     "float32",
-                                      "float64", "bfloat16", "float8_e4m3", "float8_e5m2"};
+  static const char* const names[] = {
+      "int8",    "uint8",   "int32",    "uint32",      "int64",       "uint64", "float16",
+      "float32", "float64", "bfloat16", "float8_e4m3", "float8_e5m2", "int16",  "uint16"};
   const auto index = static_cast<unsigned>(dtype);
   return index < dtype_count ? names[index] : "unknown type";
 }
 
 const char* name_of(Op op) {
-  static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
+  static const char* const names[] = {"sum", "prod", "max", "min", "avg", "and", "or", "xor"};
   const auto index = static_cast<unsigned>(op);
+  if (op == Op::user || op == Op::user_in_order) return "user operator";
   return index < op_count ? names[index] : "unknown operator";
 }
 
@@ -42,7 +60,7 @@ const char* name_of(Collective collective) {
 std::uint64_t call_hash(const Signature& signature) {
   Signature call = signature;
   call.sequence = 0;
-  std::uint64_t words[3];
+  std::uint64_t words[6];
   std::memcpy(words, &call, sizeof words);
   std::uint64_t hash = 0x686f636b6574ULL;  // "hocket"
   for (std::uint64_t word : words) hash = mix(hash ^ mix(word + 0x9e3779b97f4a7c15ULL));
@@ -70,7 +88,7 @@ std::string describe(const Signature& s) {
     if (is_varying(s) && has_count(s)) text += " in all";
   }
   if (row.reduces) {
-    text += std::string(", ") + name_of(s.op);
+    text += ", " + operator_of(s);
     if (s.flags & signature_flag::deterministic) text += ", deterministic";
   }
   if (row.rooted)

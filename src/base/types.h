@@ -10,7 +10,8 @@
 
 namespace hocket::internal {
 
-/// Same numbers as hocketDataType_t (and ncclDataType_t).
+/// Up to float8_e5m2 the same numbers as hocketDataType_t (and ncclDataType_t); the types that NCCL
+/// does not have follow.
 enum class Dtype : std::uint8_t {
   int8 = 0,
   uint8 = 1,
@@ -24,12 +25,27 @@ enum class Dtype : std::uint8_t {
   bfloat16 = 9,
   float8_e4m3 = 10,
   float8_e5m2 = 11,
+  int16 = 12,
+  uint16 = 13,
 };
-inline constexpr int dtype_count = 12;
+inline constexpr int dtype_count = 14;
 
-/// Same numbers as hocketRedOp_t (and ncclRedOp_t).
-enum class Op : std::uint8_t { sum = 0, prod = 1, max = 2, min = 3, avg = 4 };
-inline constexpr int op_count = 5;
+/// Up to avg the same numbers as hocketRedOp_t (and ncclRedOp_t); the operators that NCCL does not
+/// have follow.
+enum class Op : std::uint8_t {
+  sum = 0,
+  prod = 1,
+  max = 2,
+  min = 3,
+  avg = 4,
+  bit_and = 5,
+  bit_or = 6,
+  bit_xor = 7,
+  user = 8,           // an operator of the user that is commutative
+  user_in_order = 9,  // one that is not: operands stay in the order of ranks
+};
+inline constexpr int op_count = 8;  // without those of the user
+constexpr bool is_user(Op op) { return op >= Op::user; }
 
 enum class Collective : std::uint8_t {
   all_reduce,
@@ -57,6 +73,8 @@ constexpr std::size_t size_of(Dtype dtype) {
       return 1;
     case Dtype::float16:
     case Dtype::bfloat16:
+    case Dtype::int16:
+    case Dtype::uint16:
       return 2;
     case Dtype::int32:
     case Dtype::uint32:
@@ -85,6 +103,16 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
 }
 /// True if a partial result has a wider type than the data.
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
+/// The same with an operator: those of the user know the type of the data only.
+constexpr bool is_widened(Dtype dtype, Op op) { return is_widened(dtype) && !is_user(op); }
+
+constexpr bool is_integer(Dtype dtype) {
+  return dtype <= Dtype::uint64 || dtype == Dtype::int16 || dtype == Dtype::uint16;
+}
+/// True if fold() has the operator for elements of that type: bitwise operators only for integers.
+constexpr bool computes(Op op, Dtype dtype) {
+  return op <= Op::avg || (!is_user(op) && is_integer(dtype));
+}
 
 const char* name_of(Dtype dtype);
 const char* name_of(Op op);
@@ -94,6 +122,12 @@ namespace signature_flag {
 inline constexpr std::uint8_t deterministic = 1;
 inline constexpr std::uint8_t varying = 2;  // blocks have different counts
 }  // namespace signature_flag
+
+/// The name of an operator of the user, filled up with zeros. All zeros: an operator of hocket.
+struct OperatorName {
+  char text[20] = {};
+  bool operator==(const OperatorName&) const = default;
+};
 
 /// The call of a rank, as peers see it. Plain bytes: it travels in frames and lies in shared
 /// memory. All ranks of an operation must have the same signature, except for `sequence`, which
@@ -109,13 +143,17 @@ struct Signature {
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   std::uint8_t flags = 0;  // signature_flag; others 0
+  /// With an operator of the user: how many elements of dtype an element of the user has; else 0.
+  std::uint32_t unit = 0;
+  OperatorName operator_name;
   bool operator==(const Signature&) const = default;
   bool same_call(const Signature& other) const {
     return count == other.count && root == other.root && collective == other.collective &&
-           dtype == other.dtype && op == other.op && flags == other.flags;
+           dtype == other.dtype && op == other.op && flags == other.flags && unit == other.unit &&
+           operator_name == other.operator_name;
   }
 };
-static_assert(sizeof(Signature) == 24);
+static_assert(sizeof(Signature) == 48);
 
 /// 64-bit hash of everything but the sequence.
 std::uint64_t call_hash(const Signature& signature);

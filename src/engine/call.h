@@ -8,6 +8,7 @@
 
 #include "base/collectives.h"
 #include "base/types.h"
+#include "reduce/user_fold.h"
 
 namespace hocket::internal {
 
@@ -38,7 +39,10 @@ struct Call {
   /// Number of the call among the user's collectives and messages on the communicator, from 1 on;
   /// 0: a call of the library itself.
   std::uint64_t number = 0;
+  /// A datatype of the user: how many elements of dtype belong together; count is a multiple.
+  std::uint32_t unit = 1;
   std::shared_ptr<const VaryingBlocks> varying = nullptr;  // null: blocks of one size
+  std::shared_ptr<const UserFold> user = nullptr;          // of an operator of the user
 };
 
 constexpr bool is_p2p(const Call& call) { return is_p2p(call.collective); }

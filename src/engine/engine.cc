@@ -29,6 +29,8 @@ Question question_of(const Call& call) {
     question.total = call.varying->total;
     question.varying = true;
   }
+  if (call.user != nullptr) [[unlikely]]
+    question.unit = call.user->unit;
   return question;
 }
 
@@ -130,9 +132,21 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
+  if (call.user != nullptr || operation.user != nullptr) [[unlikely]]
+    bind_user(operation, call);
   if (call.varying != nullptr) [[unlikely]]
     bind_blocks(operation, call);
   return true;
+}
+
+/// Of an operator of the user: signature and its hash. Else it removes the one before.
+void Engine::bind_user(Operation& operation, const Call& call) {
+  Binding& binding = operation.binding;
+  operation.user = call.user;
+  binding.user = call.user.get();
+  binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
+  binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
+  if (call.user != nullptr) call_hash_ = call_hash(binding.signature);
 }
 
 /// Of a varying call: sizes, signature and its hash.

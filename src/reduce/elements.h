@@ -113,6 +113,27 @@ struct Min {
   }
 };
 
+struct BitAnd {
+  template <class T>
+  HOCKET_HOST_DEVICE static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+
+struct BitOr {
+  template <class T>
+  HOCKET_HOST_DEVICE static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+
+struct BitXor {
+  template <class T>
+  HOCKET_HOST_DEVICE static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
 template <class T>
 HOCKET_HOST_DEVICE T divide(T value, std::uint32_t divisor) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/assert.h"
 #include "hwy/targets.h"
 #include "reduce/kernels.h"
 
@@ -46,6 +47,12 @@ void choose_kernels() {
         break;
       case Dtype::float8_e5m2:
         row = &small[3];
+        break;
+      case Dtype::int16:
+        row = &integers[6];
+        break;
+      case Dtype::uint16:
+        row = &integers[7];
         break;
       default:
         row = &integers[i];
@@ -118,12 +125,16 @@ void divide(void* data, std::size_t begin, std::size_t end, std::uint32_t diviso
 
 void divide(Dtype dtype, void* data, std::size_t begin, std::size_t end, std::uint32_t divisor) {
   switch (dtype) {
-    // The quotient of two 32-bit integers as a double truncates to the right integer, and doubles
-    // divide faster than integers.
+    // The quotient of two integers of at most 32 bits as a double truncates to the right integer,
+    // and doubles divide faster than integers.
     case Dtype::int8:
       return divide<std::int8_t, double>(data, begin, end, divisor);
     case Dtype::uint8:
       return divide<std::uint8_t, double>(data, begin, end, divisor);
+    case Dtype::int16:
+      return divide<std::int16_t, double>(data, begin, end, divisor);
+    case Dtype::uint16:
+      return divide<std::uint16_t, double>(data, begin, end, divisor);
     case Dtype::int32:
       return divide<std::int32_t, double>(data, begin, end, divisor);
     case Dtype::uint32:
@@ -193,10 +204,11 @@ void fold(const Fold& f) {
       return;
     }
   }
+  HOCKET_ASSERT(computes(f.op, f.dtype), "the operator exists for the type");
   const int op = reduce::kernel_op(f.op);
   if (f.count <= reduce::few_elements) {
     reduce::scalar_kernels[static_cast<int>(f.dtype)].ops[op](f, 0, f.count);
-  } else if (reduce::is_integer(f.dtype) && reduce::divides(f)) {
+  } else if (is_integer(f.dtype) && reduce::divides(f)) {
     reduce::average_integers(f);
   } else {
     const reduce::Kernel kernel = reduce::kernel_of(f.dtype, op);

@@ -50,7 +50,7 @@ struct Fold {
   bool wide_dst = false;  // dsts stay partial, in the wide type
   std::size_t count = 0;  // elements
   Dtype dtype = Dtype::float32;
-  Op op = Op::sum;
+  Op op = Op::sum;            // one that computes(op, dtype)
   bool finish = true;         // this is the last fold of the value: divide for avg
   std::uint32_t divisor = 1;  // ranks, for avg; 0 and 1 divide nothing
   Stores stores = Stores::together;

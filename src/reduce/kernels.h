@@ -18,12 +18,14 @@ namespace hocket::internal::reduce {
 /// shares the kernel of sum and divides if the Fold says so.
 using Kernel = void (*)(const Fold& fold, std::size_t begin, std::size_t end);
 
-/// Operators with a kernel: sum, prod, max, min. avg is sum and a division.
-inline constexpr int kernel_op_count = 4;
-constexpr int kernel_op(Op op) { return op == Op::avg ? 0 : static_cast<int>(op); }
+/// Operators with a kernel: all but avg, which is sum and a division.
+inline constexpr int kernel_op_count = op_count - 1;
+constexpr int kernel_op(Op op) {
+  return op == Op::avg ? 0 : static_cast<int>(op) - (op > Op::avg ? 1 : 0);
+}
 
 struct KernelRow {
-  Kernel ops[kernel_op_count];
+  Kernel ops[kernel_op_count] = {};  // null: the operator does not exist for this type
 };
 
 /// Plain code, in a file of its own because it is compiled for the baseline instruction set. These
@@ -32,7 +34,7 @@ extern const KernelRow scalar_kernels[dtype_count];
 
 /// The best vector code that this processor runs, by family. Rows are in the order of Dtype among
 /// the family's members. Integer kernels do not divide.
-const KernelRow* integer_kernels();      // int8 ... uint64
+const KernelRow* integer_kernels();      // int8 ... uint64, int16, uint16
 const KernelRow* full_float_kernels();   // float32, float64
 const KernelRow* small_float_kernels();  // float16, bfloat16, float8_e4m3, float8_e5m2
 
@@ -44,7 +46,6 @@ const char* target_name();
 /// For tests: looks at Highway's supported targets again at the next fold.
 void forget_targets();
 
-constexpr bool is_integer(Dtype dtype) { return dtype <= Dtype::uint64; }
 /// Number of destinations with ordinary stores; they are the first ones.
 inline int near_count(const Fold& f) {
   switch (f.stores) {

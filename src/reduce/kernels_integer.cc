@@ -12,14 +12,25 @@ namespace HWY_NAMESPACE {
 
 const KernelRow* integer_rows() {
 #if HWY_TARGET == HWY_SCALAR
-  return &scalar_kernels[static_cast<int>(Dtype::int8)];
+  static const KernelRow rows[] = {scalar_kernels[static_cast<int>(Dtype::int8)],
+                                   scalar_kernels[static_cast<int>(Dtype::uint8)],
+                                   scalar_kernels[static_cast<int>(Dtype::int32)],
+                                   scalar_kernels[static_cast<int>(Dtype::uint32)],
+                                   scalar_kernels[static_cast<int>(Dtype::int64)],
+                                   scalar_kernels[static_cast<int>(Dtype::uint64)],
+                                   scalar_kernels[static_cast<int>(Dtype::int16)],
+                                   scalar_kernels[static_cast<int>(Dtype::uint16)]};
 #else
-  static constexpr KernelRow rows[] = {
-      row<Plain<std::int8_t>, Plain<std::uint8_t> >(),   row<Plain<std::uint8_t> >(),
-      row<Plain<std::int32_t>, Plain<std::uint32_t> >(), row<Plain<std::uint32_t> >(),
-      row<Plain<std::int64_t>, Plain<std::uint64_t> >(), row<Plain<std::uint64_t> >()};
-  return rows;
+  static constexpr KernelRow rows[] = {integer_row<Plain<std::int8_t>, Plain<std::uint8_t> >(),
+                                       integer_row<Plain<std::uint8_t>, Plain<std::uint8_t> >(),
+                                       integer_row<Plain<std::int32_t>, Plain<std::uint32_t> >(),
+                                       integer_row<Plain<std::uint32_t>, Plain<std::uint32_t> >(),
+                                       integer_row<Plain<std::int64_t>, Plain<std::uint64_t> >(),
+                                       integer_row<Plain<std::uint64_t>, Plain<std::uint64_t> >(),
+                                       integer_row<Plain<std::int16_t>, Plain<std::uint16_t> >(),
+                                       integer_row<Plain<std::uint16_t>, Plain<std::uint16_t> >()};
 #endif
+  return rows;
 }
 
 }  // namespace HWY_NAMESPACE

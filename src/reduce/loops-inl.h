@@ -130,6 +130,27 @@ struct Prod {
   }
 };
 
+struct BitAnd {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class D, class V = hn::Vec<D>>
+  static HWY_INLINE V apply(D, V a, V b) {
+    return hn::Xor(a, b);
+  }
+};
+
 /// Minimum or maximum of a and b. For floating-point types it is NaN if a or b is NaN, and +0 is
 /// above -0; the instructions of processors differ in both cases. Equal numbers other than zeros
 /// have equal bits.
@@ -347,6 +368,16 @@ template <class Element, class Arithmetic = Element>
 constexpr KernelRow row() {
   return {{Loop<Arithmetic, Sum>::run, Loop<Arithmetic, Prod>::run,
            Loop<Element, Extreme<true>>::run, Loop<Element, Extreme<false>>::run}};
+}
+
+/// Arithmetic and bitwise operators of unsigned elements serve signed ones too.
+template <class Element, class Unsigned>
+constexpr KernelRow integer_row() {
+  KernelRow both = row<Element, Unsigned>();
+  both.ops[kernel_op(Op::bit_and)] = Loop<Unsigned, BitAnd>::run;
+  both.ops[kernel_op(Op::bit_or)] = Loop<Unsigned, BitOr>::run;
+  both.ops[kernel_op(Op::bit_xor)] = Loop<Unsigned, BitXor>::run;
+  return both;
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR

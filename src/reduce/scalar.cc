@@ -1,6 +1,7 @@
 // Folds element by element in plain C++: the reference for tests, the tails of the vector kernels,
 // and folds that are too short for a vector.
 #include <cstring>
+#include <type_traits>
 
 #include "reduce/elements.h"
 #include "reduce/kernels.h"
@@ -36,17 +37,24 @@ void fold_scalar(const Fold& f, std::size_t begin, std::size_t end) {
 
 template <class Element>
 constexpr KernelRow row() {
-  return {{fold_scalar<Element, Sum>, fold_scalar<Element, Prod>, fold_scalar<Element, Max>,
-           fold_scalar<Element, Min>}};
+  KernelRow row = {{fold_scalar<Element, Sum>, fold_scalar<Element, Prod>,
+                    fold_scalar<Element, Max>, fold_scalar<Element, Min>}};
+  if constexpr (std::is_integral_v<typename Element::Wide>) {
+    row.ops[kernel_op(Op::bit_and)] = fold_scalar<Element, BitAnd>;
+    row.ops[kernel_op(Op::bit_or)] = fold_scalar<Element, BitOr>;
+    row.ops[kernel_op(Op::bit_xor)] = fold_scalar<Element, BitXor>;
+  }
+  return row;
 }
 
 }  // namespace
 
 const KernelRow scalar_kernels[dtype_count] = {
-    row<Plain<std::int8_t>>(),   row<Plain<std::uint8_t>>(), row<Plain<std::int32_t>>(),
-    row<Plain<std::uint32_t>>(), row<Plain<std::int64_t>>(), row<Plain<std::uint64_t>>(),
-    row<Widened<Float16>>(),     row<Plain<float>>(),        row<Plain<double>>(),
-    row<Widened<Bfloat16>>(),    row<Widened<E4m3>>(),       row<Widened<E5m2>>(),
+    row<Plain<std::int8_t>>(),   row<Plain<std::uint8_t>>(),  row<Plain<std::int32_t>>(),
+    row<Plain<std::uint32_t>>(), row<Plain<std::int64_t>>(),  row<Plain<std::uint64_t>>(),
+    row<Widened<Float16>>(),     row<Plain<float>>(),         row<Plain<double>>(),
+    row<Widened<Bfloat16>>(),    row<Widened<E4m3>>(),        row<Widened<E5m2>>(),
+    row<Plain<std::int16_t>>(),  row<Plain<std::uint16_t>>(),
 };
 
 }  // namespace reduce

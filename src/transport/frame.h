@@ -1,5 +1,5 @@
 // The frame: the unit in which messages travel between two ranks, in shm and tcp alike. A header of
-// 88 bytes (little endian), then `length` bytes of payload. docs/protocol/frames.md draws it.
+// 112 bytes (little endian), then `length` bytes of payload. docs/protocol/frames.md draws it.
 #pragma once
 
 #include <bit>
@@ -45,9 +45,9 @@ struct FrameHeader {
   std::uint32_t length = 0;  // bytes of payload that follow
   std::uint32_t flags = 0;
   std::uint32_t payload_check = 0;  // CRC32C of the payload with flag `checked`, else 0
-  std::uint32_t header_check = 0;   // CRC32C of the 84 bytes before
+  std::uint32_t header_check = 0;   // CRC32C of the 108 bytes before
 };
-static_assert(sizeof(FrameHeader) == 88);
+static_assert(sizeof(FrameHeader) == 112);
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
 
 /// Payload of a NACK: what its receiver had sent.
@@ -55,7 +55,7 @@ struct Nack {
   Signature signature;
   std::uint64_t total = 0;
 };
-static_assert(sizeof(Nack) == 32);
+static_assert(sizeof(Nack) == 56);
 
 inline constexpr std::size_t max_frame_bytes = 1 << 20;  // of payload; more is a protocol violation
 

@@ -25,18 +25,12 @@ using Wrongs = std::vector<Wrong>;
 constexpr hocketResult_t argument = hocketInvalidArgument;
 float x[8];
 
-Wrongs wrong_collectives() {
+Wrongs wrong_types_and_operators() {
   const auto bad_type = hocketNumTypes;
   const auto bad_low = static_cast<hocketDataType_t>(-1);
   const auto bad_op = hocketNumOps;
   const auto f32 = hocketFloat32;
   return {
-      {"no communicator", argument, "NULL",
-       [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
-      {"no send buffer", argument, "sendbuff",
-       [=](hocketComm_t c) { return hocketAllReduce(nullptr, x, 1, f32, hocketSum, c, nullptr); }},
-      {"no receive buffer", argument, "hocketAllReduce: recvbuff is NULL, but count is 1",
-       [=](hocketComm_t c) { return hocketAllReduce(x, nullptr, 1, f32, hocketSum, c, nullptr); }},
       {"a type past the end", argument, "datatype 12",
        [=](hocketComm_t c) { return hocketAllReduce(x, x, 1, bad_type, hocketSum, c, nullptr); }},
       {"a type that is float32 in its last 8 bits", argument, "hocketAllReduce: datatype 263",
@@ -57,6 +51,31 @@ Wrongs wrong_collectives() {
        [=](hocketComm_t c) { return hocketAllReduce(x, x, 1, f32, hocketMaxRedOp, c, nullptr); }},
       {"an operator past the end", argument, "operator 5",
        [=](hocketComm_t c) { return hocketReduceScatter(x, x, 1, f32, bad_op, c, nullptr); }},
+      {"a number behind the bitwise operators", argument, "operator 103",
+       [=](hocketComm_t c) {
+         return hocketAllReduce(x, x, 1, f32, static_cast<hocketRedOp_t>(103), c, nullptr);
+       }},
+      {"a number behind the types of 16 bits", argument, "datatype 102",
+       [=](hocketComm_t c) {
+         return hocketAllReduce(x, x, 1, static_cast<hocketDataType_t>(102), hocketSum, c, nullptr);
+       }},
+      {"a bitwise operator of floats", argument,
+       "hocketReduce: operator xor is bitwise: bfloat16 is no integer type",
+       [=](hocketComm_t c) {
+         return hocketReduce(x, x, 1, hocketBfloat16, hocketXor, 0, c, nullptr);
+       }},
+  };
+}
+
+Wrongs wrong_collectives() {
+  const auto f32 = hocketFloat32;
+  return {
+      {"no communicator", argument, "NULL",
+       [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
+      {"no send buffer", argument, "sendbuff",
+       [=](hocketComm_t c) { return hocketAllReduce(nullptr, x, 1, f32, hocketSum, c, nullptr); }},
+      {"no receive buffer", argument, "hocketAllReduce: recvbuff is NULL, but count is 1",
+       [=](hocketComm_t c) { return hocketAllReduce(x, nullptr, 1, f32, hocketSum, c, nullptr); }},
       {"a root below 0", argument, "root -1",
        [=](hocketComm_t c) { return hocketBroadcast(x, x, 1, f32, -1, c, nullptr); }},
       {"a root past the end", argument, "root 2",
@@ -363,9 +382,9 @@ Wrongs wrong_memory_and_streams() {
 
 Wrongs wrong_calls() {
   Wrongs all = wrong_collectives();
-  for (const Wrongs& more :
-       {wrong_rooted_and_exchanging_calls(), wrong_gathers_of_unequal_blocks(),
-        wrong_scatters_of_unequal_blocks(), wrong_communicators(), wrong_memory_and_streams()}) {
+  for (const Wrongs& more : {wrong_types_and_operators(), wrong_rooted_and_exchanging_calls(),
+                             wrong_gathers_of_unequal_blocks(), wrong_scatters_of_unequal_blocks(),
+                             wrong_communicators(), wrong_memory_and_streams()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

@@ -37,6 +37,14 @@ struct DrawnCall {
   Interpretation interpretation() const { return {.dtype = dtype, .op = op, .seed = seed}; }
 };
 
+/// An operator that exists for the type.
+inline Op draw_op(Dtype dtype, std::mt19937_64& random) {
+  for (;;) {
+    const auto op = static_cast<Op>(random() % op_count);
+    if (computes(op, dtype)) return op;
+  }
+}
+
 class RankBuffers {
  public:
   RankBuffers(const std::vector<Plan>& plans, const DrawnCall& call)
@@ -185,6 +193,9 @@ class RankBuffers {
       case Dtype::int8:
       case Dtype::uint8:
         return store(static_cast<std::int8_t>(number));
+      case Dtype::int16:
+      case Dtype::uint16:
+        return store(static_cast<std::int16_t>(number));
       case Dtype::int32:
       case Dtype::uint32:
         return store(static_cast<std::int32_t>(number));

@@ -173,7 +173,7 @@ DrawnCall draw(const Builder& builder, std::size_t ranks, std::uint64_t seed, bo
   call.seed = seed;
   call.any_bits = true;
   call.dtype = static_cast<Dtype>(random() % dtype_count);
-  call.op = static_cast<Op>(random() % op_count);
+  call.op = draw_op(call.dtype, random);
   call.count = sizes[random() % std::size(sizes)];
   const std::size_t least_chunk = call.count > 2000 ? 600 : 1;  // else there would be very many
   call.chunk_elements = random() % 3 == 0 ? 0 : least_chunk + random() % 70;

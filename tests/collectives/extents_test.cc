@@ -162,6 +162,35 @@ TEST(Sizes, have_chunks_of_whole_lines_shorter_than_the_longest_block) {
   EXPECT_EQ(sizes_for(Collective::all_reduce, 0, 10).chunk_elements, 0U);
 }
 
+TEST(Sizes, never_split_an_element_of_the_user) {
+  for (const std::size_t unit :
+       {std::size_t{2}, std::size_t{3}, std::size_t{37}, std::size_t{5000}}) {
+    for (const Dtype dtype : {Dtype::uint8, Dtype::bfloat16, Dtype::float64}) {
+      const std::size_t count = unit * 100'003;
+      const Sizes sizes = sizes_of(Collective::all_reduce, 7, 7, count, dtype, 1000, unit);
+      EXPECT_GT(sizes.chunk_elements, 0U);
+      EXPECT_EQ(sizes.chunk_elements % unit, 0U);
+      std::size_t covered = 0;
+      for (std::size_t b = 0; b < 7; ++b) {
+        const Elements block = sizes.input.block(b);
+        EXPECT_EQ(block.first, covered);
+        EXPECT_EQ(block.first % unit, 0U);
+        EXPECT_EQ(block.count % unit, 0U);
+        covered += block.count;
+      }
+      EXPECT_EQ(covered, count);
+    }
+  }
+}
+
+TEST(Sizes, have_whole_lines_too_where_that_is_little) {
+  EXPECT_EQ(grain_of(Dtype::float32, 1), 16U);
+  EXPECT_EQ(grain_of(Dtype::float32, 3), 48U);
+  EXPECT_EQ(grain_of(Dtype::uint8, 63), 4032U);
+  EXPECT_EQ(grain_of(Dtype::uint8, 65), 65U) << "65 lines are more than 4 KiB";
+  EXPECT_EQ(grain_of(Dtype::float64, 1000), 1000U);
+}
+
 TEST(Sizes, leave_room_for_a_chunk_between_the_blocks_of_scratch) {
   Sizes sizes = sizes_for(Collective::all_gather, 1000, 100);
   EXPECT_EQ(scratch_stride_bytes(sizes, Dtype::float32, true), 112U * 4);

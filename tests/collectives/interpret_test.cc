@@ -34,7 +34,7 @@ Drawn draw(const Builder& builder, std::uint32_t ranks, std::size_t count, bool 
   DrawnCall& call = drawn.call;
   call.dtype = static_cast<Dtype>(random() % dtype_count);
   drawn.group.widened = is_widened(call.dtype);
-  call.op = static_cast<Op>(random() % op_count);
+  call.op = draw_op(call.dtype, random);
   call.chunk_elements = random() % 3 == 0 ? 0 : 1 + random() % 200;
   call.in_place = random() % 2 == 0;
   call.any_bits = builder.rank_order;

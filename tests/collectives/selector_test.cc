@@ -92,6 +92,47 @@ TEST(Selector, an_algorithm_carries_what_fits_and_no_byte_more) {
       << "beyond the scratch it goes by messages";
 }
 
+/// The builders that may serve an operator of the user.
+std::vector<const Builder*> candidates_for(const SelectorOptions& options, Op op,
+                                           std::uint32_t unit) {
+  Selector selector(options);
+  std::vector<Selector::Priced> priced;
+  const Question question{.collective = Collective::all_reduce,
+                          .dtype = Dtype::uint8,
+                          .op = op,
+                          .count = std::size_t{100} * unit,
+                          .unit = unit};
+  EXPECT_TRUE(selector.candidates(question, &priced).ok());
+  std::vector<const Builder*> builders;
+  for (const Selector::Priced& one : priced) builders.push_back(one.builder);
+  return builders;
+}
+
+TEST(Selector, keeps_operands_in_the_order_of_ranks_if_they_do_not_commute) {
+  const auto all_in_order = [](const std::vector<const Builder*>& builders) {
+    return std::ranges::all_of(builders, [](const Builder* one) { return one->rank_order; });
+  };
+  EXPECT_TRUE(all_in_order(candidates_for(two_ranks(), Op::user_in_order, 1)));
+  EXPECT_FALSE(all_in_order(candidates_for(two_ranks(), Op::user, 1)));
+}
+
+TEST(Selector, gives_an_element_that_scratch_cannot_hold_to_messages) {
+  const SelectorOptions options = two_ranks();
+  const auto size = static_cast<std::uint32_t>(options.board_scratch_bytes) + 1;
+  Selector selector(options);
+  for (const std::uint32_t unit : {4096U, size}) {
+    const Choice* choice = nullptr;
+    const Question question{.collective = Collective::all_reduce,
+                            .dtype = Dtype::uint8,
+                            .op = Op::user_in_order,
+                            .count = std::size_t{100} * unit,
+                            .unit = unit};
+    ASSERT_TRUE(selector.choose(question, &choice).ok());
+    EXPECT_EQ(choice->program->header().uses_node, unit != size);
+    EXPECT_EQ(choice->sizes.chunk_elements % unit, 0U);
+  }
+}
+
 TEST(Selector, keeps_choices_for_different_calls_apart) {
   // More calls than choices are kept, all of one count: some must take the place of others.
   Selector selector(two_ranks());
@@ -100,6 +141,7 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
   for (int round = 0; round < 2; ++round) {
     for (int dtype = 0; dtype < dtype_count; ++dtype) {
       for (int op = 0; op < op_count; ++op) {
+        if (!computes(static_cast<Op>(op), static_cast<Dtype>(dtype))) continue;
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
           const Choice* choice = nullptr;
           const Question question{.collective = collective,

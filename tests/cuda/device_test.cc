@@ -46,7 +46,7 @@ class Node {
     std::vector<device::RankMemory> memory(ranks);
     for (std::uint32_t r = 0; r < ranks; ++r) {
       ASSERT_TRUE(lower(plans[r], &programs[r]).ok());
-      ASSERT_TRUE(device::can_run(programs[r])) << print(plans[r]);
+      ASSERT_TRUE(device::can_run(programs[r], call.op)) << print(plans[r]);
       const std::size_t stride =
           scratch_stride_bytes(buffers.sizes[r], call.dtype, plans[r].wide_scratch);
       scratch[r].resize(stride * plans[r].scratch_blocks * plans[r].slots);

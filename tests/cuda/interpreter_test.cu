@@ -99,7 +99,7 @@ class Node {
                std::vector<Managed<std::byte>>& lines, std::vector<Managed<std::byte>>& programs) {
     Program program;
     ASSERT_TRUE(lower(plan, &program).ok());
-    ASSERT_TRUE(device::can_run(program)) << print(plan);
+    ASSERT_TRUE(device::can_run(program, call.op)) << print(plan);
     const Sizes& sizes = buffers.sizes[r];
     const std::size_t stride = scratch_stride_bytes(sizes, call.dtype, plan.wide_scratch);
     const std::vector<std::byte>& image = buffers.memory_of(r);

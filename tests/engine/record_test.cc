@@ -85,8 +85,9 @@ TEST(Record, has_the_times_that_are_known_and_no_time_of_an_earlier_operation) {
 
 TEST(Record, names_the_ranks_that_an_operation_waits_for) {
   OperationRecord record(2, nullptr);
-  const OperationRecord::Id id = record.begin({.count = 1, .collective = Collective::send},
-                                              max_ranks - 1, 1, &first_program, 10);
+  const OperationRecord::Id id =
+      record.begin({.count = 1, .collective = Collective::send, .operator_name = {}}, max_ranks - 1,
+                   1, &first_program, 10);
   EXPECT_EQ(record.entries()[0].peer, max_ranks - 1);
   EXPECT_EQ(record.entries()[0].looked, 0);
   const std::vector<int> ranks = {9, 1, 8, 2, max_ranks - 1, 3, 6, 4, 5, 0};

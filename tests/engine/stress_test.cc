@@ -29,8 +29,10 @@ std::vector<Planned> plan(std::uint64_t seed, int ranks, int calls) {
     p.stream = static_cast<int>(random() % 3);
     p.root = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
     p.count = counts[random() % 9];
-    p.type = static_cast<hocketDataType_t>(random() % 12);
-    p.op = static_cast<hocketRedOp_t>(random() % 5);
+    p.type = reference::types[random() % std::size(reference::types)];
+    do {
+      p.op = reference::operators[random() % std::size(reference::operators)];
+    } while (!reference::computes(p.op, p.type));
     p.alloc = random() % 2;
     p.grouped_with_next = random() % 3 == 0;
     p.seed = random();

@@ -68,13 +68,14 @@ inline std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of
       cases.push_back(c);
     }
   };
-  for (int type = 0; type < hocketNumTypes; ++type) {
+  for (const hocketDataType_t type : reference::types) {
     for (const Row& row : rows) {
-      for (int op = 0; op < (row.reduces ? hocketNumOps : 1); ++op) {
+      for (const hocketRedOp_t op : reference::operators) {
+        if (row.reduces ? !reference::computes(op, type) : op != hocketSum) continue;
         Case c;
         c.what = row.what;
-        c.type = static_cast<hocketDataType_t>(type);
-        c.op = static_cast<hocketRedOp_t>(op);
+        c.type = type;
+        c.op = op;
         for (std::size_t count : counts_for(c.size())) {
           c.count = count;
           add(c);

@@ -98,8 +98,7 @@ TEST(Messages, keep_every_bit_of_every_type) {
   for (const char* transport : {"shm", "tcp"}) {
     const Env env{{{"HOCKET_TRANSPORT", transport}}};
     ranks::run_ranks(2, [](Rank& self) {
-      for (int type = 0; type < hocketNumTypes; ++type) {
-        const auto dtype = static_cast<hocketDataType_t>(type);
+      for (const hocketDataType_t dtype : reference::types) {
         for (std::size_t count : {3, 1031, 100'000}) {
           reference::Bytes sent(count * reference::size_of(dtype)), got(sent.size());
           reference::fill(Data::any, dtype, count, count, sent.data());

@@ -18,21 +18,36 @@ namespace reference {
 
 using Bytes = std::vector<std::uint8_t>;
 
+inline constexpr hocketDataType_t types[] = {
+    hocketInt8,       hocketUint8,      hocketInt32,   hocketUint32,  hocketInt64,
+    hocketUint64,     hocketFloat16,    hocketFloat32, hocketFloat64, hocketBfloat16,
+    hocketFloat8e4m3, hocketFloat8e5m2, hocketInt16,   hocketUint16};
+inline constexpr hocketRedOp_t operators[] = {hocketSum, hocketProd, hocketMax, hocketMin,
+                                              hocketAvg, hocketAnd,  hocketOr,  hocketXor};
+
 inline std::size_t size_of(hocketDataType_t type) {
   static constexpr std::size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-  return sizes[type];
+  return type == hocketInt16 || type == hocketUint16 ? 2 : sizes[type];
 }
 inline const char* name_of(hocketDataType_t type) {
   static constexpr const char* names[] = {"int8",    "uint8",    "int32",   "uint32",
                                           "int64",   "uint64",   "float16", "float32",
                                           "float64", "bfloat16", "e4m3",    "e5m2"};
-  return names[type];
+  if (type == hocketInt16) return "int16";
+  return type == hocketUint16 ? "uint16" : names[type];
 }
 inline const char* name_of(hocketRedOp_t op) {
   static constexpr const char* names[] = {"sum", "prod", "max", "min", "avg"};
-  return names[op];
+  static constexpr const char* bitwise[] = {"and", "or", "xor"};
+  return op < hocketAnd ? names[op] : bitwise[op - hocketAnd];
 }
-inline bool is_integer(hocketDataType_t type) { return type <= hocketUint64; }
+inline bool is_integer(hocketDataType_t type) {
+  return type <= hocketUint64 || type == hocketInt16 || type == hocketUint16;
+}
+/// Bitwise operators exist for integers only.
+inline bool computes(hocketRedOp_t op, hocketDataType_t type) {
+  return op < hocketAnd || is_integer(type);
+}
 
 /// A binary floating-point format below 32 bits.
 struct Format {
@@ -148,6 +163,12 @@ A combine(hocketRedOp_t op, A a, A b) {
         return a < b ? a : b;
       case hocketMax:
         return a > b ? a : b;
+      case hocketAnd:
+        return static_cast<A>(a & b);
+      case hocketOr:
+        return static_cast<A>(a | b);
+      case hocketXor:
+        return static_cast<A>(a ^ b);
       case hocketProd:
         return static_cast<A>(static_cast<std::uint64_t>(static_cast<U>(a)) * static_cast<U>(b));
       default:
@@ -196,6 +217,10 @@ inline void reduce(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs
       return reduce_integers<std::int8_t>(op, inputs, count, out);
     case hocketUint8:
       return reduce_integers<std::uint8_t>(op, inputs, count, out);
+    case hocketInt16:
+      return reduce_integers<std::int16_t>(op, inputs, count, out);
+    case hocketUint16:
+      return reduce_integers<std::uint16_t>(op, inputs, count, out);
     case hocketInt32:
       return reduce_integers<std::int32_t>(op, inputs, count, out);
     case hocketUint32:

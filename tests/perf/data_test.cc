@@ -12,8 +12,7 @@ namespace {
 
 TEST(Data, a_part_is_the_same_whether_made_alone_or_in_the_whole) {
   constexpr std::size_t count = 100;
-  for (int d = 0; d < hocketNumTypes; ++d) {
-    const auto dtype = static_cast<hocketDataType_t>(d);
+  for (const hocketDataType_t dtype : all_dtypes()) {
     std::vector<char> whole(count * size_of(dtype));
     generate(whole.data(), 0, count, dtype, Spread::sum, 7);
     for (std::size_t first = 0; first < 20; ++first) {

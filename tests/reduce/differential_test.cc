@@ -149,6 +149,7 @@ TEST_P(every_dtype, folds_to_the_bits_of_the_reference_on_every_target) {
     ASSERT_STREQ(fold_target(), name);
     std::mt19937_64 random(tests::seed());
     for (int op = 0; op < op_count; ++op) {
+      if (!computes(static_cast<Op>(op), dtype)) continue;
       for (int i = 0; i < cases_per_operator; ++i) {
         const Case c = random_case(dtype, static_cast<Op>(op), random);
         const auto expected = run(c, fold_reference);
@@ -175,6 +176,7 @@ TEST(fold, every_pair_of_8_bit_operands_gives_the_bits_of_the_reference) {
   on_every_target([&](const char* name) {
     for (Dtype dtype : {Dtype::int8, Dtype::uint8, Dtype::float8_e4m3, Dtype::float8_e5m2}) {
       for (int op = 0; op < op_count; ++op) {
+        if (!computes(static_cast<Op>(op), dtype)) continue;
         std::vector<std::uint8_t> actual(a.size());
         std::vector<std::uint8_t> expected(a.size());
         Fold f;

@@ -87,6 +87,10 @@ TEST(fold, integers_wrap) {
          {Dtype::uint8, Op::sum, {255, 2}, 1},
          {Dtype::int8, Op::prod, {0x80, 0xff}, 0x80},
          {Dtype::uint8, Op::prod, {17, 16}, 16},
+         {Dtype::int16, Op::sum, {0x7fff, 1}, 0x8000},
+         {Dtype::uint16, Op::sum, {0xffff, 3}, 2},
+         {Dtype::int16, Op::prod, {0x8000, 0xffff}, 0x8000},
+         {Dtype::uint16, Op::prod, {0x101, 0x101}, 0x201},
          {Dtype::int32, Op::sum, {0x7fffffff, 1}, 0x80000000},
          {Dtype::int32, Op::prod, {0x80000000, 0xffffffff}, 0x80000000},
          {Dtype::uint32, Op::prod, {0x10001, 0x10001}, 0x20001},
@@ -98,6 +102,8 @@ TEST(fold, integers_wrap) {
 TEST(fold, integer_extremes_know_the_sign) {
   check({{Dtype::int8, Op::max, {0x80, 1}, 1},
          {Dtype::uint8, Op::max, {0x80, 1}, 0x80},
+         {Dtype::int16, Op::min, {0xffff, 1}, 0xffff},
+         {Dtype::uint16, Op::min, {0xffff, 1}, 1},
          {Dtype::int32, Op::min, {0xffffffff, 1}, 0xffffffff},
          {Dtype::uint32, Op::min, {0xffffffff, 1}, 1},
          {Dtype::int64, Op::max, {0x8000000000000000, 1}, 1},
@@ -108,6 +114,8 @@ TEST(fold, integer_averages_truncate_towards_zero) {
   const auto negative = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
   check({{Dtype::int8, Op::avg, {negative(-3), negative(-4)}, negative(-3), 2},
          {Dtype::uint8, Op::avg, {3, 4}, 3, 2},
+         {Dtype::int16, Op::avg, {negative(-7), 0}, negative(-3), 2},
+         {Dtype::uint16, Op::avg, {0xfffe, 0}, 0x7fff, 2},
          {Dtype::int32, Op::avg, {negative(-7), 0}, negative(-3), 2},
          {Dtype::int32, Op::avg, {0x80000000, 0}, negative(-2147483647 / 3), 3},
          {Dtype::uint32, Op::avg, {0xffffffff, 0}, 1, 0xffffffff},
@@ -116,6 +124,16 @@ TEST(fold, integer_averages_truncate_towards_zero) {
          {Dtype::int64, Op::avg, {0x7fffffffffffffff, 0}, 0x7fffffffffffffff / 3, 3},
          {Dtype::int64, Op::avg, {5, 0}, 0, 0xffffffff},
          {Dtype::uint64, Op::avg, {0xffffffffffffffff, 0}, 0x5555555555555555, 3}});
+}
+
+TEST(fold, bitwise_operators_work_on_every_integer_type) {
+  for (const Dtype dtype : {Dtype::int8, Dtype::uint8, Dtype::int16, Dtype::uint16, Dtype::int32,
+                            Dtype::uint32, Dtype::int64, Dtype::uint64}) {
+    const std::uint64_t a = 0xf0f0f0f0f0f0f0f0, b = 0x3c3c3c3c3c3c3c3c, c = 0xaaaaaaaaaaaaaaaa;
+    check({{dtype, Op::bit_and, {a, b, c}, 0x2020202020202020},
+           {dtype, Op::bit_or, {a, b, c}, 0xfefefefefefefefe},
+           {dtype, Op::bit_xor, {a, b, c}, 0x6666666666666666}});
+  }
 }
 
 TEST(fold, nan_wins_and_becomes_canonical) {

@@ -10,6 +10,7 @@
 #include <hocket/cpp/error.hpp>
 #include <hocket/cpp/group.hpp>
 #include <hocket/cpp/memory.hpp>
+#include <hocket/cpp/operators.hpp>
 #include <hocket/cpp/owner.hpp>
 #include <hocket/cpp/stream.hpp>
 #include <string>
@@ -123,29 +124,28 @@ class Communicator {
 
   // ---- Collectives: every rank calls them, in the same order, with buffers of the same size.
 
+  // A reduction has an operator of hocket (hocketSum) or of the program (Operator<T>).
+
   /// The output of every rank receives the reduction of all inputs, element by element.
-  template <typename In, typename Out>
-  void all_reduce(In&& input, Out&& output, hocketRedOp_t op, StreamRef stream = caller_thread) {
-    const auto in = detail::input(std::forward<In>(input));
-    const auto out = detail::output(std::forward<Out>(output));
-    detail::require_same(in, out);
-    detail::require_reducible(out);
+  template <typename In, typename Out, detail::ReductionOperator Op>
+  void all_reduce(In&& input, Out&& output, const Op& op, StreamRef stream = caller_thread) {
+    const auto in = detail::operand(op, std::forward<In>(input));
+    const auto out = detail::result(op, std::forward<Out>(output));
+    detail::require_same_operands(op, in, out);
     detail::require_equal("hocketAllReduce", in.size(), out.size());
     reduce_all(in.data(), out, op, stream);
   }
   /// In place: data is input and output.
-  template <typename Data>
+  template <typename Data, detail::ReductionOperator Op>
   requires std::ranges::range<Data>
-  void all_reduce(Data&& data, hocketRedOp_t op, StreamRef stream = caller_thread) {
-    const auto out = detail::output(std::forward<Data>(data));
-    detail::require_reducible(out);
+  void all_reduce(Data&& data, const Op& op, StreamRef stream = caller_thread) {
+    const auto out = detail::result(op, std::forward<Data>(data));
     reduce_all(out.data(), out, op, stream);
   }
   /// Returns the reduction of all ranks' values. In a group, where no result exists before the end,
   /// it throws InvalidUsage.
-  template <typename T>
-  requires(!std::ranges::range<const T&>) [[nodiscard]] T
-      all_reduce(const T& value, hocketRedOp_t op) {
+  template <typename T, detail::ReductionOperator Op>
+  requires(!std::ranges::range<const T&>) [[nodiscard]] T all_reduce(const T& value, const Op& op) {
     int depth = 0;
     check(hocketGroupDepth(&depth), "hocketGroupDepth");
     if (depth > 0) {
@@ -153,18 +153,16 @@ class Communicator {
                          "a group is open, and begins nothing before its end: the reduction of a "
                          "single value has no result yet; reduce a buffer");
     }
-    T result = value;
-    if constexpr (detail::check_reducible<T>()) {
-      const std::span<T> out(&result, 1);
-      if (blocking_) {
-        reduce_all(out.data(), out, op, caller_thread);
-      } else {  // a stream of its own, whose end is also that of an operation that fails
-        Stream stream = Stream::create();
-        reduce_all(out.data(), out, op, stream);
-        stream.synchronize();
-      }
+    T values[1] = {value};
+    const auto out = detail::result(op, values);
+    if (blocking_) {
+      reduce_all(out.data(), out, op, caller_thread);
+    } else {  // a stream of its own, whose end is also that of an operation that fails
+      Stream stream = Stream::create();
+      reduce_all(out.data(), out, op, stream);
+      stream.synchronize();
     }
-    return result;
+    return values[0];
   }
 
   /// The output of every rank receives the input of root. The input of other ranks is ignored.
@@ -209,48 +207,42 @@ class Communicator {
 
   /// The output of rank r receives the r-th part of the reduction of all inputs. An input is
   /// ranks() times as large as an output.
-  template <typename In, typename Out>
-  void reduce_scatter(In&& input, Out&& output, hocketRedOp_t op,
-                      StreamRef stream = caller_thread) {
-    const auto in = detail::input(std::forward<In>(input));
-    const auto out = detail::output(std::forward<Out>(output));
-    detail::require_same(in, out);
-    detail::require_reducible(out);
+  template <typename In, typename Out, detail::ReductionOperator Op>
+  void reduce_scatter(In&& input, Out&& output, const Op& op, StreamRef stream = caller_thread) {
+    const auto in = detail::operand(op, std::forward<In>(input));
+    const auto out = detail::result(op, std::forward<Out>(output));
+    detail::require_same_operands(op, in, out);
     detail::require_parts("hocketReduceScatter", "input", in.size(), ranks(), "output", out.size());
     start("hocketReduceScatter", hocketReduceScatter, in.data(), out.data(), out.size(),
-          detail::datatype(out), op, get(), stream.get());
+          detail::reduced(op, out), detail::handle(op), get(), stream.get());
   }
   /// In place: data has ranks() parts, of which the rank()-th receives the result. The others are
   /// unspecified afterwards.
-  template <typename Data>
-  void reduce_scatter(Data&& data, hocketRedOp_t op, StreamRef stream = caller_thread) {
-    const auto out = detail::output(std::forward<Data>(data));
-    detail::require_reducible(out);
+  template <typename Data, detail::ReductionOperator Op>
+  void reduce_scatter(Data&& data, const Op& op, StreamRef stream = caller_thread) {
+    const auto out = detail::result(op, std::forward<Data>(data));
     const std::size_t part = detail::part_of("hocketReduceScatter", out.size(), ranks());
     auto* own = out.data() + static_cast<std::size_t>(rank()) * part;
-    start("hocketReduceScatter", hocketReduceScatter, out.data(), own, part, detail::datatype(out),
-          op, get(), stream.get());
+    start("hocketReduceScatter", hocketReduceScatter, out.data(), own, part,
+          detail::reduced(op, out), detail::handle(op), get(), stream.get());
   }
 
   /// The output of root receives the reduction of all inputs. The output of other ranks is ignored.
-  template <typename In, typename Out>
-  void reduce(In&& input, Out&& output, hocketRedOp_t op, int root,
-              StreamRef stream = caller_thread) {
-    const auto in = detail::input(std::forward<In>(input));
-    const auto out = detail::output(std::forward<Out>(output));
-    detail::require_same(in, out);
-    detail::require_reducible(out);
+  template <typename In, typename Out, detail::ReductionOperator Op>
+  void reduce(In&& input, Out&& output, const Op& op, int root, StreamRef stream = caller_thread) {
+    const auto in = detail::operand(op, std::forward<In>(input));
+    const auto out = detail::result(op, std::forward<Out>(output));
+    detail::require_same_operands(op, in, out);
     if (root == rank()) detail::require_equal("hocketReduce", in.size(), out.size());
-    start("hocketReduce", hocketReduce, in.data(), out.data(), in.size(), detail::datatype(out), op,
-          root, get(), stream.get());
+    start("hocketReduce", hocketReduce, in.data(), out.data(), in.size(), detail::reduced(op, out),
+          detail::handle(op), root, get(), stream.get());
   }
   /// In place: data is the input, and on root the output.
-  template <typename Data>
-  void reduce(Data&& data, hocketRedOp_t op, int root, StreamRef stream = caller_thread) {
-    const auto out = detail::output(std::forward<Data>(data));
-    detail::require_reducible(out);
-    start("hocketReduce", hocketReduce, out.data(), out.data(), out.size(), detail::datatype(out),
-          op, root, get(), stream.get());
+  template <typename Data, detail::ReductionOperator Op>
+  void reduce(Data&& data, const Op& op, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::result(op, std::forward<Data>(data));
+    start("hocketReduce", hocketReduce, out.data(), out.data(), out.size(),
+          detail::reduced(op, out), detail::handle(op), root, get(), stream.get());
   }
 
   /// The output of root receives all inputs in the order of the ranks; it is ranks() times as large
@@ -309,18 +301,17 @@ class Communicator {
   }
   /// The output of rank r receives block r of the reduction of all inputs. The blocks of an input
   /// follow one another.
-  template <typename In, typename Out>
-  void reduce_scatter(In&& input, Out&& output, Blocks blocks, hocketRedOp_t op,
+  template <typename In, typename Out, detail::ReductionOperator Op>
+  void reduce_scatter(In&& input, Out&& output, Blocks blocks, const Op& op,
                       StreamRef stream = caller_thread) {
-    const auto in = detail::input(std::forward<In>(input));
-    const auto out = detail::output(std::forward<Out>(output));
-    detail::require_same(in, out);
-    detail::require_reducible(out);
+    const auto in = detail::operand(op, std::forward<In>(input));
+    const auto out = detail::result(op, std::forward<Out>(output));
+    detail::require_same_operands(op, in, out);
     blocks.require("hocketReduceScatterV", "input", in.size(), ranks());
     blocks.require_consecutive("hocketReduceScatterV");
     detail::require_equal("hocketReduceScatterV", blocks.counts()[rank()], out.size());
     start("hocketReduceScatterV", hocketReduceScatterV, in.data(), out.data(), blocks.counts(),
-          detail::datatype(out), op, get(), stream.get());
+          detail::reduced(op, out), detail::handle(op), get(), stream.get());
   }
   /// Block r of the output of root receives the input of rank r. Other ranks' output and blocks are
   /// ignored.
@@ -451,10 +442,10 @@ class Communicator {
     require_joined(operation);
     check(call(arguments...), operation);
   }
-  template <typename T>
-  void reduce_all(const void* input, std::span<T> output, hocketRedOp_t op, StreamRef stream) {
+  template <typename T, typename Op>
+  void reduce_all(const void* input, std::span<T> output, const Op& op, StreamRef stream) {
     start("hocketAllReduce", hocketAllReduce, input, output.data(), output.size(),
-          detail::datatype(output), op, get(), stream.get());
+          detail::reduced(op, output), detail::handle(op), get(), stream.get());
   }
 
   detail::Owner<hocketComm_t, hocketCommDestroy> owner_;

@@ -49,6 +49,10 @@ requires(sizeof(T) == 1) struct BuiltinDatatype<T>
     : Datatype<std::is_signed_v<T> ? hocketInt8 : hocketUint8> {
 };
 template <integer T>
+requires(sizeof(T) == 2) struct BuiltinDatatype<T>
+    : Datatype<std::is_signed_v<T> ? hocketInt16 : hocketUint16> {
+};
+template <integer T>
 requires(sizeof(T) == 4) struct BuiltinDatatype<T>
     : Datatype<std::is_signed_v<T> ? hocketInt32 : hocketUint32> {
 };
@@ -123,7 +127,7 @@ namespace detail {
 template <typename T>
 consteval bool check_element() {
   static_assert(Element<T>,
-                "hocket: this type is no element type: use an integer of 8, 32 or 64 bits, a "
+                "hocket: this type is no element type: use an integer, a "
                 "floating-point type of at most 64 bits, std::byte, or specialize "
                 "hocket::DatatypeOf for it");
   return Element<T>;

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/device.h"
 #include "collectives/plan/extents.h"
@@ -58,9 +59,11 @@ struct DeviceCall {
   Op op;
 };
 
-/// True if the program can run on a device.
-inline bool can_run(const Program& program) {
+/// True if the program can run on a device with that operator; those of the user are functions of
+/// the host.
+inline bool can_run(const Program& program, Op op) {
   const ProgramHeader& header = program.header();
+  if (is_user(op)) return false;
   if (header.active > most_active || header.counters > most_counters ||
       header.most_operands > most_operands) {
     return false;
@@ -123,6 +126,18 @@ HOCKET_HOST_DEVICE void fold_with(Op op, const DeviceFold& f, const Worker& work
       return fold_elements<Element, reduce::Max>(f, worker);
     case Op::min:
       return fold_elements<Element, reduce::Min>(f, worker);
+    default:
+      break;
+  }
+  if constexpr (std::is_integral_v<typename Element::Wide>) {
+    switch (op) {
+      case Op::bit_and:
+        return fold_elements<Element, reduce::BitAnd>(f, worker);
+      case Op::bit_or:
+        return fold_elements<Element, reduce::BitOr>(f, worker);
+      default:
+        return fold_elements<Element, reduce::BitXor>(f, worker);
+    }
   }
 }
 
@@ -154,6 +169,10 @@ HOCKET_HOST_DEVICE void fold_any(Dtype dtype, Op op, const DeviceFold& f, const 
       return fold_with<Widened<E4m3>>(op, f, worker);
     case Dtype::float8_e5m2:
       return fold_with<Widened<E5m2>>(op, f, worker);
+    case Dtype::int16:
+      return fold_with<Plain<std::int16_t>>(op, f, worker);
+    case Dtype::uint16:
+      return fold_with<Plain<std::uint16_t>>(op, f, worker);
   }
 }
 

@@ -321,7 +321,11 @@ Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruc
   fold.finish = instruction.finish;
   fold.divisor = header_->ranks;
   fold.stores = only_output ? binding_->stores : scratch_stores(first.buffer);
-  hocket::internal::fold(fold);
+  if (binding_->user != nullptr) [[unlikely]] {
+    fold_by_user(fold, *binding_->user, &user_room_);
+  } else {
+    hocket::internal::fold(fold);
+  }
   return Outcome::next;
 }
 

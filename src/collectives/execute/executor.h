@@ -17,6 +17,7 @@
 #include "collectives/plan/program.h"
 #include "memory/regions.h"
 #include "reduce/fold.h"
+#include "reduce/user_fold.h"
 #include "transport/shm/board.h"
 #include "transport/transport.h"
 
@@ -42,6 +43,7 @@ struct Binding {
   Op op = Op::sum;
   Stores stores = Stores::together;  // how results are stored into outputs
   bool far_scratch = false;          // stores to scratch bypass the caches
+  const UserFold* user = nullptr;    // of an operator of the user
   bool p2p = false;
   std::uint64_t message_sequence = 0;  // in the keys of its messages
   std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
@@ -151,6 +153,7 @@ class Execution {
   std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
+  UserFoldRoom user_room_;
   struct PeerBuffers {
     std::byte* input = nullptr;
     std::byte* output = nullptr;

@@ -42,14 +42,18 @@ struct Extents {
 Extents equal_blocks(std::size_t count, std::size_t blocks);
 /// A message of `count` elements that is cut in `blocks` blocks of whole 64-byte lines, the last
 /// ones short or empty.
-Extents cut_blocks(std::size_t count, std::size_t blocks, Dtype dtype);
+/// unit: elements that a block or a chunk never splits.
+Extents cut_blocks(std::size_t count, std::size_t blocks, Dtype dtype, std::size_t unit = 1);
+/// The length of blocks and chunks is a multiple of so many elements: of `unit`, and of 64-byte
+/// lines while that is at most 4 KiB.
+std::size_t grain_of(Dtype dtype, std::size_t unit);
 /// Block b has counts[b] elements and begins at offsets[b]. The spans must outlive the extents.
 Extents table_of_blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets);
 
 /// The sizes of one operation on one rank.
 struct Sizes {
   Extents input, output;
-  std::size_t chunk_elements = 0;  // of a full chunk: a multiple of a 64-byte line; 0: one chunk
+  std::size_t chunk_elements = 0;  // of a full chunk: a multiple of grain_of(); 0: one chunk
 
   constexpr const Extents& of(Buffer buffer) const {
     return buffer == Buffer::output ? output : input;
@@ -79,10 +83,10 @@ struct Sizes {
 };
 
 /// The sizes of a call with equal blocks: `count` as the caller gave it. The collective's row says
-/// whether it is the whole message or one block. chunk_elements: rounded up to whole 64-byte lines;
-/// 0: one chunk.
+/// whether it is the whole message or one block. chunk_elements: rounded up to whole 64-byte lines
+/// (grain_of); 0: one chunk.
 Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t output_blocks,
-               std::size_t count, Dtype dtype, std::size_t chunk_elements);
+               std::size_t count, Dtype dtype, std::size_t chunk_elements, std::size_t unit = 1);
 /// The same for a plan; one chunk where the plan has single_chunk.
 Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements);
 

@@ -17,12 +17,22 @@ constexpr std::size_t least_chunk_bytes = 4 << 10;
 
 std::size_t slot_of(const Question& question) {
   std::uint64_t hash = (question.count ^ (question.total << 7)) * 0x9e3779b97f4a7c15ULL;
-  hash ^= (static_cast<std::uint64_t>(question.collective) << 40) ^
+  hash ^= question.unit ^ (static_cast<std::uint64_t>(question.collective) << 40) ^
           (static_cast<std::uint64_t>(question.dtype) << 48) ^
           (static_cast<std::uint64_t>(question.op) << 56) ^
           (static_cast<std::uint64_t>(question.varying) << 63) ^
           (static_cast<std::uint64_t>(question.root + 1) << 20);
   return (hash * 0x9e3779b97f4a7c15ULL) >> 58;
+}
+
+/// Arrival lines keep their payload at multiples of 8 bytes. Types that need 16 have sizes that are
+/// multiples of 16.
+bool may_need_alignment(const Question& question) {
+  return is_user(question.op) && question.unit * size_of(question.dtype) % 16 == 0;
+}
+
+bool maps_buffers(const Program& program) {
+  return program.header().maps_input || program.header().maps_output;
 }
 
 }  // namespace
@@ -61,7 +71,7 @@ Shape Selector::shape_of(const Question& question) const {
           .ranks = static_cast<std::uint32_t>(options_.ranks),
           .root = question.root,
           .varying = question.varying,
-          .widened = is_widened(question.dtype),
+          .widened = is_widened(question.dtype, question.op),
           .layout = options_.layout.get()};
 }
 
@@ -69,7 +79,8 @@ bool Selector::serves(const Builder& builder, const Question& question) const {
   if (builder.collective != question.collective) return false;
   if (builder.medium == Medium::node && !options_.one_node) return false;
   if (builder.medium == Medium::both && !has_levels()) return false;
-  if (options_.deterministic && !builder.rank_order) return false;
+  const bool in_order = options_.deterministic || question.op == Op::user_in_order;
+  if (in_order && !builder.rank_order) return false;
   return builder.varying || !question.varying;
 }
 
@@ -86,18 +97,25 @@ Sizes Selector::sizes_for(const Program& program, const Question& question,
   const ProgramHeader& header = program.header();
   const bool known = !question.varying || shares_blocks(row_of(question.collective));
   return sizes_of(question.collective, header.input_blocks, header.output_blocks, question.count,
-                  question.dtype, header.single_chunk || !known ? 0 : chunk_elements);
+                  question.dtype, header.single_chunk || !known ? 0 : chunk_elements,
+                  question.unit);
 }
 
 /// True if the line and the scratch have room for what the program puts there. A program of several
-/// chunks always fits, because the length of its chunks is chosen by the room in scratch.
+/// chunks fits if one element of the user does, because the length of its chunks is chosen by the
+/// room in scratch.
 bool Selector::fits(const Program& program, const Question& question) const {
   const ProgramHeader& header = program.header();
   const Sizes sizes = sizes_for(program, question, 0);
   if (header.line_blocks * line_stride(sizes) * size_of(question.dtype) > line_payload_bytes) {
     return false;
   }
-  if (!header.single_chunk) return true;
+  if (header.line_blocks > 0 && may_need_alignment(question)) return false;
+  if (!header.single_chunk) {
+    const std::size_t least = grain_of(question.dtype, question.unit) * size_of(question.dtype);
+    return question.unit == 1 || !header.uses_node ||
+           least * header.scratch_blocks * header.slots <= options_.board_scratch_bytes;
+  }
   const std::size_t room = header.uses_node ? options_.board_scratch_bytes : message_scratch_bytes;
   const std::size_t stride = scratch_stride_bytes(sizes, question.dtype, header.wide_scratch);
   return header.scratch_blocks * header.slots * stride <= room;
@@ -135,6 +153,9 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   choice->call_hash = call_hash(signature);
   std::vector<Priced> all;
   HOCKET_RETURN_IF_ERROR(candidates(question, &all));
+  const Program* alternative = nullptr;
+  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, &alternative));
+  if (alternative == nullptr) HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
   if (all.empty()) {
     return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
                           " between these ranks");
@@ -146,7 +167,7 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   });
   const Priced& chosen = forced != all.end() ? *forced : all.front();
   HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice->program));
-  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, choice));
+  if (maps_buffers(*choice->program)) choice->staged = alternative;
   const Program& sized = choice->staged != nullptr ? *choice->staged : *choice->program;
   choice->sizes = sizes_for(*choice->program, question, chunk_elements(sized, question));
   choice->stores = stores(question);
@@ -155,21 +176,31 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   return {};
 }
 
-/// For a program that maps buffers: the cheapest candidate that begins in the same way and maps
-/// none.
+/// For programs that map buffers: the cheapest candidate that begins in the same way and maps none.
+/// Null: none has room, because an element of the user is too long.
 Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                                  Choice* choice) {
-  const ProgramHeader& chosen = choice->program->header();
-  if (!chosen.maps_input && !chosen.maps_output) return {};
+                                  const Program** out) {
+  *out = nullptr;
   for (const Priced& candidate : candidates) {
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
-    const ProgramHeader& header = program->header();
-    if (!header.arrives_first || header.maps_input || header.maps_output) continue;
-    choice->staged = program;
+    if (!program->header().arrives_first || maps_buffers(*program)) continue;
+    *out = program;
     return {};
   }
-  return internal_error("no plan stands behind one that maps buffers");
+  return {};
+}
+
+/// Removes the candidates that map buffers.
+Status Selector::drop_mapping(const Question& question, std::vector<Priced>* candidates) {
+  std::vector<Priced> kept;
+  for (const Priced& candidate : *candidates) {
+    const Program* program = nullptr;
+    HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
+    if (!maps_buffers(*program)) kept.push_back(candidate);
+  }
+  *candidates = std::move(kept);
+  return {};
 }
 
 /// Another core's line costs more than one from memory: the cores share no cache, or no near one.
@@ -228,8 +259,8 @@ std::size_t Selector::chunk_elements(const Program& program, const Question& que
   } else {
     bytes = std::clamp(message_scratch_bytes / pieces, least_chunk_bytes, message_chunk_bytes);
   }
-  bytes &= ~std::size_t{63};
-  return std::max<std::size_t>(bytes / element, 64 / size_of(question.dtype));
+  const std::size_t grain = grain_of(question.dtype, question.unit);
+  return std::max(bytes / element / grain * grain, grain);
 }
 
 }  // namespace hocket::internal

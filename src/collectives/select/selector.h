@@ -30,6 +30,8 @@ struct Question {
   bool varying = false;  // blocks have different counts
   /// varying: the elements of all blocks, where all ranks know them; else 0.
   std::size_t total = 0;
+  /// With an operator of the user: elements that blocks and chunks never split.
+  std::uint32_t unit = 1;
   bool operator==(const Question&) const = default;
 };
 
@@ -76,7 +78,8 @@ class Selector {
  private:
   Status work_out(const Question& question, Choice* choice);
   Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                          Choice* choice);
+                          const Program** out);
+  Status drop_mapping(const Question& question, std::vector<Priced>* candidates);
   Status program_for(const Builder& builder, const Question& question, const Program** out);
   Shape shape_of(const Question& question) const;
   bool serves(const Builder& builder, const Question& question) const;

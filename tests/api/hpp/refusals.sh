@@ -45,15 +45,25 @@ refuse() {  # STATEMENT, the words of the first error, a word that follows it or
 
 accept 'std::vector<std::byte> x(4); comm.broadcast(x, 0);'
 accept 'std::vector<long long> x(4); comm.all_reduce(x, hocketSum, stream);'
+accept 'std::vector<short> x(4); comm.all_reduce(x, hocketXor);'
 accept 'stream.record();'  # an event that is not wanted
 
 element='hocket: this type is no element type'
-refuse 'std::vector<short> x(4); comm.all_reduce(x, hocketSum);' "$element" short
+refuse 'std::vector<wchar_t> x(4); comm.all_reduce(x, hocketSum);' "$element" wchar_t
 refuse 'bool x[4] = {}; comm.broadcast(x, 0);' "$element" bool
 refuse 'std::vector<Point> x(4); comm.send(x, 0);' "$element" Point
 refuse 'std::vector<long double> x(4); comm.recv(x, 0);' "$element" 'long double'
 refuse 'std::vector<float*> x(4); comm.all_gather(x);' "$element" 'float*'
-refuse 'short x = comm.all_reduce(short{1}, hocketSum); (void)x;' "$element" short
+refuse 'bool x = comm.all_reduce(true, hocketSum); (void)x;' "$element" bool
+
+operator='hocket::Operator<Point> op(comm, "a", [](const Point& a, const Point&) { return a; });'
+accept "$operator std::vector<Point> x(4); comm.all_reduce(x, op); comm.reduce(x, op, 0, stream);"
+refuse "$operator std::vector<float> x(4); comm.all_reduce(x, op);" \
+  "have another type than the operator's" float
+refuse "$operator const std::vector<Point> x(4); comm.all_reduce(x, op);" \
+  'the elements of this buffer are const' Point
+refuse 'hocket::Operator<std::string> op(comm, "a", [](auto& a, auto&) { return a; });' \
+  'must be trivially copyable' string
 
 bytes='hocket: std::byte has no arithmetic'
 refuse 'std::vector<std::byte> x(4); comm.all_reduce(x, hocketSum);' "$bytes" byte
