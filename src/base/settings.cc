@@ -144,7 +144,9 @@ constexpr Setting table[] = {
       "a host use TCP too."},
      parse_transport},
     {{"HOCKET_ALGORITHM", SettingKind::choice,
-      "inline|one-shot|staged|direct|ring|tree|owner-fold|pairs", "chosen by measured cost",
+      "inline|one-shot|staged|direct|ring|tree|owner-fold|pairs|recursive-doubling|k-nomial|"
+      "double-tree",
+      "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
      parse_algorithm},
     {{"HOCKET_CHECKSUM", SettingKind::flag, "0|1", "0",

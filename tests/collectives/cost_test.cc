@@ -268,7 +268,7 @@ TEST(Price, chooses_the_family_that_suits_the_size_over_messages) {
     EXPECT_EQ(cheapest(Collective::all_reduce, false, ranks, 8), "one-shot");
     EXPECT_EQ(cheapest(Collective::barrier, false, ranks, 0), "one-shot");
   }
-  EXPECT_EQ(cheapest(Collective::all_reduce, false, 256, 8), "tree");
+  EXPECT_EQ(cheapest(Collective::all_reduce, false, 256, 8), "recursive-doubling");
   EXPECT_EQ(cheapest(Collective::barrier, false, 256, 0), "tree");
   for (const std::uint32_t ranks : {2, 8, 64}) {
     const std::string large = cheapest(Collective::all_reduce, false, ranks, 16 << 20);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/algorithms/builders.h"
@@ -72,6 +73,12 @@ inline std::vector<Builder> group_builders() {
     if (!is_p2p(builder.collective)) found.push_back(builder);
   }
   return found;
+}
+
+/// True if the lanes and the messages of a rank grow with the logarithm of the number of ranks.
+inline bool is_logarithmic(const Builder& builder) {
+  static constexpr const char* names[] = {"tree", "k-nomial", "double-tree", "recursive-doubling"};
+  return std::ranges::find(names, std::string_view(builder.algorithm)) != std::end(names);
 }
 
 }  // namespace hocket::internal

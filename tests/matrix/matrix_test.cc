@@ -79,6 +79,11 @@ constexpr WorldKind kinds[] = {
     {4, "tcp", "owner-fold", true},
     {7, "tcp", "owner-fold", true},
     {3, "tcp", "one-shot", true},
+    {7, "shm", "recursive-doubling", false},
+    {4, "tcp", "recursive-doubling", false},
+    {5, "shm", "double-tree", false},
+    {4, "tcp", "double-tree", false},
+    {7, "tcp", "k-nomial", false},
     {5, "shm", "pairs", true},
     {4, "tcp", "pairs", true},
 };
