@@ -145,7 +145,7 @@ constexpr Setting table[] = {
      parse_transport},
     {{"HOCKET_ALGORITHM", SettingKind::choice,
       "inline|one-shot|staged|direct|ring|tree|owner-fold|pairs|recursive-doubling|k-nomial|"
-      "double-tree",
+      "double-tree|circulant|bruck",
       "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
      parse_algorithm},

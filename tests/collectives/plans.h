@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -75,10 +76,13 @@ inline std::vector<Builder> group_builders() {
   return found;
 }
 
-/// True if the lanes and the messages of a rank grow with the logarithm of the number of ranks.
+inline bool is_one_of(const Builder& builder, std::initializer_list<std::string_view> algorithms) {
+  return std::ranges::find(algorithms, builder.algorithm) != algorithms.end();
+}
+
+/// True if the messages of a rank, and their bytes, grow with the logarithm of the number of ranks.
 inline bool is_logarithmic(const Builder& builder) {
-  static constexpr const char* names[] = {"tree", "k-nomial", "double-tree", "recursive-doubling"};
-  return std::ranges::find(names, std::string_view(builder.algorithm)) != std::end(names);
+  return is_one_of(builder, {"tree", "k-nomial", "double-tree", "recursive-doubling"});
 }
 
 }  // namespace hocket::internal

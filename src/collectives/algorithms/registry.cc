@@ -82,6 +82,10 @@ constexpr Builder table[] = {
      algorithms::double_tree_broadcast},
     {"recursive-doubling", all_reduce, messages, in_own_order, whole, equal, unlike,
      algorithms::recursive_doubling},
+    {"circulant", all_reduce, messages, in_own_order, cut, equal, alike, algorithms::circulant},
+    {"circulant", all_gather, messages, in_order, whole, any, alike, algorithms::circulant},
+    {"circulant", reduce_scatter, messages, in_own_order, whole, any, alike, algorithms::circulant},
+    {"bruck", all_to_all, messages, in_order, whole, equal, alike, algorithms::bruck},
     {"message", send, messages, in_order, whole, equal, unlike, algorithms::message},
     {"message", recv, messages, in_order, whole, equal, unlike, algorithms::message},
 };
