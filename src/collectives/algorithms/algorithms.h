@@ -58,6 +58,8 @@ void tree_broadcast(Plan& plan, const Shape& shape);
 void tree_barrier(Plan& plan, const Shape& shape);
 void k_nomial_reduce(Plan& plan, const Shape& shape);
 void k_nomial_broadcast(Plan& plan, const Shape& shape);
+void k_nomial_gather(Plan& plan, const Shape& shape);
+void k_nomial_scatter(Plan& plan, const Shape& shape);
 void double_tree_all_reduce(Plan& plan, const Shape& shape);
 void double_tree_reduce(Plan& plan, const Shape& shape);
 void double_tree_broadcast(Plan& plan, const Shape& shape);

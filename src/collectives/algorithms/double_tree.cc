@@ -69,7 +69,7 @@ class Tree {
 
  private:
   void add_child(TreePlace& place, std::uint32_t position) const {
-    place.children.push_back({rank_of(position), position % 2 == 1});
+    place.children.push_back({.rank = rank_of(position), .is_leaf = position % 2 == 1});
   }
   std::uint32_t position_of(std::uint32_t v) const {
     if (number_ == 0) return v;

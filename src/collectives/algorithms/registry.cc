@@ -74,6 +74,8 @@ constexpr Builder table[] = {
     {"k-nomial", reduce, messages, in_own_order, whole, equal, unlike, algorithms::k_nomial_reduce},
     {"k-nomial", broadcast, messages, in_order, whole, equal, unlike,
      algorithms::k_nomial_broadcast},
+    {"k-nomial", gather, messages, in_order, whole, equal, unlike, algorithms::k_nomial_gather},
+    {"k-nomial", scatter, messages, in_order, whole, equal, unlike, algorithms::k_nomial_scatter},
     {"double-tree", all_reduce, messages, in_own_order, whole, equal, unlike,
      algorithms::double_tree_all_reduce},
     {"double-tree", reduce, messages, in_own_order, whole, equal, unlike,

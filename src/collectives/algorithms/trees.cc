@@ -5,6 +5,7 @@
 // exists. The send of a leaf may not have ended, so a leaf awaits it before it receives the result.
 #include "collectives/algorithms/trees.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "collectives/plan/steps.h"
@@ -25,7 +26,10 @@ TreePlace nomial_place(const Shape& shape, std::uint32_t root, std::uint32_t rad
     for (std::uint64_t digit = 1; digit < radix; ++digit) {
       const std::uint64_t child = v + digit * unit;
       if (child >= ranks) break;
-      place.children.push_back({rank_of(child), unit == 1 || child + 1 >= ranks});
+      place.children.push_back({.rank = rank_of(child),
+                                .is_leaf = unit == 1 || child + 1 >= ranks,
+                                .distance = static_cast<std::uint32_t>(digit * unit),
+                                .size = static_cast<std::uint32_t>(std::min(unit, ranks - child))});
     }
   }
   if (v != 0) place.parent = rank_of(v - v / unit % radix * unit);

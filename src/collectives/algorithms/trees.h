@@ -15,6 +15,7 @@ struct TreePlace {
   struct Child {
     std::uint32_t rank;
     bool is_leaf;
+    std::uint32_t distance = 0, size = 1;  // nomial_place: of its v from this rank's; its subtree
   };
   std::uint32_t parent = none;  // none: this rank is the root
   std::vector<Child> children;  // in the order of the fold; the last one has the largest subtree
