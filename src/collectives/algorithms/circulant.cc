@@ -20,8 +20,8 @@
 // Where the bytes are. What came in round k is in scratch, `from` of that round, as blocks 0, 1,
 // ... So the partial result of block i is the input plus block i of each earlier round that has it.
 // It is folded when it is sent, into the block i - 1 of `sent`, next to those that travel with it.
-// A round before that had an odd number of blocks gave one block less than this round sends: the
-// last one has one operand less. The all-gather has a place for each block in distance order.
+// If s_k-1 is odd, round k - 1 brought one block less than are left then, and the last block of
+// round k has one operand less. The all-gather has a place for each block in distance order.
 //
 // Lanes of the reduce-scatter: receive and send of each round, and `fold` for the own block. `done`
 // ends when no lane needs the scratch of a chunk any more. Lanes of the all-gather: receive, send
