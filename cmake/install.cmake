@@ -8,7 +8,7 @@ install(FILES include/hocket/hocket.h include/hocket/collectives.h
 install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET hocket-run)
-  install(TARGETS hocket-run hocket-trace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS hocket-run hocket-topo hocket-trace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/hocket)

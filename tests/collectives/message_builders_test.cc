@@ -25,7 +25,7 @@ Plan plan_of(const Builder& builder, std::uint32_t rank, std::uint32_t ranks) {
 
 struct Message {
   std::int64_t from, to, tag;
-  std::uint64_t item;  // 0: an empty message
+  std::uint64_t item;  // the first one; 0: an empty message, or blocks that are passed on
   auto operator<=>(const Message&) const = default;
 };
 
@@ -38,7 +38,8 @@ void visit_messages(const Plan& plan, StepKind kind, auto&& visit) {
       for (std::uint32_t i = 0; i < lane.instances; ++i) {
         const std::int64_t peer = step.peer.at(i);
         const std::uint64_t item =
-            lane.counts == Counts::once
+            lane.counts == Counts::once || (lane.counts == Counts::all_blocks &&
+                                            plan.shape.collective == Collective::all_to_all)
                 ? 0
                 : item_of(plan, lane.extents, static_cast<std::uint32_t>(step.block.at(i)));
         visit(kind == StepKind::send ? Message{own, peer, step.tag.at(i), item}
@@ -58,8 +59,8 @@ bool receives(const Plan& plan, const Message& message) {
 class MessageBuilders : public testing::TestWithParam<Builder> {};
 
 TEST_P(MessageBuilders, have_few_lanes_for_many_ranks) {
-  const bool tree = std::string(GetParam().algorithm) == "tree";
-  const std::size_t most_lanes = tree ? 2 * std::bit_width(many_ranks - 1) + 3 : 19;
+  const bool rounds = is_logarithmic(GetParam()) || is_one_of(GetParam(), {"circulant", "bruck"});
+  const std::size_t most_lanes = rounds ? 7 * std::bit_width(many_ranks - 1) + 3 : 19;
   for (const std::uint32_t rank : some_ranks) {
     const Plan plan = plan_of(GetParam(), rank, many_ranks);
     std::size_t steps = 0;
@@ -102,6 +103,30 @@ TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
       const Plan peer = plan_of(GetParam(), static_cast<std::uint32_t>(message.to), many_ranks);
       EXPECT_TRUE(receives(peer, message))
           << "rank " << message.to << " does not receive item " << message.item;
+    }
+  }
+}
+
+/// How often a rank sends each block of the message in a broadcast.
+std::size_t sends_of(const Plan& plan, std::uint32_t block) {
+  std::size_t sends = 0;
+  visit_messages(plan, StepKind::send,
+                 [&](const Message& message) { sends += message.item == block ? 1 : 0; });
+  return sends;
+}
+
+// So the links of all ranks are used alike: a rank passes at most one half on.
+TEST(DoubleTree, has_no_rank_with_children_in_both_trees) {
+  const Builder& builder = *find_builder("double-tree", Collective::broadcast, Medium::messages);
+  for (std::uint32_t ranks = 2; ranks <= 64; ++ranks) {
+    for (const Plan& plan : plans_of(builder, {.ranks = ranks, .root = ranks / 2})) {
+      const std::size_t first = sends_of(plan, 0), second = sends_of(plan, 1);
+      if (plan.shape.is_root()) {
+        EXPECT_EQ(first + second, 2U) << ranks << " ranks";
+      } else {
+        EXPECT_TRUE(first == 0 || second == 0) << ranks << " ranks, rank " << plan.shape.rank;
+        EXPECT_LE(first + second, 2U) << ranks << " ranks, rank " << plan.shape.rank;
+      }
     }
   }
 }

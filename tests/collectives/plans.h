@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/algorithms/builders.h"
@@ -93,6 +95,15 @@ inline std::vector<Builder> layout_builders() {
     if (builder.medium == Medium::both) found.push_back(builder);
   }
   return found;
+}
+
+inline bool is_one_of(const Builder& builder, std::initializer_list<std::string_view> algorithms) {
+  return std::ranges::find(algorithms, builder.algorithm) != algorithms.end();
+}
+
+/// True if the messages of a rank, and their bytes, grow with the logarithm of the number of ranks.
+inline bool is_logarithmic(const Builder& builder) {
+  return is_one_of(builder, {"tree", "k-nomial", "double-tree", "recursive-doubling"});
 }
 
 }  // namespace hocket::internal

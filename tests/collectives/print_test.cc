@@ -78,6 +78,12 @@ TEST(Print, shows_what_a_step_would_otherwise_hide) {
             "finish line[0] + line[0]@1 -> out[0], out[0]@0");
   EXPECT_EQ(text(send(by_instance(6, 1, 8), by_instance(0, 2), fixed(1), r.scratch(fixed(0)))),
             "send s[0] -> (6+i)%8 tag 2i (block 1)");
+  EXPECT_EQ(
+      text(for_blocks(
+          copy(by_source(1, 1, 4), r.input(by_source(1, 1, 4)), {r.scratch(by_source(0))}), 3)),
+      "copy in[(1+j)%4] -> s[j] (blocks (1+j)%4{j<3})");
+  EXPECT_EQ(text(for_blocks(send(fixed(1), fixed(0), fixed(0), r.scratch(by_source(2))), 3)),
+            "send s[2+j] -> 1 tag 0 (blocks 0{j<3})");
   EXPECT_EQ(text(recv(fixed(7), fixed(1), fixed(0), r.output(fixed(0)))), "recv 7 tag 1 -> out[0]");
   EXPECT_EQ(text(recv_empty(fixed(7), fixed(1))), "recv 7 tag 1 -> nothing");
   EXPECT_EQ(text(arrive()), "arrive");

@@ -180,7 +180,7 @@ TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
         .builder->algorithm;
   };
   EXPECT_STREQ("one-shot", first(100, 0.1, 4 << 10)) << "messages for next to nothing";
-  EXPECT_STREQ("tree", first(50'000, 0.1, 4 << 10)) << "few messages";
+  EXPECT_STREQ("recursive-doubling", first(50'000, 0.1, 4 << 10)) << "few messages";
   EXPECT_STREQ("owner-fold", first(1000, 8, 16 << 10)) << "few bytes, few rounds";
 }
 

@@ -14,7 +14,7 @@ step "install"
 "$cmake" --install "$build" --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
-for file in bin/hocket-run bin/hocket-trace; do
+for file in bin/hocket-run bin/hocket-topo bin/hocket-trace; do
   [[ -f $prefix/$file ]] || { echo "not installed: $file"; exit 1; }
 done
 

@@ -13,8 +13,9 @@ namespace {
 const std::set<std::string> own_folders = {"Users", "builds", "data", "home",      "media",
                                            "mnt",   "nfs",    "opt",  "root",      "scratch",
                                            "srv",   "work",   "ws",   "workspace", "workspaces"};
-const std::set<std::string> known_hosts = {"arxiv.org", "doi.org", "www.rfc-editor.org",
-                                           "www.opencompute.org", "json-schema.org"};
+const std::set<std::string> known_hosts = {"arxiv.org",          "doi.org",
+                                           "www.rfc-editor.org", "www.opencompute.org",
+                                           "json-schema.org",    "www.w3.org"};
 
 Complaints check(const File& file) {
   static const std::regex path("(^|[\\s\"'`=(<,])/([A-Za-z_][A-Za-z0-9_.-]*)/");

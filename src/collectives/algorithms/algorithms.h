@@ -56,7 +56,17 @@ void tree_all_reduce(Plan& plan, const Shape& shape);
 void tree_reduce(Plan& plan, const Shape& shape);
 void tree_broadcast(Plan& plan, const Shape& shape);
 void tree_barrier(Plan& plan, const Shape& shape);
-void message(Plan& plan, const Shape& shape);  // send, recv; the peer is shape.root
+void k_nomial_reduce(Plan& plan, const Shape& shape);
+void k_nomial_broadcast(Plan& plan, const Shape& shape);
+void k_nomial_gather(Plan& plan, const Shape& shape);
+void k_nomial_scatter(Plan& plan, const Shape& shape);
+void double_tree_all_reduce(Plan& plan, const Shape& shape);
+void double_tree_reduce(Plan& plan, const Shape& shape);
+void double_tree_broadcast(Plan& plan, const Shape& shape);
+void circulant(Plan& plan, const Shape& shape);           // all-reduce, all-gather, reduce-scatter
+void bruck(Plan& plan, const Shape& shape);               // all-to-all
+void recursive_doubling(Plan& plan, const Shape& shape);  // all-reduce
+void message(Plan& plan, const Shape& shape);             // send, recv; the peer is shape.root
 
 // Load/store within nodes, messages between them.
 void two_level_all_reduce(Plan& plan, const Shape& shape);

@@ -346,9 +346,16 @@ class Interpreter {
   }
 
   HOCKET_HOST_DEVICE void fold(const Active& active, const Instruction& step) {
+    for (std::uint32_t r = 0; r < step.repeat; ++r) fold_block(active, step, r);
+    worker_.meet();
+  }
+
+  /// Block `repetition` of the step. Either the step is repeated, or an operand is.
+  HOCKET_HOST_DEVICE void fold_block(const Active& active, const Instruction& step,
+                                     std::uint32_t repetition) {
     const std::size_t element = size_of(call_.dtype);
     const Operand* operand = operands_ + step.first_operand;
-    const auto block = static_cast<std::size_t>(step.block.at(active.instance));
+    const auto block = static_cast<std::size_t>(step.block.at(active.instance, repetition));
     const std::size_t count =
         call_.sizes.range(lanes_[active.lane].extents, block, active.chunk).count;
     DeviceFold f;
@@ -356,13 +363,13 @@ class Interpreter {
     f.wide_dst = operand->wide;
     for (std::uint32_t i = 0; i < step.dsts; ++i, ++operand) {
       for (std::uint32_t j = 0; j < operand->repeat; ++j) {
-        f.dsts[f.dst_count++] = address_of(*operand, active, j, element);
+        f.dsts[f.dst_count++] = address_of(*operand, active, repetition + j, element);
       }
     }
     for (std::uint32_t i = 0; i < step.srcs; ++i, ++operand) {
       for (std::uint32_t j = 0; j < operand->repeat; ++j) {
         f.wide[f.src_count] = operand->wide;
-        f.srcs[f.src_count++] = address_of(*operand, active, j, element);
+        f.srcs[f.src_count++] = address_of(*operand, active, repetition + j, element);
       }
     }
     f.divide = call_.op == Op::avg && step.finish && header_.ranks > 1;
@@ -378,7 +385,6 @@ class Interpreter {
     } else {
       fold_any(call_.dtype, call_.op, f, worker_);
     }
-    worker_.meet();
   }
 
   /// A copy moves bytes and changes none, also not those of a NaN. A copy onto the very same memory

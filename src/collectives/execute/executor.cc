@@ -268,7 +268,7 @@ Stores Execution::scratch_stores(Buffer first) const {
 
 /// A copy of a few bytes needs no kernel.
 bool Execution::copied(const Instruction& instruction, const Active& active,
-                       std::size_t count) const {
+                       std::uint32_t repetition, std::size_t count) const {
   constexpr std::size_t most_bytes = 256;
   const Operand* operand = operands_ + instruction.first_operand;
   const bool one_to_one = instruction.srcs == 1 && instruction.dsts == 1 && !instruction.finish &&
@@ -276,8 +276,8 @@ bool Execution::copied(const Instruction& instruction, const Active& active,
                           operand[0].wide == operand[1].wide;
   const std::size_t bytes = count * (operand[0].wide ? wide_bytes_ : element_bytes_);
   if (!one_to_one || bytes > most_bytes) return false;
-  std::byte* const dst = address_of(operand[0], active, 0);
-  const std::byte* const src = address_of(operand[1], active, 0);
+  std::byte* const dst = address_of(operand[0], active, repetition);
+  const std::byte* const src = address_of(operand[1], active, repetition);
   // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
   if (dst != src) std::memcpy(dst, src, bytes);
   return true;
@@ -287,9 +287,16 @@ Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruc
   HOCKET_ASSERT(
       instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
       "an instruction has its operands");
+  for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
+  return Outcome::next;
+}
+
+/// Block `repetition` of the instruction. Either the instruction is repeated, or an operand is.
+void Execution::fold_block(const Active& active, const Instruction& instruction,
+                           std::uint32_t repetition) {
   Fold fold;
-  fold.count = elements_of(active, instruction);
-  if (fold.count == 0 || copied(instruction, active, fold.count)) return Outcome::next;
+  fold.count = elements_of(active, instruction, repetition);
+  if (fold.count == 0 || copied(instruction, active, repetition, fold.count)) return;
   const Operand* operand = operands_ + instruction.first_operand;
   const Operand& first = *operand;
   bool only_output = true;
@@ -297,19 +304,19 @@ Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruc
   for (const Operand* end = operand + instruction.dsts; operand != end; ++operand) {
     only_output &= operand->buffer == Buffer::output;
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
-      fold_dsts_[dsts++] = address_of(*operand, active, j);
+      fold_dsts_[dsts++] = address_of(*operand, active, repetition + j);
     }
   }
   for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
-      fold_srcs_[srcs++] = {address_of(*operand, active, j), operand->wide};
+      fold_srcs_[srcs++] = {address_of(*operand, active, repetition + j), operand->wide};
     }
   }
   HOCKET_ASSERT(std::max(srcs, dsts) <= fold_srcs_.size(),
                 "a program knows its longest list of operands");
   if (only_output && srcs == 1 && !instruction.finish) {
     dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);  // a copy onto itself, as above
-    if (dsts == 0) return Outcome::next;
+    if (dsts == 0) return;
   }
   fold.srcs = fold_srcs_.data();
   fold.src_count = static_cast<int>(srcs);
@@ -326,15 +333,26 @@ Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruc
   } else {
     hocket::internal::fold(fold);
   }
-  return Outcome::next;
 }
 
-/// Elements of the chunk that the step handles.
-std::size_t Execution::elements_of(const Active& active, const Instruction& instruction) const {
+/// Elements of the chunk of a block that the step handles.
+std::size_t Execution::elements_of(const Active& active, const Instruction& instruction,
+                                   std::uint32_t repetition) const {
   const Sizes& sizes = binding_->sizes;
-  const std::uint32_t block = index_of(instruction.block, active.instance);
+  const std::uint32_t block = index_of(instruction.block, active.instance, repetition);
   if (sizes.chunk_elements == 0) return sizes.of(active.lane->extents).block(block).count;
   return sizes.range(active.lane->extents, block, active.chunk).count;
+}
+
+/// From the first block of a message to the end of its last block that is not empty.
+std::size_t Execution::message_bytes(const Active& active, const Instruction& instruction) const {
+  const std::size_t element =
+      operands_[instruction.first_operand].wide ? wide_bytes_ : element_bytes_;
+  for (std::uint32_t last = instruction.repeat; last-- > 1;) {
+    const std::size_t elements = elements_of(active, instruction, last);
+    if (elements > 0) return last * stride_ + elements * element;
+  }
+  return elements_of(active, instruction, 0) * element;
 }
 
 void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
@@ -348,10 +366,8 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
   if (carries) {
-    const Operand& operand = operands_[instruction.first_operand];
-    transfer.data = address_of(operand, active, 0);
-    transfer.bytes =
-        elements_of(active, instruction) * (operand.wide ? wide_bytes_ : element_bytes_);
+    transfer.data = address_of(operands_[instruction.first_operand], active, 0);
+    transfer.bytes = message_bytes(active, instruction);
   }
   transfer.signature = &binding_->signature;
   active.posted = true;

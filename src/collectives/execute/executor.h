@@ -102,6 +102,7 @@ class Execution {
   bool run(Active& active);
   Outcome step(Active& active, const Instruction& instruction);
   Outcome do_fold(Active& active, const Instruction& instruction);
+  void fold_block(const Active& active, const Instruction& instruction, std::uint32_t repetition);
   Outcome do_message(Active& active, const Instruction& instruction);
   void post(Active& active, const Instruction& instruction, Transport& transport);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
@@ -121,8 +122,11 @@ class Execution {
   std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
   std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
-  bool copied(const Instruction& instruction, const Active& active, std::size_t count) const;
-  std::size_t elements_of(const Active& active, const Instruction& instruction) const;
+  bool copied(const Instruction& instruction, const Active& active, std::uint32_t repetition,
+              std::size_t count) const;
+  std::size_t elements_of(const Active& active, const Instruction& instruction,
+                          std::uint32_t repetition) const;
+  std::size_t message_bytes(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;

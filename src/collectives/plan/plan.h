@@ -9,6 +9,16 @@
 // an empty block has one empty chunk. A data step handles chunk k of ONE block of the message,
 // Step::block; all its ranges have the length of that chunk.
 //
+// Several blocks in one step. In a lane of all blocks a data step may stand for `repeat` blocks:
+// Step::block and the indices of its ranges at j = 0, 1, ... A fold is done for each of them, as by
+// a step of its own. A message carries all of them, from scratch to scratch, where they follow one
+// another: so they are one run of bytes. An algorithm of log2 p rounds needs that, because each
+// message costs a round. A message of one block goes from or to any buffer.
+//
+// Blocks of other ranks. In an all-to-all a rank may pass blocks on that are neither in its input
+// nor in its output. A step of a lane of all blocks whose ranges are all in scratch may handle such
+// blocks: Step::block only says how long they are, and all blocks are equally long.
+//
 // Lanes. The lanes of a plan run independently, each one its steps in order, for chunk 0, 1, ...
 // Inside a lane every step ends before the next begins (a send has ended when its source may be
 // overwritten). A lane stands for `instances` lanes i = 0, 1, ... that differ only in their
@@ -43,9 +53,9 @@
 namespace hocket::internal {
 
 /// A rank, a block, a tag or an instance: (base + i * by_instance + j * by_source) mod modulo,
-/// where i is the instance of the lane and j counts the ranges that one Range stands for. modulo 0:
-/// no reduction; then the value is negative or too large only where the user of the index says what
-/// that means.
+/// where i is the instance of the lane and j counts the ranges that one Range stands for, or the
+/// blocks or instances that one Step stands for. modulo 0: no reduction; then the value is negative
+/// or too large only where the user of the index says what that means.
 struct Index {
   std::int32_t base = 0;
   std::int32_t by_instance = 0;
@@ -78,7 +88,7 @@ struct Range {
   Index rank;  // whose buffer: this rank, or a local peer
   Index block;
   std::uint32_t repeat =
-      1;  // sources and destinations of a fold: this range stands for `repeat` ranges
+      1;  // sources and destinations of a fold of one block: this range stands for `repeat` ranges
   bool operator==(const Range&) const = default;
 };
 
@@ -104,7 +114,8 @@ struct Step {
   std::uint16_t flag = 0;    // wait: below public_flags
   std::uint16_t lag = 0;     // wait, await: chunks back
   std::uint32_t lane = 0;    // await: index in Plan::lanes
-  std::uint32_t repeat = 1;  // await: `repeat` instances, j = 0, 1, ...: all of them
+  std::uint32_t repeat = 1;  // await: `repeat` instances, j = 0, 1, ...: all of them. Data steps:
+                             // `repeat` blocks
   Index instance;            // await
   Index peer;                // send, recv: a rank; wait, await_arrival: a local rank
   Index tag;    // send, recv: a send and its recv have the same tag. From one rank to another, a
@@ -116,6 +127,10 @@ struct Step {
 };
 
 using Steps = std::vector<Step>;
+
+constexpr bool is_message(const Step& step) {
+  return step.kind == StepKind::send || step.kind == StepKind::recv;
+}
 
 /// How many chunks a lane has.
 enum class Counts : std::uint8_t {

@@ -8,6 +8,8 @@
 //   (block 5)                   the step handles block 5 of the message, although not all of its
 //                               ranges name a block 5
 //   (1+i)%4                     depends on the instance i of the lane
+//   copy in[(1+j)%4] -> s[j] (blocks (1+j)%4{j<3})
+//                               blocks 1, 2 and 3, each from its place to its own
 //   await 2 fold (4 back)       until lane 2, `fold`, has completed the chunk 4 before this chunk
 //   await end of 0 send[j]{j<3} until instances 0, 1 and 2 of lane 0, `send`, have ended
 #include <fmt/format.h>
@@ -58,29 +60,37 @@ Index own_rank(const Plan& plan) {
   return {.base = static_cast<std::int32_t>(plan.uses_node() ? local : plan.shape.rank)};
 }
 
-std::string text_of(const Plan& plan, const Range& range) {
+/// In a step that stands for `blocks` blocks.
+std::string text_of(const Plan& plan, const Range& range, std::uint32_t blocks) {
   static const char* const names[] = {"in", "out", "s", "line"};
   const auto index = static_cast<unsigned>(range.buffer);
-  const Index block = repeated(range.block, range.repeat);
-  const Index rank = repeated(range.rank, range.repeat);
+  const Index block = repeated(range.block, std::max(range.repeat, blocks));
+  const Index rank = repeated(range.rank, std::max(range.repeat, blocks));
   std::string text = fmt::format("{}[{}]", index < 4 ? names[index] : "?", text_of(block));
   if (range.wide) text += 'w';
   if (rank != own_rank(plan)) text += '@' + text_of(rank);
   return text + text_of_repeat(range.repeat);
 }
 
-std::string text_of(const Plan& plan, const std::vector<Range>& ranges, const char* between) {
+std::string text_of(const Plan& plan, const std::vector<Range>& ranges, const char* between,
+                    std::uint32_t blocks) {
   if (ranges.empty()) return "nothing";
   std::string text;
-  for (const Range& range : ranges) text += (text.empty() ? "" : between) + text_of(plan, range);
+  for (const Range& range : ranges) {
+    text += (text.empty() ? "" : between) + text_of(plan, range, blocks);
+  }
   return text;
 }
 
-/// The block of the message, if the ranges do not show it.
+/// The block of the message, if the ranges do not show it; of several blocks, how many they are.
 std::string block_text(const Step& step) {
   const auto shows = [&](const Range& range) { return range.block == step.block; };
-  if (std::ranges::all_of(step.srcs, shows) && std::ranges::all_of(step.dsts, shows)) return {};
-  return fmt::format(" (block {})", text_of(step.block));
+  if (step.repeat == 1 && std::ranges::all_of(step.srcs, shows) &&
+      std::ranges::all_of(step.dsts, shows)) {
+    return {};
+  }
+  return fmt::format(" ({} {}{})", step.repeat == 1 ? "block" : "blocks",
+                     text_of(repeated(step.block, step.repeat)), text_of_repeat(step.repeat));
 }
 
 std::string lag_text(const Step& step) {
@@ -149,16 +159,17 @@ std::string title_of(std::size_t number, const Lane& lane) {
 std::string print(const Plan& plan, const Step& step) {
   switch (step.kind) {
     case StepKind::fold:
-      return fmt::format("{} {} -> {}", name_of_fold(step), text_of(plan, step.srcs, " + "),
-                         text_of(plan, step.dsts, ", ")) +
+      return fmt::format("{} {} -> {}", name_of_fold(step),
+                         text_of(plan, step.srcs, " + ", step.repeat),
+                         text_of(plan, step.dsts, ", ", step.repeat)) +
              block_text(step);
     case StepKind::send:
-      return fmt::format("send {} -> {} tag {}", text_of(plan, step.srcs, ", "), text_of(step.peer),
-                         text_of(step.tag)) +
+      return fmt::format("send {} -> {} tag {}", text_of(plan, step.srcs, ", ", step.repeat),
+                         text_of(step.peer), text_of(step.tag)) +
              block_text(step);
     case StepKind::recv:
       return fmt::format("recv {} tag {} -> {}", text_of(step.peer), text_of(step.tag),
-                         text_of(plan, step.dsts, ", ")) +
+                         text_of(plan, step.dsts, ", ", step.repeat)) +
              block_text(step);
     case StepKind::arrive:
       return "arrive";

@@ -47,6 +47,10 @@ Step copy(Index block, Range src, std::vector<Range> dsts) {
 Step fold(Index block, std::vector<Range> srcs, Range dst) {
   return data_step(StepKind::fold, block, std::move(srcs), {dst});
 }
+Step for_blocks(Step step, std::uint32_t blocks) {
+  step.repeat = blocks;
+  return step;
+}
 Step finish(Index block, std::vector<Range> srcs, std::vector<Range> dsts) {
   Step step = data_step(StepKind::fold, block, std::move(srcs), std::move(dsts));
   step.finish = true;

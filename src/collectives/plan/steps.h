@@ -64,6 +64,8 @@ std::vector<Range> in_rank_order(std::uint32_t own, std::uint32_t ranks, const R
 Step copy(Index block, Range src, std::vector<Range> dsts);
 /// A fold into a partial result, which a later step folds further.
 Step fold(Index block, std::vector<Range> srcs, Range dst);
+/// The step stands for `blocks` blocks of the message, j = 0, 1, ..., in a lane of all blocks.
+Step for_blocks(Step step, std::uint32_t blocks);
 /// The last fold of a value: it rounds the result, and divides it for avg.
 Step finish(Index block, std::vector<Range> srcs, std::vector<Range> dsts);
 Step send(Index peer, Index tag, Index block, Range src);

@@ -210,8 +210,9 @@ class Simulation {
     for (const std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
       for (const Range& range : *ranges) (range.wide ? wide : narrow) += range.repeat;
     }
-    return static_cast<std::uint32_t>(narrow * size_of(simulated_.dtype) +
-                                      wide * wide_size_of(simulated_.dtype));
+    const std::size_t of_block =
+        narrow * size_of(simulated_.dtype) + wide * wide_size_of(simulated_.dtype);
+    return static_cast<std::uint32_t>(step.repeat * of_block);
   }
 
   void begin(Rank& rank) {

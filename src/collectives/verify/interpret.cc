@@ -32,8 +32,8 @@ class Interpreter {
     bool wide = false;
   };
   struct Message {
-    std::vector<std::byte> data;  // of a send that has ended
-    Area area;                    // the source of a send
+    std::vector<std::byte> data;  // of a send that has ended: all blocks without gaps
+    std::vector<Area> blocks;     // the source of a send
     bool* taken = nullptr;        // of a send that has not ended: set when the message is received
   };
   /// An instance of a lane that has started.
@@ -67,9 +67,13 @@ class Interpreter {
   bool send(Thread& thread, const Step& step);
   bool recv(Thread& thread, const Step& step);
   void fold_step(const Thread& thread, const Step& step);
+  void fold_block(const Thread& thread, const Step& step, std::uint32_t repetition);
   std::vector<Area> areas_of(const Thread& thread, const Step& step,
-                             const std::vector<Range>& ranges);
-  Area area_of(const Thread& thread, const Step& step, const Range& range, std::uint32_t source);
+                             const std::vector<Range>& ranges, std::uint32_t repetition);
+  std::vector<Area> blocks_of(const Thread& thread, const Step& step,
+                              const std::vector<Range>& ranges);
+  Area area_of(const Thread& thread, const Step& step, const Range& range, std::uint32_t repetition,
+               std::uint32_t source);
   Status end() const;
   void fail(const Thread& thread, const std::string& what);
 
@@ -244,10 +248,12 @@ bool Interpreter::send(Thread& thread, const Step& step) {
   if (thread.posted) return thread.taken;
   thread.posted = moved_ = true;
   Message message;
-  if (!step.srcs.empty()) message.area = area_of(thread, step, step.srcs[0], 0);
+  message.blocks = blocks_of(thread, step, step.srcs);
   const bool ends_at_once = random_() % 2 == 0;
   if (ends_at_once) {
-    message.data.assign(message.area.data, message.area.data + message.area.bytes);
+    for (const Area& block : message.blocks) {
+      message.data.insert(message.data.end(), block.data, block.data + block.bytes);
+    }
   } else {
     message.taken = &thread.taken;
   }
@@ -265,21 +271,43 @@ bool Interpreter::recv(Thread& thread, const Step& step) {
   const Message message = std::move(waiting->second.front());
   waiting->second.pop_front();
   if (waiting->second.empty()) messages_.erase(waiting);
-  Area area;
-  if (!step.dsts.empty()) area = area_of(thread, step, step.dsts[0], 0);
-  if (area.bytes != message.area.bytes) {
-    fail(thread, fmt::format("receives {} bytes into {}", message.area.bytes, area.bytes));
+  const std::vector<Area> blocks = blocks_of(thread, step, step.dsts);
+  if (blocks.size() != message.blocks.size()) {
+    fail(thread, fmt::format("receives {} blocks into {}", message.blocks.size(), blocks.size()));
     return true;
   }
-  const std::byte* from = message.taken != nullptr ? message.area.data : message.data.data();
-  if (area.bytes > 0) std::memmove(area.data, from, area.bytes);
+  const std::byte* left = message.data.data();
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const Area &from = message.blocks[b], &to = blocks[b];
+    if (to.bytes != from.bytes) {
+      fail(thread, fmt::format("receives {} bytes into {}", from.bytes, to.bytes));
+      return true;
+    }
+    if (to.bytes > 0) std::memmove(to.data, message.taken != nullptr ? from.data : left, to.bytes);
+    left += to.bytes;
+  }
   if (message.taken != nullptr) *message.taken = true;
   return true;
 }
 
+/// The blocks that a message carries.
+std::vector<Interpreter::Area> Interpreter::blocks_of(const Thread& thread, const Step& step,
+                                                      const std::vector<Range>& ranges) {
+  std::vector<Area> blocks;
+  if (ranges.empty()) return blocks;
+  for (std::uint32_t j = 0; j < step.repeat; ++j) {
+    blocks.push_back(area_of(thread, step, ranges[0], j, j));
+  }
+  return blocks;
+}
+
 void Interpreter::fold_step(const Thread& thread, const Step& step) {
-  const std::vector<Area> from = areas_of(thread, step, step.srcs);
-  const std::vector<Area> to = areas_of(thread, step, step.dsts);
+  for (std::uint32_t j = 0; j < step.repeat && status_.ok(); ++j) fold_block(thread, step, j);
+}
+
+void Interpreter::fold_block(const Thread& thread, const Step& step, std::uint32_t repetition) {
+  const std::vector<Area> from = areas_of(thread, step, step.srcs, repetition);
+  const std::vector<Area> to = areas_of(thread, step, step.dsts, repetition);
   if (!status_.ok()) return;
   if (from.empty() || to.empty()) return fail(thread, "folds nothing");
   std::vector<FoldSource> srcs;
@@ -304,20 +332,21 @@ void Interpreter::fold_step(const Thread& thread, const Step& step) {
 }
 
 std::vector<Interpreter::Area> Interpreter::areas_of(const Thread& thread, const Step& step,
-                                                     const std::vector<Range>& ranges) {
+                                                     const std::vector<Range>& ranges,
+                                                     std::uint32_t repetition) {
   std::vector<Area> areas;
   for (const Range& range : ranges) {
     for (std::uint32_t j = 0; j < range.repeat; ++j) {
-      areas.push_back(area_of(thread, step, range, j));
+      areas.push_back(area_of(thread, step, range, repetition, repetition + j));
     }
   }
   return areas;
 }
 
-/// The memory of range `source` of those that `range` stands for. All ranges of a step have the
-/// length of the step's block in the current chunk.
+/// The memory of range `source` of those that `range` stands for. All ranges of block `repetition`
+/// of a step have the length of that block in the current chunk.
 Interpreter::Area Interpreter::area_of(const Thread& thread, const Step& step, const Range& range,
-                                       std::uint32_t source) {
+                                       std::uint32_t repetition, std::uint32_t source) {
   const auto wrong = [&](const std::string& what) {
     fail(thread, what);
     return Area{};
@@ -325,7 +354,7 @@ Interpreter::Area Interpreter::area_of(const Thread& thread, const Step& step, c
   const std::vector<std::uint32_t>& node = plans_[thread.rank].node;
   const std::int64_t local = range.rank.at(thread.instance, source);
   const std::int64_t block = range.block.at(thread.instance, source);
-  const std::int64_t of = step.block.at(thread.instance);
+  const std::int64_t of = step.block.at(thread.instance, repetition);
   if (node.empty() ? local != thread.rank : local < 0 || local >= std::ssize(node)) {
     return wrong(fmt::format("names rank {}, which is not in the node", local));
   }

@@ -42,6 +42,18 @@ std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance
   return item_of(plan, lane.extents, static_cast<std::uint32_t>(lane.block.at(instance)));
 }
 
+bool passes_on(const Plan& plan, const Lane& lane, const Step& step) {
+  const auto in_scratch = [](const Range& range) { return range.buffer == Buffer::scratch; };
+  return plan.shape.collective == Collective::all_to_all && lane.counts == Counts::all_blocks &&
+         std::ranges::all_of(step.srcs, in_scratch) && std::ranges::all_of(step.dsts, in_scratch);
+}
+
+std::uint64_t item_of(const Plan& plan, const Lane& lane, const Step& step, std::uint32_t instance,
+                      std::uint32_t repetition) {
+  return item_of(plan, lane.extents,
+                 static_cast<std::uint32_t>(step.block.at(instance, repetition)));
+}
+
 std::uint32_t local_rank(const Plan& plan) {
   return static_cast<std::uint32_t>(std::ranges::find(plan.node, plan.shape.rank) -
                                     plan.node.begin());

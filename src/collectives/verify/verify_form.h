@@ -26,9 +26,6 @@ std::string name_of_step(const Plan& plan, std::size_t lane, std::uint32_t insta
 Status wrong(const std::string& where, const std::string& what);
 
 constexpr bool moves_data(const Step& step) { return !step.srcs.empty() || !step.dsts.empty(); }
-constexpr bool is_message(const Step& step) {
-  return step.kind == StepKind::send || step.kind == StepKind::recv;
-}
 
 /// The blocks of the message that a lane with these extents addresses.
 std::uint32_t message_blocks(const Plan& plan, Buffer extents);
@@ -39,6 +36,12 @@ std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance
 /// True if instances of two lanes have the same number of chunks, whatever the sizes.
 bool same_chunks(const Plan& a, const Lane& lane_a, std::uint32_t instance_a, const Plan& b,
                  const Lane& lane_b, std::uint32_t instance_b);
+/// True if the step moves blocks that need not be in the rank's input or output: from and to
+/// scratch, in a lane of all blocks of an all-to-all. Step::block does not name the item there.
+bool passes_on(const Plan& plan, const Lane& lane, const Step& step);
+/// The item of block `repetition` of a data step. Not for a step that passes blocks on.
+std::uint64_t item_of(const Plan& plan, const Lane& lane, const Step& step, std::uint32_t instance,
+                      std::uint32_t repetition);
 /// The local rank of this plan's rank in its node.
 std::uint32_t local_rank(const Plan& plan);
 

@@ -12,14 +12,16 @@ namespace hocket::internal::verify_detail {
 
 namespace {
 constexpr std::uint64_t no_item = ~std::uint64_t{0};  // of an empty message
-}
+constexpr std::uint64_t any_item = no_item - 1;       // of blocks that are passed on
+}  // namespace
 
 /// One end of a message.
 struct Messages::End {
   std::uint32_t from, to, tag;
   bool receives;
   std::uint32_t rank, lane, instance, step;
-  std::uint64_t item;
+  std::uint64_t item;    // of its first block
+  std::uint32_t blocks;  // that it carries
 
   std::tuple<std::uint32_t, std::uint32_t, std::uint32_t> key() const { return {from, to, tag}; }
 };
@@ -41,13 +43,30 @@ void Messages::collect(const Plan& plan, std::vector<End>& ends) {
       const bool receives = step.kind == StepKind::recv;
       for (std::uint32_t i = 0; i < lane.instances; ++i) {
         const auto peer = static_cast<std::uint32_t>(step.peer.at(i));
-        const auto block = static_cast<std::uint32_t>(step.block.at(i));
-        const std::uint64_t item = moves_data(step) ? item_of(plan, lane.extents, block) : no_item;
+        const std::uint64_t item = !moves_data(step)             ? no_item
+                                   : passes_on(plan, lane, step) ? any_item
+                                                                 : item_of(plan, lane, step, i, 0);
         ends.push_back({receives ? peer : rank, receives ? rank : peer,
-                        static_cast<std::uint32_t>(step.tag.at(i)), receives, rank, l, i, s, item});
+                        static_cast<std::uint32_t>(step.tag.at(i)), receives, rank, l, i, s, item,
+                        step.repeat});
       }
     }
   }
+}
+
+/// The first block of two ends, each of `first.blocks` blocks, that is another item on one side
+/// than on the other; first.blocks: none.
+std::uint32_t Messages::other_block(std::span<const Plan> plans, const End& first,
+                                    const End& second) {
+  if (first.item != second.item) return 0;
+  if (first.item == no_item || first.item == any_item) return first.blocks;
+  const auto item = [&](const End& end, std::uint32_t block) {
+    const Lane& lane = plans[end.rank].lanes[end.lane];
+    return item_of(plans[end.rank], lane, lane.steps[end.step], end.instance, block);
+  };
+  std::uint32_t block = 1;
+  while (block < first.blocks && item(first, block) == item(second, block)) ++block;
+  return block;
 }
 
 Status Messages::match(std::span<const Plan> plans) {
@@ -59,7 +78,9 @@ Status Messages::match(std::span<const Plan> plans) {
     return wrong(name_of_step(plans[end.rank], end.lane, end.instance, end.step), what);
   };
   const auto item_text = [](std::uint64_t item) {
-    return item == no_item ? std::string("nothing") : fmt::format("item {}", item);
+    return item == no_item    ? std::string("nothing")
+           : item == any_item ? std::string("blocks to pass on")
+                              : fmt::format("item {}", item);
   };
   size_ = 0;
   for (std::size_t i = 0; i < ends.size(); i += 2) {
@@ -92,6 +113,16 @@ Status Messages::match(std::span<const Plan> plans) {
       return is_wrong(*second,
                       fmt::format("has other chunks than {}",
                                   name_of_lane(plans[first.rank], first.lane, first.instance)));
+    }
+    if (first.blocks != second->blocks) {
+      return is_wrong(*second, fmt::format("receives {} blocks, but rank {} sends {} with tag {}",
+                                           second->blocks, first.from, first.blocks, first.tag));
+    }
+    if (const std::uint32_t block = other_block(plans, first, *second); block < first.blocks) {
+      return is_wrong(*second,
+                      fmt::format("receives, as block {} of the message, another item than rank {} "
+                                  "sends with tag {}",
+                                  block, first.from, first.tag));
     }
     for (const End* end : {&first, second}) {
       LaneTable& table = tables_[end->rank][end->lane];

@@ -32,6 +32,8 @@ class Messages {
   };
   struct End;
   void collect(const Plan& plan, std::vector<End>& ends);
+  static std::uint32_t other_block(std::span<const Plan> plans, const End& first,
+                                   const End& second);
 
   std::uint32_t size_ = 0;
   std::vector<std::vector<LaneTable>> tables_;  // by rank and lane

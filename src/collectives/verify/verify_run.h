@@ -27,7 +27,8 @@ class Run {
 
  private:
   static constexpr std::int32_t nobody = -1;
-  static constexpr std::uint32_t callers = 0xffffffff;  // Thread::lane
+  static constexpr std::uint64_t any_item = ~std::uint64_t{0};  // of a block that is passed on
+  static constexpr std::uint32_t callers = 0xffffffff;          // Thread::lane
 
   /// Every window-th instance of a lane, one after the other; or the caller of a rank, who begins
   /// and ends the operation.
@@ -85,13 +86,17 @@ class Run {
 
   // verify_run_data.cc
   bool fold(int thread);
-  bool fold_in(Memory& memory, int thread);
+  bool fold_block(int thread, std::uint32_t repetition);
+  bool fold_in(Memory& memory, int thread, std::uint64_t item);
   bool transfer(Memory& memory, int sender, int receiver);
-  void spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spot>& spots) const;
-  std::uint64_t item_of_step(int thread) const;
+  bool transfer_block(Memory& memory, int sender, int receiver, std::uint32_t repetition);
+  void spots_of(int thread, const std::vector<Range>& ranges, std::uint32_t repetition,
+                std::vector<Spot>& spots) const;
+  std::uint64_t item_of_step(int thread, std::uint32_t repetition) const;
   bool check_access(Memory& memory, int thread, const Spot& spot, bool writes);
-  Cell* read(Memory& memory, int thread, const Spot& spot);
-  bool check_content(Memory& memory, int thread, const Spot& spot, const Cell& cell);
+  Cell* read(Memory& memory, int thread, const Spot& spot, std::uint64_t item);
+  bool check_content(Memory& memory, int thread, const Spot& spot, std::uint64_t item,
+                     const Cell& cell);
   bool is_over(Epoch read, int thread, ValueId value) const;
   bool write(Memory& memory, int thread, const Spot& spot, ValueId value);
   bool has_met(int thread, std::uint32_t rank) const;

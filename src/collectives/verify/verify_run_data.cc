@@ -25,12 +25,15 @@ const char* width_of(bool wide) { return wide ? "wide" : "narrow"; }
 
 }  // namespace
 
-void Run::spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spot>& spots) const {
+/// The spots of the ranges for block `repetition` of the step. Either the step is repeated, or a
+/// range is.
+void Run::spots_of(int thread, const std::vector<Range>& ranges, std::uint32_t repetition,
+                   std::vector<Spot>& spots) const {
   const Plan& plan = plan_of(thread);
   const std::uint32_t instance = threads_[thread].instance;
   spots.clear();
   for (const Range& range : ranges) {
-    for (std::uint32_t j = 0; j < range.repeat; ++j) {
+    for (std::uint32_t j = repetition; j < repetition + range.repeat; ++j) {
       const auto rank = static_cast<std::uint32_t>(range.rank.at(instance, j));
       spots.push_back({plan.uses_node() ? plan.node[rank] : rank, range.buffer, range.wide,
                        static_cast<std::uint32_t>(range.block.at(instance, j))});
@@ -38,9 +41,12 @@ void Run::spots_of(int thread, const std::vector<Range>& ranges, std::vector<Spo
   }
 }
 
-std::uint64_t Run::item_of_step(int thread) const {
-  const std::int64_t block = current(thread).block.at(threads_[thread].instance);
-  return item_of(plan_of(thread), lane_of(thread).extents, static_cast<std::uint32_t>(block));
+std::uint64_t Run::item_of_step(int thread, std::uint32_t repetition) const {
+  const Plan& plan = plan_of(thread);
+  const Lane& lane = lane_of(thread);
+  const Step& step = current(thread);
+  if (passes_on(plan, lane, step)) return any_item;
+  return item_of(plan, lane, step, threads_[thread].instance, repetition);
 }
 
 /// True if the rank of `thread` has awaited the arrival of `rank` before the running step.
@@ -69,7 +75,7 @@ bool Run::check_access(Memory& memory, int thread, const Spot& spot, bool writes
 }
 
 /// The cell of a spot that is read; nullptr after an error.
-Cell* Run::read(Memory& memory, int thread, const Spot& spot) {
+Cell* Run::read(Memory& memory, int thread, const Spot& spot, std::uint64_t item) {
   if (!check_access(memory, thread, spot, false)) return nullptr;
   Cell& cell = memory.cell(spot, threads_[thread].chunk);
   if (!order_->before(cell.last_write, thread)) {
@@ -78,20 +84,23 @@ Cell* Run::read(Memory& memory, int thread, const Spot& spot) {
                      name_of(spot, threads_[thread].rank), name_of_thread(cell.last_write)));
     return nullptr;
   }
-  if (!check_content(memory, thread, spot, cell)) return nullptr;
+  if (!check_content(memory, thread, spot, item, cell)) return nullptr;
   cell.reads.add(order_->next_end(thread));
   return &cell;
 }
 
-bool Run::check_content(Memory& memory, int thread, const Spot& spot, const Cell& cell) {
+bool Run::check_content(Memory& memory, int thread, const Spot& spot, std::uint64_t item,
+                        const Cell& cell) {
   const auto name = [&] { return name_of(spot, threads_[thread].rank); };
   if (cell.value == nothing) {
     return fail(thread, &memory, fmt::format("reads {}, where nothing has been written", name()));
   }
   const Value& value = values_.at(cell.value);
-  if (value.chunk != threads_[thread].chunk || value.item != item_of_step(thread)) {
+  if (value.chunk != threads_[thread].chunk || (value.item != item && item != any_item)) {
     return fail(thread, &memory,
-                fmt::format("reads {} for item {}, but it holds {}", name(), item_of_step(thread),
+                fmt::format("reads {} for {}, but it holds {}", name(),
+                            item == any_item ? fmt::format("chunk {}", threads_[thread].chunk)
+                                             : fmt::format("item {}", item),
                             values_.describe(cell.value)));
   }
   if (cell.wide != spot.wide) {
@@ -131,18 +140,27 @@ bool Run::write(Memory& memory, int thread, const Spot& spot, ValueId value) {
 }
 
 bool Run::fold(int thread) {
-  // A shorter block than the longest one of the lane has no such chunk.
-  if (threads_[thread].chunk >= counts_.of(item_of_step(thread))) return true;
-  spots_of(thread, current(thread).srcs, srcs_);
-  spots_of(thread, current(thread).dsts, dsts_);
-  last_operands_.clear();
-  for (Memory& memory : memories_) {
-    if (!fold_in(memory, thread)) return false;
+  for (std::uint32_t repetition = 0; repetition < current(thread).repeat; ++repetition) {
+    if (!fold_block(thread, repetition)) return false;
   }
   return true;
 }
 
-bool Run::fold_in(Memory& memory, int thread) {
+bool Run::fold_block(int thread, std::uint32_t repetition) {
+  const std::uint64_t item = item_of_step(thread, repetition);
+  // A shorter block than the longest one of the lane has no such chunk. The blocks that are passed
+  // on are equally long.
+  if (item != any_item && threads_[thread].chunk >= counts_.of(item)) return true;
+  spots_of(thread, current(thread).srcs, repetition, srcs_);
+  spots_of(thread, current(thread).dsts, repetition, dsts_);
+  last_operands_.clear();
+  for (Memory& memory : memories_) {
+    if (!fold_in(memory, thread, item)) return false;
+  }
+  return true;
+}
+
+bool Run::fold_in(Memory& memory, int thread, std::uint64_t item) {
   const Step& step = current(thread);
   const std::uint32_t chunk = threads_[thread].chunk;
   const bool copies = srcs_.size() == 1 && !step.finish;
@@ -154,7 +172,7 @@ bool Run::fold_in(Memory& memory, int thread) {
   ++folds_;
   operands_.clear();
   for (const Spot& src : srcs_) {
-    Cell* const cell = read(memory, thread, src);
+    Cell* const cell = read(memory, thread, src, item);
     if (cell == nullptr) return false;
     cell->read_in = folds_;
     if (!copies && values_.at(cell->value).finished) {
@@ -186,10 +204,17 @@ bool Run::fold_in(Memory& memory, int thread) {
 }
 
 bool Run::transfer(Memory& memory, int sender, int receiver) {
-  // As in fold(): the message is empty.
-  if (threads_[sender].chunk >= counts_.of(item_of_step(sender))) return true;
-  spots_of(sender, current(sender).srcs, srcs_);
-  spots_of(receiver, current(receiver).dsts, dsts_);
+  for (std::uint32_t repetition = 0; repetition < current(sender).repeat; ++repetition) {
+    if (!transfer_block(memory, sender, receiver, repetition)) return false;
+  }
+  return true;
+}
+
+bool Run::transfer_block(Memory& memory, int sender, int receiver, std::uint32_t repetition) {
+  const std::uint64_t item = item_of_step(sender, repetition);
+  if (item != any_item && threads_[sender].chunk >= counts_.of(item)) return true;
+  spots_of(sender, current(sender).srcs, repetition, srcs_);
+  spots_of(receiver, current(receiver).dsts, repetition, dsts_);
   const Spot& src = srcs_[0];
   const Spot& dst = dsts_[0];
   if (src.wide != dst.wide) {
@@ -197,7 +222,7 @@ bool Run::transfer(Memory& memory, int sender, int receiver) {
                 fmt::format("receives {} elements, but rank {} sends {} ones", width_of(dst.wide),
                             threads_[sender].rank, width_of(src.wide)));
   }
-  const Cell* const cell = read(memory, sender, src);
+  const Cell* const cell = read(memory, sender, src, item);
   return cell != nullptr && write(memory, receiver, dst, cell->value);
 }
 

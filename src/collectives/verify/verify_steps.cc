@@ -72,7 +72,27 @@ class StepsForm {
       return moves_data(step) ? "handles data in a lane that has no blocks"
                               : "is an empty message, but its lane does not run once";
     }
-    return widths(step);
+    std::string what = several_blocks(step);
+    return what.empty() ? widths(step) : what;
+  }
+
+  /// Checks a step of a lane of all blocks, which may handle several of them.
+  std::string several_blocks(const Step& step) const {
+    if (lane_->counts != Counts::all_blocks) {
+      return step.repeat == 1 ? "" : "handles several blocks in a lane of one block";
+    }
+    for (const std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
+      for (const Range& range : *ranges) {
+        if (step.repeat > 1 && range.repeat > 1) return "repeats a range for each of its blocks";
+        if (!is_message(step) || step.repeat == 1) continue;
+        if (range.buffer != Buffer::scratch)
+          return "is a message of several blocks outside scratch";
+        if ((range.block.by_source != 1 || range.block.modulo != 0)) {
+          return "is a message of blocks that do not follow one another";
+        }
+      }
+    }
+    return {};
   }
 
   std::string sync(const Step& step) const {
@@ -185,7 +205,15 @@ class StepsForm {
   }
 
   std::string data(const Step& step) const {
-    const std::int64_t block = step.block.at(instance_);
+    for (std::uint32_t repetition = 0; repetition < step.repeat; ++repetition) {
+      std::string what = data(step, repetition);
+      if (!what.empty()) return what;
+    }
+    return {};
+  }
+
+  std::string data(const Step& step, std::uint32_t repetition) const {
+    const std::int64_t block = step.block.at(instance_, repetition);
     const std::uint32_t blocks = message_blocks(plan_, lane_->extents);
     if (block < 0 || block >= blocks) {
       return fmt::format("handles block {} of {}", block, blocks);
@@ -199,7 +227,7 @@ class StepsForm {
       for (const Range& range : *ranges) {
         const bool varies = range.rank.by_source != 0 || range.block.by_source != 0;
         for (std::uint32_t j = 0; j < (varies ? range.repeat : 1); ++j) {
-          std::string what = place(range, j, item, ranges == &step.dsts);
+          std::string what = place(range, repetition + j, item, ranges == &step.dsts);
           if (!what.empty()) return what;
         }
       }

@@ -1,0 +1,179 @@
+// k-nomial: a tree in which a rank has up to k - 1 = 3 children for each digit; for small messages
+// between many nodes.
+//
+// With v = rank - root (mod p), written in digits of radix 4, the parent of v is v with its last
+// digit that is not 0 set to 0. A message passes through ceil(log4 p) ranks instead of ceil(log2 p)
+// as in the tree of radix 2 (tree.cc), and a rank sends up to three messages for each digit, which
+// are under way at the same time. So it is better where the way of a message takes much longer than
+// the work for sending it.
+//
+//        0          broadcast: down. A rank receives into its output and sends from there, chunk by
+//      / | \        chunk; the larger subtree comes first.
+//     1  2  3
+//                   reduce: up. A rank folds its input and its children's partial results, in that
+//                   order, in one step. The root is shape.root.
+//
+//   rank 0            rank 1            rank 2            rank 3            a reduce with root 0
+//   receives b        b > 0                                                 receive up / send up
+//   receives c                          c > 0                               receive up / send up
+//   receives d                                            d > 0             receive up / send up
+//   folds a+b+c+d                                                           fold
+//
+// gather and scatter: the subtree of the child v + d is v + d, v + d + 1, ..., so its blocks follow
+// one another, and travel in one message. In scratch the block of v + d has the place d. A gather
+// goes up: each rank appends what its children send to its own block. A scatter goes down: each
+// rank sends its children their parts of what it has received. A leaf sends from its input, or
+// receives into its output. pairs sends the same bytes to the root in p - 1 messages.
+//
+//   rank 0            rank 1            rank 2            rank 4            rank 5, of 6: a gather
+//                                                         receives f        f > 4
+//   receives b, c, d  b > 0             c > 0             e f > 0
+//   receives e f                                                            and copies b, c, ...
+//
+// A slot of scratch is used again when the copies and the messages from it have ended.
+//
+// The tree is that of the k-nomial algorithms of MPICH and Open MPI; Chan, Heimlich, Purkayastha
+// and van de Geijn, "Collective communication: theory, practice, and experience" (CCPE 2007)
+// describe the tree of radix 2.
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/trees.h"
+#include "collectives/plan/steps.h"
+
+namespace hocket::internal::algorithms {
+
+using namespace steps;
+
+namespace {
+
+constexpr std::uint32_t radix = 4;
+
+TreePlace place_of(const Shape& shape) {
+  return nomial_place(shape, static_cast<std::uint32_t>(shape.root), radix);
+}
+TreePart whole_message(const Shape& shape) {
+  return {.block = fixed(0), .most_children = most_nomial_children(shape, radix)};
+}
+
+constexpr int subtree_slots = 2;
+constexpr Index only = {.base = 0}, tag = {.base = 0};
+
+/// A rank's part of a gather or a scatter.
+class Subtree {
+ public:
+  Subtree(const Shape& shape, Plan& plan)
+      : plan_(plan),
+        r_(shape.rank),
+        rank_(shape.rank),
+        ranks_(shape.ranks),
+        place_(place_of(shape)) {
+    plan_.slots = subtree_slots;
+    plan_.scratch_blocks = ranks_;
+    for (const TreePlace::Child& child : place_.children) size_ += child.size;
+  }
+
+  void gather() {
+    if (place_.is_leaf()) {
+      plan_.lanes = {one_block("send", Buffer::input, only,
+                               {steps::send(parent(), tag, only, r_.input(only))})};
+      return;
+    }
+    const auto children = static_cast<std::uint32_t>(place_.children.size());
+    for (std::uint32_t c = 0; c < children; ++c) {
+      const TreePlace::Child& child = place_.children[c];
+      // The root copies what each child sends, another rank sends all together.
+      const std::uint32_t reader = place_.is_root() ? children + c : children + 1;
+      add("receive", Buffer::output,
+          {await(reader, only, subtree_slots),
+           for_blocks(recv(fixed(child.rank), tag, blocks_at(child.distance), run(child.distance)),
+                      child.size)});
+    }
+    const Index own = fixed(rank_);
+    if (place_.is_root()) {
+      for (std::uint32_t c = 0; c < children; ++c) {
+        const TreePlace::Child& child = place_.children[c];
+        const Index blocks = blocks_at(child.distance);
+        add("copy", Buffer::output,
+            {await(c, only),
+             for_blocks(copy(blocks, run(child.distance), {r_.output(blocks)}), child.size)});
+      }
+      add("own", Buffer::output, {copy(own, r_.input(only), {r_.output(own)})});
+      return;
+    }
+    add("own", Buffer::output,
+        {await(children + 1, only, subtree_slots), copy(own, r_.input(only), {run(0)})});
+    Steps steps;
+    for (std::uint32_t lane = 0; lane <= children; ++lane) steps.push_back(await(lane, only));
+    steps.push_back(for_blocks(steps::send(parent(), tag, blocks_at(0), run(0)), size_));
+    add("send", Buffer::output, std::move(steps));
+  }
+
+  void scatter() {
+    if (place_.is_leaf()) {
+      plan_.lanes = {
+          one_block("receive", Buffer::output, only, {recv(parent(), tag, only, r_.output(only))})};
+      return;
+    }
+    const auto children = static_cast<std::uint32_t>(place_.children.size());
+    const Index own = fixed(rank_);
+    if (!place_.is_root()) {
+      Steps steps;  // the lanes that read the scratch: `own`, and the sends
+      for (std::uint32_t lane = 1; lane <= children + 1; ++lane) {
+        steps.push_back(await(lane, only, subtree_slots));
+      }
+      steps.push_back(for_blocks(recv(parent(), tag, blocks_at(0), run(0)), size_));
+      add("receive", Buffer::input, std::move(steps));
+      add("own", Buffer::input, {await(0, only), copy(own, run(0), {r_.output(only)})});
+    }
+    for (std::uint32_t c = children; c-- > 0;) {
+      const TreePlace::Child& child = place_.children[c];
+      const Index blocks = blocks_at(child.distance);
+      Steps steps;
+      if (place_.is_root()) {
+        steps.push_back(
+            for_blocks(copy(blocks, r_.input(blocks), {run(child.distance)}), child.size));
+      } else {
+        steps.push_back(await(0, only));
+      }
+      steps.push_back(
+          for_blocks(steps::send(fixed(child.rank), tag, blocks, run(child.distance)), child.size));
+      add("send", Buffer::input, std::move(steps));
+    }
+    if (place_.is_root()) {
+      add("own", Buffer::input, {copy(own, r_.input(own), {r_.output(only)})});
+    }
+  }
+
+ private:
+  Index parent() const { return fixed(place_.parent); }
+  Index blocks_at(std::uint32_t distance) const {
+    return by_source(std::int64_t{rank_} + distance, 1, ranks_);
+  }
+  Range run(std::uint32_t first) const { return r_.scratch(by_source(first)); }
+  void add(const char* name, Buffer extents, Steps steps) {
+    plan_.lanes.push_back(all_blocks(name, extents, std::move(steps)));
+  }
+
+  Plan& plan_;
+  const Ranges r_;
+  const std::uint32_t rank_, ranks_;
+  const TreePlace place_;
+  std::uint32_t size_ = 1;  // of the subtree
+};
+
+}  // namespace
+
+void k_nomial_gather(Plan& plan, const Shape& shape) { Subtree(shape, plan).gather(); }
+
+void k_nomial_scatter(Plan& plan, const Shape& shape) { Subtree(shape, plan).scatter(); }
+
+void k_nomial_reduce(Plan& plan, const Shape& shape) {
+  const TreePart part = whole_message(shape);
+  plan.scratch_blocks = part.scratch_blocks();
+  lay_up(plan, place_of(shape), part);
+}
+
+void k_nomial_broadcast(Plan& plan, const Shape& shape) {
+  lay_down(plan, place_of(shape), whole_message(shape));
+}
+
+}  // namespace hocket::internal::algorithms
