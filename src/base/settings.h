@@ -24,12 +24,13 @@ struct Settings {
   std::string interface;  // a network interface or an address of this host
   bool use_shm = true;    // HOCKET_TRANSPORT: which transports may be used
   bool use_tcp = true;
-  std::string algorithm;  // one of the names in the table
+  std::string algorithm;  // one of the names in the table; with plan_files, any name
   LogLevel log = LogLevel::none;
   std::optional<int> record_operations;
   std::string dump_folder;
   int dump_signal = 0;  // 0: none
   std::string trace_folder;
+  std::string plan_files;  // with colons between them
   std::string job_key_file;
   std::string ssh;
   std::optional<int> launch_fd;

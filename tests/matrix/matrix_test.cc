@@ -9,7 +9,7 @@ using ranks::Env;
 using ranks::Rank;
 
 void run_world(const WorldKind& kind, const std::vector<Case>& cases, std::set<std::string>* ran) {
-  const Env env({{"HOCKET_TRANSPORT", kind.transport}, {"HOCKET_ALGORITHM", kind.algorithm}});
+  const Env env(settings_of(kind));
   SharedLedger shared{};
   Ledger ledger(kind.ranks, shared, false);
   const std::size_t most = most_bytes(cases, kind.ranks);
@@ -81,6 +81,8 @@ constexpr WorldKind kinds[] = {
     {3, "tcp", "one-shot", true},
     {5, "shm", "pairs", true},
     {4, "tcp", "pairs", true},
+    {4, "shm", "cube", false},
+    {7, "tcp", "chain", false},
 };
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, testing::ValuesIn(kinds), name_of_kind);
@@ -144,10 +146,10 @@ TEST_P(Large, messages_of_many_chunks_arrive_whole) {
 }
 
 constexpr WorldKind large_kinds[] = {
-    {1, "", "", true},        {2, "", "", false},        {3, "", "staged", true},
-    {5, "", "direct", true},  {4, "", "", false},        {2, "shm", "ring", false},
-    {2, "tcp", "", false},    {3, "tcp", "ring", false}, {4, "tcp", "owner-fold", true},
-    {3, "tcp", "tree", false}};
+    {1, "", "", true},         {2, "", "", false},        {3, "", "staged", true},
+    {5, "", "direct", true},   {4, "", "", false},        {2, "shm", "ring", false},
+    {2, "tcp", "", false},     {3, "tcp", "ring", false}, {4, "tcp", "owner-fold", true},
+    {3, "tcp", "tree", false}, {4, "tcp", "cube", false}, {5, "shm", "chain", false}};
 INSTANTIATE_TEST_SUITE_P(Worlds, Large, testing::ValuesIn(large_kinds), name_of_kind);
 
 }  // namespace
