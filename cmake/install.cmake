@@ -5,6 +5,8 @@ include(CMakePackageConfigHelpers)
 install(FILES include/hocket/hocket.h include/hocket/collectives.h include/hocket/hocket.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
+install(FILES examples/plans/cube.json examples/plans/chain.json docs/plan.schema.json
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/plans)
 install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET hocket-run)
   install(TARGETS hocket-run hocket-trace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -124,8 +126,69 @@ TEST(PlanFiles, of_the_manual_are_verified) {
   EXPECT_GE(found, 4);
 }
 
+using Json = nlohmann::json;
+
+/// The values for keys of steps, of which each has all that its kind may have.
+std::vector<Json> full_steps() {
+  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
+          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
+          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
+          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}},
+          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}},
+          {{"await", "x"}, {"instance", 0}, {"repeat", 1}, {"back", 0}},
+          {{"await_end", "x"}, {"instance", 0}, {"repeat", 1}},
+          {{"arrive", true}},
+          {{"await_arrival", "all"}},
+          {{"wait", 0}, {"of", "all"}, {"back", 0}}};
+}
+
+std::set<std::string> keys_of(const Json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+/// The schema and the reader know the same keys.
+TEST(PlanSchema, has_the_keys_that_are_read) {
+  const Json schema = Json::parse(contents(root / "docs" / "plan.schema.json"));
+  Json plan = Json::parse(example("chain"));
+  const auto read = [](const Json& json) {
+    PlanFile file;
+    const Status status = read_plan(json.dump(), "text", &file);
+    return status.ok() ? "" : status.message();
+  };
+  const auto expect_known = [&](const Json& properties, Json& object) {
+    for (const auto& [key, value] : properties.items()) {
+      const Json before = object;
+      if (!object.contains(key)) object[key] = nullptr;
+      EXPECT_EQ(std::string::npos, read(plan).find("unknown key '" + key)) << key;
+      object = before;
+    }
+    for (const std::string& key : keys_of(object)) EXPECT_TRUE(properties.contains(key)) << key;
+  };
+  expect_known(schema["properties"], plan);
+  expect_known(schema["$defs"]["lane"]["properties"], plan["lanes"][0]);
+  std::set<std::set<std::string>> in_schema, in_reader;
+  for (const Json& step : schema["$defs"]["step"]["oneOf"]) {
+    in_schema.insert(keys_of(step["properties"]));
+  }
+  for (const Json& step : full_steps()) {
+    in_reader.insert(keys_of(step));
+    plan["lanes"][0]["steps"] = Json::array({step});
+    EXPECT_EQ("", read(plan)) << step.dump();
+    for (const std::string key :
+         {"into", "to", "from", "tag", "instance", "repeat", "back", "of"}) {
+      if (step.contains(key)) continue;
+      plan["lanes"][0]["steps"][0][key] = 0;
+      EXPECT_NE(std::string::npos, read(plan).find("unknown key '" + key)) << step.dump();
+      plan["lanes"][0]["steps"][0].erase(key);
+    }
+  }
+  EXPECT_EQ(in_schema, in_reader);
+}
+
 TEST(PlanFiles, that_are_no_json_are_refused_with_line_and_column) {
-  expect_refused(replaced(example("chain"), "\"steps\": [", "\"steps\": [,"), "line 9, column 81");
+  expect_refused(replaced(example("chain"), "\"steps\": [", "\"steps\": [,"), "line 8, column 81");
   expect_refused("", "line 1, column 1");
   expect_refused(std::string(100'000, '['), "line 1, column 100001");
   expect_refused("{\"name\": \"\xff\"}", "line 1, column");
