@@ -228,13 +228,15 @@ class Formulas {
       const char* text;
       int by_r, by_root;
     } variables[] = {{"r", 1, 0}, {"root", 0, 1}, {"r - root", 1, -1}};
-    for (const auto& [text, by_r, by_root] : variables) {
-      const auto sum = [&](const Written& lane) { return by_r * lane.r + by_root * lane.root; };
+    for (const auto& variable : variables) {
+      const auto sum = [&](const Written& lane) {
+        return variable.by_r * lane.r + variable.by_root * lane.root;
+      };
       std::int64_t shift = modulo(there - sum(first));
       if (!all([&](const Written& lane) { return modulo(sum(lane) + shift); })) continue;
       if (2 * shift > ranks_) shift -= ranks_;
-      if (by_r == 0 && shift == 0) return text;
-      return fmt::format("({}) mod p", plus(text, shift));
+      if (variable.by_r == 0 && shift == 0) return variable.text;
+      return fmt::format("({}) mod p", plus(variable.text, shift));
     }
     return std::nullopt;
   }
