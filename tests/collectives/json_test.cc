@@ -268,6 +268,7 @@ TEST(PlanFiles, that_the_verifier_refuses_are_refused_by_lane_and_step) {
   expect_refused(replaced(chain, "{\"await\": \"receive\"}", "{\"await\": 7}"),
                  "names lane 7 of 2");
   expect_refused(replaced(chain, "r - 1", "r - 2"), "root 0");
+  expect_refused(replaced(chain, "r - 1", "r - 1 + root / 2"), "(4 ranks, root 2)");
 }
 
 TEST(PlanFiles, serve_only_the_numbers_of_ranks_that_they_name) {
