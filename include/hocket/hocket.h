@@ -121,8 +121,8 @@
  *   HOCKET_INTERFACE          interface_name
  *   HOCKET_TRANSPORT          transports that may be used: "shm,tcp" (default), "shm" or "tcp"
  *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
- *                             (inline, one-shot, staged, direct, ring, tree, owner-fold, pairs,
- *                             two-level or leaders)
+ *                             (docs/protocol/plans.md has their names), or a plan of
+ *                             HOCKET_PLAN_FILES
  *   HOCKET_NODES              for experiments, equal on all ranks: numbers of ranks, "2,2"; the
  *                             ranks of one host are treated as ranks of several nodes
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
@@ -131,6 +131,7 @@
  *   HOCKET_DUMP_FOLDER        folder for the record at an error or a signal; not set: the log
  *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
  *   HOCKET_TRACE              folder for the times of all operations (hocket-trace joins them)
+ *   HOCKET_PLAN_FILES         plans of your own (docs/PLANS.md): paths with colons between them
  *   HOCKET_JOB_KEY_FILE       reserved, without effect in this version
  *   HOCKET_SSH                the command that hocket-run starts to reach another host
  *   HOCKET_LAUNCH_FD          hocket-run sets it for its ranks; do not set it
@@ -492,6 +493,24 @@ HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char*
  * Errors:  hocketSystemError: the file cannot be written. hocketInvalidArgument, hocketInProgress,
  *          or the error of the join. No operation is disturbed. */
 HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* path);
+
+/* Effect:  reads a plan of the user's own from JSON (docs/PLANS.md), verifies it for the ranks of
+ *          comm, and adds it to the algorithms from which comm chooses by price. With forced = 1 it
+ *          carries every call that it serves, unless HOCKET_ALGORITHM is set. Communicators that
+ *          are split off do not get it; those of HOCKET_PLAN_FILES they do.
+ * Needs:   a collective: every rank of comm calls it, in the same place among its calls, with equal
+ *          plans and equal forced. json: text that ends with 0, not NULL. comm has 2 to 64 ranks,
+ *          and the plan serves that number. Not in a group.
+ * Blocks:  until the earlier calls on comm have ended and all ranks have called it, at most
+ *          deadline_ms; uses no stream.
+ * Threads: one at a time on comm.
+ * Errors:  hocketInvalidArgument: a plan that is wrong; the sentence names the lane and the step.
+ *          hocketMismatch: another rank's plan is wrong or differs; the culprit is that rank. After
+ *          these two no rank has loaded a plan, and comm stays usable.
+ *          hocketInvalidArgument without the other ranks (comm, json or forced is wrong),
+ *          hocketInvalidUsage: nothing changes. Any other error as hocketAllReduce; comm is
+ *          poisoned. */
+HOCKET_API hocketResult_t hocketCommLoadPlan(hocketComm_t comm, const char* json, int forced);
 
 /* ---- Groups ------------------------------------------------------------------------------------
  *

@@ -1,9 +1,12 @@
 #include "api/config.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
 #include "base/limits.h"
+#include "collectives/algorithms/builders.h"
+#include "engine/plan_files.h"
 
 namespace hocket::internal::api {
 namespace {
@@ -49,6 +52,27 @@ Status take_fields(const hocketConfig_t& given, CommConfig* out) {
   return {};
 }
 
+/// A communicator that is split off has the plans of its parent: the files are not read again.
+Status take_plans(const Settings& settings, CommConfig* out) {
+  if (out->plan_files != settings.plan_files) {
+    auto plans = std::make_shared<std::vector<PlanFile>>();
+    const Status read = read_plan_files(settings.plan_files, plans.get());
+    if (!read.ok()) return invalid_usage("HOCKET_PLAN_FILES: " + read.message());
+    out->plan_files = settings.plan_files;
+    out->plans = std::move(plans);
+  }
+  if (settings.algorithm.empty() || settings.plan_files.empty()) return {};
+  const auto has_name = [&](const PlanFile& plan) { return plan.name == settings.algorithm; };
+  const auto is_built_in = [&](const Builder& builder) {
+    return builder.algorithm == settings.algorithm;
+  };
+  if (std::ranges::any_of(*out->plans, has_name) || std::ranges::any_of(builders(), is_built_in)) {
+    return {};
+  }
+  return invalid_usage("HOCKET_ALGORITHM=" + settings.algorithm +
+                       " is neither a built-in algorithm nor a plan of HOCKET_PLAN_FILES");
+}
+
 }  // namespace
 
 Status make_config(const hocketConfig_t* config, const CommConfig& defaults, CommConfig* out,
@@ -75,7 +99,7 @@ Status make_config(const hocketConfig_t* config, const CommConfig& defaults, Com
   out->dump_folder = settings->dump_folder;
   out->dump_signal = settings->dump_signal;
   out->trace_folder = settings->trace_folder;
-  return {};
+  return take_plans(*settings, out);
 }
 
 }  // namespace hocket::internal::api

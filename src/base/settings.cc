@@ -62,12 +62,6 @@ int index_in(std::string_view word, std::string_view list, char separator) {
   }
 }
 
-bool parse_algorithm(std::string_view value, const SettingInfo& info, Settings* settings) {
-  if (index_in(value, info.allowed, '|') < 0) return false;
-  settings->algorithm = value;
-  return true;
-}
-
 bool parse_log(std::string_view value, const SettingInfo& info, Settings* settings) {
   const int level = index_in(value, info.allowed, '|');  // listed in LogLevel's order
   if (level < 0) return false;
@@ -164,7 +158,7 @@ constexpr Setting table[] = {
       "double-tree|circulant|bruck|two-level|leaders",
       "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
-     parse_algorithm},
+     parse_text<&Settings::algorithm>},  // check_algorithm() checks it
     {{"HOCKET_CHECKSUM", SettingKind::flag, "0|1", "0",
       "1: every frame of a message, over TCP and shared memory, carries a CRC32C of its payload."},
      parse_flag<&Settings::checksum>},
@@ -188,6 +182,10 @@ constexpr Setting table[] = {
       "The times of every operation are written to files in this folder, which hocket-trace joins; "
       "must be set on all ranks, or on none."},
      parse_text<&Settings::trace_folder>},
+    {{"HOCKET_PLAN_FILES", SettingKind::text, "paths of files, with colons between them", "",
+      "Plans of your own (docs/PLANS.md): verified, and then candidates beside the built-in "
+      "algorithms; must be equal on all ranks."},
+     parse_text<&Settings::plan_files>},
     {{"HOCKET_JOB_KEY_FILE", SettingKind::text, "a file of mode 0600: 64 hexadecimal digits", "",
       "Reserved, without effect in this version: the file with the job key, for launchers that "
       "give "
@@ -314,6 +312,15 @@ Status read_one(const Setting& setting, const char* const* environment, Settings
   return {};
 }
 
+/// The names of a user's plans are known when the files have been read.
+Status check_algorithm(const Settings& settings) {
+  if (settings.algorithm.empty() || !settings.plan_files.empty()) return {};
+  const auto info = std::ranges::find(infos, std::string_view("HOCKET_ALGORITHM"),
+                                      [](const SettingInfo& row) { return row.name; });
+  if (index_in(settings.algorithm, info->allowed, '|') >= 0) return {};
+  return bad_value(*info, settings.algorithm);
+}
+
 }  // namespace
 
 std::span<const SettingInfo> settings_table() { return infos; }
@@ -351,6 +358,7 @@ Status read_settings(const char* const* environment, Settings* settings) {
   for (const Setting& setting : table) {
     HOCKET_RETURN_IF_ERROR(read_one(setting, environment, settings));
   }
+  HOCKET_RETURN_IF_ERROR(check_algorithm(*settings));
   for (const char* const* entry = environment; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     if (!text.starts_with(prefix)) continue;

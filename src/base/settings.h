@@ -25,12 +25,13 @@ struct Settings {
   bool use_shm = true;    // HOCKET_TRANSPORT: which transports may be used
   bool use_tcp = true;
   std::vector<int> nodes;  // the sizes of the nodes that share a host; empty: a host is one node
-  std::string algorithm;   // one of the names in the table
+  std::string algorithm;  // one of the names in the table; with plan_files, any name
   LogLevel log = LogLevel::none;
   std::optional<int> record_operations;
   std::string dump_folder;
   int dump_signal = 0;  // 0: none
   std::string trace_folder;
+  std::string plan_files;  // with colons between them
   std::string job_key_file;
   std::string ssh;
   std::optional<int> launch_fd;

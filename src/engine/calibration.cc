@@ -15,7 +15,9 @@ namespace hocket::internal {
 
 struct Calibration::Hello {
   Figures figures;
-  char algorithm[16] = {};
+  std::uint64_t plans_hash = 0;
+  char plans[160] = {};  // names and hashes, as far as there is room
+  char algorithm[most_name_characters + 1] = {};
   std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
   std::uint8_t version = 1;
   std::uint8_t traces = 0;
@@ -269,6 +271,8 @@ Status Calibration::time_message(int far, std::size_t bytes, double* best) {
 Calibration::Hello Calibration::own_hello() const {
   Hello hello;
   std::strncpy(hello.algorithm, config_.algorithm.c_str(), sizeof hello.algorithm - 1);
+  hello.plans_hash = plans_.hash();
+  std::strncpy(hello.plans, plans_.text().c_str(), sizeof hello.plans - 1);
   hello.deterministic = config_.deterministic;
   hello.use_shm = config_.use_shm;
   hello.use_tcp = config_.use_tcp;
@@ -290,6 +294,10 @@ Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
   }
   if (theirs.use_shm != mine.use_shm || theirs.use_tcp != mine.use_tcp)
     differs = "HOCKET_TRANSPORT";
+  if (theirs.plans_hash != mine.plans_hash) {
+    differs =
+        "plans of HOCKET_PLAN_FILES (" + std::string(theirs.plans) + "; and " + mine.plans + ")";
+  }
   if (theirs.traces != mine.traces) differs = "HOCKET_TRACE (set, and not set)";
   if (differs.empty()) return {};
   const int rank = membership_.rank();

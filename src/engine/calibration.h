@@ -30,11 +30,12 @@ class Calibration {
 
   /// All arguments but `run` outlive the calibration.
   Calibration(const Session& session, const Membership& membership, const Board& board,
-              const CommConfig& config, Run run)
+              const CommConfig& config, const LoadedPlans& plans, Run run)
       : session_(session),
         membership_(membership),
         board_(board),
         config_(config),
+        plans_(plans),
         run_(std::move(run)) {}
 
   /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0.
@@ -62,6 +63,7 @@ class Calibration {
   const Membership& membership_;
   const Board& board_;
   const CommConfig& config_;
+  const LoadedPlans& plans_;
   const Run run_;
 };
 

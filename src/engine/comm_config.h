@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "collectives/plan/plan_file.h"
 
 namespace hocket::internal {
 
@@ -24,6 +27,8 @@ struct CommConfig {
   std::string dump_folder;     // of dumps of the record; empty: the log
   int dump_signal = 0;         // a signal that asks for a dump; 0: none
   std::string trace_folder;    // of traces; empty: no tracing
+  std::string plan_files;      // of the user's plans: their paths, with colons between them
+  std::shared_ptr<const std::vector<PlanFile>> plans;  // what was read there; null: nothing
 };
 
 }  // namespace hocket::internal

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "collectives/plan/json.h"
 #include "engine/calibration.h"
 #include "engine/record_text.h"
 #include "engine/trace_clock.h"
@@ -159,7 +160,8 @@ std::size_t Communicator::least_scratch_bytes() const {
   return Board::scratch_bytes_of(static_cast<int>(membership_.layout()->ranks_of_largest()));
 }
 
-std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) const {
+std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures,
+                                                      LoadedPlans plans) const {
   SelectorOptions options;
   options.rank = rank();
   options.ranks = ranks();
@@ -170,13 +172,32 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures) co
   options.layout = membership_.layout();
   options.board_scratch_bytes = least_scratch_bytes();
   options.figures = figures;
+  options.loaded = std::move(plans);
   return std::make_unique<Selector>(options);
+}
+
+/// The plans of HOCKET_PLAN_FILES that serve this number of ranks.
+Status Communicator::verify_plan_files(LoadedPlans* out) const {
+  if (config_.plans == nullptr) return {};
+  for (const PlanFile& file : *config_.plans) {
+    if (!file.serves(static_cast<std::uint32_t>(ranks()))) continue;
+    std::shared_ptr<const LoadedPlan> plan;
+    const Status status = out->verify(file, static_cast<std::uint32_t>(ranks()), &plan);
+    if (!status.ok()) return invalid_usage("HOCKET_PLAN_FILES: " + status.message());
+    out->add(std::move(plan));
+  }
+  return {};
 }
 
 Status Communicator::agree() {
   Figures figures;
+  LoadedPlans plans;
+  if (const Status status = verify_plan_files(&plans); !status.ok()) {
+    fail(status);
+    return status;
+  }
   if (ranks() > 1) {
-    Calibration calibration(*session_, membership_, board(), config_,
+    Calibration calibration(*session_, membership_, board(), config_, plans,
                             [this](std::span<const Call> calls, const char* algorithm) {
                               engine_->force_algorithm(algorithm);
                               return run(calls);
@@ -187,7 +208,7 @@ Status Communicator::agree() {
     }
   }
   if (trace_ != nullptr) HOCKET_RETURN_IF_ERROR(open_trace());
-  engine_->set_selector(make_selector(figures), signature_flags());
+  engine_->set_selector(make_selector(figures, std::move(plans)), signature_flags());
   log_ready(figures);
   return {};
 }
@@ -308,6 +329,65 @@ const char* Communicator::last_transport() const {
   const Program* const program = engine_->last_program();
   return program == nullptr ? "none"
                             : shared_.texts.keep(transports_of(*program, *engine_, ranks()));
+}
+
+Status Communicator::load_plan(std::string_view json, bool forced) {
+  struct Entry {
+    std::uint64_t hash = 0;
+    std::uint8_t refused = 0, forced = 0;
+    char name[most_name_characters + 1] = {};
+    char zero[6] = {};
+    bool operator==(const Entry&) const = default;
+  };
+  std::shared_ptr<const LoadedPlan> plan;
+  std::vector<Entry> all;
+  Entry mine;
+  // A rank that refuses the plan tells the others, which wait for it.
+  const Status verified = status_of_call([&]() -> Status {
+    PlanFile file;
+    all.resize(static_cast<std::size_t>(ranks()));
+    HOCKET_RETURN_IF_ERROR(read_plan(json, "the given text", &file));
+    return engine_->loaded_plans().verify(file, static_cast<std::uint32_t>(ranks()), &plan);
+  });
+  mine.refused = !verified.ok();
+  mine.forced = forced;
+  if (verified.ok()) {
+    mine.hash = plan->file.hash;
+    plan->file.name.copy(mine.name, most_name_characters);
+  }
+  order_.flush();
+  if (all.empty()) {
+    fail(verified);
+    return verified;
+  }
+  Call call;
+  call.collective = Collective::all_gather;
+  call.input = &mine;
+  call.output = all.data();
+  call.count = sizeof mine;
+  call.dtype = Dtype::uint8;
+  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  if (!verified.ok()) return verified;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const Entry &first = all[0], &other = all[static_cast<std::size_t>(rank)];
+    if (other.refused != 0) {
+      return {
+          Code::mismatch,
+          name_of_rank(rank) + " has refused the plan that it was given: no rank has loaded one",
+          rank};
+    }
+    if (other == first) continue;
+    const auto text = [](const Entry& entry) {
+      return name_and_hash(entry.name, entry.hash) + (entry.forced != 0 ? ", forced" : "");
+    };
+    return {Code::mismatch,
+            fmt::format("rank 0 was given the plan {} and rank {} the plan {}: give all ranks the "
+                        "same; no rank has loaded one",
+                        text(first), rank, text(other)),
+            rank};
+  }
+  engine_->add_plan(std::move(plan), forced);
+  return {};
 }
 
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,

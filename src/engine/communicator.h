@@ -67,6 +67,11 @@ class Communicator final : private EngineHost {
   Status split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out);
 
+  /// Collective; not while calls are pending on streams of other threads. Reads, verifies and adds
+  /// a plan. Either all ranks have it afterwards, or none; an error does not end this communicator.
+  /// forced: it carries every call that it serves.
+  Status load_plan(std::string_view json, bool forced);
+
   // ---- Running calls
   CallOrder& order() { return order_; }
   SharedParts& shared() const { return shared_; }
@@ -124,7 +129,8 @@ class Communicator final : private EngineHost {
   Status agree();
   void log_ready(const Figures& figures) const;
   std::size_t least_scratch_bytes() const;
-  std::unique_ptr<Selector> make_selector(const Figures& figures) const;
+  std::unique_ptr<Selector> make_selector(const Figures& figures, LoadedPlans plans) const;
+  Status verify_plan_files(LoadedPlans* out) const;
   void tell_abort() noexcept;
   void leave();
   const Board& board() const { return node_.board(); }

@@ -80,6 +80,11 @@ class Engine {
   const std::vector<Transport*>& transports() const { return transports_; }
   /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
   void force_algorithm(const char* algorithm) { selector_->force(algorithm); }
+  /// While no operation runs; all ranks add the same plans.
+  void add_plan(std::shared_ptr<const LoadedPlan> plan, bool forced) {
+    selector_->add(std::move(plan), forced);
+  }
+  const LoadedPlans& loaded_plans() const { return selector_->loaded(); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
     last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's

@@ -39,7 +39,8 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
     const Board none;
     const CommConfig config;
     Figures figures;
-    Calibration calibration(*session, membership, none, config, run);
+    const LoadedPlans no_plans;
+    Calibration calibration(*session, membership, none, config, no_plans, run);
     const Status status = calibration.agree(&figures);
     EXPECT_TRUE(status.ok()) << status.message();
     if (rank == 0) return of_rank_0.set_value(figures);

@@ -18,6 +18,11 @@ for file in bin/hocket-run bin/hocket-topo bin/hocket-trace; do
   [[ -f $prefix/$file ]] || { echo "not installed: $file"; exit 1; }
 done
 
+step "the examples of plans are read as they lie"
+plans=$prefix/share/hocket/plans
+HOCKET_PLAN_FILES=$plans/cube.json:$plans/chain.json HOCKET_ALGORITHM=cube \
+  "$prefix/bin/hocket-run" -n 4 "$prefix/bin/hocket-perf" all_reduce -b 8 -e 1K -n 10 >/dev/null
+
 step "nothing but the public headers, and no word of what the library itself links"
 headers=$(cd "$prefix/include" && find . -type f ! -path './hocket/cpp/*.hpp' | sort | tr '\n' ' ')
 expected='./hocket/collectives.h ./hocket/hocket.h ./hocket/hocket.hpp ./hocket/operators.h '

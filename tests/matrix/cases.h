@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -23,6 +24,22 @@ struct WorldKind {
   bool ordered;            // folds in rank order, as far as that algorithm serves
   const char* nodes = "";  // HOCKET_NODES
 };
+
+/// The path of an example of a plan.
+inline std::string example_plan(const std::string& name) {
+  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  return (root / "examples" / "plans" / (name + ".json")).string();
+}
+
+inline ranks::Env::List settings_of(const WorldKind& kind) {
+  const std::string algorithm = kind.algorithm;
+  const bool is_loaded = algorithm == "cube" || algorithm == "chain";
+  return {
+      {"HOCKET_TRANSPORT", kind.transport},
+      {"HOCKET_ALGORITHM", algorithm},
+      {"HOCKET_NODES", kind.nodes},
+      {"HOCKET_PLAN_FILES", is_loaded ? example_plan("cube") + ":" + example_plan("chain") : ""}};
+}
 
 inline void PrintTo(const WorldKind& kind, std::ostream* out) {
   *out << kind.ranks << " ranks, transport '" << kind.transport << "', algorithm '"

@@ -9,9 +9,7 @@ using ranks::Env;
 using ranks::Rank;
 
 void run_world(const WorldKind& kind, const std::vector<Case>& cases, std::set<std::string>* ran) {
-  const Env env({{"HOCKET_TRANSPORT", kind.transport},
-                 {"HOCKET_ALGORITHM", kind.algorithm},
-                 {"HOCKET_NODES", kind.nodes}});
+  const Env env(settings_of(kind));
   SharedLedger shared{};
   Ledger ledger(kind.ranks, shared, false);
   const std::size_t most = most_bytes(cases, kind.ranks);
@@ -92,6 +90,8 @@ constexpr WorldKind kinds[] = {
     {4, "tcp", "bruck", true},
     {5, "shm", "pairs", true},
     {4, "tcp", "pairs", true},
+    {4, "shm", "cube", false},
+    {7, "tcp", "chain", false},
     {4, "", "", false, "2,2"},
     {4, "", "", false, "3,1"},
     {7, "", "", false, "1,4,2"},
@@ -160,10 +160,10 @@ TEST_P(Large, messages_of_many_chunks_arrive_whole) {
 }
 
 constexpr WorldKind large_kinds[] = {
-    {1, "", "", true},        {2, "", "", false},        {3, "", "staged", true},
-    {5, "", "direct", true},  {4, "", "", false},        {2, "shm", "ring", false},
-    {2, "tcp", "", false},    {3, "tcp", "ring", false}, {4, "tcp", "owner-fold", true},
-    {3, "tcp", "tree", false}};
+    {1, "", "", true},         {2, "", "", false},        {3, "", "staged", true},
+    {5, "", "direct", true},   {4, "", "", false},        {2, "shm", "ring", false},
+    {2, "tcp", "", false},     {3, "tcp", "ring", false}, {4, "tcp", "owner-fold", true},
+    {3, "tcp", "tree", false}, {4, "tcp", "cube", false}, {5, "shm", "chain", false}};
 INSTANTIATE_TEST_SUITE_P(Worlds, Large, testing::ValuesIn(large_kinds), name_of_kind);
 
 }  // namespace

@@ -31,9 +31,7 @@ class Processes : public testing::TestWithParam<WorldKind> {};
 TEST_P(Processes, get_what_the_reference_says) {
   const WorldKind& kind = GetParam();
   const std::vector<Case> cases = cases_of(kind, tests::sanitized ? 96 : 12, false);
-  const ranks::Env env({{"HOCKET_TRANSPORT", kind.transport},
-                        {"HOCKET_ALGORITHM", kind.algorithm},
-                        {"HOCKET_NODES", kind.nodes}});
+  const ranks::Env env(settings_of(kind));
   Meeting* const meeting = make_meeting(kind.ranks);
   {
     faults::Job job(kind.ranks);
@@ -56,16 +54,13 @@ TEST_P(Processes, get_what_the_reference_says) {
 }
 
 constexpr WorldKind kinds[] = {
-    {2, "", "", false},
-    {5, "", "", false},
-    {3, "", "direct", true},
-    {4, "", "staged", true},
-    {7, "", "one-shot", true},
-    {3, "shm", "ring", false},
-    {2, "tcp", "", false},
-    {5, "tcp", "", false},
-    {3, "tcp", "tree", false},
-    {4, "tcp", "owner-fold", true},
+    {2, "", "", false},         {5, "", "", false},
+    {3, "", "direct", true},    {4, "", "staged", true},
+    {7, "", "one-shot", true},  {3, "shm", "ring", false},
+    {2, "tcp", "", false},      {5, "tcp", "", false},
+    {3, "tcp", "tree", false},  {4, "tcp", "owner-fold", true},
+    {4, "shm", "cube", false},  {4, "tcp", "cube", false},
+    {5, "shm", "chain", false}, {3, "tcp", "chain", false},
     {4, "", "two-level", false, "2,2"},
 };
 

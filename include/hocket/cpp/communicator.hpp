@@ -122,6 +122,13 @@ class Communicator {
   }
   void dump_record() const { check(hocketCommDumpRecord(get(), nullptr), "hocketCommDumpRecord"); }
 
+  /// Adds a plan of the user's own (docs/PLANS.md), on every rank the same. forced: it carries
+  /// every call that it serves.
+  void load_plan(const std::string& json, bool forced = false) {
+    require_joined("hocketCommLoadPlan");
+    check(hocketCommLoadPlan(get(), json.c_str(), forced ? 1 : 0), "hocketCommLoadPlan");
+  }
+
   // ---- Collectives: every rank calls them, in the same order, with buffers of the same size.
 
   // A reduction has an operator of hocket (hocketSum) or of the program (Operator<T>).

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "collectives/plan/plan.h"
+#include "collectives/plan/plan_file.h"
 
 namespace hocket::internal {
 
@@ -29,6 +30,8 @@ struct Builder {
   bool symmetric;
   /// Adds the lanes, and the scratch that they use, for more than one rank.
   void (*lay)(Plan& plan, const Shape& shape);
+  /// Of a plan that a user has loaded, which makes the whole plan; lay and cuts do not count.
+  const PlanFile* file = nullptr;
 
   /// For one rank: a copy, whatever the algorithm.
   Plan build(const Shape& shape) const;

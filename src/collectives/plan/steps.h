@@ -14,6 +14,7 @@ namespace hocket::internal::steps {
 inline Index fixed(std::int64_t value) { return {.base = static_cast<std::int32_t>(value)}; }
 /// base + i * by_instance, modulo `modulo` (0: none).
 inline Index by_instance(std::int64_t base, std::int32_t by, std::uint32_t modulo = 0) {
+  if (by == 0) return fixed(Index{.base = static_cast<std::int32_t>(base), .modulo = modulo}.at(0));
   return {.base = static_cast<std::int32_t>(base), .by_instance = by, .modulo = modulo};
 }
 /// base + j * by_source, modulo `modulo` (0: none).

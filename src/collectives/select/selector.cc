@@ -53,6 +53,16 @@ Status Selector::choose(const Question& question, const Choice** choice) {
 void Selector::force(const std::string& algorithm) {
   if (algorithm == options_.algorithm) return;
   options_.algorithm = algorithm;
+  forget_choices();
+}
+
+void Selector::add(std::shared_ptr<const LoadedPlan> plan, bool forced) {
+  if (forced && options_.algorithm.empty()) options_.algorithm = plan->file.name;
+  options_.loaded.add(std::move(plan));
+  forget_choices();
+}
+
+void Selector::forget_choices() {
   for (Entry& entry : recent_) entry.valid = false;
 }
 
@@ -88,6 +98,16 @@ bool Selector::serves(const Builder& builder, const Question& question) const {
 bool Selector::has_levels() const {
   const Layout* const layout = options_.layout.get();
   return layout != nullptr && layout->nodes() > 1 && layout->ranks_of_largest() > 1;
+}
+
+std::vector<const Builder*> Selector::builders_for(const Question& question) const {
+  std::vector<const Builder*> found;
+  const auto look_at = [&](const Builder& builder) {
+    if (serves(builder, question)) found.push_back(&builder);
+  };
+  for (const Builder& builder : builders()) look_at(builder);
+  for (const auto& plan : options_.loaded.all()) look_at(plan->builder);
+  return found;
 }
 
 /// Where not all ranks know all blocks, each block has one chunk: chunks must be alike on both
@@ -127,16 +147,15 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
   const bool priced = !is_p2p(question.collective) && (!question.varying || question.total > 0);
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   const std::size_t count = question.varying ? divide_up(question.total, ranks) : question.count;
-  for (const Builder& builder : builders()) {
-    if (!serves(builder, question)) continue;
+  for (const Builder* builder : builders_for(question)) {
     const Program* program = nullptr;
-    HOCKET_RETURN_IF_ERROR(program_for(builder, question, &program));
+    HOCKET_RETURN_IF_ERROR(program_for(*builder, question, &program));
     if (!fits(*program, question)) continue;
     const std::int64_t price_ps = priced
-                                      ? price(builder, shape_of(question), count, question.dtype,
+                                      ? price(*builder, shape_of(question), count, question.dtype,
                                               chunk_elements(*program, question), options_.figures)
                                       : 0;
-    out->push_back({&builder, price_ps});
+    out->push_back({builder, price_ps});
   }
   std::ranges::stable_sort(*out, {}, &Priced::price_ps);
   return {};

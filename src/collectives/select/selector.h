@@ -16,6 +16,7 @@
 #include "collectives/plan/extents.h"
 #include "collectives/plan/program.h"
 #include "collectives/select/figures.h"
+#include "collectives/select/loaded_plan.h"
 #include "reduce/fold.h"
 
 namespace hocket::internal {
@@ -53,6 +54,7 @@ struct SelectorOptions {
   bool deterministic = false;
   std::uint8_t signature_flags = 0;
   std::string algorithm;  // HOCKET_ALGORITHM; empty: the cheapest
+  LoadedPlans loaded;     // candidates beside the built-in ones; equal on all ranks
   std::size_t board_scratch_bytes = 0;
   Figures figures;
 };
@@ -67,6 +69,11 @@ class Selector {
   /// From now on this algorithm, for collectives that have it; empty: the cheapest.
   void force(const std::string& algorithm);
 
+  /// A verified plan of a user: a candidate from now on. forced: it is chosen where it can serve,
+  /// if options.algorithm is empty.
+  void add(std::shared_ptr<const LoadedPlan> plan, bool forced);
+  const LoadedPlans& loaded() const { return options_.loaded; }
+
   /// The algorithms that can serve the question, cheapest first, each with its price in
   /// picoseconds.
   struct Priced {
@@ -76,6 +83,8 @@ class Selector {
   Status candidates(const Question& question, std::vector<Priced>* out);
 
  private:
+  void forget_choices();
+  std::vector<const Builder*> builders_for(const Question& question) const;
   Status work_out(const Question& question, Choice* choice);
   Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
                           const Program** out);

@@ -1,0 +1,112 @@
+#include "collectives/select/loaded_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/mix.h"
+#include "collectives/plan/program.h"
+#include "collectives/verify/verify.h"
+
+namespace hocket::internal {
+namespace {
+
+/// Proves the plans of all ranks for one shape, and lowers them.
+Status prove_shape(const PlanFile& file, Shape shape, bool* rank_order) {
+  std::vector<Plan> plans(shape.ranks);
+  for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
+    HOCKET_RETURN_IF_ERROR(file.build(shape, &plans[shape.rank]));
+  }
+  std::string where = fmt::format("{} ranks", shape.ranks);
+  if (shape.root >= 0) where += fmt::format(", root {}", shape.root);
+  if (shape.varying) where += ", blocks of different counts";
+  const Proof proof = prove(plans);
+  if (!proof.status.ok()) {
+    return refused(file, fmt::format("{} ({})", proof.status.message(), where));
+  }
+  *rank_order &= proof.rank_order;
+  for (const Plan& plan : plans) {
+    Program program;
+    const Status lowered = lower(plan, &program);
+    if (!lowered.ok()) return refused(file, lowered.message());
+  }
+  return {};
+}
+
+Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, bool* rank_order) {
+  const CollectiveRow& row = row_of(file.collective);
+  const auto roots = static_cast<std::int32_t>(row.rooted ? ranks : 1);
+  *rank_order = true;
+  for (std::int32_t root = 0; root < roots; ++root) {
+    for (const bool varying : {false, true}) {
+      for (const bool widened : {false, true}) {
+        if ((varying && !file.varying) || (widened && !row.reduces)) continue;
+        HOCKET_RETURN_IF_ERROR(prove_shape(file,
+                                           {.collective = file.collective,
+                                            .ranks = ranks,
+                                            .root = row.rooted ? root : -1,
+                                            .varying = varying,
+                                            .widened = widened},
+                                           rank_order));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status LoadedPlans::verify(const PlanFile& file, std::uint32_t ranks,
+                           std::shared_ptr<const LoadedPlan>* out) const {
+  const auto is_built_in = [&](const Builder& builder) { return builder.algorithm == file.name; };
+  if (std::ranges::any_of(builders(), is_built_in)) {
+    return refused(file, "has the name of a built-in algorithm: give it another name");
+  }
+  for (const auto& other : plans_) {
+    if (other->file.name == file.name && other->file.collective == file.collective &&
+        other->file.in_node == file.in_node) {
+      return refused(file,
+                     fmt::format("{} has the same name, collective and links", other->file.source));
+    }
+  }
+  if (!file.serves(ranks)) {
+    return refused(file, fmt::format("does not serve {} ranks: 'ranks' excludes that number, or it "
+                                     "is not 2..{}",
+                                     ranks, most_ranks_of_file));
+  }
+  auto made = std::make_shared<LoadedPlan>();
+  made->file = file;
+  bool rank_order = false;
+  HOCKET_RETURN_IF_ERROR(prove_all_shapes(made->file, ranks, &rank_order));
+  made->builder = {.algorithm = made->file.name.c_str(),
+                   .collective = file.collective,
+                   .medium = file.in_node ? Medium::node : Medium::messages,
+                   .rank_order = rank_order,
+                   .cuts = false,
+                   .varying = file.varying,
+                   .symmetric = false,
+                   .lay = nullptr,
+                   .file = &made->file};
+  *out = std::move(made);
+  return {};
+}
+
+std::uint64_t LoadedPlans::hash() const {
+  std::uint64_t hash = 0;
+  for (const auto& plan : plans_) hash = mix(hash + plan->file.hash);
+  return hash;
+}
+
+std::string LoadedPlans::text() const {
+  std::string text;
+  for (const auto& plan : plans_) {
+    text += (text.empty() ? "" : ", ") + name_and_hash(plan->file.name, plan->file.hash);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string name_and_hash(const std::string& name, std::uint64_t hash) {
+  return fmt::format("'{}' {:016x}", name, hash);
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,40 @@
+// Communicator::load_plan.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "hpp/job.h"
+
+namespace {
+
+using hocket::Communicator;
+
+std::string example(const std::string& name) {
+  const auto tests = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  std::stringstream text;
+  text << std::ifstream(tests.parent_path() / "examples" / "plans" / (name + ".json")).rdbuf();
+  return text.str();
+}
+
+TEST(CppPlans, are_loaded_and_refused_by_name) {
+  job::run(4, [](Communicator& comm) {
+    comm.load_plan(example("cube"), true);
+    std::vector<int> data(1000, comm.rank());
+    comm.all_reduce(data, hocketSum);
+    EXPECT_EQ(std::vector<int>(1000, 6), data);
+    EXPECT_EQ("cube", comm.last_algorithm().algorithm);
+    const auto error =
+        job::thrown_by<hocket::InvalidArgument>([&] { comm.load_plan(example("cube")); });
+    EXPECT_STREQ("hocketCommLoadPlan", error.operation());
+    EXPECT_NE(std::string::npos, std::string(error.what()).find("has the same name"));
+    const std::string text = comm.rank() == 1 ? "{" : example("chain");
+    if (comm.rank() == 1) {
+      job::thrown_by<hocket::InvalidArgument>([&] { comm.load_plan(text); });
+    } else {
+      EXPECT_EQ(1, job::thrown_by<hocket::Mismatch>([&] { comm.load_plan(text); }).culprit());
+    }
+    comm.barrier();
+  });
+}
+
+}  // namespace

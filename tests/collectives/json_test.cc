@@ -1,0 +1,428 @@
+// Plans as JSON: what is written is read back, and what is wrong is refused by name.
+#include "collectives/plan/json.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "collectives/select/selector.h"
+#include "plans.h"
+#include "seed.h"
+
+namespace hocket::internal {
+namespace {
+
+/// The plans of all ranks, for all roots in turn.
+std::vector<Plan> plans_for_all_roots(const Builder& builder, Group group) {
+  const std::uint32_t roots = row_of(builder.collective).rooted ? group.ranks : 1;
+  std::vector<Plan> all;
+  for (group.root = 0; group.root < roots; ++group.root) {
+    for (Plan& plan : plans_of(builder, group)) all.push_back(std::move(plan));
+  }
+  return all;
+}
+
+class EveryBuilder : public testing::TestWithParam<Builder> {};
+
+TEST_P(EveryBuilder, is_written_as_json_and_read_back_as_the_same_plans) {
+  const Builder& builder = GetParam();
+  for (std::uint32_t ranks = 2; ranks <= 8; ++ranks) {
+    SCOPED_TRACE(ranks);
+    const std::string text = write_json(
+        plans_for_all_roots(builder, {.ranks = ranks, .widened = true}), builder.varying);
+    PlanFile file;
+    const Status read = read_plan(text, "text", &file);
+    ASSERT_TRUE(read.ok()) << read.message() << "\n" << text;
+    EXPECT_TRUE(file.serves(ranks));
+    EXPECT_FALSE(file.serves(ranks + 1));
+    for (const bool widened : {false, true}) {
+      for (const bool varying : {false, true}) {
+        if (varying && !builder.varying) continue;
+        for (const Plan& plan : plans_for_all_roots(
+                 builder, {.ranks = ranks, .widened = widened, .varying = varying})) {
+          Plan again;
+          const Status built = file.build(plan.shape, &again);
+          ASSERT_TRUE(built.ok()) << built.message() << "\n" << text;
+          ASSERT_TRUE(plan == again) << print(plan) << "became\n" << print(again) << text;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryBuilder, testing::ValuesIn(group_builders()), TestName());
+
+const std::filesystem::path root =
+    std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+
+std::string contents(const std::filesystem::path& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_FALSE(text.str().empty()) << path;
+  return text.str();
+}
+
+std::string example(const std::string& name) {
+  return contents(root / "examples" / "plans" / (name + ".json"));
+}
+
+/// The error of a text as a plan for that many ranks; empty: it is verified.
+std::string refusal(const std::string& text, std::uint32_t ranks) {
+  PlanFile file;
+  const Status read = read_plan(text, "my.json", &file);
+  if (!read.ok()) return read.message();
+  std::shared_ptr<const LoadedPlan> plan;
+  const Status verified = LoadedPlans().verify(file, ranks, &plan);
+  EXPECT_EQ(verified.ok(), plan != nullptr);
+  return verified.ok() ? "" : verified.message();
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(std::string::npos, at) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+void expect_refused(const std::string& text, const std::string& part, std::uint32_t ranks = 4) {
+  const std::string said = refusal(text, ranks);
+  EXPECT_NE(std::string::npos, said.find(part)) << "expected: " << part << "\nsaid: " << said;
+  EXPECT_TRUE(said.starts_with("my.json: ")) << said;
+}
+
+TEST(PlanFiles, of_the_examples_are_verified) {
+  EXPECT_EQ("", refusal(example("cube"), 4));
+  for (const std::uint32_t ranks : {2, 3, 4, 5, 8, 13}) {
+    EXPECT_EQ("", refusal(example("chain"), ranks)) << ranks;
+  }
+}
+
+TEST(PlanFiles, of_the_manual_are_verified) {
+  const std::string manual = contents(root / "docs" / "PLANS.md");
+  int found = 0;
+  const std::string open = "```json\n", close = "```\n";
+  for (std::size_t at = manual.find(open); at != std::string::npos; at = manual.find(open, at)) {
+    const std::size_t begin = at + open.size(), end = manual.find(close, begin);
+    const std::string text = manual.substr(begin, end - begin);
+    at = end + close.size();
+    PlanFile file;
+    const Status read = read_plan(text, "PLANS.md", &file);
+    ASSERT_TRUE(read.ok()) << read.message() << text;
+    ++found;
+    bool served = false;
+    for (std::uint32_t ranks = 2; ranks <= 8; ++ranks) {
+      if (!file.serves(ranks)) continue;
+      served = true;
+      EXPECT_EQ("", refusal(text, ranks)) << ranks << text;
+    }
+    EXPECT_TRUE(served) << text;
+  }
+  EXPECT_GE(found, 4);
+}
+
+using Json = nlohmann::json;
+
+/// The values for keys of steps, of which each has all that its kind may have.
+std::vector<Json> full_steps() {
+  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
+          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
+          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
+          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}},
+          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}},
+          {{"await", "x"}, {"instance", 0}, {"repeat", 1}, {"back", 0}},
+          {{"await_end", "x"}, {"instance", 0}, {"repeat", 1}},
+          {{"arrive", true}},
+          {{"await_arrival", "all"}},
+          {{"wait", 0}, {"of", "all"}, {"back", 0}}};
+}
+
+std::set<std::string> keys_of(const Json& object) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.insert(key);
+  return keys;
+}
+
+/// The schema and the reader know the same keys.
+TEST(PlanSchema, has_the_keys_that_are_read) {
+  const Json schema = Json::parse(contents(root / "docs" / "plan.schema.json"));
+  Json plan = Json::parse(example("chain"));
+  const auto read = [](const Json& json) {
+    PlanFile file;
+    const Status status = read_plan(json.dump(), "text", &file);
+    return status.ok() ? "" : status.message();
+  };
+  const auto expect_known = [&](const Json& properties, Json& object) {
+    for (const auto& [key, value] : properties.items()) {
+      const Json before = object;
+      if (!object.contains(key)) object[key] = nullptr;
+      EXPECT_EQ(std::string::npos, read(plan).find("unknown key '" + key)) << key;
+      object = before;
+    }
+    for (const std::string& key : keys_of(object)) EXPECT_TRUE(properties.contains(key)) << key;
+  };
+  expect_known(schema["properties"], plan);
+  expect_known(schema["$defs"]["lane"]["properties"], plan["lanes"][0]);
+  std::set<std::set<std::string>> in_schema, in_reader;
+  for (const Json& step : schema["$defs"]["step"]["oneOf"]) {
+    in_schema.insert(keys_of(step["properties"]));
+  }
+  for (const Json& step : full_steps()) {
+    in_reader.insert(keys_of(step));
+    plan["lanes"][0]["steps"] = Json::array({step});
+    EXPECT_EQ("", read(plan)) << step.dump();
+    for (const std::string key :
+         {"into", "to", "from", "tag", "instance", "repeat", "back", "of"}) {
+      if (step.contains(key)) continue;
+      plan["lanes"][0]["steps"][0][key] = 0;
+      EXPECT_NE(std::string::npos, read(plan).find("unknown key '" + key)) << step.dump();
+      plan["lanes"][0]["steps"][0].erase(key);
+    }
+  }
+  EXPECT_EQ(in_schema, in_reader);
+}
+
+TEST(PlanFiles, that_are_no_json_are_refused_with_line_and_column) {
+  expect_refused(replaced(example("chain"), "\"steps\": [", "\"steps\": [,"), "line 8, column 81");
+  expect_refused("", "line 1, column 1");
+  expect_refused(std::string(100'000, '['), "line 1, column 100001");
+  expect_refused("{\"name\": \"\xff\"}", "line 1, column");
+  expect_refused(std::string(50'000, '[') + std::string(50'000, ']'), "nested too deep");
+  expect_refused(std::string((1 << 20) + 1, ' '), "at most 1048576 bytes");
+  expect_refused(replaced(example("chain"), "\"links\"", "\"name\": \"x\", \"links\""),
+                 "the key 'name' twice");
+}
+
+TEST(PlanFiles, with_wrong_fields_are_refused_by_place) {
+  const std::string chain = example("chain"), cube = example("cube");
+  expect_refused("[]", "is no JSON object");
+  expect_refused(replaced(chain, "\"name\": \"chain\",", ""), "name is missing");
+  expect_refused(replaced(chain, "\"chain\"", "\"Chain!\""), "name must be 1 to 31 small letters");
+  expect_refused(replaced(chain, "\"chain\"", "7"), "name must be a text");
+  expect_refused(replaced(chain, "\"links\"", "\"link\""), "has the unknown key 'link'");
+  expect_refused(replaced(chain, "\"messages\"", "\"tcp\""), "'node' or 'messages'");
+  expect_refused(replaced(chain, "\"broadcast\"", "\"send\""), "collective must be");
+  expect_refused(replaced(chain, "\"p >= 2\"", "\"p => 2\""), "ranks: 'p => 2' has no comparison");
+  expect_refused(replaced(chain, "p >= 2", "p >= "), "ends where a number or a name must follow");
+  expect_refused(replaced(cube, "\"slots\": 2", "\"slots\": 9"), "slots must be a whole number");
+  expect_refused(replaced(cube, "\"slots\": 2", "\"slots\": 1e30"), "slots must be a whole number");
+  expect_refused(replaced(cube, "\"slots\": 2", "\"slots\": 18446744073709551615"),
+                 "slots must be a whole number");
+  expect_refused(replaced(cube, "\"scratch_blocks\": 3", "\"scratch_blocks\": 100000"),
+                 "scratch_blocks: '100000' is 100000 here, not 0..512");
+  expect_refused(replaced(cube, "\"wide_scratch\": true", "\"wide_scratch\": 1"),
+                 "wide_scratch must be true or false");
+  expect_refused(replaced(cube, "\"slots\"", "\"varying\": true, \"slots\""), "equal counts");
+  expect_refused(replaced(cube, "\"slots\"", "\"maps_input\": true, \"slots\""),
+                 "arrives_first must be true");
+  expect_refused(replaced(chain, "{\"copy\"", "{\"move\""),
+                 "lanes[1] 'copy', step 0 must be an object with one of the keys");
+  expect_refused(replaced(chain, "\"into\": \"out[0]\"", "\"into\": \"out\""),
+                 "lanes[1] 'copy', step 0.into 'out' is no range");
+  expect_refused(replaced(chain, ", \"into\": \"out[0]\"", ""), "lacks 'into'");
+  expect_refused(replaced(chain, "\"to\"", "\"too\""), "has the unknown key 'too'");
+  expect_refused(replaced(chain, "\"block\": 0, ", ""), "lanes[0] 'begin' must have both");
+  expect_refused(replaced(chain, "r == root", "r == roof"), "lanes[0] 'begin'.when: 'r == roof'");
+}
+
+TEST(PlanFiles, with_formulas_that_give_no_index_are_refused_by_place_and_rank) {
+  const std::string chain = example("chain");
+  const auto with = [&](const std::string& formula) {
+    return replaced(chain, "\"to\": \"(r + 1) mod p\"", "\"to\": \"" + formula + "\"");
+  };
+  expect_refused(with("i * j"), "'i * j' is no index: it multiplies i or j with i or j");
+  expect_refused(with("i * i"), "rank 0 of 4, root 0");
+  expect_refused(with("(i mod p) + 1"), "mod must be outermost");
+  expect_refused(with("i / 2"), "divides i or j");
+  expect_refused(with("r mod (p - 4)"), "mod of a number below 1");
+  expect_refused(with("p / r"), "divides by a number below 1");
+  expect_refused(with("2147483647 * p"), "a number that is too large");
+  expect_refused(with("99999999999"), "a number that is too large");
+  expect_refused(with("(r + 1"), "lacks a ')'");
+  expect_refused(with("r + 1)"), "is not understood from ')' on");
+  expect_refused(with(std::string(150, '(') + "r" + std::string(60, ')')), "200 characters");
+  expect_refused(with("-1 xor r"), "xor of a negative number");
+  expect_refused(replaced(chain, "\"p >= 2\"", "\"r >= 2\""), "does not serve 4 ranks");
+  expect_refused(replaced(example("cube"), "\"to\": \"r xor 2\"", "\"to\": \"root\""),
+                 "names the root, but there is none");
+}
+
+TEST(PlanFiles, that_the_verifier_refuses_are_refused_by_lane_and_step) {
+  const std::string chain = example("chain"), cube = example("cube");
+  expect_refused(replaced(cube, "{\"await\": \"send input\"},\n", ""),
+                 "'cube', rank 1, lane 'second', step 2 (finish s[1] + s[2] -> out[0]");
+  expect_refused(replaced(cube, "\"from\": \"r xor 1\"", "\"from\": \"r xor 2\""),
+                 "'cube', rank 2, lane 'first', step 0 (recv 0 tag 0 -> s[0])");
+  expect_refused(replaced(cube, "[\"s[2]w\", \"s[1]w\"]", "[\"s[2]w\"]"), "rank 2");
+  expect_refused(replaced(cube, "\"fold\": [\"s[0]\", \"in[0]\"], \"into\": \"s[1]w\"",
+                          "\"fold\": [\"s[0]\", \"in[0]\"], \"into\": \"s[1]\""),
+                 "(4 ranks)");
+  expect_refused(replaced(chain, "{\"await\": \"receive\"},\n", ""), "lane 'pass on', step 0");
+  expect_refused(replaced(chain, "{\"await\": \"receive\"}", "{\"await\": \"recieve\"}"),
+                 "names lane 'recieve', which this rank does not have");
+  expect_refused(replaced(chain, "{\"await\": \"receive\"}", "{\"await\": 7}"),
+                 "names lane 7 of 2");
+  expect_refused(replaced(chain, "r - 1", "r - 2"), "root 0");
+  expect_refused(replaced(chain, "r - 1", "r - 1 + root / 2"), "(4 ranks, root 2)");
+}
+
+TEST(PlanFiles, serve_only_the_numbers_of_ranks_that_they_name) {
+  expect_refused(example("cube"), "does not serve 3 ranks", 3);
+  expect_refused(example("chain"), "does not serve 1 ranks", 1);
+  expect_refused(example("chain"), "it is not 2..64", 65);
+}
+
+TEST(PlanFiles, take_no_name_that_is_taken) {
+  expect_refused(replaced(example("chain"), "\"chain\"", "\"tree\""), "of a built-in algorithm");
+  PlanFile file;
+  ASSERT_TRUE(read_plan(example("chain"), "my.json", &file).ok());
+  LoadedPlans plans;
+  std::shared_ptr<const LoadedPlan> plan;
+  ASSERT_TRUE(plans.verify(file, 3, &plan).ok());
+  plans.add(plan);
+  file.source = "other.json";
+  EXPECT_NE(std::string::npos,
+            plans.verify(file, 3, &plan).message().find("my.json has the same name"));
+}
+
+TEST(PlanFiles, that_would_take_too_long_to_verify_are_refused) {
+  const auto chain = example("chain");
+  expect_refused(
+      replaced(chain, "\"name\": \"begin\"", "\"name\": \"begin\", \"instances\": 20000"),
+      "'20000' is 20000 here, not 0..16384");
+  expect_refused(
+      replaced(replaced(chain, "\"name\": \"copy\"", "\"name\": \"copy\", \"instances\": 10000"),
+               "\"copy\": \"in[0]\"", "\"fold\": \"in[0]{j<10}\""),
+      "too much to be verified");
+}
+
+TEST(PlanFiles, have_hashes_of_their_content) {
+  const auto hash = [](const std::string& text) {
+    PlanFile file;
+    EXPECT_TRUE(read_plan(text, "text", &file).ok());
+    return file.hash;
+  };
+  const std::string chain = example("chain");
+  EXPECT_EQ(hash(chain),
+            hash(replaced(chain, "\"links\": \"messages\"", "\"links\":\n\"messages\"")));
+  EXPECT_NE(hash(chain), hash(replaced(chain, "p >= 2", "p >= 3")));
+}
+
+/// The characters of plans, and a few others.
+std::string mutated(std::string text, const std::string& other, std::mt19937_64& random) {
+  static const std::string pieces[] = {
+      "0",    "1",    "-1", "\"",   "{", "}", "[",   "]",     ",",         ":",   "mod",
+      "xor",  "r",    "p",  "i",    "j", "w", "@",   "{j<3}", "999999999", "1e9", "null",
+      "true", "root", "\\", "\xc3", "(", ")", "and", "in",    "/",         "*"};
+  for (std::uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+    const std::size_t at = random() % (text.size() + 1);
+    const std::size_t length = std::min<std::size_t>(random() % 8, text.size() - at);
+    switch (random() % 4) {
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        text.insert(at, pieces[random() % std::size(pieces)]);
+        break;
+      case 2:
+        text.replace(at, length, pieces[random() % std::size(pieces)]);
+        break;
+      default: {
+        const std::size_t from = random() % other.size();
+        text.insert(at, other.substr(from, random() % 60));
+        break;
+      }
+    }
+  }
+  return text;
+}
+
+/// What random changes make of a file is refused with a reason, or verified; nothing crashes.
+TEST(PlanFiles, that_are_damaged_at_random_are_refused_with_a_reason_or_verified) {
+  std::mt19937_64 random(tests::seed());
+  std::vector<std::string> texts = {example("cube"), example("chain")};
+  for (const Builder& builder : group_builders()) {
+    if (!builder.in_node && builder.collective != Collective::all_reduce) continue;
+    texts.push_back(replaced(
+        write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
+        "\"name\": \"", "\"name\": \"x"));
+  }
+  const int rounds = std::getenv("LONG_TESTS") != nullptr ? 400'000 : 10'000;
+  int verified = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const std::string text =
+        mutated(texts[random() % texts.size()], texts[random() % texts.size()], random);
+    const std::string said = refusal(text, 4);
+    if (said.empty()) {
+      ++verified;
+    } else {
+      ASSERT_TRUE(said.starts_with("my.json: ")) << said;
+    }
+  }
+  EXPECT_GT(verified, 0) << "some changes change nothing, as those of white space";
+  EXPECT_LT(verified, rounds / 2);
+}
+
+TEST(PlanFiles, are_candidates_of_the_selector_and_can_be_forced) {
+  PlanFile file;
+  ASSERT_TRUE(read_plan(example("cube"), "my.json", &file).ok());
+  std::shared_ptr<const LoadedPlan> plan;
+  ASSERT_TRUE(LoadedPlans().verify(file, 4, &plan).ok());
+  SelectorOptions options;
+  options.ranks = 4;
+  options.one_node = false;
+  options.loaded.add(plan);
+  const Question question{
+      .collective = Collective::all_reduce, .dtype = Dtype::float16, .count = 4096};
+  const auto algorithm_of = [&](const SelectorOptions& with) {
+    Selector selector(with);
+    const Choice* choice = nullptr;
+    EXPECT_TRUE(selector.choose(question, &choice).ok());
+    return choice->program->algorithm();
+  };
+  // Messages that cost much work: four sends and receives are better than six.
+  options.figures.message_work_ns = 100'000;
+  options.figures.message_ns = 1'000;
+  EXPECT_EQ("cube", algorithm_of(options));
+  Selector selector(options);
+  std::vector<Selector::Priced> priced;
+  ASSERT_TRUE(selector.candidates(question, &priced).ok());
+  EXPECT_STREQ("cube", priced.front().builder->algorithm);
+  EXPECT_GT(priced.front().price_ps, 0);
+  options.figures.link_ns_per_byte = 1000;
+  EXPECT_NE("cube", algorithm_of(options)) << "it moves whole messages";
+  options.algorithm = "cube";
+  EXPECT_EQ("cube", algorithm_of(options));
+  options.deterministic = true;
+  EXPECT_NE("cube", algorithm_of(options)) << "it does not fold in the order of ranks";
+}
+
+TEST(PlanFiles, that_are_added_later_change_the_choice) {
+  PlanFile file;
+  ASSERT_TRUE(read_plan(example("cube"), "my.json", &file).ok());
+  std::shared_ptr<const LoadedPlan> plan;
+  ASSERT_TRUE(LoadedPlans().verify(file, 4, &plan).ok());
+  for (const char* const environment : {"", "ring"}) {
+    SelectorOptions options;
+    options.ranks = 4;
+    options.one_node = false;
+    options.algorithm = environment;
+    Selector selector(options);
+    const Question question{
+        .collective = Collective::all_reduce, .dtype = Dtype::int32, .count = 1 << 20};
+    const Choice* choice = nullptr;
+    ASSERT_TRUE(selector.choose(question, &choice).ok());
+    EXPECT_NE("cube", choice->program->algorithm());
+    selector.add(plan, true);
+    ASSERT_TRUE(selector.choose(question, &choice).ok());
+    EXPECT_EQ(*environment != '\0' ? environment : "cube", choice->program->algorithm());
+  }
+}
+
+}  // namespace
+}  // namespace hocket::internal

@@ -1,0 +1,140 @@
+// Plans that a program loads by hocketCommLoadPlan.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "matrix/ranks.h"
+
+namespace {
+
+using ranks::Env;
+using ranks::Rank;
+
+std::string example(const std::string& name) {
+  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  std::stringstream text;
+  text << std::ifstream(root / "examples" / "plans" / (name + ".json")).rdbuf();
+  EXPECT_FALSE(text.str().empty());
+  return text.str();
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(std::string::npos, at) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+/// The algorithm of an all-reduce, whose result is checked.
+std::string all_reduce(hocketComm_t comm, int ranks) {
+  std::vector<std::int32_t> data(100'000);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::int32_t>(i);
+  EXPECT_HOCKET(hocketAllReduce(data.data(), data.data(), data.size(), hocketInt32, hocketSum, comm,
+                                nullptr));
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    if (data[i] == ranks * static_cast<std::int32_t>(i)) continue;
+    ADD_FAILURE() << "element " << i << " is " << data[i];
+    break;
+  }
+  const char *algorithm = "", *transport = "";
+  EXPECT_HOCKET(hocketCommLastAlgorithm(comm, &algorithm, &transport));
+  return algorithm;
+}
+
+class Plans : public testing::TestWithParam<const char*> {
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
+};
+
+TEST_P(Plans, of_a_program_run_where_they_are_forced) {
+  ranks::run_ranks(4, [](Rank& self) {
+    EXPECT_NE("cube", all_reduce(self.comm, 4));
+    ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 1));
+    ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("chain").c_str(), 0));
+    EXPECT_EQ("cube", all_reduce(self.comm, 4));
+    for (int root = 0; root < 4; ++root) {
+      std::vector<std::int16_t> data(10'000, static_cast<std::int16_t>(self.rank));
+      EXPECT_HOCKET(hocketBcast(data.data(), data.size(), hocketFloat16, root, self.comm, nullptr));
+      EXPECT_EQ(std::vector<std::int16_t>(data.size(), static_cast<std::int16_t>(root)), data);
+    }
+    hocketComm_t half = nullptr;
+    ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
+    EXPECT_NE("cube", all_reduce(half, 2)) << "a split communicator does not get it";
+    EXPECT_HOCKET(hocketCommDestroy(half));
+  });
+}
+
+TEST_P(Plans, that_one_rank_refuses_no_rank_loads) {
+  const std::string wrong = replaced(example("cube"), "{\"await\": \"send input\"},\n", "");
+  ranks::run_ranks(4, [&](Rank& self) {
+    const std::string text = self.rank == 2 ? wrong : example("cube");
+    const hocketResult_t result = hocketCommLoadPlan(self.comm, text.c_str(), 1);
+    const std::string said = hocketGetLastError(nullptr);
+    int culprit = -1;
+    EXPECT_HOCKET(hocketCommGetCulprit(nullptr, &culprit));
+    if (self.rank == 2) {
+      EXPECT_EQ(hocketInvalidArgument, result);
+      EXPECT_NE(std::string::npos, said.find("lane 'second', step 2")) << said;
+    } else {
+      EXPECT_EQ(hocketMismatch, result);
+      EXPECT_EQ(2, culprit) << said;
+      EXPECT_NE(std::string::npos, said.find("has refused the plan")) << said;
+    }
+    EXPECT_NE("cube", all_reduce(self.comm, 4)) << "the communicator goes on without the plan";
+    EXPECT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 1));
+    EXPECT_EQ("cube", all_reduce(self.comm, 4));
+  });
+}
+
+TEST_P(Plans, that_differ_are_refused_on_all_ranks_with_both_names) {
+  ranks::run_ranks(4, [](Rank& self) {
+    const std::string cube = example("cube");
+    const std::string other = replaced(replaced(cube, "\"cube\"", "\"other\""), "exchange", "E");
+    const std::string text = self.rank == 3 ? other : cube;
+    EXPECT_EQ(hocketMismatch, hocketCommLoadPlan(self.comm, text.c_str(), 0));
+    const std::string said = hocketGetLastError(nullptr);
+    int culprit = -1;
+    EXPECT_HOCKET(hocketCommGetCulprit(nullptr, &culprit));
+    EXPECT_EQ(3, culprit);
+    for (const char* part : {"rank 0", "'cube'", "rank 3", "'other'"}) {
+      EXPECT_NE(std::string::npos, said.find(part)) << part << " in " << said;
+    }
+    EXPECT_EQ(hocketMismatch, hocketCommLoadPlan(self.comm, cube.c_str(), self.rank == 1));
+    EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find(", forced"));
+    EXPECT_NE("cube", all_reduce(self.comm, 4));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Plans, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(LoadPlan, refuses_what_is_wrong_on_this_rank_alone) {
+  ranks::run_ranks(2, [](Rank& self) {
+    EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(self.comm, nullptr, 0));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(self.comm, "{}", 2));
+    EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(nullptr, "{}", 0));
+    EXPECT_HOCKET(hocketGroupStart());
+    EXPECT_EQ(hocketInvalidUsage, hocketCommLoadPlan(self.comm, "{}", 0));
+    EXPECT_HOCKET(hocketGroupEnd());
+    EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(self.comm, "{}", 0)) << "both ranks";
+    EXPECT_NE(std::string::npos,
+              std::string(hocketGetLastError(self.comm)).find("the given text: plan"));
+    EXPECT_NE("cube", all_reduce(self.comm, 2));
+  });
+}
+
+TEST(LoadPlan, comes_in_order_with_the_calls_on_streams) {
+  ranks::run_ranks(4, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    int x[2] = {1, 1};
+    EXPECT_HOCKET(hocketAllReduce(x, x, 1, hocketInt32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 1));
+    EXPECT_HOCKET(hocketAllReduce(x + 1, x + 1, 1, hocketInt32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketStreamSynchronize(stream));
+    EXPECT_EQ(4, x[0]);
+    EXPECT_EQ(4, x[1]);
+    EXPECT_EQ("cube", all_reduce(self.comm, 4));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+}  // namespace
