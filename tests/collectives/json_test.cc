@@ -290,6 +290,33 @@ TEST(PlanFiles, take_no_name_that_is_taken) {
             plans.verify(file, 3, &plan).message().find("my.json has the same name"));
 }
 
+/// A built-in plan as a user's plan of another name.
+std::string renamed(const char* algorithm, Collective collective, bool in_node) {
+  const Builder& builder = *find_builder(algorithm, collective, in_node);
+  return replaced(
+      write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
+      "\"name\": \"", "\"name\": \"my-");
+}
+
+TEST(PlanFiles, that_map_buffers_fit_the_plan_that_runs_where_they_are_not_mapped) {
+  const std::string direct = renamed("direct", Collective::all_reduce, true);
+  EXPECT_EQ("", refusal(direct, 4));
+  EXPECT_EQ("", refusal(renamed("direct", Collective::all_gather, true), 4));
+  // Rank 0 folds everything: a right plan, but of one block.
+  expect_refused(
+      R"({"name": "one", "collective": "all-reduce", "ranks": "p >= 2", "links": "node",
+          "arrives_first": true, "maps_input": true, "maps_output": true, "lanes": [
+          {"name": "fold", "when": "r == 0", "of": "input", "block": 0, "steps": [
+            {"finish": "in[0]@j{j<p}", "into": "out[0]@j{j<p}"}]},
+          {"name": "done", "when": "r == 0", "publishes": 3, "steps": [{"await_end": "fold"}]},
+          {"name": "exit", "when": "r != 0", "steps": [{"wait": 3, "of": 0}]}]})",
+      "'cut' must be p");
+  expect_refused(replaced(direct, "\"cut\": \"p\"", "\"cut\": \"p\", \"scratch_blocks\": 1"),
+                 "maps buffers, but has scratch");
+  expect_refused(replaced(direct, "\"cut\": \"p\"", "\"cut\": \"p\", \"single_chunk\": true"),
+                 "maps buffers, but has scratch");
+}
+
 TEST(PlanFiles, that_would_take_too_long_to_verify_are_refused) {
   const auto chain = example("chain");
   expect_refused(

@@ -166,13 +166,15 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   return {};
 }
 
-/// For a program that maps buffers: the cheapest candidate that begins in the same way and maps
-/// none.
+/// For a program that maps buffers: the cheapest built-in candidate that begins in the same way and
+/// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
+/// of users.
 Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
                                   Choice* choice) {
   const ProgramHeader& chosen = choice->program->header();
   if (!chosen.maps_input && !chosen.maps_output) return {};
   for (const Priced& candidate : candidates) {
+    if (candidate.builder->file != nullptr) continue;
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
     const ProgramHeader& header = program->header();
