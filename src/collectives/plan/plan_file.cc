@@ -7,8 +7,12 @@
 namespace hocket::internal {
 namespace {
 
-// Of one rank's plan. A step counts once for each instance, and so does each of its ranges.
-constexpr std::int64_t most_work = 1 << 14;
+// Of the plans of all ranks, and of one. A step counts once for each instance, and so does each of
+// its ranges. The verifier needs time in proportion to that.
+constexpr std::int64_t most_work_of_all = 1 << 17, most_work = 1 << 14;
+// Instances of one rank that are active at a time: the verifier knows for each what it has heard of
+// all others.
+constexpr std::int64_t most_active = 320;
 constexpr std::int64_t most_scratch_blocks = 1024;  // of all slots together
 constexpr std::int64_t most_cut = 256;
 
@@ -94,6 +98,12 @@ class Building {
     made.window = text.window ? number(text.place + ".window", *text.window, 1, most_work)
                               : std::max(1U, made.instances);
     made.publishes = text.publishes;
+    active_ += std::min(made.window, made.instances);
+    if (active_ > most_active) {
+      fail(text.place, fmt::format("more than {} instances of all lanes together are active at a "
+                                   "time: give the lane a 'window'",
+                                   most_active));
+    }
     for (const StepText& step_text : text.steps) {
       Step made_step = step(step_text, made, present);
       count_work(step_text.place, made, made_step);
@@ -109,10 +119,11 @@ class Building {
       for (const Range& range : *ranges) each += range.repeat;
     }
     work_ += each * std::max(1U, lane.instances);
-    if (work_ > most_work) {
-      fail(place, fmt::format("the steps of all instances together name more than {} ranges: that "
-                              "is too much to be verified",
-                              most_work));
+    const std::int64_t most = std::min(most_work, most_work_of_all / names_.p);
+    if (work_ > most) {
+      fail(place, fmt::format("the steps of all instances of the rank together name more than {} "
+                              "ranges: that is too much to be verified",
+                              most));
     }
   }
 
@@ -177,7 +188,7 @@ class Building {
   const PlanFile& file_;
   Plan& plan_;
   Names names_;
-  std::int64_t work_ = 0;
+  std::int64_t work_ = 0, active_ = 0;
   Status status_;
 };
 
