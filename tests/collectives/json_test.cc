@@ -145,11 +145,11 @@ using Json = nlohmann::json;
 
 /// The values for keys of steps, of which each has all that its kind may have.
 std::vector<Json> full_steps() {
-  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
-          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
-          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
-          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}},
-          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}},
+  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
+          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
+          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
+          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}},
+          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}},
           {{"await", "x"}, {"instance", 0}, {"repeat", 1}, {"back", 0}},
           {{"await_end", "x"}, {"instance", 0}, {"repeat", 1}},
           {{"arrive", true}},
@@ -306,17 +306,21 @@ TEST(PlanFiles, take_no_name_that_is_taken) {
 }
 
 /// A built-in plan as a user's plan of another name.
-std::string renamed(const char* algorithm, Collective collective, bool in_node) {
-  const Builder& builder = *find_builder(algorithm, collective, in_node);
-  return replaced(
-      write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
-      "\"name\": \"", "\"name\": \"my-");
+std::string renamed(const char* algorithm, Collective collective) {
+  for (const Builder& builder : builders()) {
+    if (builder.collective != collective || std::string(algorithm) != builder.algorithm) continue;
+    return replaced(
+        write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
+        "\"name\": \"", "\"name\": \"my-");
+  }
+  ADD_FAILURE() << algorithm;
+  return {};
 }
 
 TEST(PlanFiles, that_map_buffers_fit_the_plan_that_runs_where_they_are_not_mapped) {
-  const std::string direct = renamed("direct", Collective::all_reduce, true);
+  const std::string direct = renamed("direct", Collective::all_reduce);
   EXPECT_EQ("", refusal(direct, 4));
-  EXPECT_EQ("", refusal(renamed("direct", Collective::all_gather, true), 4));
+  EXPECT_EQ("", refusal(renamed("direct", Collective::all_gather), 4));
   // Rank 0 folds everything: a right plan, but of one block.
   expect_refused(
       R"({"name": "one", "collective": "all-reduce", "ranks": "p >= 2", "links": "node",

@@ -110,12 +110,14 @@ TEST_P(Plans, that_differ_are_refused_on_all_ranks_with_both_names) {
 std::string renamed(const char* algorithm, bool in_node, std::uint32_t ranks) {
   using namespace hocket::internal;
   std::vector<Plan> plans;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    plans.push_back(find_builder(algorithm, Collective::all_reduce, in_node)
-                        ->build({.collective = Collective::all_reduce,
-                                 .rank = rank,
-                                 .ranks = ranks,
-                                 .widened = true}));
+  Shape shape{.collective = Collective::all_reduce, .ranks = ranks, .widened = true};
+  for (const Builder& builder : builders()) {
+    if (builder.collective != shape.collective || std::string(algorithm) != builder.algorithm) {
+      continue;
+    }
+    if (builder.build(shape).uses_node() != in_node) continue;
+    for (shape.rank = 0; shape.rank < ranks; ++shape.rank) plans.push_back(builder.build(shape));
+    break;
   }
   return replaced(write_json(plans, false), "\"name\": \"", "\"name\": \"my-");
 }

@@ -114,11 +114,12 @@ class Building {
   }
 
   void count_work(const std::string& place, const Lane& lane, const Step& step) {
-    std::int64_t each = step.repeat;
+    std::int64_t each = 1;
     for (const std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
       for (const Range& range : *ranges) each += range.repeat;
     }
-    work_ += each * std::max(1U, lane.instances);
+    // No factor is above most_work, so that four of them fit.
+    work_ += std::min(each * step.repeat, 2 * most_work) * std::max(1U, lane.instances);
     const std::int64_t most = std::min(most_work, most_work_of_all / names_.p);
     if (work_ > most) {
       fail(place, fmt::format("the steps of all instances of the rank together name more than {} "
@@ -155,9 +156,9 @@ class Building {
     made.lag = text.lag;
     if (text.kind == StepKind::await) {
       made.lane = lane_of(text, present);
-      made.repeat = number(text.place + ".repeat", text.repeat, 1, most_work);
       made.instance = index(text.place + ".instance", text.instance);
     }
+    made.repeat = number(text.place + ".repeat", text.repeat, 1, most_work);
     made.peer = index(text.place, text.peer);
     made.tag = index(text.place + ".tag", text.tag);
     ranges(text, text.dsts, &made.dsts);

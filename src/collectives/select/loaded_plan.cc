@@ -14,8 +14,12 @@ namespace {
 /// Where a buffer is not mapped, `staged` runs with the blocks and the chunks of this plan.
 Status check_mapping(const PlanFile& file, const Plan& plan) {
   if (!plan.maps_input && !plan.maps_output) return {};
-  const Builder* const staged = find_builder("staged", plan.shape.collective, true);
-  if (staged == nullptr) return refused(file, "maps buffers in a collective without a buffer");
+  const auto staged = std::ranges::find_if(builders(), [&](const Builder& builder) {
+    return builder.algorithm == std::string_view("staged") &&
+           builder.collective == plan.shape.collective;
+  });
+  if (staged == builders().end())
+    return refused(file, "maps buffers in a collective without a buffer");
   if (plan.cut != staged->build(plan.shape).cut) {
     return refused(file, fmt::format("maps buffers, so 'cut' must be {}: that of the algorithm "
                                      "staged, which runs where a buffer is not mapped",
