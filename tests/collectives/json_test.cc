@@ -57,6 +57,21 @@ TEST_P(EveryBuilder, is_written_as_json_and_read_back_as_the_same_plans) {
   }
 }
 
+/// No limit of files is below what built-in plans need.
+TEST_P(EveryBuilder, of_64_ranks_is_within_the_limits_of_files) {
+  const Builder& builder = GetParam();
+  const std::vector<Plan> plans = plans_of(builder, {.ranks = 64, .widened = true});
+  PlanFile file;
+  const Status read = read_plan(write_json(plans, builder.varying), "text", &file);
+  ASSERT_TRUE(read.ok()) << read.message();
+  for (const Plan& plan : plans) {
+    Plan again;
+    const Status built = file.build(plan.shape, &again);
+    ASSERT_TRUE(built.ok()) << built.message();
+    ASSERT_TRUE(plan == again) << print(plan) << "became\n" << print(again);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryBuilder, testing::ValuesIn(group_builders()), TestName());
 
 const std::filesystem::path root =
@@ -130,11 +145,11 @@ using Json = nlohmann::json;
 
 /// The values for keys of steps, of which each has all that its kind may have.
 std::vector<Json> full_steps() {
-  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
-          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
-          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}},
-          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}},
-          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}},
+  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
+          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
+          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
+          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}},
+          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}},
           {{"await", "x"}, {"instance", 0}, {"repeat", 1}, {"back", 0}},
           {{"await_end", "x"}, {"instance", 0}, {"repeat", 1}},
           {{"arrive", true}},
@@ -245,7 +260,7 @@ TEST(PlanFiles, with_formulas_that_give_no_index_are_refused_by_place_and_rank) 
   expect_refused(with("99999999999"), "a number that is too large");
   expect_refused(with("(r + 1"), "lacks a ')'");
   expect_refused(with("r + 1)"), "is not understood from ')' on");
-  expect_refused(with(std::string(150, '(') + "r" + std::string(60, ')')), "200 characters");
+  expect_refused(with(std::string(300, '(') + "r" + std::string(100, ')')), "400 characters");
   expect_refused(with("-1 xor r"), "xor of a negative number");
   expect_refused(replaced(chain, "\"p >= 2\"", "\"r >= 2\""), "does not serve 4 ranks");
   expect_refused(replaced(example("cube"), "\"to\": \"r xor 2\"", "\"to\": \"root\""),
@@ -290,15 +305,49 @@ TEST(PlanFiles, take_no_name_that_is_taken) {
             plans.verify(file, 3, &plan).message().find("my.json has the same name"));
 }
 
+/// A built-in plan as a user's plan of another name.
+std::string renamed(const char* algorithm, Collective collective) {
+  for (const Builder& builder : builders()) {
+    if (builder.collective != collective || std::string(algorithm) != builder.algorithm) continue;
+    return replaced(
+        write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
+        "\"name\": \"", "\"name\": \"my-");
+  }
+  ADD_FAILURE() << algorithm;
+  return {};
+}
+
+TEST(PlanFiles, that_map_buffers_fit_the_plan_that_runs_where_they_are_not_mapped) {
+  const std::string direct = renamed("direct", Collective::all_reduce);
+  EXPECT_EQ("", refusal(direct, 4));
+  EXPECT_EQ("", refusal(renamed("direct", Collective::all_gather), 4));
+  // Rank 0 folds everything: a right plan, but of one block.
+  expect_refused(
+      R"({"name": "one", "collective": "all-reduce", "ranks": "p >= 2", "links": "node",
+          "arrives_first": true, "maps_input": true, "maps_output": true, "lanes": [
+          {"name": "fold", "when": "r == 0", "of": "input", "block": 0, "steps": [
+            {"finish": "in[0]@j{j<p}", "into": "out[0]@j{j<p}"}]},
+          {"name": "done", "when": "r == 0", "publishes": 3, "steps": [{"await_end": "fold"}]},
+          {"name": "exit", "when": "r != 0", "steps": [{"wait": 3, "of": 0}]}]})",
+      "'cut' must be p");
+  expect_refused(replaced(direct, "\"cut\": \"p\"", "\"cut\": \"p\", \"scratch_blocks\": 1"),
+                 "maps buffers, but has scratch");
+  expect_refused(replaced(direct, "\"cut\": \"p\"", "\"cut\": \"p\", \"single_chunk\": true"),
+                 "maps buffers, but has scratch");
+}
+
 TEST(PlanFiles, that_would_take_too_long_to_verify_are_refused) {
-  const auto chain = example("chain");
-  expect_refused(
-      replaced(chain, "\"name\": \"begin\"", "\"name\": \"begin\", \"instances\": 20000"),
-      "'20000' is 20000 here, not 0..16384");
-  expect_refused(
-      replaced(replaced(chain, "\"name\": \"copy\"", "\"name\": \"copy\", \"instances\": 10000"),
-               "\"copy\": \"in[0]\"", "\"fold\": \"in[0]{j<10}\""),
-      "too much to be verified");
+  const auto with = [](const std::string& keys, const std::string& sources) {
+    const std::string text = replaced(example("chain"), "\"name\": \"copy\"", keys);
+    return replaced(text, "\"copy\": \"in[0]\"", "\"fold\": \"in[0]" + sources + "\"");
+  };
+  const std::string name = "\"name\": \"copy\", \"instances\": ";
+  expect_refused(with(name + "20000", ""), "'20000' is 20000 here, not 0..16384");
+  expect_refused(with(name + "10000, \"window\": 1", "{j<10}"),
+                 "name more than 16384 ranges: that is too much to be verified");
+  expect_refused(with(name + "1000, \"window\": 1", "{j<10}"), "name more than 2048 ranges", 64);
+  expect_refused(with(name + "400", ""), "lanes[1] 'copy': more than 320 instances");
+  expect_refused(with(name + "2", "{j<1000000}"), "'1000000' is 1000000 here, not 0..16384");
 }
 
 TEST(PlanFiles, have_hashes_of_their_content) {

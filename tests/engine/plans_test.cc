@@ -1,8 +1,11 @@
 // Plans that a program loads by hocketCommLoadPlan.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "collectives/algorithms/builders.h"
+#include "collectives/plan/json.h"
 #include "matrix/ranks.h"
 
 namespace {
@@ -101,6 +104,50 @@ TEST_P(Plans, that_differ_are_refused_on_all_ranks_with_both_names) {
     EXPECT_NE(std::string::npos, std::string(hocketGetLastError(nullptr)).find(", forced"));
     EXPECT_NE("cube", all_reduce(self.comm, 4));
   });
+}
+
+/// A built-in plan of an all-reduce as a user's plan of another name.
+std::string renamed(const char* algorithm, bool in_node, std::uint32_t ranks) {
+  using namespace hocket::internal;
+  std::vector<Plan> plans;
+  Shape shape{.collective = Collective::all_reduce, .ranks = ranks, .widened = true};
+  for (const Builder& builder : builders()) {
+    if (builder.collective != shape.collective || std::string(algorithm) != builder.algorithm) {
+      continue;
+    }
+    if (builder.build(shape).uses_node() != in_node) continue;
+    for (shape.rank = 0; shape.rank < ranks; ++shape.rank) plans.push_back(builder.build(shape));
+    break;
+  }
+  return replaced(write_json(plans, false), "\"name\": \"", "\"name\": \"my-");
+}
+
+TEST(LoadPlan, runs_plans_of_every_kind_of_link_in_every_kind_of_memory) {
+  static constexpr std::pair<const char*, bool> built_in[] = {
+      {"inline", true}, {"one-shot", true}, {"staged", true}, {"direct", true}, {"ring", false}};
+  for (const auto& [algorithm, in_node] : built_in) {
+    ranks::run_ranks(3, [name = std::string(algorithm), in_node = in_node](Rank& self) {
+      const std::string text = renamed(name.c_str(), in_node, 3);
+      ASSERT_HOCKET(hocketCommLoadPlan(self.comm, text.c_str(), 1));
+      const std::size_t count = name == "inline" ? 5 : 300'001;
+      void* mapped = nullptr;
+      ASSERT_HOCKET(hocketMemAlloc(&mapped, count * sizeof(float)));
+      std::vector<float> plain(count);
+      for (const bool maps : {true, false}) {
+        // Without mapping on rank 1 alone, `staged` runs on all ranks.
+        auto* const data = maps || self.rank != 1 ? static_cast<float*>(mapped) : plain.data();
+        std::fill_n(data, count, static_cast<float>(self.rank + 1));
+        EXPECT_HOCKET(
+            hocketAllReduce(data, data, count, hocketFloat32, hocketSum, self.comm, nullptr));
+        EXPECT_EQ(static_cast<std::ptrdiff_t>(count), std::count(data, data + count, 6.0F)) << name;
+        const char *ran = "", *transport = "";
+        EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &ran, &transport));
+        EXPECT_EQ(name == "direct" && !maps ? "staged" : "my-" + name, ran);
+      }
+      self.meet();
+      EXPECT_HOCKET(hocketMemFree(mapped));
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Plans, testing::Values("shm", "tcp"),

@@ -8,7 +8,7 @@
 namespace hocket::internal {
 namespace {
 
-constexpr std::size_t most_characters = 200;  // so that parentheses are not too deep for the stack
+constexpr std::size_t most_characters = 400;  // so that parentheses are not too deep for the stack
 constexpr std::int64_t most_number = std::numeric_limits<std::int32_t>::max();
 
 bool in_range(std::int64_t value) { return value >= -most_number && value <= most_number; }
@@ -187,7 +187,7 @@ class ExpressionParser {
     at_ = text_.size();
   }
   bool check_length() {
-    if (text_.size() > most_characters) fail("is longer than 200 characters");
+    if (text_.size() > most_characters) fail("is longer than 400 characters");
     return error_.empty();
   }
   void expect_end() {

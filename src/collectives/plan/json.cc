@@ -337,13 +337,14 @@ class Reader {
     fold_like(json, value, "finish", out);
   }
   void fold_like(const Json& json, const Json& value, const char* key, StepText* out) {
-    check_keys(json, out->place, {key, "into", "block"});
+    check_keys(json, out->place, {key, "into", "block", "repeat"});
     out->kind = StepKind::fold;
     ranges(value, out->place + "." + key, &out->srcs);
     const Json* const into = find(json, "into");
     if (into == nullptr) return fail(out->place, "lacks 'into', the destinations");
     ranges(*into, out->place + ".into", &out->dsts);
     optional_expression(json, "block", out->place, &out->block);
+    optional_expression(json, "repeat", out->place, &out->repeat);
   }
 
   void send(const Json& json, const Json& value, StepText* out) {
@@ -356,13 +357,14 @@ class Reader {
   }
   void message(const Json& json, const Json& value, const char* key, const char* peer,
                std::vector<RangeText>* data, StepText* out) {
-    check_keys(json, out->place, {key, peer, "tag", "block"});
+    check_keys(json, out->place, {key, peer, "tag", "block", "repeat"});
     if (value != "nothing") data->push_back(range(value, out->place + "." + key));
     const Json* const rank = find(json, peer);
     if (rank == nullptr) return fail(out->place, fmt::format("lacks '{}', the other rank", peer));
     out->peer = expression(*rank, out->place + "." + peer);
     optional_expression(json, "tag", out->place, &out->tag);
     optional_expression(json, "block", out->place, &out->block);
+    optional_expression(json, "repeat", out->place, &out->repeat);
   }
 
   void arrive(const Json& json, const Json& value, StepText* out) {

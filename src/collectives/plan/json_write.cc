@@ -77,7 +77,8 @@ class LaneWriter {
     return fmt::format("{}0,0,0{}", mark, mark);
   }
 
-  std::string range(const Range& range) {
+  /// step: of the range. Where it stands for several blocks, j counts these.
+  std::string range(const Range& range, const Step& step) {
     static constexpr const char* buffers[] = {"in", "out", "s", "line"};
     std::string text =
         fmt::format("{}[{}]", buffers[static_cast<int>(range.buffer)], formula(range.block));
@@ -86,13 +87,14 @@ class LaneWriter {
       text += '@' + formula(range.rank);
     }
     const bool varies = range.block.by_source != 0 || range.rank.by_source != 0;
-    if (range.repeat != 1 || varies) text += "{j<" + number(range.repeat) + "}";
+    if (range.repeat != 1 || (varies && step.repeat == 1))
+      text += "{j<" + number(range.repeat) + "}";
     return text;
   }
-  Json ranges(const std::vector<Range>& all) {
-    if (all.size() == 1) return range(all[0]);
+  Json ranges(const std::vector<Range>& all, const Step& step) {
+    if (all.size() == 1) return range(all[0], step);
     Json list = Json::array();
-    for (const Range& one : all) list.push_back(range(one));
+    for (const Range& one : all) list.push_back(range(one, step));
     return list;
   }
 
@@ -101,9 +103,9 @@ class LaneWriter {
       case StepKind::fold: {
         const bool copies = step.srcs.size() == 1 && step.srcs[0].repeat == 1 && !step.finish;
         Json json;
-        json[copies ? "copy" : step.finish ? "finish" : "fold"] = ranges(step.srcs);
-        json["into"] = ranges(step.dsts);
-        return with_block(json, step);
+        json[copies ? "copy" : step.finish ? "finish" : "fold"] = ranges(step.srcs, step);
+        json["into"] = ranges(step.dsts, step);
+        return with_blocks(json, step);
       }
       case StepKind::send:
         return message(step, "send", "to", step.srcs);
@@ -124,10 +126,10 @@ class LaneWriter {
   Json message(const Step& step, const char* key, const char* peer_key,
                const std::vector<Range>& data) {
     Json json;
-    json[key] = data.empty() ? "nothing" : range(data[0]);
+    json[key] = data.empty() ? "nothing" : range(data[0], step);
     json[peer_key] = formula(step.peer);
     json["tag"] = formula(step.tag);
-    return with_block(json, step);
+    return with_blocks(json, step);
   }
 
   Json await(const Step& step) {
@@ -145,8 +147,9 @@ class LaneWriter {
   }
 
   std::string peer(const Step& step) { return step.all ? "all" : formula(step.peer); }
-  Json with_block(Json json, const Step& step) {
+  Json with_blocks(Json json, const Step& step) {
     if (step.block != lane_.block) json["block"] = formula(step.block);
+    if (step.repeat != 1) json["repeat"] = number(step.repeat);
     return json;
   }
   static Json with_lag(Json json, const Step& step) {

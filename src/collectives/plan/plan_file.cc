@@ -7,8 +7,12 @@
 namespace hocket::internal {
 namespace {
 
-// Of one rank's plan. A step counts once for each instance, and so does each of its ranges.
-constexpr std::int64_t most_work = 1 << 14;
+// Of the plans of all ranks, and of one. A step counts once for each instance, and so does each of
+// its ranges. The verifier needs time in proportion to that.
+constexpr std::int64_t most_work_of_all = 1 << 17, most_work = 1 << 14;
+// Instances of one rank that are active at a time: the verifier knows for each what it has heard of
+// all others.
+constexpr std::int64_t most_active = 320;
 constexpr std::int64_t most_scratch_blocks = 1024;  // of all slots together
 constexpr std::int64_t most_cut = 256;
 
@@ -94,6 +98,12 @@ class Building {
     made.window = text.window ? number(text.place + ".window", *text.window, 1, most_work)
                               : std::max(1U, made.instances);
     made.publishes = text.publishes;
+    active_ += std::min(made.window, made.instances);
+    if (active_ > most_active) {
+      fail(text.place, fmt::format("more than {} instances of all lanes together are active at a "
+                                   "time: give the lane a 'window'",
+                                   most_active));
+    }
     for (const StepText& step_text : text.steps) {
       Step made_step = step(step_text, made, present);
       count_work(step_text.place, made, made_step);
@@ -104,15 +114,17 @@ class Building {
   }
 
   void count_work(const std::string& place, const Lane& lane, const Step& step) {
-    std::int64_t each = step.repeat;
+    std::int64_t each = 1;
     for (const std::vector<Range>* ranges : {&step.dsts, &step.srcs}) {
       for (const Range& range : *ranges) each += range.repeat;
     }
-    work_ += each * std::max(1U, lane.instances);
-    if (work_ > most_work) {
-      fail(place, fmt::format("the steps of all instances together name more than {} ranges: that "
-                              "is too much to be verified",
-                              most_work));
+    // No factor is above most_work, so that four of them fit.
+    work_ += std::min(each * step.repeat, 2 * most_work) * std::max(1U, lane.instances);
+    const std::int64_t most = std::min(most_work, most_work_of_all / names_.p);
+    if (work_ > most) {
+      fail(place, fmt::format("the steps of all instances of the rank together name more than {} "
+                              "ranges: that is too much to be verified",
+                              most));
     }
   }
 
@@ -144,9 +156,9 @@ class Building {
     made.lag = text.lag;
     if (text.kind == StepKind::await) {
       made.lane = lane_of(text, present);
-      made.repeat = number(text.place + ".repeat", text.repeat, 1, most_work);
       made.instance = index(text.place + ".instance", text.instance);
     }
+    made.repeat = number(text.place + ".repeat", text.repeat, 1, most_work);
     made.peer = index(text.place, text.peer);
     made.tag = index(text.place + ".tag", text.tag);
     ranges(text, text.dsts, &made.dsts);
@@ -177,7 +189,7 @@ class Building {
   const PlanFile& file_;
   Plan& plan_;
   Names names_;
-  std::int64_t work_ = 0;
+  std::int64_t work_ = 0, active_ = 0;
   Status status_;
 };
 

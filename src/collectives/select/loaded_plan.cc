@@ -11,6 +11,26 @@
 namespace hocket::internal {
 namespace {
 
+/// Where a buffer is not mapped, `staged` runs with the blocks and the chunks of this plan.
+Status check_mapping(const PlanFile& file, const Plan& plan) {
+  if (!plan.maps_input && !plan.maps_output) return {};
+  const auto staged = std::ranges::find_if(builders(), [&](const Builder& builder) {
+    return builder.algorithm == std::string_view("staged") &&
+           builder.collective == plan.shape.collective;
+  });
+  if (staged == builders().end())
+    return refused(file, "maps buffers in a collective without a buffer");
+  if (plan.cut != staged->build(plan.shape).cut) {
+    return refused(file, fmt::format("maps buffers, so 'cut' must be {}: that of the algorithm "
+                                     "staged, which runs where a buffer is not mapped",
+                                     staged->cuts ? "p" : "1"));
+  }
+  if (plan.scratch_blocks == 0 && !plan.single_chunk) return {};
+  return refused(file,
+                 "maps buffers, but has scratch or a single chunk: the algorithm staged, which "
+                 "runs where a buffer is not mapped, has other chunks");
+}
+
 /// Proves the plans of all ranks for one shape, and lowers them.
 Status prove_shape(const PlanFile& file, Shape shape, bool* rank_order) {
   std::vector<Plan> plans(shape.ranks);
@@ -24,6 +44,7 @@ Status prove_shape(const PlanFile& file, Shape shape, bool* rank_order) {
   if (!proof.status.ok()) {
     return refused(file, fmt::format("{} ({})", proof.status.message(), where));
   }
+  HOCKET_RETURN_IF_ERROR(check_mapping(file, plans[0]));
   *rank_order &= proof.rank_order;
   for (const Plan& plan : plans) {
     Program program;

@@ -195,12 +195,14 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   return {};
 }
 
-/// For programs that map buffers: the cheapest candidate that begins in the same way and maps none.
-/// Null: none has room, because an element of the user is too long.
+/// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
+/// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
+/// of users. Null: none has room, because an element of the user is too long.
 Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
                                   const Program** out) {
   *out = nullptr;
   for (const Priced& candidate : candidates) {
+    if (candidate.builder->file != nullptr) continue;
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
     if (!program->header().arrives_first || maps_buffers(*program)) continue;
