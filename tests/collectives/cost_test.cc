@@ -245,7 +245,7 @@ TEST(Price, of_a_tree_grows_beyond_the_ranks_that_are_simulated) {
     EXPECT_GE(now, last) << ranks;
     last = now;
   }
-  EXPECT_EQ(last, price_of(*tree, 128, 1000, tcp()) / 7 * 16);
+  EXPECT_EQ(last, price_of(*tree, 32, 1000, tcp()) / 5 * 16);
 }
 
 /// The algorithm with the least price for a call whose blocks have `bytes`.

@@ -12,9 +12,9 @@ namespace hocket::internal {
 
 /// How much of an operation is simulated. The price of the rest is derived from it.
 struct Effort {
-  std::size_t most_chunks = 16;    // of a block; an even number
-  std::uint32_t most_ranks = 128;  // of plans whose ranks are not alike; a power of two
-  bool every_rank = false;         // also where ranks are alike
+  std::size_t most_chunks = 16;   // of a block; an even number
+  std::uint32_t most_ranks = 32;  // of plans whose ranks are not alike; a power of two
+  bool every_rank = false;        // also where ranks are alike
 };
 
 /// Picoseconds of one operation with blocks of equal counts. It is the same on all ranks:
