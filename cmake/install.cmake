@@ -2,7 +2,8 @@
 # own), a CMake package and a pkg-config file. All of it may be moved to another prefix.
 include(CMakePackageConfigHelpers)
 
-install(FILES include/hocket/hocket.h include/hocket/collectives.h include/hocket/hocket.hpp
+install(FILES include/hocket/hocket.h include/hocket/collectives.h
+              include/hocket/communicators.h include/hocket/hocket.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

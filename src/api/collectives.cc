@@ -3,6 +3,7 @@
 
 #include "api/arguments.h"
 #include "api/handle.h"
+#include "api/making.h"
 #include "engine/group.h"
 
 namespace hocket::internal::api {
@@ -20,7 +21,8 @@ struct CollectedCall {
 /// have a destructor: its first use would end the process if there is no memory.
 struct Group {
   std::vector<CollectedCall> calls;
-  Status error;  // of the first call that was refused
+  std::vector<Making> makings;  // communicators to make; calls is empty then
+  Status error;                 // of the first call that was refused
 };
 thread_local int group_depth = 0;
 thread_local Group* group = nullptr;
@@ -47,6 +49,11 @@ Status two_threads() {
       "make one per thread with hocketCommSplit");
 }
 
+Status calls_and_makings() {
+  return invalid_usage(
+      "a group either makes communicators or runs operations: close this group first");
+}
+
 Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int datatype, int op,
              hocketStream_t stream) {
   if (!is_usable(comm)) [[unlikely]]
@@ -57,6 +64,7 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
   if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
+    if (!group->makings.empty()) return calls_and_makings();
     group->calls.push_back({comm, call, host});
     return {};
   }
@@ -74,13 +82,8 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
 /// call: all of it but datatype, operator and blocks. varying: of a v-variant, else null.
 hocketResult_t run(const char* function, hocketComm* comm, Call&& call, int datatype, int op,
                    hocketStream_t stream, const VaryingArguments* varying = nullptr) {
-  const hocketResult_t outcome =
-      guarded(function, comm, [&] { return start(comm, call, varying, datatype, op, stream); });
-  if (outcome != hocketSuccess && group_depth > 0 && group->error.ok()) {
-    group->error = last_error();
-    if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
-  }
-  return outcome;
+  return guarded_in_group(function, comm,
+                          [&] { return start(comm, call, varying, datatype, op, stream); });
 }
 
 /// A message to oneself needs both its halves in one group: alone it would wait for ever.
@@ -102,6 +105,7 @@ Status end_group() {
   const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
   // If a call was refused, no call of the group runs: the peers would wait for the missing ones.
   HOCKET_RETURN_IF_ERROR(ended->error);
+  if (!ended->makings.empty()) return make_all(ended->makings);
   std::vector<GroupedCall> calls;
   std::vector<std::unique_ptr<CommGuard>> entered;
   std::vector<Communicator*> held;
@@ -135,6 +139,20 @@ Status cancel_group() {
 }  // namespace
 
 bool in_group() { return group_depth > 0; }
+
+Status collect(Making making) {
+  if (!group->calls.empty()) return calls_and_makings();
+  group->makings.push_back(std::move(making));
+  return {};
+}
+
+hocketResult_t note_in_group(hocketResult_t outcome) noexcept {
+  if (outcome != hocketSuccess && group_depth > 0 && group->error.ok()) [[unlikely]] {
+    group->error = last_error();
+    if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
+  }
+  return outcome;
+}
 
 }  // namespace hocket::internal::api
 

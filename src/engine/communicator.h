@@ -56,13 +56,16 @@ class Communicator final : private EngineHost {
   int local_rank() const { return membership_.local_rank(); }
   int local_ranks() const { return membership_.local_ranks(); }
   int nodes() const { return membership_.nodes(); }
+  const Membership& membership() const { return membership_; }
   const CommConfig& config() const { return config_; }
   /// Names of static storage; "none" before the first collective.
   const char* last_algorithm() const;
   const char* last_transport() const;
 
+  /// Colors of a split: the rank gets no communicator; all ranks together, in their order.
+  static constexpr int no_color = -1, duplicate = -2;
   /// Collective; a call with a ticket like any other. This communicator may be destroyed as soon as
-  /// the ticket is served. color < 0: *out stays empty. errors, stop: of the new communicator; stop
+  /// the ticket is served. no_color: *out stays empty. errors, stop: of the new communicator; stop
   /// ends the making of the new communicator, but not the call on this one.
   Status split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out);
@@ -101,6 +104,7 @@ class Communicator final : private EngineHost {
   Session::Held held() const { return session_->held(); }
 
  private:
+  friend class GroupCreation;
   // ---- As the engine's host
   std::string name_of_rank(int rank) const override;
   void ring(int local_rank) override;

@@ -20,7 +20,7 @@ done
 
 step "nothing but the public headers, and no word of what the library itself links"
 headers=$(cd "$prefix/include" && find . -type f ! -path './hocket/cpp/*.hpp' | sort | tr '\n' ' ')
-expected='./hocket/collectives.h ./hocket/hocket.h ./hocket/hocket.hpp '
+expected='./hocket/collectives.h ./hocket/communicators.h ./hocket/hocket.h ./hocket/hocket.hpp '
 [[ $headers == "$expected" ]] || { echo "headers: $headers"; exit 1; }
 package=$(dirname "$(find "$prefix" -name hocket-config.cmake)")
 pc=$(dirname "$(find "$prefix" -name hocket.pc)")

@@ -42,4 +42,14 @@ void group(Body&& body) {
   collected.end();
 }
 
+namespace detail {
+
+/// For calls that return a communicator: in a group it would exist at the group's end only.
+inline void refuse_in_group(const char* operation) {
+  int depth = 0;
+  check(hocketGroupDepth(&depth), "hocketGroupDepth");
+  if (depth > 0) throw InvalidUsage(operation, "communicators are not made inside a group");
+}
+
+}  // namespace detail
 }  // namespace hocket
