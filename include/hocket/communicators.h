@@ -145,7 +145,8 @@ HOCKET_API hocketResult_t hocketCommDuplicate(hocketComm_t comm, hocketComm_t* n
  *          hocketInvalidUsage): nothing has happened. Otherwise as hocketCommInitRank: comm stays
  *          usable, and the culprit is a rank of *newcomm (hocketGetLastCulprit). A member that has
  *          not called it until the deadline is an error, as is a member that gives other ranks.
- *          After an error of one member the other members get it too. An abort of comm ends it.
+ *          After an error of one member the other members get it too; members that try again use
+ *          another tag. An abort of comm ends it.
  *          With blocking = 0 hocketCommGetAsyncError reports the errors, and *newcomm must be
  *          destroyed even then. */
 HOCKET_API hocketResult_t hocketCommCreateGroup(hocketComm_t comm, const int* ranks, int nranks,

@@ -367,6 +367,37 @@ HOCKET_API hocketResult_t hocketGroupEnd(void);
  * Errors:  hocketInvalidUsage: no group is open; nothing changes. */
 HOCKET_API hocketResult_t hocketGroupCancel(void);
 
+#define HOCKET_UNDEF_FLOAT -1.0f
+
+/* What hocketGroupSimulateEnd tells. Begin with HOCKET_SIM_INFO_INITIALIZER. */
+typedef struct {
+  size_t size;          /* sizeof(hocketSimInfo_t) of the caller's header */
+  unsigned int magic;   /* HOCKET_SIM_INFO_MAGIC */
+  unsigned int version; /* HOCKET_VERSION_CODE of the caller's header */
+  float estimatedTime;  /* microseconds; HOCKET_UNDEF_FLOAT: unknown */
+} hocketSimInfo_t;
+
+#define HOCKET_SIM_INFO_MAGIC 0x74685283U
+#define HOCKET_SIM_INFO_INITIALIZER \
+  { sizeof(hocketSimInfo_t), HOCKET_SIM_INFO_MAGIC, HOCKET_VERSION_CODE, HOCKET_UNDEF_FLOAT }
+
+/* Effect:  ends the innermost open group as hocketGroupEnd does, but no call of the group begins.
+ *          The end of the outermost group sets simInfo->estimatedTime to the time that its
+ *          operations would take, from the figures that were measured when their communicators were
+ *          made: operations of one communicator one after another, communicators beside one
+ *          another. An operation whose blocks only its root knows counts as 0. The end of an inner
+ *          group, and that of a group that makes communicators, sets HOCKET_UNDEF_FLOAT.
+ * Needs:   a hocketGroupStart before, in this thread; simInfo begun with
+ *          HOCKET_SIM_INFO_INITIALIZER. Other ranks need not call it.
+ * Blocks:  until this rank's earlier operations on the communicators of the group have ended, each
+ *          by its deadline; uses no stream.
+ * Threads: one at a time on each communicator in the group.
+ * Errors:  hocketInvalidUsage (no group is open), hocketInvalidArgument (simInfo): the group stays
+ *          as it is. Otherwise the group has ended: hocketInvalidUsage (another thread is inside
+ *          one of its communicators), the first error of a collected call, or the error of a
+ *          communicator. */
+HOCKET_API hocketResult_t hocketGroupSimulateEnd(hocketSimInfo_t* simInfo);
+
 /* Effect:  *depth receives how many groups this thread has open; 0: its calls begin at once.
  * Needs:   depth not NULL.
  * Blocks:  no; uses no stream.
@@ -445,17 +476,18 @@ HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t 
 HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
 HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 
-/* Effect:  returns the result of the operations that were put on the stream before the event's
- *          last record: hocketInProgress while the event has not happened, hocketSuccess if all
- *          succeeded.
+/* Effect:  returns the result of the operation that was the last one on the stream before the
+ *          event's last record, whatever other operations on the stream did: hocketInProgress while
+ *          the event has not happened. The operations of a group that run as one unit (see
+ *          hocketGroupEnd) count as one operation.
  * Needs:   event not NULL; if it was never recorded, or on a NULL stream, the result is
  *          hocketSuccess. Not in a group.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; or the first error among the
- *          stream's operations before the record that hocketStreamSynchronize or hocketStreamQuery
- *          had not returned when the event happened. Every call returns this error again, and the
- *          stream still returns it too. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; or the operation's own error, if
+ *          neither hocketStreamSynchronize nor hocketStreamQuery ended between the operation and
+ *          the record. Every call returns this error again, and the stream still returns its first
+ *          error. */
 HOCKET_API hocketResult_t hocketEventGetResult(hocketEvent_t event);
 
 /* Effect:  frees the event. Operations that wait for it by an earlier hocketStreamWaitEvent still
@@ -541,6 +573,30 @@ HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* ha
  *          unchanged. */
 HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff,
                                                size_t size, hocketMemoryPath_t* path);
+
+/* What hocketCommMemStats tells, in bytes. The first four are ncclStatGpuMemSuspend and so on. */
+typedef enum {
+  hocketStatMemSuspend = 0,     /* 0: no memory can be suspended */
+  hocketStatMemSuspended = 1,   /* 0: none is */
+  hocketStatMemPersist = 2,     /* as hocketStatMemTotal */
+  hocketStatMemTotal = 3,       /* hocketStatMemBoard + hocketStatMemScratch */
+  hocketStatMemBoard = 100,     /* the memory that comm's ranks of this node share: it exists once
+                                   for all of them, and counts in full on each */
+  hocketStatMemFifos = 101,     /* the part of it through which messages pass */
+  hocketStatMemScratch = 102,   /* of this rank alone; it grows with the operations that need it */
+  hocketStatMemRegistered = 103 /* memory of the program that is registered with comm */
+} hocketCommMemStat_t;
+
+/* Effect:  *value receives a figure about the memory that comm holds. Buffers of messages under
+ *          way, and what one process keeps for all of its communicators, are not counted. Pages of
+ *          the board that no rank has touched take no memory yet, but count.
+ * Needs:   comm joined (not hocketInProgress); value not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInProgress (not joined yet), or the error of the join:
+ *          *value is unchanged. */
+HOCKET_API hocketResult_t hocketCommMemStats(hocketComm_t comm, hocketCommMemStat_t stat,
+                                             uint64_t* value);
 
 #ifdef __cplusplus
 }

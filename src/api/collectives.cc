@@ -1,4 +1,6 @@
 // Collectives, messages and groups: checks arguments, translates them, and collects groups.
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "api/arguments.h"
@@ -126,6 +128,42 @@ Status end_group() {
   for (GroupedCall& one : calls) one.call.number = one.communicator->order().next_number();
   HOCKET_RETURN_IF_ERROR(launch(calls));
   if (in_progress) return {Code::in_progress, "the group runs: ask hocketCommGetAsyncError"};
+  return {};
+}
+
+/// The time of the calls, in nanoseconds: those of one communicator one after another, those of
+/// different ones beside one another.
+Status estimate(const std::vector<CollectedCall>& calls, double* ns) {
+  std::map<Communicator*, double> time_of;
+  for (const CollectedCall& one : calls) {
+    HOCKET_RETURN_IF_ERROR(check(one.comm));
+    Communicator* const communicator = one.comm->communicator.get();
+    const CommGuard entered(*communicator);
+    if (!entered.ok()) return two_threads();
+    communicator->order().flush();
+    double time = 0;
+    HOCKET_RETURN_IF_ERROR(communicator->estimate(one.call, &time));
+    time_of[communicator] += time;
+  }
+  *ns = 0;
+  for (const auto& [communicator, time] : time_of) *ns = std::max(*ns, time);
+  return {};
+}
+
+Status simulate_group(hocketSimInfo_t* info) {
+  if (group_depth == 0) return invalid_usage("hocketGroupSimulateEnd without a hocketGroupStart");
+  if (info == nullptr) return invalid_argument("simInfo is NULL");
+  if (info->magic != HOCKET_SIM_INFO_MAGIC || info->size < sizeof(hocketSimInfo_t)) {
+    return invalid_argument("simInfo was not begun with HOCKET_SIM_INFO_INITIALIZER");
+  }
+  info->estimatedTime = HOCKET_UNDEF_FLOAT;
+  if (--group_depth > 0) return {};
+  const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
+  HOCKET_RETURN_IF_ERROR(ended->error);
+  if (!ended->makings.empty()) return {};
+  double ns = 0;
+  HOCKET_RETURN_IF_ERROR(estimate(ended->calls, &ns));
+  info->estimatedTime = static_cast<float>(ns / 1000);
   return {};
 }
 
@@ -349,6 +387,10 @@ hocketResult_t hocketGroupStart(void) {
 
 hocketResult_t hocketGroupEnd(void) {
   return api::guarded(__func__, nullptr, [] { return api::end_group(); });
+}
+
+hocketResult_t hocketGroupSimulateEnd(hocketSimInfo_t* simInfo) {
+  return api::guarded(__func__, nullptr, [&] { return api::simulate_group(simInfo); });
 }
 
 hocketResult_t hocketGroupCancel(void) {

@@ -30,7 +30,8 @@ inline std::uint64_t comm_id_of_split(std::uint64_t comm_id, std::uint64_t split
 /// communicator make alone with this tag.
 inline std::uint64_t comm_id_of_group(std::uint64_t comm_id, std::span<const int> members, int tag,
                                       std::uint64_t number) {
-  std::uint64_t of_group = mix(~comm_id + static_cast<std::uint32_t>(tag) * comm_id_step);
+  std::uint64_t of_group = mix(~comm_id ^ members.size() * comm_id_step);
+  of_group = mix(of_group + static_cast<std::uint32_t>(tag) + comm_id_step);
   for (const int member : members) {
     of_group = mix(of_group + static_cast<std::uint32_t>(member) + comm_id_step);
   }

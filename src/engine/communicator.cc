@@ -201,6 +201,7 @@ Status Communicator::agree() {
     }
   }
   if (trace_ != nullptr) HOCKET_RETURN_IF_ERROR(open_trace());
+  figures_ = figures;
   engine_->set_selector(make_selector(figures), signature_flags());
   log_ready(figures);
   return {};
@@ -310,6 +311,22 @@ void Communicator::tell_abort() noexcept {
 bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   RegionOffset offset;
   return nodes() == 1 && shared_.regions.find(pointer, bytes, &offset);
+}
+
+Communicator::Memory Communicator::memory() const {
+  const auto local = static_cast<std::uint64_t>(local_ranks());
+  return {Board::bytes(local_ranks()), local * local * board().fifo_bytes(), scratch_.bytes()};
+}
+
+/// Messages have no plan to choose, and so no price: the bytes of a message are copied into a fifo
+/// and out of it, or cross a link.
+Status Communicator::estimate(const Call& call, double* ns) {
+  if (!is_p2p(call)) return engine_->estimate(call, ns);
+  const auto bytes = static_cast<double>(call.count * size_of(call.dtype));
+  const bool local = membership_.member(call.root).node == membership_.member(rank()).node;
+  *ns = local ? figures_.sync_ns + 2 * bytes * figures_.touch_ns_per_byte
+              : figures_.message_ns + figures_.message_work_ns + bytes * figures_.link_ns_per_byte;
+  return {};
 }
 
 const char* Communicator::last_algorithm() const {

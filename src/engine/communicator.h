@@ -92,6 +92,17 @@ class Communicator final : private EngineHost {
   /// Appends the record of operations to the file; empty: to the log. Any thread.
   Status dump_record(const std::string& file) const { return dump_->write(file); }
 
+  /// The memory that this communicator holds. Any thread.
+  struct Memory {
+    std::uint64_t board = 0;    // of the node; its ranks share it
+    std::uint64_t fifos = 0;    // the part of the board for messages
+    std::uint64_t scratch = 0;  // of this rank alone
+  };
+  Memory memory() const;
+  /// The time that the call is expected to take, from measured figures. Nothing runs meanwhile: the
+  /// caller has entered, and no call is pending.
+  Status estimate(const Call& call, double* ns);
+
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
   Status error();
@@ -146,6 +157,7 @@ class Communicator final : private EngineHost {
   Oversubscription oversubscription_;
   std::unique_ptr<TraceFile> trace_;  // null without HOCKET_TRACE
   std::unique_ptr<Engine> engine_;
+  Figures figures_;
   std::unique_ptr<RecordDump> dump_;
   bool left_ = false;
 };

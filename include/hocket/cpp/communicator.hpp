@@ -178,6 +178,14 @@ class Communicator {
     return all;
   }
 
+  /// A figure about the memory that the communicator holds, in bytes.
+  [[nodiscard]] std::uint64_t memory(hocketCommMemStat_t stat = hocketStatMemTotal) const {
+    require_joined("hocketCommMemStats");
+    std::uint64_t value = 0;
+    check(hocketCommMemStats(get(), stat, &value), "hocketCommMemStats");
+    return value;
+  }
+
   struct Algorithm {
     std::string_view algorithm, transport;  // static strings
   };

@@ -82,6 +82,22 @@ TEST(CppMaking, duplicates_and_groups_have_operations_of_their_own) {
   });
 }
 
+TEST(CppMaking, a_simulated_group_has_a_time) {
+  job::run(2, [](Communicator& comm) {
+    Ints data(1000, 1);
+    hocket::Group group;
+    comm.all_reduce(data, hocketSum);
+    hocket::Group inner;
+    comm.all_reduce(data, hocketSum);
+    EXPECT_EQ(std::nullopt, inner.simulate_end());
+    EXPECT_LT(0.0F, group.simulate_end().value());
+    EXPECT_EQ(Ints(1000, 1), data) << "nothing has run";
+    job::thrown_by<hocket::InvalidUsage>([&] { EXPECT_FALSE(group.simulate_end()); });
+    EXPECT_LT(0u, comm.memory(hocketStatMemBoard));
+    EXPECT_EQ(comm.memory(), comm.memory(hocketStatMemBoard) + comm.memory(hocketStatMemScratch));
+  });
+}
+
 TEST(CppMaking, inside_a_group_is_refused) {
   const UniqueId id = UniqueId::create();
   const std::array ids{id};
