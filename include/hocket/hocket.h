@@ -340,7 +340,7 @@ HOCKET_API hocketResult_t hocketGroupStart(void);
 
 /* Effect:  begins all operations that were collected since hocketGroupStart. Messages progress all
  *          together, in whatever order peers receive them. Collectives of one communicator run in
- *          the order of the calls.
+ *          the order of the calls. Communicators that were collected are made all at once.
  * Needs:   a hocketGroupStart before, in this thread.
  * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline, and
  *          those on host streams that share a communicator with them. The end of an inner group:

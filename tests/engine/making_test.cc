@@ -193,20 +193,23 @@ TEST(Making, of_a_group_that_fails_leaves_no_communicator_that_blocks) {
 TEST(Making, in_a_group_with_a_wrong_argument_begins_nothing) {
   hocketUniqueId id;
   ASSERT_HOCKET(hocketGetUniqueId(&id));
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = config.join_deadline_ms = 20'000;  // a wrong call that begins waits so long
   Comms comms(2, reinterpret_cast<hocketComm_t>(&id));
   ASSERT_HOCKET(hocketGroupStart());
-  EXPECT_HOCKET(hocketCommInitRank(&comms[0], 2, id, 0));
-  EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(&comms[1], 2, id, 2));
+  EXPECT_HOCKET(hocketCommInitRankConfig(&comms[0], 2, id, 0, &config));
+  EXPECT_EQ(hocketInvalidArgument, hocketCommInitRankConfig(&comms[1], 2, id, 2, &config));
   EXPECT_EQ(hocketInvalidArgument, hocketGroupEnd());
   EXPECT_EQ(Comms(2), comms);
   // Nobody has joined: the id still serves.
   ASSERT_HOCKET(hocketGroupStart());
-  EXPECT_HOCKET(hocketCommInitRank(&comms[0], 2, id, 0));
+  EXPECT_HOCKET(hocketCommInitRankConfig(&comms[0], 2, id, 0, &config));
   ASSERT_HOCKET(hocketGroupCancel());
   EXPECT_EQ(Comms(2), comms);
   ASSERT_HOCKET(hocketGroupStart());
   for (int rank : {0, 1}) {
-    EXPECT_HOCKET(hocketCommInitRank(&comms[static_cast<std::size_t>(rank)], 2, id, rank));
+    EXPECT_HOCKET(
+        hocketCommInitRankConfig(&comms[static_cast<std::size_t>(rank)], 2, id, rank, &config));
   }
   ASSERT_HOCKET(hocketGroupEnd());
   expect_sums(comms);
