@@ -3,7 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 install(FILES include/hocket/hocket.h include/hocket/collectives.h
-        include/hocket/operators.h include/hocket/hocket.hpp
+        include/hocket/communicators.h include/hocket/operators.h include/hocket/hocket.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(FILES examples/plans/cube.json examples/plans/chain.json docs/plan.schema.json

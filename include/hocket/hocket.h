@@ -2,11 +2,11 @@
  *
  * A call that NCCL has too has NCCL's name with the prefix changed (ncclAllReduce is
  * hocketAllReduce), and the same parameters in the same order. Constants of both have the same
- * numbers. Some calls of NCCL are not here yet, among them RedOpCreatePreMulSum, CommInitAll,
- * CommShrink and windows. Four things differ from NCCL: the NULL stream is the caller's thread,
- * hocketCommAbort frees nothing, communicators are not made inside a group, and hocketConfig_t has
- * other fields. This header is the manual; it includes collectives.h, which is the manual of
- * collectives and messages, and operators.h, that of operators and datatypes of the program.
+ * numbers. docs/NCCL.md lists the calls of NCCL: most of them are here, some are not yet, among
+ * them CommShrink and windows. Three things differ from NCCL: the NULL stream is the caller's
+ * thread, hocketCommAbort frees nothing, and hocketConfig_t has other fields. This header is the
+ * manual; it includes communicators.h, collectives.h and operators.h, which are the manual of
+ * communicators, of collectives and messages, and of operators and datatypes of the program.
  *
  * A program that each of N processes (ranks) runs:
  *
@@ -31,10 +31,12 @@
  *
  *   hocketCommInitFromEnv ----------+                       +-> hocketCommFinalize -+
  *   hocketGetUniqueId               |                       |   (all ranks; may be  |
- *     -> hocketCommInitRank[Config] +-> collectives,        |   left out)           v
- *   hocketCommSplit ----------------+   messages, groups ---+-----------> hocketCommDestroy
- *                                                           |                       ^
- *                                                           +-> error, or abort ----+
+ *     -> hocketCommInitRank[Config] |                       |   left out)           |
+ *   hocketCommInitAll               +-> collectives,        |                       v
+ *   of another communicator:        |   messages, groups ---+-----------> hocketCommDestroy
+ *     hocketCommSplit               |                       |                       ^
+ *     hocketCommDuplicate           |                       +-> error, or abort ----+
+ *     hocketCommCreateGroup --------+
  *
  * Words:
  *
@@ -328,190 +330,6 @@ typedef void (*hocketLogCallback_t)(int level, const char* line, void* user);
  * Errors:  none. */
 HOCKET_API hocketResult_t hocketSetLogCallback(hocketLogCallback_t callback, void* user);
 
-/* ---- Communicators --------------------------------------------------------------------------- */
-
-/* Effect:  *uniqueId receives the unique id of a new job: the address of this process and a fresh
- *          256-bit key. The process listens at that address for the first rank for
- *          HOCKET_JOIN_DEADLINE_MS (default 600 s; join_deadline_ms of a configuration does not
- *          matter). Then it listens until all ranks have joined or the earliest of their join
- *          deadlines has passed, and up to 60 s more to answer ranks that come too late.
- * Needs:   uniqueId not NULL. One rank calls it and gives the bytes to the others by a way that
- *          strangers cannot read, because every process that has the bytes can join.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time.
- * Errors:  hocketInvalidArgument, hocketInvalidUsage (a HOCKET_* variable), hocketSystemError (no
- *          address to listen on): *uniqueId is unspecified, and the process does not listen. */
-HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
-
-/* Effect:  joins the job of commId as rank `rank` of nranks; *comm receives a communicator of all
- *          nranks ranks. hocketCommInitRankConfig also takes a configuration (see hocketConfig_t).
- * Needs:   called once per rank, with the same commId and nranks (1 to 32767) and distinct ranks
- *          from 0 to nranks - 1, in any order. Calls of different ranks may be minutes apart. Each
- *          commId serves one communicator. config NULL, or begun with HOCKET_CONFIG_INITIALIZER;
- *          undefined fields have their defaults. deterministic is equal on all ranks. Not in a
- *          group.
- * Blocks:  until all ranks have joined, at most join_deadline_ms + 2 s; then for a few operations
- *          that measure the machine, each at most deadline_ms. With blocking = 0 it does not block:
- *          it returns hocketInProgress, and the communicator may be used when
- *          hocketCommGetAsyncError reports hocketSuccess. Uses no stream.
- * Threads: any; several threads of a process may join several communicators at once.
- * Errors:  *comm receives NULL, and there is nothing to destroy. hocketInvalidArgument: an argument
- *          or field of config is wrong, or an interface does not exist; the sentence names it.
- *          hocketTimeout: the sentence lists the missing ranks. hocketInvalidUsage: two processes
- *          claim the same rank, nranks differ, or a HOCKET_* variable is wrong. hocketMismatch:
- *          ranks have different settings. hocketAborted: another rank aborted its join.
- *          hocketRemoteError: a process was lost, or does not know the key. hocketSystemError. A
- *          peer that has joined earlier may already call operations: an error of those (any result
- *          of hocketAllReduce) may be returned here. With blocking = 0 hocketCommGetAsyncError
- *          reports the errors of the join, and *comm must be destroyed even then. */
-HOCKET_API hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId,
-                                             int rank);
-HOCKET_API hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks,
-                                                   hocketUniqueId commId, int rank,
-                                                   const hocketConfig_t* config);
-
-/* Effect:  joins this process to its job, with the rank and the number of ranks that the launcher
- *          (hocket-run) gives. Without a launcher *comm receives a communicator of this process
- *          alone. While a communicator from this call lives, further ones reuse its connections,
- *          and its interface, transports and silence limit.
- * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All ranks of the job
- *          make the same sequence of calls to hocketCommInitFromEnv and hocketCommDestroy (of
- *          communicators from hocketCommInitFromEnv). Not in a group.
- * Blocks:  as hocketCommInitRankConfig; uses no stream.
- * Threads: one at a time in a process.
- * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage also if the launcher's data are damaged
- *          or the process closed the descriptor that holds them. */
-HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
-
-#define HOCKET_SPLIT_NOCOLOR -1
-
-/* Effect:  makes a communicator for each color, of the ranks that give this color. Their new ranks
- *          follow key, and rank in comm if keys are equal. *newcomm receives this rank's
- *          communicator, or NULL if color is HOCKET_SPLIT_NOCOLOR.
- * Needs:   a collective: every rank of comm calls it, in the same place among its calls. color not
- *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL: that
- *          of comm. Not in a group.
- * Blocks:  First until the earlier calls on comm have ended and all ranks of comm have called it,
- *          at most deadline_ms of comm. Then as hocketCommInitRank, with the deadlines of config.
- *          With blocking = 0 in config (or inherited from comm) it returns hocketInProgress
- *          instead; meanwhile comm may be used and destroyed.
- *          With HOCKET_SPLIT_NOCOLOR it blocks for the first part only; it returns
- *          hocketInProgress instead if comm has blocking = 0. Uses no stream.
- * Threads: one at a time on comm.
- * Errors:  *newcomm receives NULL. With blocking = 0 hocketCommGetAsyncError reports the errors,
- *          and *newcomm must be destroyed even then.
- *          From the call itself (hocketInvalidArgument, hocketInvalidUsage): comm stays usable.
- *          Until all ranks of comm have called it: as hocketAllReduce; comm is poisoned.
- *          Afterwards: as hocketCommInitRank; comm stays usable. */
-HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
-                                          hocketComm_t* newcomm, const hocketConfig_t* config);
-
-/* Effect:  ends the work of the communicator: when it returns hocketSuccess, all operations of all
- *          ranks have ended. Afterwards only queries and hocketCommDestroy are allowed.
- * Needs:   a collective, and the last operation that each rank calls on comm. Not in a group.
- * Blocks:  until all ranks have called it and this rank's streams have ended their operations on
- *          comm, at most the deadline. It blocks with blocking = 0 too.
- * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument; hocketInvalidUsage (in a group, another thread inside, finalized
- *          before) and hocketInProgress (not joined): nothing changes. Otherwise the error that
- *          poisoned comm before or while this call waited. After an error too, comm must be
- *          destroyed. */
-HOCKET_API hocketResult_t hocketCommFinalize(hocketComm_t comm);
-
-/* Effect:  frees comm; this rank leaves the communicator. A peer that still waits for this rank
- *          fails with hocketRemoteError, which names this rank. In a forked child it frees only
- *          the child's copy.
- * Needs:   no other thread inside a call on comm. Every registration on comm becomes invalid. A
- *          communicator and those split from it may be destroyed in any order. Not in a group.
- *          NULL does nothing.
- * Blocks:  until this rank's own operations on comm, and its join, have ended (by their deadlines,
- *          or by hocketCommAbort). It waits for no other rank.
- * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: comm was destroyed before, or is no communicator.
- *          hocketInvalidUsage: in a group; nothing changes. Otherwise hocketSuccess: a poisoned,
- *          aborted or finalized communicator is freed like any other. */
-HOCKET_API hocketResult_t hocketCommDestroy(hocketComm_t comm);
-
-/* Effect:  ends all operations on comm, and its join, at once on this rank and soon on all others;
- *          these calls and all later ones return hocketAborted. Unlike ncclCommAbort it frees
- *          nothing, because another thread may be inside a call: comm must still be destroyed.
- * Needs:   comm not yet destroyed, not NULL.
- * Blocks:  no; it needs no answer from a peer; uses no stream.
- * Threads: any, at any time, while others are inside calls on comm.
- * Errors:  hocketInvalidArgument: comm is no communicator. It returns hocketSuccess for a
- *          communicator that is aborted or poisoned already. */
-HOCKET_API hocketResult_t hocketCommAbort(hocketComm_t comm);
-
-/* Effect:  *asyncError receives the state of comm: hocketSuccess; hocketInProgress while the init
- *          or a call (of any stream) of a communicator with blocking = 0 has not ended; or the
- *          error that poisoned comm or ended its join.
- * Needs:   comm and asyncError not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time.
- * Errors:  hocketInvalidArgument: *asyncError is unchanged. Otherwise hocketSuccess, whatever the
- *          state is. */
-HOCKET_API hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncError);
-
-/* Effect:  *rank receives the culprit of the error that poisoned comm or ended its join. If comm
- *          is NULL: that of the last error of this thread, such as a join that made no
- *          communicator. -1 if there is no error or no culprit.
- * Needs:   rank not NULL; comm NULL or not yet destroyed.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time.
- * Errors:  hocketInvalidArgument: *rank is unchanged. */
-HOCKET_API hocketResult_t hocketCommGetCulprit(hocketComm_t comm, int* rank);
-
-/* Effect:  hocketCommCount: *count receives the number of ranks.
- *          hocketCommUserRank: *rank receives the rank of the caller.
- *          hocketCommLocalRank: *rank receives the local rank of the caller; local ranks are in
- *          the order of the ranks.
- *          hocketCommLocalCount: *count receives the number of comm's ranks on the caller's node.
- *          hocketCommNodeCount: *count receives the number of nodes. Two ranks are on one node if
- *          they can share memory, whatever the names of their hosts. With HOCKET_TRANSPORT=tcp
- *          every rank is a node of its own.
- *          hocketCommLastAlgorithm: the algorithm and the transport of this rank's last collective,
- *          such as "staged" and "shm": static strings. Both are "none" before the first collective;
- *          *transport is "none" also if comm has only one rank.
- * Needs:   comm joined (not hocketInProgress); pointers not NULL.
- * Blocks:  no; uses no stream.
- * Threads: any, at any time; works on a poisoned communicator too.
- * Errors:  hocketInvalidArgument, hocketInProgress (not joined yet), or the error of the join: the
- *          outputs are unchanged. */
-HOCKET_API hocketResult_t hocketCommCount(hocketComm_t comm, int* count);
-HOCKET_API hocketResult_t hocketCommUserRank(hocketComm_t comm, int* rank);
-HOCKET_API hocketResult_t hocketCommLocalRank(hocketComm_t comm, int* rank);
-HOCKET_API hocketResult_t hocketCommLocalCount(hocketComm_t comm, int* count);
-HOCKET_API hocketResult_t hocketCommNodeCount(hocketComm_t comm, int* count);
-HOCKET_API hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm,
-                                                  const char** transport);
-
-/* Effect:  appends the record of comm's latest operations as text to the file at path: which are
- *          under way, which ranks they wait for, and which have ended. path NULL: to the log.
- * Needs:   comm joined (not hocketInProgress); path NULL, or a file that can be written or made.
- * Blocks:  no, but for the writing of the file; uses no stream.
- * Threads: any, at any time, while others are inside calls on comm.
- * Errors:  hocketSystemError: the file cannot be written. hocketInvalidArgument, hocketInProgress,
- *          or the error of the join. No operation is disturbed. */
-HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* path);
-
-/* Effect:  reads a plan of the user's own from JSON (docs/PLANS.md), verifies it for the ranks of
- *          comm, and adds it to the algorithms from which comm chooses by price. With forced = 1 it
- *          carries every call that it serves, unless HOCKET_ALGORITHM is set. Communicators that
- *          are split off do not get it; those of HOCKET_PLAN_FILES they do.
- * Needs:   a collective: every rank of comm calls it, in the same place among its calls, with equal
- *          plans and equal forced. json: text that ends with 0, not NULL. comm has 2 to 64 ranks,
- *          and the plan serves that number. Not in a group.
- * Blocks:  until the earlier calls on comm have ended and all ranks have called it, at most
- *          deadline_ms; uses no stream.
- * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: a plan that is wrong; the sentence names the lane and the step.
- *          hocketMismatch: another rank's plan is wrong or differs; the culprit is that rank. After
- *          these two no rank has loaded a plan, and comm stays usable.
- *          hocketInvalidArgument without the other ranks (comm, json or forced is wrong),
- *          hocketInvalidUsage: nothing changes. Any other error as hocketAllReduce; comm is
- *          poisoned. */
-HOCKET_API hocketResult_t hocketCommLoadPlan(hocketComm_t comm, const char* json, int forced);
-
 /* ---- Groups ------------------------------------------------------------------------------------
  *
  * The collectives and messages that a group collects are declared in collectives.h. */
@@ -521,8 +339,10 @@ HOCKET_API hocketResult_t hocketCommLoadPlan(hocketComm_t comm, const char* json
  *          nest; only the end of the outermost group begins the operations.
  * Needs:   buffers stay allocated and untouched until the operations have ended. Ranks may group
  *          their calls differently: only the order of the collectives of each communicator must
- *          agree. In a group these fail with hocketInvalidUsage: calls that make or end
- *          communicators, wait for, query or record streams and events, or destroy streams.
+ *          agree. Calls that make communicators are collected too, but not in the same group as
+ *          operations: see communicators.h. In a group these fail with hocketInvalidUsage:
+ *          hocketCommInitFromEnv, and calls that end communicators, wait for, query or record
+ *          streams and events, or destroy streams.
  * Blocks:  no; uses no stream.
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  hocketSystemError: no memory; no group is opened. A collected call with a wrong
@@ -531,7 +351,7 @@ HOCKET_API hocketResult_t hocketGroupStart(void);
 
 /* Effect:  begins all operations that were collected since hocketGroupStart. Messages progress all
  *          together, in whatever order peers receive them. Collectives of one communicator run in
- *          the order of the calls.
+ *          the order of the calls. Communicators that were collected are made all at once.
  * Needs:   a hocketGroupStart before, in this thread.
  * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline, and
  *          those on host streams that share a communicator with them. The end of an inner group:
@@ -557,6 +377,37 @@ HOCKET_API hocketResult_t hocketGroupEnd(void);
  * Threads: any; a group belongs to the thread that started it.
  * Errors:  hocketInvalidUsage: no group is open; nothing changes. */
 HOCKET_API hocketResult_t hocketGroupCancel(void);
+
+#define HOCKET_UNDEF_FLOAT -1.0f
+
+/* What hocketGroupSimulateEnd tells. Begin with HOCKET_SIM_INFO_INITIALIZER. */
+typedef struct {
+  size_t size;          /* sizeof(hocketSimInfo_t) of the caller's header */
+  unsigned int magic;   /* HOCKET_SIM_INFO_MAGIC */
+  unsigned int version; /* HOCKET_VERSION_CODE of the caller's header */
+  float estimatedTime;  /* microseconds; HOCKET_UNDEF_FLOAT: unknown */
+} hocketSimInfo_t;
+
+#define HOCKET_SIM_INFO_MAGIC 0x74685283U
+#define HOCKET_SIM_INFO_INITIALIZER \
+  { sizeof(hocketSimInfo_t), HOCKET_SIM_INFO_MAGIC, HOCKET_VERSION_CODE, HOCKET_UNDEF_FLOAT }
+
+/* Effect:  ends the innermost open group as hocketGroupEnd does, but no call of the group begins.
+ *          The end of the outermost group sets simInfo->estimatedTime to the time that its
+ *          operations would take, from the figures that were measured when their communicators were
+ *          made: operations of one communicator one after another, communicators beside one
+ *          another. An operation whose blocks only its root knows counts as 0. The end of an inner
+ *          group, and that of a group that makes communicators, sets HOCKET_UNDEF_FLOAT.
+ * Needs:   a hocketGroupStart before, in this thread; simInfo begun with
+ *          HOCKET_SIM_INFO_INITIALIZER. Other ranks need not call it.
+ * Blocks:  until this rank's earlier operations on the communicators of the group have ended, each
+ *          by its deadline; uses no stream.
+ * Threads: one at a time on each communicator in the group.
+ * Errors:  hocketInvalidUsage (no group is open), hocketInvalidArgument (simInfo): the group stays
+ *          as it is. Otherwise the group has ended: hocketInvalidUsage (another thread is inside
+ *          one of its communicators), the first error of a collected call, or the error of a
+ *          communicator. */
+HOCKET_API hocketResult_t hocketGroupSimulateEnd(hocketSimInfo_t* simInfo);
 
 /* Effect:  *depth receives how many groups this thread has open; 0: its calls begin at once.
  * Needs:   depth not NULL.
@@ -636,17 +487,18 @@ HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t 
 HOCKET_API hocketResult_t hocketEventSynchronize(hocketEvent_t event);
 HOCKET_API hocketResult_t hocketEventQuery(hocketEvent_t event);
 
-/* Effect:  returns the result of the operations that were put on the stream before the event's
- *          last record: hocketInProgress while the event has not happened, hocketSuccess if all
- *          succeeded.
+/* Effect:  returns the result of the operation that was the last one on the stream before the
+ *          event's last record, whatever other operations on the stream did: hocketInProgress while
+ *          the event has not happened. The operations of a group that run as one unit (see
+ *          hocketGroupEnd) count as one operation.
  * Needs:   event not NULL; if it was never recorded, or on a NULL stream, the result is
  *          hocketSuccess. Not in a group.
  * Blocks:  no.
  * Threads: any, at any time.
- * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; or the first error among the
- *          stream's operations before the record that hocketStreamSynchronize or hocketStreamQuery
- *          had not returned when the event happened. Every call returns this error again, and the
- *          stream still returns it too. */
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; or the operation's own error, if
+ *          neither hocketStreamSynchronize nor hocketStreamQuery ended between the operation and
+ *          the record. Every call returns this error again, and the stream still returns its first
+ *          error. */
 HOCKET_API hocketResult_t hocketEventGetResult(hocketEvent_t event);
 
 /* Effect:  frees the event. Operations that wait for it by an earlier hocketStreamWaitEvent still
@@ -733,11 +585,36 @@ HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* ha
 HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff,
                                                size_t size, hocketMemoryPath_t* path);
 
+/* What hocketCommMemStats tells, in bytes. The first four are ncclStatGpuMemSuspend and so on. */
+typedef enum {
+  hocketStatMemSuspend = 0,     /* 0: no memory can be suspended */
+  hocketStatMemSuspended = 1,   /* 0: none is */
+  hocketStatMemPersist = 2,     /* as hocketStatMemTotal */
+  hocketStatMemTotal = 3,       /* hocketStatMemBoard + hocketStatMemScratch */
+  hocketStatMemBoard = 100,     /* the memory that comm's ranks of this node share: it exists once
+                                   for all of them, and counts in full on each */
+  hocketStatMemFifos = 101,     /* the part of it through which messages pass */
+  hocketStatMemScratch = 102,   /* of this rank alone; it grows with the operations that need it */
+  hocketStatMemRegistered = 103 /* memory of the program that is registered with comm */
+} hocketCommMemStat_t;
+
+/* Effect:  *value receives a figure about the memory that comm holds. Buffers of messages under
+ *          way, and what one process keeps for all of its communicators, are not counted. Pages of
+ *          the board that no rank has touched take no memory yet, but count.
+ * Needs:   comm joined (not hocketInProgress); value not NULL.
+ * Blocks:  no; uses no stream.
+ * Threads: any, at any time; works on a poisoned communicator too.
+ * Errors:  hocketInvalidArgument, hocketInProgress (not joined yet), or the error of the join:
+ *          *value is unchanged. */
+HOCKET_API hocketResult_t hocketCommMemStats(hocketComm_t comm, hocketCommMemStat_t stat,
+                                             uint64_t* value);
+
 #ifdef __cplusplus
 }
 #endif
 
 #include "collectives.h"
+#include "communicators.h"
 #include "operators.h"
 
 #endif /* HOCKET_H_ */

@@ -1,8 +1,11 @@
 // Collectives, messages and groups: checks arguments, translates them, and collects groups.
+#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "api/arguments.h"
 #include "api/handle.h"
+#include "api/making.h"
 #include "engine/group.h"
 
 namespace hocket::internal::api {
@@ -20,7 +23,8 @@ struct CollectedCall {
 /// have a destructor: its first use would end the process if there is no memory.
 struct Group {
   std::vector<CollectedCall> calls;
-  Status error;  // of the first call that was refused
+  std::vector<Making> makings;  // communicators to make; calls is empty then
+  Status error;                 // of the first call that was refused
 };
 thread_local int group_depth = 0;
 thread_local Group* group = nullptr;
@@ -47,6 +51,11 @@ Status two_threads() {
       "make one per thread with hocketCommSplit");
 }
 
+Status calls_and_makings() {
+  return invalid_usage(
+      "a group either makes communicators or runs operations: close this group first");
+}
+
 Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int datatype, int op,
              hocketStream_t stream) {
   if (!is_usable(comm)) [[unlikely]]
@@ -57,6 +66,7 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
   if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
   HostStream* const host = stream_of(comm, stream);
   if (group_depth > 0) {
+    if (!group->makings.empty()) return calls_and_makings();
     group->calls.push_back({comm, call, host});
     return {};
   }
@@ -74,13 +84,8 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
 /// call: all of it but datatype, operator and blocks. varying: of a v-variant, else null.
 hocketResult_t run(const char* function, hocketComm* comm, Call&& call, int datatype, int op,
                    hocketStream_t stream, const VaryingArguments* varying = nullptr) {
-  const hocketResult_t outcome =
-      guarded(function, comm, [&] { return start(comm, call, varying, datatype, op, stream); });
-  if (outcome != hocketSuccess && group_depth > 0 && group->error.ok()) {
-    group->error = last_error();
-    if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
-  }
-  return outcome;
+  return guarded_in_group(function, comm,
+                          [&] { return start(comm, call, varying, datatype, op, stream); });
 }
 
 /// A message to oneself needs both its halves in one group: alone it would wait for ever.
@@ -102,6 +107,7 @@ Status end_group() {
   const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
   // If a call was refused, no call of the group runs: the peers would wait for the missing ones.
   HOCKET_RETURN_IF_ERROR(ended->error);
+  if (!ended->makings.empty()) return make_all(ended->makings);
   std::vector<GroupedCall> calls;
   std::vector<std::unique_ptr<CommGuard>> entered;
   std::vector<Communicator*> held;
@@ -125,6 +131,42 @@ Status end_group() {
   return {};
 }
 
+/// The time of the calls, in nanoseconds: those of one communicator one after another, those of
+/// different ones beside one another.
+Status estimate(const std::vector<CollectedCall>& calls, double* ns) {
+  std::map<Communicator*, double> time_of;
+  for (const CollectedCall& one : calls) {
+    HOCKET_RETURN_IF_ERROR(check(one.comm));
+    Communicator* const communicator = one.comm->communicator.get();
+    const CommGuard entered(*communicator);
+    if (!entered.ok()) return two_threads();
+    communicator->order().flush();
+    double time = 0;
+    HOCKET_RETURN_IF_ERROR(communicator->estimate(one.call, &time));
+    time_of[communicator] += time;
+  }
+  *ns = 0;
+  for (const auto& [communicator, time] : time_of) *ns = std::max(*ns, time);
+  return {};
+}
+
+Status simulate_group(hocketSimInfo_t* info) {
+  if (group_depth == 0) return invalid_usage("hocketGroupSimulateEnd without a hocketGroupStart");
+  if (info == nullptr) return invalid_argument("simInfo is NULL");
+  if (info->magic != HOCKET_SIM_INFO_MAGIC || info->size < sizeof(hocketSimInfo_t)) {
+    return invalid_argument("simInfo was not begun with HOCKET_SIM_INFO_INITIALIZER");
+  }
+  info->estimatedTime = HOCKET_UNDEF_FLOAT;
+  if (--group_depth > 0) return {};
+  const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
+  HOCKET_RETURN_IF_ERROR(ended->error);
+  if (!ended->makings.empty()) return {};
+  double ns = 0;
+  HOCKET_RETURN_IF_ERROR(estimate(ended->calls, &ns));
+  info->estimatedTime = static_cast<float>(ns / 1000);
+  return {};
+}
+
 Status cancel_group() {
   if (group_depth == 0) return invalid_usage("there is no hocketGroupStart before it");
   group_depth = 0;
@@ -135,6 +177,20 @@ Status cancel_group() {
 }  // namespace
 
 bool in_group() { return group_depth > 0; }
+
+Status collect(Making making) {
+  if (!group->calls.empty()) return calls_and_makings();
+  group->makings.push_back(std::move(making));
+  return {};
+}
+
+hocketResult_t note_in_group(hocketResult_t outcome) noexcept {
+  if (outcome != hocketSuccess && group_depth > 0 && group->error.ok()) [[unlikely]] {
+    group->error = last_error();
+    if (group->error.ok()) group->error = out_of_memory();  // there was no memory to keep the error
+  }
+  return outcome;
+}
 
 }  // namespace hocket::internal::api
 
@@ -331,6 +387,10 @@ hocketResult_t hocketGroupStart(void) {
 
 hocketResult_t hocketGroupEnd(void) {
   return api::guarded(__func__, nullptr, [] { return api::end_group(); });
+}
+
+hocketResult_t hocketGroupSimulateEnd(hocketSimInfo_t* simInfo) {
+  return api::guarded(__func__, nullptr, [&] { return api::simulate_group(simInfo); });
 }
 
 hocketResult_t hocketGroupCancel(void) {

@@ -1,9 +1,15 @@
+#include <algorithm>
 #include <cstring>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "api/config.h"
 #include "api/handle.h"
+#include "api/making.h"
 #include "api/process.h"
 #include "bootstrap/join/unique_id.h"
+#include "engine/group_creation.h"
 #include "engine/job.h"
 #include "engine/split.h"
 
@@ -26,53 +32,118 @@ static_assert(static_cast<int>(Op::avg) + 1 == hocketNumOps);
 
 Status not_in_group() {
   if (!in_group()) return {};
-  return invalid_usage("communicators are made and ended outside of groups");
+  return invalid_usage(
+      "this call is not allowed inside a group: call it before hocketGroupStart or after "
+      "hocketGroupEnd");
 }
 
-/// Makes a handle and its communicator, now or, if config is not blocking, on the handle's stream.
-using Make = std::function<Status(const CommContext&, std::unique_ptr<Communicator>*)>;
-Status fill(const char* function, const CommConfig& config, hocketComm_t* out, Make make) {
-  *out = nullptr;
-  auto handle = make_handle();
-  SharedParts& shared = Process::current().shared;
-  if (config.blocking) {
-    HOCKET_RETURN_IF_ERROR(make({shared, handle->errors}, &handle->communicator));
-    handle->ready.store(true, std::memory_order_release);
-    *out = handle.release();
+Status check_rank_count(const char* name, int ranks) {
+  if (ranks >= 1 && ranks <= max_ranks) return {};
+  return invalid_argument(std::string(name) + " is " + std::to_string(ranks) +
+                          ": a communicator has at least 1 rank and at most " +
+                          std::to_string(max_ranks));
+}
+
+/// The configuration of a communicator that is joined.
+Status config_of_join(const hocketConfig_t* config, CommConfig* out) {
+  Settings settings;
+  HOCKET_RETURN_IF_ERROR(make_config(config, {}, out, &settings));
+  if (out->name.empty()) out->name = "world";
+  return {};
+}
+
+/// The configuration of a communicator that is made from comm.
+Status config_of_part(const hocketComm& comm, const hocketConfig_t* config, CommConfig* out) {
+  Settings settings;
+  return make_config(config, comm.communicator->config(), out, &settings);
+}
+
+Status another_thread_inside() {
+  return invalid_usage("another thread is inside a call of this communicator");
+}
+
+Making joining(const char* function, const UniqueId& id, int rank, int ranks,
+               const CommConfig& config, hocketComm_t* out) {
+  Making making{function, config.blocking, out, nullptr};
+  making.begin = [=](Make* make) -> Status {
+    *make = [=](const CommContext& context, std::unique_ptr<Communicator>* made) {
+      return join_job(id, rank, ranks, config, context, made);
+    };
     return {};
-  }
-  handle->blocking = false;
-  handle->own = std::make_unique<HostStream>();
-  hocketComm* raw = handle.get();
-  HOCKET_RETURN_IF_ERROR(handle->own->push([function, raw, &shared, make = std::move(make)] {
-    const Status status = status_of_call([&] {
-      return make({shared, raw->errors, &raw->stop}, &raw->communicator);
-    });
-    if (!status.ok()) {
-      raw->errors.set(status);
-      raw->errors.note_returned(function, status);
-      return Status();
-    }
-    raw->ready.store(true);
-    if (raw->stop.stopped()) raw->communicator->abort();  // the stop came after make()
-    return Status();
-  }));
-  *out = handle.release();
-  return {Code::in_progress,
-          "the communicator joins: ask hocketCommGetAsyncError until it is done"};
+  };
+  return making;
 }
 
-/// The split of a rank that gets no communicator, and so has no handle to ask whether the split has
-/// ended: this thread runs it, or the stream of comm does.
-Status split_without_color(hocketComm* comm, const std::shared_ptr<Split>& split) {
-  const auto run = [split] {
-    ErrorCell no_errors;
-    std::unique_ptr<Communicator> none;
-    return split->run(no_errors, nullptr, &none);
+/// A rank of a split that gets no communicator has no handle to ask whether the split has ended:
+/// the stream of comm runs it, if comm has a stream, and comm is asked.
+Making splitting(const char* function, hocketComm* comm, int color, int key,
+                 const CommConfig& config, hocketComm_t* out) {
+  const bool gets_none = color == Communicator::no_color;
+  Making making{function, config.blocking || gets_none, gets_none ? nullptr : out, nullptr};
+  making.begin = [=](Make* make) -> Status {
+    HOCKET_RETURN_IF_ERROR(check(comm));
+    const CommGuard entered(*comm->communicator);
+    if (!entered.ok()) return another_thread_inside();
+    const auto split = std::make_shared<Split>(*comm->communicator, color, key, config);
+    if (gets_none && comm->own != nullptr) {
+      HOCKET_RETURN_IF_ERROR(comm->own->push([split] {
+        ErrorCell no_errors;
+        std::unique_ptr<Communicator> none;
+        return split->run(no_errors, nullptr, &none);
+      }));
+      return {Code::in_progress, "the split runs: ask hocketCommGetAsyncError until it is done"};
+    }
+    *make = [split](const CommContext& context, std::unique_ptr<Communicator>* made) {
+      return split->run(context.errors, context.stop, made);
+    };
+    return {};
   };
-  if (comm->own == nullptr) return run();
-  HOCKET_RETURN_IF_ERROR(comm->own->push(run));
-  return {Code::in_progress, "the split runs: ask hocketCommGetAsyncError until it is done"};
+  return making;
+}
+
+/// ranks: the members that the user gives; this rank is among them.
+Status take_members(const Communicator& comm, const int* ranks, int nranks,
+                    std::vector<int>* members) {
+  if (ranks == nullptr) return invalid_argument("ranks is NULL");
+  if (nranks < 1 || nranks > comm.ranks()) {
+    return invalid_argument("nranks is " + std::to_string(nranks) + ": comm has " +
+                            std::to_string(comm.ranks()) + " ranks");
+  }
+  members->assign(ranks, ranks + nranks);
+  std::vector<int> place_of(static_cast<std::size_t>(comm.ranks()), -1);
+  for (int i = 0; i < nranks; ++i) {
+    const std::string name = "ranks[" + std::to_string(i) + "]";
+    if (ranks[i] < 0 || ranks[i] >= comm.ranks()) {
+      return invalid_argument(name + " is " + std::to_string(ranks[i]) + ": comm has ranks 0 to " +
+                              std::to_string(comm.ranks() - 1));
+    }
+    int& place = place_of[static_cast<std::size_t>(ranks[i])];
+    if (place >= 0) {
+      return invalid_argument("rank " + std::to_string(ranks[i]) + " is in ranks[" +
+                              std::to_string(place) + "] and in " + name);
+    }
+    place = i;
+  }
+  if (place_of[static_cast<std::size_t>(comm.rank())] >= 0) return {};
+  return invalid_argument("ranks does not have rank " + std::to_string(comm.rank()) +
+                          ", which is this rank: only members call");
+}
+
+Making grouping(const char* function, hocketComm* comm, std::vector<int> members, int tag,
+                const CommConfig& config, hocketComm_t* out) {
+  Making making{function, config.blocking, out, nullptr};
+  making.begin = [=, members = std::move(members)](Make* make) -> Status {
+    HOCKET_RETURN_IF_ERROR(check(comm));
+    const CommGuard entered(*comm->communicator);
+    if (!entered.ok()) return another_thread_inside();
+    const auto creation =
+        std::make_shared<GroupCreation>(*comm->communicator, members, tag, config);
+    *make = [creation](const CommContext& context, std::unique_ptr<Communicator>* made) {
+      return creation->run(context.errors, context.stop, made);
+    };
+    return {};
+  };
+  return making;
 }
 
 }  // namespace
@@ -97,45 +168,76 @@ hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId) {
 
 namespace {
 
+/// ids: of one job or more; the first one is used.
 hocketResult_t init_rank(const char* function, hocketComm_t* comm, int nranks,
-                         const hocketUniqueId& commId, int rank, const hocketConfig_t* config) {
-  return api::guarded(function, nullptr, [&]() -> Status {
+                         std::span<const hocketUniqueId> ids, int rank,
+                         const hocketConfig_t* config) {
+  return api::guarded_in_group(function, nullptr, [&]() -> Status {
     if (comm == nullptr) return invalid_argument("comm is NULL");
     *comm = nullptr;
-    HOCKET_RETURN_IF_ERROR(api::not_in_group());
-    if (nranks < 1 || nranks > max_ranks) {
-      return invalid_argument("nranks is " + std::to_string(nranks) +
-                              ": a communicator has at least 1 rank and at most " +
-                              std::to_string(max_ranks));
-    }
+    HOCKET_RETURN_IF_ERROR(api::check_rank_count("nranks", nranks));
     if (rank < 0 || rank >= nranks) {
       return invalid_argument("rank " + std::to_string(rank) + " does not exist among " +
                               std::to_string(nranks) + " ranks");
     }
     UniqueId id;
-    UniqueIdBytes bytes;
-    std::memcpy(bytes.data(), commId.internal, bytes.size());
-    HOCKET_RETURN_IF_ERROR(decode(bytes, &id));
+    for (std::size_t i = ids.size(); i-- > 0;) {  // the first one last
+      UniqueIdBytes bytes;
+      std::memcpy(bytes.data(), ids[i].internal, bytes.size());
+      HOCKET_RETURN_IF_ERROR(decode(bytes, &id));
+    }
     CommConfig full;
-    Settings settings;
-    HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
-    if (full.name.empty()) full.name = "world";
-    return api::fill(function, full, comm,
-                     [=](const CommContext& context, std::unique_ptr<Communicator>* out) {
-                       return join_job(id, rank, nranks, full, context, out);
-                     });
+    HOCKET_RETURN_IF_ERROR(api::config_of_join(config, &full));
+    return api::make_or_collect(api::joining(function, id, rank, nranks, full, comm));
   });
 }
 
 }  // namespace
 
 hocketResult_t hocketCommInitRank(hocketComm_t* comm, int nranks, hocketUniqueId commId, int rank) {
-  return init_rank(__func__, comm, nranks, commId, rank, nullptr);
+  return init_rank(__func__, comm, nranks, {&commId, 1}, rank, nullptr);
 }
 
 hocketResult_t hocketCommInitRankConfig(hocketComm_t* comm, int nranks, hocketUniqueId commId,
                                         int rank, const hocketConfig_t* config) {
-  return init_rank(__func__, comm, nranks, commId, rank, config);
+  return init_rank(__func__, comm, nranks, {&commId, 1}, rank, config);
+}
+
+hocketResult_t hocketCommInitRankScalable(hocketComm_t* newcomm, int nranks, int myrank, int nId,
+                                          hocketUniqueId* commIds, const hocketConfig_t* config) {
+  const Status ids = status_of_call([&]() -> Status {
+    if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
+    *newcomm = nullptr;
+    HOCKET_RETURN_IF_ERROR(api::check_rank_count("nranks", nranks));
+    if (nId < 1 || nId > nranks) {
+      return invalid_argument("nId is " + std::to_string(nId) +
+                              ": give at least 1 unique id, and at most one for each rank");
+    }
+    return commIds != nullptr ? Status() : invalid_argument("commIds is NULL");
+  });
+  if (!ids.ok()) return api::guarded_in_group(__func__, nullptr, [&] { return ids; });
+  return init_rank(__func__, newcomm, nranks, {commIds, static_cast<std::size_t>(nId)}, myrank,
+                   config);
+}
+
+hocketResult_t hocketCommInitAll(hocketComm_t* comms, int ndev, const int*) {
+  const char* const function = __func__;
+  return api::guarded_in_group(function, nullptr, [&]() -> Status {
+    if (comms == nullptr) return invalid_argument("comms is NULL");
+    HOCKET_RETURN_IF_ERROR(api::check_rank_count("ndev", ndev));
+    std::fill_n(comms, ndev, nullptr);
+    CommConfig config;
+    HOCKET_RETURN_IF_ERROR(api::config_of_join(nullptr, &config));
+    UniqueId id;
+    HOCKET_RETURN_IF_ERROR(open_job(config, &id));
+    std::vector<api::Making> makings;
+    for (int rank = 0; rank < ndev; ++rank) {
+      makings.push_back(api::joining(function, id, rank, ndev, config, comms + rank));
+    }
+    if (!api::in_group()) return api::make_all(makings);
+    for (api::Making& making : makings) HOCKET_RETURN_IF_ERROR(api::collect(std::move(making)));
+    return {};
+  });
 }
 
 hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config) {
@@ -148,41 +250,62 @@ hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* c
     Settings settings;
     HOCKET_RETURN_IF_ERROR(api::make_config(config, {}, &full, &settings));
     if (full.name.empty()) full.name = "world";
-    return api::fill(function, full, comm,
-                     [=](const CommContext& context, std::unique_ptr<Communicator>* out) {
-                       LaunchedJob& job = api::Process::current().launched_job;
-                       return job.join(full, settings, context, out);
-                     });
+    api::Making making{function, full.blocking, comm, nullptr};
+    making.begin = [=](api::Make* make) -> Status {
+      *make = [=](const CommContext& context, std::unique_ptr<Communicator>* made) {
+        LaunchedJob& job = api::Process::current().launched_job;
+        return job.join(full, settings, context, made);
+      };
+      return {};
+    };
+    return api::make_or_collect(std::move(making));
   });
 }
 
 hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key, hocketComm_t* newcomm,
                                const hocketConfig_t* config) {
   const char* const function = __func__;
-  return api::guarded(function, comm, [&]() -> Status {
+  return api::guarded_in_group(function, comm, [&]() -> Status {
     if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
     *newcomm = nullptr;
     HOCKET_RETURN_IF_ERROR(api::check(comm));
-    HOCKET_RETURN_IF_ERROR(api::not_in_group());
     if (color < 0 && color != HOCKET_SPLIT_NOCOLOR) {
       return invalid_argument("color is negative, and is not HOCKET_SPLIT_NOCOLOR");
     }
-    Communicator* parent = comm->communicator.get();
     CommConfig full;
-    Settings settings;
-    HOCKET_RETURN_IF_ERROR(api::make_config(config, parent->config(), &full, &settings));
-    std::shared_ptr<Split> split;
-    {
-      const api::CommGuard entered(*parent);
-      if (!entered.ok()) {
-        return invalid_usage("another thread is inside a call of this communicator");
-      }
-      split = std::make_shared<Split>(*parent, color, key, full);
-    }
-    if (color == HOCKET_SPLIT_NOCOLOR) return api::split_without_color(comm, split);
-    return api::fill(function, full, newcomm, [split](const CommContext& context, auto* out) {
-      return split->run(context.errors, context.stop, out);
-    });
+    HOCKET_RETURN_IF_ERROR(api::config_of_part(*comm, config, &full));
+    return api::make_or_collect(api::splitting(function, comm, color, key, full, newcomm));
+  });
+}
+
+hocketResult_t hocketCommDuplicate(hocketComm_t comm, hocketComm_t* newcomm,
+                                   const hocketConfig_t* config) {
+  const char* const function = __func__;
+  return api::guarded_in_group(function, comm, [&]() -> Status {
+    if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
+    *newcomm = nullptr;
+    HOCKET_RETURN_IF_ERROR(api::check(comm));
+    CommConfig full;
+    HOCKET_RETURN_IF_ERROR(api::config_of_part(*comm, config, &full));
+    return api::make_or_collect(
+        api::splitting(function, comm, Communicator::duplicate, 0, full, newcomm));
+  });
+}
+
+hocketResult_t hocketCommCreateGroup(hocketComm_t comm, const int* ranks, int nranks, int tag,
+                                     hocketComm_t* newcomm, const hocketConfig_t* config) {
+  const char* const function = __func__;
+  return api::guarded_in_group(function, comm, [&]() -> Status {
+    if (newcomm == nullptr) return invalid_argument("newcomm is NULL");
+    *newcomm = nullptr;
+    HOCKET_RETURN_IF_ERROR(api::check(comm));
+    if (tag < 0) return invalid_argument("tag is " + std::to_string(tag) + ": give 0 or more");
+    std::vector<int> members;
+    HOCKET_RETURN_IF_ERROR(api::take_members(*comm->communicator, ranks, nranks, &members));
+    CommConfig full;
+    HOCKET_RETURN_IF_ERROR(api::config_of_part(*comm, config, &full));
+    return api::make_or_collect(
+        api::grouping(function, comm, std::move(members), tag, full, newcomm));
   });
 }
 
@@ -193,7 +316,7 @@ hocketResult_t hocketCommFinalize(hocketComm_t comm) {
     Communicator& communicator = *comm->communicator;
     const api::CommGuard entered(communicator);
     if (!entered.ok()) {
-      return invalid_usage("another thread is inside a call of this communicator");
+      return api::another_thread_inside();
     }
     const Status status = communicator.finalize();
     comm->finalized.store(true, std::memory_order_relaxed);
@@ -313,6 +436,28 @@ hocketResult_t hocketCommLastAlgorithm(hocketComm_t comm, const char** algorithm
     if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
     *algorithm = comm->communicator->last_algorithm();
     *transport = comm->communicator->last_transport();
+    return {};
+  });
+}
+
+hocketResult_t hocketCommMembers(hocketComm_t comm, hocketMember_t* members, int count) {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (members == nullptr) return invalid_argument("members is NULL");
+    if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
+    const Membership& membership = comm->communicator->membership();
+    if (count != membership.ranks()) {
+      return invalid_argument("count is " + std::to_string(count) + ", but comm has " +
+                              std::to_string(membership.ranks()) + " ranks");
+    }
+    const std::vector<Membership::Place> places = membership.places();
+    for (int rank = 0; rank < count; ++rank) {
+      const Member& from = membership.member(rank);
+      const Membership::Place& place = places[static_cast<std::size_t>(rank)];
+      hocketMember_t& to = members[rank];
+      to = {membership.session_rank(rank), place.node, place.local_rank, from.pid, {}};
+      from.host.copy(to.host, sizeof to.host - 1);
+    }
     return {};
   });
 }

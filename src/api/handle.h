@@ -100,6 +100,15 @@ hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
   return result(function, status_of_call(body), comm);
 }
 
+/// A call that a group would have collected was refused: the group's end will return its error.
+/// Returns outcome.
+hocketResult_t note_in_group(hocketResult_t outcome) noexcept;
+/// guarded() for the calls that a group collects.
+template <typename Body>
+hocketResult_t guarded_in_group(const char* function, hocketComm* comm, Body body) {
+  return note_in_group(guarded(function, comm, body));
+}
+
 /// OK where it is NULL, or a live stream of this process.
 Status check_stream(hocketStream_t stream);
 

@@ -38,7 +38,7 @@ hocketResult_t hocketCommRegister(const hocketComm_t comm, void* buff, size_t si
     if (handle == nullptr) return invalid_argument("handle is NULL");
     *handle = nullptr;
     HOCKET_RETURN_IF_ERROR(check_buffer(comm, buff, size));
-    *handle = registrations().add(comm, 0);
+    *handle = registrations().add(comm, 0, size);
     return {};
   });
 }
@@ -57,7 +57,7 @@ hocketResult_t hocketCommRegisterFd(const hocketComm_t comm, void* buff, size_t 
     HOCKET_RETURN_IF_ERROR(
         regions().add(buff, size, fd, static_cast<std::uint64_t>(offset), &region));
     const Status added = status_of_call([&]() -> Status {
-      *handle = registrations().add(comm, region);
+      *handle = registrations().add(comm, region, size);
       return {};
     });
     if (!added.ok()) static_cast<void>(regions().remove(region));
@@ -79,5 +79,40 @@ hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff, s
     if (path == nullptr) return invalid_argument("path is NULL");
     *path = comm->communicator->is_mapped(buff, size) ? hocketPathMapped : hocketPathStaged;
     return {};
+  });
+}
+
+hocketResult_t hocketCommMemStats(hocketComm_t comm, hocketCommMemStat_t stat, uint64_t* value) {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
+    if (value == nullptr) return invalid_argument("value is NULL");
+    if (!comm->ready.load(std::memory_order_acquire)) return api::check(comm);
+    const Communicator::Memory memory = comm->communicator->memory();
+    switch (static_cast<int>(stat)) {
+      case hocketStatMemSuspend:
+      case hocketStatMemSuspended:
+        *value = 0;
+        return {};
+      case hocketStatMemPersist:
+      case hocketStatMemTotal:
+        *value = memory.board + memory.scratch;
+        return {};
+      case hocketStatMemBoard:
+        *value = memory.board;
+        return {};
+      case hocketStatMemFifos:
+        *value = memory.fifos;
+        return {};
+      case hocketStatMemScratch:
+        *value = memory.scratch;
+        return {};
+      case hocketStatMemRegistered:
+        *value = registrations().bytes_of(comm);
+        return {};
+      default:
+        break;
+    }
+    return invalid_argument("stat " + std::to_string(static_cast<int>(stat)) +
+                            " does not exist: use a hocketCommMemStat_t");
   });
 }

@@ -65,9 +65,9 @@ std::size_t RetiredComms::count() {
   return count_;
 }
 
-void* Registrations::add(const hocketComm* comm, std::uint64_t region) {
+void* Registrations::add(const hocketComm* comm, std::uint64_t region, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  auto made = std::make_unique<Registration>(Registration{comm, region});
+  auto made = std::make_unique<Registration>(Registration{comm, region, bytes});
   live_.insert(made.get());
   return made.release();
 }
@@ -85,6 +85,15 @@ Status Registrations::end(const hocketComm* comm, void* handle) {
     registration.reset(live_.extract(found).value());
   }
   return registration->region == 0 ? Status() : regions_.remove(registration->region);
+}
+
+std::uint64_t Registrations::bytes_of(const hocketComm* comm) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t bytes = 0;
+  for (const Registration* one : live_) {
+    if (one->comm == comm) bytes += one->bytes;
+  }
+  return bytes;
 }
 
 void Registrations::end_all(const hocketComm* comm) {

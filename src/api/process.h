@@ -109,15 +109,18 @@ class RetiredComms {
 struct Registration {
   const hocketComm* comm;
   std::uint64_t region;  // 0: registered without a descriptor
+  std::size_t bytes;
 };
 
 /// The registrations that have not ended: a handle is looked up here before it is looked at.
 class Registrations {
  public:
   explicit Registrations(Regions& regions) : regions_(regions) {}
-  void* add(const hocketComm* comm, std::uint64_t region);
+  void* add(const hocketComm* comm, std::uint64_t region, std::size_t bytes);
   /// Ends one; an error where comm has none of that handle.
   Status end(const hocketComm* comm, void* handle);
+  /// Of all registrations of a communicator.
+  std::uint64_t bytes_of(const hocketComm* comm);
   /// Ends all of a communicator that is destroyed.
   void end_all(const hocketComm* comm);
 

@@ -72,10 +72,7 @@ hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event)
       event->event->await(number);
       return {};
     }
-    return stream->stream->push([shared = event->event, number] {
-      shared->await(number);
-      return Status();
-    });
+    return stream->stream->push_mark([shared = event->event, number] { shared->await(number); });
   });
 }
 
@@ -110,10 +107,8 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
     }
     HostStream& host = *stream->stream;
     const Status pushed = status_of_call([&] {
-      return host.push([&host, shared = event->event, number] {
-        shared->complete(number, host.error());
-        return Status();
-      });
+      return host.push_mark(
+          [&host, shared = event->event, number] { shared->complete(number, host.last_result()); });
     });
     if (!pushed.ok()) event->event->complete(number, pushed);  // else a wait for it would not end
     return pushed;

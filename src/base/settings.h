@@ -25,7 +25,7 @@ struct Settings {
   bool use_shm = true;    // HOCKET_TRANSPORT: which transports may be used
   bool use_tcp = true;
   std::vector<int> nodes;  // the sizes of the nodes that share a host; empty: a host is one node
-  std::string algorithm;  // one of the names in the table; with plan_files, any name
+  std::string algorithm;   // one of the names in the table; with plan_files, any name
   LogLevel log = LogLevel::none;
   std::optional<int> record_operations;
   std::string dump_folder;

@@ -16,6 +16,28 @@ namespace {
 // A group of so many messages is traced as a whole.
 constexpr std::size_t least_recorded_in_trace = 4096;
 
+/// What a rank gives in a split.
+struct SplitEntry {
+  std::int32_t color, key;
+};
+
+/// Either all ranks duplicate the communicator or none does.
+Status check_alike(const std::vector<SplitEntry>& all, int color, const std::string& name) {
+  const bool duplicates = color == Communicator::duplicate;
+  const auto other = std::find_if(all.begin(), all.end(), [&](const SplitEntry& entry) {
+    return (entry.color == Communicator::duplicate) != duplicates;
+  });
+  if (other == all.end()) return {};
+  const auto rank = static_cast<int>(other - all.begin());
+  const auto call = [](bool duplicate) {
+    return duplicate ? "hocketCommDuplicate" : "hocketCommSplit";
+  };
+  return {Code::mismatch,
+          fmt::format("rank {} of '{}' called {}, but this rank called {}", rank, name,
+                      call(!duplicates), call(duplicates)),
+          rank};
+}
+
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> members,
@@ -208,6 +230,7 @@ Status Communicator::agree() {
     }
   }
   if (trace_ != nullptr) HOCKET_RETURN_IF_ERROR(open_trace());
+  figures_ = figures;
   engine_->set_selector(make_selector(figures, std::move(plans)), signature_flags());
   log_ready(figures);
   return {};
@@ -320,6 +343,22 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes() == 1 && shared_.regions.find(pointer, bytes, &offset);
 }
 
+Communicator::Memory Communicator::memory() const {
+  const auto local = static_cast<std::uint64_t>(local_ranks());
+  return {Board::bytes(local_ranks()), local * local * board().fifo_bytes(), scratch_.bytes()};
+}
+
+/// Messages have no plan to choose, and so no price: the bytes of a message are copied into a fifo
+/// and out of it, or cross a link.
+Status Communicator::estimate(const Call& call, double* ns) {
+  if (!is_p2p(call)) return engine_->estimate(call, ns);
+  const auto bytes = static_cast<double>(call.count * size_of(call.dtype));
+  const bool local = membership_.member(call.root).node == membership_.member(rank()).node;
+  *ns = local ? figures_.sync_ns + 2 * bytes * figures_.touch_ns_per_byte
+              : figures_.message_ns + figures_.message_work_ns + bytes * figures_.link_ns_per_byte;
+  return {};
+}
+
 const char* Communicator::last_algorithm() const {
   const Program* const program = engine_->last_program();
   return program == nullptr ? "none" : shared_.texts.keep(program->algorithm());
@@ -393,17 +432,16 @@ Status Communicator::load_plan(std::string_view json, bool forced) {
 Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                            ErrorCell& errors, StopRequest* stop,
                            std::unique_ptr<Communicator>* out) {
-  struct Entry {
-    std::int32_t color, key;
-  };
-  const Entry mine{color, key};
-  std::vector<Entry> all;
+  const SplitEntry mine{color, key};
+  std::vector<SplitEntry> all;
   std::vector<int> members, group;
+  std::string name;
   // If there is no memory, this rank takes no part; the other ranks wait for it until the deadline.
   const Status prepared = status_of_call([&]() -> Status {
     all.resize(static_cast<std::size_t>(ranks()));
     members = membership_.members();
     group.reserve(members.size());
+    name = config_.name;
     return {};
   });
   Call call;
@@ -422,11 +460,13 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   // Keeps the faults of the parent beyond the end of the parent. The comm id is open already, so
   // this allocates nothing.
   const OpenCommId open_parent(*session, parent);
-  if (!gathered.ok() && color >= 0) {
+  if (!gathered.ok() && color != no_color) {
     best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
   }
   order_.serve_next();  // from here on this communicator may be destroyed
-  if (!gathered.ok() || color < 0) return gathered;
+  HOCKET_RETURN_IF_ERROR(gathered);
+  HOCKET_RETURN_IF_ERROR(check_alike(all, color, name));
+  if (color == no_color) return {};
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     if (all[rank].color == color) group.push_back(static_cast<int>(rank));
   }

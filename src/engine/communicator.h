@@ -56,13 +56,16 @@ class Communicator final : private EngineHost {
   int local_rank() const { return membership_.local_rank(); }
   int local_ranks() const { return membership_.local_ranks(); }
   int nodes() const { return membership_.nodes(); }
+  const Membership& membership() const { return membership_; }
   const CommConfig& config() const { return config_; }
   /// Names of static storage; "none" before the first collective.
   const char* last_algorithm() const;
   const char* last_transport() const;
 
+  /// Colors of a split: the rank gets no communicator; all ranks together, in their order.
+  static constexpr int no_color = -1, duplicate = -2;
   /// Collective; a call with a ticket like any other. This communicator may be destroyed as soon as
-  /// the ticket is served. color < 0: *out stays empty. errors, stop: of the new communicator; stop
+  /// the ticket is served. no_color: *out stays empty. errors, stop: of the new communicator; stop
   /// ends the making of the new communicator, but not the call on this one.
   Status split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out);
@@ -94,6 +97,17 @@ class Communicator final : private EngineHost {
   /// Appends the record of operations to the file; empty: to the log. Any thread.
   Status dump_record(const std::string& file) const { return dump_->write(file); }
 
+  /// The memory that this communicator holds. Any thread.
+  struct Memory {
+    std::uint64_t board = 0;    // of the node; its ranks share it
+    std::uint64_t fifos = 0;    // the part of the board for messages
+    std::uint64_t scratch = 0;  // of this rank alone
+  };
+  Memory memory() const;
+  /// The time that the call is expected to take, from measured figures. Nothing runs meanwhile: the
+  /// caller has entered, and no call is pending.
+  Status estimate(const Call& call, double* ns);
+
   // ---- Errors
   /// The first error; OK while there is none. Any thread.
   Status error();
@@ -106,6 +120,7 @@ class Communicator final : private EngineHost {
   Session::Held held() const { return session_->held(); }
 
  private:
+  friend class GroupCreation;
   // ---- As the engine's host
   std::string name_of_rank(int rank) const override;
   void ring(int local_rank) override;
@@ -149,6 +164,7 @@ class Communicator final : private EngineHost {
   Oversubscription oversubscription_;
   std::unique_ptr<TraceFile> trace_;  // null without HOCKET_TRACE
   std::unique_ptr<Engine> engine_;
+  Figures figures_;
   std::unique_ptr<RecordDump> dump_;
   bool left_ = false;
 };

@@ -84,6 +84,14 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   return moved;
 }
 
+Status Engine::estimate(const Call& call, double* ns) {
+  std::vector<Selector::Priced> candidates;
+  HOCKET_RETURN_IF_ERROR(selector_->candidates(question_of(call), &candidates));
+  if (candidates.empty()) return internal_error("no algorithm serves this call");
+  *ns = static_cast<double>(candidates.front().price_ps) / 1000;
+  return {};
+}
+
 void Engine::submit(const Call& call) {
   if (!status_.ok()) return;
   now_ = 0;

@@ -95,6 +95,25 @@ std::uint64_t Membership::comm_id_of_next_split(int color) {
   return comm_id_of_split(comm_id(), ++splits_, color);
 }
 
+std::uint64_t Membership::comm_id_of_next_group(std::span<const int> members, int tag) {
+  const std::uint64_t number = ++groups_[comm_id_of_group(comm_id(), members, tag, 0)];
+  return comm_id_of_group(comm_id(), members, tag, number);
+}
+
+std::vector<Membership::Place> Membership::places() const {
+  struct Node {
+    int number = 0, ranks = 0;
+  };
+  std::map<int, Node> nodes;  // by the session's number
+  std::vector<Place> places;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const int next = static_cast<int>(nodes.size());
+    Node& node = nodes.try_emplace(member(rank).node, Node{next, 0}).first->second;
+    places.push_back({node.number, node.ranks++});
+  }
+  return places;
+}
+
 FaultScope Membership::scope(std::uint64_t operation) const {
   FaultScope scope = scope_;
   scope.operation = operation;

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,9 +47,18 @@ class Membership {
   /// The comm id of the ranks that give `color` in the next split. All ranks call it for each
   /// split.
   std::uint64_t comm_id_of_next_split(int color);
+  /// The comm id of the communicator that these members (session ranks) make next with this tag.
+  /// All of them call it for each such communicator.
+  std::uint64_t comm_id_of_next_group(std::span<const int> members, int tag);
   /// -1: not a member.
   int rank_of_session(int session_rank) const;
   std::string name_of_rank(int rank) const;
+
+  /// Where a rank is: nodes are numbered in the order of their lowest ranks.
+  struct Place {
+    int node = 0, local_rank = 0;
+  };
+  std::vector<Place> places() const;  // by rank
 
   // ---- Faults
   /// The scope of the faults that concern the communicator in that collective; 0: in all.
@@ -103,7 +114,8 @@ class Membership {
   std::uint64_t faults_seen_ = 0;
   std::uint64_t overdue_seen_ = 0;  // on the monitor thread
   std::uint64_t splits_ = 0;
-  int watch_ = -1;  // of the session; -1: none
+  std::map<std::uint64_t, std::uint64_t> groups_;  // how many, by the comm id of number 0
+  int watch_ = -1;                                 // of the session; -1: none
 };
 
 }  // namespace hocket::internal

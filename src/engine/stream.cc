@@ -25,7 +25,17 @@ Status HostStream::start() {
   return {};
 }
 
-Status HostStream::push(Task task) {
+Status HostStream::push(Task operation) { return add({std::move(operation), true}); }
+
+Status HostStream::push_mark(std::function<void()> mark) {
+  return add({[mark = std::move(mark)] {
+                mark();
+                return Status();
+              },
+              false});
+}
+
+Status HostStream::add(Entry entry) {
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
     // The worker blocks all signals: the user's signal handlers run on the user's threads.
@@ -37,7 +47,7 @@ Status HostStream::push(Task task) {
     HOCKET_RETURN_IF_ERROR(started);
     ::pthread_setname_np(thread_.native_handle(), "hocket-stream");
   }
-  tasks_.push_back(std::move(task));
+  tasks_.push_back(std::move(entry));
   changed_.notify_all();
   return {};
 }
@@ -47,20 +57,24 @@ void HostStream::work() {
   for (;;) {
     changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
-    Task task = std::move(tasks_.front());
+    Entry entry = std::move(tasks_.front());
     tasks_.pop_front();
     running_ = true;
     lock.unlock();
-    const Status status = status_of_call(task);
-    task = nullptr;
+    const Status status = status_of_call(entry.task);
+    entry.task = nullptr;
     lock.lock();
     running_ = false;
     if (error_.ok()) error_ = status;
+    if (entry.is_operation) last_result_ = status;
     changed_.notify_all();
   }
 }
 
-Status HostStream::take_error() { return std::exchange(error_, Status()); }
+Status HostStream::take_error() {
+  last_result_ = {};
+  return std::exchange(error_, Status());
+}
 
 Status HostStream::synchronize() {
   std::unique_lock lock(mutex_);
@@ -76,9 +90,9 @@ Status HostStream::query() {
   return take_error();
 }
 
-Status HostStream::error() const {
+Status HostStream::last_result() const {
   std::lock_guard lock(mutex_);
-  return error_;
+  return last_result_;
 }
 
 bool HostStream::is_current_thread() const {
@@ -91,11 +105,11 @@ std::uint64_t Event::record() {
   return ++recorded_;
 }
 
-void Event::complete(std::uint64_t number, const Status& error) {
+void Event::complete(std::uint64_t number, const Status& result) {
   std::lock_guard lock(mutex_);
   if (number > completed_) {
     completed_ = number;
-    error_ = error;
+    result_ = result;
   }
   changed_.notify_all();
 }
@@ -108,7 +122,7 @@ std::uint64_t Event::recorded() const {
 Status Event::result() const {
   std::lock_guard lock(mutex_);
   if (completed_ < recorded_) return {Code::in_progress, "the event has not been reached"};
-  return error_;
+  return result_;
 }
 
 void Event::await(std::uint64_t number) const {

@@ -22,29 +22,38 @@ class HostStream {
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  /// Starts the thread at the first task.
-  Status push(Task task);
+  /// An operation. Starts the thread at the first task.
+  Status push(Task operation);
+  /// A task that is no operation, such as the record of an event.
+  Status push_mark(std::function<void()> mark);
   /// Blocks until no task is left, including tasks that are pushed meanwhile. Returns the first
   /// error of the tasks since the last call that returned one.
   Status synchronize();
   /// Code::in_progress while tasks are left; else as synchronize().
   Status query();
-  /// The error that synchronize() would return for the tasks that have run; it is not consumed.
-  Status error() const;
+  /// The result of the last operation that has run; OK if synchronize() or query() has returned
+  /// since.
+  Status last_result() const;
   /// True in a task of this stream, which must not wait for the stream.
   bool is_current_thread() const;
 
  private:
+  struct Entry {
+    Task task;
+    bool is_operation;
+  };
+  Status add(Entry entry);
   Status start();
   void work();
   Status take_error();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> tasks_;
+  std::deque<Entry> tasks_;
   bool running_ = false;  // a task is being run
   bool ending_ = false;
-  Status error_;
+  Status error_;        // the first one
+  Status last_result_;  // of an operation
   std::thread thread_;
 };
 
@@ -53,11 +62,11 @@ class HostStream {
 class Event {
  public:
   /// Returns the number of a new point. complete(number) is called when the stream reaches it;
-  /// error is that of the stream.
+  /// result: of the operation before it.
   std::uint64_t record();
-  void complete(std::uint64_t number, const Status& error);
+  void complete(std::uint64_t number, const Status& result);
   std::uint64_t recorded() const;
-  /// Code::in_progress until the stream has reached the last recorded point; then the error there.
+  /// Code::in_progress until the stream has reached the last recorded point; then the result there.
   Status result() const;
   void await(std::uint64_t number) const;
 
@@ -65,7 +74,7 @@ class Event {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t recorded_ = 0, completed_ = 0;
-  Status error_;  // of the point completed_
+  Status result_;  // of the point completed_
 };
 
 }  // namespace hocket::internal

@@ -7,22 +7,17 @@
 #include <cstring>
 #include <set>
 
-#include "matrix/ranks.h"
+#include "api/wrong_calls.h"
 
 namespace {
 
 using ranks::Env;
 using ranks::Rank;
+using wrong_calls::argument;
+using wrong_calls::expect_refused;
+using wrong_calls::rank_of;
+using wrong_calls::Wrongs;
 
-struct Wrong {
-  const char* what;
-  hocketResult_t expected;
-  const char* named;  // a word of the sentence
-  std::function<hocketResult_t(hocketComm_t)> call;
-};
-
-using Wrongs = std::vector<Wrong>;
-constexpr hocketResult_t argument = hocketInvalidArgument;
 float x[8];
 
 Wrongs wrong_types_and_operators() {
@@ -115,12 +110,6 @@ Wrongs wrong_collectives() {
 }
 
 // Of 2 ranks; rank 0 and rank 1 make the same calls, except where `comm` says otherwise.
-
-int rank_of(hocketComm_t comm) {
-  int rank = -1;
-  EXPECT_HOCKET(hocketCommUserRank(comm, &rank));
-  return rank;
-}
 
 Wrongs wrong_rooted_and_exchanging_calls() {
   const auto f32 = hocketFloat32;
@@ -301,39 +290,6 @@ Wrongs wrong_scatters_of_unequal_blocks() {
   };
 }
 
-Wrongs wrong_communicators() {
-  return {
-      {"a negative color", argument, "color",
-       [](hocketComm_t c) {
-         hocketComm_t made = c;
-         const hocketResult_t result = hocketCommSplit(c, -7, 0, &made, nullptr);
-         EXPECT_EQ(nullptr, made);
-         return result;
-       }},
-      {"no place for a communicator", argument, "newcomm",
-       [](hocketComm_t c) { return hocketCommSplit(c, 0, 0, nullptr, nullptr); }},
-      {"a split in a group", hocketInvalidUsage, "group",
-       [](hocketComm_t c) {
-         hocketComm_t made = nullptr;
-         hocketGroupStart();
-         const hocketResult_t result = hocketCommSplit(c, 0, 0, &made, nullptr);
-         const std::string text = hocketGetLastError(nullptr);
-         hocketGroupEnd();
-         EXPECT_NE(std::string::npos, text.find("group")) << text;
-         return result;
-       }},
-      {"no place for a count", argument,
-       "hocketCommCount: ", [](hocketComm_t c) { return hocketCommCount(c, nullptr); }},
-      {"no place for a rank", argument, "NULL",
-       [](hocketComm_t c) { return hocketCommUserRank(c, nullptr); }},
-      {"no place for a state", argument, "NULL",
-       [](hocketComm_t c) { return hocketCommGetAsyncError(c, nullptr); }},
-      {"no place for a culprit", argument, "NULL",
-       [](hocketComm_t c) { return hocketCommGetCulprit(c, nullptr); }},
-      {"nothing to abort", argument, "NULL", [](hocketComm_t) { return hocketCommAbort(nullptr); }},
-  };
-}
-
 Wrongs wrong_memory_and_streams() {
   return {
       {"no place for memory", argument, "NULL",
@@ -380,28 +336,18 @@ Wrongs wrong_memory_and_streams() {
   };
 }
 
-Wrongs wrong_calls() {
+Wrongs all_wrong_calls() {
   Wrongs all = wrong_collectives();
   for (const Wrongs& more : {wrong_types_and_operators(), wrong_rooted_and_exchanging_calls(),
                              wrong_gathers_of_unequal_blocks(), wrong_scatters_of_unequal_blocks(),
-                             wrong_communicators(), wrong_memory_and_streams()}) {
+                             wrong_memory_and_streams()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
 }
 
 TEST(Arguments, that_are_wrong_are_named_and_change_nothing) {
-  ranks::run_ranks(2, [](Rank& self) {
-    for (const Wrong& wrong : wrong_calls()) {
-      EXPECT_EQ(wrong.expected, wrong.call(self.comm)) << wrong.what;
-      const std::string text = hocketGetLastError(nullptr);
-      EXPECT_NE("", text) << wrong.what;
-      EXPECT_NE(std::string::npos, text.find(wrong.named)) << wrong.what << ": " << text;
-      int sum = 1;
-      EXPECT_HOCKET(hocketAllReduce(&sum, &sum, 1, hocketInt32, hocketSum, self.comm, nullptr));
-      EXPECT_EQ(2, sum) << "after " << wrong.what;
-    }
-  });
+  ranks::run_ranks(2, [](Rank& self) { expect_refused(self, all_wrong_calls()); });
 }
 
 TEST(Arguments, that_touch_are_no_overlap) {

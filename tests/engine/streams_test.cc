@@ -188,6 +188,38 @@ TEST(Streams, events_return_the_error_of_what_came_before_them) {
   });
 }
 
+/// The operations of one stream may use several communicators: an event has the result of the
+/// operation before it, not that of an earlier one.
+TEST(Streams, events_return_the_result_of_the_operation_before_them) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketComm_t other = nullptr;
+    ASSERT_HOCKET(hocketCommDuplicate(self.comm, &other, nullptr));
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    hocketEvent_t events[4];
+    for (hocketEvent_t& event : events) ASSERT_HOCKET(hocketEventCreate(&event));
+    float x[4] = {};
+    const std::size_t wrong = self.rank == 0 ? 3 : 4;
+    EXPECT_HOCKET(hocketAllReduce(x, x, 4, hocketFloat32, hocketSum, other, stream));
+    EXPECT_HOCKET(hocketEventRecord(events[0], stream));
+    EXPECT_HOCKET(hocketAllReduce(x, x, wrong, hocketFloat32, hocketSum, self.comm, stream));
+    EXPECT_HOCKET(hocketEventRecord(events[1], stream));
+    EXPECT_HOCKET(hocketStreamWaitEvent(stream, events[0]));
+    EXPECT_HOCKET(hocketEventRecord(events[2], stream));  // no operation since
+    EXPECT_HOCKET(hocketBarrier(other, stream));
+    EXPECT_HOCKET(hocketEventRecord(events[3], stream));
+    for (hocketEvent_t event : events) EXPECT_HOCKET(hocketEventSynchronize(event));
+    EXPECT_HOCKET(hocketEventGetResult(events[0]));
+    EXPECT_EQ(hocketMismatch, hocketEventGetResult(events[1]));
+    EXPECT_EQ(hocketMismatch, hocketEventGetResult(events[2]));
+    EXPECT_HOCKET(hocketEventGetResult(events[3])) << "the barrier succeeded";
+    EXPECT_EQ(hocketMismatch, hocketStreamSynchronize(stream));
+    for (hocketEvent_t event : events) EXPECT_HOCKET(hocketEventDestroy(event));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+    EXPECT_HOCKET(hocketCommDestroy(other));
+  });
+}
+
 TEST(Streams, and_events_that_were_destroyed_are_refused) {
   ranks::run_ranks(1, [](Rank& self) {
     hocketStream_t stream = nullptr;

@@ -59,13 +59,15 @@ struct Process {
   Report& report() { return shared->reports[rank]; }
 
   /// Keeps a call's error, with the moment.
-  void keep(hocketResult_t result) {
+  void keep(hocketResult_t result) { keep(result, comm); }
+  /// of: the communicator whose error it is; null: the error is this thread's last one.
+  void keep(hocketResult_t result, hocketComm_t of) {
     Report& mine = report();
     mine.error_ns = now_ns();
     mine.result = result;
     mine.culprit = -1;
-    if (comm != nullptr) hocketCommGetCulprit(comm, &mine.culprit);
-    std::snprintf(mine.text, sizeof mine.text, "%s", hocketGetLastError(comm));
+    hocketCommGetCulprit(of, &mine.culprit);
+    std::snprintf(mine.text, sizeof mine.text, "%s", hocketGetLastError(of));
   }
   /// Until the job's phase is at least that. Polls: the test ends the job if that never comes.
   void await_phase(int phase) const {

@@ -1,7 +1,9 @@
-// A rank dies or fails during a split: every other rank gets an error that names it and the reason,
-// although the ranks that detected it first do not leave.
+// A rank dies or fails during a split, a duplicate or the creation of a group: every other rank
+// gets an error that names it and the reason, although the ranks that detected it first do not
+// leave.
 #include <sys/resource.h>
 
+#include <numeric>
 #include <random>
 
 #include "faults/processes.h"
@@ -12,32 +14,53 @@ namespace {
 
 using ranks::Env;
 
+/// Makes a communicator of all ranks of comm.
+using MakePart = hocketResult_t (*)(hocketComm_t comm, int ranks, hocketComm_t* part);
+
+hocketResult_t split(hocketComm_t comm, int, hocketComm_t* part) {
+  return hocketCommSplit(comm, 0, 0, part, nullptr);
+}
+hocketResult_t duplicate(hocketComm_t comm, int, hocketComm_t* part) {
+  return hocketCommDuplicate(comm, part, nullptr);
+}
+hocketResult_t create_group(hocketComm_t comm, int ranks, hocketComm_t* part) {
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return hocketCommCreateGroup(comm, all.data(), ranks, 0, part, nullptr);
+}
+
 struct Case {
   const char* transport;
   int ranks;
+  const char* what = "split";
+  MakePart make = split;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.transport << "_" << c.ranks; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.transport << "_" << c.ranks << "_" << c.what;
+}
 
 class DeathInSplit : public testing::TestWithParam<Case> {};
 
-/// Splits one after another until an error, which is kept; then stays, with its communicator.
-void split_until_error(Process& self) {
+/// Makes one part after another until an error, which is kept; then stays, with its communicator.
+void make_parts_until_error(Process& self, MakePart make) {
   hocketResult_t result = hocketSuccess;
   while (result == hocketSuccess) {
     hocketComm_t part = nullptr;
-    result = hocketCommSplit(self.comm, 0, 0, &part, nullptr);
+    result = make(self.comm, self.ranks, &part);
     if (result == hocketSuccess) {
       EXPECT_HOCKET(hocketCommDestroy(part));
       ++self.report().rounds;
+    } else {
+      EXPECT_EQ(nullptr, part);
     }
   }
-  self.keep(result);
+  self.keep(result, nullptr);  // of the call, which may leave the communicator usable
   self.report().phase = 1;
   self.await_phase(1);
 }
 
 TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
-  const auto [transport, ranks] = GetParam();
+  const auto [transport, ranks, what, make] = GetParam();
   const Env env{{{"HOCKET_TRANSPORT", transport}}};
   std::mt19937_64 random(tests::seed());
   std::vector<std::int64_t> latencies;
@@ -46,7 +69,8 @@ TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
   for (int i = 0; i < (ranks::long_tests() ? 150 : 15) && !HasFailure(); ++i) {
     const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
     Job job(ranks);
-    ASSERT_NO_FATAL_FAILURE(job.start(config, split_until_error));
+    ASSERT_NO_FATAL_FAILURE(
+        job.start(config, [make = make](Process& self) { make_parts_until_error(self, make); }));
     ASSERT_NO_FATAL_FAILURE(job.await_rounds(1 + random() % 4));
     ::usleep(static_cast<useconds_t>(random() % 20'000));
     const std::int64_t killed = now_ns();
@@ -65,11 +89,15 @@ TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
     job.shared().phase = 1;
     job.finish();
   }
-  std::printf("from SIGKILL in a split to the survivors' errors: %s\n", summary(latencies).c_str());
+  std::printf("from SIGKILL in a %s to the survivors' errors: %s\n", what,
+              summary(latencies).c_str());
 }
 INSTANTIATE_TEST_SUITE_P(Cases, DeathInSplit,
                          testing::Values(Case{"shm", 3}, Case{"shm", 4}, Case{"tcp", 3},
-                                         Case{"tcp", 4}),
+                                         Case{"tcp", 4}, Case{"shm", 3, "duplicate", duplicate},
+                                         Case{"tcp", 4, "duplicate", duplicate},
+                                         Case{"shm", 4, "create_group", create_group},
+                                         Case{"tcp", 3, "create_group", create_group}),
                          [](const auto& info) { return testing::PrintToString(info.param); });
 
 /// The lowest local rank makes the board, the last one only what wakes it: where either has no file

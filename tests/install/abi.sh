@@ -1,12 +1,11 @@
 #!/bin/bash
 # usage: abi.sh CC [--record]      ABI_INCLUDE: another folder than include/
-# The ABI of hocket.h, collectives.h and operators.h is that of tests/install/abi.txt: calls, sizes
-# and offsets of types, values of enumerators and macros. The version macros are left out.
+# The ABI of hocket.h and of the headers that it includes is that of tests/install/abi.txt: calls,
+# sizes and offsets of types, values of enumerators and macros. The version macros are left out.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cc=$1 record=tests/install/abi.txt include=${ABI_INCLUDE:-include}
-headers=("$include/hocket/hocket.h" "$include/hocket/collectives.h"
-  "$include/hocket/operators.h")
+headers=("$include"/hocket/{hocket,communicators,collectives,operators}.h)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

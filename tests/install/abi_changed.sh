@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/hocket"
 
 changed_by() {  # SED_SCRIPT: whether abi.sh finds the headers so changed to be another ABI
-  for header in hocket.h collectives.h operators.h; do
+  for header in hocket.h communicators.h collectives.h operators.h; do
     sed -E "$1" "$here/../../include/hocket/$header" >"$work/hocket/$header"
   done
   if ABI_INCLUDE=$work "$here/abi.sh" "$cc" >"$work/log" 2>&1; then return 1; fi

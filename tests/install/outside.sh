@@ -25,7 +25,8 @@ HOCKET_PLAN_FILES=$plans/cube.json:$plans/chain.json HOCKET_ALGORITHM=cube \
 
 step "nothing but the public headers, and no word of what the library itself links"
 headers=$(cd "$prefix/include" && find . -type f ! -path './hocket/cpp/*.hpp' | sort | tr '\n' ' ')
-expected='./hocket/collectives.h ./hocket/hocket.h ./hocket/hocket.hpp ./hocket/operators.h '
+expected='./hocket/collectives.h ./hocket/communicators.h ./hocket/hocket.h ./hocket/hocket.hpp '
+expected+='./hocket/operators.h '
 [[ $headers == "$expected" ]] || { echo "headers: $headers"; exit 1; }
 package=$(dirname "$(find "$prefix" -name hocket-config.cmake)")
 pc=$(dirname "$(find "$prefix" -name hocket.pc)")

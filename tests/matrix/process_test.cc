@@ -54,13 +54,20 @@ TEST_P(Processes, get_what_the_reference_says) {
 }
 
 constexpr WorldKind kinds[] = {
-    {2, "", "", false},         {5, "", "", false},
-    {3, "", "direct", true},    {4, "", "staged", true},
-    {7, "", "one-shot", true},  {3, "shm", "ring", false},
-    {2, "tcp", "", false},      {5, "tcp", "", false},
-    {3, "tcp", "tree", false},  {4, "tcp", "owner-fold", true},
-    {4, "shm", "cube", false},  {4, "tcp", "cube", false},
-    {5, "shm", "chain", false}, {3, "tcp", "chain", false},
+    {2, "", "", false},
+    {5, "", "", false},
+    {3, "", "direct", true},
+    {4, "", "staged", true},
+    {7, "", "one-shot", true},
+    {3, "shm", "ring", false},
+    {2, "tcp", "", false},
+    {5, "tcp", "", false},
+    {3, "tcp", "tree", false},
+    {4, "tcp", "owner-fold", true},
+    {4, "shm", "cube", false},
+    {4, "tcp", "cube", false},
+    {5, "shm", "chain", false},
+    {3, "tcp", "chain", false},
     {4, "", "two-level", false, "2,2"},
 };
 

@@ -292,8 +292,8 @@ class World {
 
   void check_output(const Case& c, const Buffers& b, const std::string& algorithm) {
     const std::size_t size = c.size(), bytes = out_bytes(c, b);
-    static const std::set<std::string> ordered = {"inline", "one-shot",   "staged",
-                                                  "direct", "owner-fold", "pairs", "chain"};
+    static const std::set<std::string> ordered = {"inline",     "one-shot", "staged", "direct",
+                                                  "owner-fold", "pairs",    "chain"};
     const bool in_order = ordered.contains(algorithm) || self_.ranks == 1;
     const bool any_order = !row_of(c.what).reduces || in_order || c.data == Data::exact ||
                            reference::is_integer(c.type) || c.op == hocketMin || c.op == hocketMax;

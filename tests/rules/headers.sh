@@ -7,8 +7,7 @@ cc=$1 cxx=$2
 strict=(-fsyntax-only -pedantic -Wall -Wextra -Werror)
 status=0
 
-for header in include/hocket/hocket.h include/hocket/collectives.h \
-  include/hocket/operators.h; do
+for header in include/hocket/{hocket,communicators,collectives,operators}.h; do
   "$cc" -std=c99 "${strict[@]}" -x c "$header" || status=1
   "$cxx" -std=c++20 "${strict[@]}" -x c++ "$header" || status=1
 done

@@ -1,6 +1,6 @@
 // Checks the documentation against the sources: every call of the C headers has its five lines,
 // every setting is in the header's table, every promise of docs/PROMISES.md names a test that
-// exists, and README shows the first example.
+// exists, docs/NCCL.md says which calls are here, and README shows the first example.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -69,7 +69,8 @@ TEST(Rules, a_call_without_its_five_lines_is_found) {
 }
 
 TEST(Rules, every_call_has_its_five_lines) {
-  for (const auto& [path, call] : {std::pair{"include/hocket/hocket.h", "hocketCommSplit("},
+  for (const auto& [path, call] : {std::pair{"include/hocket/hocket.h", "hocketGroupStart("},
+                                   {"include/hocket/communicators.h", "hocketCommSplit("},
                                    {"include/hocket/collectives.h", "hocketAllReduce("},
                                    {"include/hocket/operators.h", "hocketRedOpDestroy("}}) {
     const std::string header = text_of(path);
@@ -137,6 +138,59 @@ TEST(Rules, every_promise_names_a_test_that_exists) {
   }
   const Complaints complaints = unproven(text_of("docs/PROMISES.md"), tests);
   EXPECT_TRUE(complaints.empty()) << join(complaints);
+}
+
+/// What docs/NCCL.md says wrongly: a call that is here or not, or a call that it does not have.
+/// calls: those of hocket's headers.
+Complaints untrue(const std::string& table, const std::set<std::string>& calls) {
+  static const std::regex row("^\\|([^|]*)\\| (same|differs|later|no) \\|[^|]*\\|$");
+  static const std::regex nccl("`nccl(\\w+)`"), own("`(hocket\\w+)`");
+  Complaints complaints;
+  std::set<std::string> here;  // as hocket calls them
+  const std::size_t only = table.find("## Only in hocket");
+  for (const std::string& line : lines_of(table.substr(0, only))) {
+    std::smatch match;
+    if (!std::regex_match(line, match, row)) continue;
+    const bool said = match[2] == "same" || match[2] == "differs";
+    for (const std::string& name : settings_in(match[1], nccl)) {
+      const std::string call = "hocket" + name;
+      if (said != calls.contains(call)) complaints.push_back(call + " is not " + match[2].str());
+      if (said && !here.insert(call).second) complaints.push_back(call + " twice");
+    }
+  }
+  const std::set<std::string> others =
+      only == std::string::npos ? std::set<std::string>() : settings_in(table.substr(only), own);
+  for (const std::string& call : others) {
+    if (!calls.contains(call)) complaints.push_back(call + " does not exist");
+    if (here.contains(call)) complaints.push_back(call + " is NCCL's too");
+  }
+  for (const std::string& call : calls) {
+    if (!here.contains(call) && !others.contains(call)) complaints.push_back(call + " is missing");
+  }
+  return complaints;
+}
+
+TEST(Rules, a_wrong_table_of_nccl_calls_is_found) {
+  const std::string table =
+      "| `ncclA`, `ncclB` | same |  |\n| `ncclC` | later | x |\n## Only in hocket\n| `hocketD` |\n";
+  EXPECT_TRUE(untrue(table, {"hocketA", "hocketB", "hocketD"}).empty());
+  EXPECT_FALSE(untrue(table, {"hocketA", "hocketD"}).empty()) << "B is not here";
+  EXPECT_FALSE(untrue(table, {"hocketA", "hocketB", "hocketC", "hocketD"}).empty()) << "C is here";
+  EXPECT_FALSE(untrue(table, {"hocketA", "hocketB"}).empty()) << "D is not here";
+  EXPECT_FALSE(untrue(table, {"hocketA", "hocketB", "hocketD", "hocketE"}).empty()) << "E is new";
+}
+
+TEST(Rules, the_table_of_nccl_calls_is_true) {
+  static const std::regex call("\nHOCKET_API [^(]*?(hocket\\w+)\\(");
+  std::set<std::string> calls;
+  for (const char* header : {"hocket.h", "communicators.h", "collectives.h"}) {
+    calls.merge(settings_in(text_of(std::string("include/hocket/") + header), call));
+  }
+  const std::string table = text_of("docs/NCCL.md");
+  const Complaints complaints = untrue(table, calls);
+  EXPECT_TRUE(complaints.empty()) << join(complaints);
+  const std::string list = table.substr(table.find("\n## "));
+  EXPECT_EQ(73U, settings_in(list, std::regex("`(nccl[A-Z]\\w+)`")).size());
 }
 
 TEST(Rules, readme_shows_the_first_example) {

@@ -13,15 +13,19 @@
 #include <hocket/cpp/operators.hpp>
 #include <hocket/cpp/owner.hpp>
 #include <hocket/cpp/stream.hpp>
+#include <ranges>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace hocket {
 
 /// The ranks of a job, or a part of them. The destructor leaves the communicator. When it runs, no
-/// group may be open in its thread. It waits until this rank's operations have ended.
+/// group may be open in its thread. It waits until this rank's operations have ended. Communicators
+/// are not made inside a group: join() makes several ranks of one process at once.
 ///
 /// Operations take buffers (see elements.hpp) and check their sizes: a wrong size throws
 /// InvalidArgument, and nothing has happened. Without a stream an operation runs in the calling
@@ -40,19 +44,81 @@ class Communicator {
   }
   [[nodiscard]] static Communicator join(int ranks, const UniqueId& id, int rank,
                                          const Config& config = {}) {
+    detail::refuse_in_group("hocketCommInitRankConfig");
     const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
     check(hocketCommInitRankConfig(&handle, ranks, id.get(), rank, &options),
           "hocketCommInitRankConfig");
     return Communicator(handle, config.blocking.value_or(true));
   }
+  /// The same with several unique ids (hocketCommInitRankScalable). ids: a contiguous range of
+  /// UniqueId, equal on all ranks.
+  template <typename Ids>
+  requires std::ranges::contiguous_range<Ids>
+  [[nodiscard]] static Communicator join(int ranks, const Ids& ids, int rank,
+                                         const Config& config = {}) {
+    detail::refuse_in_group("hocketCommInitRankScalable");
+    std::vector<hocketUniqueId> plain;
+    for (const UniqueId& id : ids) plain.push_back(id.get());
+    const hocketConfig_t options = config.to_c();
+    hocketComm_t handle = nullptr;
+    check(hocketCommInitRankScalable(&handle, ranks, rank, static_cast<int>(plain.size()),
+                                     plain.data(), &options),
+          "hocketCommInitRankScalable");
+    return Communicator(handle, config.blocking.value_or(true));
+  }
+  /// Joins several ranks of a job at once, all in this process, from one thread.
+  [[nodiscard]] static std::vector<Communicator> join(int ranks, const UniqueId& id,
+                                                      std::span<const int> own_ranks,
+                                                      const Config& config = {}) {
+    const hocketConfig_t options = config.to_c();
+    std::vector<hocketComm_t> handles(own_ranks.size());
+    detail::refuse_in_group("hocketCommInitRankConfig");
+    group([&] {
+      for (std::size_t i = 0; i < handles.size(); ++i) {
+        check(hocketCommInitRankConfig(&handles[i], ranks, id.get(), own_ranks[i], &options),
+              "hocketCommInitRankConfig");
+      }
+    });
+    return owners(handles, config.blocking.value_or(true));
+  }
+  /// All ranks of a new job in this process (hocketCommInitAll).
+  [[nodiscard]] static std::vector<Communicator> join_all(int ranks) {
+    detail::refuse_in_group("hocketCommInitAll");
+    std::vector<hocketComm_t> handles(ranks > 0 ? static_cast<std::size_t>(ranks) : 1);
+    check(hocketCommInitAll(handles.data(), ranks, nullptr), "hocketCommInitAll");
+    return owners(handles, true);
+  }
   /// A communicator of the ranks that give this color, numbered by key and then by rank. What
   /// config does not set is as in this communicator. Empty for HOCKET_SPLIT_NOCOLOR.
   [[nodiscard]] Communicator split(int color, int key = 0, const Config& config = {}) {
     require_joined("hocketCommSplit");
+    detail::refuse_in_group("hocketCommSplit");
     const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
     check(hocketCommSplit(get(), color, key, &handle, &options), "hocketCommSplit");
+    return Communicator(handle, config.blocking.value_or(blocking_));
+  }
+  /// A communicator of the same ranks with operations and errors of its own.
+  [[nodiscard]] Communicator duplicate(const Config& config = {}) {
+    require_joined("hocketCommDuplicate");
+    detail::refuse_in_group("hocketCommDuplicate");
+    const hocketConfig_t options = config.to_c();
+    hocketComm_t handle = nullptr;
+    check(hocketCommDuplicate(get(), &handle, &options), "hocketCommDuplicate");
+    return Communicator(handle, config.blocking.value_or(blocking_));
+  }
+  /// A communicator of these ranks of this one, in this order. Its members alone call it, with the
+  /// same ranks and tag.
+  [[nodiscard]] Communicator create_group(std::span<const int> ranks, int tag = 0,
+                                          const Config& config = {}) {
+    require_joined("hocketCommCreateGroup");
+    detail::refuse_in_group("hocketCommCreateGroup");
+    const hocketConfig_t options = config.to_c();
+    hocketComm_t handle = nullptr;
+    check(hocketCommCreateGroup(get(), ranks.data(), static_cast<int>(ranks.size()), tag, &handle,
+                                &options),
+          "hocketCommCreateGroup");
     return Communicator(handle, config.blocking.value_or(blocking_));
   }
 
@@ -105,6 +171,21 @@ class Communicator {
     return query(hocketCommLocalCount, "hocketCommLocalCount");
   }
   [[nodiscard]] int nodes() const { return query(hocketCommNodeCount, "hocketCommNodeCount"); }
+
+  /// What is known of each rank.
+  [[nodiscard]] std::vector<hocketMember_t> members() const {
+    std::vector<hocketMember_t> all(static_cast<std::size_t>(ranks()));
+    check(hocketCommMembers(get(), all.data(), static_cast<int>(all.size())), "hocketCommMembers");
+    return all;
+  }
+
+  /// A figure about the memory that the communicator holds, in bytes.
+  [[nodiscard]] std::uint64_t memory(hocketCommMemStat_t stat = hocketStatMemTotal) const {
+    require_joined("hocketCommMemStats");
+    std::uint64_t value = 0;
+    check(hocketCommMemStats(get(), stat, &value), "hocketCommMemStats");
+    return value;
+  }
 
   struct Algorithm {
     std::string_view algorithm, transport;  // static strings
@@ -427,6 +508,13 @@ class Communicator {
 
  private:
   Communicator(hocketComm_t handle, bool blocking) : owner_(handle), blocking_(blocking) {}
+
+  static std::vector<Communicator> owners(const std::vector<hocketComm_t>& handles, bool blocking) {
+    std::vector<Communicator> comms;
+    comms.reserve(handles.size());
+    for (hocketComm_t handle : handles) comms.push_back(Communicator(handle, blocking));
+    return comms;
+  }
 
   void require_joined(const char* operation) const {
     if (!blocking_ && !ready()) not_joined(operation);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <hocket/cpp/error.hpp>
+#include <optional>
 #include <utility>
 
 namespace hocket {
@@ -18,6 +19,15 @@ class Group {
   Group& operator=(const Group&) = delete;
   ~Group() {
     if (open_) hocketGroupCancel();
+  }
+  /// Ends the group without beginning its calls; the time in microseconds that they would take, or
+  /// nothing for an inner group.
+  [[nodiscard]] std::optional<float> simulate_end() {
+    if (!open_) throw InvalidUsage("hocketGroupSimulateEnd", "this Group has ended before");
+    hocketSimInfo_t info = HOCKET_SIM_INFO_INITIALIZER;
+    open_ = false;
+    check(hocketGroupSimulateEnd(&info), "hocketGroupSimulateEnd");
+    return info.estimatedTime < 0 ? std::nullopt : std::optional(info.estimatedTime);
   }
   void end() {
     if (!open_) throw InvalidUsage("hocketGroupEnd", "this Group has ended before");
@@ -42,4 +52,14 @@ void group(Body&& body) {
   collected.end();
 }
 
+namespace detail {
+
+/// For calls that return a communicator: in a group it would exist at the group's end only.
+inline void refuse_in_group(const char* operation) {
+  int depth = 0;
+  check(hocketGroupDepth(&depth), "hocketGroupDepth");
+  if (depth > 0) throw InvalidUsage(operation, "communicators are not made inside a group");
+}
+
+}  // namespace detail
 }  // namespace hocket

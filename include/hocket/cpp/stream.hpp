@@ -69,7 +69,8 @@ class StreamRef {
   hocketStream_t handle_ = nullptr;
 };
 
-/// A point in a stream's order, and the future of everything that was put on the stream before it.
+/// A point in a stream's order, and the future of the operation that was put on the stream last
+/// before it.
 /// Until it is recorded it counts as happened. It may outlive its stream.
 class Event {
  public:
@@ -88,9 +89,8 @@ class Event {
     check(result, "hocketEventQuery");
     return result == hocketSuccess;
   }
-  /// Waits until the event has happened; throws the first error among the stream's operations
-  /// before it that the stream had not thrown when it happened. Each wait() throws this error
-  /// again, and the stream throws it too.
+  /// Waits until the event has happened; throws the error of the operation before it. Each wait()
+  /// throws this error again, and the stream throws its first error too.
   void wait() const {
     for (;;) {
       check(hocketEventSynchronize(get()), "hocketEventSynchronize");

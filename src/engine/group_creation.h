@@ -1,0 +1,46 @@
+// A communicator that some ranks of another one make alone: the other ranks take no part.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/communicator.h"
+
+namespace hocket::internal {
+
+/// From the call on. It takes no ticket, because it is no operation of the parent, and it keeps
+/// what it needs: the parent may be destroyed before it runs.
+class GroupCreation {
+ public:
+  /// ranks: of the parent, in the order of the new communicator. One thread at a time calls it on a
+  /// parent.
+  GroupCreation(Communicator& parent, const std::vector<int>& ranks, int tag, CommConfig config)
+      : session_(parent.session_),
+        parent_(parent.membership_.comm_id()),
+        open_parent_(*session_, parent_),
+        shared_(parent.shared_),
+        factory_(parent.factory_),
+        config_(std::move(config)) {
+    for (const int rank : ranks) members_.push_back(parent.membership_.session_rank(rank));
+    comm_id_ = parent.membership_.comm_id_of_next_group(members_, tag);
+  }
+
+  /// Waits for all members. errors, stop: of the new communicator.
+  Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) const {
+    return Communicator::create(session_, members_, comm_id_, parent_, config_,
+                                {shared_, errors, stop, factory_}, out);
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+  std::uint64_t parent_;    // comm id
+  OpenCommId open_parent_;  // its faults are kept: an abort of the parent ends the making
+  SharedParts& shared_;
+  const TransportFactory& factory_;
+  CommConfig config_;
+  std::vector<int> members_;  // session ranks
+  std::uint64_t comm_id_ = 0;
+};
+
+}  // namespace hocket::internal
