@@ -396,7 +396,7 @@ TEST(PlanFiles, that_are_damaged_at_random_are_refused_with_a_reason_or_verified
   std::mt19937_64 random(tests::seed());
   std::vector<std::string> texts = {example("cube"), example("chain")};
   for (const Builder& builder : group_builders()) {
-    if (!builder.in_node && builder.collective != Collective::all_reduce) continue;
+    if (builder.medium != Medium::node && builder.collective != Collective::all_reduce) continue;
     texts.push_back(replaced(
         write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
         "\"name\": \"", "\"name\": \"x"));
