@@ -23,12 +23,13 @@
 // one another, and travel in one message. In scratch the block of v + d has the place d. A gather
 // goes up: each rank appends what its children send to its own block. A scatter goes down: each
 // rank sends its children their parts of what it has received. A leaf sends from its input, or
-// receives into its output. pairs sends the same bytes to the root in p - 1 messages.
+// receives into its output. pairs sends the same bytes to the root in p - 1 messages. A gather of 6
+// ranks, in which rank 3 does what ranks 1 and 2 do:
 //
-//   rank 0            rank 1            rank 2            rank 4            rank 5, of 6: a gather
+//   rank 0            rank 1            rank 2            rank 4            rank 5
 //                                                         receives f        f > 4
 //   receives b, c, d  b > 0             c > 0             e f > 0
-//   receives e f                                                            and copies b, c, ...
+//   receives e f                                                            copies b, c, ...
 //
 // A slot of scratch is used again when the copies and the messages from it have ended.
 //
