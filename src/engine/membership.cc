@@ -101,15 +101,10 @@ std::uint64_t Membership::comm_id_of_next_group(std::span<const int> members, in
 }
 
 std::vector<Membership::Place> Membership::places() const {
-  struct Node {
-    int number = 0, ranks = 0;
-  };
-  std::map<int, Node> nodes;  // by the session's number
   std::vector<Place> places;
-  for (int rank = 0; rank < ranks(); ++rank) {
-    const int next = static_cast<int>(nodes.size());
-    Node& node = nodes.try_emplace(member(rank).node, Node{next, 0}).first->second;
-    places.push_back({node.number, node.ranks++});
+  for (std::uint32_t rank = 0; rank < layout_->ranks(); ++rank) {
+    places.push_back(
+        {static_cast<int>(layout_->node_of(rank)), static_cast<int>(layout_->local_rank(rank))});
   }
   return places;
 }

@@ -396,10 +396,11 @@ TEST(PlanFiles, that_are_damaged_at_random_are_refused_with_a_reason_or_verified
   std::mt19937_64 random(tests::seed());
   std::vector<std::string> texts = {example("cube"), example("chain")};
   for (const Builder& builder : group_builders()) {
-    if (builder.medium != Medium::node && builder.collective != Collective::all_reduce) continue;
-    texts.push_back(replaced(
+    const std::string text = replaced(
         write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
-        "\"name\": \"", "\"name\": \"x"));
+        "\"name\": \"", "\"name\": \"x");
+    if (builder.medium == Medium::node || builder.collective == Collective::all_reduce)
+      texts.push_back(text);
   }
   const int rounds = std::getenv("LONG_TESTS") != nullptr ? 400'000 : 10'000;
   int verified = 0;
@@ -434,15 +435,19 @@ TEST(PlanFiles, are_candidates_of_the_selector_and_can_be_forced) {
     EXPECT_TRUE(selector.choose(question, &choice).ok());
     return choice->program->algorithm();
   };
-  // Messages that cost much work: four sends and receives are better than six.
+  // Messages that cost much work: four sends and receives are better than six. With 4 ranks
+  // recursive doubling has the same steps, so only the order of the candidates decides.
   options.figures.message_work_ns = 100'000;
   options.figures.message_ns = 1'000;
-  EXPECT_EQ("cube", algorithm_of(options));
   Selector selector(options);
   std::vector<Selector::Priced> priced;
   ASSERT_TRUE(selector.candidates(question, &priced).ok());
-  EXPECT_STREQ("cube", priced.front().builder->algorithm);
-  EXPECT_GT(priced.front().price_ps, 0);
+  const auto cube = std::ranges::find(priced, std::string("cube"), [](const auto& candidate) {
+    return std::string(candidate.builder->algorithm);
+  });
+  ASSERT_NE(cube, priced.end());
+  EXPECT_EQ(cube->price_ps, priced.front().price_ps);
+  EXPECT_GT(cube->price_ps, 0);
   options.figures.link_ns_per_byte = 1000;
   EXPECT_NE("cube", algorithm_of(options)) << "it moves whole messages";
   options.algorithm = "cube";

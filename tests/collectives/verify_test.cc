@@ -323,9 +323,12 @@ std::vector<Fault> faults_of_single_steps() {
       {"a_message_of_no_block", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[1].counts = Counts::once; },
        "handles data in a lane that has no blocks"},
-      {"a_message_of_other_chunks", "one-shot", all_gather, messages,
-       [](Plans& p) { p[0].lanes[1].counts = Counts::all_blocks; },
-       "has other chunks than 'one-shot', rank 0, lane 'send'"},
+      {"a_message_of_other_chunks", "owner-fold", all_reduce, messages,
+       [](Plans& p) {
+         const auto receives = [](const Lane& lane) { return lane.name == "receive result"; };
+         std::ranges::find_if(p[0].lanes, receives)->counts = Counts::all_blocks;
+       },
+       "has other chunks than"},
       {"an_empty_message_of_a_block", "one-shot", all_reduce, messages,
        [](Plans& p) { p[0].lanes[1].steps[0].srcs.clear(); },
        "is an empty message, but its lane does not run once"},

@@ -42,6 +42,8 @@ std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance
   return item_of(plan, lane.extents, static_cast<std::uint32_t>(lane.block.at(instance)));
 }
 
+bool has_equal_blocks(const Plan& plan) { return !plan.shape.varying && plan.cut == 1; }
+
 bool passes_on(const Plan& plan, const Lane& lane, const Step& step) {
   const auto in_scratch = [](const Range& range) { return range.buffer == Buffer::scratch; };
   return plan.shape.collective == Collective::all_to_all && lane.counts == Counts::all_blocks &&

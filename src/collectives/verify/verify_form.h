@@ -36,6 +36,8 @@ std::uint64_t item_of(const Plan& plan, const Lane& lane, std::uint32_t instance
 /// True if instances of two lanes have the same number of chunks, whatever the sizes.
 bool same_chunks(const Plan& a, const Lane& lane_a, std::uint32_t instance_a, const Plan& b,
                  const Lane& lane_b, std::uint32_t instance_b);
+/// True if all blocks have the same number of chunks, whatever the sizes.
+bool has_equal_blocks(const Plan& plan);
 /// True if the step moves blocks that need not be in the rank's input or output: from and to
 /// scratch, in a lane of all blocks of an all-to-all. Step::block does not name the item there.
 bool passes_on(const Plan& plan, const Lane& lane, const Step& step);

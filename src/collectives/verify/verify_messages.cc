@@ -108,8 +108,10 @@ Status Messages::match(std::span<const Plan> plans) {
     const auto lane_of = [&](const End& end) -> const Lane& {
       return plans[end.rank].lanes[end.lane];
     };
-    if (!same_chunks(plans[first.rank], lane_of(first), first.instance, plans[second->rank],
-                     lane_of(*second), second->instance)) {
+    const bool alike = (first.item != no_item && has_equal_blocks(plans[first.rank])) ||
+                       same_chunks(plans[first.rank], lane_of(first), first.instance,
+                                   plans[second->rank], lane_of(*second), second->instance);
+    if (!alike) {
       return is_wrong(*second,
                       fmt::format("has other chunks than {}",
                                   name_of_lane(plans[first.rank], first.lane, first.instance)));

@@ -85,9 +85,10 @@ class StepsForm {
       for (const Range& range : *ranges) {
         if (step.repeat > 1 && range.repeat > 1) return "repeats a range for each of its blocks";
         if (!is_message(step) || step.repeat == 1) continue;
-        if (range.buffer != Buffer::scratch)
+        if (range.buffer != Buffer::scratch) {
           return "is a message of several blocks outside scratch";
-        if ((range.block.by_source != 1 || range.block.modulo != 0)) {
+        }
+        if (range.block.by_source != 1 || range.block.modulo != 0) {
           return "is a message of blocks that do not follow one another";
         }
       }

@@ -1,5 +1,4 @@
 // Communicator::load_plan.
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -10,9 +9,8 @@ namespace {
 using hocket::Communicator;
 
 std::string example(const std::string& name) {
-  const auto tests = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
   std::stringstream text;
-  text << std::ifstream(tests.parent_path() / "examples" / "plans" / (name + ".json")).rdbuf();
+  text << std::ifstream(std::string(SOURCE_ROOT) + "/examples/plans/" + name + ".json").rdbuf();
   return text.str();
 }
 
