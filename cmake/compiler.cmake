@@ -36,7 +36,7 @@ if(CCACHE)
 endif()
 
 # The standard library checks how its containers are used: cheap where nothing is optimized.
-add_compile_definitions($<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
+add_compile_definitions($<$<CONFIG:Debug,Sanitize>:_GLIBCXX_ASSERTIONS>)
 # src/base/assert.h: the library checks what must hold inside.
 add_compile_definitions($<$<CONFIG:Debug,Sanitize>:HOCKET_ASSERTS>)
 

@@ -28,7 +28,7 @@ class Matrix : public testing::TestWithParam<WorldKind> {};
 
 TEST_P(Matrix, every_rank_gets_what_the_reference_says) {
   const WorldKind& kind = GetParam();
-  std::size_t keep_one_of = *kind.algorithm != '\0' || kind.ranks > 4 ? 6 : 3;
+  std::size_t keep_one_of = *kind.algorithm != '\0' || kind.ranks > 4 ? 12 : 6;
   if (std::string(kind.transport) == "tcp" && kind.ranks > 2) keep_one_of *= 3;
   if (ranks::sanitized) keep_one_of *= 16;
   if (ranks::long_tests()) keep_one_of = 1;

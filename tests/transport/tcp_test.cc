@@ -295,7 +295,8 @@ struct Played {
     seal(header);
     std::vector<std::byte> bytes(sizeof header + 8, std::byte{7});
     std::memcpy(bytes.data(), &header, sizeof header);
-    ASSERT_EQ(::send(theirs[index].get(), bytes.data(), bytes.size(), 0), 96);
+    ASSERT_EQ(::send(theirs[index].get(), bytes.data(), bytes.size(), 0),
+              static_cast<ssize_t>(bytes.size()));
   }
   void expect_received() {
     poll_until_done({transport.get()}, {&recv.transfer});
