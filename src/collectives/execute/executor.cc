@@ -212,8 +212,8 @@ Execution::Outcome Execution::step(Active& active, const Instruction& instructio
 }
 
 /// The address of a chunk of a block of the input or the output of a local rank.
-std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
-                                     std::size_t chunk) const {
+inline std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                                            std::size_t chunk) const {
   const bool is_own = rank == static_cast<std::uint32_t>(own_);
   HOCKET_ASSERT(is_own || rank < peers_.size(),
                 "the buffers of a peer are mapped before a step uses them");
@@ -226,8 +226,8 @@ std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, std::uin
   return base + binding_->sizes.first_of(buffer, block, chunk) * element_bytes_;
 }
 
-std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
-                                      std::size_t chunk) const {
+inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+                                             std::size_t chunk) const {
   if (buffer == Buffer::line) {
     std::byte* const payload = links_->board->arrival(static_cast<int>(rank), parity_).payload;
     if (block == 0) return payload;
@@ -294,9 +294,10 @@ Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruc
 /// Block `repetition` of the instruction. Either the instruction is repeated, or an operand is.
 void Execution::fold_block(const Active& active, const Instruction& instruction,
                            std::uint32_t repetition) {
+  const std::size_t count = elements_of(active, instruction, repetition);
+  if (count == 0 || copied(instruction, active, repetition, count)) return;
   Fold fold;
-  fold.count = elements_of(active, instruction, repetition);
-  if (fold.count == 0 || copied(instruction, active, repetition, fold.count)) return;
+  fold.count = count;
   const Operand* operand = operands_ + instruction.first_operand;
   const Operand& first = *operand;
   bool only_output = true;
