@@ -7,27 +7,22 @@
 // also where nodes have different numbers of ranks. Part m of every shard is folded on node m, by
 // the owner of the shard there.
 //
-//   node 0: ranks 0 1                        node 1: ranks 2 3
-//   S = 2 shards of 2 parts: blocks 00 01 | 10 11; rank 0 and rank 2 own shard 0, 1 and 3 shard 1
+//   node 0: ranks 0 and 1, node 1: ranks 2 and 3; S = 2 shards of 2 parts: blocks 00 01 | 10 11
+//   ranks 0 and 2 own shard 0, ranks 1 and 3 own shard 1
 //
-//   rank 0           rank 1           rank 2           rank 3
-//   stages 10 11     stages 00 01     stages 10 11     stages 00 01     lane stage: what the peers
-//                                                                       of the node own
-//   folds 01 of      folds 11 of      folds 00 of      folds 10 of      lane partial: of the node,
-//   ranks 0 and 1    ranks 0 and 1    ranks 2 and 3    ranks 2 and 3    for the other node
-//      01 -> rank 2     11 -> rank 3     00 -> rank 0     10 -> rank 1
-//   folds 00: own    folds 10         folds 01         folds 11         lane fold: the result
-//   node's + rank 2's
-//      00 -> rank 2     10 -> rank 3     01 -> rank 0     11 -> rank 1  results, to the other
-//      owners
-//   copies 10 11     copies 00 01     copies 10 11     copies 00 01     lane collect: from scratch
-//   of of rank 1        of rank 0        of rank 3        of rank 2        the node's owners
+//   rank 0         rank 1         rank 2         rank 3
+//   stages 10 11   stages 00 01   stages 10 11   stages 00 01   lane stage: shards of other owners
+//   sums 01        sums 11        sums 00        sums 10        lane partial: of its node
+//   01 -> rank 2   11 -> rank 3   00 -> rank 0   10 -> rank 1   lanes send part, receive part
+//   folds 00       folds 10       folds 01       folds 11       lane fold: of all nodes
+//   00 -> rank 2   10 -> rank 3   01 -> rank 0   11 -> rank 1   lanes send result, receive result
+//   copies 10 11   copies 00 01   copies 10 11   copies 00 01   lane collect: from owners' scratch
 //
-// Between nodes each rank's share of the message crosses n - 1 times as a part and n - 1 times as
-// a result, of 1 / (n S) of the message each: a node sends 2 (n - 1) / n times the message, which
-// is the least for an all-reduce. The parts of 16- and 8-bit floats are sums and cross as fp32,
-// unless their node has one rank. The order of the fold depends on the nodes, but each part is
-// folded once and its result copied, so all ranks get the same bits.
+// A node sends n - 1 of the n parts of every shard, and n - 1 times the result of its own part:
+// together 2 (n - 1) / n times the message, which is the least for an all-reduce. The parts of 16-
+// and 8-bit floats are sums and cross as fp32, unless their node has one rank. The order of the
+// fold depends on the nodes, but each part is folded once and its result copied, so all ranks get
+// the same bits.
 //
 // A reduce-scatter stops after the fold: part m of "shard" q is then block q itself, whose owner
 // folds it, and on each other node the local rank (local rank of q) mod n_i makes the partial
@@ -35,7 +30,7 @@
 // node, which hands it on.
 //
 // That nodes reduce first, and then ranks with the same place in their nodes, is known from
-// MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al. (HiPC'09)
+// MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al. (CAC'09)
 // and DPML (Bayatpour et al., SC'17).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"

@@ -13,22 +13,22 @@
 //
 //   broadcast of 2 nodes, node 0: ranks 0 (root) and 1, node 1: ranks 2 and 3; shards a b
 //
-//   rank 0                rank 1               rank 2               rank 3
-//   stages a b                                                                lane stage
-//   a -> rank 2           b, of rank 0's       receives a           receives b
-//                         scratch, -> rank 3   into scratch         into scratch
-//                         copies a b           copies a, and b      copies b, and a     lane
-//                         collect
-//                                              of rank 3            of rank 2
+//   rank 0             rank 1             rank 2             rank 3
+//   stages a b                                                            lane stage
+//   a -> rank 2        b -> rank 3, from  receives a         receives b   lanes send, receive
+//                      rank 0's scratch   into scratch       into scratch
+//                      copies a b         copies a b         copies a b   lane collect: each from
+//                                                                         its owner's scratch
 //
-// A node sends each half at most twice or not at all: about the message once, however many nodes
-// there are. With two nodes a shard is not halved. A
-// reduce goes the other way: the owner of a shard folds the contributions of its node and those
-// which its owners on the child nodes send, and sends the sum to its owner on the parent node. On
-// the root's node the owners' results are copied by the root. Sums of 16- and 8-bit floats cross
+// A node sends each half at most twice in one tree, and never in the other: about the message once,
+// however many nodes there are. With two nodes a shard is not halved.
+//
+// A reduce goes the other way. The owner of a shard folds the contributions of its node and those
+// that the owners on the child nodes send, and sends the sum to the owner on the parent node. On
+// the root's node the root copies what the owners have folded. Sums of 16- and 8-bit floats cross
 // as fp32.
 //
-// Two trees are known from Sanders, Speck and Traeff (Parallel Computing 2009), a tree over nodes
+// Two trees are known from Sanders, Speck and Traeff (Parallel Computing, 2009), a tree over nodes
 // with all ranks of a node at work from HAN (Luo et al., Cluster'20).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
