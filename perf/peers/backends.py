@@ -49,6 +49,7 @@ def env(**variables):
 
 OMPI_SM = Setting(mca("pml=ob1", "btl=self,sm"))
 OMPI_TCP = Setting(mca("pml=ob1", "btl=self,tcp"))
+OMPI_BOTH = Setting(mca("pml=ob1", "btl=self,sm,tcp"))
 IMPI_SHM = env(I_MPI_FABRICS="shm")
 ALLOC = Setting(memory="alloc")
 
@@ -56,6 +57,7 @@ CONFIGURATIONS = {
     "hocket": {
         "shm": {"plain": Setting(), "alloc": ALLOC},
         "tcp": {"plain": Setting(), "alloc": ALLOC},
+        "both": {"plain": Setting(), "alloc": ALLOC},
     },
     "openmpi": {
         "shm": {
@@ -69,6 +71,10 @@ CONFIGURATIONS = {
             # Without the lists it takes UCX for InfiniBand only.
             "ucx": Setting(mca("pml=ucx", "pml_ucx_tls=any", "pml_ucx_devices=any") +
                            ("-x", "UCX_TLS=tcp,self")),
+        },
+        "both": {
+            "ob1": OMPI_BOTH,
+            "han": OMPI_BOTH + Setting(mca("coll_han_priority=100")),
         },
     },
     "mpich": {
@@ -85,6 +91,7 @@ CONFIGURATIONS = {
             "ofi": env(MPIR_CVAR_CH4_NETMOD="ofi", FI_PROVIDER="tcp"),
             "ucx": env(MPIR_CVAR_CH4_NETMOD="ucx", UCX_TLS="tcp,self"),
         },
+        "both": {"ofi": env(MPIR_CVAR_CH4_NETMOD="ofi", FI_PROVIDER="tcp")},
     },
     "impi": {
         "shm": {
@@ -96,8 +103,9 @@ CONFIGURATIONS = {
             "shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp"),
             "ofi": env(I_MPI_FABRICS="ofi", FI_PROVIDER="tcp"),
         },
+        "both": {"shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp")},
     },
-    "gloo": {"shm": {"tcp": Setting()}, "tcp": {"tcp": Setting()}},
+    "gloo": {name: {"tcp": Setting()} for name in ("shm", "tcp", "both")},
 }
 
 # More ranks than cores. The first is tried with every configuration, the others with the default.
@@ -150,8 +158,15 @@ class Job:
     arguments: tuple
     meeting_file: str
 
+    def per_host(self):
+        """Ranks of each host: both: two hosts share the ranks; tcp: each rank has a host."""
+        return {"shm": self.ranks, "tcp": 1, "both": self.ranks // 2}[self.transport]
+
     def hosts(self):
-        return [f"h{i + 1}" for i in range(self.ranks)]
+        return [f"h{i + 1}" for i in range(self.ranks // self.per_host())]
+
+    def hosts_with_ranks(self):
+        return ",".join(f"{host}:{self.per_host()}" for host in self.hosts())
 
     def environment(self):
         """What the starting process adds to its own environment."""
@@ -181,31 +196,31 @@ class Job:
 
     def _hocket(self):
         where = ["-n", str(self.ranks)]
-        if self.transport == "tcp":
-            hosts = ",".join(f"{host}:1" for host in self.hosts())
-            where += ["--hosts", hosts, "--ssh", os.environ["HOSTS_RSH"]]
+        if self.transport != "shm":
+            where += ["--hosts", self.hosts_with_ranks(), "--ssh", os.environ["HOSTS_RSH"]]
         return [[str(BUILD / "bin" / "hocket-run"), *where, *self._program()]]
 
     def _openmpi(self):
         where = ["-n", str(self.ranks), "--map-by", ":OVERSUBSCRIBE"]
-        if self.transport == "tcp":
-            hosts = ",".join(f"{host}:1" for host in self.hosts())
-            where = ["--prtemca", "plm_ssh_agent", os.environ["HOSTS_RSH"], "--host", hosts]
+        if self.transport != "shm":
+            where = ["--prtemca", "plm_ssh_agent", os.environ["HOSTS_RSH"]]
+            where += ["--host", self.hosts_with_ranks()]
         # Bound to cores, it puts the ranks of two namespace hosts on the same core.
         start = [str(PREFIX / "openmpi/bin/mpirun"), *where, "--bind-to", "none"]
         return [start + list(self.setting.arguments) + self._program()]
 
     def _mpich(self):
         where = ["-n", str(self.ranks)]
-        if self.transport == "tcp":
+        if self.transport != "shm":
             where += ["-launcher", "ssh", "-launcher-exec", os.environ["HOSTS_RSH"]]
-            where += ["-hosts", ",".join(self.hosts()), "-ppn", "1"]
+            where += ["-hosts", ",".join(self.hosts()), "-ppn", str(self.per_host())]
         return [[str(PREFIX / "mpich/bin/mpirun"), *where, *self._program()]]
 
     def _impi(self):
         where = ["-hosts", "localhost", "-ppn", str(self.ranks)]
-        if self.transport == "tcp":  # over the hosts' sshd
-            where = ["-bootstrap", "ssh", "-hosts", ",".join(self.hosts()), "-ppn", "1"]
+        if self.transport != "shm":  # over the hosts' sshd
+            where = ["-bootstrap", "ssh", "-hosts", ",".join(self.hosts())]
+            where += ["-ppn", str(self.per_host())]
         start = [str(PREFIX / "impi/bin/mpiexec.hydra"), *where, "-n", str(self.ranks)]
         return [start + self._program()]
 
@@ -214,7 +229,7 @@ class Job:
         commands = []
         for rank in reversed(range(self.ranks)):
             variables = {
-                "GLOO_SOCKET_IFNAME": "eth1" if self.transport == "tcp" else "lo",
+                "GLOO_SOCKET_IFNAME": "lo" if self.transport == "shm" else "eth1",
                 "PEER_MEETING_FILE": self.meeting_file,
                 "PEER_RANK": str(rank),
                 "PEER_RANKS": str(self.ranks),
@@ -223,7 +238,8 @@ class Job:
             command = ["env", *(f"{name}={value}" for name, value in variables.items())]
             command += [str(PREFIX / "gloo/bin/python"), str(ROOT / "perf/peers/gloo_rank.py")]
             command += [str(PROGRAMS / "peer-gloo.so"), *self.arguments]
-            if self.transport == "tcp" and rank > 0:
-                command = [os.environ["HOSTS_RSH"], f"h{rank + 1}", *command]
+            host = rank // self.per_host()
+            if self.transport != "shm" and host > 0:
+                command = [os.environ["HOSTS_RSH"], self.hosts()[host], *command]
             commands.append(command)
         return commands

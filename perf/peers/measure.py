@@ -42,7 +42,7 @@ METHOD = [
     "its best configuration for that size. In the first round all results are held against a "
     "reference.",
     "shm: all ranks on one host. tcp: each rank on a host of its own, network namespaces joined "
-    "by a bridge; all share this machine's cores.",
+    "by a bridge; all share this machine's cores. both: half of the ranks on each of two hosts.",
     "hocket alloc: buffers from hocketMemAlloc. MPI's buffers are ordinary memory, or in one of "
     "its configurations MPI_Alloc_mem's, whichever is faster. Gloo is called from C++ through "
     "libtorch's process group, as PyTorch calls it.",
@@ -80,7 +80,8 @@ def arguments():
                         help=f"default {','.join(SIZES)}")
     parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")],
                         help="default 2,4,8")
-    parser.add_argument("--transports", type=some_of(["shm", "tcp"]), default=["shm", "tcp"])
+    parser.add_argument("--transports", type=some_of(["shm", "tcp", "both"]),
+                        default=["shm", "tcp"])
     parser.add_argument("--collectives", type=some_of(COLLECTIVES), default=COLLECTIVES)
     parser.add_argument("--peers", type=some_of(backends.PEERS), default=backends.PEERS)
     parser.add_argument("--json", type=Path, default=backends.PREFIX / "results.json",
@@ -302,9 +303,9 @@ class Measurement:
 
 def main():
     options = arguments()
-    if "tcp" in options.transports and not os.environ.get("HOSTS_RSH"):
+    if set(options.transports) - {"shm"} and not os.environ.get("HOSTS_RSH"):
         say("# no rows over TCP: " + os.environ.get("WHY_NO_HOSTS", "not on a namespace host"))
-        options.transports = [name for name in options.transports if name != "tcp"]
+        options.transports = [name for name in options.transports if name == "shm"]
     peers = []
     for peer in options.peers:
         why = backends.missing(peer)

@@ -25,7 +25,7 @@ def print_text(results):
 def print_markdown(results):
     print("| | " + " | ".join(HEADINGS) + " |\n|" + "---|" * (len(HEADINGS) + 1))
     for (transport, ranks, collective), rows in results.cases.items():
-        where = f"{ranks} ranks" + (", TCP" if transport == "tcp" else "")
+        where = f"{ranks} ranks" + {"shm": "", "tcp": ", TCP", "both": " of 2 hosts"}[transport]
         for size, row in rows.items():
             name = f"{collective.replace('_', '-')}, {size_text(size)}"
             print(f"| {name}, {where} | " + " | ".join(results.cells(row)) + " |")

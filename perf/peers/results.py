@@ -10,7 +10,8 @@ OURS = [("hocket", "plain"), ("hocket", "alloc")]
 COLUMNS = {("hocket", "plain"): "hocket", ("hocket", "alloc"): "alloc",
            **{(peer, None): backends.TITLES[peer] for peer in RIVALS}}
 HEADINGS = [*COLUMNS.values(), "best/hocket", "best/alloc"]
-PLACES = {"shm": "shared memory, one host", "tcp": "TCP, one host for each rank"}
+PLACES = {"shm": "shared memory, one host", "tcp": "TCP, one host for each rank",
+          "both": "two hosts: shared memory in each, TCP between them"}
 
 
 def size_text(size):
