@@ -85,10 +85,9 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
 }
 
 Status Engine::estimate(const Call& call, double* ns) {
-  std::vector<Selector::Priced> candidates;
-  HOCKET_RETURN_IF_ERROR(selector_->candidates(question_of(call), &candidates));
-  if (candidates.empty()) return internal_error("no algorithm serves this call");
-  *ns = static_cast<double>(candidates.front().price_ps) / 1000;
+  const Choice* choice = nullptr;
+  HOCKET_RETURN_IF_ERROR(selector_->choose(question_of(call), &choice));
+  *ns = static_cast<double>(choice->price_ps) / 1000;
   return {};
 }
 

@@ -65,6 +65,19 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
 }
 
+TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
+  SelectorOptions options = two_ranks();
+  options.one_node = false;
+  std::vector<Selector::Priced> candidates;
+  ASSERT_TRUE(Selector(options).candidates(all_reduce_of(100'000), &candidates).ok());
+  ASSERT_GT(candidates.size(), 3U);
+  for (const Selector::Priced& candidate : candidates) {
+    options.algorithm = candidate.builder->algorithm;
+    Selector forced(options);
+    EXPECT_EQ(choice_of(forced, 100'000).price_ps, candidate.price_ps) << options.algorithm;
+  }
+}
+
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   SelectorOptions options = two_ranks();
   options.figures.push_ns_per_byte = 0.30;

@@ -185,6 +185,7 @@ Status Selector::work_out(const Question& question, Choice* choice) {
     return options_.algorithm == candidate.builder->algorithm;
   });
   const Priced& chosen = forced != all.end() ? *forced : all.front();
+  choice->price_ps = chosen.price_ps;
   HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice->program));
   if (maps_buffers(*choice->program)) choice->staged = alternative;
   const Program& sized = choice->staged != nullptr ? *choice->staged : *choice->program;

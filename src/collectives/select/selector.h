@@ -43,6 +43,7 @@ struct Choice {
   Sizes sizes;  // varying: only chunk_elements
   Stores stores = Stores::together;
   bool far_scratch = false;
+  std::int64_t price_ps = 0;    // picoseconds
   std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
 };
 
