@@ -68,7 +68,7 @@ class Circulant {
     plan_.slots = circulant_slots;
     plan_.wide_scratch = scatters_ && shape_.widened && rounds_ > 1;
     if (scatters_) {
-      // `sent` first, then what comes in each round.
+      // The blocks that are sent lie first; behind them those that each round receives.
       plan_.scratch_blocks = shape_.ranks - 1;
       for (std::uint32_t k = 0; k < rounds_; ++k) {
         from_.push_back(plan_.scratch_blocks);

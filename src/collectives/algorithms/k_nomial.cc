@@ -22,7 +22,7 @@
 // gather and scatter: the subtree of the child v + d is v + d, v + d + 1, ..., so its blocks follow
 // one another, and travel in one message. In scratch the block of v + d has the place d. A gather
 // goes up: each rank appends what its children send to its own block. A scatter goes down: each
-// rank sends its children their parts of what it has received. A leaf sends from its input, or
+// rank sends to each child the blocks of that child's subtree. A leaf sends from its input, or
 // receives into its output. pairs sends the same bytes to the root in p - 1 messages. A gather of 6
 // ranks, in which rank 3 does what ranks 1 and 2 do:
 //

@@ -1,5 +1,6 @@
 // The lanes of a tree over which a block of the message goes up to the root or down from it. The
-// algorithms that use trees (tree.cc, k_nomial.cc, double_tree.cc) differ in who is whose parent.
+// algorithms that use trees (tree.cc, k_nomial.cc, double_tree.cc) differ in the parent of each
+// rank.
 #pragma once
 
 #include <cstdint>

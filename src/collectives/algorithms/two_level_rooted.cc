@@ -3,10 +3,11 @@
 //
 // As in two_level.cc, the message is cut in S shards, where S is the number of ranks of the largest
 // node; local rank j mod n_i owns shard j on a node of n_i ranks, so all ranks of a node send and
-// receive. Each shard has two halves, blocks 2 j and 2 j + 1, and each half a tree of its own over
-// the other nodes than the root's. In the first tree these nodes stand in ascending order, and node
-// number v has the parent (v - 1) / 2; number 0 hangs from the root's node. In the second tree they
-// stand in descending order, so that a node which has children in one tree has none in the other.
+// receive. With more than two nodes a shard has two halves, blocks 2 j and 2 j + 1. Each half is
+// sent along a tree of its own. The tree has all nodes but the root's. In the first tree these
+// nodes stand in ascending order, and node number v has the parent (v - 1) / 2; number 0 hangs from
+// the root's node. In the second tree they stand in descending order, so that a node which has
+// children in one tree has none in the other.
 //
 //   5 nodes, root's node 0:    first tree  0 - 1 - 2 - 4     second tree  0 - 4 - 3 - 1
 //                                              \ 3                            \ 2

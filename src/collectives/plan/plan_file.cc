@@ -10,8 +10,8 @@ namespace {
 // Of the plans of all ranks, and of one. A step counts once for each instance, and so does each of
 // its ranges. The verifier needs time in proportion to that.
 constexpr std::int64_t most_work_of_all = 1 << 17, most_work = 1 << 14;
-// Instances of one rank that are active at a time: the verifier knows for each what it has heard of
-// all others.
+// Instances of one rank that are active at a time. The verifier keeps a clock of every instance for
+// every other one, so its memory grows with the square of this number.
 constexpr std::int64_t most_active = 320;
 constexpr std::int64_t most_scratch_blocks = 1024;  // of all slots together
 constexpr std::int64_t most_cut = 256;
