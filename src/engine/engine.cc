@@ -112,38 +112,55 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   operation.started.reset();
   operation.recorded = 0;
   operation.admitted = operation.told = false;
-  const Choice* choice = nullptr;
   const Question question = question_of(call);
+  if (!operation.bound || operation.question != question) {
+    if (!bind(operation, call, question)) return false;
+  }
+  Binding& binding = operation.binding;
+  binding.input = static_cast<const std::byte*>(call.input);
+  binding.output = static_cast<std::byte*>(call.output);
+  binding.signature.sequence = call.number;
+  return true;
+}
+
+/// Finds the program of a call, and sets all that is alike in all calls of that kind.
+bool Engine::bind(Operation& operation, const Call& call, const Question& question) {
+  operation.bound = false;
+  const Choice* choice = nullptr;
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
     fail(status);
     return false;
   }
   HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
   operation.program = choice->program;
-  call_hash_ = choice->call_hash;
   operation.staged = choice->staged;
+  operation.call_hash = choice->call_hash;
   Binding& binding = operation.binding;
-  binding.input = static_cast<const std::byte*>(call.input);
-  binding.output = static_cast<std::byte*>(call.output);
   binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
   binding.op = call.op;
   binding.stores = choice->stores;
   binding.far_scratch = choice->far_scratch;
+  binding.p2p = is_p2p(call);
   Signature& signature = binding.signature;
   signature.count = call.count;
-  signature.sequence = call.number;
-  signature.root = call.root;
+  signature.root = binding.p2p ? -1 : call.root;  // not the peer of a message
   signature.collective = call.collective;
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
-  if (call.user != nullptr || operation.user != nullptr) [[unlikely]]
-    bind_user(operation, call);
-  if (call.varying != nullptr) [[unlikely]]
-    bind_blocks(operation, call);
+  if (call.user != nullptr || operation.user != nullptr) bind_user(operation, call);
+  if (call.varying != nullptr) bind_blocks(operation, call);
+  operation.question = question;
+  operation.bound = call.user == nullptr && call.varying == nullptr;
   return true;
+}
+
+void Engine::forget_bindings() {
+  HOCKET_ASSERT(idle(), "no operation runs by what is forgotten");
+  current_.bound = false;
+  spare_.clear();
 }
 
 /// Of an operator of the user: signature and its hash. Else it removes the one before.
@@ -153,7 +170,7 @@ void Engine::bind_user(Operation& operation, const Call& call) {
   binding.user = call.user.get();
   binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
   binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
-  if (call.user != nullptr) call_hash_ = call_hash(binding.signature);
+  if (call.user != nullptr) operation.call_hash = call_hash(binding.signature);
 }
 
 /// Of a varying call: sizes, signature and its hash.
@@ -170,7 +187,7 @@ void Engine::bind_blocks(Operation& operation, const Call& call) {
   binding.signature.count = varying.total;
   if (shares_blocks(row)) binding.signature.root = varying.hash;
   binding.signature.flags |= signature_flag::varying;
-  call_hash_ = call_hash(binding.signature);
+  operation.call_hash = call_hash(binding.signature);
 }
 
 void Engine::begin(const Call& call) {
@@ -180,9 +197,8 @@ void Engine::begin(const Call& call) {
   if (!prepare(current_, call)) return;
   Binding& binding = current_.binding;
   const Program& program = *current_.program;
-  binding.p2p = false;
   binding.message_sequence = sequence_;
-  binding.fingerprint = fingerprint(call_hash_, sequence_);
+  binding.fingerprint = fingerprint(current_.call_hash, sequence_);
   binding.mapped = 0;
   last_program_.store(&program, std::memory_order_release);
   record(current_, -1, sequence_);
@@ -374,9 +390,7 @@ void Engine::begin_message(const Call& call) {
   Binding& binding = operation->binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
-  binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
-  binding.signature.root = -1;  // the peer
   record(*operation, call.root, binding.message_sequence);
   // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));

@@ -81,16 +81,21 @@ class Engine {
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
   Status estimate(const Call& call, double* ns);
   /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
-  void force_algorithm(const char* algorithm) { selector_->force(algorithm); }
+  void force_algorithm(const char* algorithm) {
+    selector_->force(algorithm);
+    forget_bindings();
+  }
   /// While no operation runs; all ranks add the same plans.
   void add_plan(std::shared_ptr<const LoadedPlan> plan, bool forced) {
     selector_->add(std::move(plan), forced);
+    forget_bindings();
   }
   const LoadedPlans& loaded_plans() const { return selector_->loaded(); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
     last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
     first_selector_ = std::exchange(selector_, std::move(selector));
+    forget_bindings();
     signature_flags_ = signature_flags;
   }
   /// Of the last collective; null before the first. Any thread.
@@ -108,6 +113,11 @@ class Engine {
     const Program* program = nullptr;
     const Program* staged = nullptr;
     Binding binding;
+    std::uint64_t call_hash = 0;
+    /// Program, binding and hash are right for a call with that question: the next call is often
+    /// like the one before. Of operators of the user and different counts a question tells less.
+    bool bound = false;
+    Question question;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
     std::optional<Nanos> started;                  // empty until the clock is first read
@@ -128,6 +138,8 @@ class Engine {
   void begin_next();
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
+  bool bind(Operation& operation, const Call& call, const Question& question);
+  void forget_bindings();
   void bind_blocks(Operation& operation, const Call& call);
   void bind_user(Operation& operation, const Call& call);
   bool my_turn();
@@ -188,7 +200,6 @@ class Engine {
   std::uint64_t sequence_ = 0;          // of the last collective begun
   std::uint64_t board_sequence_ = 0;    // of the last one that used the board
   std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
-  std::uint64_t call_hash_ = 0;         // of the call being prepared
   std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for regions
   std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
   Signature last_signature_;
