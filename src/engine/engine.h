@@ -142,23 +142,22 @@ class Engine {
   void forget_bindings();
   void bind_blocks(Operation& operation, const Call& call);
   void bind_user(Operation& operation, const Call& call);
-  bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.
-  void record(Operation& operation, int peer, std::uint64_t sequence);
+  void record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun);
   void record_end(Operation& operation, Code code);
   void record_admission(Operation& operation, Nanos now);
-  void record_waits(Operation& operation, bool waits_for_turn, Nanos now);
+  void record_waits(Operation& operation, Nanos now);
   bool advance_collective();
   bool advance_messages();
-  void finish_collective();
+  bool conclude_collective();
   bool look_at_faults(bool moved);
   void await_cause(const Status& status);
   void await_explanation(const std::optional<Nanos>& now);
   void check_times(Nanos now);
   const FaultNews::Gone* given_up(int rank, Nanos now) const;
-  void check_time(Operation& operation, bool waits_for_turn, Nanos now);
-  std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
+  void check_time(Operation& operation, Nanos now);
+  std::vector<int> waits_for(const Operation& operation) const;
   bool has_begun(int rank, const Operation& operation) const;
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
@@ -169,6 +168,7 @@ class Engine {
   EngineHost& host_;
   const EngineOptions options_;
   Links links_;
+  RunAhead run_ahead_;  // of this rank
   std::vector<Transport*> transports_;
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Selector> first_selector_;  // the record has operations with its programs
@@ -181,7 +181,6 @@ class Engine {
 
   Operation current_;
   bool running_ = false;
-  bool waits_for_turn_ = false;
   bool ring_due_ = false;
   unsigned quiet_ = 0;
   std::deque<Call> queue_;
@@ -197,14 +196,10 @@ class Engine {
   };
   std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
 
-  std::uint64_t sequence_ = 0;          // of the last collective begun
-  std::uint64_t board_sequence_ = 0;    // of the last one that used the board
-  std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
-  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for regions
-  std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
-  Signature last_signature_;
-  std::uint64_t last_collective_ = 0;  // sequence_ of that operation
-  std::uint64_t announced_ = 0;        // the last collective that the transports know
+  std::uint64_t sequence_ = 0;        // of the last collective begun
+  std::uint64_t board_sequence_ = 0;  // of the last one that used the board
+  std::uint64_t regions_seen_ = 0;    // generation of Regions when current_ looked for regions
+  std::uint64_t announced_ = 0;       // the last collective that the transports know
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
   const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them

@@ -32,7 +32,7 @@ std::uint32_t index_of(const Index& index, std::uint32_t instance, std::uint32_t
 }  // namespace
 
 std::uint64_t Execution::flag_value(std::uint64_t count) const {
-  return (binding_->board_sequence << count_bits) + count;
+  return (operation_ << count_bits) + count;
 }
 
 void Execution::use(const Program& program) {
@@ -55,7 +55,6 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   binding_ = &binding;
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
-  parity_ = static_cast<int>(binding.board_sequence & 1);
   own_ = header_->uses_node ? links.board->local_rank() : links.rank;
   done_ = published_ = exported_ = admitted_ = false;
   all_mapped_ = true;
@@ -64,26 +63,58 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     failed_ = false;
     status_ = {};
   }
-  if (header_->scratch_blocks > 0 || staged != nullptr) {
-    const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
-    stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
-  }
-  if (!header_->uses_node && header_->uses_scratch) {
-    scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
-    if (scratch_ == nullptr) {
-      fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm() + "'"});
-      return;
-    }
-  }
+  operation_ = binding.board_sequence;
+  if (!place_scratch()) return;
   const std::uint32_t operands =
       std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
   if (fold_srcs_.size() < operands) {
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
-  admitting_ = header_->arrives_first;
+  if (header_->uses_node) {
+    links.run_ahead->begin(operation_, binding.message_sequence);
+    phase_ = Phase::awaiting_board;
+    if (!board_is_free()) return;
+  }
+  enter();
+}
+
+/// Finds the scratch of the operation: if it fits, a small one of the board. False: no memory.
+bool Execution::place_scratch() {
+  large_scratch_ = false;
+  if (header_->scratch_blocks == 0 && staged_ == nullptr) return true;
+  std::size_t blocks = std::size_t{header_->scratch_blocks} * header_->slots;
+  bool wide = header_->wide_scratch;
+  if (staged_ != nullptr) {
+    const ProgramHeader& other = staged_->header();
+    blocks = std::max(blocks, std::size_t{other.scratch_blocks} * other.slots);
+    wide |= other.wide_scratch;
+  }
+  stride_ = scratch_stride_bytes(binding_->sizes, binding_->dtype, wide);
+  if (!header_->uses_node) {
+    if (!header_->uses_scratch) return true;
+    scratch_ = links_->host->private_scratch(stride_ * blocks);
+    scratch_step_ = 0;
+    if (scratch_ != nullptr) return true;
+    fail({Code::system_error, "no memory for the scratch area of '" + program_->algorithm() + "'"});
+    return false;
+  }
+  const Board& board = *links_->board;
+  // Ranks that do not know all blocks could disagree about what fits.
+  large_scratch_ = stride_ * blocks > Board::small_scratch_bytes || !has_count(binding_->signature);
+  scratch_ = large_scratch_ ? board.scratch(0, operation_) : board.small_scratch(0, operation_);
+  scratch_step_ = large_scratch_ ? board.large_scratch_step() : Board::small_scratch_step();
+  return true;
+}
+
+bool Execution::board_is_free() const {
+  return links_->run_ahead->all_have_arrived(RunAhead::required_by(operation_, large_scratch_));
+}
+
+void Execution::enter() {
   admission_cursor_ = 0;
-  if (admitting_) {
+  if (header_->arrives_first) {
+    phase_ = Phase::admission;
     arrive();
   } else {
     begin_lanes();
@@ -91,6 +122,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
 }
 
 void Execution::begin_lanes() {
+  phase_ = Phase::lanes;
   const ProgramHeader& header = *header_;
   active_count_ = header.active;
   if (active_.size() < active_count_) active_.resize(active_count_);
@@ -119,8 +151,28 @@ void Execution::begin_instance(Active& active, std::uint32_t instance) const {
 
 bool Execution::advance() {
   if (done_ || failed_) return false;
-  if (!admitting_) return advance_lanes();
-  return advance_admission();
+  if (phase_ == Phase::lanes) [[likely]]
+    return advance_lanes();
+  return phase_ == Phase::admission ? advance_admission() : await_board();
+}
+
+bool Execution::await_board() {
+  RunAhead& run_ahead = *links_->run_ahead;
+  if (!board_is_free()) {
+    const int before = run_ahead.looked_at();
+    switch (run_ahead.look(RunAhead::required_by(operation_, large_scratch_))) {
+      case RunAhead::Look::waits:
+        return run_ahead.looked_at() != before;
+      case RunAhead::Look::disagrees:
+        fail(run_ahead.disagreement());
+        return true;
+      case RunAhead::Look::all_have_arrived:
+        break;
+    }
+  }
+  enter();
+  advance();
+  return true;
 }
 
 bool Execution::advance_admission() {
@@ -128,7 +180,6 @@ bool Execution::advance_admission() {
   const Outcome outcome = do_await_arrival(admission_cursor_, true, 0);
   if (outcome == Outcome::failed) return true;
   if (outcome == Outcome::blocked) return admission_cursor_ != before;
-  admitting_ = false;
   if (staged_ != nullptr && !all_mapped_) use(*staged_);
   begin_lanes();
   advance_lanes();
@@ -229,15 +280,13 @@ inline std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, s
 inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                                              std::size_t chunk) const {
   if (buffer == Buffer::line) {
-    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), parity_).payload;
+    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), operation_).payload;
     if (block == 0) return payload;
     return payload + block * line_stride(binding_->sizes) * element_bytes_;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
-  std::byte* const scratch =
-      header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_) : scratch_;
   const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
-  return scratch + (slot * header_->scratch_blocks + block) * stride_;
+  return scratch_ + rank * scratch_step_ + (slot * header_->scratch_blocks + block) * stride_;
 }
 
 /// The address of range number `source` of those that the operand stands for.
@@ -398,8 +447,8 @@ Execution::Outcome Execution::do_message(Active& active, const Instruction& inst
 
 void Execution::arrive() {
   const Board& board = *links_->board;
-  ArrivalLine& line = board.arrival(own_, parity_);
-  board.signatures(own_).of_parity[parity_] = binding_->signature;
+  ArrivalLine& line = board.arrival(own_, operation_);
+  board.signature(own_, operation_) = binding_->signature;
   if (header_->maps_input || header_->maps_output) {
     const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
                               binding_->output_region.region, binding_->output_region.offset};
@@ -408,7 +457,8 @@ void Execution::arrive() {
   }
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
-  line.sequence.store(binding_->board_sequence, std::memory_order_release);
+  line.sequence.store(operation_, std::memory_order_release);
+  links_->run_ahead->arrive(operation_, binding_->fingerprint);
   published_ = true;
 }
 
@@ -420,15 +470,15 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
   if (!all) cursor = peer;
   for (; cursor < end; ++cursor) {
     const auto rank = static_cast<int>(cursor);
-    const ArrivalLine& line = board.arrival(rank, parity_);
-    const std::uint64_t sequence = line.sequence.load(std::memory_order_acquire);
-    if (sequence != binding_->board_sequence) return Outcome::blocked;
+    const ArrivalLine& line = board.arrival(rank, operation_);
+    if (line.sequence.load(std::memory_order_acquire) < operation_) return Outcome::blocked;
     if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
       return mismatch_with(rank);
     }
     const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
   }
+  if (all) links_->run_ahead->saw_all(operation_);
   if (header_->maps_input || header_->maps_output) {
     if (!all_mapped_) {
       exported_ = false;
@@ -473,7 +523,7 @@ Execution::Outcome Execution::resolve_peers() {
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     if (peer == own_) continue;
     BufferPlaces places;
-    std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
+    std::memcpy(&places, board.arrival(peer, operation_).payload, sizeof places);
     const auto map = [&](Buffer buffer, RegionOffset offset, std::byte** out) {
       return links_->host->map_remote(rank_of(peer), offset, end_of(buffer, peer) * element_bytes_,
                                       binding_->message_sequence, out);
@@ -536,8 +586,7 @@ Execution::Outcome Execution::fail(Status status) {
 }
 
 Execution::Outcome Execution::mismatch_with(int peer) {
-  return fail(links_->board->disagreement_with(peer, parity_, binding_->signature, links_->rank,
-                                               rank_of(peer)));
+  return fail(links_->run_ahead->disagreement_with(peer, operation_, binding_->signature));
 }
 
 bool Execution::admitted() const {
@@ -563,28 +612,29 @@ void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const
   }
   for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
     const bool here =
-        arrival ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
-                      binding_->board_sequence
-                : wait_is_over(active, instruction, peer);
+        arrival ? has_arrived(peer, operation_) : wait_is_over(active, instruction, peer);
     if (!here) ranks.push_back(rank_of(peer));
   }
+}
+
+bool Execution::has_arrived(int peer, std::uint64_t operation) const {
+  return links_->board->progress(peer).arrived.load(std::memory_order_relaxed) >= operation;
 }
 
 std::vector<int> Execution::waits_for() const {
   if (done_) return {};
   std::vector<int> all;
   if (mapping_of_ >= 0) all.push_back(rank_of(mapping_of_));
-  if (admitting_) {
-    for (auto peer = static_cast<int>(admission_cursor_); peer < links_->board->local_ranks();
-         ++peer) {
-      const ArrivalLine& line = links_->board->arrival(peer, parity_);
-      if (line.sequence.load(std::memory_order_relaxed) != binding_->board_sequence) {
-        all.push_back(rank_of(peer));
-      }
-    }
-  } else {
+  if (phase_ == Phase::lanes) {
     for (std::size_t i = 0; i < active_count_; ++i) {
       if (!active_[i].done) add_awaited(active_[i], all);
+    }
+  } else {
+    const bool arrived = phase_ == Phase::admission;
+    const std::uint64_t operation =
+        arrived ? operation_ : RunAhead::required_by(operation_, large_scratch_);
+    for (int peer = 0; peer < links_->board->local_ranks(); ++peer) {
+      if (!has_arrived(peer, operation)) all.push_back(rank_of(peer));
     }
   }
   std::vector<int> ranks;

@@ -2,9 +2,12 @@
 // Collectives and messages of every size move their bytes through advance(). Only the measurements
 // in engine/calibration.cc access memory without a program.
 //
-// Admission comes first where the program says so: this rank publishes its arrival, waits for the
-// arrival of all local peers, compares signatures and maps the peers' buffers; if a buffer of some
-// rank is not mapped, the program `staged` runs instead. Then the lanes run.
+// A program that uses the node first waits until its part of the board is free: until no peer is so
+// far behind that it may still read there (transport/shm/run_ahead.h). This wait is no step,
+// because no plan can do without it or have it elsewhere. Admission follows where the program says
+// so: this rank publishes its arrival, waits for the arrival of all local peers, compares
+// signatures and maps the peers' buffers; if a buffer of some rank is not mapped, the program
+// `staged` runs instead. Then the lanes run.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,7 @@
 #include "reduce/fold.h"
 #include "reduce/user_fold.h"
 #include "transport/shm/board.h"
+#include "transport/shm/run_ahead.h"
 #include "transport/transport.h"
 
 namespace hocket::internal {
@@ -28,6 +32,7 @@ namespace hocket::internal {
 struct Links {
   int rank = 0;
   const Board* board = nullptr;          // for load/store programs
+  RunAhead* run_ahead = nullptr;         // likewise
   std::vector<int> ranks_of_node;        // by local rank: those that share the board
   std::vector<Transport*> transport_to;  // by rank, this rank too; null: unreachable
   Regions* regions = nullptr;            // of this process
@@ -82,6 +87,7 @@ class Execution {
 
  private:
   enum class Outcome : std::uint8_t { blocked, next, failed };
+  enum class Phase : std::uint8_t { awaiting_board, admission, lanes };
   /// A lane instance that is active.
   struct Active {
     const LaneCode* lane = nullptr;
@@ -95,9 +101,13 @@ class Execution {
   };
 
   void use(const Program& program);
+  bool place_scratch();
+  bool board_is_free() const;
+  void enter();
   void begin_lanes();
   void begin_instance(Active& active, std::uint32_t instance) const;
   bool advance_lanes();
+  bool await_board();
   bool advance_admission();
   bool run(Active& active);
   Outcome step(Active& active, const Instruction& instruction);
@@ -129,6 +139,7 @@ class Execution {
   std::size_t message_bytes(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
+  bool has_arrived(int peer, std::uint64_t operation) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;
   int rank_of(int local_rank) const {
     return links_->ranks_of_node[static_cast<std::size_t>(local_rank)];
@@ -144,10 +155,12 @@ class Execution {
   const Instruction* code_ = nullptr;
   const Operand* operands_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
-  std::byte* scratch_ = nullptr;  // of programs over messages
-  int parity_ = 0;
+  std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
+  std::size_t scratch_step_ = 0;  // to that of the next local rank
+  bool large_scratch_ = false;
+  std::uint64_t operation_ = 0;  // of the board
+  Phase phase_ = Phase::lanes;
   int own_ = 0;  // the number of this rank in ranges: a local rank, if the program uses the node
-  bool admitting_ = false;  // admission comes before the lanes, and has not ended
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;  // peers have arrived, or a message has come
   std::uint32_t admission_cursor_ = 0;
