@@ -115,10 +115,9 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   operation.recorded = 0;
   operation.admitted = operation.told = false;
   const Question question = question_of(call);
-  if (!operation.bound || operation.question != question) {
-    if (!bind(operation, call, question)) return false;
-  }
   Binding& binding = operation.binding;
+  binding.repeated = operation.bound && operation.question == question;
+  if (!binding.repeated && !bind(operation, call, question)) return false;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
   binding.signature.sequence = call.number;

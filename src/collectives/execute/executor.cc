@@ -64,7 +64,9 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     status_ = {};
   }
   operation_ = binding.board_sequence;
-  if (!place_scratch()) return;
+  large_scratch_ = false;
+  const bool has_scratch = header_->scratch_blocks > 0 || staged != nullptr;
+  if (has_scratch && !place_scratch()) return;
   const std::uint32_t operands =
       std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
   if (fold_srcs_.size() < operands) {
@@ -81,8 +83,6 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
 
 /// Finds the scratch of the operation: if it fits, a small one of the board. False: no memory.
 bool Execution::place_scratch() {
-  large_scratch_ = false;
-  if (header_->scratch_blocks == 0 && staged_ == nullptr) return true;
   std::size_t blocks = std::size_t{header_->scratch_blocks} * header_->slots;
   bool wide = header_->wide_scratch;
   if (staged_ != nullptr) {
@@ -137,6 +137,12 @@ void Execution::begin_lanes() {
     }
   }
   HOCKET_ASSERT(next == active_count_, "a program counts its windows");
+  if (!binding_->repeated) {
+    readiness_ = Readiness::unknown;
+    return;
+  }
+  set_bases();
+  if (readiness_ == Readiness::unknown) make_ready();
 }
 
 void Execution::begin_instance(Active& active, std::uint32_t instance) const {
@@ -145,8 +151,10 @@ void Execution::begin_instance(Active& active, std::uint32_t instance) const {
   active.next = active.cursor = 0;
   active.chunk = 0;
   active.posted = false;
-  active.chunks =
-      binding_->sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
+  const Sizes& sizes = binding_->sizes;
+  active.chunks = sizes.chunk_elements == 0
+                      ? 1
+                      : sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
 }
 
 bool Execution::advance() {
@@ -315,44 +323,61 @@ Stores Execution::scratch_stores(Buffer first) const {
   return near_output ? Stores::near_and_far : Stores::past_caches;
 }
 
-/// A copy of a few bytes needs no kernel.
-bool Execution::copied(const Instruction& instruction, const Active& active,
-                       std::uint32_t repetition, std::size_t count) const {
+/// The bytes of a copy of a few bytes, which needs no kernel; 0: the step is another one.
+std::size_t Execution::copied_bytes(const Instruction& instruction, std::size_t count) const {
   constexpr std::size_t most_bytes = 256;
   const Operand* operand = operands_ + instruction.first_operand;
   const bool one_to_one = instruction.srcs == 1 && instruction.dsts == 1 && !instruction.finish &&
                           operand[0].repeat == 1 && operand[1].repeat == 1 &&
                           operand[0].wide == operand[1].wide;
   const std::size_t bytes = count * (operand[0].wide ? wide_bytes_ : element_bytes_);
-  if (!one_to_one || bytes > most_bytes) return false;
-  std::byte* const dst = address_of(operand[0], active, repetition);
-  const std::byte* const src = address_of(operand[1], active, repetition);
-  // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
-  if (dst != src) std::memcpy(dst, src, bytes);
-  return true;
+  return one_to_one && bytes <= most_bytes ? bytes : 0;
 }
 
 Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
   HOCKET_ASSERT(
       instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
       "an instruction has its operands");
-  for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
+  if (readiness_ == Readiness::ready) {
+    fold_ready(ready_[static_cast<std::size_t>(&instruction - code_)]);
+  } else {
+    for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
+  }
   return Outcome::next;
+}
+
+/// The fold of `count` elements, without addresses and their numbers.
+Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const {
+  const Operand* const first = operands_ + instruction.first_operand;
+  const bool only_output = std::all_of(first, first + instruction.dsts, [](const Operand& operand) {
+    return operand.buffer == Buffer::output;
+  });
+  Fold fold;
+  fold.count = count;
+  fold.wide_dst = first->wide;
+  fold.dtype = binding_->dtype;
+  fold.op = binding_->op;
+  fold.finish = instruction.finish;
+  fold.divisor = header_->ranks;
+  fold.stores = only_output ? binding_->stores : scratch_stores(first->buffer);
+  return fold;
 }
 
 /// Block `repetition` of the instruction. Either the instruction is repeated, or an operand is.
 void Execution::fold_block(const Active& active, const Instruction& instruction,
                            std::uint32_t repetition) {
   const std::size_t count = elements_of(active, instruction, repetition);
-  if (count == 0 || copied(instruction, active, repetition, count)) return;
-  Fold fold;
-  fold.count = count;
+  if (count == 0) return;
   const Operand* operand = operands_ + instruction.first_operand;
-  const Operand& first = *operand;
-  bool only_output = true;
+  if (const std::size_t bytes = copied_bytes(instruction, count); bytes > 0) {
+    std::byte* const dst = address_of(operand[0], active, repetition);
+    const std::byte* const src = address_of(operand[1], active, repetition);
+    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
+    if (dst != src) std::memcpy(dst, src, bytes);
+    return;
+  }
   std::uint32_t dsts = 0, srcs = 0;
   for (const Operand* end = operand + instruction.dsts; operand != end; ++operand) {
-    only_output &= operand->buffer == Buffer::output;
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
       fold_dsts_[dsts++] = address_of(*operand, active, repetition + j);
     }
@@ -364,25 +389,102 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   }
   HOCKET_ASSERT(std::max(srcs, dsts) <= fold_srcs_.size(),
                 "a program knows its longest list of operands");
-  if (only_output && srcs == 1 && !instruction.finish) {
+  if (srcs == 1 && !instruction.finish) {
     dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);  // a copy onto itself, as above
     if (dsts == 0) return;
   }
+  Fold fold = fold_of(instruction, count);
   fold.srcs = fold_srcs_.data();
   fold.src_count = static_cast<int>(srcs);
   fold.dsts = fold_dsts_.data();
   fold.dst_count = static_cast<int>(dsts);
-  fold.wide_dst = first.wide;
-  fold.dtype = binding_->dtype;
-  fold.op = binding_->op;
-  fold.finish = instruction.finish;
-  fold.divisor = header_->ranks;
-  fold.stores = only_output ? binding_->stores : scratch_stores(first.buffer);
   if (binding_->user != nullptr) [[unlikely]] {
     fold_by_user(fold, *binding_->user, &user_room_);
   } else {
     hocket::internal::fold(fold);
   }
+}
+
+void Execution::set_bases() {
+  bases_[static_cast<int>(Buffer::input)] = const_cast<std::byte*>(binding_->input);
+  bases_[static_cast<int>(Buffer::output)] = binding_->output;
+  bases_[static_cast<int>(Buffer::scratch)] = scratch_;
+  if (header_->uses_node) {
+    bases_[static_cast<int>(Buffer::line)] = links_->board->arrival(0, operation_).payload;
+  }
+}
+
+/// True if every fold of the program runs once, at places that no chunk and no peer decides.
+bool Execution::can_be_ready() const {
+  if (staged_ != nullptr || header_->maps_input || header_->maps_output ||
+      binding_->sizes.chunk_elements != 0) {
+    return false;
+  }
+  for (std::uint32_t l = 0; l < header_->lanes; ++l) {
+    if (lanes_[l].instances != 1) return false;
+  }
+  for (std::uint32_t i = 0; i < header_->instructions; ++i) {
+    const Instruction& step = code_[i];
+    if (step.kind != StepKind::fold) continue;
+    const bool copies = step.srcs == 1 && !step.finish;
+    if (step.repeat != 1 || (copies && step.dsts != 1)) return false;
+  }
+  return std::none_of(operands_, operands_ + header_->operands,
+                      [](const Operand& operand) { return operand.varies; });
+}
+
+void Execution::make_ready() {
+  readiness_ = Readiness::never;
+  if (!can_be_ready()) return;
+  ready_.assign(header_->instructions, {});
+  places_.clear();
+  for (std::size_t l = 0; l < active_count_; ++l) {
+    const LaneCode& lane = *active_[l].lane;
+    for (std::uint32_t i = lane.first; i < lane.first + lane.count; ++i) {
+      if (code_[i].kind == StepKind::fold) make_ready(active_[l], code_[i]);
+    }
+  }
+  readiness_ = Readiness::ready;
+}
+
+void Execution::make_ready(const Active& active, const Instruction& instruction) {
+  const std::size_t count = elements_of(active, instruction, 0);
+  ReadyFold& ready = ready_[static_cast<std::size_t>(&instruction - code_)];
+  ready.fold = fold_of(instruction, count);
+  ready.copied = copied_bytes(instruction, count);
+  ready.first_place = static_cast<std::uint32_t>(places_.size());
+  const Operand* const first = operands_ + instruction.first_operand;
+  int number = 0;
+  for (std::uint32_t o = 0; o < instruction.dsts + instruction.srcs; ++o) {
+    if (o == instruction.dsts) ready.fold.dst_count = std::exchange(number, 0);
+    for (std::uint32_t j = 0; j < first[o].repeat; ++j, ++number) {
+      const std::byte* const base = bases_[static_cast<int>(first[o].buffer)];
+      places_.push_back({first[o].buffer, first[o].wide, address_of(first[o], active, j) - base});
+    }
+  }
+  ready.fold.src_count = number;
+}
+
+void Execution::fold_ready(const ReadyFold& ready) {
+  if (ready.fold.count == 0) return;
+  const Place* place = &places_[ready.first_place];
+  const auto address = [this](const Place& of) {
+    return bases_[static_cast<int>(of.buffer)] + of.offset;
+  };
+  const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
+  if (copies && address(place[0]) == address(place[1])) return;
+  if (ready.copied > 0) {
+    std::memcpy(address(place[0]), address(place[1]), ready.copied);
+    return;
+  }
+  for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address(*place++);
+  for (int s = 0; s < ready.fold.src_count; ++s, ++place) {
+    fold_srcs_[s] = {address(*place), place->wide};
+  }
+  Fold fold = ready.fold;
+  fold.srcs = fold_srcs_.data();
+  fold.dsts = fold_dsts_.data();
+  hocket::internal::fold(fold);
 }
 
 /// Elements of the chunk of a block that the step handles.

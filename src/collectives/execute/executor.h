@@ -49,6 +49,9 @@ struct Binding {
   Stores stores = Stores::together;  // how results are stored into outputs
   bool far_scratch = false;          // stores to scratch bypass the caches
   const UserFold* user = nullptr;    // of an operator of the user
+  /// Program, sizes and all above but the two buffers are those of the operation before, which this
+  /// execution ran.
+  bool repeated = false;
   bool p2p = false;
   std::uint64_t message_sequence = 0;  // in the keys of its messages
   std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
@@ -100,7 +103,26 @@ class Execution {
     Transfer transfer;
   };
 
+  /// A fold that is ready to run: only its addresses are still to be set.
+  struct ReadyFold {
+    Fold fold;
+    std::uint32_t first_place = 0;  // destinations, then sources
+    std::size_t copied = 0;         // bytes, of a copy of a few bytes; else 0
+  };
+  /// A distance from the address that `bases_` has for the buffer.
+  struct Place {
+    Buffer buffer;
+    bool wide;
+    std::ptrdiff_t offset;
+  };
+  enum class Readiness : std::uint8_t { unknown, ready, never };
+
   void use(const Program& program);
+  void set_bases();
+  void make_ready();
+  bool can_be_ready() const;
+  void make_ready(const Active& active, const Instruction& instruction);
+  void fold_ready(const ReadyFold& ready);
   bool place_scratch();
   bool board_is_free() const;
   void enter();
@@ -113,6 +135,8 @@ class Execution {
   Outcome step(Active& active, const Instruction& instruction);
   Outcome do_fold(Active& active, const Instruction& instruction);
   void fold_block(const Active& active, const Instruction& instruction, std::uint32_t repetition);
+  Fold fold_of(const Instruction& instruction, std::size_t count) const;
+  std::size_t copied_bytes(const Instruction& instruction, std::size_t count) const;
   Outcome do_message(Active& active, const Instruction& instruction);
   void post(Active& active, const Instruction& instruction, Transport& transport);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
@@ -132,8 +156,6 @@ class Execution {
   std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
   std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
-  bool copied(const Instruction& instruction, const Active& active, std::uint32_t repetition,
-              std::size_t count) const;
   std::size_t elements_of(const Active& active, const Instruction& instruction,
                           std::uint32_t repetition) const;
   std::size_t message_bytes(const Active& active, const Instruction& instruction) const;
@@ -168,6 +190,11 @@ class Execution {
   std::vector<Active> active_;
   std::size_t active_count_ = 0;
   std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
+  // In a loop of like calls, what the folds of the program have in common is worked out once.
+  Readiness readiness_ = Readiness::unknown;
+  std::vector<ReadyFold> ready_;  // by instruction; those that are no fold are empty
+  std::vector<Place> places_;
+  std::byte* bases_[4] = {};  // by Buffer: input, output, and the first rank's scratch and line
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
   UserFoldRoom user_room_;
