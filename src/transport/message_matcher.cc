@@ -205,7 +205,7 @@ FrameHeader MessageMatcher::header_of(FrameKind kind, const MessageKey& key,
                                       std::uint64_t total) const {
   FrameHeader header;
   header.kind = kind;
-  header.lane = key.lane;
+  header.tag = key.tag;
   header.comm_id = comm_id_;
   header.sequence = key.sequence;
   header.index = key.index;
@@ -301,7 +301,7 @@ OutFrame MessageMatcher::signal(FrameKind kind) const {
 
 // ---- Incoming
 
-Status MessageMatcher::violation(const char* what) const {
+Status MessageMatcher::violation(const std::string& what) const {
   return {Code::remote_error,
           "rank " + std::to_string(peer_) + " broke the protocol: it sent " + what +
               ". Check that all ranks use the same version of hocket, and the network between the "
@@ -314,7 +314,11 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
   frame.recv = nullptr;
   frame.unexpected = nullptr;
   if (const char* fault = fault_of(header, comm_id_, static_cast<std::uint32_t>(peer_))) {
-    return violation(fault);
+    const bool other_version = header.magic == frame_magic && header.version != frame_version;
+    return violation(other_version
+                         ? fault + (": version " + std::to_string(header.version)) +
+                               ", where this process has version " + std::to_string(frame_version)
+                         : fault);
   }
   frame.header = header;
   if (!(header.flags & frame_flag::p2p))

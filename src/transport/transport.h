@@ -21,9 +21,9 @@ struct MessageKey {
   // Collectives: number of the operation. hocketSend/hocketRecv: number of the message from this
   // sender to this receiver.
   std::uint64_t sequence = 0;
-  std::uint32_t index = 0;  // number of the message in its operation, lane and pair
-  std::uint16_t lane = 0;
-  bool p2p = false;  // the message belongs to hocketSend/hocketRecv
+  std::uint32_t index = 0;  // number of the message in its operation, tag and pair
+  std::uint32_t tag = 0;    // of the plan's step
+  bool p2p = false;         // the message belongs to hocketSend/hocketRecv
   bool operator==(const MessageKey&) const = default;
 };
 

@@ -362,7 +362,7 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.bytes = 0;
   transfer.key.sequence = binding_->message_sequence;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
-  transfer.key.lane = static_cast<std::uint16_t>(index_of(instruction.tag, active.instance));
+  transfer.key.tag = index_of(instruction.tag, active.instance);
   transfer.key.p2p = binding_->p2p;
   transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
