@@ -110,6 +110,7 @@ class Engine {
     Binding binding;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
+    bool made = false;                             // the operator was made by the user
     std::optional<Nanos> started;                  // empty until the clock is first read
     Nanos next_late_log = 0;
     OperationRecord::Id recorded = 0;
@@ -129,7 +130,7 @@ class Engine {
   void begin_message(const Call& call);
   bool prepare(Operation& operation, const Call& call);
   void bind_blocks(Operation& operation, const Call& call);
-  void bind_user(Operation& operation, const Call& call);
+  void bind_made(Operation& operation, const Call& call);
   bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.

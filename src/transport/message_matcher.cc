@@ -185,6 +185,7 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
     return;
   }
   unexpected_.take(unexpected.key);
+  recv.sender_scalar = unexpected.signature.scalar();
   if (unexpected.eager) {
     if (unexpected.total > 0) std::memcpy(recv.data, unexpected.data, unexpected.total);
     recv.moved = unexpected.total;
@@ -363,6 +364,7 @@ Status MessageMatcher::accept_posted(const FrameHeader& header, Transfer& recv, 
     send_nack(recv, header.signature, header.total);
     return {};
   }
+  recv.sender_scalar = header.signature.scalar();
   const bool eager = (header.flags & frame_flag::eager) != 0;
   if (!(recv.state & started)) {
     recv.state |= started;

@@ -38,8 +38,9 @@ struct Transfer {
   const Signature* signature = nullptr;
   // Set by the transport:
   bool done = false;
-  Status status;          // an error ends the transfer too: a mismatch, or a lost link
-  std::size_t moved = 0;  // bytes sent or received so far
+  Status status;                    // an error ends the transfer too: a mismatch, or a lost link
+  std::size_t moved = 0;            // bytes sent or received so far
+  std::uint64_t sender_scalar = 0;  // recv: of the sender's signature (Signature::scalar)
   // The transport uses these while the transfer is posted:
   std::size_t framed_bytes = 0;  // bytes handed to frames (send), announced by frames (recv)
   std::uint8_t state = 0;
