@@ -149,20 +149,22 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
-  if (call.user != nullptr || operation.user != nullptr) [[unlikely]]
-    bind_user(operation, call);
+  if (call.op >= Op::pre_mul_sum || operation.made) [[unlikely]]
+    bind_made(operation, call);
   if (call.varying != nullptr) [[unlikely]]
     bind_blocks(operation, call);
   return true;
 }
 
-/// Of an operator of the user: signature and its hash. Else it removes the one before.
-void Engine::bind_user(Operation& operation, const Call& call) {
+/// Of an operator that the user has made: signature and its hash. Else it removes the one before.
+void Engine::bind_made(Operation& operation, const Call& call) {
   Binding& binding = operation.binding;
+  operation.made = call.op >= Op::pre_mul_sum;
   operation.user = call.user;
   binding.user = call.user.get();
   binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
   binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
+  if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
   if (call.user != nullptr) call_hash_ = call_hash(binding.signature);
 }
 

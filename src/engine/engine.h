@@ -115,6 +115,7 @@ class Engine {
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
     Work* work = nullptr;                          // to which the call belongs; or null
+    bool made = false;                             // the operator was made by the user
     std::optional<Nanos> started;                  // empty until the clock is first read
     Nanos next_late_log = 0;
     OperationRecord::Id recorded = 0;
@@ -136,7 +137,7 @@ class Engine {
   void fail_work(Work* work);
   bool prepare(Operation& operation, const Call& call);
   void bind_blocks(Operation& operation, const Call& call);
-  void bind_user(Operation& operation, const Call& call);
+  void bind_made(Operation& operation, const Call& call);
   bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.

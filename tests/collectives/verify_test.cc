@@ -49,6 +49,7 @@ TEST_P(EveryPlan, verifies_for_1_to_64_ranks) {
       const Proof proof = prove(plans);
       ASSERT_TRUE(proof.status.ok()) << ranks << " ranks: " << proof.status.message();
       ASSERT_GT(proof.steps_run + (ranks == 1), 0U);
+      ASSERT_TRUE(proof.scalars.ok()) << ranks << " ranks: " << proof.scalars.message();
       always_in_rank_order &= proof.rank_order;
     }
   }
@@ -61,9 +62,11 @@ TEST_P(EveryPlan, verifies_for_every_root_and_both_widths) {
     const std::uint32_t roots = row_of(builder.collective).rooted ? ranks : 1;
     for (std::uint32_t root = 0; root < roots; ++root) {
       for (const bool widened : {false, true}) {
-        const Status status =
-            verify(plans_of(builder, {.ranks = ranks, .widened = widened, .root = root}));
-        ASSERT_TRUE(status.ok()) << ranks << " ranks, root " << root << ": " << status.message();
+        const Proof proof =
+            prove(plans_of(builder, {.ranks = ranks, .widened = widened, .root = root}));
+        for (const Status& status : {proof.status, proof.scalars}) {
+          ASSERT_TRUE(status.ok()) << ranks << " ranks, root " << root << ": " << status.message();
+        }
       }
     }
   }
