@@ -64,6 +64,7 @@ void double_tree_all_reduce(Plan& plan, const Shape& shape);
 void double_tree_reduce(Plan& plan, const Shape& shape);
 void double_tree_broadcast(Plan& plan, const Shape& shape);
 void circulant(Plan& plan, const Shape& shape);           // all-reduce, all-gather, reduce-scatter
+void pat(Plan& plan, const Shape& shape);                 // all-gather, reduce-scatter
 void bruck(Plan& plan, const Shape& shape);               // all-to-all
 void recursive_doubling(Plan& plan, const Shape& shape);  // all-reduce
 void message(Plan& plan, const Shape& shape);             // send, recv; the peer is shape.root

@@ -88,6 +88,8 @@ constexpr Builder table[] = {
     {"circulant", all_reduce, messages, in_own_order, cut, equal, alike, algorithms::circulant},
     {"circulant", all_gather, messages, in_order, whole, any, alike, algorithms::circulant},
     {"circulant", reduce_scatter, messages, in_own_order, whole, any, alike, algorithms::circulant},
+    {"pat", all_gather, messages, in_order, whole, any, alike, algorithms::pat},
+    {"pat", reduce_scatter, messages, in_own_order, whole, any, alike, algorithms::pat},
     {"bruck", all_to_all, messages, in_order, whole, equal, alike, algorithms::bruck},
     {"two-level", all_reduce, both, in_own_order, whole, equal, alike,
      algorithms::two_level_all_reduce},
