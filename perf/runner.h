@@ -71,7 +71,7 @@ class Runner {
   bool fits_the_ranks(Failure* failure) const;
   bool allocate(Failure* failure);
   Slots slots_of(std::size_t bytes, bool in_place) const;
-  Operation operation_for(const RowSpec& spec);
+  Operation operation_for(const RowSpec& spec, hocketRedOp_t redop);
 
   bool back_to_back(Operation* operation, Seen* seen, Measured* row, Failure* failure);
   bool timed_loop(Operation* operation, Seen* seen, Failure* failure);

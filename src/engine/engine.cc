@@ -93,21 +93,31 @@ Status Engine::estimate(const Call& call, double* ns) {
   return {};
 }
 
-void Engine::submit(const Call& call) {
-  if (!status_.ok()) return;
+void Engine::submit(const Call& call, Work* work) {
+  if (!status_.ok()) return fail_work(work);
   now_ = 0;
-  if (is_p2p(call)) return begin_message(call);
+  if (is_p2p(call)) return begin_message(call, work);
   if (running_ || !queue_.empty()) {
-    queue_.push_back(call);
+    queue_.push_back({call, work});
   } else {
-    begin(call);
+    begin(call, work);
   }
 }
 
 void Engine::begin_next() {
-  const Call next = queue_.front();
+  const QueuedCall next = queue_.front();
   queue_.pop_front();
-  begin(next);
+  begin(next.call, next.work);
+}
+
+void Engine::end_call(Work* work) {
+  if (work != nullptr && work->end_call()) work_has_ended_ = true;
+}
+
+void Engine::fail_work(Work* work) {
+  if (work == nullptr) return;
+  work->fail(status_.ok() ? unexplained_ : status_);
+  work_has_ended_ = true;
 }
 
 bool Engine::prepare(Operation& operation, const Call& call) {
@@ -151,10 +161,10 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
-  if (call.user != nullptr || operation.user != nullptr) bind_user(operation, call);
+  if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
   if (call.varying != nullptr) bind_blocks(operation, call);
   operation.question = question;
-  operation.bound = call.user == nullptr && call.varying == nullptr;
+  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr;
   return true;
 }
 
@@ -164,13 +174,15 @@ void Engine::forget_bindings() {
   spare_.clear();
 }
 
-/// Of an operator of the user: signature and its hash. Else it removes the one before.
-void Engine::bind_user(Operation& operation, const Call& call) {
+/// Of an operator that the user has made: signature and its hash. Else it removes the one before.
+void Engine::bind_made(Operation& operation, const Call& call) {
   Binding& binding = operation.binding;
+  operation.made = call.op >= Op::pre_mul_sum;
   operation.user = call.user;
   binding.user = call.user.get();
   binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
   binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
+  if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
   if (call.user != nullptr) operation.call_hash = call_hash(binding.signature);
 }
 
@@ -193,8 +205,9 @@ void Engine::bind_blocks(Operation& operation, const Call& call) {
 
 /// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
 /// look at is written while the arrival travels.
-void Engine::begin(const Call& call) {
+void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
+  current_.work = work;
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!prepare(current_, call)) return;
@@ -218,7 +231,16 @@ void Engine::begin(const Call& call) {
 }
 
 /// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() { announce(sequence_, current_.binding.signature); }
+void Engine::announce_collective() {
+  const int own = links_.board->local_rank();
+  const std::uint64_t arrived = run_ahead_.arrived();
+  const std::uint64_t kept = std::min<std::uint64_t>(arrived, run_ahead_operations);
+  std::uint64_t at = std::max(announced_on_board_, arrived - kept);
+  // Those on the board too: a peer may have sent a message of another call instead.
+  while (at++ < arrived) announce(run_ahead_.collective(at), links_.board->signature(own, at));
+  announced_on_board_ = arrived;
+  announce(sequence_, current_.binding.signature);
+}
 
 void Engine::announce(std::uint64_t sequence, const Signature& signature) {
   if (sequence <= announced_) return;
@@ -243,11 +265,6 @@ void Engine::look_for_other_calls(Nanos now) {
       if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
     }
     return;
-  }
-  const std::uint64_t arrived = run_ahead_.arrived();
-  const int own = links_.board->local_rank();
-  for (std::uint64_t back = std::min<std::uint64_t>(arrived, run_ahead_operations); back-- > 0;) {
-    announce(run_ahead_.collective(arrived - back), links_.board->signature(own, arrived - back));
   }
   announce_collective();
   for (Transport* transport : transports_) {
@@ -310,6 +327,7 @@ bool Engine::conclude_collective() {
   last_program_.store(&execution.program(), std::memory_order_release);
   running_ = false;
   record_end(current_, Code::ok);
+  end_call(current_.work);
   return true;
 }
 
@@ -347,7 +365,7 @@ void Engine::record_waits(Operation& operation, Nanos now) {
   best_effort([&] { record_.waits(operation.recorded, waits_for(operation), now); });
 }
 
-void Engine::begin_message(const Call& call) {
+void Engine::begin_message(const Call& call, Work* work) {
   std::unique_ptr<Operation> operation;
   if (spare_.empty()) {
     operation = std::make_unique<Operation>();
@@ -355,7 +373,8 @@ void Engine::begin_message(const Call& call) {
     operation = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (!prepare(*operation, call)) return;
+  operation->work = work;
+  if (!prepare(*operation, call)) return fail_work(work);
   Binding& binding = operation->binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
@@ -383,6 +402,7 @@ bool Engine::advance_messages() {
     }
     moved = true;
     record_end(*messages_[i], Code::ok);
+    end_call(messages_[i]->work);
     spare_.push_back(std::move(messages_[i]));
     messages_[i] = std::move(messages_.back());
     messages_.pop_back();
@@ -464,7 +484,12 @@ void Engine::end(const Status& error, bool tell_peers) {
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_) best_effort([&] { revoke(current_); });
   if (running_) record_end(current_, status_.code());
-  for (const auto& message : messages_) record_end(*message, status_.code());
+  if (running_) fail_work(current_.work);
+  for (const QueuedCall& queued : queue_) fail_work(queued.work);
+  for (const auto& message : messages_) {
+    record_end(*message, status_.code());
+    fail_work(message->work);
+  }
   running_ = false;
   queue_.clear();
   messages_.clear();

@@ -110,7 +110,7 @@ class World {
  private:
   struct Rank final : ExecutorHost {
     std::byte* private_scratch(std::size_t bytes) override {
-      scratch.assign(bytes + 1, std::byte{0xa5});  // not null, also where it is empty
+      scratch.assign(std::max<std::size_t>(bytes, 1), std::byte{0xa5});
       return scratch.data();
     }
     Status map_remote(int peer, RegionOffset offset, std::size_t, std::uint64_t operation,
@@ -168,6 +168,7 @@ class World {
     signature.op = call.op;
     signature.collective = task.programs[0].header().collective;
     signature.flags = call.counts.empty() ? 0 : signature_flag::varying;
+    if (call.op == Op::pre_mul_sum) signature.set_scalar(call.scalar(static_cast<std::size_t>(r)));
     binding.fingerprint = fingerprint(call_hash(signature), task.sequence);
     binding.input_region = {r, 0};
     binding.output_region = {r, 1};
@@ -253,7 +254,7 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
     group.root = static_cast<std::uint32_t>(random() % group.ranks);
     group.varying = builder.varying && random() % 2 == 0;
     DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
-    group.widened = is_widened(call.dtype);
+    group.widened = tells_partial_results(call.dtype, call.op);
     const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % group.ranks) : -1;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
                  std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
@@ -300,7 +301,7 @@ TEST_P(EveryLayeredProgram, does_what_the_plain_interpreter_does) {
     group.root = static_cast<std::uint32_t>(random() % group.ranks);
     group.varying = builder.varying && random() % 2 == 0;
     const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
-    group.widened = is_widened(call.dtype);
+    group.widened = tells_partial_results(call.dtype, call.op);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
                  std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
                  internal::name_of(call.op) + (call.in_place ? ", in place" : "") +
@@ -335,7 +336,7 @@ DrawnTask draw_task(const std::vector<Builder>& builders, std::uint32_t ranks,
   group.varying = builder.varying && random() % 2 == 0;
   DrawnCall call = draw(builder, ranks, random(), group.varying, random);
   if (random() % 3 != 0) call.count = std::min<std::size_t>(call.count, 7);  // small ones run ahead
-  group.widened = is_widened(call.dtype);
+  group.widened = tells_partial_results(call.dtype, call.op);
   const std::vector<Plan> plans = plans_of(builder, group);
   std::vector<Plan> staged;
   if (plans[0].maps_input || plans[0].maps_output) {

@@ -67,6 +67,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   large_scratch_ = false;
   const bool has_scratch = header_->scratch_blocks > 0 || staged != nullptr;
   if (has_scratch && !place_scratch()) return;
+  if (binding.op == Op::pre_mul_sum) [[unlikely]]
+    expect_scalars();
   const std::uint32_t operands =
       std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
   if (fold_srcs_.size() < operands) {
@@ -119,6 +121,54 @@ void Execution::enter() {
   } else {
     begin_lanes();
   }
+}
+
+/// PreMulSum: at first every block of this rank's scratch counts as an input of this rank.
+void Execution::expect_scalars() {
+  const std::size_t blocks =
+      std::max(header_->scratch_blocks * header_->slots,
+               staged_ != nullptr ? staged_->header().scratch_blocks * staged_->header().slots : 0);
+  scalars_.assign(blocks, binding_->signature.scalar());
+}
+
+/// The scalar of the rank whose input the operand holds: of the rank whose buffer it is, or, in
+/// this rank's scratch, of the rank that has sent it. The verifier proves that (Proof::scalars).
+std::uint64_t Execution::scalar_of(const Operand& operand, const Active& active,
+                                   std::uint32_t source) const {
+  const std::uint32_t rank = index_of(operand.rank, active.instance, source);
+  if (rank != static_cast<std::uint32_t>(own_)) {
+    return links_->board->signature(static_cast<int>(rank), operation_).scalar();
+  }
+  if (operand.buffer != Buffer::scratch) return binding_->signature.scalar();
+  return scalars_[scratch_index(index_of(operand.block, active.instance, source), active.chunk)];
+}
+
+/// Notes whose scalar belongs to what a message has brought.
+void Execution::note_scalars(const Active& active, const Instruction& instruction) {
+  if (instruction.dsts == 0) return;
+  const Operand& operand = operands_[instruction.first_operand];
+  if (operand.buffer != Buffer::scratch || operand.wide) return;
+  for (std::uint32_t r = 0; r < instruction.repeat; ++r) {
+    scalars_[scratch_index(index_of(operand.block, active.instance, r), active.chunk)] =
+        active.transfer.sender_scalar;
+  }
+}
+
+/// PreMulSum: a sum in which inputs, that is sources that are not wide, have their scalars.
+/// A copy moves inputs as they are.
+void Execution::add_scalars(const Active& active, const Instruction& instruction,
+                            std::uint32_t repetition, Fold* fold) {
+  fold->op = Op::sum;
+  const bool copies = fold->src_count == 1 && !fold->finish && fold->srcs[0].wide == fold->wide_dst;
+  if (copies) return;
+  fold_scalars_.clear();
+  const Operand* operand = operands_ + instruction.first_operand + instruction.dsts;
+  for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
+    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
+      fold_scalars_.push_back(operand->wide ? 0 : scalar_of(*operand, active, repetition + j));
+    }
+  }
+  fold->scalars = fold_scalars_.data();
 }
 
 void Execution::begin_lanes() {
@@ -293,8 +343,7 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
     return payload + block * line_stride(binding_->sizes) * element_bytes_;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
-  const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
-  return scratch_ + rank * scratch_step_ + (slot * header_->scratch_blocks + block) * stride_;
+  return scratch_ + rank * scratch_step_ + scratch_index(block, chunk) * stride_;
 }
 
 /// The address of range number `source` of those that the operand stands for.
@@ -398,6 +447,8 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   fold.src_count = static_cast<int>(srcs);
   fold.dsts = fold_dsts_.data();
   fold.dst_count = static_cast<int>(dsts);
+  if (binding_->op == Op::pre_mul_sum) [[unlikely]]
+    add_scalars(active, instruction, repetition, &fold);
   if (binding_->user != nullptr) [[unlikely]] {
     fold_by_user(fold, *binding_->user, &user_room_);
   } else {
@@ -417,7 +468,7 @@ void Execution::set_bases() {
 /// True if every fold of the program runs once, at places that no chunk and no peer decides.
 bool Execution::can_be_ready() const {
   if (staged_ != nullptr || header_->maps_input || header_->maps_output ||
-      binding_->sizes.chunk_elements != 0) {
+      binding_->sizes.chunk_elements != 0 || binding_->op >= Op::pre_mul_sum) {
     return false;
   }
   for (std::uint32_t l = 0; l < header_->lanes; ++l) {
@@ -513,7 +564,7 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.bytes = 0;
   transfer.key.sequence = binding_->message_sequence;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
-  transfer.key.lane = static_cast<std::uint16_t>(index_of(instruction.tag, active.instance));
+  transfer.key.tag = index_of(instruction.tag, active.instance);
   transfer.key.p2p = binding_->p2p;
   transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
@@ -543,7 +594,10 @@ Execution::Outcome Execution::do_message(Active& active, const Instruction& inst
   const Transfer& transfer = active.transfer;
   if (!transfer.done) return Outcome::blocked;
   active.posted = false;
-  admitted_ |= instruction.kind == StepKind::recv;
+  const bool received = instruction.kind == StepKind::recv;
+  admitted_ |= received;
+  if (received && binding_->op == Op::pre_mul_sum) [[unlikely]]
+    note_scalars(active, instruction);
   return transfer.status.ok() ? Outcome::next : fail(transfer.status);
 }
 
@@ -697,55 +751,6 @@ bool Execution::admitted() const {
     if (active_[i].posted && active_[i].transfer.moved > 0) return true;
   }
   return false;
-}
-
-/// The ranks that the step of an active lane waits for.
-void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const {
-  const Instruction& instruction = code_[active.lane->first + active.next];
-  if (active.posted) {
-    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
-    return;
-  }
-  const bool arrival = instruction.kind == StepKind::await_arrival;
-  if (!arrival && instruction.kind != StepKind::wait) return;
-  if (!instruction.all) {
-    ranks.push_back(rank_of(static_cast<int>(index_of(instruction.peer, active.instance))));
-    return;
-  }
-  for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
-    const bool here =
-        arrival ? has_arrived(peer, operation_) : wait_is_over(active, instruction, peer);
-    if (!here) ranks.push_back(rank_of(peer));
-  }
-}
-
-bool Execution::has_arrived(int peer, std::uint64_t operation) const {
-  return links_->board->progress(peer).arrived.load(std::memory_order_relaxed) >= operation;
-}
-
-std::vector<int> Execution::waits_for() const {
-  if (done_) return {};
-  std::vector<int> all;
-  if (mapping_of_ >= 0) all.push_back(rank_of(mapping_of_));
-  if (phase_ == Phase::lanes) {
-    for (std::size_t i = 0; i < active_count_; ++i) {
-      if (!active_[i].done) add_awaited(active_[i], all);
-    }
-  } else {
-    const bool arrived = phase_ == Phase::admission;
-    const std::uint64_t operation =
-        arrived ? operation_ : RunAhead::required_by(operation_, large_scratch_);
-    for (int peer = 0; peer < links_->board->local_ranks(); ++peer) {
-      if (!has_arrived(peer, operation)) all.push_back(rank_of(peer));
-    }
-  }
-  std::vector<int> ranks;
-  for (const int rank : all) {
-    if (rank != links_->rank && std::ranges::find(ranks, rank) == ranks.end()) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
 }
 
 }  // namespace hocket::internal

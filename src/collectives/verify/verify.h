@@ -31,12 +31,19 @@
 // blocks have fewer chunks. A deadlock that needs more chunks than a run has is found without a run
 // (verify_progress.h).
 //
+// Scalars. In plans for widened data a source that is not wide, of a fold that is no copy, is
+// plain: an input as its rank gave it. PreMulSum multiplies it there, by the scalar of the rank
+// whose buffer it is in, or, in the own scratch, of the rank whose message brought it. That is
+// right if each plain source holds the input of that rank, and if nothing that is wide, and so was
+// multiplied before, becomes narrow again without being finished. Then every input is multiplied
+// exactly once, before it is rounded, and no partial result is.
+//
 // Successive operations. A rank writes the scratch and the line of an earlier operation again when
 // all ranks of its node have arrived at a later one, so that all have ended that earlier one
 // (transport/shm/run_ahead.h). Every plan that uses the node arrives exactly once, steps write into
-// scratch and line only of their own rank, and an arrival or a flag of this operation precedes
-// every access to a peer's memory: all of that is checked. So accesses of two operations do not
-// conflict, whatever their plans are.
+// scratch and line only of their own rank, and an arrival in this operation precedes every access
+// to a peer's memory: all of that is checked. So accesses of two operations do not conflict,
+// whatever their plans are.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +57,9 @@ namespace hocket::internal {
 
 struct Proof {
   Status status;
-  bool rank_order = false;      // all ranks are folded one by one, in absolute rank order
+  bool rank_order = false;  // all ranks are folded one by one, in absolute rank order
+  /// Of plans for widened data: OK, or why PreMulSum cannot use them. See "Scalars".
+  Status scalars = {};
   std::uint64_t steps_run = 0;  // in all runs together
 };
 
