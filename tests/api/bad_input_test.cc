@@ -254,6 +254,11 @@ Bads bad_makings() {
          EXPECT_HOCKET(hocketCommDestroy(first));
          return result;
        }},
+  };
+}
+
+Bads bad_groups_and_configurations() {
+  return {
       {"a rank twice in a group", argument,
        "hocketCommCreateGroup: rank 1 is in ranks[0] and in ranks[1]: give each rank once",
        [](hocketComm_t c) {
@@ -345,8 +350,9 @@ std::string pattern_of(const std::string& sentence) {
 
 TEST(BadInput, is_refused_with_a_sentence_and_changes_nothing) {
   ranks::run_ranks(2, [](Rank& self) {
-    for (const Bads& bads : {bad_communicators(), bad_buffers(), bad_numbers(), bad_blocks(),
-                             bad_makings(), bad_memory(), bad_groups()}) {
+    for (const Bads& bads :
+         {bad_communicators(), bad_buffers(), bad_numbers(), bad_blocks(), bad_makings(),
+          bad_groups_and_configurations(), bad_memory(), bad_groups()}) {
       for (const Bad& bad : bads) {
         EXPECT_EQ(bad.expected, bad.call(self.comm)) << bad.input;
         EXPECT_EQ(0, ::fnmatch(pattern_of(bad.sentence).c_str(), hocketGetLastError(nullptr), 0))
