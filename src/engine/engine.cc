@@ -91,21 +91,31 @@ Status Engine::estimate(const Call& call, double* ns) {
   return {};
 }
 
-void Engine::submit(const Call& call) {
-  if (!status_.ok()) return;
+void Engine::submit(const Call& call, Work* work) {
+  if (!status_.ok()) return fail_work(work);
   now_ = 0;
-  if (is_p2p(call)) return begin_message(call);
+  if (is_p2p(call)) return begin_message(call, work);
   if (running_ || !queue_.empty()) {
-    queue_.push_back(call);
+    queue_.push_back({call, work});
   } else {
-    begin(call);
+    begin(call, work);
   }
 }
 
 void Engine::begin_next() {
-  const Call next = queue_.front();
+  const QueuedCall next = queue_.front();
   queue_.pop_front();
-  begin(next);
+  begin(next.call, next.work);
+}
+
+void Engine::end_call(Work* work) {
+  if (work != nullptr && work->end_call()) work_has_ended_ = true;
+}
+
+void Engine::fail_work(Work* work) {
+  if (work == nullptr) return;
+  work->fail(status_.ok() ? unexplained_ : status_);
+  work_has_ended_ = true;
 }
 
 bool Engine::prepare(Operation& operation, const Call& call) {
@@ -175,8 +185,9 @@ void Engine::bind_blocks(Operation& operation, const Call& call) {
   call_hash_ = call_hash(binding.signature);
 }
 
-void Engine::begin(const Call& call) {
+void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
+  current_.work = work;
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!prepare(current_, call)) return;
@@ -326,6 +337,7 @@ void Engine::finish_collective() {
   last_program_.store(&program, std::memory_order_release);
   running_ = false;
   record_end(current_, Code::ok);
+  end_call(current_.work);
 }
 
 std::vector<const Transport*> Engine::transports_of(const Program& program) const {
@@ -364,7 +376,7 @@ void Engine::record_waits(Operation& operation, bool waits_for_turn, Nanos now) 
       [&] { record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now); });
 }
 
-void Engine::begin_message(const Call& call) {
+void Engine::begin_message(const Call& call, Work* work) {
   std::unique_ptr<Operation> operation;
   if (spare_.empty()) {
     operation = std::make_unique<Operation>();
@@ -372,7 +384,8 @@ void Engine::begin_message(const Call& call) {
     operation = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (!prepare(*operation, call)) return;
+  operation->work = work;
+  if (!prepare(*operation, call)) return fail_work(work);
   Binding& binding = operation->binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
@@ -402,6 +415,7 @@ bool Engine::advance_messages() {
     }
     moved = true;
     record_end(*messages_[i], Code::ok);
+    end_call(messages_[i]->work);
     spare_.push_back(std::move(messages_[i]));
     messages_[i] = std::move(messages_.back());
     messages_.pop_back();
@@ -483,7 +497,12 @@ void Engine::end(const Status& error, bool tell_peers) {
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
   if (running_) record_end(current_, status_.code());
-  for (const auto& message : messages_) record_end(*message, status_.code());
+  if (running_) fail_work(current_.work);
+  for (const QueuedCall& queued : queue_) fail_work(queued.work);
+  for (const auto& message : messages_) {
+    record_end(*message, status_.code());
+    fail_work(message->work);
+  }
   running_ = false;
   queue_.clear();
   messages_.clear();

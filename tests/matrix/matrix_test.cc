@@ -86,6 +86,8 @@ constexpr WorldKind kinds[] = {
     {7, "tcp", "k-nomial", false},
     {3, "shm", "circulant", false},
     {7, "tcp", "circulant", false},
+    {5, "shm", "pat", false},
+    {17, "tcp", "pat", false},
     {3, "shm", "bruck", true},
     {4, "tcp", "bruck", true},
     {5, "shm", "pairs", true},
