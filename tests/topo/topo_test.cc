@@ -197,7 +197,8 @@ TEST(Program, says_what_is_wrong) {
   expect_error("broadcast --algorithm tree --root 4", "there is no rank 4");
   expect_error("broadcast --algorithm tree --rank 4", "there is no rank 4");
   const Ran ran = run("plan all-reduce --algorithm tree --ranks 65 --rank 0 --json never-written");
-  EXPECT_TRUE(ran.output.ends_with("hocket-topo: a plan of a user is for 2 to 64 ranks\n"));
+  EXPECT_NE(ran.output.find("hocket-topo: a plan of a user is for 2 to 64 ranks\n"),
+            std::string::npos);
   EXPECT_NE(ran.status, 0);
   expect_error("all-reduce --algorithm ring --varying",
                "that algorithm needs blocks of equal counts");
