@@ -143,7 +143,7 @@ Slots Runner::slots_of(std::size_t bytes, bool in_place) const {
                    group, in_place, cache_bytes_, static_cast<std::size_t>(options_.buffers));
 }
 
-Operation Runner::operation_for(const RowSpec& spec) {
+Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm) {
   Expectation e;
   e.collective = options_.collective;
   e.dtype = spec.dtype;
@@ -159,6 +159,7 @@ Operation Runner::operation_for(const RowSpec& spec) {
   e.seed.row = ++row_number_;
   e.seed.pass = spec.in_place ? 1 : 0;
   Ground ground = ground_;
+  ground.comm = comm;
   const std::size_t shift = static_cast<std::size_t>(options_.unaligned) * size_of(spec.dtype);
   ground.send += shift;
   ground.recv += shift;
@@ -199,7 +200,7 @@ bool Runner::learn_algorithm(Measured* row, Failure* failure) {
 }
 
 bool Runner::measure(const RowSpec& spec, Measured* row, Failure* failure) {
-  Operation operation = operation_for(spec);
+  Operation operation = operation_for(spec, ground_.comm);
   const Expectation& e = operation.expectation();
   Seen seen;
   bool measured = false;

@@ -38,9 +38,10 @@ class Calibration {
         plans_(plans),
         run_(std::move(run)) {}
 
-  /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0.
-  /// Code::mismatch if the settings of this rank differ from those of rank 0.
-  Status agree(Figures* figures);
+  /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0,
+  /// which are measured if they are not known. Code::mismatch if the settings of this rank differ
+  /// from those of rank 0.
+  Status agree(Figures* figures, bool known = false);
 
  private:
   struct Hello;

@@ -84,10 +84,11 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   return moved;
 }
 
-Status Engine::estimate(const Call& call, double* ns) {
+Status Engine::estimate(const Call& call, bool mapped, double* ns) {
   const Choice* choice = nullptr;
   HOCKET_RETURN_IF_ERROR(selector_->choose(question_of(call), &choice));
-  *ns = static_cast<double>(choice->price_ps) / 1000;
+  const bool staged = choice->staged != nullptr && !mapped;
+  *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
   return {};
 }
 

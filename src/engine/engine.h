@@ -79,7 +79,8 @@ class Engine {
   void prepare_to_sleep();
   const std::vector<Transport*>& transports() const { return transports_; }
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
-  Status estimate(const Call& call, double* ns);
+  /// mapped: local peers can map its buffers.
+  Status estimate(const Call& call, bool mapped, double* ns);
   /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
   void force_algorithm(const char* algorithm) { selector_->force(algorithm); }
   /// While no operation runs; all ranks add the same plans.

@@ -173,7 +173,7 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   std::vector<Priced> all;
   HOCKET_RETURN_IF_ERROR(candidates(question, &all));
   const Program* alternative = nullptr;
-  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, &alternative));
+  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, &alternative, &choice->staged_price_ps));
   if (alternative == nullptr) HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
   if (all.empty()) {
     return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
@@ -200,7 +200,7 @@ Status Selector::work_out(const Question& question, Choice* choice) {
 /// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
 /// of users. Null: none has room, because an element of the user is too long.
 Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                                  const Program** out) {
+                                  const Program** out, std::int64_t* price_ps) {
   *out = nullptr;
   for (const Priced& candidate : candidates) {
     if (candidate.builder->file != nullptr) continue;
@@ -208,6 +208,7 @@ Status Selector::find_alternative(const Question& question, const std::vector<Pr
     HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
     if (!program->header().arrives_first || maps_buffers(*program)) continue;
     *out = program;
+    *price_ps = candidate.price_ps;
     return {};
   }
   return {};

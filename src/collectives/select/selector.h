@@ -44,6 +44,7 @@ struct Choice {
   Stores stores = Stores::together;
   bool far_scratch = false;
   std::int64_t price_ps = 0;    // picoseconds
+  std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
 };
 
@@ -88,7 +89,7 @@ class Selector {
   std::vector<const Builder*> builders_for(const Question& question) const;
   Status work_out(const Question& question, Choice* choice);
   Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                          const Program** out);
+                          const Program** out, std::int64_t* price_ps);
   Status drop_mapping(const Question& question, std::vector<Priced>* candidates);
   Status program_for(const Builder& builder, const Question& question, const Program** out);
   Shape shape_of(const Question& question) const;
