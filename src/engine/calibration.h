@@ -49,14 +49,16 @@ class Calibration {
     return run_(calls, algorithm);
   }
   Status measure(Figures* figures);
-  Status measure_barrier(double* ns);
+  Status measure_operations(Figures* figures);
+  Status measure_peer(double* ns_per_byte);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
   Status measure_messages(Figures* figures);
-  Status time_small_messages(std::span<const Call> calls, const char* algorithm, double* ns);
+  Status time_in_sequence(std::span<const Call> calls, const char* algorithm, double* ns);
   Status measure_link(Figures* figures);
   Status measure_sync(Figures* figures);
   Status time_message(int far, std::size_t bytes, double* best);
+  Status time_exchange(int far, std::size_t bytes, double* best);
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;
 
