@@ -136,11 +136,15 @@ std::vector<Operation> Explainer::operations(const RowSpec& spec, hocketComm_t c
   return all;
 }
 
-/// Runs the call once for each root, and asks for its price and its algorithm.
+/// Runs the call once for each root, and asks for its price and its algorithm. A peer that first
+/// accesses a page of a mapped buffer has a page fault: mapped buffers are all used once.
 bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure) {
   turn->operations = operations(spec, comm);
-  for (Operation& operation : turn->operations) {
-    if (!operation.iterate(0, failure)) return false;
+  const std::size_t slots = turn->operations.front().slots().in;
+  const std::size_t buffers = options_.alloc_memory ? slots : 1;
+  // Twice at least: the first call may find that buffers are not mapped.
+  for (std::size_t i = 0; i < std::max({buffers, turn->operations.size(), std::size_t{2}}); ++i) {
+    if (!turn->operations[i % turn->operations.size()].iterate(i, failure)) return false;
   }
   if (!last_of(comm, &turn->candidate, failure) ||
       !ok(hocketGroupStart(), "hocketGroupStart", comm, failure) ||

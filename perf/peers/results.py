@@ -18,7 +18,7 @@ def size_text(size):
     for shift, unit in (30, "GiB"), (20, "MiB"), (10, "KiB"):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift} {unit}"
-    return f"{size} B"
+    return f"{size} B" if size > 0 else "-"  # a barrier has no size
 
 
 def time_text(us):

@@ -35,10 +35,10 @@ constexpr std::size_t push_elements = 8 << 10;
 constexpr int most_neighbours = 16;
 constexpr std::size_t peer_elements = 8 << 10;
 constexpr std::size_t memory_elements = 64 << 10;
-constexpr std::size_t large_bytes = 512 << 10;
+constexpr std::size_t large_bytes = 512 << 10, large_local_bytes = 128 << 10;
 constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
 constexpr int pause_us = 2000;
-constexpr double implausible_sync_ns = 50'000;
+constexpr double implausible_sync_ns = 20'000;
 constexpr double implausible_push_ns = 2;  // per byte
 
 /// Removes the bytes from all caches, where the processor has an instruction for it.
@@ -50,27 +50,28 @@ void evict([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes
 #endif
 }
 
-/// Nanoseconds per byte that a fold reads or writes, from caches or from memory: the best of a few
-/// runs.
+/// Nanoseconds per byte that a fold of two arrays in the caches reads or writes, or a copy in memory:
+/// the best of a few runs.
 double measure_fold(std::size_t elements, bool from_memory) {
-  std::vector<float> a(elements, 1.0f), b(elements, 2.0f), c(from_memory ? elements : 0);
+  std::vector<float> a(elements, 1.0f), b(elements, 2.0f);
   const FoldSource srcs[] = {{a.data(), false}, {b.data(), false}};
-  void* dst = from_memory ? c.data() : a.data();
+  void* dst = b.data();
   Fold run;
   run.srcs = srcs;
-  run.src_count = 2;
+  run.src_count = from_memory ? 1 : 2;
   run.dsts = &dst;
   run.count = elements;
   double best = 1e9;
-  for (int i = 0; i < 8; ++i) {
-    for (const std::vector<float>* data : {&a, &b, &c}) {
+  for (int i = 0; i < 4; ++i) {
+    for (const std::vector<float>* data : {&a, &b}) {
       if (from_memory) evict(data->data(), data->size() * sizeof(float));
     }
     const Nanos begin = monotonic_now();
     fold(run);
     best = std::min(best, static_cast<double>(monotonic_now() - begin));
   }
-  return std::max(0.005, best / static_cast<double>(3 * elements * sizeof(float)));
+  const auto touches = static_cast<std::size_t>(run.src_count + run.dst_count);
+  return std::max(0.005, best / static_cast<double>(touches * elements * sizeof(float)));
 }
 
 }  // namespace
@@ -174,30 +175,32 @@ Status Calibration::measure_operations(Figures* figures) {
   return {};
 }
 
-/// What it takes to read a byte that a peer has just written. It uses the scratch of the board,
-/// which nothing else uses yet. All local ranks measure at once, in pairs.
+/// What it takes to write a byte that a peer has just read, and to read a byte that it has just
+/// written: half of both. It uses the scratch of the board, which nothing else uses yet. All local
+/// ranks measure at once, in pairs.
 Status Calibration::measure_peer(double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
-  std::vector<float> copied(peer_elements);
-  auto* const mine = reinterpret_cast<float*>(board_.scratch(me, 0));
-  const FoldSource source = {board_.scratch(peer, 0), false};
-  void* dst = copied.data();
-  Fold copy;
-  copy.srcs = &source;
-  copy.dsts = &dst;
-  copy.count = peer_elements;
-  const Call barrier;
-  double best = 1e12;
-  for (int i = 0; i < 5; ++i) {
-    std::fill(mine, mine + peer_elements, static_cast<float>(i));
-    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+  std::vector<float> own(peer_elements);
+  const auto time_copy = [](const void* from, void* to) {
+    const FoldSource source = {from, false};
+    Fold copy;
+    copy.srcs = &source;
+    copy.dsts = &to;
+    copy.count = peer_elements;
     const Nanos begin = monotonic_now();
     fold(copy);
-    best = std::min(best, static_cast<double>(monotonic_now() - begin));
+    return static_cast<double>(monotonic_now() - begin);
+  };
+  const Call barrier;
+  double write = 1e12, read = 1e12;
+  for (int i = 0; i < 5; ++i) {
+    write = std::min(write, time_copy(own.data(), board_.scratch(me, 0)));
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    read = std::min(read, time_copy(board_.scratch(peer, 0), own.data()));
     HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   }
-  *ns_per_byte = best / (peer_elements * sizeof(float));
+  *ns_per_byte = (write + read) / 2 / (peer_elements * sizeof(float));
   return {};
 }
 
@@ -214,7 +217,8 @@ Status Calibration::measure_board(Figures* figures) {
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::near_and_far, &figures->push_past_ns_per_byte));
     std::uint8_t disturbed =
-        figures->sync_ns > implausible_sync_ns ||
+        figures->sync_ns + figures->call_ns > implausible_sync_ns ||
+        figures->message_ns + figures->message_work_ns > implausible_sync_ns ||
         std::min(figures->push_ns_per_byte, figures->push_past_ns_per_byte) > implausible_push_ns;
     const Call tell{Collective::broadcast, &disturbed, &disturbed, 1, Dtype::uint8, Op::sum, 0};
     HOCKET_RETURN_IF_ERROR(run({&tell, 1}));
@@ -302,49 +306,46 @@ Status Calibration::measure_link(Figures* figures) {
   int far = 1;
   while (membership_.nodes() > 1 && node(far) == node(0)) ++far;
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
-  double small = 0, large = 0;
-  HOCKET_RETURN_IF_ERROR(time_message(far, 8, &small));
-  HOCKET_RETURN_IF_ERROR(time_message(far, large_bytes, &large));
-  double both_small = 0, both_large = 0;
-  HOCKET_RETURN_IF_ERROR(time_exchange(far, 8, &both_small));
-  HOCKET_RETURN_IF_ERROR(time_exchange(far, large_bytes, &both_large));
+  const std::size_t bytes = membership_.nodes() > 1 ? large_bytes : large_local_bytes;
+  double small = 0, large = 0, both_small = 0, both_large = 0;
+  HOCKET_RETURN_IF_ERROR(time_message(far, 8, false, &small));
+  HOCKET_RETURN_IF_ERROR(time_message(far, bytes, false, &large));
+  HOCKET_RETURN_IF_ERROR(time_message(far, 8, true, &both_small));
+  HOCKET_RETURN_IF_ERROR(time_message(far, bytes, true, &both_large));
+  const auto per_byte = [&](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
-  figures->link_ns_per_byte = std::max(0.001, (large - small) / large_bytes);
-  figures->port_ns_per_byte = std::max(0.0, (both_large - both_small) / large_bytes / 2);
+  figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));
+  figures->port_ns_per_byte = std::max(0.0, per_byte(both_large - both_small) / 2);
   return {};
 }
 
-/// The time of a message from rank 0 to `far`, and an answer: the best of three.
-Status Calibration::time_message(int far, std::size_t bytes, double* best) {
-  std::vector<std::byte> data(bytes);
-  const bool is_rank_0 = membership_.rank() == 0;
-  const auto call = [&](Collective collective, std::size_t count) {
-    return Call{collective,   data.data(), data.data(),        count,
-                Dtype::uint8, Op::sum,     is_rank_0 ? far : 0};
-  };
-  const Call there = call(is_rank_0 ? Collective::send : Collective::recv, bytes);
-  const Call back = call(is_rank_0 ? Collective::recv : Collective::send, 1);
-  *best = 1e12;
-  for (int i = 0; i < 3; ++i) {
-    const Nanos begin = monotonic_now();
-    HOCKET_RETURN_IF_ERROR(run({&there, 1}));
-    HOCKET_RETURN_IF_ERROR(run({&back, 1}));
-    *best = std::min(*best, static_cast<double>(monotonic_now() - begin));
-  }
-  return {};
-}
-
-/// The time of a message each way at once: the best of three.
-Status Calibration::time_exchange(int far, std::size_t bytes, double* best) {
-  std::vector<std::byte> in(bytes), out(bytes);
+/// The time of a message from rank 0 to `far`, with an answer, or of one each way at once: the best of
+/// a few. The bytes lie in memory.
+Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, double* best) {
+  constexpr int tries = 5;
   const int other = membership_.rank() == 0 ? far : 0;
-  const Call calls[] = {
-      {Collective::send, in.data(), in.data(), bytes, Dtype::uint8, Op::sum, other},
-      {Collective::recv, out.data(), out.data(), bytes, Dtype::uint8, Op::sum, other}};
+  std::vector<std::byte> in(bytes), out(bytes);
+  const auto send = [&](std::size_t count) {
+    return Call{Collective::send, in.data(), in.data(), count, Dtype::uint8, Op::sum, other};
+  };
+  const auto recv = [&](std::size_t count) {
+    return Call{Collective::recv, out.data(), out.data(), count, Dtype::uint8, Op::sum, other};
+  };
+  const Call meet[] = {send(1), recv(1)}, exchange[] = {send(bytes), recv(bytes)};
+  const Call there = membership_.rank() == 0 ? send(bytes) : recv(bytes);
+  const Call back = membership_.rank() == 0 ? recv(1) : send(1);
   *best = 1e12;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < tries; ++i) {
+    evict(in.data(), bytes);
+    evict(out.data(), bytes);
+    HOCKET_RETURN_IF_ERROR(run(meet));
     const Nanos begin = monotonic_now();
-    HOCKET_RETURN_IF_ERROR(run(calls));
+    if (both_ways) {
+      HOCKET_RETURN_IF_ERROR(run(exchange));
+    } else {
+      HOCKET_RETURN_IF_ERROR(run({&there, 1}));
+      HOCKET_RETURN_IF_ERROR(run({&back, 1}));
+    }
     *best = std::min(*best, static_cast<double>(monotonic_now() - begin));
   }
   return {};

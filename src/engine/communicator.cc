@@ -253,17 +253,17 @@ void Communicator::log_ready(const Figures& f) const {
       nodes() == 1 ? "" : "s", ranks_per_core(*session_));
   // The line has only figures that were measured. docs/TUNING.md explains each figure.
   if (ranks() > 1 && rank() == 0) {
-    line += fmt::format("; figures: memory {:.3f} ns/byte", f.touch_ns_per_byte);
-    if (nodes() > 1) {
-      if (ranks() > nodes()) line += fmt::format("; flags {:.0f} ns", f.sync_ns);
-    } else {
-      line += fmt::format("; operation {:.0f} ns; flags {:.0f} ns", f.call_ns, f.sync_ns);
+    line += fmt::format("; figures: caches {:.3f} ns/byte; memory {:.3f} ns/byte",
+                        f.touch_ns_per_byte, f.memory_ns_per_byte);
+    if (nodes() == 1) line += fmt::format("; operation {:.0f} ns", f.call_ns);
+    if (ranks() > nodes()) {
+      line += fmt::format("; flags {:.0f} ns; peer's caches {:.3f} ns/byte", f.sync_ns,
+                          f.peer_ns_per_byte);
     }
     line += fmt::format(
-        "; written by a peer {:.3f} ns/byte; in memory {:.3f} ns/byte; message latency {:.0f} ns; "
-        "message work {:.0f} ns; link {:.3f} ns/byte; port {:.3f} ns/byte",
-        f.peer_ns_per_byte, f.memory_ns_per_byte, f.message_ns, f.message_work_ns,
-        f.link_ns_per_byte, f.port_ns_per_byte);
+        "; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte; port {:.3f} "
+        "ns/byte",
+        f.message_ns, f.message_work_ns, f.link_ns_per_byte, f.port_ns_per_byte);
     if (nodes() == 1 && f.crowd <= 1) {
       line += fmt::format("; peer memory {:.3f} ns/byte; peer memory past caches {:.3f} ns/byte",
                           f.push_ns_per_byte, f.push_past_ns_per_byte);

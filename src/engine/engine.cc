@@ -86,7 +86,7 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
 
 Status Engine::estimate(const Call& call, bool mapped, double* ns) {
   const Choice* choice = nullptr;
-  HOCKET_RETURN_IF_ERROR(selector_->choose(question_of(call), &choice));
+  HOCKET_RETURN_IF_ERROR(selector_->look(question_of(call), mapped, &choice));
   const bool staged = choice->staged != nullptr && !mapped;
   *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
   return {};
@@ -123,6 +123,7 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   operation.program = choice->program;
   call_hash_ = choice->call_hash;
   operation.staged = choice->staged;
+  operation.kind = choice->kind;
   Binding& binding = operation.binding;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
@@ -323,6 +324,8 @@ void Engine::finish_collective() {
   const ProgramHeader& header = program.header();
   if (header.uses_node && header.awaits_all_arrivals) all_arrived_ = board_sequence_;
   last_program_.store(&program, std::memory_order_release);
+  if (&program != current_.program) [[unlikely]]
+    selector_->fell_back(current_.kind);
   running_ = false;
   record_end(current_, Code::ok);
 }

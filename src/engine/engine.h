@@ -108,6 +108,7 @@ class Engine {
     Execution execution;
     const Program* program = nullptr;
     const Program* staged = nullptr;
+    std::uint16_t kind = 0;  // Choice::kind
     Binding binding;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::shared_ptr<const UserFold> user;          // binding points to it; or null

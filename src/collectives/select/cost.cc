@@ -85,11 +85,11 @@ Times times_of_blocks(Simulated simulated, std::size_t elements) {
 
 /// After some chunks each further one takes the same time, but not less than what is busiest needs
 /// for it: the first chunks may have hidden that behind a latency.
-Picoseconds time_of_chunks(const Simulated& simulated, std::size_t most) {
+Times time_of_chunks(const Simulated& simulated, std::size_t most) {
   const Sizes& sizes = simulated.sizes;
   const std::size_t elements = std::max(sizes.input.longest, sizes.output.longest);
   const std::size_t chunk = sizes.chunk_elements;
-  if (sizes.chunks_in(elements) <= most) return times_of_blocks(simulated, elements).end;
+  if (sizes.chunks_in(elements) <= most) return times_of_blocks(simulated, elements);
   const Times near = times_of_blocks(simulated, most / 2 * chunk);
   const Times far = times_of_blocks(simulated, most * chunk);
   const std::size_t rest = elements - most * chunk;
@@ -98,13 +98,16 @@ Picoseconds time_of_chunks(const Simulated& simulated, std::size_t most) {
     return to + each * static_cast<Picoseconds>(rest / chunk) +
            each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
   };
-  return std::max(continued(near.end, far.end), continued(near.busiest, far.busiest));
+  const Picoseconds busiest = continued(near.busiest, far.busiest);
+  return {std::max(continued(near.end, far.end), busiest), busiest,
+          continued(near.work, far.work)};
 }
 
 }  // namespace
 
 std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
-                   std::size_t chunk_elements, const Figures& figures, const Effort& effort) {
+                   std::size_t chunk_elements, const Figures& figures, const Effort& effort,
+                   std::int64_t* work) {
   if (is_p2p(builder.collective)) return 0;
   Shape priced = shape;
   Simulated simulated;
@@ -131,10 +134,15 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   simulated.dtype = dtype;
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
   set_costs(figures, priced.ranks, &simulated);
-  const Picoseconds time = time_of_chunks(simulated, effort.most_chunks);
+  const Times times = time_of_chunks(simulated, effort.most_chunks);
+  if (work != nullptr) {
+    // Where a few stand for all, their work is that of all ranks on their processor.
+    const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.crowd);
+    *work = rounded(static_cast<double>(times.work) / ranks);
+  }
   const Picoseconds call = rounded(figures.call_ns * 1e3);
-  if (priced_units == units) return call + time;
-  return call + time / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
+  if (priced_units == units) return call + times.end;
+  return call + times.end / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
 }
 
 }  // namespace hocket::internal

@@ -135,7 +135,7 @@ class Simulation {
       }
     }
     HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
-    return {end_, busiest()};
+    return {end_, busiest(), work()};
   }
 
  private:
@@ -158,6 +158,14 @@ class Simulation {
     for (const Link& link : links_) most = std::max({most, link.sending, link.taking});
     for (const Port& port : ports_) most = std::max(most, port.busy);
     return most;
+  }
+
+  Picoseconds work() const {
+    Picoseconds all = looks_ * costs_.sync;
+    for (const Processor& processor : processors_) all += processor.busy;
+    for (const Link& link : links_) all += link.sending + link.taking;
+    for (const Port& port : ports_) all += port.busy;
+    return all / static_cast<Picoseconds>(ranks_.size());
   }
 
   void queue(std::uint32_t index) {
@@ -237,7 +245,8 @@ class Simulation {
         const std::size_t bytes =
             range.wide ? wide_size_of(simulated_.dtype) : size_of(simulated_.dtype);
         for (std::uint32_t j = 0; j < range.repeat; ++j) {
-          sum += static_cast<std::int64_t>(bytes) * rate_of(plan, range, j);
+          const bool written = ranges == &step.dsts;
+          sum += static_cast<std::int64_t>(bytes) * rate_of(plan, range, j, written);
         }
       }
     }
@@ -245,24 +254,27 @@ class Simulation {
   }
 
   /// Of a byte, by the place where it lies. Lines come with the flags.
-  std::int64_t rate_of(const Plan& plan, const Range& range, std::uint32_t source) const {
+  std::int64_t rate_of(const Plan& plan, const Range& range, std::uint32_t source,
+                       bool written) const {
     const std::size_t element = size_of(simulated_.dtype);
-    bool in_memory = false;
+    bool in_memory = false, shared = false;
     if (range.buffer == Buffer::line) return costs_.femtoseconds_per_touch;
     if (range.buffer == Buffer::scratch) {
       const std::size_t stride = scratch_stride_bytes(sizes_, simulated_.dtype, range.wide);
       in_memory = plan.scratch_blocks * plan.slots * stride > simulated_.core_cache_bytes;
+      shared = written && !plan.node.empty();
     } else {
       const Extents& extents = sizes_.of(range.buffer);
       in_memory = extents.blocks * extents.longest * element > cached_buffer_bytes;
     }
     if (in_memory) return costs_.femtoseconds_of_memory;
     const bool own = range.rank.at(0, source) == plan.shape.rank;
-    return own ? costs_.femtoseconds_per_touch : costs_.femtoseconds_of_peer;
+    return own && !shared ? costs_.femtoseconds_per_touch : costs_.femtoseconds_of_peer;
   }
 
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
+    if (rank.plan->arrives_first) ++looks_;
     for (std::uint32_t l = 0; l < rank.plan->lanes.size(); ++l) {
       const Lane& lane = rank.plan->lanes[l];
       for (std::uint32_t i = 0; i < std::min(lane.window, lane.instances); ++i) {
@@ -345,10 +357,14 @@ class Simulation {
         publish(ranks_[active.rank].flags[arrival]);
         return true;
       case StepKind::await_arrival:
-        return wait(active, step, arrival, 1);
+        if (!wait(active, step, arrival, 1)) return false;
+        ++looks_;
+        return true;
       case StepKind::wait:
-        return active.chunk < step.lag ||
-               wait(active, step, step.flag, active.chunk - step.lag + 1);
+        if (active.chunk < step.lag) return true;
+        if (!wait(active, step, step.flag, active.chunk - step.lag + 1)) return false;
+        ++looks_;
+        return true;
       case StepKind::await:
         return await(active, step);
     }
@@ -470,7 +486,7 @@ class Simulation {
     const Way way = way_to(active, static_cast<std::uint32_t>(step.peer.at(active.instance)));
     now_ += way.local ? costs_.local_work() : costs_.work;
     const std::int64_t rate =
-        way.local ? 4 * costs_.femtoseconds_per_touch : costs_.femtoseconds_on_link;
+        way.local ? costs_.femtoseconds_of_local() : costs_.femtoseconds_on_link;
     const Picoseconds on_link = time_of(bytes_of(active) * way.messages, rate);
     Link& link = links_[way.link];
     link.sends_until = std::max(link.sends_until, now_) + on_link;
@@ -548,6 +564,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Picoseconds now_ = 0;
   Picoseconds end_ = 0;
+  Picoseconds looks_ = 0;  // steps that have waited for flags of peers
 };
 
 }  // namespace

@@ -20,8 +20,8 @@
 // alike, one of them stands for all: it meets its own messages, sent at the same distance, and its
 // own flags.
 //
-// Nodes. The ranks of a node share its link to the other nodes. A message within a node takes the
-// processor's time for its bytes four times (two copies) and does not use that link. Where one rank
+// Nodes. The ranks of a node share its link to the other nodes. A message within a node is copied
+// twice and does not use that link. Where one rank
 // stands for all, and n ranks are on each node, a message to rank r + d crosses between nodes for
 // min(d, p - d, n) of them, at the same time: so many messages take their turns on the link.
 //
@@ -29,9 +29,9 @@
 // one message at a time, whatever its direction: where the processor is slower than the link, a rank
 // that sends and receives at once takes twice as long.
 //
-// Places. A byte lies in the processor's own caches, in those of a peer that has just written it, or
-// in memory. Scratch lies in the cache of the core whose rank writes it; if it does not fit, in
-// memory. Buffers of the caller of more than `cached_buffer_bytes` lie in memory: a program that
+// Places. A byte lies in the processor's own caches, in those of a peer that has just written or
+// read it, or in memory. Scratch that the ranks of a node share lies in a peer's cache when its owner
+// writes it and when a peer reads it; if it does not fit, in memory. Buffers of the caller of more than `cached_buffer_bytes` lie in memory: a program that
 // communicates so much touches other data meanwhile.
 //
 // What is not simulated: what else is in the caches.
@@ -62,9 +62,13 @@ struct Costs {
   std::int64_t femtoseconds_on_link = 0;
   std::int64_t femtoseconds_in_port = 0;
 
-  /// Of a message within a node, which is copied twice and acknowledged.
-  Picoseconds local_latency() const { return std::min(latency, 3 * sync); }
+  /// Of a message within a node: its flag is seen, and each byte is copied twice, from memory to
+  /// where a peer has read, and from where a peer has written to memory.
+  Picoseconds local_latency() const { return sync; }
   Picoseconds local_work() const { return std::min(work, sync); }
+  std::int64_t femtoseconds_of_local() const {
+    return 2 * (femtoseconds_of_peer + femtoseconds_of_memory);
+  }
 };
 
 /// Which ranks do the same at the same time.
@@ -88,6 +92,8 @@ struct Simulated {
 struct Times {
   Picoseconds end = 0;      // the last rank has ended
   Picoseconds busiest = 0;  // how long that processor or link has worked that works longest
+  // How long all processors and links have worked, and flags of peers were waited for, for each rank.
+  Picoseconds work = 0;
 };
 
 Times simulate(const Simulated& simulated);
