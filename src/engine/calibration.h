@@ -57,7 +57,7 @@ class Calibration {
   Status time_in_sequence(std::span<const Call> calls, const char* algorithm, double* ns);
   Status measure_link(Figures* figures);
   Status measure_sync(Figures* figures);
-  Status time_message(int far, std::size_t bytes, bool both_ways, double* best);
+  Status time_message(int far, std::size_t bytes, bool both_ways, double* median);
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;
 

@@ -122,12 +122,17 @@ TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
   options.ranks = 4;
   options.figures.message_ns = 100;
   options.figures.message_work_ns = 20'000;
+  options.figures.sync_ns = 50;
   options.figures.crowd = 2;
+  options.layout = std::make_shared<const Layout>(std::vector<std::uint32_t>{0, 0, 1, 1});
   bool differs = false;
-  for (const Collective collective : {Collective::scatter, Collective::broadcast}) {
+  for (const Collective collective : {Collective::scatter, Collective::all_reduce}) {
     for (std::size_t count = 1; count < 10'000'000; count *= 4) {
       const Question question{
-          .collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
+          .collective = collective,
+          .dtype = Dtype::float32,
+          .root = collective == Collective::scatter ? 0 : -1,
+          .count = count};
       Selector selector(options);
       std::vector<Selector::Priced> candidates;
       const Choice* choice = nullptr;

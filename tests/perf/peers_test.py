@@ -51,6 +51,23 @@ class Report(unittest.TestCase):
                          ["5.00", "2.00", "-", "-", "10.0", "600", "2.00x", "5.00x"])
         self.assertEqual(found.configurations(case), ["MPICH: staged", "Gloo: tcp"])
 
+    def test_names_the_best_peer_and_joins_runs(self):
+        with tempfile.TemporaryDirectory() as directory:
+            paths = []
+            for number, lines in enumerate([
+                    [result("hocket", "plain", 1, 4), result("mpich", "default", 1, 3)],
+                    [result("hocket", "plain", 1, 8), result("hocket", "plain", 1, 6),
+                     result("impi", "heap", 1, 2)]]):
+                paths.append(Path(directory, f"{number}.json"))
+                paths[-1].write_text(json.dumps({"results": lines, "failures": [number],
+                                                 "versions": {}, "minutes": 1}))
+            found = results.Results(*paths)
+        row = found.cases["shm", 2, "broadcast"][8]
+        self.assertEqual(row["hocket", "plain"][0], 6)
+        self.assertEqual(found.best_peer(row), "Intel MPI")
+        self.assertEqual(found.whole["failures"], [0, 1])
+        self.assertEqual(found.whole["minutes"], 2)
+
     def test_has_no_ratio_without_a_peer(self):
         found = self.read([result("hocket", "plain", 1, 4)])
         row = found.cases["shm", 2, "broadcast"][8]
