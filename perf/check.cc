@@ -68,6 +68,9 @@ void input_piece(const Expectation& e, int rank, std::size_t first, std::size_t 
   generate(dst, first, count, e.dtype, spread, seed.value());
 }
 
+/// By which the input of a rank is multiplied.
+int factor_of(const Expectation& e, int rank) { return e.op == mul_sum ? mul_sum_factor(rank) : 1; }
+
 template <typename Type>
 std::size_t wrong_floats(const Expectation& e, std::size_t first, std::size_t count,
                          const typename Type::Storage* got) {
@@ -77,7 +80,7 @@ std::size_t wrong_floats(const Expectation& e, std::size_t first, std::size_t co
   for (int r = 0; r < e.ranks; ++r) {
     input_piece(e, r, first, count, input.data());
     for (std::size_t i = 0; i < count; ++i) {
-      const Reference x = Type::decode(input[i]);
+      const Reference x = factor_of(e, r) * Type::decode(input[i]);  // exact
       if (r == 0) {
         value[i] = x;
         magnitude[i] = std::fabs(x);
@@ -93,7 +96,8 @@ std::size_t wrong_floats(const Expectation& e, std::size_t first, std::size_t co
     }
   }
   const bool exact = e.op == hocketMin || e.op == hocketMax;
-  const int roundings = e.ranks - 1 + (e.op == hocketAvg && e.ranks > 1 ? 2 : 0);
+  const int roundings =
+      e.ranks - 1 + (e.op == hocketAvg && e.ranks > 1 ? 2 : 0) + (e.op == mul_sum ? 1 : 0);
   const Reference unit_reference = std::numeric_limits<Reference>::epsilon() / 2;
   const Reference relative =
       exact ? 0 : gamma(roundings, Type::accumulator_unit) + (e.ranks + 1) * unit_reference;
@@ -146,9 +150,12 @@ std::size_t wrong_integers(const Expectation& e, std::size_t first, std::size_t 
                            const Integer* got) {
   std::vector<Integer> input(count), value(count);
   for (int r = 0; r < e.ranks; ++r) {
-    input_piece(e, r, first, count, r == 0 ? value.data() : input.data());
-    if (r == 0) continue;
-    for (std::size_t i = 0; i < count; ++i) value[i] = combine(e.op, value[i], input[i]);
+    input_piece(e, r, first, count, input.data());
+    const auto factor = static_cast<Integer>(factor_of(e, r));
+    for (Integer& x : input) x = combine(hocketProd, x, factor);
+    for (std::size_t i = 0; i < count; ++i) {
+      value[i] = r == 0 ? input[i] : combine(e.op, value[i], input[i]);
+    }
   }
   using Wide = std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>;
   std::size_t wrong = 0;

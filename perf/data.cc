@@ -112,8 +112,9 @@ const std::vector<hocketDataType_t>& all_dtypes() {
   return all;
 }
 const std::vector<hocketRedOp_t>& all_ops() {
-  static const std::vector<hocketRedOp_t> all = {hocketSum, hocketProd, hocketMax, hocketMin,
-                                                 hocketAvg, hocketAnd,  hocketOr,  hocketXor};
+  static const std::vector<hocketRedOp_t> all = {hocketSum, hocketProd, hocketMax,
+                                                 hocketMin, hocketAvg,  hocketAnd,
+                                                 hocketOr,  hocketXor,  mul_sum};
   return all;
 }
 
@@ -121,12 +122,22 @@ std::size_t size_of(hocketDataType_t dtype) { return info_of(dtype).bytes; }
 const char* name_of(hocketDataType_t dtype) { return info_of(dtype).name; }
 bool is_floating(hocketDataType_t dtype) { return info_of(dtype).mantissa_bits != 0; }
 bool computes(hocketRedOp_t op, hocketDataType_t dtype) {
-  return op < hocketAnd || !is_floating(dtype);
+  return op < hocketAnd || op == mul_sum || !is_floating(dtype);
+}
+void write_factor(int factor, hocketDataType_t dtype, void* to) {
+  const DtypeInfo& info = info_of(dtype);
+  auto bits = static_cast<std::uint64_t>(factor);
+  if (info.mantissa_bits != 0) {  // 2: the next exponent above that of 1; 3: and half of it
+    bits = static_cast<std::uint64_t>(info.bias + 1) << info.mantissa_bits;
+    if (factor == 3) bits |= std::uint64_t{1} << (info.mantissa_bits - 1);
+  }
+  std::memcpy(to, &bits, info.bytes);
 }
 
 const char* name_of(hocketRedOp_t op) {
   static const char* const names[] = {"sum", "prod", "max", "min", "avg"};
   static const char* const bitwise[] = {"and", "or", "xor"};
+  if (op == mul_sum) return "mulsum";
   return op < hocketAnd ? names[op] : bitwise[op - hocketAnd];
 }
 

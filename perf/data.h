@@ -16,6 +16,12 @@ std::size_t size_of(hocketDataType_t dtype);
 const char* name_of(hocketDataType_t dtype);  // nccl-tests' names: "float", "half", "f8e4m3", ...
 const char* name_of(hocketRedOp_t op);        // "sum", "prod", ...
 bool is_floating(hocketDataType_t dtype);
+/// nccl-tests' mulsum: stands for an operator of hocketRedOpCreatePreMulSum.
+inline constexpr auto mul_sum = static_cast<hocketRedOp_t>(1 << 20);
+/// The scalar of a rank: 2 or 3.
+constexpr int mul_sum_factor(int rank) { return 2 + rank % 2; }
+/// Writes that number as an element.
+void write_factor(int factor, hocketDataType_t dtype, void* to);
 /// Bitwise operators exist for integers only.
 bool computes(hocketRedOp_t op, hocketDataType_t dtype);
 

@@ -131,7 +131,7 @@ std::vector<Operation> Explainer::operations(const RowSpec& spec, hocketComm_t c
   std::vector<Operation> all;
   RowSpec each = spec;
   for (each.root = 0; each.root < (has_root(options_.collective) ? job_.ranks() : 1); ++each.root) {
-    all.push_back(runner_.operation_for(each, comm));
+    all.push_back(runner_.operation_for(each, comm, each.op));
   }
   return all;
 }
@@ -158,7 +158,7 @@ bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Fail
 }
 
 bool Explainer::measure(const RowSpec& spec, Point* point, Failure* failure) {
-  runner_.operation_for(spec, job_.comm()).fill();
+  runner_.operation_for(spec, job_.comm(), spec.op).fill();
   Turn unforced;
   if (!try_out(spec, job_.comm(), &unforced, failure)) return false;
   std::vector<Turn> turns;

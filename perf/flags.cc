@@ -34,7 +34,6 @@ std::string set_dtypes(const std::string& text, std::vector<hocketDataType_t>* d
 
 std::string set_ops(const std::string& text, std::vector<hocketRedOp_t>* ops) {
   ops->clear();
-  if (text == "mulsum") return "mulsum needs ncclRedOpCreatePreMulSum, which hocket does not have";
   std::string known;
   for (const hocketRedOp_t op : all_ops()) {
     if (text == "all" || text == name_of(op)) ops->push_back(op);

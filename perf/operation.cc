@@ -72,21 +72,22 @@ bool Operation::collective(std::size_t k, Failure* failure) {
   char* out = output(k);
   hocketComm_t comm = ground_.comm;
   hocketStream_t stream = ground_.stream;
+  const hocketRedOp_t op = ground_.redop;
   switch (e.collective) {
     case Collective::all_reduce:
-      return ok(hocketAllReduce(in, out, e.count, e.dtype, e.op, comm, stream), "hocketAllReduce",
+      return ok(hocketAllReduce(in, out, e.count, e.dtype, op, comm, stream), "hocketAllReduce",
                 comm, failure);
     case Collective::all_gather:
       return ok(hocketAllGather(in, out, e.count, e.dtype, comm, stream), "hocketAllGather", comm,
                 failure);
     case Collective::reduce_scatter:
-      return ok(hocketReduceScatter(in, out, e.count, e.dtype, e.op, comm, stream),
+      return ok(hocketReduceScatter(in, out, e.count, e.dtype, op, comm, stream),
                 "hocketReduceScatter", comm, failure);
     case Collective::broadcast:
       return ok(hocketBroadcast(in, out, e.count, e.dtype, e.root, comm, stream), "hocketBroadcast",
                 comm, failure);
     case Collective::reduce:
-      return ok(hocketReduce(in, out, e.count, e.dtype, e.op, e.root, comm, stream), "hocketReduce",
+      return ok(hocketReduce(in, out, e.count, e.dtype, op, e.root, comm, stream), "hocketReduce",
                 comm, failure);
     case Collective::gather:
       return ok(hocketGather(in, out, e.count, e.dtype, e.root, comm, stream), "hocketGather", comm,

@@ -20,6 +20,7 @@ struct Ground {
   hocketStream_t stream = nullptr;  // NULL: calls in the caller's thread
   char* send = nullptr;
   char* recv = nullptr;
+  hocketRedOp_t redop = hocketSum;  // of the row: what the calls are given
 };
 
 /// Bytes from one slot to the next.

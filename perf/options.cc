@@ -68,6 +68,9 @@ std::string check_explain(const Pending& pending, Options* o) {
   if (pending.barrier || pending.aligned || pending.overlap || pending.blocking || pending.average) {
     return "--explain has a method of its own: no --barrier, --aligned, --overlap, -z or -a";
   }
+  if (std::ranges::find(o->ops, mul_sum) != o->ops.end()) {
+    return "--explain has no mulsum, which belongs to one communicator: it takes as long as sum";
+  }
   if (pending.root) return "--explain takes every rank as the root in turn: no -r";
   if (o->aggregated > 1 || o->cycles != 1 || o->cpu_time || o->times_each() ||
       !o->nccl_json_path.empty()) {

@@ -46,6 +46,34 @@ ByRank part(const std::vector<std::uint64_t>& all, std::size_t ranks, std::size_
   return result;
 }
 
+/// The operator of a row, which mulsum has to make. It ends with this object.
+class RowOperator {
+ public:
+  explicit RowOperator(hocketComm_t comm) : comm_(comm) {}
+  ~RowOperator() {
+    if (made_) (void)hocketRedOpDestroy(op_, comm_);
+  }
+  RowOperator(const RowOperator&) = delete;
+  RowOperator& operator=(const RowOperator&) = delete;
+
+  bool make(const RowSpec& spec, int rank, Failure* failure) {
+    op_ = spec.op;
+    if (spec.op != mul_sum) return true;
+    std::uint64_t scalar = 0;
+    write_factor(mul_sum_factor(rank), spec.dtype, &scalar);
+    made_ =
+        ok(hocketRedOpCreatePreMulSum(&op_, &scalar, spec.dtype, hocketScalarHostImmediate, comm_),
+           "hocketRedOpCreatePreMulSum", comm_, failure);
+    return made_;
+  }
+  hocketRedOp_t get() const { return op_; }
+
+ private:
+  hocketComm_t comm_;
+  hocketRedOp_t op_ = hocketSum;
+  bool made_ = false;
+};
+
 }  // namespace
 
 Runner::Runner(const Options& options, hocketComm_t comm, Progress progress)
@@ -143,7 +171,7 @@ Slots Runner::slots_of(std::size_t bytes, bool in_place) const {
                    group, in_place, cache_bytes_, static_cast<std::size_t>(options_.buffers));
 }
 
-Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm) {
+Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm, hocketRedOp_t redop) {
   Expectation e;
   e.collective = options_.collective;
   e.dtype = spec.dtype;
@@ -163,6 +191,7 @@ Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm) {
   const std::size_t shift = static_cast<std::size_t>(options_.unaligned) * size_of(spec.dtype);
   ground.send += shift;
   ground.recv += shift;
+  ground.redop = redop;
   return Operation(ground, e, spec.in_place, slots_of(spec.bytes, spec.in_place),
                    stride_of(spec.bytes), options_.group_of(spec.bytes));
 }
@@ -200,7 +229,9 @@ bool Runner::learn_algorithm(Measured* row, Failure* failure) {
 }
 
 bool Runner::measure(const RowSpec& spec, Measured* row, Failure* failure) {
-  Operation operation = operation_for(spec, ground_.comm);
+  RowOperator redop(ground_.comm);
+  if (!redop.make(spec, rank_, failure)) return false;
+  Operation operation = operation_for(spec, ground_.comm, redop.get());
   const Expectation& e = operation.expectation();
   Seen seen;
   bool measured = false;

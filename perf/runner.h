@@ -57,7 +57,7 @@ class Runner {
   bool prepare(Failure* failure);
   bool measure(const RowSpec& spec, Measured* row, Failure* failure);
   /// The operation of a row, in these buffers, on any communicator of the same ranks.
-  Operation operation_for(const RowSpec& spec, hocketComm_t comm);
+  Operation operation_for(const RowSpec& spec, hocketComm_t comm, hocketRedOp_t redop);
 
  private:
   /// What a rank measured of a row. The vectors of all ranks have the same lengths.

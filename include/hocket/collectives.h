@@ -4,8 +4,11 @@
  *
  * Order. Every rank of comm calls the same collectives in the same order, with the same count,
  * datatype, operator and root. Ranks that disagree fail with hocketMismatch, and the sentence
- * quotes both calls. Calls on one communicator run in the order in which they were made, whatever
- * their streams.
+ * quotes both calls. The collectives on one communicator run in the order in which they were made,
+ * whatever their streams: each begins when the one before has ended. Messages begin in the order in
+ * which they were made. A message does not wait for a collective on another stream, nor a
+ * collective for such a message: if the message sends what the collective receives, put both on
+ * one stream, or let the stream of the message wait for an event.
  *
  * Buffers. A buffer is host memory of any alignment. It has at least count x size of datatype
  * bytes. hocketInvalidArgument: n times that size is more than 2^63 - 1 bytes, or a buffer would
@@ -216,7 +219,7 @@ HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream
  *          be written again, at most the deadline. hocketSend of more than 64 KiB waits until peer
  *          has called hocketRecv: if two ranks both send to each other first and receive
  *          afterwards, they deadlock until the deadline. Use a group for that. Host stream: no; the
- *          operation ends in its order.
+ *          message waits for the operations before it on that stream, for no others.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce; hocketInvalidArgument also if peer is no rank of comm;
  *          hocketInvalidUsage also if peer is the caller's own rank outside a group, or in a group

@@ -7,6 +7,8 @@
 //   comm.all_reduce(gradients, hocketSum);                    // in place
 //   comm.all_gather(gradients, all);                          // sizes are checked
 //   int most = comm.all_reduce(comm.rank(), hocketMax);       // of single values
+//   hocket::PreMulSum half(comm, 0.5f);                       // each rank's own factor
+//   comm.all_reduce(gradients, half);
 //   std::vector<std::size_t> counts = ...;                    // of each rank
 //   comm.all_gather(mine, all, counts);                       // blocks of different counts
 //
@@ -22,7 +24,8 @@
 //   });
 //
 // Buffers are contiguous ranges of an Element: std::vector, std::array, std::span, arrays,
-// hocket::Memory. Errors are exceptions: hocket::Error, with a subclass for each result, the C
+// hocket::Memory. Local peers access hocket::Memory, and containers with hocket::allocator, without
+// a copy. Errors are exceptions: hocket::Error, with a subclass for each result, the C
 // function that failed and the rank that caused the error. The C library throws nothing.
 //
 // Lifetimes. Each object frees its handle, and may be moved but not copied. Buffers belong to the

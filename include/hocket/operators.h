@@ -43,10 +43,34 @@ HOCKET_API hocketResult_t hocketRedOpCreateUser(hocketRedOp_t* op, hocketUserFun
                                                 void* context, int commutative, const char* name,
                                                 hocketComm_t comm);
 
+/* Where the scalar of hocketRedOpCreatePreMulSum is: NCCL's names and numbers. */
+typedef enum {
+  hocketScalarDevice = 0,       /* in memory of a GPU: not in this version */
+  hocketScalarHostImmediate = 1 /* in host memory, read by the call */
+} hocketScalarResidence_t;
+
+/* Effect:  *op receives an operator for the reductions of comm: the sum of the inputs, each
+ *          multiplied by the scalar of the rank that gives it. An input and its scalar are
+ *          multiplied in the type in which sums are accumulated ("Numerics" in hocket.h): fp16,
+ *          bf16 and fp8 in fp32, and only the sum is rounded; integer products wrap.
+ * Needs:   op not NULL; scalar points to one element of datatype, which has one element of hocket's
+ *          types; residence hocketScalarHostImmediate; a communicator that has joined. Every rank
+ *          makes its own operator, with a scalar of its own, for the same datatype. A collective
+ *          with the operator has elements of that datatype.
+ * Blocks:  no; uses no stream.
+ * Threads: any.
+ * Errors:  hocketInvalidArgument, hocketInvalidUsage, or the communicator's error: *op is not
+ *          written. */
+HOCKET_API hocketResult_t hocketRedOpCreatePreMulSum(hocketRedOp_t* op, const void* scalar,
+                                                     hocketDataType_t datatype,
+                                                     hocketScalarResidence_t residence,
+                                                     hocketComm_t comm);
+
 /* Effect:  ends an operator of comm: a later call with it fails with hocketInvalidArgument.
  *          Operations that were called before end as usual. hocketCommDestroy ends the operators
  *          that are left.
- * Needs:   an operator of hocketRedOpCreateUser on comm, not destroyed.
+ * Needs:   an operator of hocketRedOpCreatePreMulSum or hocketRedOpCreateUser on comm, not
+ *          destroyed.
  * Blocks:  no.
  * Threads: any.
  * Errors:  hocketInvalidArgument: it is no operator of comm; nothing changes. */

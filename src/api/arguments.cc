@@ -239,9 +239,17 @@ Status narrow_dtype(int datatype, Call* call) {
   return {};
 }
 
-Status narrow_to_user(int op, int datatype, const hocketComm* comm, Call* call) {
+Status narrow_to_made(int op, int datatype, const hocketComm* comm, Call* call) {
   Operators::Made made;
   HOCKET_RETURN_IF_ERROR(Process::current().operators.find(comm, op, &made));
+  if (made.op == nullptr) {
+    call->op = Op::pre_mul_sum;
+    call->scalar = made.scalar;
+    if (made.dtype == call->dtype) return {};
+    return invalid_argument("operator " + std::to_string(op) + " has a scalar of " +
+                            name_of(made.dtype) + ", but the elements are " + name_of(call->dtype) +
+                            ": hocketRedOpCreatePreMulSum makes an operator for that datatype");
+  }
   call->op = made.commutative ? Op::user : Op::user_in_order;
   call->user = std::make_shared<UserFold>(UserFold{made.op, datatype, call->unit});
   return {};
@@ -260,7 +268,7 @@ Status narrow_op(int op, int datatype, const hocketComm* comm, Call* call) {
       call->op = Op::bit_xor;
       break;
     default:
-      return narrow_to_user(op, datatype, comm, call);
+      return narrow_to_made(op, datatype, comm, call);
   }
   if (computes(call->op, call->dtype)) return {};
   return invalid_argument(std::string("operator ") + name_of(call->op) +

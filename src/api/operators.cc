@@ -52,6 +52,26 @@ Status next_number(int* next, int* number) {
   return {};
 }
 
+/// The scalar at that address, in the type of partial results.
+std::uint64_t take_scalar(const void* scalar, Dtype dtype) {
+  std::uint64_t bits = 0;
+  void* const to = &bits;
+  const FoldSource from{scalar, false};
+  fold({.srcs = &from, .dsts = &to, .wide_dst = true, .count = 1, .dtype = dtype});
+  return bits;
+}
+
+Status check_residence(int residence) {
+  if (residence == hocketScalarHostImmediate) return {};
+  if (residence == hocketScalarDevice) {
+    return invalid_argument(
+        "residence is hocketScalarDevice, but this version has no device memory: use "
+        "hocketScalarHostImmediate, with which the call reads the scalar");
+  }
+  return invalid_argument("residence " + std::to_string(residence) +
+                          " does not exist: use hocketScalarHostImmediate");
+}
+
 static_assert(sizeof(OperatorName::text) == HOCKET_OPERATOR_NAME_MAX);
 
 }  // namespace
@@ -68,8 +88,7 @@ Status Operators::check(const hocketComm* comm, int number) const {
   const auto found = live_.find(number);
   if (found != live_.end() && found->second.comm == comm) return {};
   if (found != live_.end()) {
-    return invalid_argument(text + " was made for another communicator: hocketRedOpCreateUser " +
-                            "makes one for this communicator");
+    return invalid_argument(text + " was made for another communicator: make one for this one");
   }
   if (number >= first_made && number < next_) {
     return invalid_argument(text + " was destroyed before");
@@ -153,7 +172,33 @@ hocketResult_t hocketRedOpCreateUser(hocketRedOp_t* op, hocketUserFunction_t fn,
     HOCKET_RETURN_IF_ERROR(api::take_name(name, &kept));
     int number = 0;
     HOCKET_RETURN_IF_ERROR(api::Process::current().operators.add(
-        comm, {std::make_shared<api::FunctionOperator>(fn, context, kept), commutative != 0},
+        comm,
+        {.op = std::make_shared<api::FunctionOperator>(fn, context, kept),
+         .commutative = commutative != 0},
+        &number));
+    *op = static_cast<hocketRedOp_t>(number);
+    return {};
+  });
+}
+
+hocketResult_t hocketRedOpCreatePreMulSum(hocketRedOp_t* op, const void* scalar,
+                                          hocketDataType_t datatype,
+                                          hocketScalarResidence_t residence, hocketComm_t comm) {
+  return api::guarded(__func__, comm, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(api::check(comm));
+    if (op == nullptr) return invalid_argument("op is NULL");
+    if (scalar == nullptr) return invalid_argument("scalar is NULL");
+    HOCKET_RETURN_IF_ERROR(api::check_residence(static_cast<int>(residence)));
+    api::MadeDatatype type;
+    HOCKET_RETURN_IF_ERROR(api::datatype_of(static_cast<int>(datatype), &type));
+    if (type.n > 1) {
+      return invalid_argument("datatype " + std::to_string(static_cast<int>(datatype)) + " has " +
+                              std::to_string(type.n) + " elements, but the scalar is one: use " +
+                              name_of(type.base));
+    }
+    int number = 0;
+    HOCKET_RETURN_IF_ERROR(api::Process::current().operators.add(
+        comm, {.op = nullptr, .dtype = type.base, .scalar = api::take_scalar(scalar, type.base)},
         &number));
     *op = static_cast<hocketRedOp_t>(number);
     return {};
@@ -165,7 +210,8 @@ hocketResult_t hocketRedOpDestroy(hocketRedOp_t op, hocketComm_t comm) {
     HOCKET_RETURN_IF_ERROR(api::check_handle(comm));
     if (static_cast<int>(op) >= 0 && static_cast<int>(op) < api::first_made) {
       return invalid_argument("operator " + std::to_string(static_cast<int>(op)) +
-                              " was not made by hocketRedOpCreateUser");
+                              " was not made by hocketRedOpCreatePreMulSum or "
+                              "hocketRedOpCreateUser");
     }
     return api::Process::current().operators.end(comm, static_cast<int>(op));
   });

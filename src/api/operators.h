@@ -20,8 +20,10 @@ inline constexpr int first_made = 1000;
 class Operators {
  public:
   struct Made {
-    std::shared_ptr<const UserOperator> op;
+    std::shared_ptr<const UserOperator> op;  // null: PreMulSum
     bool commutative = true;
+    Dtype dtype = Dtype::int8;  // of PreMulSum
+    std::uint64_t scalar = 0;   // in the type of partial results
   };
   /// Sets *number to the handle of an operator of comm.
   Status add(const hocketComm* comm, const Made& made, int* number);

@@ -155,7 +155,7 @@ constexpr Setting table[] = {
      parse_nodes},
     {{"HOCKET_ALGORITHM", SettingKind::choice,
       "inline|one-shot|staged|direct|ring|tree|owner-fold|pairs|recursive-doubling|k-nomial|"
-      "double-tree|circulant|bruck|two-level|leaders",
+      "double-tree|circulant|pat|bruck|two-level|leaders",
       "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
      parse_text<&Settings::algorithm>},  // check_algorithm() checks it

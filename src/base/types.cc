@@ -49,6 +49,7 @@ const char* name_of(Op op) {
   static const char* const names[] = {"sum", "prod", "max", "min", "avg", "and", "or", "xor"};
   const auto index = static_cast<unsigned>(op);
   if (op == Op::user || op == Op::user_in_order) return "user operator";
+  if (op == Op::pre_mul_sum) return "pre-multiplied sum";
   return index < op_count ? names[index] : "unknown operator";
 }
 
@@ -60,6 +61,7 @@ const char* name_of(Collective collective) {
 std::uint64_t call_hash(const Signature& signature) {
   Signature call = signature;
   call.sequence = 0;
+  if (call.op == Op::pre_mul_sum) call.operator_name = {};  // as same_call()
   std::uint64_t words[6];
   std::memcpy(words, &call, sizeof words);
   std::uint64_t hash = 0x686f636b6574ULL;  // "hocket"

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "base/status.h"
@@ -41,10 +42,11 @@ enum class Op : std::uint8_t {
   bit_and = 5,
   bit_or = 6,
   bit_xor = 7,
-  user = 8,           // an operator of the user that is commutative
-  user_in_order = 9,  // one that is not: operands stay in the order of ranks
+  pre_mul_sum = 8,     // sum of the inputs, each multiplied by the scalar of its rank
+  user = 9,            // an operator of the user that is commutative
+  user_in_order = 10,  // one that is not: operands stay in the order of ranks
 };
-inline constexpr int op_count = 8;  // without those of the user
+inline constexpr int op_count = 8;  // without those that the user makes: PreMulSum and functions
 constexpr bool is_user(Op op) { return op >= Op::user; }
 
 enum class Collective : std::uint8_t {
@@ -103,15 +105,19 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
 }
 /// True if a partial result has a wider type than the data.
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
-/// The same with an operator: those of the user know the type of the data only.
-constexpr bool is_widened(Dtype dtype, Op op) { return is_widened(dtype) && !is_user(op); }
+/// True if plans must tell partial results ("wide") from inputs: because they have a wider type, or
+/// because inputs are yet to be multiplied by a scalar. Operators of the user know the type of the
+/// data only.
+constexpr bool tells_partial_results(Dtype dtype, Op op) {
+  return op == Op::pre_mul_sum || (is_widened(dtype) && !is_user(op));
+}
 
 constexpr bool is_integer(Dtype dtype) {
   return dtype <= Dtype::uint64 || dtype == Dtype::int16 || dtype == Dtype::uint16;
 }
-/// True if fold() has the operator for elements of that type: bitwise operators only for integers.
+/// True if hocket has the operator for elements of that type: bitwise operators only for integers.
 constexpr bool computes(Op op, Dtype dtype) {
-  return op <= Op::avg || (!is_user(op) && is_integer(dtype));
+  return op <= Op::avg || op == Op::pre_mul_sum || (!is_user(op) && is_integer(dtype));
 }
 
 const char* name_of(Dtype dtype);
@@ -124,6 +130,7 @@ inline constexpr std::uint8_t varying = 2;  // blocks have different counts
 }  // namespace signature_flag
 
 /// The name of an operator of the user, filled up with zeros. All zeros: an operator of hocket.
+/// PreMulSum has a scalar there (Signature::scalar).
 struct OperatorName {
   char text[20] = {};
   bool operator==(const OperatorName&) const = default;
@@ -150,8 +157,15 @@ struct Signature {
   bool same_call(const Signature& other) const {
     return count == other.count && root == other.root && collective == other.collective &&
            dtype == other.dtype && op == other.op && flags == other.flags && unit == other.unit &&
-           operator_name == other.operator_name;
+           (op == Op::pre_mul_sum || operator_name == other.operator_name);
   }
+  /// PreMulSum: the scalar of this rank, in the type of partial results. Each rank has its own.
+  std::uint64_t scalar() const {
+    std::uint64_t bits;
+    std::memcpy(&bits, operator_name.text, sizeof bits);
+    return bits;
+  }
+  void set_scalar(std::uint64_t bits) { std::memcpy(operator_name.text, &bits, sizeof bits); }
 };
 static_assert(sizeof(Signature) == 48);
 

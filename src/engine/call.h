@@ -43,6 +43,7 @@ struct Call {
   std::uint32_t unit = 1;
   std::shared_ptr<const VaryingBlocks> varying = nullptr;  // null: blocks of one size
   std::shared_ptr<const UserFold> user = nullptr;          // of an operator of the user
+  std::uint64_t scalar = 0;  // of PreMulSum, in the type of partial results
 };
 
 constexpr bool is_p2p(const Call& call) { return is_p2p(call.collective); }

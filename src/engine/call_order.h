@@ -1,10 +1,14 @@
-// Calls on one communicator run in the order in which they were made, whatever streams they were
-// given: each takes a ticket when it is made and runs when its ticket is served. A call on the NULL
-// stream runs at once, without a ticket, if no other call is pending. The ticket also entitles a
-// thread to use the engine, so that one thread at a time uses it.
+// The order of the calls on one communicator, whatever streams they were given. A call takes a
+// ticket when it is made, and begins when the ticket is next. Collectives and messages have tickets
+// of their own: a collective is next when the collective before it has ended, a message when the
+// message before it has begun. So messages and collectives do not wait for each other. A call on
+// the NULL stream takes no ticket if all calls before it have ended: its thread is then the only
+// thread that uses the engine.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/assert.h"
@@ -13,37 +17,61 @@ namespace hocket::internal {
 
 class CallOrder {
  public:
-  using Ticket = std::uint64_t;
+  enum class Kind : std::uint8_t { collectives, messages };
+  struct Ticket {
+    Kind kind = Kind::collectives;
+    std::uint64_t number = 0;
+  };
 
-  /// A thread enters a call of this communicator. False if another thread is inside one.
+  /// A thread enters a call of this communicator. False if another thread is inside a call.
   bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
   void exit() { busy_.store(false, std::memory_order_release); }
   /// The next Call::number. Only the thread that has entered calls it.
   std::uint64_t next_number() { return ++numbered_; }
 
-  Ticket take_ticket() { return issued_.fetch_add(1, std::memory_order_relaxed); }
-  void await_ticket(Ticket ticket) {
+  /// Only the thread that has entered calls it.
+  Ticket take_ticket(Kind kind) {
+    unfinished_.fetch_add(1, std::memory_order_relaxed);
+    return {kind, issued_[index(kind)]++};
+  }
+  /// The next three are called under Handovers::mutex (handover.h).
+  bool is_next(Ticket ticket) const { return next_[index(ticket.kind)] == ticket.number; }
+  /// The calls of a ticket that is next have been handed to the engine.
+  void begin(Ticket ticket) {
+    if (ticket.kind == Kind::messages) pass(ticket);
+  }
+  /// They have ended.
+  void end(Ticket ticket) {
+    if (ticket.kind == Kind::collectives) pass(ticket);
+  }
+  /// After end(). The communicator may be destroyed from here on.
+  void finish() {
+    unfinished_.fetch_sub(1, std::memory_order_release);
+    unfinished_.notify_all();
+  }
+  /// True while calls with tickets have not ended.
+  bool pending() const { return unfinished_.load(std::memory_order_acquire) != 0; }
+  /// Blocks until all calls made so far have ended.
+  void flush() {
     for (;;) {
-      const std::uint64_t served = served_.load(std::memory_order_acquire);
-      if (served == ticket) return;
-      served_.wait(served, std::memory_order_acquire);
+      const std::uint64_t unfinished = unfinished_.load(std::memory_order_acquire);
+      if (unfinished == 0) return;
+      unfinished_.wait(unfinished, std::memory_order_acquire);
     }
   }
-  void serve_next() {
-    HOCKET_ASSERT(pending(), "a ticket is served that was taken");
-    served_.fetch_add(1, std::memory_order_release);
-    served_.notify_all();
-  }
-  bool pending() const {
-    return issued_.load(std::memory_order_relaxed) != served_.load(std::memory_order_acquire);
-  }
-  /// Blocks until all calls made so far have run.
-  void flush() { await_ticket(issued_.load(std::memory_order_relaxed)); }
 
  private:
+  static std::size_t index(Kind kind) { return static_cast<std::size_t>(kind); }
+  void pass(Ticket ticket) {
+    HOCKET_ASSERT(is_next(ticket), "tickets are passed in their order");
+    ++next_[index(ticket.kind)];
+  }
+
   std::atomic<bool> busy_{false};
-  std::uint64_t numbered_ = 0;  // calls of the user
-  std::atomic<std::uint64_t> issued_{0}, served_{0};
+  std::uint64_t numbered_ = 0;                // calls of the user
+  std::array<std::uint64_t, 2> issued_{};     // tickets taken, by kind
+  std::array<std::uint64_t, 2> next_{};       // the ticket that is next, by kind
+  std::atomic<std::uint64_t> unfinished_{0};  // tickets taken and not finished
 };
 
 }  // namespace hocket::internal

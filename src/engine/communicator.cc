@@ -315,6 +315,19 @@ Status Communicator::run(std::span<const Call> calls) {
   return engine_->status();
 }
 
+void Communicator::submit(std::span<const Call> calls, const Status& error, Work* work) {
+  work->begin(calls.size());
+  const Status submitted = status_of_call([&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(error);
+    for (const Call& call : calls) engine_->submit(call, work);
+    return {};
+  });
+  if (submitted.ok()) return;
+  fail(submitted);
+  work->fail(engine_->status());
+}
+
+/// Ends everything with an error that arose here.
 void Communicator::fail(const Status& status) {
   engine_->fail_now(status);
   engine_->report_failure();
@@ -462,9 +475,14 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   call.output = all.data();
   call.count = 2;
   call.dtype = Dtype::int32;
-  order_.await_ticket(ticket);
-  if (!prepared.ok()) fail(prepared);
-  const Status gathered = prepared.ok() ? run({&call, 1}) : prepared;
+  Handover handover;
+  handover.communicator = this;
+  handover.ticket = ticket;
+  handover.calls = {&call, 1};
+  handover.error = prepared;
+  Sleeper sleeper;
+  Handovers& all_handovers = shared_.handovers;
+  const Status gathered = run_in_turn(all_handovers, {&handover, 1}, {&sleeper, 1});
   const std::uint64_t comm_id = membership_.comm_id_of_next_split(color);
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
@@ -478,7 +496,7 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   if (!gathered.ok() && color != no_color) {
     best_effort([&] { membership_.report_failed_split(comm_id, gathered); });
   }
-  order_.serve_next();  // from here on this communicator may be destroyed
+  finish(all_handovers, *this, ticket);  // from here on this communicator may be destroyed
   HOCKET_RETURN_IF_ERROR(gathered);
   HOCKET_RETURN_IF_ERROR(check_alike(all, color, name));
   if (color == no_color) return {};

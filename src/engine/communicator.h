@@ -16,6 +16,7 @@
 #include "engine/comm_config.h"
 #include "engine/engine.h"
 #include "engine/error_cell.h"
+#include "engine/handover.h"
 #include "engine/membership.h"
 #include "engine/node_segment.h"
 #include "engine/peer_memory.h"
@@ -81,19 +82,18 @@ class Communicator final : private EngineHost {
   // ---- Running calls
   CallOrder& order() { return order_; }
   SharedParts& shared() const { return shared_; }
-  /// With the ticket served: ends everything with an error that arose here.
-  void fail(const Status& status);
   /// Waits for all calls and for all ranks, then says goodbye to them: no call follows.
   Status finalize();
 
-  /// With the ticket served (or no call pending): runs calls to their end. Returns outcome().
+  /// While no call is pending: runs calls to their end. Returns the error that ended the calls. An
+  /// error that is known but ended none of them is not returned before the next call.
   Status run(std::span<const Call> calls);
-  /// For calls on several communicators (a group): submit all calls, then drive all engines, then
-  /// read outcome().
-  void submit(const Call& call) { engine_->submit(call); }
-  /// The error that ended the calls. An error that is known but ended none of them is not returned
-  /// before the next call.
-  const Status& outcome() const { return engine_->status(); }
+  HandoverQueue& handovers() { return handovers_; }
+  /// Of the thread that drives the engine: submits calls. error: instead of the calls, ends
+  /// everything.
+  void submit(std::span<const Call> calls, const Status& error, Work* work);
+  /// Any thread: wakes the thread that drives the engine.
+  void wake_driver() { node_.doorbells().wake(); }
   Sleeper sleeper() const { return {engine_.get(), &board(), node_.doorbells().event_fd()}; }
   Oversubscription& oversubscription() { return oversubscription_; }
 
@@ -147,6 +147,7 @@ class Communicator final : private EngineHost {
   }
   Status agree(const std::optional<Figures>& known);
   void log_ready(const Figures& figures) const;
+  void fail(const Status& status);
   std::size_t least_scratch_bytes() const;
   std::unique_ptr<Selector> make_selector(const Figures& figures, LoadedPlans plans) const;
   Status verify_plan_files(LoadedPlans* out) const;
@@ -161,6 +162,7 @@ class Communicator final : private EngineHost {
   ErrorCell& errors_;
   Membership membership_;
   CallOrder order_;
+  HandoverQueue handovers_;
   NodeSegment node_;
   PeerMemory memory_;
   ScratchArea scratch_;

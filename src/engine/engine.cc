@@ -92,21 +92,31 @@ Status Engine::estimate(const Call& call, bool mapped, double* ns) {
   return {};
 }
 
-void Engine::submit(const Call& call) {
-  if (!status_.ok()) return;
+void Engine::submit(const Call& call, Work* work) {
+  if (!status_.ok()) return fail_work(work);
   now_ = 0;
-  if (is_p2p(call)) return begin_message(call);
+  if (is_p2p(call)) return begin_message(call, work);
   if (running_ || !queue_.empty()) {
-    queue_.push_back(call);
+    queue_.push_back({call, work});
   } else {
-    begin(call);
+    begin(call, work);
   }
 }
 
 void Engine::begin_next() {
-  const Call next = queue_.front();
+  const QueuedCall next = queue_.front();
   queue_.pop_front();
-  begin(next);
+  begin(next.call, next.work);
+}
+
+void Engine::end_call(Work* work) {
+  if (work != nullptr && work->end_call()) work_has_ended_ = true;
+}
+
+void Engine::fail_work(Work* work) {
+  if (work == nullptr) return;
+  work->fail(status_.ok() ? unexplained_ : status_);
+  work_has_ended_ = true;
 }
 
 bool Engine::prepare(Operation& operation, const Call& call) {
@@ -141,20 +151,22 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
-  if (call.user != nullptr || operation.user != nullptr) [[unlikely]]
-    bind_user(operation, call);
+  if (call.op >= Op::pre_mul_sum || operation.made) [[unlikely]]
+    bind_made(operation, call);
   if (call.varying != nullptr) [[unlikely]]
     bind_blocks(operation, call);
   return true;
 }
 
-/// Of an operator of the user: signature and its hash. Else it removes the one before.
-void Engine::bind_user(Operation& operation, const Call& call) {
+/// Of an operator that the user has made: signature and its hash. Else it removes the one before.
+void Engine::bind_made(Operation& operation, const Call& call) {
   Binding& binding = operation.binding;
+  operation.made = call.op >= Op::pre_mul_sum;
   operation.user = call.user;
   binding.user = call.user.get();
   binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
   binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
+  if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
   if (call.user != nullptr) call_hash_ = call_hash(binding.signature);
 }
 
@@ -175,8 +187,9 @@ void Engine::bind_blocks(Operation& operation, const Call& call) {
   call_hash_ = call_hash(binding.signature);
 }
 
-void Engine::begin(const Call& call) {
+void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
+  current_.work = work;
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!prepare(current_, call)) return;
@@ -328,6 +341,7 @@ void Engine::finish_collective() {
     selector_->fell_back(current_.kind);
   running_ = false;
   record_end(current_, Code::ok);
+  end_call(current_.work);
 }
 
 std::vector<const Transport*> Engine::transports_of(const Program& program) const {
@@ -366,7 +380,7 @@ void Engine::record_waits(Operation& operation, bool waits_for_turn, Nanos now) 
       [&] { record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now); });
 }
 
-void Engine::begin_message(const Call& call) {
+void Engine::begin_message(const Call& call, Work* work) {
   std::unique_ptr<Operation> operation;
   if (spare_.empty()) {
     operation = std::make_unique<Operation>();
@@ -374,7 +388,8 @@ void Engine::begin_message(const Call& call) {
     operation = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (!prepare(*operation, call)) return;
+  operation->work = work;
+  if (!prepare(*operation, call)) return fail_work(work);
   Binding& binding = operation->binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
@@ -404,6 +419,7 @@ bool Engine::advance_messages() {
     }
     moved = true;
     record_end(*messages_[i], Code::ok);
+    end_call(messages_[i]->work);
     spare_.push_back(std::move(messages_[i]));
     messages_[i] = std::move(messages_.back());
     messages_.pop_back();
@@ -485,7 +501,12 @@ void Engine::end(const Status& error, bool tell_peers) {
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
   if (running_) record_end(current_, status_.code());
-  for (const auto& message : messages_) record_end(*message, status_.code());
+  if (running_) fail_work(current_.work);
+  for (const QueuedCall& queued : queue_) fail_work(queued.work);
+  for (const auto& message : messages_) {
+    record_end(*message, status_.code());
+    fail_work(message->work);
+  }
   running_ = false;
   queue_.clear();
   messages_.clear();

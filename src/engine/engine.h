@@ -24,6 +24,7 @@
 #include "engine/call.h"
 #include "engine/engine_host.h"
 #include "engine/record.h"
+#include "engine/work.h"
 
 namespace hocket::internal {
 
@@ -42,8 +43,11 @@ class Engine {
   Engine(EngineHost& host, const EngineOptions& options, Links links,
          std::vector<Transport*> transports, std::unique_ptr<Selector> selector);
 
-  /// Queues a checked call. After an error it is dropped.
-  void submit(const Call& call);
+  /// Queues a checked call. After an error it is dropped. work: has begun, counts the call, and
+  /// lasts until it has ended; null: the caller drives the engine until it is idle.
+  void submit(const Call& call, Work* work = nullptr);
+  /// True if a work has ended since the last time.
+  bool take_ended_work() { return std::exchange(work_has_ended_, false); }
   /// Does what can be done now. Returns true if anything moved. now: empty if the caller has not
   /// read the clock; by reference, because the processor stalls where it copies an optional that
   /// was just written.
@@ -112,6 +116,8 @@ class Engine {
     Binding binding;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
+    Work* work = nullptr;                          // to which the call belongs; or null
+    bool made = false;                             // the operator was made by the user
     std::optional<Nanos> started;                  // empty until the clock is first read
     Nanos next_late_log = 0;
     OperationRecord::Id recorded = 0;
@@ -123,15 +129,17 @@ class Engine {
   void end(const Status& status, bool tell_peers);
   void find_regions();
   bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
-  void begin(const Call& call);
+  void begin(const Call& call, Work* work);
   void announce_collective();
   void announce(std::uint64_t sequence, const Signature& signature);
   void look_for_other_calls(Nanos now);
   void begin_next();
-  void begin_message(const Call& call);
+  void begin_message(const Call& call, Work* work);
+  void end_call(Work* work);
+  void fail_work(Work* work);
   bool prepare(Operation& operation, const Call& call);
   void bind_blocks(Operation& operation, const Call& call);
-  void bind_user(Operation& operation, const Call& call);
+  void bind_made(Operation& operation, const Call& call);
   bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.
@@ -173,8 +181,13 @@ class Engine {
   bool running_ = false;
   bool waits_for_turn_ = false;
   bool ring_due_ = false;
+  bool work_has_ended_ = false;
   unsigned quiet_ = 0;
-  std::deque<Call> queue_;
+  struct QueuedCall {
+    Call call;
+    Work* work;
+  };
+  std::deque<QueuedCall> queue_;
   std::vector<std::unique_ptr<Operation>> messages_;
   std::vector<std::unique_ptr<Operation>> spare_;
 

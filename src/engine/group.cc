@@ -21,24 +21,22 @@ struct Batch {
     std::vector<Call> calls;
   };
   std::vector<HostStream*> streams;
-  std::vector<Part> parts;
+  std::vector<Part> parts;  // for each communicator up to two: its collectives, its messages
 
   bool uses(const HostStream* stream) const {
     return std::find(streams.begin(), streams.end(), stream) != streams.end();
   }
-  Part* find(const Communicator* communicator) {
-    for (Part& part : parts) {
-      if (part.communicator == communicator) return &part;
-    }
-    return nullptr;
+  bool has(const Communicator* communicator) const {
+    return std::ranges::any_of(parts,
+                               [&](const Part& part) { return part.communicator == communicator; });
   }
   void add(const GroupedCall& call) {
     if (!uses(call.stream)) streams.push_back(call.stream);
-    Part* part = find(call.communicator);
-    if (part == nullptr) {
-      parts.push_back({call.communicator, 0, {}});
-      part = &parts.back();
-    }
+    const auto kind = is_p2p(call.call) ? CallOrder::Kind::messages : CallOrder::Kind::collectives;
+    auto part = std::ranges::find_if(parts, [&](const Part& other) {
+      return other.communicator == call.communicator && other.ticket.kind == kind;
+    });
+    if (part == parts.end()) part = parts.insert(part, {call.communicator, {kind, 0}, {}});
     part->calls.push_back(call.call);
   }
   void absorb(Batch&& other) {
@@ -51,7 +49,7 @@ std::vector<Batch> batches_of(const std::vector<GroupedCall>& calls) {
   std::vector<Batch> batches;
   for (const GroupedCall& call : calls) {
     const auto concerns = [&](Batch& batch) {
-      return batch.uses(call.stream) || batch.find(call.communicator) != nullptr;
+      return batch.uses(call.stream) || batch.has(call.communicator);
     };
     auto first = std::find_if(batches.begin(), batches.end(), concerns);
     if (first == batches.end()) first = batches.insert(first, Batch());
@@ -100,25 +98,40 @@ class StreamRendezvous {
   Status status_;  // how the batch ended
 };
 
+Handover handover_of(const Batch::Part& part) {
+  Handover handover;
+  handover.communicator = part.communicator;
+  handover.ticket = part.ticket;
+  handover.calls = part.calls;
+  return handover;
+}
+
+Status run_together(Handovers& shared, const std::vector<Batch::Part>& parts) {
+  std::vector<Handover> handovers;
+  for (const Batch::Part& part : parts) handovers.push_back(handover_of(part));
+  std::vector<Sleeper> sleepers(parts.size());
+  return run_in_turn(shared, handovers, sleepers);
+}
+
 Status run(const Batch& batch) {
   HOCKET_ASSERT(!batch.parts.empty(), "a batch has calls");
-  for (const Batch::Part& part : batch.parts) part.communicator->order().await_ticket(part.ticket);
-  const Status driven = status_of_call([&batch]() -> Status {
-    std::vector<Sleeper> sleepers;
-    for (const Batch::Part& part : batch.parts) {
-      for (const Call& call : part.calls) part.communicator->submit(call);
-      sleepers.push_back(part.communicator->sleeper());
-    }
-    drive(sleepers, batch.parts.front().communicator->oversubscription());
-    return {};
+  Handovers& shared = batch.parts.front().communicator->shared().handovers;
+  bool ran = false;
+  const Status status = status_of_call([&] {
+    const Status result = run_together(shared, batch.parts);
+    ran = true;
+    return result;
   });
-  Status first = driven;
   for (const Batch::Part& part : batch.parts) {
-    if (!driven.ok()) part.communicator->fail(driven);
-    if (first.ok()) first = part.communicator->outcome();
-    part.communicator->order().serve_next();
+    if (!ran) {  // without memory for it, nothing was handed over
+      Handover handover = handover_of(part);
+      handover.error = status;
+      Sleeper sleeper;
+      [[maybe_unused]] const Status failed = run_in_turn(shared, {&handover, 1}, {&sleeper, 1});
+    }
+    finish(shared, *part.communicator, part.ticket);
   }
-  return first;
+  return status;
 }
 
 Status run_with(const Batch& batch, StreamRendezvous* rendezvous) {
@@ -151,11 +164,10 @@ Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& rendezv
     if (first.ok()) first = status;
     if (rendezvous != nullptr) rendezvous->arrive();
   }
-  for (const Batch::Part& part : batch.parts) {
-    if (has_runner) break;
-    // No stream runs the calls: only the tickets are served.
-    part.communicator->order().await_ticket(part.ticket);
-    part.communicator->order().serve_next();
+  if (!has_runner) {
+    for (const Batch::Part& part : batch.parts) {
+      skip(part.communicator->shared().handovers, *part.communicator, part.ticket);
+    }
   }
   return first;
 }
@@ -182,7 +194,9 @@ Status launch(const std::vector<GroupedCall>& calls) {
   }
   // Nothing throws from here on, because each ticket that is taken must be served.
   for (Batch& batch : batches) {
-    for (Batch::Part& part : batch.parts) part.ticket = part.communicator->order().take_ticket();
+    for (Batch::Part& part : batch.parts) {
+      part.ticket = part.communicator->order().take_ticket(part.ticket.kind);
+    }
   }
   std::size_t mine = batches.size();
   for (std::size_t i = 0; i < batches.size(); ++i) {

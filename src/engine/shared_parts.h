@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "engine/handover.h"
 #include "memory/regions.h"
 #include "memory/shared_memory.h"
 
@@ -32,6 +33,7 @@ struct SharedParts {
   /// Held while a group is pushed to its streams: all streams see the groups that they share in one
   /// order, or two of them could wait for one another.
   std::mutex group_order;
+  Handovers handovers;
 };
 
 }  // namespace hocket::internal

@@ -8,19 +8,17 @@
 
 namespace hocket::internal {
 
-/// Holds the ticket of a split. If the split does not run, the destructor serves the ticket.
+/// Holds the ticket of a split. If the split does not run, the destructor gives the ticket back.
 class Split {
  public:
   Split(Communicator& parent, int color, int key, CommConfig config)
       : parent_(parent),
-        ticket_(parent.order().take_ticket()),
+        ticket_(parent.order().take_ticket(CallOrder::Kind::collectives)),
         color_(color),
         key_(key),
         config_(std::move(config)) {}
   ~Split() {
-    if (done_) return;
-    parent_.order().await_ticket(ticket_);
-    parent_.order().serve_next();
+    if (!done_) skip(parent_.shared().handovers, parent_, ticket_);
   }
   Split(const Split&) = delete;
   Split& operator=(const Split&) = delete;

@@ -33,8 +33,9 @@ inline void pause_briefly() {
 
 class Driver {
  public:
-  Driver(std::span<const Sleeper> sleepers, Oversubscription& oversubscription)
-      : sleepers_(sleepers), oversubscription_(oversubscription) {}
+  Driver(std::span<const Sleeper> sleepers, Oversubscription& oversubscription,
+         const std::atomic<bool>* stop)
+      : sleepers_(sleepers), oversubscription_(oversubscription), stop_(stop) {}
 
   void run() {
     std::optional<Nanos> now;
@@ -45,7 +46,7 @@ class Driver {
     for (;;) {
       bool busy = false;
       const bool moved = run_all(now, &busy);
-      if (!busy) return;
+      if (!busy || stops()) return;
       now.reset();
       if (moved) {
         quiet = 0;
@@ -82,6 +83,13 @@ class Driver {
   }
 
  private:
+  /// Whether the caller must look at what other threads have done.
+  bool stops() {
+    if (stop_ == nullptr) return false;
+    for (const Sleeper& sleeper : sleepers_) work_has_ended_ |= sleeper.engine->take_ended_work();
+    return work_has_ended_ || stop_->load(std::memory_order_relaxed);
+  }
+
   bool run_all(const std::optional<Nanos>& now, bool* busy) {
     bool moved = false;
     for (const Sleeper& sleeper : sleepers_) {
@@ -112,9 +120,9 @@ class Driver {
     // This round sees all that was published before the announcement; a peer that publishes later
     // rings.
     bool busy = false;
-    const bool moved = run_all({}, &busy);
-    if (!moved && busy && futex) return sleepers_[0].board->sleep(longest_sleep);
-    if (!moved && busy) sleep_in_poll();
+    const bool goes_on = run_all({}, &busy) || !busy || stops();
+    if (!goes_on && futex) return sleepers_[0].board->sleep(longest_sleep);
+    if (!goes_on) sleep_in_poll();
     for (const Sleeper& sleeper : sleepers_) sleeper.board->announce_awake();
   }
 
@@ -137,6 +145,8 @@ class Driver {
 
   std::span<const Sleeper> sleepers_;
   Oversubscription& oversubscription_;
+  const std::atomic<bool>* const stop_;
+  bool work_has_ended_ = false;
   std::vector<pollfd> waits_;
 };
 
@@ -171,9 +181,10 @@ std::optional<Nanos> run_delay() {
   return waiting;
 }
 
-void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription) {
+void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription,
+           const std::atomic<bool>* stop) {
   HOCKET_ASSERT(!sleepers.empty(), "there is an engine to drive");
-  Driver(sleepers, oversubscription).run();
+  Driver(sleepers, oversubscription, stop).run();
 }
 
 }  // namespace hocket::internal

@@ -19,6 +19,7 @@
 // wait in different ways.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <span>
 #include <thread>
@@ -84,7 +85,9 @@ struct Sleeper {
 };
 
 /// Drives all engines until each is idle or has failed, and reports their failures.
-/// Engine::status() tells which.
-void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription);
+/// Engine::status() tells which. stop: not null if threads share the engines (handover.h): also
+/// ends when it is set, and when the work of a thread has ended.
+void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription,
+           const std::atomic<bool>* stop = nullptr);
 
 }  // namespace hocket::internal

@@ -16,10 +16,10 @@ namespace reduce {
 namespace {
 
 /// Chosen once per process. Atomics, because two threads may choose at once; both write the same.
-std::array<std::atomic<Kernel>, std::size_t{dtype_count} * kernel_op_count> kernels;
+std::array<std::atomic<Kernel>, std::size_t{dtype_count} * kernel_count> kernels;
 std::atomic<StreamCopy> stream_copy_kernel;
 
-int index_of(Dtype dtype, int op) { return static_cast<int>(dtype) * kernel_op_count + op; }
+int index_of(Dtype dtype, int op) { return static_cast<int>(dtype) * kernel_count + op; }
 
 void choose_kernels() {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
@@ -57,14 +57,14 @@ void choose_kernels() {
       default:
         row = &integers[i];
     }
-    for (int op = 0; op < kernel_op_count; ++op) {
+    for (int op = 0; op < kernel_count; ++op) {
       kernels[index_of(dtype, op)].store(row->ops[op], std::memory_order_relaxed);
     }
   }
   stream_copy_kernel.store(stream_copy(), std::memory_order_relaxed);
 }
 
-Kernel kernel_of(Dtype dtype, int op) {
+Kernel chosen_kernel(Dtype dtype, int op) {
   const auto& slot = kernels[index_of(dtype, op)];
   Kernel kernel = slot.load(std::memory_order_relaxed);
   if (kernel == nullptr) [[unlikely]] {
@@ -154,7 +154,7 @@ void average_integers(const Fold& f) {
   sum.op = Op::sum;
   sum.dst_count = 1;
   sum.stores = Stores::together;
-  const Kernel kernel = kernel_of(f.dtype, kernel_op(Op::sum));
+  const Kernel kernel = chosen_kernel(f.dtype, kernel_op(Op::sum));
   const std::size_t size = size_of(f.dtype);
   for (std::size_t begin = 0; begin < f.count; begin += average_piece) {
     const std::size_t end = std::min(begin + average_piece, f.count);
@@ -196,7 +196,7 @@ void forget_targets() {
 }  // namespace reduce
 
 void fold(const Fold& f) {
-  if (f.src_count == 1 && !reduce::divides(f)) {
+  if (f.src_count == 1 && !reduce::divides(f) && f.scalars == nullptr) {
     const bool wide_src = f.srcs[0].wide && is_widened(f.dtype);
     const bool wide_dst = f.wide_dst && is_widened(f.dtype);
     if (wide_src == wide_dst) {
@@ -205,13 +205,13 @@ void fold(const Fold& f) {
     }
   }
   HOCKET_ASSERT(computes(f.op, f.dtype), "the operator exists for the type");
-  const int op = reduce::kernel_op(f.op);
+  const int op = reduce::kernel_of(f);
   if (f.count <= reduce::few_elements) {
     reduce::scalar_kernels[static_cast<int>(f.dtype)].ops[op](f, 0, f.count);
   } else if (is_integer(f.dtype) && reduce::divides(f)) {
     reduce::average_integers(f);
   } else {
-    const reduce::Kernel kernel = reduce::kernel_of(f.dtype, op);
+    const reduce::Kernel kernel = reduce::chosen_kernel(f.dtype, op);
     const bool wide = f.wide_dst && is_widened(f.dtype);
     const std::size_t bytes = f.count * (wide ? wide_size_of(f.dtype) : size_of(f.dtype));
     if (f.dst_count > 1 && f.stores == Stores::one_by_one && bytes >= reduce::least_copied_bytes) {
@@ -223,7 +223,7 @@ void fold(const Fold& f) {
 }
 
 const char* fold_target() {
-  reduce::kernel_of(Dtype::float32, 0);
+  reduce::chosen_kernel(Dtype::float32, 0);
   return reduce::target_name();
 }
 

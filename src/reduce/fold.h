@@ -2,10 +2,11 @@
 //
 // fp16, bf16 and fp8 are folded in fp32 and rounded once (to nearest, ties to even). A partial
 // result of those types may stay fp32 ("wide"). fp32, fp64 and integers are folded in their own
-// type; integer sums and products wrap. NaN propagates through min and max; -0 < +0. avg is the sum
-// divided by divisor when finish is set (integers: truncated towards zero). fp32 -> fp8 overflow:
-// e4m3 gives NaN, e5m2 gives infinity (OCP, not saturating). The result depends only on the
-// operands: not on the instruction set, the alignment or the position.
+// type; integer sums and products wrap. Scalars multiply first; the product is rounded like a sum.
+// NaN propagates through min and max; -0 < +0. avg is the sum divided by divisor when finish is set
+// (integers: truncated towards zero). fp32 -> fp8 overflow: e4m3 gives NaN, e5m2 gives infinity
+// (OCP, not saturating). The result depends only on the operands: not on the instruction set, the
+// alignment or the position.
 //
 // NaN: every NaN that arithmetic or a conversion yields is the canonical NaN of its type: positive,
 // with the quiet bit alone (fp32 7fc00000, fp64 7ff8..., fp16 7e00, bf16 7fc0, e4m3 7f, e5m2 7e). A
@@ -53,6 +54,10 @@ struct Fold {
   Op op = Op::sum;            // one that computes(op, dtype)
   bool finish = true;         // this is the last fold of the value: divide for avg
   std::uint32_t divisor = 1;  // ranks, for avg; 0 and 1 divide nothing
+  /// PreMulSum (with op sum): a scalar for each source, in the wide type, in the low bytes. Sources
+  /// that are not wide are multiplied by theirs, before they are rounded; so a single source is not
+  /// copied. Null: nothing is multiplied.
+  const std::uint64_t* scalars = nullptr;
   Stores stores = Stores::together;
 };
 

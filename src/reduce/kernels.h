@@ -18,14 +18,19 @@ namespace hocket::internal::reduce {
 /// shares the kernel of sum and divides if the Fold says so.
 using Kernel = void (*)(const Fold& fold, std::size_t begin, std::size_t end);
 
-/// Operators with a kernel: all but avg, which is sum and a division.
-inline constexpr int kernel_op_count = op_count - 1;
+/// The kernels of a type: those of all operators but avg, which is sum and a division, and then
+/// that of sums with scalars.
+inline constexpr int kernel_count = op_count;
+inline constexpr int scaled_sum = kernel_count - 1;
 constexpr int kernel_op(Op op) {
   return op == Op::avg ? 0 : static_cast<int>(op) - (op > Op::avg ? 1 : 0);
 }
+constexpr int kernel_of(const Fold& fold) {
+  return fold.scalars != nullptr ? scaled_sum : kernel_op(fold.op);
+}
 
 struct KernelRow {
-  Kernel ops[kernel_op_count] = {};  // null: the operator does not exist for this type
+  Kernel ops[kernel_count] = {};  // null: the operator does not exist for this type
 };
 
 /// Plain code, in a file of its own because it is compiled for the baseline instruction set. These

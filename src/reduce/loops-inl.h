@@ -171,7 +171,8 @@ struct Extreme {
   }
 };
 
-template <class Element, class Operator>
+/// kScaled: with Fold::scalars.
+template <class Element, class Operator, bool kScaled = false>
 class Loop {
   using Wide = typename Element::Wide;
   using Narrow = typename Element::Narrow;
@@ -190,7 +191,7 @@ class Loop {
       if (loop.near_ < fold.dst_count) i = loop.align(begin, end);
       if (loop.mixed_) {
         i = loop.template any_sources<true>(i, end);
-      } else if (fold.src_count == 2) {
+      } else if (fold.src_count == 2 && !kScaled) {
         i = loop.two_sources(i, end);
       } else {
         i = loop.template any_sources<false>(i, end);
@@ -206,7 +207,7 @@ class Loop {
 
  private:
   static void tail(const Fold& f, std::size_t begin, std::size_t end) {
-    scalar_kernels[static_cast<int>(f.dtype)].ops[kernel_op(f.op)](f, begin, end);
+    scalar_kernels[static_cast<int>(f.dtype)].ops[kernel_of(f)](f, begin, end);
   }
 
   explicit Loop(const Fold& fold)
@@ -261,6 +262,28 @@ class Loop {
     }
   }
 
+  /// The operand, multiplied by its scalar if it has one.
+  template <class AnyD, class AnyV = hn::Vec<AnyD>>
+  HWY_INLINE AnyV scaled(AnyD d, AnyV v, int s) const {
+    if constexpr (kScaled) {
+      if (!f_.srcs[s].wide) {
+        Wide scalar;
+        hwy::CopyBytes<sizeof scalar>(f_.scalars + s, &scalar);
+        return Prod::apply(d, v, hn::Set(d, scalar));
+      }
+    }
+    return v;
+  }
+  template <bool kMixed>
+  HWY_INLINE void operand4(int s, std::size_t i, V& v0, V& v1, V& v2, V& v3) const {
+    const D d;
+    load4<kMixed>(f_.srcs[s], i, v0, v1, v2, v3);
+    v0 = scaled(d, v0, s);
+    v1 = scaled(d, v1, s);
+    v2 = scaled(d, v2, s);
+    v3 = scaled(d, v3, s);
+  }
+
   template <bool kMixed>
   HWY_INLINE void store4(int dst, std::size_t i, V v0, V v1, V v2, V v3) const {
     const D d;
@@ -299,17 +322,18 @@ class Loop {
   }
 
   template <class AnyD>
-  static HWY_INLINE hn::Vec<AnyD> load(AnyD d, const FoldSource& source, std::size_t i) {
+  HWY_INLINE hn::Vec<AnyD> operand(AnyD d, int s, std::size_t i) const {
+    const FoldSource& source = f_.srcs[s];
     if constexpr (Element::widened) {
       if (source.wide) return hn::LoadU(d, element<Wide>(source.data, i));
     }
-    return Element::load(d, element<Narrow>(source.data, i));
+    return scaled(d, Element::load(d, element<Narrow>(source.data, i)), s);
   }
 
   template <class AnyD>
   HWY_INLINE void one_vector(AnyD d, std::size_t i) const {
-    auto v = load(d, f_.srcs[0], i);
-    for (int s = 1; s < f_.src_count; ++s) v = Operator::apply(d, v, load(d, f_.srcs[s], i));
+    auto v = operand(d, 0, i);
+    for (int s = 1; s < f_.src_count; ++s) v = Operator::apply(d, v, operand(d, s, i));
     v = finish(d, v);
     for (int k = 0; k < f_.dst_count; ++k) {
       if (Element::widened && wide_dst_) {
@@ -326,10 +350,10 @@ class Loop {
     const std::size_t block = 4 * hn::Lanes(D());
     for (; i + block <= end; i += block) {
       V v0, v1, v2, v3;
-      load4<kMixed>(f_.srcs[0], i, v0, v1, v2, v3);
+      operand4<kMixed>(0, i, v0, v1, v2, v3);
       for (int s = 1; s < f_.src_count; ++s) {
         V w0, w1, w2, w3;
-        load4<kMixed>(f_.srcs[s], i, w0, w1, w2, w3);
+        operand4<kMixed>(s, i, w0, w1, w2, w3);
         apply4(v0, v1, v2, v3, w0, w1, w2, w3);
       }
       finish4(v0, v1, v2, v3);
@@ -366,8 +390,10 @@ class Loop {
 
 template <class Element, class Arithmetic = Element>
 constexpr KernelRow row() {
-  return {{Loop<Arithmetic, Sum>::run, Loop<Arithmetic, Prod>::run,
-           Loop<Element, Extreme<true>>::run, Loop<Element, Extreme<false>>::run}};
+  KernelRow row = {{Loop<Arithmetic, Sum>::run, Loop<Arithmetic, Prod>::run,
+                    Loop<Element, Extreme<true>>::run, Loop<Element, Extreme<false>>::run}};
+  row.ops[scaled_sum] = Loop<Arithmetic, Sum, true>::run;
+  return row;
 }
 
 /// Arithmetic and bitwise operators of unsigned elements serve signed ones too.

@@ -10,19 +10,25 @@ namespace hocket::internal {
 namespace reduce {
 namespace {
 
-template <class Element, class Operator>
+/// kScaled: with Fold::scalars.
+template <class Element, class Operator, bool kScaled = false>
 void fold_scalar(const Fold& f, std::size_t begin, std::size_t end) {
   using Wide = typename Element::Wide;
   const bool division = divides(f);
-  const auto load = [](const FoldSource& source, std::size_t i) {
+  const auto load = [&](int s, std::size_t i) -> Wide {
+    const FoldSource& source = f.srcs[s];
     if constexpr (Element::widened) {
       if (source.wide) return load_as<Wide>(source.data, i);
     }
-    return Element::load(source.data, i);
+    const Wide value = Element::load(source.data, i);
+    if constexpr (kScaled) {
+      if (!source.wide) return Prod::apply(value, load_as<Wide>(f.scalars + s, 0));
+    }
+    return value;
   };
   for (std::size_t i = begin; i < end; ++i) {
-    Wide value = load(f.srcs[0], i);
-    for (int s = 1; s < f.src_count; ++s) value = Operator::apply(value, load(f.srcs[s], i));
+    Wide value = load(0, i);
+    for (int s = 1; s < f.src_count; ++s) value = Operator::apply(value, load(s, i));
     if (division) value = divide(value, f.divisor);
     value = canonical(value);
     for (int d = 0; d < f.dst_count; ++d) {
@@ -39,6 +45,7 @@ template <class Element>
 constexpr KernelRow row() {
   KernelRow row = {{fold_scalar<Element, Sum>, fold_scalar<Element, Prod>,
                     fold_scalar<Element, Max>, fold_scalar<Element, Min>}};
+  row.ops[scaled_sum] = fold_scalar<Element, Sum, true>;
   if constexpr (std::is_integral_v<typename Element::Wide>) {
     row.ops[kernel_op(Op::bit_and)] = fold_scalar<Element, BitAnd>;
     row.ops[kernel_op(Op::bit_or)] = fold_scalar<Element, BitOr>;
@@ -61,7 +68,7 @@ const KernelRow scalar_kernels[dtype_count] = {
 
 void fold_reference(const Fold& f) {
   const bool widened = is_widened(f.dtype);
-  if (f.src_count == 1 && !reduce::divides(f) &&
+  if (f.src_count == 1 && !reduce::divides(f) && f.scalars == nullptr &&
       (!widened || f.srcs[0].wide == f.wide_dst)) {  // a copy: NaN payloads survive
     const std::size_t size = f.wide_dst ? wide_size_of(f.dtype) : size_of(f.dtype);
     for (int d = 0; d < f.dst_count; ++d) {
@@ -70,7 +77,7 @@ void fold_reference(const Fold& f) {
     return;
   }
   const auto& row = reduce::scalar_kernels[static_cast<int>(f.dtype)];
-  row.ops[reduce::kernel_op(f.op)](f, 0, f.count);
+  row.ops[reduce::kernel_of(f)](f, 0, f.count);
 }
 
 }  // namespace hocket::internal

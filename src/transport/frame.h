@@ -23,18 +23,21 @@ enum class FrameKind : std::uint8_t {
 };
 
 namespace frame_flag {
-inline constexpr std::uint32_t p2p = 1;
-inline constexpr std::uint32_t eager = 2;     // data: sent without a CTS, counts against the window
-inline constexpr std::uint32_t rts_sent = 4;  // data: an RTS was sent too; it may arrive later
-inline constexpr std::uint32_t checked = 8;   // payload_check is set
-inline constexpr std::uint32_t all = 15;
+inline constexpr std::uint16_t p2p = 1;
+inline constexpr std::uint16_t eager = 2;     // data: sent without a CTS, counts against the window
+inline constexpr std::uint16_t rts_sent = 4;  // data: an RTS was sent too; it may arrive later
+inline constexpr std::uint16_t checked = 8;   // payload_check is set
+inline constexpr std::uint16_t all = 15;
 }  // namespace frame_flag
 
+inline constexpr std::uint32_t frame_magic = 0x31746b68;  // "hkt1"
+inline constexpr std::uint8_t frame_version = 2;
+
 struct FrameHeader {
-  std::uint32_t magic = 0x31746b68;  // "hkt1"
-  std::uint8_t version = 1;
+  std::uint32_t magic = frame_magic;
+  std::uint8_t version = frame_version;
   FrameKind kind = FrameKind::data;
-  std::uint16_t lane = 0;
+  std::uint16_t flags = 0;
   std::uint64_t comm_id = 0;  // of the communicator
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
@@ -43,7 +46,7 @@ struct FrameHeader {
   std::uint64_t total = 0;   // bytes of the whole message
   Signature signature;
   std::uint32_t length = 0;  // bytes of payload that follow
-  std::uint32_t flags = 0;
+  std::uint32_t tag = 0;
   std::uint32_t payload_check = 0;  // CRC32C of the payload with flag `checked`, else 0
   std::uint32_t header_check = 0;   // CRC32C of the 108 bytes before
 };
@@ -60,7 +63,7 @@ static_assert(sizeof(Nack) == 56);
 inline constexpr std::size_t max_frame_bytes = 1 << 20;  // of payload; more is a protocol violation
 
 inline MessageKey key_of(const FrameHeader& header) {
-  return {header.sequence, header.index, header.lane, (header.flags & frame_flag::p2p) != 0};
+  return {header.sequence, header.index, header.tag, (header.flags & frame_flag::p2p) != 0};
 }
 
 void seal(FrameHeader& header);  // sets header_check

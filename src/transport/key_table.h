@@ -69,7 +69,7 @@ class KeyTable {
  private:
   std::size_t bucket_of(const MessageKey& key) const {
     std::uint64_t hash = key.sequence * 0x9e3779b97f4a7c15ULL;
-    hash ^= (static_cast<std::uint64_t>(key.index) << 17 ^ key.lane ^ (key.p2p ? 1ULL << 63 : 0)) *
+    hash ^= (static_cast<std::uint64_t>(key.index) << 32 ^ key.tag ^ (key.p2p ? 1ULL << 63 : 0)) *
             0xc2b2ae3d27d4eb4fULL;
     return (hash ^ hash >> 32) & (buckets_.size() - 1);
   }

@@ -185,6 +185,7 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
     return;
   }
   unexpected_.take(unexpected.key);
+  recv.sender_scalar = unexpected.signature.scalar();
   if (unexpected.eager) {
     if (unexpected.total > 0) std::memcpy(recv.data, unexpected.data, unexpected.total);
     recv.moved = unexpected.total;
@@ -205,7 +206,7 @@ FrameHeader MessageMatcher::header_of(FrameKind kind, const MessageKey& key,
                                       std::uint64_t total) const {
   FrameHeader header;
   header.kind = kind;
-  header.lane = key.lane;
+  header.tag = key.tag;
   header.comm_id = comm_id_;
   header.sequence = key.sequence;
   header.index = key.index;
@@ -301,7 +302,7 @@ OutFrame MessageMatcher::signal(FrameKind kind) const {
 
 // ---- Incoming
 
-Status MessageMatcher::violation(const char* what) const {
+Status MessageMatcher::violation(const std::string& what) const {
   return {Code::remote_error,
           "rank " + std::to_string(peer_) + " broke the protocol: it sent " + what +
               ". Check that all ranks use the same version of hocket, and the network between the "
@@ -314,7 +315,11 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
   frame.recv = nullptr;
   frame.unexpected = nullptr;
   if (const char* fault = fault_of(header, comm_id_, static_cast<std::uint32_t>(peer_))) {
-    return violation(fault);
+    const bool other_version = header.magic == frame_magic && header.version != frame_version;
+    return violation(other_version
+                         ? fault + (": version " + std::to_string(header.version)) +
+                               ", where this process has version " + std::to_string(frame_version)
+                         : fault);
   }
   frame.header = header;
   if (!(header.flags & frame_flag::p2p))
@@ -359,6 +364,7 @@ Status MessageMatcher::accept_posted(const FrameHeader& header, Transfer& recv, 
     send_nack(recv, header.signature, header.total);
     return {};
   }
+  recv.sender_scalar = header.signature.scalar();
   const bool eager = (header.flags & frame_flag::eager) != 0;
   if (!(recv.state & started)) {
     recv.state |= started;

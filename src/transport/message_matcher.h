@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -94,7 +95,7 @@ class MessageMatcher {
   /// caller must fail the link. After success the caller must check ended().
   Status accept(const FrameHeader& header, InFrame& frame);
   /// Returns the error for a peer that broke the protocol by sending `what`.
-  Status violation(const char* what) const;
+  Status violation(const std::string& what) const;
   /// The whole payload of the frame has been written to frame.data.
   Status payload_complete(const InFrame& frame);
 

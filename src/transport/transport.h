@@ -21,9 +21,9 @@ struct MessageKey {
   // Collectives: number of the operation. hocketSend/hocketRecv: number of the message from this
   // sender to this receiver.
   std::uint64_t sequence = 0;
-  std::uint32_t index = 0;  // number of the message in its operation, lane and pair
-  std::uint16_t lane = 0;
-  bool p2p = false;  // the message belongs to hocketSend/hocketRecv
+  std::uint32_t index = 0;  // number of the message in its operation, tag and pair
+  std::uint32_t tag = 0;    // of the plan's step
+  bool p2p = false;         // the message belongs to hocketSend/hocketRecv
   bool operator==(const MessageKey&) const = default;
 };
 
@@ -38,8 +38,9 @@ struct Transfer {
   const Signature* signature = nullptr;
   // Set by the transport:
   bool done = false;
-  Status status;          // an error ends the transfer too: a mismatch, or a lost link
-  std::size_t moved = 0;  // bytes sent or received so far
+  Status status;                    // an error ends the transfer too: a mismatch, or a lost link
+  std::size_t moved = 0;            // bytes sent or received so far
+  std::uint64_t sender_scalar = 0;  // recv: of the sender's signature (Signature::scalar)
   // The transport uses these while the transfer is posted:
   std::size_t framed_bytes = 0;  // bytes handed to frames (send), announced by frames (recv)
   std::uint8_t state = 0;

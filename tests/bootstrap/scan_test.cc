@@ -355,6 +355,31 @@ TEST(Handshake, another_version_is_told_ours_and_gets_no_further) {
   EXPECT_EQ(answer[6], protocol_version);
 }
 
+TEST(Handshake, a_process_of_an_older_version_is_named_with_both_versions) {
+  Job job(1);
+  std::thread older([&] {
+    pollfd ready{job.listener.get(), POLLIN, 0};
+    ::poll(&ready, 1, 60'000);
+    const UniqueFd fd(::accept4(job.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    Hello hello;
+    EXPECT_TRUE(make_hello(&hello).ok());
+    hello[6] = protocol_version - 1;
+    say(fd, hello.data(), hello.size());
+    std::uint8_t in[1];
+    ::recv(fd.get(), in, sizeof in, 0);
+  });
+  JoinOptions options = job.of(0);
+  options.join_deadline_ms = 5000;
+  std::shared_ptr<Session> session;
+  const std::string text = Session::join(options, &session).message();
+  EXPECT_NE(text.find("speaks version " + std::to_string(protocol_version - 1) +
+                      " of hocket's protocol, this process " + std::to_string(protocol_version) +
+                      ": use the same library for all ranks"),
+            std::string::npos)
+      << text;
+  older.join();
+}
+
 TEST(Wire, no_cut_or_changed_message_is_read_beyond_its_end) {
   std::mt19937_64 random(tests::seed());
   Table table;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <numeric>
@@ -34,13 +35,26 @@ struct DrawnCall {
   /// every type, so that the order of a fold does not matter.
   bool any_bits = false;
 
-  Interpretation interpretation() const { return {.dtype = dtype, .op = op, .seed = seed}; }
+  /// PreMulSum: of a rank, a small whole number.
+  std::uint64_t scalar(std::size_t rank) const {
+    static constexpr int numbers[] = {2, -1, 3, 1, -2};
+    const int number = numbers[rank % 5];
+    if (is_integer(dtype)) return static_cast<std::uint64_t>(number);
+    if (dtype == Dtype::float64) return std::bit_cast<std::uint64_t>(static_cast<double>(number));
+    return std::bit_cast<std::uint32_t>(static_cast<float>(number));
+  }
+  Interpretation interpretation() const {
+    constexpr std::size_t most_ranks = 64;
+    Interpretation of{.dtype = dtype, .op = op, .seed = seed};
+    for (std::size_t r = 0; r < most_ranks; ++r) of.scalars.push_back(scalar(r));
+    return of;
+  }
 };
 
-/// An operator that exists for the type.
-inline Op draw_op(Dtype dtype, std::mt19937_64& random) {
+/// An operator that exists for the type: one of hocket's or PreMulSum, or of the first `number`.
+inline Op draw_op(Dtype dtype, std::mt19937_64& random, unsigned number = op_count + 1) {
   for (;;) {
-    const auto op = static_cast<Op>(random() % op_count);
+    const auto op = static_cast<Op>(random() % number);
     if (computes(op, dtype)) return op;
   }
 }
@@ -289,6 +303,12 @@ class RankBuffers {
     fold.dtype = call_.dtype;
     fold.op = call_.op;
     fold.divisor = shape_.ranks;
+    std::vector<std::uint64_t> scalars;
+    if (call_.op == Op::pre_mul_sum) {
+      fold.op = Op::sum;
+      for (std::size_t r = 0; r < ranks(); ++r) scalars.push_back(call_.scalar(r));
+      fold.scalars = scalars.data();
+    }
     fold_reference(fold);
   }
 

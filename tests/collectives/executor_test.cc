@@ -85,7 +85,7 @@ class World {
  private:
   struct Rank final : ExecutorHost {
     std::byte* private_scratch(std::size_t bytes) override {
-      scratch.assign(bytes, std::byte{0xa5});
+      scratch.assign(std::max<std::size_t>(bytes, 1), std::byte{0xa5});
       return scratch.data();
     }
     Status map_remote(int peer, RegionOffset offset, std::size_t, std::uint64_t operation,
@@ -124,6 +124,7 @@ class World {
     signature.sequence = sequence_;
     signature.dtype = call.dtype;
     signature.op = call.op;
+    if (call.op == Op::pre_mul_sum) signature.set_scalar(call.scalar(static_cast<std::size_t>(r)));
     binding.fingerprint = fingerprint(call_hash(signature), sequence_);
     binding.input_region = {static_cast<std::uint64_t>(r), 0};
     binding.output_region = {static_cast<std::uint64_t>(r), 1};
@@ -198,7 +199,7 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
     group.root = static_cast<std::uint32_t>(random() % group.ranks);
     group.varying = builder.varying && random() % 2 == 0;
     const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
-    group.widened = is_widened(call.dtype);
+    group.widened = tells_partial_results(call.dtype, call.op);
     const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % group.ranks) : -1;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
                  std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
@@ -239,7 +240,7 @@ TEST_P(EveryLayeredProgram, does_what_the_plain_interpreter_does) {
     group.root = static_cast<std::uint32_t>(random() % group.ranks);
     group.varying = builder.varying && random() % 2 == 0;
     const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
-    group.widened = is_widened(call.dtype);
+    group.widened = tells_partial_results(call.dtype, call.op);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
                  std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
                  internal::name_of(call.op) + (call.in_place ? ", in place" : "") +

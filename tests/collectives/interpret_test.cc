@@ -33,8 +33,8 @@ Drawn draw(const Builder& builder, std::uint32_t ranks, std::size_t count, bool 
   drawn.group.root = roots[random() % 3];
   DrawnCall& call = drawn.call;
   call.dtype = static_cast<Dtype>(random() % dtype_count);
-  drawn.group.widened = is_widened(call.dtype);
   call.op = draw_op(call.dtype, random);
+  drawn.group.widened = tells_partial_results(call.dtype, call.op);
   call.chunk_elements = random() % 3 == 0 ? 0 : 1 + random() % 200;
   call.in_place = random() % 2 == 0;
   call.any_bits = builder.rank_order;

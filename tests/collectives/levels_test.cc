@@ -53,6 +53,7 @@ TEST_P(EveryLayeredPlan, verifies_for_many_layouts) {
                                                          .layout = &layout});
       const Proof proof = prove(plans);
       ASSERT_TRUE(proof.status.ok()) << text_of(sizes) << ": " << proof.status.message();
+      ASSERT_TRUE(proof.scalars.ok()) << text_of(sizes) << ": " << proof.scalars.message();
       EXPECT_TRUE(proof.rank_order || !builder.rank_order) << text_of(sizes);
     }
   }

@@ -59,7 +59,8 @@ bool receives(const Plan& plan, const Message& message) {
 class MessageBuilders : public testing::TestWithParam<Builder> {};
 
 TEST_P(MessageBuilders, have_few_lanes_for_many_ranks) {
-  const bool rounds = is_logarithmic(GetParam()) || is_one_of(GetParam(), {"circulant", "bruck"});
+  const bool rounds =
+      is_logarithmic(GetParam()) || is_one_of(GetParam(), {"circulant", "bruck", "pat"});
   const std::size_t most_lanes = rounds ? 7 * std::bit_width(many_ranks - 1) + 3 : 19;
   for (const std::uint32_t rank : some_ranks) {
     const Plan plan = plan_of(GetParam(), rank, many_ranks);

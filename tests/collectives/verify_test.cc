@@ -49,6 +49,7 @@ TEST_P(EveryPlan, verifies_for_1_to_64_ranks) {
       const Proof proof = prove(plans);
       ASSERT_TRUE(proof.status.ok()) << ranks << " ranks: " << proof.status.message();
       ASSERT_GT(proof.steps_run + (ranks == 1), 0U);
+      ASSERT_TRUE(proof.scalars.ok()) << ranks << " ranks: " << proof.scalars.message();
       always_in_rank_order &= proof.rank_order;
     }
   }
@@ -61,9 +62,11 @@ TEST_P(EveryPlan, verifies_for_every_root_and_both_widths) {
     const std::uint32_t roots = row_of(builder.collective).rooted ? ranks : 1;
     for (std::uint32_t root = 0; root < roots; ++root) {
       for (const bool widened : {false, true}) {
-        const Status status =
-            verify(plans_of(builder, {.ranks = ranks, .widened = widened, .root = root}));
-        ASSERT_TRUE(status.ok()) << ranks << " ranks, root " << root << ": " << status.message();
+        const Proof proof =
+            prove(plans_of(builder, {.ranks = ranks, .widened = widened, .root = root}));
+        for (const Status& status : {proof.status, proof.scalars}) {
+          ASSERT_TRUE(status.ok()) << ranks << " ranks, root " << root << ": " << status.message();
+        }
       }
     }
   }
@@ -131,14 +134,16 @@ TEST(Plans, are_ordered_by_the_window_of_a_lane) {
       << status.message();
 }
 
-// A proof of many ranks must stay cheap: logarithmic plans of 1024 ranks, linear ones of 128.
+// A proof of many ranks must stay cheap: logarithmic plans of 1024 ranks, linear ones of 128, and
+// pat of so many ranks that its subtrees have four levels, of which the last one is not full.
 TEST(Plans, of_many_ranks_verify) {
   if (tests::sanitized) GTEST_SKIP() << "the sizes of the proof, not its ways through the code";
   for (const Builder& builder : group_builders()) {
-    const bool ring = std::string(builder.algorithm) == "ring";
-    if (!is_logarithmic(builder) && !ring) continue;
-    const Status status =
-        verify(plans_of(builder, {.ranks = ring ? 128U : 1024U, .widened = true, .root = 5}));
+    std::uint32_t ranks = is_logarithmic(builder) ? 1024 : 0;
+    if (is_one_of(builder, {"ring"})) ranks = 128;
+    if (is_one_of(builder, {"pat"})) ranks = 203;
+    if (ranks == 0) continue;
+    const Status status = verify(plans_of(builder, {.ranks = ranks, .widened = true, .root = 5}));
     EXPECT_TRUE(status.ok()) << name_of(builder) << ": " << status.message();
   }
 }

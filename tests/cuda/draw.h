@@ -27,7 +27,7 @@ inline DeviceCase draw_case(const Builder& builder, std::uint32_t ranks, std::ui
   call.seed = seed;
   call.any_bits = true;
   call.dtype = static_cast<Dtype>(random() % dtype_count);
-  call.op = draw_op(call.dtype, random);
+  call.op = draw_op(call.dtype, random, op_count);
   call.count = random() % most_count;
   call.chunk_elements = random() % 3 == 0 ? 0 : 1 + random() % most_chunk;
   call.in_place = builder.collective != Collective::all_to_all && random() % 2 == 0;

@@ -75,8 +75,8 @@ TEST(TransportFactory, brings_the_transports_of_a_communicator_and_of_what_is_sp
     std::unique_ptr<Communicator> whole, part;
     const Status status = make(session, {shared, errors, nullptr, factory}, &whole);
     ASSERT_TRUE(status.ok()) << status.message();
-    const Status split = whole->split(whole->order().take_ticket(), 0, -rank, whole->config(),
-                                      errors_of_part, nullptr, &part);
+    const Status split = whole->split(whole->order().take_ticket(CallOrder::Kind::collectives), 0,
+                                      -rank, whole->config(), errors_of_part, nullptr, &part);
     ASSERT_TRUE(split.ok()) << split.message();
     EXPECT_EQ(1 - rank, part->rank());
     for (Communicator* const communicator : {whole.get(), part.get()}) {

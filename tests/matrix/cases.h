@@ -72,9 +72,11 @@ inline std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of
   std::uint64_t number = 0;
   const auto add = [&](Case c) {
     const std::uint64_t hash = mix(world + ++number * 0x9e3779b97f4a7c15ULL);
-    // Of each collective two cases are always kept, so that a forced algorithm runs.
+    // Of each collective two cases are always kept, so that a forced algorithm runs; and one in
+    // which that algorithm multiplies by scalars.
     const bool kept =
-        c.type == hocketFloat32 && c.op == hocketSum && (c.count == 1 || c.count == 1031);
+        (c.type == hocketFloat32 && c.op == hocketSum && (c.count == 1 || c.count == 1031)) ||
+        (c.type == hocketBfloat16 && c.op == reference::pre_mul_sum && c.count == 1031);
     if (!kept && hash % keep_one_of != 0) return;
     static constexpr std::size_t offsets[] = {0, 0, 64, 8, 1, 4};
     c.offset = offsets[(hash >> 10) % 6];
@@ -90,7 +92,10 @@ inline std::vector<Case> cases_of(const WorldKind& kind, std::size_t keep_one_of
   };
   for (const hocketDataType_t type : reference::types) {
     for (const Row& row : rows) {
-      for (const hocketRedOp_t op : reference::operators) {
+      std::vector<hocketRedOp_t> ops(std::begin(reference::operators),
+                                     std::end(reference::operators));
+      ops.push_back(reference::pre_mul_sum);
+      for (const hocketRedOp_t op : ops) {
         if (row.reduces ? !reference::computes(op, type) : op != hocketSum) continue;
         Case c;
         c.what = row.what;

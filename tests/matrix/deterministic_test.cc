@@ -35,7 +35,7 @@ TEST_P(Deterministic, bits_do_not_depend_on_size_memory_or_transport) {
           World world(self, ledger, most * 8 * static_cast<std::size_t>(n));
           std::uint64_t number = 0;
           for (hocketDataType_t type : {hocketFloat32, hocketFloat64, hocketFloat16}) {
-            for (hocketRedOp_t op : {hocketSum, hocketAvg, hocketProd}) {
+            for (hocketRedOp_t op : {hocketSum, hocketAvg, hocketProd, reference::pre_mul_sum}) {
               // One stream of data: each count is a prefix of the next.
               for (std::size_t count : {std::size_t{5}, std::size_t{3000}, most}) {
                 Case c;

@@ -86,15 +86,20 @@ constexpr WorldKind kinds[] = {
     {7, "tcp", "k-nomial", false},
     {3, "shm", "circulant", false},
     {7, "tcp", "circulant", false},
+    {5, "shm", "pat", false},
+    {17, "tcp", "pat", false},
     {3, "shm", "bruck", true},
     {4, "tcp", "bruck", true},
     {5, "shm", "pairs", true},
     {4, "tcp", "pairs", true},
     {4, "shm", "cube", false},
     {7, "tcp", "chain", false},
+    {3, "", "", false, "2,1"},
     {4, "", "", false, "2,2"},
     {4, "", "", false, "3,1"},
     {7, "", "", false, "1,4,2"},
+    {3, "", "leaders", false, "2,1"},
+    {3, "", "two-level", false, "2,1"},
     {4, "", "two-level", false, "2,2"},
     {4, "", "two-level", false, "3,1"},
     {7, "", "two-level", false, "1,4,2"},
@@ -147,6 +152,7 @@ TEST_P(Large, messages_of_many_chunks_arrive_whole) {
   for (const auto& [type, op] : {std::pair{hocketFloat32, hocketSum},
                                  {hocketUint8, hocketMax},
                                  {hocketBfloat16, hocketAvg},
+                                 {hocketFloat16, reference::pre_mul_sum},
                                  {hocketInt64, hocketProd}}) {
     for (const Row& row : rows) {
       if (!row.reduces && op != hocketSum && op != hocketMax) continue;

@@ -24,6 +24,8 @@ inline constexpr hocketDataType_t types[] = {
     hocketFloat8e4m3, hocketFloat8e5m2, hocketInt16,   hocketUint16};
 inline constexpr hocketRedOp_t operators[] = {hocketSum, hocketProd, hocketMax, hocketMin,
                                               hocketAvg, hocketAnd,  hocketOr,  hocketXor};
+/// Stands for an operator of hocketRedOpCreatePreMulSum with scalar_of() each rank.
+inline constexpr auto pre_mul_sum = static_cast<hocketRedOp_t>(1 << 20);
 
 inline std::size_t size_of(hocketDataType_t type) {
   static constexpr std::size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -39,6 +41,7 @@ inline const char* name_of(hocketDataType_t type) {
 inline const char* name_of(hocketRedOp_t op) {
   static constexpr const char* names[] = {"sum", "prod", "max", "min", "avg"};
   static constexpr const char* bitwise[] = {"and", "or", "xor"};
+  if (op == pre_mul_sum) return "premulsum";
   return op < hocketAnd ? names[op] : bitwise[op - hocketAnd];
 }
 inline bool is_integer(hocketDataType_t type) {
@@ -46,7 +49,7 @@ inline bool is_integer(hocketDataType_t type) {
 }
 /// Bitwise operators exist for integers only.
 inline bool computes(hocketRedOp_t op, hocketDataType_t type) {
-  return op < hocketAnd || is_integer(type);
+  return op < hocketAnd || op == pre_mul_sum || is_integer(type);
 }
 
 /// A binary floating-point format below 32 bits.
@@ -179,13 +182,38 @@ A combine(hocketRedOp_t op, A a, A b) {
 
 using Inputs = std::vector<const std::uint8_t*>;
 
+/// The scalar of a rank: of integers any bits; of floating-point types one that makes the products
+/// of exact data exact.
+inline void scalar_of(hocketDataType_t type, std::size_t rank, void* to) {
+  if (is_integer(type)) {
+    const std::uint64_t bits = (rank + 3) * 0x9e3779b97f4a7c15ULL;
+    std::memcpy(to, &bits, size_of(type));
+    return;
+  }
+  static constexpr double values[] = {0.5, -2, 3, 1.5, 0.25};
+  encode(type, values[rank % 5], to);
+}
+template <typename A>
+A scaled(hocketDataType_t type, hocketRedOp_t op, std::size_t rank, A value) {
+  if (op != pre_mul_sum) return value;
+  std::uint8_t scalar[8];
+  scalar_of(type, rank, scalar);
+  if constexpr (std::is_floating_point_v<A>) {
+    return combine<A>(hocketProd, static_cast<A>(decode(type, scalar)), value);
+  } else {
+    return combine<A>(hocketProd, load<A>(scalar), value);
+  }
+}
+
 template <typename T>
-void reduce_integers(hocketRedOp_t op, const Inputs& inputs, std::size_t count, std::uint8_t* out) {
+void reduce_integers(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs,
+                     std::size_t count, std::uint8_t* out) {
+  const auto operand = [&](std::size_t r, std::size_t i) {
+    return scaled<T>(type, op, r, load<T>(inputs[r] + i * sizeof(T)));
+  };
   for (std::size_t i = 0; i < count; ++i) {
-    T value = load<T>(inputs[0] + i * sizeof(T));
-    for (std::size_t r = 1; r < inputs.size(); ++r) {
-      value = combine<T>(op, value, load<T>(inputs[r] + i * sizeof(T)));
-    }
+    T value = operand(0, i);
+    for (std::size_t r = 1; r < inputs.size(); ++r) value = combine<T>(op, value, operand(r, i));
     if (op == hocketAvg) value = static_cast<T>(value / static_cast<T>(inputs.size()));
     store(out + i * sizeof(T), value);
   }
@@ -196,10 +224,11 @@ void reduce_floats(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs
                    std::uint8_t* out) {
   const std::size_t size = size_of(type);
   for (std::size_t i = 0; i < count; ++i) {
-    volatile A value = static_cast<A>(decode(type, inputs[0] + i * size));
-    for (std::size_t r = 1; r < inputs.size(); ++r) {
-      value = combine<A>(op, value, static_cast<A>(decode(type, inputs[r] + i * size)));
-    }
+    const auto operand = [&](std::size_t r) {
+      return scaled<A>(type, op, r, static_cast<A>(decode(type, inputs[r] + i * size)));
+    };
+    volatile A value = operand(0);
+    for (std::size_t r = 1; r < inputs.size(); ++r) value = combine<A>(op, value, operand(r));
     if (op == hocketAvg) value = value / static_cast<A>(inputs.size());
     encode(type, value, out + i * size);
   }
@@ -208,27 +237,27 @@ void reduce_floats(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs
 /// out := inputs[0] op inputs[1] op ..., in that order, rounded once.
 inline void reduce(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
                    std::uint8_t* out) {
-  if (inputs.size() == 1) {  // nothing is computed: the bytes stay
+  if (inputs.size() == 1 && op != pre_mul_sum) {  // nothing is computed: the bytes stay
     if (count > 0) std::memcpy(out, inputs[0], count * size_of(type));
     return;
   }
   switch (type) {
     case hocketInt8:
-      return reduce_integers<std::int8_t>(op, inputs, count, out);
+      return reduce_integers<std::int8_t>(type, op, inputs, count, out);
     case hocketUint8:
-      return reduce_integers<std::uint8_t>(op, inputs, count, out);
+      return reduce_integers<std::uint8_t>(type, op, inputs, count, out);
     case hocketInt16:
-      return reduce_integers<std::int16_t>(op, inputs, count, out);
+      return reduce_integers<std::int16_t>(type, op, inputs, count, out);
     case hocketUint16:
-      return reduce_integers<std::uint16_t>(op, inputs, count, out);
+      return reduce_integers<std::uint16_t>(type, op, inputs, count, out);
     case hocketInt32:
-      return reduce_integers<std::int32_t>(op, inputs, count, out);
+      return reduce_integers<std::int32_t>(type, op, inputs, count, out);
     case hocketUint32:
-      return reduce_integers<std::uint32_t>(op, inputs, count, out);
+      return reduce_integers<std::uint32_t>(type, op, inputs, count, out);
     case hocketInt64:
-      return reduce_integers<std::int64_t>(op, inputs, count, out);
+      return reduce_integers<std::int64_t>(type, op, inputs, count, out);
     case hocketUint64:
-      return reduce_integers<std::uint64_t>(op, inputs, count, out);
+      return reduce_integers<std::uint64_t>(type, op, inputs, count, out);
     case hocketFloat64:
       return reduce_floats<double>(type, op, inputs, count, out);
     default:
@@ -278,20 +307,20 @@ inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint6
   }
 }
 
-/// The bounds of the sum (or average) of the inputs, added in fp32 (fp64 for fp64) in
-/// any order and rounded to the type once.
+/// The bounds of the sum (or average, or pre-multiplied sum) of the inputs, added in fp32 (fp64 for
+/// fp64) in any order and rounded to the type once.
 inline void bounds(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
                    std::uint8_t* low, std::uint8_t* high) {
   const std::size_t size = size_of(type);
   for (std::size_t i = 0; i < count; ++i) {
     long double sum = 0, sizes = 0;
-    for (const std::uint8_t* input : inputs) {
-      const double value = decode(type, input + i * size);
+    for (std::size_t r = 0; r < inputs.size(); ++r) {
+      const auto value = scaled<long double>(type, op, r, decode(type, inputs[r] + i * size));
       sum += value;
       sizes += std::fabs(value);
     }
     const double epsilon = type == hocketFloat64 ? 0x1p-53 : 0x1p-24;
-    long double error = sizes * epsilon * static_cast<long double>(inputs.size() + 1);
+    long double error = sizes * epsilon * static_cast<long double>(inputs.size() + 2);
     if (op == hocketAvg) {
       sum /= static_cast<long double>(inputs.size());
       error /= static_cast<long double>(inputs.size());

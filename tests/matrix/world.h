@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -93,7 +94,19 @@ class World {
         plain_in_(most_bytes, false),
         plain_out_(most_bytes, false),
         alloc_in_(most_bytes, true),
-        alloc_out_(most_bytes, true) {}
+        alloc_out_(most_bytes, true) {
+    for (const hocketDataType_t type : reference::types) {
+      std::uint64_t scalar = 0;
+      reference::scalar_of(type, static_cast<std::size_t>(self.rank), &scalar);
+      EXPECT_HOCKET(hocketRedOpCreatePreMulSum(&scaling_[type], &scalar, type,
+                                               hocketScalarHostImmediate, self.comm));
+    }
+  }
+  ~World() {
+    for (const auto& [type, op] : scaling_) EXPECT_HOCKET(hocketRedOpDestroy(op, self_.comm));
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
   /// All ranks, with the same case.
   void run(const Case& c) {
@@ -203,6 +216,7 @@ class World {
 
   hocketResult_t call(const Case& c, const Buffers& b) {
     hocketComm_t comm = self_.comm;
+    const hocketRedOp_t op = c.op == reference::pre_mul_sum ? scaling_[c.type] : c.op;
     const void* const in = b.in;
     void* const out = b.out;
     // Arrays are copied by the call: these are gone when a queued call runs.
@@ -211,13 +225,13 @@ class World {
     const std::size_t* const to = b.output.has_gaps ? b.output.offsets.data() : nullptr;
     switch (c.what) {
       case What::all_reduce:
-        return hocketAllReduce(in, out, c.count, c.type, c.op, comm, nullptr);
+        return hocketAllReduce(in, out, c.count, c.type, op, comm, nullptr);
       case What::reduce:
-        return hocketReduce(in, out, c.count, c.type, c.op, c.root, comm, nullptr);
+        return hocketReduce(in, out, c.count, c.type, op, c.root, comm, nullptr);
       case What::reduce_scatter:
-        return hocketReduceScatter(in, out, c.count, c.type, c.op, comm, nullptr);
+        return hocketReduceScatter(in, out, c.count, c.type, op, comm, nullptr);
       case What::reduce_scatter_v:
-        return hocketReduceScatterV(in, out, sent.data(), c.type, c.op, comm, nullptr);
+        return hocketReduceScatterV(in, out, sent.data(), c.type, op, comm, nullptr);
       case What::broadcast:
         if (c.in_place && c.seed % 2 == 0) {
           return hocketBcast(out, c.count, c.type, c.root, comm, nullptr);
@@ -281,7 +295,7 @@ class World {
 
   static bool has_bounds(const Case& c) {
     return c.data == Data::small && !reference::is_integer(c.type) &&
-           (c.op == hocketSum || c.op == hocketAvg);
+           (c.op == hocketSum || c.op == hocketAvg || c.op == reference::pre_mul_sum);
   }
 
   reference::Inputs pointers() const {
@@ -343,6 +357,7 @@ class World {
   ranks::Rank& self_;
   Ledger& ledger_;
   Arena plain_in_, plain_out_, alloc_in_, alloc_out_;
+  std::map<hocketDataType_t, hocketRedOp_t> scaling_;  // PreMulSum
 };
 
 }  // namespace matrix

@@ -82,7 +82,17 @@ std::vector<char> right_result(const Expectation& e) {
   fold.dsts = &destination;
   fold.count = e.count;
   fold.dtype = inner_of(e.dtype);
-  fold.op = inner_of(e.op);
+  fold.op = e.op == mul_sum ? Op::sum : inner_of(e.op);
+  std::vector<std::uint64_t> scalars(inputs.size());
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    const float factor = static_cast<float>(mul_sum_factor(static_cast<int>(r)));
+    if (is_widened(fold.dtype)) {
+      std::memcpy(&scalars[r], &factor, sizeof factor);
+    } else {
+      write_factor(mul_sum_factor(static_cast<int>(r)), e.dtype, &scalars[r]);
+    }
+  }
+  if (e.op == mul_sum) fold.scalars = scalars.data();
   fold.divisor = static_cast<std::uint32_t>(e.ranks);
   fold_reference(fold);
   return result;

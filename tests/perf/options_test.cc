@@ -168,7 +168,6 @@ TEST(Options, mistakes_name_the_culprit) {
       {{"all_reduce_perf", "-b", "4M", "-e", "2M"}, "-b 4194304 is above -e 2097152"},
       {{"all_reduce_perf", "-d", "floot"}, "-d: 'floot'"},
       {{"all_reduce_perf", "-o", "nand"}, "-o: 'nand'"},
-      {{"all_reduce_perf", "-o", "mulsum"}, "PreMulSum"},
       {{"all_reduce_perf", "-n", "0"}, "iters"},
       {{"all_reduce_perf", "-m", "0"}, "agg_iters"},
       {{"all_reduce_perf", "-z", "4"}, "-z: '4'"},

@@ -45,6 +45,7 @@ struct Case {
   Stores stores;
   std::vector<std::size_t> misalignments;  // of sources, then destinations
   int in_place_source;                     // the first destination is this source; -1: none
+  bool scaled;                             // with scalars
   std::uint64_t data_seed;
 
   std::size_t bytes(bool wide) const {
@@ -57,7 +58,7 @@ struct Case {
            " elements, sources " + sources + ", " + std::to_string(dst_count) + " destinations" +
            (wide_dst ? " wide" : "") + (finish ? ", finish" : "") + ", divisor " +
            std::to_string(divisor) + ", stores " + std::to_string(static_cast<int>(stores)) +
-           ", in place " + std::to_string(in_place_source);
+           ", in place " + std::to_string(in_place_source) + (scaled ? ", scaled" : "");
   }
 };
 
@@ -70,7 +71,8 @@ Case random_case(Dtype dtype, Op op, std::mt19937_64& random) {
   if (below(40) == 0) c.count = 3000 + below(9000);  // several pieces of each kind
   const std::size_t source_choices[] = {1, 2, 2, 2, 3, 4, 8, 1 + below(80)};
   const std::size_t sources = source_choices[below(8)];
-  const bool may_be_wide = is_widened(dtype);
+  c.scaled = op == Op::sum && below(3) == 0;
+  const bool may_be_wide = is_widened(dtype) || c.scaled;
   const bool all_narrow = below(2) == 0;
   for (std::size_t i = 0; i < sources; ++i) {
     c.wide_sources.push_back(may_be_wide && !all_narrow && below(2) == 0);
@@ -130,6 +132,9 @@ std::vector<std::vector<unsigned char>> run(const Case& c, void (*how)(const Fol
   f.finish = c.finish;
   f.divisor = c.divisor;
   f.stores = c.stores;
+  std::vector<std::uint64_t> scalars(sources.size());
+  for (std::uint64_t& scalar : scalars) fill_elements(&scalar, 1, c.dtype, true, random);
+  if (c.scaled) f.scalars = scalars.data();
   how(f);
   for (const auto& region : regions) EXPECT_TRUE(region->guards_hold());
   std::vector<std::vector<unsigned char>> results;

@@ -99,6 +99,57 @@ TEST(fold, integers_wrap) {
          {Dtype::int64, Op::prod, {0x8000000000000000, 0xffffffffffffffff}, 0x8000000000000000}});
 }
 
+/// The sum of the operands, each multiplied by the scalar.
+template <class T>
+T scaled_sum_of(Dtype dtype, const std::vector<T>& operands, std::uint64_t scalar,
+                void (*how)(const Fold&)) {
+  std::vector<std::vector<T>> memory;
+  std::vector<FoldSource> sources;
+  for (const T& operand : operands) memory.emplace_back(repeats, operand);
+  for (const auto& operand : memory) sources.push_back({operand.data(), false});
+  const std::vector<std::uint64_t> scalars(operands.size(), scalar);
+  std::vector<T> result(repeats);
+  void* const dst = result.data();
+  how({.srcs = sources.data(),
+       .src_count = static_cast<int>(sources.size()),
+       .dsts = &dst,
+       .count = repeats,
+       .dtype = dtype,
+       .scalars = scalars.data()});
+  for (const T& element : result) EXPECT_EQ(element, result[0]);
+  return result[0];
+}
+
+TEST(fold, scalars_multiply_before_the_result_is_rounded) {
+  const auto check_all = [](void (*how)(const Fold&), const char* name) {
+    // 3 x 1.5078125^2 = 6.820495...: 6.8125 in bf16. Rounded products would give 6.84375.
+    const auto half_up = std::bit_cast<std::uint32_t>(1.5078125f);
+    EXPECT_EQ(0x40da,
+              scaled_sum_of<std::uint16_t>(Dtype::bfloat16, {0x3fc1, 0x3fc1, 0x3fc1}, half_up, how))
+        << name;
+    EXPECT_EQ(0x4012, scaled_sum_of<std::uint16_t>(Dtype::bfloat16, {0x3fc1}, half_up, how))
+        << name << ": a single operand is no copy";
+    EXPECT_EQ((300 + 600) % 256, scaled_sum_of<std::uint8_t>(Dtype::uint8, {100, 200}, 3, how))
+        << name << ": integers wrap";
+    EXPECT_EQ(
+        std::bit_cast<std::uint64_t>(-7.5),
+        scaled_sum_of<std::uint64_t>(
+            Dtype::float64, {std::bit_cast<std::uint64_t>(1.0), std::bit_cast<std::uint64_t>(2.0)},
+            std::bit_cast<std::uint64_t>(-2.5), how))
+        << name;
+    // Each product is rounded: with x = 1 + 2^-12, x^2 - 1 loses its last bit.
+    const float x = 1 + 0x1p-12f;
+    EXPECT_EQ(
+        std::bit_cast<std::uint32_t>(0x1p-11f),
+        scaled_sum_of<std::uint32_t>(
+            Dtype::float32, {std::bit_cast<std::uint32_t>(-1 / x), std::bit_cast<std::uint32_t>(x)},
+            std::bit_cast<std::uint32_t>(x), how))
+        << name << ": no fused multiplication and addition";
+  };
+  check_all(fold_reference, "reference");
+  on_every_target([&](const char* name) { check_all(fold, name); });
+}
+
 TEST(fold, integer_extremes_know_the_sign) {
   check({{Dtype::int8, Op::max, {0x80, 1}, 1},
          {Dtype::uint8, Op::max, {0x80, 1}, 0x80},

@@ -65,6 +65,8 @@ TEST(Walk, takes_as_many_message_times_as_the_algorithms_promise) {
     EXPECT_EQ(walk_of("circulant", all_reduce, ranks).end, 2 * up);
     EXPECT_EQ(walk_of("circulant", all_gather, ranks).end, up);
     EXPECT_EQ(walk_of("circulant", reduce_scatter, ranks).end, up);
+    EXPECT_EQ(walk_of("pat", all_gather, ranks).end, up);
+    EXPECT_EQ(walk_of("pat", reduce_scatter, ranks).end, up);
     EXPECT_EQ(walk_of("bruck", all_to_all, ranks).end, up);
     const std::uint32_t doubling = walk_of("recursive-doubling", all_reduce, ranks).end;
     EXPECT_GE(doubling, up);

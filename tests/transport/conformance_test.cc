@@ -54,7 +54,7 @@ TEST_P(Conformance, every_size_arrives_whichever_side_posts_first) {
   std::uint64_t sequence = 0;
   for (const std::size_t bytes : sizes) {
     for (const bool send_first : {true, false}) {
-      const MessageKey key{.sequence = ++sequence, .index = 3, .lane = 1, .p2p = false};
+      const MessageKey key{.sequence = ++sequence, .index = 3, .tag = 1, .p2p = false};
       Message send(1, key, bytes), recv(0, key, bytes);
       send.fill(bytes);
       if (send_first) fabric->at(0).post_send(send.transfer);
@@ -110,7 +110,7 @@ std::vector<Exchange> random_exchange(int ranks, int messages, std::uint64_t see
     const std::size_t bytes = random() % 4 == 0 ? most : random() % (most + 1);
     const MessageKey key{.sequence = 1 + static_cast<std::uint64_t>(i) / 8,
                          .index = static_cast<std::uint32_t>(i),
-                         .lane = static_cast<std::uint16_t>(random() % 5),
+                         .tag = static_cast<std::uint32_t>(random() % 5),
                          .p2p = random() % 2 == 0};
     Message& send = exchanges[from].messages.emplace_back(to, key, bytes);
     send.fill(seed + i);
@@ -313,7 +313,7 @@ TEST_P(Conformance, ranks_that_disagree_both_learn_what_the_other_called) {
     for (const bool send_first : {true, false}) {
       SCOPED_TRACE(std::string(test.name) + (send_first ? ", send first" : ", receive first"));
       auto fabric = make();
-      const MessageKey key{.sequence = 5, .index = 0, .lane = 0, .p2p = test.p2p};
+      const MessageKey key{.sequence = 5, .index = 0, .tag = 0, .p2p = test.p2p};
       Message send(1, key, test.send_bytes), recv(0, key, test.recv_bytes);
       Message later(1, {.sequence = 6}, 8), later_recv(0, {.sequence = 6}, 8);
       send.fill(1);

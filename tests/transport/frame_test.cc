@@ -64,7 +64,7 @@ TEST(FrameHeader, a_sealed_lie_is_a_fault) {
   } cases[] = {
       {"kind 0", [](FrameHeader& h) { h.kind = static_cast<FrameKind>(0); }},
       {"kind 7", [](FrameHeader& h) { h.kind = static_cast<FrameKind>(7); }},
-      {"version", [](FrameHeader& h) { h.version = 2; }},
+      {"version", [](FrameHeader& h) { h.version = frame_version - 1; }},
       {"comm_id", [](FrameHeader& h) { h.comm_id = 8; }},
       {"source", [](FrameHeader& h) { h.source = 4; }},
       {"flags", [](FrameHeader& h) { h.flags = 16; }},

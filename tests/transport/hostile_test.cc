@@ -38,7 +38,7 @@ struct Script {
     made.signature.count = made.total;
     made.length = static_cast<std::uint32_t>(pick({0, 32, 100, 100, 35'000, 70'000}));
     made.offset = pick({0, 0, 0, 35'000, 68, ~0ull - 10, ~0ull});
-    made.flags = static_cast<std::uint32_t>(pick({0, 0, 2, 2, 4, 6, 8, random() % 32}));
+    made.flags = static_cast<std::uint16_t>(pick({0, 0, 2, 2, 4, 6, 8, random() % 32}));
     if (random() % 4 == 0) made.payload_check = static_cast<std::uint32_t>(random());
     return made;
   }

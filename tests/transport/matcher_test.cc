@@ -66,6 +66,49 @@ struct Rank1 {
   std::unique_ptr<MessageMatcher> matcher;
 };
 
+TEST(Frames, of_an_older_version_are_refused_with_both_versions) {
+  Rank1 rank;
+  FrameHeader header = Rank1::data(0, 100, 0, 100);
+  header.version = frame_version - 1;
+  EXPECT_EQ(rank.take(header),
+            "rank 0 broke the protocol: it sent a frame of another version of hocket: version " +
+                std::to_string(frame_version - 1) + ", where this process has version " +
+                std::to_string(frame_version) +
+                ". Check that all ranks use the same version of hocket, and the network between "
+                "the hosts");
+  Rank1 other;
+  header.magic = 0;
+  EXPECT_EQ(other.take(header).find("version " + std::to_string(frame_version - 1)),
+            std::string::npos)
+      << "what is no frame has no version";
+}
+
+/// Tags have 32 bits, as ranks have in plans.
+TEST(Frames, whose_tags_differ_above_16_bits_are_other_messages) {
+  Rank1 rank;
+  Signature signature = Rank1::data(0, 4, 0, 4).signature;
+  std::byte low[4] = {}, high[4] = {};
+  Transfer recvs[2];
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    recvs[i].key = {.sequence = 1, .index = 0, .tag = 3 + (i << 16), .p2p = false};
+    recvs[i].peer = 0;
+    recvs[i].data = i == 0 ? low : high;
+    recvs[i].bytes = 4;
+    recvs[i].signature = &signature;
+    rank.matcher->post_recv(recvs[i]);
+  }
+  FrameHeader header = Rank1::data(0, 4, 0, 4);
+  header.tag = 3 + (1U << 16);
+  EXPECT_EQ(rank.take(header), "");
+  EXPECT_FALSE(recvs[0].done);
+  EXPECT_TRUE(recvs[1].done);
+  EXPECT_EQ(high[0], std::byte{7});
+  EXPECT_EQ(low[0], std::byte{0});
+  header.tag = 3;
+  EXPECT_EQ(rank.take(header), "");
+  EXPECT_TRUE(recvs[0].done);
+}
+
 struct Violation {
   const char* name;
   std::size_t posted;  // a receive of so many bytes under index 0; 0: none

@@ -6,6 +6,7 @@
 #include <hocket/cpp/error.hpp>
 #include <span>
 #include <string>
+#include <type_traits>
 
 namespace hocket {
 
@@ -26,6 +27,15 @@ class Blocks {
   [[nodiscard]] const std::size_t* counts() const { return counts_.data(); }
   [[nodiscard]] const std::size_t* displacements() const {
     return anywhere_ ? displacements_.data() : nullptr;
+  }
+
+  /// The element at which the block of a rank begins.
+  [[nodiscard]] std::size_t begin_of(int rank) const {
+    const auto block = static_cast<std::size_t>(rank);
+    if (anywhere_) return displacements_[block];
+    std::size_t begin = 0;
+    for (std::size_t b = 0; b < block; ++b) begin += counts_[b];
+    return begin;
   }
 
   /// Throws InvalidArgument unless there is a block for each rank, and the buffer has them all.
@@ -66,4 +76,11 @@ class Blocks {
   bool anywhere_ = false;
 };
 
+namespace detail {
+
+/// Of a collective without Blocks.
+template <typename Out>
+concept no_blocks = !std::same_as<std::remove_cvref_t<Out>, Blocks>;
+
+}  // namespace detail
 }  // namespace hocket

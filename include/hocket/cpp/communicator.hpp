@@ -212,7 +212,8 @@ class Communicator {
 
   // ---- Collectives: every rank calls them, in the same order, with buffers of the same size.
 
-  // A reduction has an operator of hocket (hocketSum) or of the program (Operator<T>).
+  // A reduction has an operator of hocket (hocketSum) or of the program (Operator<T>,
+  // PreMulSum<T>).
 
   /// The output of every rank receives the reduction of all inputs, element by element.
   template <typename In, typename Out, detail::ReductionOperator Op>
@@ -274,8 +275,9 @@ class Communicator {
   /// The output of every rank receives all inputs in the order of the ranks. It is ranks() times as
   /// large as an input.
   template <typename In, typename Out>
-  requires(!std::convertible_to<Out, StreamRef>) void all_gather(In&& input, Out&& output,
-                                                                 StreamRef stream = caller_thread) {
+  requires(!std::convertible_to<Out, StreamRef> &&
+           detail::no_blocks<Out>) void all_gather(In&& input, Out&& output,
+                                                   StreamRef stream = caller_thread) {
     const auto in = detail::input(std::forward<In>(input));
     const auto out = detail::output(std::forward<Out>(output));
     detail::require_same(in, out);
@@ -295,7 +297,7 @@ class Communicator {
 
   /// The output of rank r receives the r-th part of the reduction of all inputs. An input is
   /// ranks() times as large as an output.
-  template <typename In, typename Out, detail::ReductionOperator Op>
+  template <typename In, detail::no_blocks Out, detail::ReductionOperator Op>
   void reduce_scatter(In&& input, Out&& output, const Op& op, StreamRef stream = caller_thread) {
     const auto in = detail::operand(op, std::forward<In>(input));
     const auto out = detail::result(op, std::forward<Out>(output));
@@ -335,7 +337,7 @@ class Communicator {
 
   /// The output of root receives all inputs in the order of the ranks; it is ranks() times as large
   /// as an input. The output of other ranks is ignored.
-  template <typename In, typename Out>
+  template <typename In, detail::no_blocks Out>
   void gather(In&& input, Out&& output, int root, StreamRef stream = caller_thread) {
     const auto in = detail::input(std::forward<In>(input));
     const auto out = detail::output(std::forward<Out>(output));
@@ -347,9 +349,22 @@ class Communicator {
           root, get(), stream.get());
   }
 
+  /// In place: data of root has ranks() parts, of which the rank()-th is its input; data of the
+  /// other ranks is their input.
+  template <typename Data>
+  void gather(Data&& data, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    const bool is_root = root == rank();
+    const std::size_t part =
+        is_root ? detail::part_of("hocketGather", out.size(), ranks()) : out.size();
+    const auto* own = out.data() + (is_root ? static_cast<std::size_t>(root) * part : 0);
+    start("hocketGather", hocketGather, own, out.data(), part, detail::datatype(out), root, get(),
+          stream.get());
+  }
+
   /// The output of rank r receives the r-th part of the input of root, which is ranks() times as
   /// large as an output. The input of other ranks is ignored.
-  template <typename In, typename Out>
+  template <typename In, detail::no_blocks Out>
   void scatter(In&& input, Out&& output, int root, StreamRef stream = caller_thread) {
     const auto in = detail::input(std::forward<In>(input));
     const auto out = detail::output(std::forward<Out>(output));
@@ -359,6 +374,19 @@ class Communicator {
     }
     start("hocketScatter", hocketScatter, in.data(), out.data(), out.size(), detail::datatype(out),
           root, get(), stream.get());
+  }
+
+  /// In place: data of root has ranks() parts, of which the rank()-th stays; data of the other
+  /// ranks receives their part.
+  template <typename Data>
+  void scatter(Data&& data, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    const bool is_root = root == rank();
+    const std::size_t part =
+        is_root ? detail::part_of("hocketScatter", out.size(), ranks()) : out.size();
+    auto* own = out.data() + (is_root ? static_cast<std::size_t>(root) * part : 0);
+    start("hocketScatter", hocketScatter, out.data(), own, part, detail::datatype(out), root, get(),
+          stream.get());
   }
 
   /// The q-th part of the output of rank r receives the r-th part of the input of rank q. Input and
@@ -375,7 +403,9 @@ class Communicator {
   }
 
   // ---- The same with blocks of different counts (see collectives.h): a Blocks has a count for
-  // each rank, and the displacements of the blocks, or none where they follow one another.
+  // each rank, and the displacements of the blocks, or none where they follow one another. Calls in
+  // place want a Blocks by name, hocket::Blocks(counts), or in braces: a plain vector there would
+  // be taken for the output.
 
   /// Block r of the output of every rank receives the input of rank r.
   template <typename In, typename Out>
@@ -386,6 +416,15 @@ class Communicator {
     blocks.require("hocketAllGatherV", "output", out.size(), ranks());
     start("hocketAllGatherV", hocketAllGatherV, in.data(), in.size(), out.data(), blocks.counts(),
           blocks.displacements(), detail::datatype(out), get(), stream.get());
+  }
+  /// In place: block rank() of data is this rank's input.
+  template <typename Data>
+  void all_gather(Data&& data, const Blocks& blocks, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    blocks.require("hocketAllGatherV", "data", out.size(), ranks());
+    start("hocketAllGatherV", hocketAllGatherV, out.data() + blocks.begin_of(rank()),
+          blocks.counts()[rank()], out.data(), blocks.counts(), blocks.displacements(),
+          detail::datatype(out), get(), stream.get());
   }
   /// The output of rank r receives block r of the reduction of all inputs. The blocks of an input
   /// follow one another.
@@ -401,6 +440,17 @@ class Communicator {
     start("hocketReduceScatterV", hocketReduceScatterV, in.data(), out.data(), blocks.counts(),
           detail::reduced(op, out), detail::handle(op), get(), stream.get());
   }
+  /// In place: block rank() of data receives the result. The others are unspecified afterwards.
+  template <typename Data, detail::ReductionOperator Op>
+  void reduce_scatter(Data&& data, const Blocks& blocks, const Op& op,
+                      StreamRef stream = caller_thread) {
+    const auto out = detail::result(op, std::forward<Data>(data));
+    blocks.require("hocketReduceScatterV", "data", out.size(), ranks());
+    blocks.require_consecutive("hocketReduceScatterV");
+    start("hocketReduceScatterV", hocketReduceScatterV, out.data(),
+          out.data() + blocks.begin_of(rank()), blocks.counts(), detail::reduced(op, out),
+          detail::handle(op), get(), stream.get());
+  }
   /// Block r of the output of root receives the input of rank r. Other ranks' output and blocks are
   /// ignored.
   template <typename In, typename Out>
@@ -410,6 +460,17 @@ class Communicator {
     detail::require_same(in, out);
     if (root == rank()) blocks.require("hocketGatherV", "output", out.size(), ranks());
     start("hocketGatherV", hocketGatherV, in.data(), in.size(), out.data(), blocks.counts(),
+          blocks.displacements(), detail::datatype(out), root, get(), stream.get());
+  }
+  /// In place: block rank() of root's data is its input; data of the other ranks is their input,
+  /// and their blocks are ignored.
+  template <typename Data>
+  void gather(Data&& data, const Blocks& blocks, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    const bool is_root = root == rank();
+    if (is_root) blocks.require("hocketGatherV", "data", out.size(), ranks());
+    start("hocketGatherV", hocketGatherV, out.data() + (is_root ? blocks.begin_of(root) : 0),
+          is_root ? blocks.counts()[root] : out.size(), out.data(), blocks.counts(),
           blocks.displacements(), detail::datatype(out), root, get(), stream.get());
   }
   /// The output of rank r receives block r of the input of root. Other ranks' input and blocks are
@@ -423,6 +484,18 @@ class Communicator {
     if (root == rank()) blocks.require("hocketScatterV", "input", in.size(), ranks());
     start("hocketScatterV", hocketScatterV, in.data(), blocks.counts(), blocks.displacements(),
           out.data(), out.size(), detail::datatype(out), root, get(), stream.get());
+  }
+  /// In place: block rank() of root's data stays where it is; data of the other ranks receives
+  /// their block, and their blocks are ignored.
+  template <typename Data>
+  void scatter(Data&& data, const Blocks& blocks, int root, StreamRef stream = caller_thread) {
+    const auto out = detail::output(std::forward<Data>(data));
+    const bool is_root = root == rank();
+    if (is_root) blocks.require("hocketScatterV", "data", out.size(), ranks());
+    start("hocketScatterV", hocketScatterV, out.data(), blocks.counts(), blocks.displacements(),
+          out.data() + (is_root ? blocks.begin_of(root) : 0),
+          is_root ? blocks.counts()[root] : out.size(), detail::datatype(out), root, get(),
+          stream.get());
   }
   /// Block q of the output of rank r receives block r of the input of rank q.
   template <typename In, typename Out>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <hocket/cpp/error.hpp>
 #include <hocket/cpp/owner.hpp>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -56,6 +57,39 @@ class Memory {
 
   detail::Owner<void*, hocketMemFree> owner_;
   std::size_t count_;
+};
+
+/// A standard allocator of memory that local peers map: std::vector<T, hocket::allocator<T>> is a
+/// buffer that collectives access without a copy. Each allocation takes whole pages and a file
+/// descriptor, so it is for buffers and not for small objects. Memory is aligned to a page. What
+/// hocketMemAlloc refuses is std::bad_alloc, as containers have it; hocketGetLastError(nullptr) has
+/// the sentence.
+template <typename T>
+class allocator {
+ public:
+  using value_type = T;
+  using is_always_equal = std::true_type;
+  using propagate_on_container_move_assignment = std::true_type;
+
+  constexpr allocator() noexcept = default;
+  template <typename Other>
+  constexpr allocator(const allocator<Other>&) noexcept {}  // NOLINT: implicit, as the standard's
+
+  [[nodiscard]] T* allocate(std::size_t count) {
+    constexpr std::size_t page = 4096;
+    static_assert(alignof(T) <= page, "hocket: memory is aligned to a page, and not to more");
+    if (count > SIZE_MAX / sizeof(T)) throw std::bad_array_new_length();
+    void* memory = nullptr;
+    const std::size_t bytes = count > 0 ? count * sizeof(T) : 1;
+    if (hocketMemAlloc(&memory, bytes) != hocketSuccess) throw std::bad_alloc();
+    return static_cast<T*>(memory);
+  }
+  void deallocate(T* memory, std::size_t) noexcept { hocketMemFree(memory); }
+
+  template <typename Other>
+  constexpr bool operator==(const allocator<Other>&) const noexcept {
+    return true;
+  }
 };
 
 /// The registration of a range of memory with a communicator; the destructor ends it. The memory

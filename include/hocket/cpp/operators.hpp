@@ -35,6 +35,65 @@ class ContiguousType {
   hocketDataType_t type_ = hocketMaxDataType;
 };
 
+namespace detail {
+
+/// An operator of a communicator; the destructor ends it.
+class OperatorHandle {
+ public:
+  explicit OperatorHandle(hocketComm_t comm) noexcept : comm_(comm) {}
+  OperatorHandle(OperatorHandle&& other) noexcept
+      : comm_(std::exchange(other.comm_, nullptr)), op_(other.op_) {}
+  OperatorHandle& operator=(OperatorHandle&& other) noexcept {
+    std::swap(comm_, other.comm_);
+    std::swap(op_, other.op_);
+    return *this;
+  }
+  ~OperatorHandle() {
+    if (comm_ != nullptr) hocketRedOpDestroy(op_, comm_);
+  }
+  [[nodiscard]] hocketComm_t comm() const noexcept { return comm_; }
+  [[nodiscard]] hocketRedOp_t get() const noexcept { return op_; }
+  /// Takes the result of the call that made *place(). After an error there is nothing to end.
+  void made(hocketResult_t result, const char* operation) {
+    if (result != hocketSuccess) comm_ = nullptr;
+    check(result, operation);
+  }
+  [[nodiscard]] hocketRedOp_t* place() noexcept { return &op_; }
+
+ private:
+  hocketComm_t comm_;
+  hocketRedOp_t op_ = hocketMaxRedOp;
+};
+
+}  // namespace detail
+
+/// The sum of the inputs of all ranks, each multiplied by the scalar of its rank. Every rank makes
+/// its own, with the same T. It lives until the operations with it have ended, and not longer than
+/// its communicator.
+///
+///   hocket::PreMulSum mean(comm, 1.0f / static_cast<float>(comm.ranks()));
+///   comm.all_reduce(gradients, mean);
+template <typename T>
+class PreMulSum {
+  static_assert(detail::check_reducible<T>());
+
+ public:
+  template <typename Comm>
+  PreMulSum(const Comm& comm, T scalar) : handle_(comm.get()) {
+    if constexpr (Element<T>) {
+      handle_.made(hocketRedOpCreatePreMulSum(handle_.place(), &scalar, datatype_of<T>,
+                                              hocketScalarHostImmediate, handle_.comm()),
+                   "hocketRedOpCreatePreMulSum");
+    }
+  }
+
+  [[nodiscard]] hocketRedOp_t get() const noexcept { return handle_.get(); }
+  [[nodiscard]] hocketDataType_t datatype() const noexcept { return datatype_of<T>; }
+
+ private:
+  detail::OperatorHandle handle_;
+};
+
 enum class Commutative : bool { no, yes };
 
 /// A function of the program as the operator of reductions of elements of type T, which may be any
@@ -61,28 +120,22 @@ class Operator {
       Commutative commutative = Commutative::no)
       : function_(new Function(std::move(function)),
                   [](void* kept) { delete static_cast<Function*>(kept); }),
-        comm_(comm.get()) {
-    check(hocketRedOpCreateUser(&op_, apply<Function>, function_.get(),
-                                commutative == Commutative::yes ? 1 : 0, name.c_str(), comm_),
-          "hocketRedOpCreateUser");
+        handle_(comm.get()) {
+    handle_.made(hocketRedOpCreateUser(handle_.place(), apply<Function>, function_.get(),
+                                       commutative == Commutative::yes ? 1 : 0, name.c_str(),
+                                       handle_.comm()),
+                 "hocketRedOpCreateUser");
   }
-  Operator(Operator&& other) noexcept
-      : type_(std::move(other.type_)),
-        function_(std::move(other.function_)),
-        comm_(std::exchange(other.comm_, nullptr)),
-        op_(other.op_) {}
+  Operator(Operator&&) noexcept = default;
   Operator& operator=(Operator&& other) noexcept {
     std::swap(type_, other.type_);
     std::swap(function_, other.function_);
-    std::swap(comm_, other.comm_);
-    std::swap(op_, other.op_);
+    handle_ = std::move(other.handle_);
     return *this;
   }
-  ~Operator() {
-    if (comm_ != nullptr) hocketRedOpDestroy(op_, comm_);
-  }
+  ~Operator() = default;
 
-  [[nodiscard]] hocketRedOp_t get() const noexcept { return op_; }
+  [[nodiscard]] hocketRedOp_t get() const noexcept { return handle_.get(); }
   [[nodiscard]] hocketDataType_t datatype() const noexcept {
     if constexpr (Element<T>) {
       return datatype_of<T>;
@@ -108,8 +161,7 @@ class Operator {
 
   [[no_unique_address]] std::conditional_t<Element<T>, Nothing, Bytes> type_;
   std::unique_ptr<void, void (*)(void*)> function_;
-  hocketComm_t comm_;
-  hocketRedOp_t op_ = hocketMaxRedOp;
+  detail::OperatorHandle handle_;  // last: it ends before its function
 };
 
 namespace detail {
@@ -120,17 +172,24 @@ template <typename T>
 struct ElementOfOperator<Operator<T>> {
   using type = T;
 };
+template <typename T>
+struct ElementOfOperator<PreMulSum<T>> {
+  using type = T;
+};
 
-/// An operator of hocket, or of the program.
+/// An operator that the program has made, for elements of one type.
 template <typename Op>
-concept ReductionOperator = std::same_as<Op, hocketRedOp_t> || requires {
+concept MadeOperator = requires {
   typename ElementOfOperator<Op>::type;
 };
+/// The same, or an operator of hocket.
+template <typename Op>
+concept ReductionOperator = std::same_as<Op, hocketRedOp_t> || MadeOperator<Op>;
 
 /// The buffers of a reduction, its datatype and its operator.
 inline hocketRedOp_t handle(hocketRedOp_t op) { return op; }
-template <typename T>
-hocketRedOp_t handle(const Operator<T>& op) {
+template <MadeOperator Op>
+hocketRedOp_t handle(const Op& op) {
   return op.get();
 }
 
@@ -149,8 +208,8 @@ template <typename Range>
 auto operand(hocketRedOp_t, Range&& range) {
   return input(std::forward<Range>(range));
 }
-template <typename Range, typename T>
-std::span<const T> operand(const Operator<T>&, Range&& range) {
+template <MadeOperator Op, typename Range, typename T = typename ElementOfOperator<Op>::type>
+std::span<const T> operand(const Op&, Range&& range) {
   if constexpr (check_operand<Range, T>()) {
     return std::span<const T>(std::ranges::data(range), std::ranges::size(range));
   } else {
@@ -164,8 +223,8 @@ auto result(hocketRedOp_t, Range&& range) {
   require_reducible(out);
   return out;
 }
-template <typename Range, typename T>
-std::span<T> result(const Operator<T>&, Range&& range) {
+template <MadeOperator Op, typename Range, typename T = typename ElementOfOperator<Op>::type>
+std::span<T> result(const Op&, Range&& range) {
   if constexpr (check_operand<Range, T>()) {
     static_assert(!std::is_const_v<ElementOf<Range>>,
                   "hocket: the elements of this buffer are const, but a result is to be written to "
@@ -180,8 +239,8 @@ template <typename T>
 hocketDataType_t reduced(hocketRedOp_t, std::span<T> out) {
   return datatype(out);
 }
-template <typename T>
-hocketDataType_t reduced(const Operator<T>& op, std::span<T>) {
+template <MadeOperator Op, typename T>
+hocketDataType_t reduced(const Op& op, std::span<T>) {
   return op.datatype();
 }
 
@@ -189,8 +248,8 @@ template <typename In, typename Out>
 void require_same_operands(hocketRedOp_t, std::span<const In> in, std::span<Out> out) {
   require_same(in, out);
 }
-template <typename T>
-void require_same_operands(const Operator<T>&, std::span<const T>, std::span<T>) {}
+template <MadeOperator Op, typename T>
+void require_same_operands(const Op&, std::span<const T>, std::span<T>) {}
 
 }  // namespace detail
 }  // namespace hocket

@@ -64,6 +64,7 @@ void double_tree_all_reduce(Plan& plan, const Shape& shape);
 void double_tree_reduce(Plan& plan, const Shape& shape);
 void double_tree_broadcast(Plan& plan, const Shape& shape);
 void circulant(Plan& plan, const Shape& shape);           // all-reduce, all-gather, reduce-scatter
+void pat(Plan& plan, const Shape& shape);                 // all-gather, reduce-scatter
 void bruck(Plan& plan, const Shape& shape);               // all-to-all
 void recursive_doubling(Plan& plan, const Shape& shape);  // all-reduce
 void message(Plan& plan, const Shape& shape);             // send, recv; the peer is shape.root
@@ -74,6 +75,9 @@ void two_level_reduce_scatter(Plan& plan, const Shape& shape);
 void two_level_all_gather(Plan& plan, const Shape& shape);
 void two_level_broadcast(Plan& plan, const Shape& shape);
 void two_level_reduce(Plan& plan, const Shape& shape);
+void two_level_gather(Plan& plan, const Shape& shape);
+void two_level_scatter(Plan& plan, const Shape& shape);
+void two_level_all_to_all(Plan& plan, const Shape& shape);
 void leaders_all_reduce(Plan& plan, const Shape& shape);
 void leaders_barrier(Plan& plan, const Shape& shape);
 

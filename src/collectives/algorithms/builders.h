@@ -32,6 +32,7 @@ struct Builder {
   void (*lay)(Plan& plan, const Shape& shape);
   /// Of a plan that a user has loaded, which makes the whole plan; lay and cuts do not count.
   const PlanFile* file = nullptr;
+  bool scales = true;  // PreMulSum can use it (Proof::scalars); only loaded plans may be unable to
 
   /// For one rank: a copy, whatever the algorithm.
   Plan build(const Shape& shape) const;

@@ -33,6 +33,7 @@
 // MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al. (CAC'09)
 // and DPML (Bayatpour et al., SC'17).
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/levels.h"
 #include "collectives/plan/steps.h"
 
 namespace hocket::internal::algorithms {
@@ -43,52 +44,19 @@ namespace {
 
 enum Flag : int { ready = 0, result = 1, consumed = 2 };
 
-/// The number of chunks that are under way at once.
-constexpr int two_level_slots = 4;
-
 /// What the lanes of all collectives here need.
-class TwoLevel {
+class TwoLevel : Levels {
  public:
-  TwoLevel(Plan& plan, const Shape& shape)
-      : plan_(plan),
-        shape_(shape),
-        layout_(*shape.layout),
-        node_(layout_.node_of(shape.rank)),
-        nodes_(layout_.nodes()),
-        own_(layout_.local_rank(shape.rank)),
-        locals_(static_cast<std::uint32_t>(layout_.ranks_of(node_).size())),
-        r_(own_) {
-    plan.slots = two_level_slots;
-    plan.arrives_first = true;
-  }
+  TwoLevel(Plan& plan, const Shape& shape) : Levels(plan, shape) {}
 
   void all_reduce();
   void reduce_scatter();
   void all_gather();
 
  private:
-  /// The rank of a node to which the owner with number `owner` maps.
-  std::uint32_t rank_on(std::uint32_t node, std::uint32_t owner) const {
-    const std::vector<std::uint32_t>& ranks = layout_.ranks_of(node);
-    return ranks[owner % ranks.size()];
-  }
-  /// Each node begins with the node after it, so that not all send to the same one at first.
-  std::vector<std::uint32_t> other_nodes() const {
-    std::vector<std::uint32_t> nodes;
-    for (std::uint32_t i = 1; i < nodes_; ++i) nodes.push_back((node_ + i) % nodes_);
-    return nodes;
-  }
   bool owns(std::uint32_t owner) const { return owner % locals_ == own_; }
-  bool alone_on(std::uint32_t node) const { return layout_.ranks_of(node).size() == 1; }
-  bool alone() const { return locals_ == 1; }
   /// Sums of several ranks are wide.
   bool wide_from(std::uint32_t node) const { return shape_.widened && !alone_on(node); }
-
-  std::uint32_t add(Lane lane) {
-    plan_.lanes.push_back(std::move(lane));
-    return static_cast<std::uint32_t>(plan_.lanes.size() - 1);
-  }
-  std::uint32_t next_lane() const { return static_cast<std::uint32_t>(plan_.lanes.size()); }
 
   /// The contributions of the node to block b of the input, one of which is this rank's own.
   std::vector<Range> local_parts(std::uint32_t b) const {
@@ -102,18 +70,13 @@ class TwoLevel {
                                               std::uint32_t fold_lane, std::vector<Range>* parts);
   void own_shard(std::uint32_t j, std::uint32_t collect_lane, Steps* results);
 
-  Plan& plan_;
-  const Shape& shape_;
-  const Layout& layout_;
-  const std::uint32_t node_, nodes_, own_, locals_;
-  const Ranges r_;
   std::uint32_t next_scratch_ = 0;
 };
 
 /// The lane that copies the blocks of the input that other ranks of the node fold to scratch.
 void TwoLevel::stage(std::uint32_t blocks, auto&& is_mine, Flag read) {
   if (alone()) return;
-  Steps steps = {wait_all(read, two_level_slots)};
+  Steps steps = {wait_all(read, slots)};
   for (std::uint32_t i = 1; i <= blocks; ++i) {
     const std::uint32_t b = (shape_.rank + i) % blocks;
     if (is_mine(b)) continue;
@@ -131,9 +94,9 @@ void TwoLevel::send_partial(std::uint32_t b, Index to, Index tag) {
   }
   const Range partial = r_.scratch(fixed(next_scratch_++), shape_.widened);
   const std::uint32_t sum = next_lane(), sent = sum + 1;
-  add(all_blocks("partial", Buffer::input,
-                 {wait_all(ready), await(sent, fixed(0), two_level_slots),
-                  fold(block, local_parts(b), partial)}));
+  add(all_blocks(
+      "partial", Buffer::input,
+      {wait_all(ready), await(sent, fixed(0), slots), fold(block, local_parts(b), partial)}));
   add(all_blocks("send part", Buffer::input,
                  {await(sum, fixed(0)), send(to, tag, block, partial)}));
 }
@@ -153,9 +116,9 @@ std::vector<std::uint32_t> TwoLevel::receive_partials(std::uint32_t b, std::uint
     }
     const Range part = r_.scratch(fixed(next_scratch_++), wide_from(m));
     parts->push_back(part);
-    lanes.push_back(add(all_blocks("receive part", Buffer::input,
-                                   {await(fold_lane, fixed(0), two_level_slots),
-                                    recv(fixed(rank_on(m, owner)), tag, block, part)})));
+    lanes.push_back(add(all_blocks(
+        "receive part", Buffer::input,
+        {await(fold_lane, fixed(0), slots), recv(fixed(rank_on(m, owner)), tag, block, part)})));
   }
   return lanes;
 }
@@ -164,35 +127,34 @@ std::vector<std::uint32_t> TwoLevel::receive_partials(std::uint32_t b, std::uint
 void TwoLevel::own_shard(std::uint32_t j, std::uint32_t collect_lane, Steps* results) {
   const std::uint32_t mine = j * nodes_ + node_;
   const Index block = fixed(mine), part_tag = fixed(2 * j), result_tag = fixed(2 * j + 1);
-  const std::uint32_t fold_lane = next_lane();
-  plan_.lanes.emplace_back();
+  const std::uint32_t fold_lane = reserve();
   std::vector<Range> parts;
   const std::vector<std::uint32_t> receives =
       receive_partials(mine, j, part_tag, fold_lane, &parts);
   results->push_back(await(fold_lane, fixed(0)));
-  for (const std::uint32_t m : other_nodes()) {
+  for (const std::uint32_t m : nodes_after(node_)) {
     const std::uint32_t theirs = j * nodes_ + m;
     const Index b = fixed(theirs), owner = fixed(rank_on(m, j));
     send_partial(theirs, owner, part_tag);
     Steps steps = {await(next_lane() - 1, fixed(0))};  // in place, the result overwrites the part
     if (!alone()) {
-      steps = {wait_all(consumed, two_level_slots), await(collect_lane, fixed(0), two_level_slots)};
+      steps = {wait_all(consumed, slots), await(collect_lane, fixed(0), slots)};
     }
     steps.push_back(recv(owner, result_tag, b, alone() ? r_.output(b) : r_.scratch(b)));
     results->push_back(
         await(add(all_blocks("receive result", Buffer::output, std::move(steps))), fixed(0)));
   }
   Steps fold;
-  if (!alone()) fold = {wait_all(ready), wait_all(consumed, two_level_slots)};
+  if (!alone()) fold = {wait_all(ready), wait_all(consumed, slots)};
   for (const std::uint32_t lane : receives) fold.push_back(await(lane, fixed(0)));
   std::vector<Range> places = {r_.output(block)};
   if (!alone()) places.push_back(r_.scratch(block));
-  for (const std::uint32_t m : other_nodes()) {
+  for (const std::uint32_t m : nodes_after(node_)) {
     const std::uint32_t sent =
         add(all_blocks("send result", Buffer::output,
                        {await(fold_lane, fixed(0)),
                         send(fixed(rank_on(m, j)), result_tag, block, places.back())}));
-    if (!alone()) fold.push_back(await(sent, fixed(0), two_level_slots));
+    if (!alone()) fold.push_back(await(sent, fixed(0), slots));
   }
   fold.push_back(finish(block, std::move(parts), std::move(places)));
   plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(fold));
@@ -244,8 +206,7 @@ void TwoLevel::reduce_scatter() {
   const auto is_mine = [&](std::uint32_t b) { return owns(local_owner(b)); };
   stage(blocks, is_mine, consumed);
 
-  const std::uint32_t fold_lane = next_lane();
-  plan_.lanes.emplace_back();
+  const std::uint32_t fold_lane = reserve();
   std::vector<Range> parts;
   const std::vector<std::uint32_t> receives =
       receive_partials(shape_.rank, own_, fixed(0), fold_lane, &parts);
@@ -255,7 +216,7 @@ void TwoLevel::reduce_scatter() {
   steps.push_back(finish(fixed(shape_.rank), std::move(parts), {r_.output(fixed(0))}));
   plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(steps));
   Steps folded = {await(fold_lane, fixed(0))};
-  for (const std::uint32_t m : other_nodes()) {
+  for (const std::uint32_t m : nodes_after(node_)) {
     for (const std::uint32_t b : layout_.ranks_of(m)) {
       if (!owns(local_owner(b))) continue;
       const std::uint32_t first = next_lane();
@@ -281,7 +242,7 @@ void TwoLevel::all_gather() {
 
   if (shares) {
     add(publishing(all_blocks("stage", Buffer::output,
-                              {wait_all(consumed, two_level_slots),
+                              {wait_all(consumed, slots),
                                copy(own, r_.input(only), {r_.scratch(only), r_.output(own)})}),
                    ready));
   } else {
@@ -296,7 +257,7 @@ void TwoLevel::all_gather() {
     const Range staged = r_.scratch(fixed(place[q]));
     Steps steps;
     if (shares) {
-      steps = {wait_all(consumed, two_level_slots), await(collect_lane, fixed(0), two_level_slots)};
+      steps = {wait_all(consumed, slots), await(collect_lane, fixed(0), slots)};
     }
     steps.push_back(recv(b, tag, b, shares ? staged : r_.output(b)));
     results.push_back(
@@ -304,7 +265,7 @@ void TwoLevel::all_gather() {
     collect.push_back(results.back());
     collect.push_back(copy(b, staged, {r_.output(b)}));
   }
-  for (const std::uint32_t m : other_nodes()) {
+  for (const std::uint32_t m : nodes_after(node_)) {
     add(all_blocks("send", Buffer::output,
                    {send(fixed(rank_on(m, own_)), tag, own, r_.input(only))}));
   }

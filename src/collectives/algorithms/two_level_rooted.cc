@@ -32,6 +32,7 @@
 // Two trees are known from Sanders, Speck and Traeff (Parallel Computing, 2009), a tree over nodes
 // with all ranks of a node at work from HAN (Luo et al., Cluster'20).
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/algorithms/levels.h"
 #include "collectives/plan/steps.h"
 
 namespace hocket::internal::algorithms {
@@ -42,25 +43,14 @@ namespace {
 
 enum Flag : int { ready = 0, consumed = 1, folded = 2 };
 
-constexpr int rooted_slots = 4;
-
-class Rooted {
+class Rooted : Levels {
  public:
   Rooted(Plan& plan, const Shape& shape)
-      : plan_(plan),
-        shape_(shape),
-        layout_(*shape.layout),
-        nodes_(layout_.nodes()),
-        node_(layout_.node_of(shape.rank)),
+      : Levels(plan, shape),
         root_node_(layout_.node_of(static_cast<std::uint32_t>(shape.root))),
         root_(layout_.local_rank(static_cast<std::uint32_t>(shape.root))),
-        own_(layout_.local_rank(shape.rank)),
-        locals_(static_cast<std::uint32_t>(plan.node.size())),
         halves_(nodes_ > 2 ? 2 : 1),
-        blocks_(layout_.ranks_of_largest() * halves_),
-        r_(own_) {
-    plan.slots = rooted_slots;
-    plan.arrives_first = true;
+        blocks_(layout_.ranks_of_largest() * halves_) {
     plan.cut = blocks_;
   }
 
@@ -69,7 +59,6 @@ class Rooted {
 
  private:
   bool at_root_node() const { return node_ == root_node_; }
-  bool alone() const { return locals_ == 1; }
   /// Number of a node in the tree of block b, without the root's node, and the node with such a
   /// number.
   std::uint32_t number_of(std::uint32_t node, std::uint32_t b) const {
@@ -105,21 +94,14 @@ class Rooted {
     return found;
   }
   Index owner_on(std::uint32_t node, std::uint32_t b) const {
-    const std::vector<std::uint32_t>& ranks = layout_.ranks_of(node);
-    return fixed(ranks[b / halves_ % ranks.size()]);
+    return fixed(rank_on(node, b / halves_));
   }
   /// Sums of several ranks are wide.
   bool wide_from(std::uint32_t node, std::uint32_t b) const {
-    return shape_.widened && (layout_.ranks_of(node).size() > 1 || !is_leaf(node, b));
+    return shape_.widened && (!alone_on(node) || !is_leaf(node, b));
   }
   std::uint32_t add(const char* name, Steps steps) {
-    plan_.lanes.push_back(all_blocks(name, Buffer::input, std::move(steps)));
-    return next_lane() - 1;
-  }
-  std::uint32_t next_lane() const { return static_cast<std::uint32_t>(plan_.lanes.size()); }
-  std::uint32_t reserve() {
-    plan_.lanes.emplace_back();
-    return next_lane() - 1;
+    return Levels::add(all_blocks(name, Buffer::input, std::move(steps)));
   }
   void fill(std::uint32_t lane, const char* name, Steps steps, int flag) {
     plan_.lanes[lane] = all_blocks(name, Buffer::input, std::move(steps));
@@ -137,11 +119,7 @@ class Rooted {
   void broadcast_from_root_node();
   void broadcast_on_other_node();
 
-  Plan& plan_;
-  const Shape& shape_;
-  const Layout& layout_;
-  const std::uint32_t nodes_, node_, root_node_, root_, own_, locals_, halves_, blocks_;
-  const Ranges r_;
+  const std::uint32_t root_node_, root_, halves_, blocks_;
 };
 
 void Rooted::broadcast() {
@@ -169,8 +147,8 @@ void Rooted::broadcast_from_root_node() {
   const std::uint32_t done_lane = reserve();
   fill(done_lane, "done", std::move(done), is_root ? -1 : consumed);
   if (is_root) {
-    take.insert(take.begin(), await(done_lane, fixed(0), rooted_slots));
-    if (!alone()) take.insert(take.begin(), wait_all(consumed, rooted_slots));
+    take.insert(take.begin(), await(done_lane, fixed(0), slots));
+    if (!alone()) take.insert(take.begin(), wait_all(consumed, slots));
   }
   fill(take_lane, is_root ? "stage" : "collect", std::move(take), is_root ? ready : -1);
 }
@@ -183,7 +161,7 @@ void Rooted::broadcast_on_other_node() {
     const Range place = alone() ? r_.output(b) : r_.scratch(b);
     Steps steps;
     if (!alone()) {
-      steps = {wait_all(consumed, rooted_slots), await(done_lane, fixed(0), rooted_slots)};
+      steps = {wait_all(consumed, slots), await(done_lane, fixed(0), slots)};
     }
     steps.push_back(recv(owner_on(parent(j), j), b, b, place));
     const Step received = await(add("receive", std::move(steps)), fixed(0));
@@ -216,7 +194,7 @@ void Rooted::reduce() {
   plan_.wide_scratch = shape_.widened;
   std::uint32_t next = blocks_;
   if (!alone()) {
-    Steps stage = {wait_all(folded, rooted_slots)};
+    Steps stage = {wait_all(folded, slots)};
     for (std::uint32_t j = 0; j < blocks_; ++j) {
       const Index b = fixed(j);
       if (local_owner(j) != own_) stage.push_back(copy(b, r_.input(b), {r_.scratch(b)}));
@@ -237,21 +215,21 @@ void Rooted::reduce() {
     if (!alone()) steps = {wait_all(ready)};
     for (const std::uint32_t child : children(j)) {
       const Range part = r_.scratch(fixed(next++), wide_from(child, j));
-      const std::uint32_t received = add("receive", {await(fold_lane, fixed(0), rooted_slots),
-                                                     recv(owner_on(child, j), b, b, part)});
+      const std::uint32_t received =
+          add("receive", {await(fold_lane, fixed(0), slots), recv(owner_on(child, j), b, b, part)});
       steps.push_back(await(received, fixed(0)));
       parts.push_back(part);
     }
     if (is_root) {
       steps.push_back(finish(b, std::move(parts), {r_.output(b)}));
     } else if (at_root_node()) {
-      steps.push_back(wait(fixed(root_), consumed, rooted_slots));
+      steps.push_back(wait(fixed(root_), consumed, slots));
       steps.push_back(finish(b, std::move(parts), {r_.scratch(b)}));
     } else {
       const Range sum = r_.scratch(fixed(next++), wide_from(node_, j));
       const std::uint32_t sent =
           add("send", {await(fold_lane, fixed(0)), send(owner_on(parent(j), j), b, b, sum)});
-      steps.push_back(await(sent, fixed(0), rooted_slots));
+      steps.push_back(await(sent, fixed(0), slots));
       steps.push_back(fold(b, std::move(parts), sum));
     }
     fill(fold_lane, "fold", std::move(steps), -1);

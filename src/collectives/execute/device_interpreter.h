@@ -59,11 +59,11 @@ struct DeviceCall {
   Op op;
 };
 
-/// True if the program can run on a device with that operator; those of the user are functions of
-/// the host.
+/// True if the program can run on a device with that operator; the functions of the user run on the
+/// host, and PreMulSum needs the scalars of the board.
 inline bool can_run(const Program& program, Op op) {
   const ProgramHeader& header = program.header();
-  if (is_user(op)) return false;
+  if (op >= Op::pre_mul_sum) return false;
   if (header.active > most_active || header.counters > most_counters ||
       header.most_operands > most_operands) {
     return false;

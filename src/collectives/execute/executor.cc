@@ -75,6 +75,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
       return;
     }
   }
+  if (binding.op == Op::pre_mul_sum) [[unlikely]]
+    expect_scalars();
   const std::uint32_t operands =
       std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
   if (fold_srcs_.size() < operands) {
@@ -88,6 +90,54 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   } else {
     begin_lanes();
   }
+}
+
+/// PreMulSum: at first every block of this rank's scratch counts as an input of this rank.
+void Execution::expect_scalars() {
+  const std::size_t blocks =
+      std::max(header_->scratch_blocks * header_->slots,
+               staged_ != nullptr ? staged_->header().scratch_blocks * staged_->header().slots : 0);
+  scalars_.assign(blocks, binding_->signature.scalar());
+}
+
+/// The scalar of the rank whose input the operand holds: of the rank whose buffer it is, or, in
+/// this rank's scratch, of the rank that has sent it. The verifier proves that (Proof::scalars).
+std::uint64_t Execution::scalar_of(const Operand& operand, const Active& active,
+                                   std::uint32_t source) const {
+  const std::uint32_t rank = index_of(operand.rank, active.instance, source);
+  if (rank != static_cast<std::uint32_t>(own_)) {
+    return links_->board->signatures(static_cast<int>(rank)).of_parity[parity_].scalar();
+  }
+  if (operand.buffer != Buffer::scratch) return binding_->signature.scalar();
+  return scalars_[scratch_index(index_of(operand.block, active.instance, source), active.chunk)];
+}
+
+/// Notes whose scalar belongs to what a message has brought.
+void Execution::note_scalars(const Active& active, const Instruction& instruction) {
+  if (instruction.dsts == 0) return;
+  const Operand& operand = operands_[instruction.first_operand];
+  if (operand.buffer != Buffer::scratch || operand.wide) return;
+  for (std::uint32_t r = 0; r < instruction.repeat; ++r) {
+    scalars_[scratch_index(index_of(operand.block, active.instance, r), active.chunk)] =
+        active.transfer.sender_scalar;
+  }
+}
+
+/// PreMulSum: a sum in which inputs, that is sources that are not wide, have their scalars.
+/// A copy moves inputs as they are.
+void Execution::add_scalars(const Active& active, const Instruction& instruction,
+                            std::uint32_t repetition, Fold* fold) {
+  fold->op = Op::sum;
+  const bool copies = fold->src_count == 1 && !fold->finish && fold->srcs[0].wide == fold->wide_dst;
+  if (copies) return;
+  fold_scalars_.clear();
+  const Operand* operand = operands_ + instruction.first_operand + instruction.dsts;
+  for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
+    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
+      fold_scalars_.push_back(operand->wide ? 0 : scalar_of(*operand, active, repetition + j));
+    }
+  }
+  fold->scalars = fold_scalars_.data();
 }
 
 void Execution::begin_lanes() {
@@ -236,8 +286,7 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
   std::byte* const scratch =
       header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_) : scratch_;
-  const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
-  return scratch + (slot * header_->scratch_blocks + block) * stride_;
+  return scratch + scratch_index(block, chunk) * stride_;
 }
 
 /// The address of range number `source` of those that the operand stands for.
@@ -329,6 +378,8 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   fold.finish = instruction.finish;
   fold.divisor = header_->ranks;
   fold.stores = only_output ? binding_->stores : scratch_stores(first.buffer);
+  if (binding_->op == Op::pre_mul_sum) [[unlikely]]
+    add_scalars(active, instruction, repetition, &fold);
   if (binding_->user != nullptr) [[unlikely]] {
     fold_by_user(fold, *binding_->user, &user_room_);
   } else {
@@ -362,7 +413,7 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.bytes = 0;
   transfer.key.sequence = binding_->message_sequence;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
-  transfer.key.lane = static_cast<std::uint16_t>(index_of(instruction.tag, active.instance));
+  transfer.key.tag = index_of(instruction.tag, active.instance);
   transfer.key.p2p = binding_->p2p;
   transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
@@ -392,7 +443,10 @@ Execution::Outcome Execution::do_message(Active& active, const Instruction& inst
   const Transfer& transfer = active.transfer;
   if (!transfer.done) return Outcome::blocked;
   active.posted = false;
-  admitted_ |= instruction.kind == StepKind::recv;
+  const bool received = instruction.kind == StepKind::recv;
+  admitted_ |= received;
+  if (received && binding_->op == Op::pre_mul_sum) [[unlikely]]
+    note_scalars(active, instruction);
   return transfer.status.ok() ? Outcome::next : fail(transfer.status);
 }
 

@@ -103,6 +103,11 @@ class Execution {
   Outcome step(Active& active, const Instruction& instruction);
   Outcome do_fold(Active& active, const Instruction& instruction);
   void fold_block(const Active& active, const Instruction& instruction, std::uint32_t repetition);
+  void expect_scalars();
+  std::uint64_t scalar_of(const Operand& operand, const Active& active, std::uint32_t source) const;
+  void note_scalars(const Active& active, const Instruction& instruction);
+  void add_scalars(const Active& active, const Instruction& instruction, std::uint32_t repetition,
+                   Fold* fold);
   Outcome do_message(Active& active, const Instruction& instruction);
   void post(Active& active, const Instruction& instruction, Transport& transport);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
@@ -119,6 +124,11 @@ class Execution {
   Stores scratch_stores(Buffer first) const;
   std::byte* caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                             std::size_t chunk) const;
+  /// A block of scratch, counted over all slots.
+  std::size_t scratch_index(std::uint32_t block, std::size_t chunk) const {
+    const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
+    return slot * header_->scratch_blocks + block;
+  }
   std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
   std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
@@ -158,6 +168,8 @@ class Execution {
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
   UserFoldRoom user_room_;
+  // PreMulSum: of the sources of a fold; of the inputs that lie in each block of own scratch.
+  std::vector<std::uint64_t> fold_scalars_, scalars_;
   struct PeerBuffers {
     std::byte* input = nullptr;
     std::byte* output = nullptr;

@@ -181,7 +181,8 @@ struct Shape {
   std::uint32_t ranks = 1;
   std::int32_t root = -1;  // send and recv: the peer
   bool varying = false;    // blocks have different counts (the v-variants)
-  bool widened = false;    // partial results are wider than the data
+  bool widened = false;    // partial results are wider than the data, or differ from it otherwise:
+                           // those of PreMulSum have been multiplied
   /// Of the ranks, which outlives the shape; null: only plans for one node, or for messages only,
   /// are built.
   const Layout* layout = nullptr;

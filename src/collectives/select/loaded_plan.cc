@@ -31,8 +31,9 @@ Status check_mapping(const PlanFile& file, const Plan& plan) {
                  "runs where a buffer is not mapped, has other chunks");
 }
 
-/// Proves the plans of all ranks for one shape, and lowers them.
-Status prove_shape(const PlanFile& file, Shape shape, bool* rank_order) {
+/// Proves the plans of all ranks for one shape, and lowers them. Takes from *builder what they
+/// cannot do.
+Status prove_shape(const PlanFile& file, Shape shape, Builder* builder) {
   std::vector<Plan> plans(shape.ranks);
   for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {
     HOCKET_RETURN_IF_ERROR(file.build(shape, &plans[shape.rank]));
@@ -45,7 +46,8 @@ Status prove_shape(const PlanFile& file, Shape shape, bool* rank_order) {
     return refused(file, fmt::format("{} ({})", proof.status.message(), where));
   }
   HOCKET_RETURN_IF_ERROR(check_mapping(file, plans[0]));
-  *rank_order &= proof.rank_order;
+  builder->rank_order &= proof.rank_order;
+  builder->scales &= proof.scalars.ok();
   for (const Plan& plan : plans) {
     Program program;
     const Status lowered = lower(plan, &program);
@@ -54,10 +56,9 @@ Status prove_shape(const PlanFile& file, Shape shape, bool* rank_order) {
   return {};
 }
 
-Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, bool* rank_order) {
+Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, Builder* builder) {
   const CollectiveRow& row = row_of(file.collective);
   const auto roots = static_cast<std::int32_t>(row.rooted ? ranks : 1);
-  *rank_order = true;
   for (std::int32_t root = 0; root < roots; ++root) {
     for (const bool varying : {false, true}) {
       for (const bool widened : {false, true}) {
@@ -68,7 +69,7 @@ Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, bool* rank_or
                                             .root = row.rooted ? root : -1,
                                             .varying = varying,
                                             .widened = widened},
-                                           rank_order));
+                                           builder));
       }
     }
   }
@@ -97,17 +98,16 @@ Status LoadedPlans::verify(const PlanFile& file, std::uint32_t ranks,
   }
   auto made = std::make_shared<LoadedPlan>();
   made->file = file;
-  bool rank_order = false;
-  HOCKET_RETURN_IF_ERROR(prove_all_shapes(made->file, ranks, &rank_order));
   made->builder = {.algorithm = made->file.name.c_str(),
                    .collective = file.collective,
                    .medium = file.in_node ? Medium::node : Medium::messages,
-                   .rank_order = rank_order,
+                   .rank_order = true,
                    .cuts = false,
                    .varying = file.varying,
                    .symmetric = false,
                    .lay = nullptr,
                    .file = &made->file};
+  HOCKET_RETURN_IF_ERROR(prove_all_shapes(made->file, ranks, &made->builder));
   *out = std::move(made);
   return {};
 }

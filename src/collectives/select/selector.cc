@@ -116,7 +116,7 @@ Shape Selector::shape_of(const Question& question) const {
           .ranks = static_cast<std::uint32_t>(options_.ranks),
           .root = question.root,
           .varying = question.varying,
-          .widened = is_widened(question.dtype, question.op),
+          .widened = tells_partial_results(question.dtype, question.op),
           .layout = options_.layout.get()};
 }
 
@@ -126,6 +126,7 @@ bool Selector::serves(const Builder& builder, const Question& question) const {
   if (builder.medium == Medium::both && !has_levels()) return false;
   const bool in_order = options_.deterministic || question.op == Op::user_in_order;
   if (in_order && !builder.rank_order) return false;
+  if (question.op == Op::pre_mul_sum && !builder.scales) return false;
   return builder.varying || !question.varying;
 }
 

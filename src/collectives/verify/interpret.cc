@@ -30,6 +30,8 @@ class Interpreter {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     bool wide = false;
+    bool partial = false;     // the plan calls it wide, whatever the type
+    std::uint32_t giver = 0;  // the rank whose input it holds, if it holds an input
   };
   struct Message {
     std::vector<std::byte> data;  // of a send that has ended: all blocks without gaps
@@ -87,8 +89,9 @@ class Interpreter {
   std::size_t stride_ = 0;   // bytes between the blocks of scratch
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::deque<Thread> threads_;                   // a deque, so that threads do not move
-  std::map<Key, std::deque<Message>> messages_;  // from, to, tag, chunk
+  std::deque<Thread> threads_;                         // a deque, so that threads do not move
+  std::map<Key, std::deque<Message>> messages_;        // from, to, tag, chunk
+  std::map<const std::byte*, std::uint32_t> brought_;  // blocks of scratch: who sent their input
   bool moved_ = true;
   Status status_;
 };
@@ -279,6 +282,7 @@ bool Interpreter::recv(Thread& thread, const Step& step) {
   const std::byte* left = message.data.data();
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     const Area &from = message.blocks[b], &to = blocks[b];
+    if (!to.partial) brought_[to.data] = peer;
     if (to.bytes != from.bytes) {
       fail(thread, fmt::format("receives {} bytes into {}", from.bytes, to.bytes));
       return true;
@@ -327,6 +331,14 @@ void Interpreter::fold_block(const Thread& thread, const Step& step, std::uint32
   fold.dtype = of_.dtype;
   fold.op = of_.op;
   fold.finish = step.finish;
+  std::vector<std::uint64_t> scalars;
+  if (of_.op == Op::pre_mul_sum) {
+    fold.op = Op::sum;
+    for (const Area& area : from) scalars.push_back(area.partial ? 0 : of_.scalars[area.giver]);
+    for (std::size_t i = 0; i < from.size(); ++i) srcs[i].wide = from[i].partial;
+    const bool copies = from.size() == 1 && !step.finish && from[0].partial == to[0].partial;
+    if (!copies) fold.scalars = scalars.data();
+  }
   fold.divisor = static_cast<std::uint32_t>(plans_.size());
   if (fold.count > 0) fold_reference(fold);
 }
@@ -365,7 +377,7 @@ Interpreter::Area Interpreter::area_of(const Thread& thread, const Step& step, c
   }
   const std::size_t count = sizes_[thread.rank].range(extents, of, thread.chunk).count;
   const std::size_t size = size_of(of_.dtype);
-  Area area{.bytes = count * size};
+  Area area{.bytes = count * size, .partial = range.wide, .giver = owner};
   const std::int64_t blocks = range.buffer == Buffer::scratch ? plans_[owner].scratch_blocks
                               : range.buffer == Buffer::line
                                   ? line_payload_bytes
@@ -391,6 +403,10 @@ Interpreter::Area Interpreter::area_of(const Thread& thread, const Step& step, c
       area.data = ranks_[owner].scratch.data() + (slot * plan.scratch_blocks + block) * stride_;
       area.wide = range.wide && is_widened(of_.dtype);
       if (area.wide) area.bytes = count * wide_size_of(of_.dtype);
+      if (const auto found = brought_.find(area.data);
+          owner == thread.rank && found != brought_.end()) {
+        area.giver = found->second;
+      }
       break;
     }
     case Buffer::line:
@@ -439,7 +455,7 @@ Status interpret(std::span<const Plan> plans, std::span<const Sizes> sizes,
       outputs.size() != plans.size()) {
     return invalid_argument("interpret: each rank needs a plan, sizes, an input and an output");
   }
-  if (plans[0].shape.widened != is_widened(of.dtype)) {
+  if (plans[0].shape.widened != tells_partial_results(of.dtype, of.op)) {
     return invalid_argument("interpret: the plan is for types of another width");
   }
   return Interpreter(plans, sizes, inputs, outputs, of).run();

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "base/types.h"
@@ -20,6 +21,7 @@ struct Interpretation {
   Dtype dtype = Dtype::float32;
   Op op = Op::sum;
   std::uint64_t seed = 1;
+  std::vector<std::uint64_t> scalars = {};  // of PreMulSum, by rank: see Fold::scalars
 };
 
 /// inputs[r], outputs[r]: the buffers of rank r, which may be in place; null if rank r has no such

@@ -82,6 +82,7 @@ Proof prove(std::span<const Plan> plans, std::vector<std::vector<std::uint32_t>>
       proof.status = run.run();
       proof.steps_run += run.steps_run();
       proof.rank_order &= run.rank_order();
+      if (proof.scalars.ok()) proof.scalars = run.scalars();
     }
     if (!proof.status.ok()) break;
   }

@@ -31,6 +31,13 @@
 // blocks have fewer chunks. A deadlock that needs more chunks than a run has is found without a run
 // (verify_progress.h).
 //
+// Scalars. In plans for widened data a source that is not wide, of a fold that is no copy, is
+// plain: an input as its rank gave it. PreMulSum multiplies it there, by the scalar of the rank
+// whose buffer it is in, or, in the own scratch, of the rank whose message brought it. That is
+// right if each plain source holds the input of that rank, and if nothing that is wide, and so was
+// multiplied before, becomes narrow again without being finished. Then every input is multiplied
+// exactly once, before it is rounded, and no partial result is.
+//
 // Successive operations. Scratch and lines alternate between two halves, and a rank begins
 // operation s only when all ranks of its node have arrived at s - 1, so that all have ended s - 2.
 // Every plan that uses the node arrives exactly once, which is checked, so accesses of two
@@ -48,7 +55,9 @@ namespace hocket::internal {
 
 struct Proof {
   Status status;
-  bool rank_order = false;      // all ranks are folded one by one, in absolute rank order
+  bool rank_order = false;  // all ranks are folded one by one, in absolute rank order
+  /// Of plans for widened data: OK, or why PreMulSum cannot use them. See "Scalars".
+  Status scalars = {};
   std::uint64_t steps_run = 0;  // in all runs together
 };
 

@@ -121,6 +121,7 @@ struct Readers {
 struct Cell {
   ValueId value = nothing;
   bool wide = false;
+  std::int32_t sender = -1;      // the last rank whose message brought narrow data; -1: none
   std::uint64_t read_in = 0;     // the last fold that read it
   std::uint64_t written_in = 0;  // the last fold that wrote it
   Epoch last_write;

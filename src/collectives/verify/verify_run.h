@@ -23,6 +23,7 @@ class Run {
 
   Status run();
   bool rank_order() const { return rank_order_; }
+  const Status& scalars() const { return scalars_; }
   std::uint64_t steps_run() const { return steps_run_; }
 
  private:
@@ -97,6 +98,7 @@ class Run {
   Cell* read(Memory& memory, int thread, const Spot& spot, std::uint64_t item);
   bool check_content(Memory& memory, int thread, const Spot& spot, std::uint64_t item,
                      const Cell& cell);
+  void check_scalars(Memory& memory, int thread, bool copies);
   bool is_over(Epoch read, int thread, ValueId value) const;
   bool write(Memory& memory, int thread, const Spot& spot, ValueId value);
   bool has_met(int thread, std::uint32_t rank) const;
@@ -132,7 +134,7 @@ class Run {
   ValueId last_result_ = nothing;
   std::uint64_t folds_ = 0;
   ValueId known_good_ = nothing;
-  Status status_;
+  Status status_, scalars_;
   bool rank_order_ = true;
   std::uint64_t steps_run_ = 0;
 };

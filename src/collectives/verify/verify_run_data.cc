@@ -180,6 +180,7 @@ bool Run::fold_in(Memory& memory, int thread, std::uint64_t item) {
     }
     operands_.push_back(cell->value);
   }
+  if (plans_[0].shape.widened && !plain && scalars_.ok()) check_scalars(memory, thread, copies);
   ValueId result = operands_[0];
   if (!copies) {
     if (operands_ != last_operands_) {
@@ -203,6 +204,29 @@ bool Run::fold_in(Memory& memory, int thread, std::uint64_t item) {
   return true;
 }
 
+/// Of the fold whose operands are in operands_.
+void Run::check_scalars(Memory& memory, int thread, bool copies) {
+  const std::uint32_t own = threads_[thread].rank;
+  if (copies && srcs_[0].wide && !dsts_[0].wide) {
+    scalars_ = wrong(at(thread, &memory),
+                     "copies what is wide into a narrow place: PreMulSum would "
+                     "multiply it twice");
+  }
+  for (std::size_t i = 0; i < srcs_.size() && scalars_.ok(); ++i) {
+    const Spot& src = srcs_[i];
+    if (src.wide) continue;
+    const std::int32_t sender = memory.cell(src, threads_[thread].chunk).sender;
+    const bool received = src.rank == own && src.buffer == Buffer::scratch && sender >= 0;
+    const std::uint32_t giver = received ? static_cast<std::uint32_t>(sender) : src.rank;
+    const std::uint32_t source = values_.ranks(operands_[i])[0].first;
+    if (source == giver) continue;
+    scalars_ = wrong(at(thread, &memory),
+                     fmt::format("reads the input of rank {} from {}, where PreMulSum expects that "
+                                 "of rank {}",
+                                 source, name_of(src, own), giver));
+  }
+}
+
 bool Run::transfer(Memory& memory, int sender, int receiver) {
   for (std::uint32_t repetition = 0; repetition < current(sender).repeat; ++repetition) {
     if (!transfer_block(memory, sender, receiver, repetition)) return false;
@@ -223,7 +247,12 @@ bool Run::transfer_block(Memory& memory, int sender, int receiver, std::uint32_t
                             threads_[sender].rank, width_of(src.wide)));
   }
   const Cell* const cell = read(memory, sender, src, item);
-  return cell != nullptr && write(memory, receiver, dst, cell->value);
+  if (cell == nullptr || !write(memory, receiver, dst, cell->value)) return false;
+  if (!dst.wide) {
+    memory.cell(dst, threads_[receiver].chunk).sender =
+        static_cast<std::int32_t>(threads_[sender].rank);
+  }
+  return true;
 }
 
 /// When a rank ends, its caller has the buffers back: an error if an access to them may still be

@@ -132,6 +132,26 @@ TEST(Cpp, gather_and_scatter_go_to_root_and_back_on_a_stream_and_not) {
   });
 }
 
+TEST(Cpp, gather_and_scatter_are_in_place_on_a_stream_and_not) {
+  job::run(3, [](Communicator& comm) {
+    hocket::Stream stream = hocket::Stream::create();
+    const int root = 2;
+    const bool is_root = comm.rank() == root;
+    const Ints mine{comm.rank(), -comm.rank()}, all{0, 0, 1, -1, 2, -2};
+    const Ints begun = is_root ? Ints{9, 9, 9, 9, 2, -2} : mine;
+    Ints gathered = begun, streamed = begun;
+    comm.gather(gathered, root);
+    comm.gather(streamed, root, stream);
+    stream.synchronize();
+    for (const Ints& got : {gathered, streamed}) EXPECT_EQ(is_root ? all : mine, got);
+    Ints back = is_root ? all : Ints(2), streamed_back = back;
+    comm.scatter(back, root);
+    comm.scatter(streamed_back, root, stream);
+    stream.synchronize();
+    for (const Ints& got : {back, streamed_back}) EXPECT_EQ(is_root ? all : mine, got);
+  });
+}
+
 TEST(Cpp, all_to_all_turns_parts_round_on_a_stream_and_not) {
   job::run(3, [](Communicator& comm) {
     hocket::Stream stream = hocket::Stream::create();
@@ -195,6 +215,50 @@ TEST(Cpp, blocks_of_different_counts_are_reduced_and_exchanged) {
     Ints expected;
     for (int sender = 0; sender < 3; ++sender) expected.insert(expected.end(), own + 1, sender);
     EXPECT_EQ(expected, out);
+  });
+}
+
+TEST(Cpp, blocks_of_different_counts_are_gathered_and_scattered_in_place) {
+  job::run(3, [](Communicator& comm) {
+    hocket::Stream stream = hocket::Stream::create();
+    const int root = 1, rank = comm.rank();
+    const bool is_root = rank == root;
+    const std::vector<std::size_t> counts{1, 2, 3}, places{7, 4, 0};
+    const Ints mine = some_of(rank), all{0, 1, 1, 2, 2, 2}, spread{2, 2, 2, 9, 1, 1, 9, 0};
+    const auto only_block = [](Ints whole, std::size_t begin, std::size_t count) {
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        if (i < begin || i >= begin + count) whole[i] = 9;
+      }
+      return whole;
+    };
+    const auto own = static_cast<std::size_t>(rank);
+    const Ints packed = only_block(all, own * (own + 1) / 2, own + 1);
+    const Ints apart = only_block(spread, places[own], own + 1);
+    Ints gathered = packed, placed = apart, at_root = is_root ? packed : mine,
+         placed_at_root = is_root ? apart : mine;
+    comm.all_gather(gathered, hocket::Blocks(counts));
+    comm.all_gather(placed, {counts, places}, stream);
+    comm.gather(at_root, hocket::Blocks(counts), root);
+    comm.gather(placed_at_root, {counts, places}, root, stream);
+    stream.synchronize();
+    EXPECT_EQ(all, gathered);
+    EXPECT_EQ(spread, placed);
+    EXPECT_EQ(is_root ? all : mine, at_root);
+    EXPECT_EQ(is_root ? spread : mine, placed_at_root);
+    Ints back = is_root ? all : Ints(mine.size()), back_again = is_root ? spread : back;
+    comm.scatter(back, is_root ? hocket::Blocks(counts) : hocket::Blocks(), root);
+    comm.scatter(back_again, {counts, places}, root, stream);
+    stream.synchronize();
+    EXPECT_EQ(is_root ? all : mine, back);
+    EXPECT_EQ(is_root ? spread : mine, back_again);
+    Ints reduced{1, 2, 2, 3, 3, 3}, streamed = reduced;
+    comm.reduce_scatter(reduced, hocket::Blocks(counts), hocketSum);
+    comm.reduce_scatter(streamed, hocket::Blocks(counts), hocketSum, stream);
+    stream.synchronize();
+    for (const Ints& got : {reduced, streamed}) {
+      const auto block = got.begin() + static_cast<std::ptrdiff_t>(own * (own + 1) / 2);
+      EXPECT_EQ(Ints(own + 1, 3 * (rank + 1)), Ints(block, block + rank + 1));
+    }
   });
 }
 
@@ -390,7 +454,20 @@ TEST(Cpp, wrong_sizes_are_named_and_nothing_happens) {
          [&] { comm.all_to_all(five, counts, seven, twos); });
     says("hocketAlltoAllV", "4 elements", "the output",
          [&] { comm.all_to_all(five, twos, four, counts); });
+    says("hocketAllGatherV", "the data has 4", "block 1",
+         [&] { comm.all_gather(four, hocket::Blocks(counts)); });
+    says("hocketReduceScatterV", "the data has 4", "block 1",
+         [&] { comm.reduce_scatter(four, hocket::Blocks(counts), hocketSum); });
+    says("hocketReduceScatterV", "displacements", "follow one another", [&] {
+      comm.reduce_scatter(four, {twos, twos}, hocketSum);
+    });
     const int self = comm.rank();
+    says("hocketGather", "7 elements", "of 2", [&] { comm.gather(seven, self); });
+    says("hocketScatter", "7 elements", "of 2", [&] { comm.scatter(seven, self); });
+    says("hocketGatherV", "the data has 4", "block 1",
+         [&] { comm.gather(four, hocket::Blocks(counts), self); });
+    says("hocketScatterV", "the data has 4", "block 1",
+         [&] { comm.scatter(four, hocket::Blocks(counts), self); });
     says("hocketReduce", "3 elements", "4 elements",
          [&] { comm.reduce(three, four, hocketSum, self); });
     says("hocketGather", "3 elements", "4 elements", [&] { comm.gather(three, four, self); });

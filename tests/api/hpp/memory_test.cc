@@ -2,7 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <list>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <numeric>
 #include <ranges>
 
@@ -42,6 +45,65 @@ TEST(CppMemory, is_a_range_and_empty_after_a_move) {
   EXPECT_EQ(7, none[0]);
   const auto error = job::thrown_by<hocket::InvalidArgument>([] { Memory<int> all(SIZE_MAX); });
   EXPECT_STREQ("hocketMemAlloc", error.operation());
+}
+
+template <typename T>
+using Mapped = std::vector<T, hocket::allocator<T>>;
+
+TEST(CppMemory, of_a_standard_container_is_a_mapped_buffer) {
+  job::run(2, [](Communicator& comm) {
+    Mapped<float> data(100'000, 1.0f);
+    EXPECT_EQ(hocketPathMapped, comm.memory_path(data));
+    comm.all_reduce(data, hocketSum);
+    EXPECT_EQ(Mapped<float>(100'000, 2.0f), data);
+    data.resize(200'000, 3.0f);  // moves the elements to other memory
+    EXPECT_EQ(2.0f, data[99'999]);
+    EXPECT_EQ(3.0f, data[100'000]);
+    EXPECT_EQ(hocketPathMapped, comm.memory_path(data));
+    const Mapped<float> copy = data;
+    const float* const memory = data.data();
+    Mapped<float> moved = std::move(data);
+    EXPECT_EQ(memory, moved.data());
+    Mapped<float> assigned;
+    assigned = std::move(moved);
+    EXPECT_EQ(memory, assigned.data());
+    EXPECT_EQ(copy, assigned);
+    Mapped<float> all(2 * copy.size());
+    comm.all_gather(copy, all);
+    EXPECT_EQ(2.0f, all[copy.size()]);
+  });
+}
+
+/// More alignment than malloc gives.
+struct alignas(256) Wide {
+  char bytes[256];
+};
+
+TEST(CppMemory, of_the_allocator_is_the_standards) {
+  using Allocator = hocket::allocator<int>;
+  using Traits = std::allocator_traits<Allocator>;
+  static_assert(std::is_same_v<hocket::allocator<Wide>, Traits::rebind_alloc<Wide>>);
+  static_assert(Traits::is_always_equal::value);
+  EXPECT_TRUE(Allocator() == hocket::allocator<Wide>());
+  EXPECT_FALSE(Allocator() != Allocator(hocket::allocator<Wide>()));
+  std::list<int, Allocator> nodes{1, 2, 3};  // rebinds it to its nodes
+  nodes.push_front(0);
+  EXPECT_EQ(6, std::accumulate(nodes.begin(), nodes.end(), 0));
+  Mapped<Wide> wide(3);
+  EXPECT_EQ(0U, reinterpret_cast<std::uintptr_t>(wide.data()) % alignof(Wide));
+  Allocator allocator;
+  int* const nothing = allocator.allocate(0);
+  EXPECT_NE(nullptr, nothing);
+  allocator.deallocate(nothing, 0);
+}
+
+TEST(CppMemory, that_does_not_exist_is_bad_alloc) {
+  hocket::allocator<double> allocator;
+  EXPECT_THROW(static_cast<void>(allocator.allocate(SIZE_MAX / 8 + 1)), std::bad_array_new_length);
+  EXPECT_THROW(static_cast<void>(allocator.allocate(SIZE_MAX / 16)), std::bad_alloc);
+  const std::string sentence = hocketGetLastError(nullptr);
+  EXPECT_TRUE(sentence.starts_with("hocketMemAlloc: ")) << sentence;
+  EXPECT_THROW(Mapped<double>(SIZE_MAX / 64), std::bad_alloc);
 }
 
 TEST(CppMemory, path_and_registrations) {

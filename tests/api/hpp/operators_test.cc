@@ -102,6 +102,46 @@ TEST(CppOperators, are_moved_and_end_with_their_scope) {
   });
 }
 
+TEST(CppOperators, multiply_each_ranks_input_by_its_own_scalar) {
+  job::run(3, [](Communicator& comm) {
+    const auto rank = static_cast<float>(comm.rank());
+    hocketRedOp_t ended = hocketSum;
+    {
+      hocket::PreMulSum first(comm, rank + 1);  // 1, 2, 3
+      EXPECT_EQ(hocketFloat32, first.datatype());
+      hocket::PreMulSum<float> op = std::move(first);
+      hocket::Stream stream = hocket::Stream::create();
+      const std::vector<float> in{1, 10, 100};
+      std::vector<float> out(3), data = in, streamed = in, at_root(3), whole = in;
+      comm.all_reduce(in, out, op);
+      comm.all_reduce(data, op);
+      comm.all_reduce(streamed, op, stream);
+      stream.synchronize();
+      for (const std::vector<float>& got : {out, data, streamed}) {
+        EXPECT_EQ((std::vector<float>{6, 60, 600}), got);
+      }
+      EXPECT_EQ(6.0f, comm.all_reduce(1.0f, op));
+      comm.reduce(in, at_root, op, 1);
+      if (comm.rank() == 1) {
+        EXPECT_EQ(600, at_root[2]);
+      }
+      comm.reduce_scatter(whole, op);
+      EXPECT_EQ(6 * in[static_cast<std::size_t>(rank)], whole[static_cast<std::size_t>(rank)]);
+      hocket::PreMulSum<float> other(comm, 1.0f);
+      other = std::move(op);
+      EXPECT_EQ(6.0f, comm.all_reduce(1.0f, other));
+      ended = other.get();
+    }
+    const auto gone = job::thrown_by<hocket::InvalidArgument>(
+        [&] { static_cast<void>(comm.all_reduce(1.0f, ended)); });
+    EXPECT_TRUE(job::has(gone, "was destroyed before")) << gone.what();
+    Communicator moved = std::move(comm);
+    const auto none = job::thrown_by<hocket::InvalidArgument>(
+        [&] { hocket::PreMulSum<int>(comm, 1); });  // NOLINT: after the move
+    EXPECT_TRUE(job::has(none, "the communicator is NULL")) << none.what();
+  });
+}
+
 TEST(CppOperators, and_types_of_the_c_api_are_owned) {
   hocketDataType_t ended = hocketInt8;
   size_t bytes = 0;

@@ -65,6 +65,21 @@ refuse "$operator const std::vector<Point> x(4); comm.all_reduce(x, op);" \
 refuse 'hocket::Operator<std::string> op(comm, "a", [](auto& a, auto&) { return a; });' \
   'must be trivially copyable' string
 
+half='hocket::PreMulSum half(comm, 0.5f);'
+accept "$half std::vector<float> x(4); comm.all_reduce(x, half); comm.reduce(x, half, 0, stream);"
+refuse "$half std::vector<int> x(4); comm.all_reduce(x, half);" \
+  "have another type than the operator's" int
+refuse 'hocket::PreMulSum op(comm, Point{});' "$element" Point
+
+blocks='std::vector<std::size_t> counts(2);'
+accept "$blocks std::vector<int> x(4); comm.gather(x, hocket::Blocks(counts), 0, stream);"
+accept "$blocks std::vector<int> x(4); comm.all_gather(x, {counts, counts});"
+refuse "$blocks std::vector<int> x(4); comm.gather(x, counts, 0);" \
+  'hocket: input and output have different element types' int
+refuse "$blocks const std::vector<int> x(4); comm.scatter(x, hocket::Blocks(counts), 0);" \
+  'hocket: the elements of this buffer are const' 'const int'
+refuse 'float x = 0; comm.gather(x, 0);' 'hocket: a buffer is a contiguous range' float
+
 bytes='hocket: std::byte has no arithmetic'
 refuse 'std::vector<std::byte> x(4); comm.all_reduce(x, hocketSum);' "$bytes" byte
 refuse 'std::vector<std::byte> x(4), y(2); comm.reduce_scatter(x, y, hocketMax);' "$bytes" byte
@@ -84,6 +99,9 @@ refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_reduce(x, y, ho
 refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_to_all(x, y);' \
   'hocket: input and output have different element types' int
 refuse 'hocket::Memory<std::string> x(4);' "hocket: peers write the bytes" string
+refuse 'struct alignas(8192) T {}; std::vector<T, hocket::allocator<T>> x(1);' \
+  'hocket: memory is aligned to a page' 8192
+refuse 'hocket::PreMulSum op(comm, std::byte{2});' "$bytes" byte
 
 dropped='nodiscard'
 refuse 'comm.rank();' "$dropped" rank

@@ -1,0 +1,410 @@
+// pat: parallel aggregated trees. All-gather and reduce-scatter in about log2 p messages where few
+// ranks take part; with more ranks in more messages, of which none has more than 16 blocks. Far
+// messages carry few blocks, and scratch grows with the logarithm of p.
+//
+// All-gather. The block of rank o reaches rank o + x (mod p) from rank o + x - b, where b is the
+// lowest bit of x that is set: so each block goes down a binomial tree, and the trees of all blocks
+// are alike. A message to distance b carries the blocks of all trees that take that way: the larger
+// the distance, the fewer.
+//
+//                    rank 0      rank 1      rank 2      rank 3
+//   2 ranks on       a > 2       b > 3       c > 0       d > 1
+//   1 rank on        a c > 1     b d > 2     c a > 3     d b > 0
+//
+// In this way the last round would carry p / 2 blocks. But x is m T + y, y < T, where the power of
+// two T is the least for which m has at most 16 values. There are two phases:
+//
+//   roots      the ranks x = m T, in rounds as above, from the largest distance T 2^k down to T
+//   subtrees   the ranks m T + y, one y after another. A message carries the blocks of one y, for
+//              all m: these are at most 16. So there are T - 1 messages, under way at the same time
+//
+//   T = 8:   y = 1 from 0   2 from 0   3 from 2   4 from 0   5 from 4   6 from 4   7 from 6
+//
+// Level j of the subtrees has the numbers y = 2^j (2 i + 1), i = 0, 1, ..., and has a place in
+// scratch, a row of one block for each m. It holds the blocks of the latest y of its level, from
+// which the ranks y + 1, y + 2, ... y + 2^(j-1) of the subtree get them: one of each lower level.
+// When these have been sent, the next y of the level may come. So log2 T rows are enough. Messages
+// go from row to row, nothing is packed. (Between roots it is: the blocks of a round are not next
+// to one another in the row of the roots.)
+//
+// Lanes: receive and send of each round; for each level `receive`, with an instance for each y; for
+// each two levels l > j a lane `send` for what goes from level l to level j. They have a window of
+// 1. They do not deadlock: take the least y that some rank has not received. Its parent is there,
+// and the smaller y that came before it to the same row have been passed on, which are smaller too.
+//
+// Not all y have the last root, if T does not divide p. Instances with another number of blocks are
+// another lane of the same level.
+//
+// Reduce-scatter is the same backwards: partial results go up the trees, first in the subtrees,
+// then from round to round between roots, at last over the largest distance. A rank receives from
+// y + 1, then from y + 2, y + 4, ... and adds each to the row of its level; when all have come, it
+// sends the row. What comes has a second row for each level. Deadlocks: as above, with the order in
+// which a tree is walked so, children first. Partial results of fp16, bf16 and fp8 are sent as
+// fp32, inputs of leaves as they are. The order of a fold depends on the rank of the owner.
+//
+// Each block has one chunk, so what fits in scratch bounds the length of blocks. circulant needs
+// fewer messages where p > 32, and 2 p blocks of scratch; ring is for long blocks.
+//
+// Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
+// (arXiv 2506.20252, 2025), which chooses the number of blocks in a message by their length.
+#include <algorithm>
+#include <bit>
+
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/steps.h"
+
+namespace hocket::internal::algorithms {
+
+using namespace steps;
+
+namespace {
+
+constexpr std::uint32_t most_roots = 16;  // and blocks of a message
+constexpr Index only = {.base = 0};
+
+class Pat {
+ public:
+  Pat(const Shape& shape, Plan& plan)
+      : plan_(plan),
+        r_(shape.rank),
+        rank_(shape.rank),
+        ranks_(shape.ranks),
+        gathers_(shape.collective == Collective::all_gather),
+        widened_(shape.widened) {
+    while (roots() > most_roots) ++levels_;
+    plan_.single_chunk = true;
+  }
+
+  void gather();
+  void reduce();
+
+ private:
+  /// Instances first .. first + number - 1 of a level, all with the same numbers of blocks.
+  struct Part {
+    std::uint32_t first, number;
+    std::uint32_t lane = 0;
+  };
+  using Parts = std::vector<Part>;
+
+  /// Messages between roots over the distance T 2^k: those of the roots 2^k (2 t + 1), t = 0, 1,
+  /// ... of a reduce-scatter, or to these of an all-gather.
+  struct Round {
+    std::uint32_t step;    // 2^k
+    std::uint32_t blocks;  // values of t
+    std::uint32_t packed = 0, came = 0;
+  };
+
+  std::uint32_t tree() const { return 1U << levels_; }
+  std::uint32_t roots() const { return (ranks_ - 1) / tree() + 1; }
+  /// The roots that have y in their subtree.
+  std::uint32_t blocks_of(std::uint32_t y) const {
+    return roots() - ((roots() - 1) * tree() + y < ranks_ ? 0 : 1);
+  }
+  /// y of instance i of a level; 0 for the roots.
+  std::uint32_t place(std::uint32_t level, std::uint32_t i) const {
+    return level == levels_ ? 0 : (2 * i + 1) << level;
+  }
+  std::uint32_t instances_of(std::uint32_t level) const {
+    return level == levels_ ? 1 : tree() >> (level + 1);
+  }
+  /// The parts of a level in whose instances y + offset has the same number of blocks, for each
+  /// offset.
+  Parts parts(std::uint32_t level, const std::vector<std::uint32_t>& offsets) const {
+    Parts found;
+    const auto same = [&](std::uint32_t i, std::uint32_t k) {
+      return std::ranges::all_of(offsets, [&](std::uint32_t offset) {
+        return blocks_of(place(level, i) + offset) == blocks_of(place(level, k) + offset);
+      });
+    };
+    for (std::uint32_t i = 0; i < instances_of(level); ++i) {
+      if (found.empty() || !same(i, i - 1)) found.push_back({i, 0});
+      ++found.back().number;
+    }
+    return found;
+  }
+
+  /// How y goes on from one instance of a level to the next one.
+  std::int32_t by(std::uint32_t level) const {
+    return level == levels_ ? 0 : static_cast<std::int32_t>(2U << level);
+  }
+  /// The blocks of y for root 0, 1, ... in the instances of a part.
+  Index blocks(std::uint32_t level, const Part& part) const {
+    return {.base = static_cast<std::int32_t>(rank_) -
+                    static_cast<std::int32_t>(place(level, part.first)),
+            .by_instance = -by(level),
+            .by_source = -static_cast<std::int32_t>(tree()),
+            .modulo = ranks_};
+  }
+  /// The blocks of root `first`, and of every `step`-th root after it.
+  Index blocks_of_roots(std::uint32_t first, std::uint32_t step) const {
+    const std::int64_t distance = std::int64_t{first} * tree();
+    return step == 0 ? rank_at(-distance)
+                     : by_source(std::int64_t{rank_} - distance,
+                                 -static_cast<std::int32_t>(step * tree()), ranks_);
+  }
+  Index rank_at(std::int64_t distance) const {
+    return by_instance(std::int64_t{rank_} + distance, 0, ranks_);
+  }
+  Range run(std::uint32_t first, bool wide = false, std::uint32_t step = 1) const {
+    return r_.scratch(by_source(first, static_cast<std::int32_t>(step)), wide);
+  }
+  std::uint32_t room(std::uint32_t blocks) {
+    plan_.scratch_blocks += blocks;
+    return plan_.scratch_blocks - blocks;
+  }
+  std::uint32_t add(const char* name, Steps steps, std::uint32_t number = 1) {
+    plan_.lanes.push_back(instances(
+        all_blocks(name, gathers_ ? Buffer::output : Buffer::input, std::move(steps)), number, 1));
+    return static_cast<std::uint32_t>(plan_.lanes.size() - 1);
+  }
+  /// Awaits instance i + offset of the lanes of `parts`, where i is that of `own`. Lanes that do
+  /// not have that instance are not waited for.
+  static void await_parts(const Parts& parts, const Part& own, std::int64_t offset, Steps* steps) {
+    for (const Part& part : parts) {
+      const std::int64_t first = own.first + offset, end = first + own.number;
+      if (end <= part.first || first >= std::int64_t{part.first} + part.number) continue;
+      steps->push_back(
+          await(part.lane, by_instance(std::int64_t{own.first} + offset - part.first, 1)));
+    }
+  }
+  std::vector<Round> rounds();
+  Range wide_run(std::uint32_t first) const { return run(first, widened_); }
+
+  void gather_roots();
+  void send_down(std::uint32_t level, const Parts& received);
+  void reduce_tree(std::uint32_t level);
+  void add_children(std::uint32_t level, const Part& part, Steps* steps);
+  void reduce_roots();
+  std::vector<Range> operands(std::uint32_t root, std::uint32_t step, std::size_t earlier) const;
+
+  Plan& plan_;
+  const Ranges r_;
+  const std::uint32_t rank_, ranks_;
+  const bool gathers_, widened_;
+  std::uint32_t levels_ = 0;              // of the subtrees
+  std::vector<std::uint32_t> rows_;       // the first place of each level's row; at last the roots'
+  std::vector<std::uint32_t> came_rows_;  // the same for what comes to be added
+  std::vector<Round> rounds_;             // between roots, the nearest first
+  std::uint32_t roots_lane_ = 0;          // the lane after which the row of the roots is complete
+  std::vector<std::vector<Parts>> sends_;  // of an all-gather: by level, and level below
+  std::vector<Parts> sums_;                // of a reduce-scatter: the lanes `send` by level
+};
+
+std::vector<Pat::Round> Pat::rounds() {
+  std::vector<Round> found;
+  for (std::uint32_t step = 1; step < roots(); step *= 2) {
+    Round round = {.step = step, .blocks = (roots() + step - 1) / (2 * step)};
+    round.packed = room(round.blocks);
+    round.came = room(round.blocks);
+    found.push_back(round);
+  }
+  return found;
+}
+
+// ------------------------------------------------------------------------------------------
+// all-gather
+void Pat::gather() {
+  for (std::uint32_t level = 0; level <= levels_; ++level) rows_.push_back(room(roots()));
+  rounds_ = rounds();
+  gather_roots();
+  sends_.resize(levels_ + 1);
+  send_down(levels_, {{.first = 0, .number = 1, .lane = roots_lane_}});
+  for (std::uint32_t level = levels_; level-- > 0;) {
+    const std::int64_t distance = std::int64_t{1} << level;
+    const auto first_send = static_cast<std::uint32_t>(plan_.lanes.size());
+    Parts received = parts(level, {0});
+    for (std::uint32_t n = 0; n < received.size(); ++n) received[n].lane = first_send + n;
+    // The lanes `send` of the level follow those that receive.
+    std::uint32_t next = first_send + static_cast<std::uint32_t>(received.size());
+    for (std::uint32_t below = level; below-- > 0;) {
+      Parts& sent = sends_[level].emplace_back(parts(level, {1U << below}));
+      for (Part& part : sent) part.lane = next++;
+    }
+    for (const Part& part : received) {
+      const std::uint32_t number = blocks_of(place(level, part.first));
+      const Index all = blocks(level, part);
+      Steps steps;
+      for (const Parts& sent : sends_[level]) await_parts(sent, part, -1, &steps);
+      if (part.first > 0) await_parts(received, part, -1, &steps);
+      steps.push_back(for_blocks(
+          recv(rank_at(-distance), by_instance(part.first, 1), all, run(rows_[level])), number));
+      steps.push_back(for_blocks(copy(all, run(rows_[level]), {r_.output(all)}), number));
+      add("receive", std::move(steps), part.number);
+    }
+    send_down(level, received);
+  }
+}
+
+/// The lanes that send the row of a level on, to each level below it.
+void Pat::send_down(std::uint32_t level, const Parts& received) {
+  for (std::uint32_t below = level; below-- > 0;) {
+    const std::uint32_t distance = 1U << below;
+    for (const Part& part : parts(level, {distance})) {
+      const std::uint32_t y = place(level, part.first) + distance;
+      // y is instance `first` of the level below.
+      const std::uint32_t first = (y >> (below + 1));
+      const Index tag = by_instance(first, by(level) >> (below + 1));
+      Steps steps;
+      await_parts(received, part, 0, &steps);
+      steps.push_back(for_blocks(
+          send(rank_at(distance), tag, blocks(level, part), run(rows_[level])), blocks_of(y)));
+      add("send", std::move(steps), part.number);
+    }
+  }
+}
+
+void Pat::gather_roots() {
+  const std::uint32_t row = rows_.back();
+  const Index own = fixed(rank_);
+  roots_lane_ = add("own", {copy(own, r_.input(only), {r_.output(own)}),
+                            copy(own, r_.input(only), {r_.scratch(fixed(row))})});
+  for (std::size_t k = rounds_.size(); k-- > 0;) {
+    const Round& round = rounds_[k];
+    const std::int64_t distance = std::int64_t{round.step} * tree();
+    const Index old = blocks_of_roots(0, 2 * round.step),
+                fresh = blocks_of_roots(round.step, 2 * round.step);
+    const Range packed = run(round.blocks == 1 ? row : round.packed);
+    Steps steps = {await(roots_lane_, only)};
+    if (round.blocks > 1) {
+      steps.push_back(
+          for_blocks(copy(old, run(row, false, 2 * round.step), {packed}), round.blocks));
+    }
+    steps.push_back(for_blocks(send(rank_at(distance), only, old, packed), round.blocks));
+    add("send", std::move(steps));
+    std::vector<Range> places = {r_.output(fresh)};
+    const bool goes_on = levels_ > 0 || k > 0;
+    if (goes_on)
+      places.push_back(
+          r_.scratch(by_source(row + round.step, static_cast<std::int32_t>(2 * round.step))));
+    roots_lane_ =
+        add("receive",
+            {for_blocks(recv(rank_at(-distance), only, fresh, run(round.came)), round.blocks),
+             for_blocks(copy(fresh, run(round.came), std::move(places)), round.blocks),
+             await(roots_lane_, only)});
+  }
+}
+
+// ------------------------------------------------------------------------------------------
+// reduce-scatter
+void Pat::reduce() {
+  for (std::uint32_t level = 0; level <= levels_ && levels_ > 0; ++level) {
+    rows_.push_back(room(roots()));
+    came_rows_.push_back(level == 0 ? 0 : room(roots()));
+  }
+  rounds_ = rounds();
+  plan_.wide_scratch = widened_ && ranks_ > 2;
+  for (std::uint32_t level = 0; level <= levels_ && levels_ > 0; ++level) reduce_tree(level);
+  reduce_roots();
+}
+
+/// The lanes that add what the levels below send to the row of a level, and send it.
+void Pat::reduce_tree(std::uint32_t level) {
+  std::vector<std::uint32_t> offsets = {0};
+  for (std::uint32_t below = 0; below < level; ++below) offsets.push_back(1U << below);
+  Parts sums = parts(level, offsets);
+  const auto first_lane = static_cast<std::uint32_t>(plan_.lanes.size());
+  const std::uint32_t lanes = level == 0 ? 1 : 2;  // of a part
+  for (std::uint32_t n = 0; n < sums.size(); ++n) sums[n].lane = first_lane + lanes * n + lanes - 1;
+  for (const Part& part : sums) {
+    const std::uint32_t number = blocks_of(place(level, part.first));
+    const Index all = blocks(level, part);
+    Steps sum, pass;
+    await_parts(sums, part, -1, &sum);
+    if (level == 0) {
+      sum.push_back(for_blocks(copy(all, r_.input(all), {run(rows_[0])}), number));
+      pass = std::move(sum);
+    } else {
+      add_children(level, part, &sum);
+      const std::uint32_t summed = add("sum", std::move(sum), part.number);
+      if (level == levels_) {
+        roots_lane_ = summed;
+        return;
+      }
+      pass = {await(summed, by_instance(0, 1))};
+    }
+    const Range row = level == 0 ? run(rows_[0]) : wide_run(rows_[level]);
+    pass.push_back(for_blocks(
+        send(rank_at(-(std::int64_t{1} << level)), by_instance(part.first, 1), all, row), number));
+    add("send", std::move(pass), part.number);
+  }
+}
+
+/// The steps that receive the partial results of y + 1, y + 2, ... and add them to the own inputs.
+void Pat::add_children(std::uint32_t level, const Part& part, Steps* steps) {
+  const std::uint32_t y = place(level, part.first), number = blocks_of(y);
+  const Index all = blocks(level, part);
+  const Range row = wide_run(rows_[level]);
+  for (std::uint32_t below = 0; below < level; ++below) {
+    const std::uint32_t child = y + (1U << below), come = blocks_of(child);
+    const Range came = below == 0 ? run(came_rows_[level]) : wide_run(came_rows_[level]);
+    const Index tag = by_instance(child >> (below + 1), by(level) >> (below + 1));
+    steps->push_back(for_blocks(recv(rank_at(1U << below), tag, all, came), come));
+    const Range before = below == 0 ? r_.input(all) : row;
+    steps->push_back(for_blocks(fold(all, {before, came}, row), come));
+    if (below > 0 || come == number) continue;
+    // Nobody has anything for the last block but this rank.
+    Index last = all;
+    last.base += last.by_source * static_cast<std::int32_t>(come);
+    steps->push_back(
+        fold(last, {r_.input(last)}, r_.scratch(fixed(rows_[level] + come), widened_)));
+  }
+}
+
+/// What this rank has for root `root`, and for every `step`-th root after it, from its subtree and
+/// from the rounds before round `earlier`.
+std::vector<Range> Pat::operands(std::uint32_t root, std::uint32_t step,
+                                 std::size_t earlier) const {
+  std::vector<Range> found = {levels_ > 0 ? run(rows_.back() + root, widened_, step)
+                                          : r_.input(blocks_of_roots(root, step))};
+  for (std::size_t k = 0; k < earlier; ++k) {
+    const Round& round = rounds_[k];
+    if (root + round.step >= roots()) continue;
+    found.push_back(run(round.came + root / (2 * round.step), widened_ && (levels_ > 0 || k > 0),
+                        step / (2 * round.step)));
+  }
+  return found;
+}
+
+void Pat::reduce_roots() {
+  Steps there;
+  if (levels_ > 0) there = {await(roots_lane_, only)};
+  for (std::size_t k = 0; k < rounds_.size(); ++k) {
+    const Round& round = rounds_[k];
+    const std::int64_t distance = std::int64_t{round.step} * tree();
+    const bool wide = widened_ && (levels_ > 0 || k > 0);
+    const Index all = blocks_of_roots(round.step, 2 * round.step);
+    const std::uint32_t last = round.blocks - 1, last_root = (2 * last + 1) * round.step;
+    Steps steps = there;
+    // The last root may have fewer operands.
+    if (last > 0) {
+      steps.push_back(for_blocks(
+          fold(all, operands(round.step, 2 * round.step, k), run(round.packed, wide)), last));
+    }
+    steps.push_back(fold(blocks_of_roots(last_root, 0), operands(last_root, 0, k),
+                         r_.scratch(fixed(round.packed + last), wide)));
+    steps.push_back(
+        for_blocks(send(rank_at(-distance), only, all, run(round.packed, wide)), round.blocks));
+    add("send", std::move(steps));
+    Steps receive = {for_blocks(
+        recv(rank_at(distance), only, blocks_of_roots(0, 2 * round.step), run(round.came, wide)),
+        round.blocks)};
+    receive.insert(receive.end(), there.begin(), there.end());
+    there = {await(add("receive", std::move(receive)), only)};
+  }
+  Steps steps = there;
+  steps.push_back(finish(fixed(rank_), operands(0, 0, rounds_.size()), {r_.output(only)}));
+  add("fold", std::move(steps));
+}
+
+}  // namespace
+
+void pat(Plan& plan, const Shape& shape) {
+  Pat builder(shape, plan);
+  if (shape.collective == Collective::all_gather) {
+    builder.gather();
+  } else {
+    builder.reduce();
+  }
+}
+
+}  // namespace hocket::internal::algorithms
