@@ -26,8 +26,8 @@ constexpr const char* setting = "HOCKET_ALGORITHM";
 
 inside::Collective inside_name(Collective collective) {
   using enum inside::Collective;
-  constexpr std::array of = {all_reduce, all_gather, reduce_scatter, broadcast, reduce,
-                             gather,     scatter,    all_to_all};
+  constexpr std::array of = {all_reduce, all_gather, reduce_scatter, broadcast,
+                             reduce,     gather,     scatter,        all_to_all};
   const auto index = static_cast<std::size_t>(collective);
   return index < of.size() ? of[index] : barrier;
 }
@@ -209,7 +209,8 @@ bool Explainer::take_turns(std::vector<Turn>* turns, std::size_t calls, Failure*
       Turn& turn = (*turns)[(i + static_cast<std::size_t>(done)) % turns->size()];
       if (!time(&turn, calls, failure)) return false;
     }
-    unsigned char over = done + 1 >= least_turns && now_us() - start > options_.explain_seconds * 1e6;
+    unsigned char over =
+        done + 1 >= least_turns && now_us() - start > options_.explain_seconds * 1e6;
     if (!from_rank_0(&over, 1, failure)) return false;
     if (over != 0) break;
   }

@@ -1,6 +1,6 @@
-"""Runs hocket-perf --explain over collectives, ranks and media, and prints one verdict of all points
-(perf/bench explain --help). A file keeps the points: a later run replaces those that it measures
-again, so that a sweep can be made in pieces. Standard library only."""
+"""Runs hocket-perf --explain over collectives, ranks and media, and prints one verdict of all
+points (perf/bench explain --help). A file keeps the points: a later run replaces those that it
+measures again, so that a sweep can be made in pieces. Standard library only."""
 
 import argparse
 import json
@@ -31,7 +31,8 @@ def words_of(choices, kind=str):
         words = [kind(word) for word in text.split(",")]
         for word in words:
             if word not in choices:
-                raise argparse.ArgumentTypeError(f"'{word}' is none of {', '.join(map(str, choices))}")
+                known = ", ".join(map(str, choices))
+                raise argparse.ArgumentTypeError(f"'{word}' is none of {known}")
         return words
 
     return parse
@@ -66,7 +67,8 @@ def cases(options):
 def measure(options, medium, ranks, collective):
     """The lines of a case; none, if it failed, which is said."""
     added, memory = MEDIA[medium]
-    added = {**added, "HOCKET_NODES": ",".join(["2"] * (ranks // 2))} if medium == "nodes" else added
+    if medium == "nodes":
+        added = {"HOCKET_NODES": ",".join(["2"] * (ranks // 2))}
     with tempfile.TemporaryDirectory(prefix="explain.") as directory:
         path = Path(directory, "lines.json")
         ran = subprocess.run(
@@ -112,7 +114,8 @@ def report(lines):
 
     def row(title, some):
         count, near, error, of_chosen = verdict(some)
-        print(f"{title} {count:>6} {100 * near / count:>7.0f} % {error:>10.0f} % {of_chosen:>11.0f} %")
+        print(f"{title} {count:>6} {100 * near / count:>7.0f} % {error:>10.0f} % "
+              f"{of_chosen:>11.0f} %")
 
     for case in dict.fromkeys(key[:3] for key in points):
         medium, ranks, collective = case
@@ -128,9 +131,9 @@ def report(lines):
           f"{most['algorithm']}, {most['bytes']} bytes, {most['ranks']} ranks, {most['medium']}")
     count, near, error, _ = verdict(points)
     good = 100 * near / count >= WANTED_SHARE and error <= WANTED_ERROR
-    print(f"{'good' if good else 'NOT GOOD'}: the chosen algorithm is within 10 % of the fastest at "
-          f"{100 * near / count:.0f} % of {count} points (wanted: {WANTED_SHARE} %); median error "
-          f"of predictions {error:.0f} % (wanted: at most {WANTED_ERROR} %)")
+    print(f"{'good' if good else 'NOT GOOD'}: the chosen algorithm is within 10 % of the fastest "
+          f"at {100 * near / count:.0f} % of {count} points (wanted: {WANTED_SHARE} %); median "
+          f"error of predictions {error:.0f} % (wanted: at most {WANTED_ERROR} %)")
     return good
 
 

@@ -61,9 +61,10 @@ std::string explain_header(const Options& o, int ranks, int nodes) {
              "turns of the slowest rank's mean over the calls of a turn. Results are not checked.\n"
              "# *: chosen by price; ratio: to the fastest\n#\n",
              o.iterations, o.explain_seconds) +
-         fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}    {:<18}  {:>9}  {:>11}  {:>11}  {:>7}  {:>6}\n",
-                     "size", "count", "type", "redop", "algorithm", "transport", "predicted",
-                     "measured", "error", "ratio") +
+         fmt::format(
+             "# {:>10}  {:>12}  {:>8}  {:>6}    {:<18}  {:>9}  {:>11}  {:>11}  {:>7}  {:>6}\n",
+             "size", "count", "type", "redop", "algorithm", "transport", "predicted", "measured",
+             "error", "ratio") +
          fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}    {:<18}  {:>9}  {:>11}  {:>11}  {:>7}\n",
                      "(B)", "(elements)", "", "", "", "", "(us)", "(us)", "(%)");
 }

@@ -144,9 +144,9 @@ int explain(const Options& options, Job* job) {
                        explainer.prepare(&failure);
     if (!job->agree(ready, &failure) || !explainer.run(&failure)) return job->complain(failure);
     if (json != nullptr) {
-      written = write_file(
-          options.json_path, json,
-          explain_json(options, explainer.points(), job->ranks(), job->nodes()), &failure);
+      written = write_file(options.json_path, json,
+                           explain_json(options, explainer.points(), job->ranks(), job->nodes()),
+                           &failure);
     }
     if (!written) (void)job->complain(failure);
   }

@@ -65,7 +65,8 @@ std::string check_explain(const Pending& pending, Options* o) {
     return fmt::format("--explain is for collectives: {} has no choice of algorithms",
                        name_of(o->collective));
   }
-  if (pending.barrier || pending.aligned || pending.overlap || pending.blocking || pending.average) {
+  if (pending.barrier || pending.aligned || pending.overlap || pending.blocking ||
+      pending.average) {
     return "--explain has a method of its own: no --barrier, --aligned, --overlap, -z or -a";
   }
   if (std::ranges::find(o->ops, mul_sum) != o->ops.end()) {

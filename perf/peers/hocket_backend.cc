@@ -54,8 +54,8 @@ hocketResult_t run_varying(const Call& c) {
   if (c.collective == Collective::all_gather) {
     const int rank = backend_rank();
     return hocketAllGatherV(c.in, c.received.counts[static_cast<std::size_t>(rank)], c.out,
-                            c.received.counts.data(), c.received.starts.data(), hocketFloat32,
-                            comm, own_thread);
+                            c.received.counts.data(), c.received.starts.data(), hocketFloat32, comm,
+                            own_thread);
   }
   return hocketAlltoAllV(c.in, c.sent.counts.data(), c.sent.starts.data(), c.out,
                          c.received.counts.data(), c.received.starts.data(), hocketFloat32, comm,

@@ -51,8 +51,8 @@ void evict([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes
 #endif
 }
 
-/// Nanoseconds per byte that a fold of two arrays in the caches reads or writes, or a copy in memory:
-/// the best of a few runs.
+/// Nanoseconds per byte that a fold of two arrays in the caches reads or writes, or a copy in
+/// memory: the best of a few runs.
 double measure_fold(std::size_t elements, bool from_memory) {
   std::vector<float> a(elements, 1.0f), b(elements, 2.0f);
   const FoldSource srcs[] = {{a.data(), false}, {b.data(), false}};
@@ -171,7 +171,8 @@ Status Calibration::measure_operations(Figures* figures) {
   };
   figures->call_ns = 0;
   const double more = (price_ns("staged", 1000) - price_ns("inline", 1000)) / 1000;
-  const double sync_ns = std::clamp((often_ns - once_ns) / more, least_ns, std::max(least_ns, once_ns));
+  const double sync_ns =
+      std::clamp((often_ns - once_ns) / more, least_ns, std::max(least_ns, once_ns));
   figures->call_ns = std::max(0.0, once_ns - price_ns("inline", sync_ns));
   return {};
 }
@@ -303,8 +304,8 @@ Status Calibration::time_in_sequence(std::span<const Call> calls, const char* al
   return {};
 }
 
-/// Between rank 0 and the first rank of another node, if there is one; the other ranks do nothing. If
-/// both send at once and it takes twice as long, the ports of their processors are what is busy.
+/// Between rank 0 and the first rank of another node, if there is one; the other ranks do nothing.
+/// If both send at once and it takes twice as long, the ports of their processors are what is busy.
 Status Calibration::measure_link(Figures* figures) {
   const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
@@ -323,8 +324,8 @@ Status Calibration::measure_link(Figures* figures) {
   return {};
 }
 
-/// The time of a message from rank 0 to `far`, with an answer, or of one each way at once: the median
-/// of a few. The bytes lie in memory.
+/// The time of a message from rank 0 to `far`, with an answer, or of one each way at once: the
+/// median of a few. The bytes lie in memory.
 Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, double* median) {
   const int other = membership_.rank() == 0 ? far : 0;
   std::vector<std::byte> in(bytes), out(bytes);

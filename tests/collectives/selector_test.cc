@@ -128,11 +128,10 @@ TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
   bool differs = false;
   for (const Collective collective : {Collective::scatter, Collective::all_reduce}) {
     for (std::size_t count = 1; count < 10'000'000; count *= 4) {
-      const Question question{
-          .collective = collective,
-          .dtype = Dtype::float32,
-          .root = collective == Collective::scatter ? 0 : -1,
-          .count = count};
+      const Question question{.collective = collective,
+                              .dtype = Dtype::float32,
+                              .root = collective == Collective::scatter ? 0 : -1,
+                              .count = count};
       Selector selector(options);
       std::vector<Selector::Priced> candidates;
       const Choice* choice = nullptr;

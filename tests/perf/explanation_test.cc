@@ -18,8 +18,8 @@ Point point(std::size_t bytes, std::vector<Candidate> candidates) {
 
 TEST(Explanation, counts_the_points_whose_choice_is_near_the_best_and_the_errors) {
   const std::vector<Point> points = {
-      point(8, {{"ring", "tcp", 5, 10, false}, {"tree", "tcp", 11, 11, true}}),     // 1.1: near
-      point(64, {{"ring", "tcp", 30, 10, true}, {"tree", "tcp", 18, 20, false}}),   // the best
+      point(8, {{"ring", "tcp", 5, 10, false}, {"tree", "tcp", 11, 11, true}}),       // 1.1: near
+      point(64, {{"ring", "tcp", 30, 10, true}, {"tree", "tcp", 18, 20, false}}),     // the best
       point(512, {{"ring", "tcp", 12, 10, false}, {"tree", "tcp", 20, 11.2, true}}),  // 1.12
   };
   EXPECT_DOUBLE_EQ(10, points[0].best_us());

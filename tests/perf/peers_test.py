@@ -9,9 +9,10 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "perf" / "peers"))
+sys.path[:0] = [str(ROOT / "perf" / "peers"), str(ROOT / "perf")]
 
 import backends
+import explain_sweep
 import measure
 import results
 
@@ -72,6 +73,19 @@ class Report(unittest.TestCase):
         found = self.read([result("hocket", "plain", 1, 4)])
         row = found.cases["shm", 2, "broadcast"][8]
         self.assertIsNone(found.ratio(row, ("hocket", "plain")))
+
+
+class Sweep(unittest.TestCase):
+    def line(self, size, ratio, chosen, error, count=2):
+        return {"medium": "tcp", "ranks": 2, "collective": "reduce", "bytes": size, "count": count,
+                "ratio": ratio, "chosen": chosen, "error_percent": error}
+
+    def test_counts_points_near_the_best_and_errors(self):
+        points = explain_sweep.points_of([
+            self.line(8, 1, False, -10), self.line(8, 1.1, True, 20),
+            self.line(64, 1, False, 30), self.line(64, 1.11, True, -40),
+            self.line(0, 5, True, 900, count=0)])
+        self.assertEqual(explain_sweep.verdict(points), (2, 1, 25, 30))
 
 
 class LaterRounds(unittest.TestCase):

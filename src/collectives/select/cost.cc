@@ -11,8 +11,8 @@
 namespace hocket::internal {
 namespace {
 
-/// In a rooted collective few ranks work at a time, so that those of one processor get on faster than
-/// where all do the same: all ranks are simulated unless they are too many.
+/// In a rooted collective few ranks work at a time, so that those of one processor get on faster
+/// than where all do the same: all ranks are simulated unless they are too many.
 Alike alike_of(const Builder& builder, std::uint32_t ranks, const Effort& effort) {
   const bool rooted = row_of(builder.collective).rooted;
   if (!builder.symmetric || effort.every_rank) return Alike::none;
@@ -99,8 +99,7 @@ Times time_of_chunks(const Simulated& simulated, std::size_t most) {
            each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
   };
   const Picoseconds busiest = continued(near.busiest, far.busiest);
-  return {std::max(continued(near.end, far.end), busiest), busiest,
-          continued(near.work, far.work)};
+  return {std::max(continued(near.end, far.end), busiest), busiest, continued(near.work, far.work)};
 }
 
 }  // namespace

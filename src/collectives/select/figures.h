@@ -18,8 +18,8 @@ struct Figures {
   // again there: by copying the result to the peer's, and by stores past the caches.
   double push_ns_per_byte = 0.1;
   double push_past_ns_per_byte = 0.2;
-  double message_ns = 15'000;      // until a small message arrives, beside the work for it
-  double link_ns_per_byte = 0.8;   // one byte of a large message
+  double message_ns = 15'000;     // until a small message arrives, beside the work for it
+  double link_ns_per_byte = 0.8;  // one byte of a large message
   // Of a rank's processor, for one byte of a large message, at each of its two ends.
   double port_ns_per_byte = 0;
   double message_work_ns = 3'000;  // processor time for a message, beside its bytes

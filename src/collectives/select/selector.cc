@@ -189,9 +189,8 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
     if (!fits(*program, question)) continue;
     Priced one{builder, 0};
     if (priced) {
-      one.price_ps =
-          price(*builder, shape_of(question), count, question.dtype,
-                chunk_elements(*program, question), options_.figures, {}, &one.work_ps);
+      one.price_ps = price(*builder, shape_of(question), count, question.dtype,
+                           chunk_elements(*program, question), options_.figures, {}, &one.work_ps);
     }
     out->push_back(one);
   }

@@ -43,7 +43,7 @@ struct Choice {
   Sizes sizes;  // varying: only chunk_elements
   Stores stores = Stores::together;
   bool far_scratch = false;
-  std::int64_t price_ps = 0;    // picoseconds
+  std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
   std::uint16_t kind = 0;       // for fell_back()
@@ -95,7 +95,7 @@ class Selector {
   struct Entry {
     Question question;
     Choice choice;
-    Choice unmapped;        // with is_other: where buffers are not mapped
+    Choice unmapped;  // with is_other: where buffers are not mapped
     bool is_other = false;
     bool valid = false;
   };

@@ -5,7 +5,8 @@
 // take turns on the processor: each one runs until it must wait, or has completed a chunk. What is
 // ready first runs first.
 //
-//   fold            bytes of all sources and destinations, on the processor, each at the rate of the
+//   fold            bytes of all sources and destinations, on the processor, each at the rate of
+//   the
 //                   place where it lies (below)
 //   send            `work` on the processor; then bytes x link on the link, then it has ended
 //   recv            ends `latency` after the message has left the sender's link and has passed this
@@ -26,13 +27,14 @@
 // min(d, p - d, n) of them, at the same time: so many messages take their turns on the link.
 //
 // Ports. The bytes of a message also need a processor at both ends. The port of a processor carries
-// one message at a time, whatever its direction: where the processor is slower than the link, a rank
-// that sends and receives at once takes twice as long.
+// one message at a time, whatever its direction: where the processor is slower than the link, a
+// rank that sends and receives at once takes twice as long.
 //
 // Places. A byte lies in the processor's own caches, in those of a peer that has just written or
-// read it, or in memory. Scratch that the ranks of a node share lies in a peer's cache when its owner
-// writes it and when a peer reads it; if it does not fit, in memory. Buffers of the caller of more than `cached_buffer_bytes` lie in memory: a program that
-// communicates so much touches other data meanwhile.
+// read it, or in memory. Scratch that the ranks of a node share lies in a peer's cache when its
+// owner writes it and when a peer reads it; if it does not fit, in memory. Buffers of the caller of
+// more than `cached_buffer_bytes` lie in memory: a program that communicates so much touches other
+// data meanwhile.
 //
 // What is not simulated: what else is in the caches.
 #pragma once
@@ -92,7 +94,8 @@ struct Simulated {
 struct Times {
   Picoseconds end = 0;      // the last rank has ended
   Picoseconds busiest = 0;  // how long that processor or link has worked that works longest
-  // How long all processors and links have worked, and flags of peers were waited for, for each rank.
+  // How long all processors and links have worked, and flags of peers were waited for, for each
+  // rank.
   Picoseconds work = 0;
 };
 
