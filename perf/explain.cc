@@ -17,10 +17,9 @@ namespace {
 
 namespace inside = hocket::internal;
 
-// A turn is so long that two clock reads and the end of the barrier do not matter, but it has at
-// most so many calls.
+// A turn is so long that two clock reads and the end of the barrier do not matter, if it has not
+// too many calls.
 constexpr double turn_us = 300;
-constexpr std::size_t most_calls = 64;
 constexpr int least_turns = 5;
 constexpr const char* setting = "HOCKET_ALGORITHM";
 
@@ -193,7 +192,8 @@ bool Explainer::choose_calls(Turn* chosen, std::size_t* calls, Failure* failure)
   for (std::size_t tried : {roots, 4 * roots}) {
     if (!time(chosen, tried, failure)) return false;
     const double enough = turn_us / std::max(chosen->times_us.back(), 0.01);
-    *calls = static_cast<std::size_t>(std::clamp(enough, 1.0, static_cast<double>(most_calls)));
+    *calls =
+        static_cast<std::size_t>(std::clamp(enough, 1.0, static_cast<double>(most_calls_of_turn)));
     if (*calls > 1) *calls = (*calls + roots - 1) / roots * roots;
     chosen->times_us.clear();
     if (!from_rank_0(calls, sizeof *calls, failure)) return false;

@@ -167,7 +167,9 @@ bool Runner::allocate(Failure* failure) {
 
 Slots Runner::slots_of(std::size_t bytes, bool in_place) const {
   const auto group = static_cast<std::size_t>(options_.group_of(bytes));
-  return slots_for(bytes, stride_of(bytes), static_cast<std::size_t>(options_.iterations) * group,
+  // --explain: an iteration is a turn of many calls.
+  const std::size_t calls = options_.explain ? most_calls_of_turn : group;
+  return slots_for(bytes, stride_of(bytes), static_cast<std::size_t>(options_.iterations) * calls,
                    group, in_place, cache_bytes_, static_cast<std::size_t>(options_.buffers));
 }
 

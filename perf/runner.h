@@ -44,6 +44,9 @@ struct RowSpec {
   bool in_place = false;
 };
 
+/// Of --explain.
+inline constexpr std::size_t most_calls_of_turn = 64;
+
 class Runner {
  public:
   using Progress = std::function<void(int iteration, int of)>;

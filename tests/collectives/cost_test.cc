@@ -120,14 +120,14 @@ TEST(Price, counts_where_the_bytes_lie) {
   // The root reads its buffer, in its caches, and writes where the peer has read; the peer reads
   // that and writes its buffer.
   EXPECT_EQ(price_of(one_shot, 2, 10, figures) / 1000, 10 + 30 + 1000 + 30 + 10);
-  // Buffers of more than 4 KiB are in memory. The root, which copies to its own output too, ends
-  // last.
-  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 10 + 10));
+  // Buffers of more than 4 KiB are in memory, where writing takes twice as long as reading. The
+  // root, which copies to its own output too, ends last.
+  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 10 + 20));
   // Scratch too, if it does not fit into the cache of a core.
   figures.core_cache_bytes = 8 << 10;
-  EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 4 * 10 + 1000);
+  EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000);
   figures.call_ns = 500;
-  EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 4 * 10 + 1000 + 500);
+  EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000 + 500);
 }
 
 TEST(Price, of_messages_counts_the_processors_at_both_ends) {

@@ -71,7 +71,7 @@ const Accepted accepted[] = {
     {{"-c", "0"}, [](const Options& o) { return o.checks == 0; }},
     {{"-d", "all"}, [](const Options& o) { return o.dtypes.size() == 14; }},
     {{"-d", "half"}, [](const Options& o) { return o.dtypes[0] == hocketFloat16; }},
-    {{"-o", "all"}, [](const Options& o) { return o.ops.size() == 8; }},
+    {{"-o", "all"}, [](const Options& o) { return o.ops.size() == 9; }},
     {{"-d", "uint16"}, [](const Options& o) { return o.dtypes[0] == hocketUint16; }},
     {{"-d", "uint16", "-o", "xor"}, [](const Options& o) { return o.ops[0] == hocketXor; }},
     {{"-o", "avg"}, [](const Options& o) { return o.ops[0] == hocketAvg; }},

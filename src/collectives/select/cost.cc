@@ -70,6 +70,8 @@ void set_costs(const Figures& figures, std::uint32_t ranks, Simulated* out) {
                 .femtoseconds_per_touch = femtoseconds(touch),
                 .femtoseconds_of_peer = femtoseconds(std::max(touch, figures.peer_ns_per_byte)),
                 .femtoseconds_of_memory = femtoseconds(std::max(touch, figures.memory_ns_per_byte)),
+                .femtoseconds_of_memory_written =
+                    femtoseconds(std::max(touch, 2 * figures.memory_ns_per_byte)),
                 .femtoseconds_on_link = rounded(figures.link_ns_per_byte * 1e6),
                 .femtoseconds_in_port = femtoseconds(figures.port_ns_per_byte)};
   out->core_cache_bytes = figures.core_cache_bytes;

@@ -267,6 +267,7 @@ class Simulation {
       const Extents& extents = sizes_.of(range.buffer);
       in_memory = extents.blocks * extents.longest * element > cached_buffer_bytes;
     }
+    if (in_memory && written) return costs_.femtoseconds_of_memory_written;
     if (in_memory) return costs_.femtoseconds_of_memory;
     const bool own = range.rank.at(0, source) == plan.shape.rank;
     return own && !shared ? costs_.femtoseconds_per_touch : costs_.femtoseconds_of_peer;

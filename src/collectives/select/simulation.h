@@ -34,7 +34,8 @@
 // read it, or in memory. Scratch that the ranks of a node share lies in a peer's cache when its
 // owner writes it and when a peer reads it; if it does not fit, in memory. Buffers of the caller of
 // more than `cached_buffer_bytes` lie in memory: a program that communicates so much touches other
-// data meanwhile.
+// data meanwhile. A byte that is written in memory takes twice the time of one that is read: its
+// line is read first, and written back later.
 //
 // What is not simulated: what else is in the caches.
 #pragma once
@@ -61,6 +62,7 @@ struct Costs {
   std::int64_t femtoseconds_per_touch = 0;
   std::int64_t femtoseconds_of_peer = 0;    // which a peer has just written
   std::int64_t femtoseconds_of_memory = 0;  // in memory
+  std::int64_t femtoseconds_of_memory_written = 0;
   std::int64_t femtoseconds_on_link = 0;
   std::int64_t femtoseconds_in_port = 0;
 
