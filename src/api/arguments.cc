@@ -35,14 +35,16 @@ bool overlap(const Bytes& a, const Bytes& b) {
 }
 
 Status past_the_end(const char* buffer, const std::string& sizes) {
-  return invalid_argument(sizes + ": " + buffer + " would reach past the end of the address space");
+  return invalid_argument(
+      sizes + ": " + buffer +
+      " would reach past the end of the address space: check how the number was computed");
 }
 
 /// The error of two buffers that overlap otherwise than in place.
 Status overlapping(const CollectiveRow& row) {
   const std::string text = "the buffers overlap: ";
   if (row.input == Blocks::per_rank && row.output == Blocks::per_rank) {
-    return invalid_argument(text + "this collective cannot run in place");
+    return invalid_argument(text + "this collective cannot run in place: give it two buffers");
   }
   if (row.output == Blocks::per_rank) {
     return invalid_argument(text +
@@ -78,7 +80,13 @@ std::optional<std::uint64_t> bytes_of(std::uint64_t elements, Dtype dtype) {
   return bytes && *bytes <= PTRDIFF_MAX ? bytes : std::nullopt;
 }
 
-constexpr const char* too_many = ": so many elements have more bytes than memory can";
+constexpr const char* too_many =
+    ": so many elements have more bytes than memory can have: check how the number was computed";
+
+Status no_buffer(const char* buffer, const std::string& count) {
+  return invalid_argument(std::string(buffer) + " is NULL, but " + count +
+                          ": give its address, or count no elements");
+}
 
 // ---- Blocks of different counts.
 
@@ -104,7 +112,7 @@ Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int r
     if (count == 0) continue;
     const std::string text = count_text(from.counts_name, b, count);
     if (buffer.data == nullptr) {
-      return invalid_argument(std::string(buffer.name) + " is NULL, but " + text);
+      return no_buffer(buffer.name, text);
     }
     const bool given = from.displacements != nullptr;
     const auto elements = checked_mul(count, unit);
@@ -197,7 +205,7 @@ Status check_own(const Call& call, const Buffer& buffer, const std::string& coun
   const std::string text = count_name + " is " + std::to_string(call.count / call.unit);
   if (!bytes) return invalid_argument(text + too_many);
   if (buffer.data == nullptr && call.count > 0) {
-    return invalid_argument(std::string(buffer.name) + " is NULL, but " + text);
+    return no_buffer(buffer.name, text);
   }
   return bytes_at(buffer.data, *bytes).ends() ? Status() : past_the_end(buffer.name, text);
 }
@@ -272,7 +280,8 @@ Status narrow_op(int op, int datatype, const hocketComm* comm, Call* call) {
   }
   if (computes(call->op, call->dtype)) return {};
   return invalid_argument(std::string("operator ") + name_of(call->op) +
-                          " is bitwise: " + name_of(call->dtype) + " is no integer type");
+                          " is bitwise: " + name_of(call->dtype) +
+                          " is no integer type: use sum, prod, max, min or avg");
 }
 
 }  // namespace
@@ -310,11 +319,8 @@ Status check_buffers(const Call& call, int rank, int ranks) {
       bytes_at(call.input, has_input(row, is_root) ? bytes(row.input) : std::uint64_t{0});
   const Bytes output =
       bytes_at(call.output, has_output(row, is_root) ? bytes(row.output) : std::uint64_t{0});
-  const auto named = [&](const char* buffer) {
-    return invalid_argument(std::string(buffer) + " is NULL, but " + text());
-  };
-  if (call.input == nullptr && input.bytes > 0) return named("sendbuff");
-  if (call.output == nullptr && output.bytes > 0) return named("recvbuff");
+  if (call.input == nullptr && input.bytes > 0) return no_buffer("sendbuff", text());
+  if (call.output == nullptr && output.bytes > 0) return no_buffer("recvbuff", text());
   if (!input.ends()) return past_the_end("sendbuff", text());
   if (!output.ends()) return past_the_end("recvbuff", text());
   const auto place = static_cast<std::uint64_t>(rank) * *block;

@@ -101,8 +101,12 @@ Status check_own_messages(const std::vector<GroupedCall>& calls, const Communica
       "would wait for ever");
 }
 
+Status no_group() {
+  return invalid_usage("this thread has no open group: call hocketGroupStart before");
+}
+
 Status end_group() {
-  if (group_depth == 0) return invalid_usage("hocketGroupEnd without a hocketGroupStart");
+  if (group_depth == 0) return no_group();
   if (--group_depth > 0) return {};
   const std::unique_ptr<Group> ended(std::exchange(group, nullptr));
   // If a call was refused, no call of the group runs: the peers would wait for the missing ones.
@@ -151,7 +155,7 @@ Status estimate(const std::vector<CollectedCall>& calls, double* ns) {
 }
 
 Status simulate_group(hocketSimInfo_t* info) {
-  if (group_depth == 0) return invalid_usage("hocketGroupSimulateEnd without a hocketGroupStart");
+  if (group_depth == 0) return no_group();
   if (info == nullptr) return invalid_argument("simInfo is NULL");
   if (info->magic != HOCKET_SIM_INFO_MAGIC || info->size < sizeof(hocketSimInfo_t)) {
     return invalid_argument("simInfo was not begun with HOCKET_SIM_INFO_INITIALIZER");
@@ -168,7 +172,7 @@ Status simulate_group(hocketSimInfo_t* info) {
 }
 
 Status cancel_group() {
-  if (group_depth == 0) return invalid_usage("there is no hocketGroupStart before it");
+  if (group_depth == 0) return no_group();
   group_depth = 0;
   delete std::exchange(group, nullptr);
   return {};

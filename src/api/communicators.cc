@@ -120,7 +120,7 @@ Status take_members(const Communicator& comm, const int* ranks, int nranks,
     int& place = place_of[static_cast<std::size_t>(ranks[i])];
     if (place >= 0) {
       return invalid_argument("rank " + std::to_string(ranks[i]) + " is in ranks[" +
-                              std::to_string(place) + "] and in " + name);
+                              std::to_string(place) + "] and in " + name + ": give each rank once");
     }
     place = i;
   }
@@ -177,8 +177,9 @@ hocketResult_t init_rank(const char* function, hocketComm_t* comm, int nranks,
     *comm = nullptr;
     HOCKET_RETURN_IF_ERROR(api::check_rank_count("nranks", nranks));
     if (rank < 0 || rank >= nranks) {
-      return invalid_argument("rank " + std::to_string(rank) + " does not exist among " +
-                              std::to_string(nranks) + " ranks");
+      return invalid_argument("rank " + std::to_string(rank) +
+                              " does not exist: " + "a communicator of " + std::to_string(nranks) +
+                              " ranks has ranks 0 to " + std::to_string(nranks - 1));
     }
     UniqueId id;
     for (std::size_t i = ids.size(); i-- > 0;) {  // the first one last

@@ -76,10 +76,14 @@ hocketResult_t result(const char* function, const Status& cause, hocketComm* com
 }
 
 Status check_handle(hocketComm* comm) {
-  if (comm == nullptr) return invalid_argument("the communicator is NULL");
+  if (comm == nullptr) return invalid_argument("the communicator is NULL: make one first");
   const std::uint32_t state = comm->state.load(std::memory_order_relaxed);
-  if (state == hocketComm::dead) return invalid_argument("this communicator was destroyed before");
-  if (state != hocketComm::live) return invalid_argument("this pointer is no communicator");
+  if (state == hocketComm::dead)
+    return invalid_argument(
+        "this communicator was destroyed before: no call may follow hocketCommDestroy");
+  if (state != hocketComm::live)
+    return invalid_argument(
+        "this pointer is no communicator: use a hocketComm_t that hocket has made");
   if (comm->fork_generation != fork_generation()) {
     return invalid_usage(
         "this communicator belongs to the parent process: after fork() a child has none, and makes "

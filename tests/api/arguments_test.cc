@@ -21,13 +21,10 @@ using wrong_calls::Wrongs;
 float x[8];
 
 Wrongs wrong_types_and_operators() {
-  const auto bad_type = hocketNumTypes;
   const auto bad_low = static_cast<hocketDataType_t>(-1);
   const auto bad_op = hocketNumOps;
   const auto f32 = hocketFloat32;
   return {
-      {"a type past the end", argument, "datatype 12",
-       [=](hocketComm_t c) { return hocketAllReduce(x, x, 1, bad_type, hocketSum, c, nullptr); }},
       {"a type that is float32 in its last 8 bits", argument, "hocketAllReduce: datatype 263",
        [=](hocketComm_t c) {
          return hocketAllReduce(x, x, 1, static_cast<hocketDataType_t>(263), hocketSum, c, nullptr);
@@ -65,43 +62,19 @@ Wrongs wrong_types_and_operators() {
 Wrongs wrong_collectives() {
   const auto f32 = hocketFloat32;
   return {
-      {"no communicator", argument, "NULL",
-       [=](hocketComm_t) { return hocketAllReduce(x, x, 1, f32, hocketSum, nullptr, nullptr); }},
-      {"no send buffer", argument, "sendbuff",
-       [=](hocketComm_t c) { return hocketAllReduce(nullptr, x, 1, f32, hocketSum, c, nullptr); }},
-      {"no receive buffer", argument, "hocketAllReduce: recvbuff is NULL, but count is 1",
-       [=](hocketComm_t c) { return hocketAllReduce(x, nullptr, 1, f32, hocketSum, c, nullptr); }},
       {"a root below 0", argument, "root -1",
        [=](hocketComm_t c) { return hocketBroadcast(x, x, 1, f32, -1, c, nullptr); }},
       {"a root past the end", argument, "root 2",
        [=](hocketComm_t c) { return hocketBroadcast(x, x, 1, f32, 2, c, nullptr); }},
-      {"a peer past the end", argument, "peer 2",
-       [=](hocketComm_t c) { return hocketSend(x, 1, f32, 2, c, nullptr); }},
-      {"a peer below 0", argument, "peer -1",
-       [=](hocketComm_t c) { return hocketRecv(x, 1, f32, -1, c, nullptr); }},
-      {"a count beyond memory", argument, "more bytes than memory can",
-       [=](hocketComm_t c) {
-         return hocketAllReduce(x, x, SIZE_MAX / 4 + 1, f32, hocketSum, c, nullptr);
-       }},
-      {"a count whose product wraps to little", argument, "more bytes than memory can",
-       [=](hocketComm_t c) { return hocketAllGather(x, x, SIZE_MAX / 8 + 2, f32, c, nullptr); }},
-      {"a count beyond the address space", argument, "sendbuff would reach past the end",
-       [=](hocketComm_t c) {
-         return hocketAllReduce(x, x, std::size_t{1} << 61, hocketInt8, hocketSum, c, nullptr);
-       }},
       {"a receive buffer beyond the address space", argument, "recvbuff would reach past the end",
        [=](hocketComm_t c) {
          return hocketAllGather(x, x, std::size_t{1} << 56, hocketInt8, c, nullptr);
        }},
-      {"buffers that overlap in part", argument, "overlap",
-       [=](hocketComm_t c) { return hocketAllReduce(x, x + 1, 4, f32, hocketSum, c, nullptr); }},
       {"buffers that overlap by a byte", argument, "overlap",
        [=](hocketComm_t c) {
          auto* const bytes = reinterpret_cast<char*>(x);
          return hocketAllReduce(bytes, bytes + 3, 4, hocketInt8, hocketSum, c, nullptr);
        }},
-      {"a gather in the wrong place", argument, "overlap",
-       [=](hocketComm_t c) { return hocketAllGather(x + 1, x, 2, f32, c, nullptr); }},
       {"a scatter in the wrong place", argument, "overlap",
        [=](hocketComm_t c) {
          return hocketReduceScatter(x, x + 1, 2, f32, hocketSum, c, nullptr);
@@ -180,14 +153,8 @@ Wrongs wrong_gathers_of_unequal_blocks() {
                               displs != nullptr ? displs->data() : nullptr, type, c, nullptr);
     };
   };
-  static const Two overlapping{{0, 1}}, descending{{2, 1}}, far{{0, SIZE_MAX}},
-      beyond{{0, std::size_t{1} << 57}};
-  constexpr std::size_t most = PTRDIFF_MAX / sizeof(float);  // elements
+  static const Two descending{{2, 1}}, far{{0, SIZE_MAX}}, beyond{{0, std::size_t{1} << 57}};
   return {
-      {"no counts", argument, "hocketAllGatherV: recvcounts is NULL",
-       [](hocketComm_t c) {
-         return hocketAllGatherV(x, 1, x, nullptr, nullptr, hocketFloat32, c, nullptr);
-       }},
       {"an own count that differs", argument, "recvcounts[",
        [](hocketComm_t c) {
          const Two counts{{1, 1}};
@@ -204,16 +171,12 @@ Wrongs wrong_gathers_of_unequal_blocks() {
          const Two counts{{1, 1}};
          return hocketAllGatherV(nullptr, 1, x, counts.data(), nullptr, hocketFloat32, c, nullptr);
        }},
-      {"blocks that overlap", argument, "from ranks 0 and 1 overlap in recvbuff",
-       gather({{2, 1}}, &overlapping)},
       {"blocks that overlap in another order", argument, "from ranks 0 and 1 overlap in recvbuff",
        gather({{1, 2}}, &descending)},
       {"a displacement whose end wraps", argument, "displs[1] is 18446744073709551615",
        gather({{1, 1}}, &far)},
       {"a displacement beyond the address space", argument, "recvbuff would reach past the end",
        gather({{1, 1}}, &beyond, hocketInt8)},
-      {"a sum beyond 2^63 bytes", argument, "more bytes than memory can",
-       gather({{1, most}}, nullptr)},
       {"a sum that wraps", argument, "more bytes than memory can",
        gather({{1, SIZE_MAX}}, nullptr, hocketInt8)},
       {"an input in the block of another rank", argument, "the block of this rank in recvbuff",
@@ -308,8 +271,6 @@ Wrongs wrong_memory_and_streams() {
          EXPECT_EQ(nullptr, made);
          return result;
        }},
-      {"somebody else's memory", argument, "hocketMemAlloc",
-       [](hocketComm_t) { return hocketMemFree(x); }},
       {"no buffer to register", argument, "NULL",
        [](hocketComm_t c) {
          void* handle = x;
@@ -402,19 +363,10 @@ TEST(Arguments, that_a_rank_does_not_need_may_be_missing) {
   });
 }
 
-TEST(Arguments, of_a_message_to_oneself_outside_a_group_are_refused) {
-  ranks::run_ranks(2, [](Rank& self) {
-    int x = 0;
-    EXPECT_EQ(hocketInvalidUsage, hocketSend(&x, 1, hocketInt32, self.rank, self.comm, nullptr));
-    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
-  });
-}
-
 TEST(Arguments, of_a_join_are_checked) {
   hocketUniqueId id;
   ASSERT_HOCKET(hocketGetUniqueId(&id));
-  for (const auto& [ranks, rank] :
-       {std::pair{0, 0}, {-1, 0}, {2, 2}, {2, -1}, {INT_MAX, 0}, {32'768, 0}}) {
+  for (const auto& [ranks, rank] : {std::pair{-1, 0}, {32'768, 0}}) {
     hocketComm_t comm = reinterpret_cast<hocketComm_t>(&id);
     EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(&comm, ranks, id, rank)) << ranks;
     EXPECT_EQ(nullptr, comm);
@@ -423,7 +375,7 @@ TEST(Arguments, of_a_join_are_checked) {
       "hocketCommInitRank: nranks is 32768: a communicator has at least 1 rank and at most 32767",
       hocketGetLastError(nullptr));
   EXPECT_EQ(hocketInvalidArgument, hocketCommInitRank(nullptr, 1, id, 0));
-  for (int byte : {0, 5, 40, 127}) {
+  for (int byte : {0, 5, 127}) {
     hocketUniqueId garbage;
     std::memset(&garbage, byte, sizeof garbage);
     hocketComm_t comm = nullptr;
@@ -509,30 +461,6 @@ TEST(Environment, without_a_launcher_makes_a_communicator_of_one) {
     EXPECT_HOCKET(hocketBarrier(comm, nullptr));
     EXPECT_HOCKET(hocketCommDestroy(comm));
   }
-}
-
-TEST(Handles, are_refused_after_their_end) {
-  ranks::run_ranks(2, [](Rank& self) {
-    hocketComm_t gone = self.comm;
-    EXPECT_HOCKET(hocketCommDestroy(gone));
-    self.comm = nullptr;
-    int x = 1;
-    EXPECT_EQ(hocketInvalidArgument,
-              hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, gone, nullptr));
-    EXPECT_EQ(hocketInvalidArgument, hocketCommCount(gone, &x));
-    EXPECT_EQ(hocketInvalidArgument, hocketCommAbort(gone));
-    EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(gone));
-    EXPECT_EQ(1, x);
-  });
-}
-
-TEST(Handles, that_are_none_are_refused_and_left_alone) {
-  alignas(64) std::array<std::uint64_t, 128> memory{};
-  const auto comm = reinterpret_cast<hocketComm_t>(memory.data());
-  EXPECT_EQ(hocketInvalidArgument, hocketBarrier(comm, nullptr));
-  EXPECT_EQ(hocketInvalidArgument, hocketCommAbort(comm));
-  EXPECT_EQ(hocketInvalidArgument, hocketCommDestroy(comm));
-  EXPECT_EQ((std::array<std::uint64_t, 128>{}), memory);
 }
 
 TEST(Handles, of_streams_and_events_are_refused_after_their_end) {

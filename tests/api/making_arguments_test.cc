@@ -106,8 +106,6 @@ Wrongs wrong_groups() {
       {"a group of a rank past the end", argument, "ranks[1] is 2: comm has ranks 0 to 1",
        creating({0, 2})},
       {"a group of a rank below 0", argument, "ranks[0] is -1", creating({-1, 1})},
-      {"a group with a rank twice", argument, "rank 1 is in ranks[0] and in ranks[1]",
-       creating({1, 1})},
       {"a group of others", argument, "ranks does not have rank",
        [=](hocketComm_t c) { return creating({1 - rank_of(c)})(c); }},
       {"a group with a negative tag", argument, "hocketCommCreateGroup: tag is -1",

@@ -150,7 +150,8 @@ TEST(MemStats, tell_what_a_communicator_holds) {
     EXPECT_EQ(7u, value);
     EXPECT_EQ(hocketInvalidArgument, hocketCommMemStats(self.comm, hocketStatMemTotal, nullptr));
     EXPECT_EQ(hocketInvalidArgument, hocketCommMemStats(nullptr, hocketStatMemTotal, &value));
-    EXPECT_STREQ("hocketCommMemStats: the communicator is NULL", hocketGetLastError(nullptr));
+    EXPECT_STREQ("hocketCommMemStats: the communicator is NULL: make one first",
+                 hocketGetLastError(nullptr));
     EXPECT_HOCKET(hocketCommDestroy(pair));
   });
 }

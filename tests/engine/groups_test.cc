@@ -420,11 +420,4 @@ TEST(Group, on_a_poisoned_communicator_names_the_culprit) {
   });
 }
 
-TEST(Group, end_without_a_start_is_refused) {
-  EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd());
-  EXPECT_HOCKET(hocketGroupStart());
-  EXPECT_HOCKET(hocketGroupEnd());
-  EXPECT_EQ(hocketInvalidUsage, hocketGroupEnd());
-}
-
 }  // namespace
