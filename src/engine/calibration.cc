@@ -114,8 +114,6 @@ Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
 
 /// All ranks run the same calls; rank 0's clock counts.
 Status Calibration::measure(Figures* out) {
-  const Call barrier;
-  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   Figures& figures = *out;
   figures.crowd = ranks_per_core(session_);
   static const double touch = measure_fold(touch_elements, false);
@@ -291,7 +289,7 @@ Status Calibration::measure_messages(Figures* figures) {
 /// share cores the least is luck, which no later run has: the median.
 Status Calibration::time_in_sequence(std::span<const Call> calls, const char* algorithm,
                                      double* ns) {
-  constexpr int in_sequence = 8;
+  constexpr int in_sequence = 4;
   std::array<double, 3> means;
   HOCKET_RETURN_IF_ERROR(run(calls, algorithm));  // opens connections
   for (double& mean : means) {
@@ -313,10 +311,10 @@ Status Calibration::measure_link(Figures* figures) {
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
   const std::size_t bytes = membership_.nodes() > 1 ? large_bytes : large_local_bytes;
   double small = 0, large = 0, both_small = 0, both_large = 0;
-  HOCKET_RETURN_IF_ERROR(time_message(far, 8, false, &small));
-  HOCKET_RETURN_IF_ERROR(time_message(far, bytes, false, &large));
   HOCKET_RETURN_IF_ERROR(time_message(far, 8, true, &both_small));
   HOCKET_RETURN_IF_ERROR(time_message(far, bytes, true, &both_large));
+  HOCKET_RETURN_IF_ERROR(time_message(far, 8, false, &small));
+  HOCKET_RETURN_IF_ERROR(time_message(far, bytes, false, &large));
   const auto per_byte = [&](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
   figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));
@@ -338,7 +336,7 @@ Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, dou
   const Call meet[] = {send(1), recv(1)}, exchange[] = {send(bytes), recv(bytes)};
   const Call there = membership_.rank() == 0 ? send(bytes) : recv(bytes);
   const Call back = membership_.rank() == 0 ? recv(1) : send(1);
-  std::array<double, 5> times;
+  std::array<double, 3> times;
   for (double& time : times) {
     evict(in.data(), bytes);
     evict(out.data(), bytes);
@@ -399,6 +397,9 @@ Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
 Status Calibration::agree(Figures* figures, bool known) {
   const Hello mine = own_hello();
   Hello theirs = mine;
+  // No rank goes on, and perhaps leaves, before all have come.
+  const Call barrier;
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   if (known) {
     theirs.figures = *figures;
   } else {
