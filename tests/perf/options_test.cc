@@ -56,6 +56,8 @@ const Accepted accepted[] = {
      [](const Options& o) {
        return o.sizes() == std::vector<std::size_t>{8, 16, 32, 64};
      }},
+    {{"--explain", "--seconds", "0.5"},
+     [](const Options& o) { return o.explain && o.explain_seconds == 0.5 && !o.needs_stream(); }},
     {{"--minbytes", "8", "--maxbytes", "24", "--stepbytes", "8"},
      [](const Options& o) {
        return o.sizes() == std::vector<std::size_t>{8, 16, 24};
