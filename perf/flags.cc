@@ -210,7 +210,8 @@ void add_flags(CLI::App* app, Options* o, Pending* pending) {
   add_counts(app, o);
   add(app, "-d,--datatype", set_dtypes, &o->dtypes, "or all (float)");
   add(app, "-o,--op", set_ops, &o->ops, "or all (sum)");
-  add(app, "-r,--root", set_root, &o->root, "the root of a rooted collective, or all (0)");
+  add(app, "-r,--root", set_root, &o->root, "the root of a rooted collective, or all (0)")
+      ->each([pending](const std::string&) { pending->root = true; });
   add(app, "-z,--blocking", set_blocking, &pending->blocking,
       "0: calls on a host stream; 1: in the caller's thread, a barrier after each; 2: in the "
       "caller's thread; 3: a barrier after each iteration, not timed (0)");
@@ -226,6 +227,10 @@ void add_flags(CLI::App* app, Options* o, Pending* pending) {
                 "from the last rank's start to the last rank's end, on a common clock");
   app->add_flag("--overlap", pending->overlap,
                 "how much of the operation hides behind computation, on a host stream");
+  app->add_flag("--explain", o->explain,
+                "the time of every algorithm that can run the call, beside its predicted time");
+  app->add_option("--seconds", o->explain_seconds, "--explain: for a size, if -n allows (1)")
+      ->check(CLI::Range(0.0, 1e6));
   add_output(app, o);
   add(app, "--memory", set_memory, &o->alloc_memory,
       "plain: malloc'ed; alloc: hocketMemAlloc'ed (plain)");

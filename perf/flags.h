@@ -16,6 +16,7 @@ struct Pending {
   bool aligned = false;
   bool overlap = false;
   bool average = false;  // -a was given
+  bool root = false;     // -r was given
 };
 
 void add_flags(CLI::App* app, Options* options, Pending* pending);

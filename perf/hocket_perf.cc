@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "explain.h"
 #include "job.h"
 #include "options.h"
 #include "runner.h"
@@ -133,6 +134,26 @@ bool write_files(const Options& options, const Job& job, const Table& table,
                                              to_nccl_json(options, table.rows(), record), failure));
 }
 
+int explain(const Options& options, Job* job) {
+  Failure failure;
+  File json;
+  bool written = true;
+  {
+    Explainer explainer(options, *job);
+    const bool ready = (job->rank() != 0 || open_file(options.json_path, &json, &failure)) &&
+                       explainer.prepare(&failure);
+    if (!job->agree(ready, &failure) || !explainer.run(&failure)) return job->complain(failure);
+    if (json != nullptr) {
+      written = write_file(options.json_path, json,
+                           explain_json(options, explainer.points(), job->ranks(), job->nodes()),
+                           &failure);
+    }
+    if (!written) (void)job->complain(failure);
+  }
+  if (!job->leave(&failure)) return job->complain(failure);
+  return written ? 0 : 1;
+}
+
 int run(const Options& options, Job* job, std::vector<std::string> arguments) {
   RunRecord record{std::move(arguments), time_of_day(), "", job->places()};
   Failure failure;
@@ -171,5 +192,6 @@ int main(int argc, char** argv) {
   }
   if (!joined) return job.complain(failure);
   if (const auto status = job.status_of_all(parsed, text)) return *status;
+  if (options.explain) return explain(options, &job);
   return run(options, &job, {argv, argv + argc});
 }

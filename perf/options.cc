@@ -58,6 +58,29 @@ std::string choose_method(const Pending& pending, Options* o) {
   return {};
 }
 
+/// --explain has one way to measure.
+std::string check_explain(const Pending& pending, Options* o) {
+  if (!o->explain) return {};
+  if (o->collective == Collective::sendrecv || is_pair(o->collective)) {
+    return fmt::format("--explain is for collectives: {} has no choice of algorithms",
+                       name_of(o->collective));
+  }
+  if (pending.barrier || pending.aligned || pending.overlap || pending.blocking ||
+      pending.average) {
+    return "--explain has a method of its own: no --barrier, --aligned, --overlap, -z or -a";
+  }
+  if (std::ranges::find(o->ops, mul_sum) != o->ops.end()) {
+    return "--explain has no mulsum, which belongs to one communicator: it takes as long as sum";
+  }
+  if (pending.root) return "--explain takes every rank as the root in turn: no -r";
+  if (o->aggregated > 1 || o->cycles != 1 || o->cpu_time || o->times_each() ||
+      !o->nccl_json_path.empty()) {
+    return "--explain has a table of its own: no -m, -N, -C, -I, -v or -J";
+  }
+  o->blocking = Blocking::wait;
+  return {};
+}
+
 std::string check_combination(const Pending& pending, const Options& o) {
   if (o.min_bytes > o.max_bytes) {
     return fmt::format("-b {} is above -e {}", o.min_bytes, o.max_bytes);
@@ -195,6 +218,7 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
   options->collective = by_name ? *by_name : *collective_from(collective);
   std::string problem = choose_method(pending, options);
   if (problem.empty()) problem = check_combination(pending, *options);
+  if (problem.empty()) problem = check_explain(pending, options);
   if (problem.empty()) problem = read_environment(options);
   if (problem.empty()) return std::nullopt;
   *text = fmt::format("{}: {}\n", name, problem);

@@ -92,6 +92,8 @@ struct Options {
   bool each_iteration = false;
   int skipped = 0;  // first iterations that the per-iteration columns leave out
   bool verbose = false;
+  bool explain = false;        // every algorithm beside its predicted time
+  double explain_seconds = 1;  // for a size
   bool alloc_memory = false;
   std::string json_path;
   std::string nccl_json_path;

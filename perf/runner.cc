@@ -167,11 +167,13 @@ bool Runner::allocate(Failure* failure) {
 
 Slots Runner::slots_of(std::size_t bytes, bool in_place) const {
   const auto group = static_cast<std::size_t>(options_.group_of(bytes));
-  return slots_for(bytes, stride_of(bytes), static_cast<std::size_t>(options_.iterations) * group,
+  // --explain: an iteration is a turn of many calls.
+  const std::size_t calls = options_.explain ? most_calls_of_turn : group;
+  return slots_for(bytes, stride_of(bytes), static_cast<std::size_t>(options_.iterations) * calls,
                    group, in_place, cache_bytes_, static_cast<std::size_t>(options_.buffers));
 }
 
-Operation Runner::operation_for(const RowSpec& spec, hocketRedOp_t redop) {
+Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm, hocketRedOp_t redop) {
   Expectation e;
   e.collective = options_.collective;
   e.dtype = spec.dtype;
@@ -187,6 +189,7 @@ Operation Runner::operation_for(const RowSpec& spec, hocketRedOp_t redop) {
   e.seed.row = ++row_number_;
   e.seed.pass = spec.in_place ? 1 : 0;
   Ground ground = ground_;
+  ground.comm = comm;
   const std::size_t shift = static_cast<std::size_t>(options_.unaligned) * size_of(spec.dtype);
   ground.send += shift;
   ground.recv += shift;
@@ -230,7 +233,7 @@ bool Runner::learn_algorithm(Measured* row, Failure* failure) {
 bool Runner::measure(const RowSpec& spec, Measured* row, Failure* failure) {
   RowOperator redop(ground_.comm);
   if (!redop.make(spec, rank_, failure)) return false;
-  Operation operation = operation_for(spec, redop.get());
+  Operation operation = operation_for(spec, ground_.comm, redop.get());
   const Expectation& e = operation.expectation();
   Seen seen;
   bool measured = false;

@@ -44,6 +44,9 @@ struct RowSpec {
   bool in_place = false;
 };
 
+/// Of --explain.
+inline constexpr std::size_t most_calls_of_turn = 64;
+
 class Runner {
  public:
   using Progress = std::function<void(int iteration, int of)>;
@@ -56,6 +59,8 @@ class Runner {
   /// Makes buffers for the largest size, the stream and the clocks. Otherwise sets *failure.
   bool prepare(Failure* failure);
   bool measure(const RowSpec& spec, Measured* row, Failure* failure);
+  /// The operation of a row, in these buffers, on any communicator of the same ranks.
+  Operation operation_for(const RowSpec& spec, hocketComm_t comm, hocketRedOp_t redop);
 
  private:
   /// What a rank measured of a row. The vectors of all ranks have the same lengths.
@@ -71,7 +76,6 @@ class Runner {
   bool fits_the_ranks(Failure* failure) const;
   bool allocate(Failure* failure);
   Slots slots_of(std::size_t bytes, bool in_place) const;
-  Operation operation_for(const RowSpec& spec, hocketRedOp_t redop);
 
   bool back_to_back(Operation* operation, Seen* seen, Measured* row, Failure* failure);
   bool timed_loop(Operation* operation, Seen* seen, Failure* failure);

@@ -4,12 +4,31 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "../options.h"
 
 namespace hocket::peers {
 
 using perf::Collective;
+
+/// Blocks of different lengths: elements of the block for, or from, each rank, and where it begins.
+/// MPI takes them as int.
+struct Blocks {
+  std::vector<std::size_t> counts, starts;
+  std::vector<int> int_counts, int_starts;
+};
+
+/// fp32, sums, root 0; count as in hocket.h: the elements of a rank's block. in == out if
+/// backend_in_place says so. varying: all_gather and alltoall with blocks of different lengths.
+struct Call {
+  Collective collective = Collective::all_reduce;
+  std::size_t count = 1;
+  bool varying = false;
+  Blocks sent, received;  // varying; of an all_gather all ranks have the same
+  float* in = nullptr;
+  float* out = nullptr;
+};
 
 const char* backend_name();
 
@@ -26,10 +45,8 @@ void* backend_allocate(std::size_t bytes, bool shared);
 /// True if this collective must run in place (broadcast: in all backends).
 bool backend_in_place(Collective collective);
 
-/// fp32, sums, root 0, blocking; count as in hocket.h: the elements of a rank's block. in == out
-/// if backend_in_place says so. Returns false and sets *error if it fails.
-bool backend_run(Collective collective, float* in, float* out, std::size_t count,
-                 std::string* error);
+/// Blocking. Returns false and sets *error if it fails.
+bool backend_run(const Call& call, std::string* error);
 
 /// Lets the library progress calls that have returned but still send data. A rank that waits for
 /// the others outside of the library calls it in its waiting loop.

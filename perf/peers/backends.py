@@ -141,6 +141,11 @@ def configurations(peer, transport, crowded, quick):
     return found
 
 
+def has(peer, collective):
+    """libtorch's Gloo gathers equal blocks only."""
+    return not (peer == "gloo" and collective == "all_gather_v")
+
+
 def missing(peer):
     """Why a peer cannot run; empty if it can."""
     program = PROGRAMS / ("peer-gloo.so" if peer == "gloo" else f"peer-{peer}")

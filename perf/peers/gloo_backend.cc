@@ -23,20 +23,58 @@ at::Tensor tensor(float* data, std::size_t count) {
   return at::from_blob(data, {static_cast<std::int64_t>(count)}, at::TensorOptions(at::kFloat));
 }
 
-c10::intrusive_ptr<c10d::Work> begin(Collective collective, float* in, float* out,
-                                     std::size_t count) {
-  const std::size_t ranks = static_cast<std::size_t>(group->getSize());
-  if (collective == Collective::all_gather) {
-    auto all = tensor(out, count * ranks), mine = tensor(in, count);
-    return group->all_gather_single(all, mine);
+/// A tensor for the block of each rank.
+std::vector<at::Tensor> blocks(float* data, std::size_t count) {
+  std::vector<at::Tensor> all;
+  for (int rank = 0; rank < group->getSize(); ++rank) {
+    all.push_back(tensor(data + static_cast<std::size_t>(rank) * count, count));
   }
-  if (collective == Collective::reduce_scatter) {
-    auto mine = tensor(out, count), all = tensor(in, count * ranks);
-    return group->reduce_scatter_single(mine, all);
+  return all;
+}
+
+std::vector<std::int64_t> lengths(const std::vector<std::size_t>& counts) {
+  return {counts.begin(), counts.end()};
+}
+
+c10::intrusive_ptr<c10d::Work> begin_to_all(const Call& c) {
+  const std::size_t all = c.count * static_cast<std::size_t>(group->getSize());
+  auto out = tensor(c.out, all), in = tensor(c.in, all);
+  std::vector<std::int64_t> received, sent;  // empty: equal blocks
+  if (c.varying) received = lengths(c.received.counts), sent = lengths(c.sent.counts);
+  return group->all_to_all_single(out, in, received, sent);
+}
+
+c10::intrusive_ptr<c10d::Work> begin(const Call& c) {
+  const std::size_t all = c.count * static_cast<std::size_t>(group->getSize());
+  const bool is_root = group->getRank() == 0;
+  std::vector<at::Tensor> whole{tensor(c.out, c.count)}, mine{tensor(c.in, c.count)};
+  std::vector<std::vector<at::Tensor>> parts;
+  switch (c.collective) {
+    case Collective::all_gather: {
+      auto gathered = tensor(c.out, all);
+      return group->all_gather_single(gathered, mine[0]);
+    }
+    case Collective::reduce_scatter: {
+      auto given = tensor(c.in, all);
+      return group->reduce_scatter_single(whole[0], given);
+    }
+    case Collective::broadcast:
+      return group->broadcast(whole);
+    case Collective::reduce:
+      return group->reduce(whole);
+    case Collective::gather:
+      if (is_root) parts.push_back(blocks(c.out, c.count));
+      return group->gather(parts, mine);
+    case Collective::scatter:
+      if (is_root) parts.push_back(blocks(c.in, c.count));
+      return group->scatter(whole, parts);
+    case Collective::alltoall:
+      return begin_to_all(c);
+    case Collective::barrier:
+      return group->barrier();
+    default:
+      return group->allreduce(whole);
   }
-  std::vector<at::Tensor> tensors{tensor(out, count)};
-  if (collective == Collective::broadcast) return group->broadcast(tensors);
-  return group->allreduce(tensors);
 }
 
 }  // namespace
@@ -62,13 +100,13 @@ void* backend_allocate(std::size_t bytes, bool) {
 }
 
 bool backend_in_place(Collective collective) {
-  return collective == Collective::all_reduce || collective == Collective::broadcast;
+  return collective == Collective::all_reduce || collective == Collective::broadcast ||
+         collective == Collective::reduce;
 }
 
-bool backend_run(Collective collective, float* in, float* out, std::size_t count,
-                 std::string* error) {
+bool backend_run(const Call& call, std::string* error) {
   try {
-    begin(collective, in, out, count)->wait();
+    begin(call)->wait();
   } catch (const std::exception& problem) {
     *error = problem.what();
     return false;

@@ -48,19 +48,51 @@ void* backend_allocate(std::size_t bytes, bool shared) {
 
 bool backend_in_place(Collective collective) { return collective == Collective::broadcast; }
 
-bool backend_run(Collective collective, float* in, float* out, std::size_t count,
-                 std::string* error) {
-  hocketResult_t result = hocketInvalidArgument;
-  if (collective == Collective::all_reduce) {
-    result = hocketAllReduce(in, out, count, hocketFloat32, hocketSum, comm, own_thread);
-  } else if (collective == Collective::all_gather) {
-    result = hocketAllGather(in, out, count, hocketFloat32, comm, own_thread);
-  } else if (collective == Collective::reduce_scatter) {
-    result = hocketReduceScatter(in, out, count, hocketFloat32, hocketSum, comm, own_thread);
-  } else if (collective == Collective::broadcast) {
-    result = hocketBroadcast(in, out, count, hocketFloat32, 0, comm, own_thread);
+namespace {
+
+hocketResult_t run_varying(const Call& c) {
+  if (c.collective == Collective::all_gather) {
+    const int rank = backend_rank();
+    return hocketAllGatherV(c.in, c.received.counts[static_cast<std::size_t>(rank)], c.out,
+                            c.received.counts.data(), c.received.starts.data(), hocketFloat32, comm,
+                            own_thread);
   }
-  return explain(result, error);
+  return hocketAlltoAllV(c.in, c.sent.counts.data(), c.sent.starts.data(), c.out,
+                         c.received.counts.data(), c.received.starts.data(), hocketFloat32, comm,
+                         own_thread);
+}
+
+hocketResult_t run(const Call& c) {
+  const auto type = hocketFloat32;
+  const auto sum = hocketSum;
+  switch (c.collective) {
+    case Collective::all_reduce:
+      return hocketAllReduce(c.in, c.out, c.count, type, sum, comm, own_thread);
+    case Collective::all_gather:
+      return hocketAllGather(c.in, c.out, c.count, type, comm, own_thread);
+    case Collective::reduce_scatter:
+      return hocketReduceScatter(c.in, c.out, c.count, type, sum, comm, own_thread);
+    case Collective::broadcast:
+      return hocketBroadcast(c.in, c.out, c.count, type, 0, comm, own_thread);
+    case Collective::reduce:
+      return hocketReduce(c.in, c.out, c.count, type, sum, 0, comm, own_thread);
+    case Collective::gather:
+      return hocketGather(c.in, c.out, c.count, type, 0, comm, own_thread);
+    case Collective::scatter:
+      return hocketScatter(c.in, c.out, c.count, type, 0, comm, own_thread);
+    case Collective::alltoall:
+      return hocketAlltoAll(c.in, c.out, c.count, type, comm, own_thread);
+    case Collective::barrier:
+      return hocketBarrier(comm, own_thread);
+    default:
+      return hocketInvalidArgument;
+  }
+}
+
+}  // namespace
+
+bool backend_run(const Call& call, std::string* error) {
+  return explain(call.varying ? run_varying(call) : run(call), error);
 }
 
 void backend_progress() {}  // a call that has returned left nothing to do

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import backends
 
-COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast"]
+COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
+               "scatter", "alltoall", "barrier", "all_gather_v", "alltoall_v"]
 SIZES = "8 64 512 4K 16K 64K 128K 512K 2M 8M 32M 64M 128M".split()
 QUICK_SIZES = "8 4K 128K 2M".split()
 RAW_BYTES = 8
@@ -32,7 +33,8 @@ TERMINATE_S = 3
 METHOD = [
     "fp32, sums, root 0, blocking calls. A size is that of the larger of input and output; the "
     "block of a rank has at least one element. Out of place, except broadcast, and all-reduce "
-    "by Gloo, whose interface in libtorch has no other form.",
+    "and reduce by Gloo, whose interface in libtorch has no other form. all_gather_v, alltoall_v: "
+    "blocks of three halves and of one half of the equal ones, in turn.",
     "One program (perf/peers/peer_bench.cc) measures all libraries. Above 4 KiB an iteration is "
     "one call, at or below 4 KiB a batch of 64 calls, each on buffers of its own. Between "
     "iterations, outside the timed stretch, every rank reads all results, rewrites all inputs "
@@ -236,7 +238,7 @@ class Measurement:
 
     def hopeful_sizes(self, case, peer, config, number):
         """In later rounds, those at which the first round was near the peer's best."""
-        sizes = self.options.sizes
+        sizes = [0] if case[2] == "barrier" else self.options.sizes
         if number == 1:
             return sizes
         first = [r for r in self.results if r["round"] == 1 and r["peer"] == peer
@@ -266,7 +268,8 @@ class Measurement:
         transport, ranks, collective = case
         crowded = ranks > os.cpu_count()
         turns = [(peer, config, setting) for peer in self.peers for config, setting in
-                 backends.configurations(peer, transport, crowded, self.options.quick).items()]
+                 backends.configurations(peer, transport, crowded, self.options.quick).items()
+                 if backends.has(peer, collective)]
         start = (number - 1) * 3 % len(turns)  # none always follows the same other
         for peer, config, setting in turns[start:] + turns[:start]:
             sizes = self.hopeful_sizes(case, peer, config, number)

@@ -57,20 +57,49 @@ void* backend_allocate(std::size_t bytes, bool shared) {
 
 bool backend_in_place(Collective collective) { return collective == Collective::broadcast; }
 
-bool backend_run(Collective collective, float* in, float* out, std::size_t count,
-                 std::string* error) {
-  const int n = static_cast<int>(count);
-  int code = MPI_ERR_ARG;
-  if (collective == Collective::all_reduce) {
-    code = MPI_Allreduce(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-  } else if (collective == Collective::all_gather) {
-    code = MPI_Allgather(in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD);
-  } else if (collective == Collective::reduce_scatter) {
-    code = MPI_Reduce_scatter_block(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-  } else if (collective == Collective::broadcast) {
-    code = MPI_Bcast(out, n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+namespace {
+
+int run_varying(const Call& c, MPI_Comm all) {
+  const int *counts = c.received.int_counts.data(), *starts = c.received.int_starts.data();
+  if (c.collective == Collective::all_gather) {
+    return MPI_Allgatherv(c.in, counts[backend_rank()], MPI_FLOAT, c.out, counts, starts, MPI_FLOAT,
+                          all);
   }
-  return explain(code, error);
+  return MPI_Alltoallv(c.in, c.sent.int_counts.data(), c.sent.int_starts.data(), MPI_FLOAT, c.out,
+                       counts, starts, MPI_FLOAT, all);
+}
+
+int run(const Call& c, MPI_Comm all) {
+  const int n = static_cast<int>(c.count);
+  switch (c.collective) {
+    case Collective::all_reduce:
+      return MPI_Allreduce(c.in, c.out, n, MPI_FLOAT, MPI_SUM, all);
+    case Collective::all_gather:
+      return MPI_Allgather(c.in, n, MPI_FLOAT, c.out, n, MPI_FLOAT, all);
+    case Collective::reduce_scatter:
+      return MPI_Reduce_scatter_block(c.in, c.out, n, MPI_FLOAT, MPI_SUM, all);
+    case Collective::broadcast:
+      return MPI_Bcast(c.out, n, MPI_FLOAT, 0, all);
+    case Collective::reduce:
+      return MPI_Reduce(c.in, c.out, n, MPI_FLOAT, MPI_SUM, 0, all);
+    case Collective::gather:
+      return MPI_Gather(c.in, n, MPI_FLOAT, c.out, n, MPI_FLOAT, 0, all);
+    case Collective::scatter:
+      return MPI_Scatter(c.in, n, MPI_FLOAT, c.out, n, MPI_FLOAT, 0, all);
+    case Collective::alltoall:
+      return MPI_Alltoall(c.in, n, MPI_FLOAT, c.out, n, MPI_FLOAT, all);
+    case Collective::barrier:
+      return MPI_Barrier(all);
+    default:
+      return MPI_ERR_ARG;
+  }
+}
+
+}  // namespace
+
+bool backend_run(const Call& call, std::string* error) {
+  return explain(call.varying ? run_varying(call, MPI_COMM_WORLD) : run(call, MPI_COMM_WORLD),
+                 error);
 }
 
 void backend_progress() {

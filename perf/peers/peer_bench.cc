@@ -29,8 +29,13 @@ constexpr std::size_t batch_operations = 64;
 constexpr int least_batches = 3;
 constexpr int most_trials = 4;
 
-struct Options {
+struct Measured {
   Collective collective = Collective::all_reduce;
+  bool varying = false;
+};
+
+struct Options {
+  std::string name = "all_reduce";
   std::vector<std::size_t> sizes{8};
   std::string memory = "plain";
   std::string session;
@@ -44,40 +49,79 @@ double now_us() {
       .count();
 }
 
+/// Blocks of three halves of `count` and of one half in turn, beginning with that of rank `first`;
+/// together as long as equal blocks.
+Blocks unequal_blocks(std::size_t count, int ranks, int first) {
+  Blocks blocks;
+  const auto n = static_cast<std::size_t>(ranks);
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t index = (i + static_cast<std::size_t>(first)) % n;
+    const bool has_pair = index + 1 < n || n % 2 == 0;
+    const std::size_t more = has_pair ? count / 2 : 0;
+    blocks.counts.push_back(index % 2 == 0 ? count + more : count - more);
+    blocks.starts.push_back(start);
+    blocks.int_counts.push_back(static_cast<int>(blocks.counts.back()));
+    blocks.int_starts.push_back(static_cast<int>(start));
+    start += blocks.counts.back();
+  }
+  return blocks;
+}
+
 /// The buffers of a rank for a size. As in nccl-tests, the size is that of the larger of input and
 /// output; the block of a rank has at least one element.
 struct Layout {
-  Layout(Collective collective, std::size_t bytes, int ranks) {
+  Layout(const Measured& measured, std::size_t bytes, int rank, int ranks) {
+    const Collective collective = measured.collective;
     expectation.collective = collective;
+    expectation.rank = rank;
     expectation.ranks = ranks;
-    const bool split =
-        collective == Collective::all_gather || collective == Collective::reduce_scatter;
+    const bool split = perf::has_input_parts(collective) || perf::has_output_parts(collective);
     const std::size_t blocks = split ? static_cast<std::size_t>(ranks) : 1;
     expectation.count = std::max<std::size_t>(bytes / sizeof(float) / blocks, 1);
     expectation.seed.row = bytes;
-    stride = (expectation.count * blocks * sizeof(float) + 127) / 128 * 128 / sizeof(float);
+    // In an all-gather of unequal blocks the input is up to half a block longer.
+    stride = (expectation.count * (blocks + 1) * sizeof(float) + 127) / 128 * 128 / sizeof(float);
     slots = bytes <= small_bytes ? batch_operations : 1;
+    call.collective = collective;
+    call.count = expectation.count;
+    call.varying = measured.varying;
+    if (!measured.varying) return;
+    const bool to_all = collective == Collective::alltoall;
+    call.received = unequal_blocks(call.count, ranks, to_all ? rank : 0);
+    call.sent = call.received;
+  }
+  bool has_data() const { return expectation.collective != Collective::barrier; }
+  /// What a rank gives.
+  perf::Expectation input_of(int rank) const {
+    perf::Expectation given = expectation;
+    if (call.varying && given.collective == Collective::all_gather) {
+      given.count = call.received.counts[static_cast<std::size_t>(rank)];
+    }
+    return given;
   }
   perf::Expectation expectation;
+  Call call;
   std::size_t stride;  // elements from one slot to the next
   std::size_t slots;
 };
 
 class Bench {
  public:
-  Bench(const Options& options, SessionFile* file)
+  Bench(const Options& options, const Measured& measured, SessionFile* file)
       : options_(options),
+        measured_(measured),
         file_(file),
         rank_(backend_rank()),
         ranks_(backend_ranks()),
-        in_place_(backend_in_place(options.collective)),
+        in_place_(backend_in_place(measured.collective)),
         barrier_(file, rank_, ranks_,
                  ranks_ <= static_cast<int>(std::thread::hardware_concurrency())) {}
 
   bool run(std::string* error) {
     std::size_t most = 0;
     for (std::size_t bytes : options_.sizes) {
-      const Layout layout(options_.collective, bytes, ranks_);
+      const Layout layout(measured_, bytes, rank_, ranks_);
       most = std::max(most, layout.slots * layout.stride * sizeof(float));
     }
     const bool shared = options_.memory == "alloc";
@@ -88,8 +132,7 @@ class Bench {
       return false;
     }
     for (std::size_t bytes : options_.sizes) {
-      Layout layout(options_.collective, bytes, ranks_);
-      layout.expectation.rank = rank_;
+      Layout layout(measured_, bytes, rank_, ranks_);
       if (!measure(&layout, error)) return false;
       if (rank_ == 0) std::printf("%s\n", report(bytes, layout).dump().c_str());
       std::fflush(stdout);
@@ -165,18 +208,18 @@ class Bench {
     perf::Expectation& expectation = layout->expectation;
     hash_ = perf::hash_bytes(out_, operations * layout->stride * sizeof(float));
     ++expectation.seed.iteration;
-    const bool has_input = options_.collective != Collective::broadcast || rank_ == 0;
+    const bool has_input =
+        layout->has_data() && (measured_.collective != Collective::broadcast || rank_ == 0);
     for (std::size_t slot = 0; slot < operations && has_input; ++slot) {
       expectation.seed.slot = slot;
-      perf::generate_input(expectation, rank_, in_ + slot * layout->stride);
+      perf::generate_input(layout->input_of(rank_), rank_, in_ + slot * layout->stride);
     }
     barrier_.wait();
     const double start = now_us();
     for (std::size_t slot = 0; slot < operations; ++slot) {
-      const std::size_t at = slot * layout->stride;
-      if (!backend_run(options_.collective, in_ + at, out_ + at, expectation.count, error)) {
-        return false;
-      }
+      layout->call.in = in_ + slot * layout->stride;
+      layout->call.out = out_ + slot * layout->stride;
+      if (!backend_run(layout->call, error)) return false;
     }
     last_us_ = (now_us() - start) / static_cast<double>(operations);
     // An MPI may return from a call before it has sent all data, and send the rest in later calls.
@@ -186,21 +229,42 @@ class Bench {
 
   /// Checks the results of the last batch: the ranks compare a hash; with --check each compares
   /// every element with a reference.
-  void judge(const Layout& layout, std::size_t operations) {
-    perf::Expectation expectation = layout.expectation;
+  void judge(Layout layout, std::size_t operations) {
+    perf::Expectation& expectation = layout.expectation;
     std::uint64_t wrong = 0;
     std::uint64_t hash = 0;
-    for (std::size_t slot = 0; slot < operations; ++slot) {
+    for (std::size_t slot = 0; slot < operations && layout.has_data(); ++slot) {
       const float* result = out_ + slot * layout.stride;
       expectation.seed.slot = slot;
-      if (options_.check) wrong += perf::count_wrong(expectation, result);
+      if (options_.check) {
+        wrong += layout.call.varying ? wrong_blocks(layout, result)
+                                     : perf::count_wrong(expectation, result);
+      }
       hash = perf::mix(hash ^ perf::hash_bytes(result, expectation.output_count() * sizeof(float)));
     }
     file_->wrong[rank_] = wrong;
     file_->hash[rank_] = hash;
   }
 
+  /// Elements of unequal blocks that differ from what their ranks have given.
+  std::uint64_t wrong_blocks(const Layout& layout, const float* result) const {
+    std::uint64_t wrong = 0;
+    std::vector<float> given(layout.stride);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto index = static_cast<std::size_t>(rank);
+      perf::generate_input(layout.input_of(rank), rank, given.data());
+      const Blocks sent = unequal_blocks(layout.call.count, ranks_, rank);
+      const bool to_all = measured_.collective == Collective::alltoall;
+      const std::size_t from = to_all ? sent.starts[static_cast<std::size_t>(rank_)] : 0;
+      for (std::size_t i = 0; i < layout.call.received.counts[index]; ++i) {
+        wrong += result[layout.call.received.starts[index] + i] != given[from + i];
+      }
+    }
+    return wrong;
+  }
+
   const Options& options_;
+  const Measured measured_;
   SessionFile* file_;
   const int rank_;
   const int ranks_;
@@ -212,11 +276,18 @@ class Bench {
   volatile std::uint64_t hash_ = 0;
 };
 
-const std::map<std::string, Collective> collectives = {
-    {"all_reduce", Collective::all_reduce},
-    {"all_gather", Collective::all_gather},
-    {"reduce_scatter", Collective::reduce_scatter},
-    {"broadcast", Collective::broadcast},
+const std::map<std::string, Measured> collectives = {
+    {"all_reduce", {Collective::all_reduce}},
+    {"all_gather", {Collective::all_gather}},
+    {"reduce_scatter", {Collective::reduce_scatter}},
+    {"broadcast", {Collective::broadcast}},
+    {"reduce", {Collective::reduce}},
+    {"gather", {Collective::gather}},
+    {"scatter", {Collective::scatter}},
+    {"alltoall", {Collective::alltoall}},
+    {"barrier", {Collective::barrier}},
+    {"all_gather_v", {Collective::all_gather, true}},
+    {"alltoall_v", {Collective::alltoall, true}},
 };
 
 }  // namespace
@@ -226,11 +297,10 @@ int peer_main(int argc, char** argv) {
   using namespace hocket::peers;
   Options options;
   CLI::App app{"Times one fp32 collective; started by measure.py."};
-  app.add_option("--collective", options.collective)
-      ->transform(CLI::CheckedTransformer(collectives));
+  app.add_option("--collective", options.name)->check(CLI::IsMember(collectives));
   app.add_option("--sizes", options.sizes, "bytes")
       ->delimiter(',')
-      ->check(CLI::Range(4ull, 1ull << 32));
+      ->check(CLI::Range(0ull, 1ull << 32));
   app.add_option("--memory", options.memory)->check(CLI::IsMember({"plain", "alloc"}));
   app.add_option("--session", options.session, "file shared by the ranks, empty at first")
       ->required();
@@ -244,7 +314,7 @@ int peer_main(int argc, char** argv) {
     std::fprintf(stderr, "peer-%s: %s\n", backend_name(), error.c_str());
     return 1;
   }
-  Bench bench(options, file);
+  Bench bench(options, collectives.at(options.name), file);
   if (!bench.run(&error)) {
     std::fprintf(stderr, "peer-%s: rank %d: %s\n", backend_name(), backend_rank(), error.c_str());
     return 1;

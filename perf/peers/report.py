@@ -1,11 +1,12 @@
-"""Prints the results of measure.py: text tables, one table in Markdown
-(--markdown), a page with plots (--html)."""
+"""Prints the results of measure.py: text tables, one table in Markdown (--markdown), one of
+ratios (--matrix), a page with plots (--html)."""
 
 import argparse
 import sys
 from pathlib import Path
+from statistics import geometric_mean
 
-from results import HEADINGS, PLACES, Results, size_text
+from results import HEADINGS, OURS, PLACES, Results, size_text
 
 
 def print_text(results):
@@ -22,26 +23,65 @@ def print_text(results):
         print(line)
 
 
-def print_markdown(results):
-    print("| | " + " | ".join(HEADINGS) + " |\n|" + "---|" * (len(HEADINGS) + 1))
+def print_markdown(results, slowest_first):
+    """A row for each case and size; with slowest_first, beginning with hocket's worst rows."""
+    print("| | " + " | ".join(HEADINGS) + " | best peer |\n|" + "---|" * (len(HEADINGS) + 2))
+    lines = []
     for (transport, ranks, collective), rows in results.cases.items():
         where = f"{ranks} ranks" + {"shm": "", "tcp": ", TCP", "both": " of 2 hosts"}[transport]
         for size, row in rows.items():
-            name = f"{collective.replace('_', '-')}, {size_text(size)}"
-            print(f"| {name}, {where} | " + " | ".join(results.cells(row)) + " |")
+            name = collective.replace("_", "-") + (f", {size_text(size)}" if size > 0 else "")
+            cells = [f"{name}, {where}", *results.cells(row), results.best_peer(row)]
+            best = max((results.ratio(row, ours) or 0) for ours in OURS)
+            lines.append((best, "| " + " | ".join(cells) + " |"))
+    if slowest_first:
+        lines.sort(key=lambda line: line[0])
+    for _, line in lines:
+        print(line)
+
+
+def print_matrix(results):
+    """A row for each case, a column for each size; the rows in which hocket is slowest come first.
+    A cell: the best peer's time over hocket's, in ordinary memory and from hocketMemAlloc."""
+    sizes = sorted({size for rows in results.cases.values() for size in rows if size > 0})
+    print("| | " + " | ".join(map(size_text, sizes)) + " |\n|" + "---|" * (len(sizes) + 1))
+    lines = []
+    for (transport, ranks, collective), rows in results.cases.items():
+        cells, ratios = [], []
+        for size in sizes if 0 not in rows else [0]:
+            row = rows.get(size, {})
+            both = [results.ratio(row, ours) for ours in OURS]
+            ratios += [ratio for ratio in both if ratio]
+            texts = " ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in both)
+            cells.append(f"{texts} {results.best_peer(row)}")
+        where = {"shm": "", "tcp": ", TCP", "both": ", 2 hosts"}[transport]
+        name = f"{collective.replace('_', '-')}, {ranks} ranks{where}"
+        cells += [""] * (len(sizes) - len(cells))
+        lines.append((geometric_mean(ratios) if ratios else 0,
+                      f"| {name} | " + " | ".join(cells) + " |"))
+    for _, line in sorted(lines):
+        print(line)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="perf/bench report")
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--slowest-first", action="store_true")
+    parser.add_argument("--matrix", action="store_true")
     parser.add_argument("--html", type=Path)
     options = parser.parse_args()
     try:
-        results = Results(options.results)
+        results = Results(*options.results)
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        sys.exit(f"perf/bench: {options.results} is not what perf/bench peers writes: {problem!r}")
-    (print_markdown if options.markdown else print_text)(results)
+        names = ", ".join(map(str, options.results))
+        sys.exit(f"perf/bench: {names} is not what perf/bench peers writes: {problem!r}")
+    if options.matrix:
+        print_matrix(results)
+    elif options.markdown:
+        print_markdown(results, options.slowest_first)
+    else:
+        print_text(results)
     for line in results.problems():
         print("# " + line, file=sys.stderr)
     if options.html:

@@ -18,7 +18,7 @@ def size_text(size):
     for shift, unit in (30, "GiB"), (20, "MiB"), (10, "KiB"):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift} {unit}"
-    return f"{size} B"
+    return f"{size} B" if size > 0 else "-"  # a barrier has no size
 
 
 def time_text(us):
@@ -33,11 +33,22 @@ def ratio_text(ratio):
     return f"{ratio:.2f}x" if ratio >= 0.1 else f"{ratio:.2g}x"
 
 
+def joined(paths):
+    """Several runs as one: a sweep may be made in pieces, or again with more rounds."""
+    first, *others = [json.loads(path.read_text()) for path in paths]
+    for other in others:
+        for part in "results", "failures":
+            first[part] = first[part] + other[part]
+        first["versions"] = {**first["versions"], **other["versions"]}
+        first["minutes"] += other["minutes"]
+    return first
+
+
 class Results:
     """Medians over rounds: case (transport, ranks, collective) -> size -> column -> figure."""
 
-    def __init__(self, path):
-        self.whole = whole = json.loads(path.read_text())
+    def __init__(self, *paths):
+        self.whole = whole = joined(paths)
         rounds, self.raw_us = {}, []
         for r in whole["results"]:
             if r["peer"] == "raw-socket":
@@ -67,6 +78,12 @@ class Results:
         rivals = [row[peer, None][0] for peer in RIVALS if (peer, None) in row]
         return min(rivals) / row[ours][0] if rivals and ours in row else None
 
+    @staticmethod
+    def best_peer(row):
+        """The title of the fastest peer."""
+        rivals = {peer: row[peer, None][0] for peer in RIVALS if (peer, None) in row}
+        return backends.TITLES[min(rivals, key=rivals.get)] if rivals else "-"
+
     def cells(self, row):
         return ([time_text(row[column][0] if column in row else None) for column in COLUMNS] +
                 [ratio_text(self.ratio(row, ours)) for ours in OURS])
@@ -91,8 +108,10 @@ class Results:
         machine = ", ".join(f"{name} {value}" if name[0].islower() else f"{name}: {value}"
                             for name, value in self.whole["machine"].items())
         versions = "; ".join(" ".join(text.split()) for text in self.whole["versions"].values())
-        lines = [f"{self.whole['date']}, commit {self.whole['commit']}, {self.whole['rounds']} "
-                 f"rounds in {self.whole['minutes']} minutes", machine, versions]
+        rounds = max((len(figure[2]) for rows in self.cases.values() for row in rows.values()
+                      for figure in row.values()), default=0)
+        lines = [f"{self.whole['date']}, commit {self.whole['commit']}, {rounds} rounds in "
+                 f"{self.whole['minutes']} minutes", machine, versions]
         if self.raw_us:
             lines.append(f"half a round trip of 8 bytes over one polled TCP socket between two "
                          f"hosts: {median(self.raw_us):.2f} us")

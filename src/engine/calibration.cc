@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -10,6 +11,10 @@
 #include "collectives/select/cost.h"
 #include "reduce/fold.h"
 #include "topology/machine.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 namespace hocket::internal {
 
@@ -26,32 +31,48 @@ struct Calibration::Hello {
 
 namespace {
 
+constexpr std::size_t touch_elements = 32 << 10;
 constexpr std::size_t push_elements = 8 << 10;
 constexpr int most_neighbours = 16;
-constexpr std::size_t large_bytes = 512 << 10;
+constexpr std::size_t peer_elements = 8 << 10;
+constexpr std::size_t memory_elements = 64 << 10;
+constexpr std::size_t large_bytes = 512 << 10, large_local_bytes = 128 << 10;
 constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
 constexpr int pause_us = 2000;
-constexpr double implausible_sync_ns = 50'000;
+constexpr double implausible_sync_ns = 20'000;
 constexpr double implausible_push_ns = 2;  // per byte
 
-/// Nanoseconds per byte that a fold reads or writes, from caches: the best of a few runs.
-double measure_touch() {
-  constexpr std::size_t elements = 32 << 10;
+/// Removes the bytes from all caches, where the processor has an instruction for it.
+void evict([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes) {
+#ifdef __x86_64__
+  constexpr std::size_t line = 64;
+  for (std::size_t at = 0; at < bytes; at += line) _mm_clflush(static_cast<const char*>(data) + at);
+  _mm_mfence();
+#endif
+}
+
+/// Nanoseconds per byte that a fold of two arrays in the caches reads or writes, or a copy in
+/// memory: the best of a few runs.
+double measure_fold(std::size_t elements, bool from_memory) {
   std::vector<float> a(elements, 1.0f), b(elements, 2.0f);
   const FoldSource srcs[] = {{a.data(), false}, {b.data(), false}};
-  void* dst = a.data();
+  void* dst = b.data();
   Fold run;
   run.srcs = srcs;
-  run.src_count = 2;
+  run.src_count = from_memory ? 1 : 2;
   run.dsts = &dst;
   run.count = elements;
   double best = 1e9;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 4; ++i) {
+    for (const std::vector<float>* data : {&a, &b}) {
+      if (from_memory) evict(data->data(), data->size() * sizeof(float));
+    }
     const Nanos begin = monotonic_now();
     fold(run);
     best = std::min(best, static_cast<double>(monotonic_now() - begin));
   }
-  return std::max(0.005, best / static_cast<double>(3 * elements * sizeof(float)));
+  const auto touches = static_cast<std::size_t>(run.src_count + run.dst_count);
+  return std::max(0.005, best / static_cast<double>(touches * elements * sizeof(float)));
 }
 
 }  // namespace
@@ -93,12 +114,15 @@ Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
 
 /// All ranks run the same calls; rank 0's clock counts.
 Status Calibration::measure(Figures* out) {
-  const Call barrier;
-  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   Figures& figures = *out;
   figures.crowd = ranks_per_core(session_);
-  static const double touch = measure_touch();
+  static const double touch = measure_fold(touch_elements, false);
+  static const double memory = measure_fold(memory_elements, true);
   figures.touch_ns_per_byte = touch;
+  figures.memory_ns_per_byte = memory;
+  if (membership_.layout()->ranks_of_largest() > 1) {
+    HOCKET_RETURN_IF_ERROR(measure_peer(&figures.peer_ns_per_byte));
+  }
   if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
   if (membership_.nodes() == 1) return measure_board(&figures);
@@ -113,7 +137,7 @@ Status Calibration::measure_sync(Figures* figures) {
   constexpr double least_ns = 50;
   const Call barrier;
   double ns = 0;
-  HOCKET_RETURN_IF_ERROR(time_small_messages({&barrier, 1}, "leaders", &ns));
+  HOCKET_RETURN_IF_ERROR(time_in_sequence({&barrier, 1}, "leaders", &ns));
   const Shape shape{.collective = Collective::barrier,
                     .ranks = static_cast<std::uint32_t>(membership_.ranks()),
                     .layout = membership_.layout().get()};
@@ -127,15 +151,56 @@ Status Calibration::measure_sync(Figures* figures) {
   return {};
 }
 
-Status Calibration::measure_barrier(double* ns) {
-  const Call barrier;
-  const Call barriers[] = {barrier, barrier, barrier, barrier};
-  *ns = 1e12;
-  for (int i = 0; i < 4; ++i) {
+/// What an operation of a node takes, and how much of that each further look at the flags of all
+/// ranks: from a small all-reduce with one such look, and one with several.
+Status Calibration::measure_operations(Figures* figures) {
+  constexpr double least_ns = 20;
+  std::uint64_t in = 0, out = 0;
+  const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64};
+  double once_ns = 0, often_ns = 0;
+  HOCKET_RETURN_IF_ERROR(time_in_sequence({&all_reduce, 1}, "inline", &once_ns));
+  HOCKET_RETURN_IF_ERROR(time_in_sequence({&all_reduce, 1}, "staged", &often_ns));
+  const Shape shape{.collective = Collective::all_reduce,
+                    .ranks = static_cast<std::uint32_t>(membership_.ranks())};
+  const auto price_ns = [&](const char* algorithm, double sync_ns) {
+    figures->sync_ns = sync_ns;
+    const Builder& builder = *find_builder(algorithm, shape.collective, Medium::node);
+    return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 1, *figures)) / 1000;
+  };
+  figures->call_ns = 0;
+  const double more = (price_ns("staged", 1000) - price_ns("inline", 1000)) / 1000;
+  const double sync_ns =
+      std::clamp((often_ns - once_ns) / more, least_ns, std::max(least_ns, once_ns));
+  figures->call_ns = std::max(0.0, once_ns - price_ns("inline", sync_ns));
+  return {};
+}
+
+/// What it takes to write a byte that a peer has just read, and to read a byte that it has just
+/// written: half of both. It uses the scratch of the board, which nothing else uses yet. All local
+/// ranks measure at once, in pairs.
+Status Calibration::measure_peer(double* ns_per_byte) {
+  const int me = board_.local_rank();
+  const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
+  std::vector<float> own(peer_elements);
+  const auto time_copy = [](const void* from, void* to) {
+    const FoldSource source = {from, false};
+    Fold copy;
+    copy.srcs = &source;
+    copy.dsts = &to;
+    copy.count = peer_elements;
     const Nanos begin = monotonic_now();
-    HOCKET_RETURN_IF_ERROR(run(barriers));
-    *ns = std::min(*ns, static_cast<double>(monotonic_now() - begin) / std::size(barriers));
+    fold(copy);
+    return static_cast<double>(monotonic_now() - begin);
+  };
+  const Call barrier;
+  double write = 1e12, read = 1e12;
+  for (int i = 0; i < 3; ++i) {
+    write = std::min(write, time_copy(own.data(), board_.scratch(me, 0)));
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    read = std::min(read, time_copy(board_.scratch(peer, 0), own.data()));
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   }
+  *ns_per_byte = (write + read) / 2 / (peer_elements * sizeof(float));
   return {};
 }
 
@@ -144,16 +209,16 @@ Status Calibration::measure_barrier(double* ns) {
 /// was disturbed is repeated.
 Status Calibration::measure_board(Figures* figures) {
   for (int again = measurements; again > 0; --again) {
-    HOCKET_RETURN_IF_ERROR(measure_barrier(&figures->sync_ns));
-    // Messages between local ranks are copied twice and acknowledged: never cheaper than the board.
-    figures->message_ns = 3 * figures->sync_ns;
-    figures->link_ns_per_byte = 4 * figures->touch_ns_per_byte;
+    HOCKET_RETURN_IF_ERROR(measure_operations(figures));
+    HOCKET_RETURN_IF_ERROR(measure_messages(figures));
+    HOCKET_RETURN_IF_ERROR(measure_link(figures));
     // If ranks share cores, the cache holds data of other ranks in between.
     if (figures->crowd > 1) return {};
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::near_and_far, &figures->push_past_ns_per_byte));
     std::uint8_t disturbed =
-        figures->sync_ns > implausible_sync_ns ||
+        figures->sync_ns + figures->call_ns > implausible_sync_ns ||
+        figures->message_ns + figures->message_work_ns > implausible_sync_ns ||
         std::min(figures->push_ns_per_byte, figures->push_past_ns_per_byte) > implausible_push_ns;
     const Call tell{Collective::broadcast, &disturbed, &disturbed, 1, Dtype::uint8, Op::sum, 0};
     HOCKET_RETURN_IF_ERROR(run({&tell, 1}));
@@ -214,57 +279,79 @@ Status Calibration::measure_messages(Figures* figures) {
   std::uint64_t in = 0, out = 0;
   const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64};
   double exchange_ns = 0, tree_ns = 0;
-  HOCKET_RETURN_IF_ERROR(time_small_messages(exchange, "", &exchange_ns));
-  HOCKET_RETURN_IF_ERROR(time_small_messages({&all_reduce, 1}, "tree", &tree_ns));
+  HOCKET_RETURN_IF_ERROR(time_in_sequence(exchange, "", &exchange_ns));
+  HOCKET_RETURN_IF_ERROR(time_in_sequence({&all_reduce, 1}, "tree", &tree_ns));
   set_message_costs(ranks, neighbours, exchange_ns, tree_ns, figures);
   return {};
 }
 
-/// The mean of a few runs in sequence, as a program has them; the least of such means.
-Status Calibration::time_small_messages(std::span<const Call> calls, const char* algorithm,
-                                        double* ns) {
+/// The mean of a few runs in sequence, as a program has them; the least of such means. Where ranks
+/// share cores the least is luck, which no later run has: the median.
+Status Calibration::time_in_sequence(std::span<const Call> calls, const char* algorithm,
+                                     double* ns) {
   constexpr int in_sequence = 4;
-  *ns = 1e12;
+  std::array<double, 3> means;
   HOCKET_RETURN_IF_ERROR(run(calls, algorithm));  // opens connections
-  for (int i = 0; i < 4; ++i) {
+  for (double& mean : means) {
     const Nanos begin = monotonic_now();
     for (int j = 0; j < in_sequence; ++j) HOCKET_RETURN_IF_ERROR(run(calls, algorithm));
-    *ns = std::min(*ns, static_cast<double>(monotonic_now() - begin) / in_sequence);
+    mean = static_cast<double>(monotonic_now() - begin) / in_sequence;
   }
+  std::ranges::sort(means);
+  *ns = ranks_per_core(session_) > 1 ? means[1] : means[0];
   return {};
 }
 
-/// Between rank 0 and the first rank of another node; the other ranks do nothing.
+/// Between rank 0 and the first rank of another node, if there is one; the other ranks do nothing.
+/// If both send at once and it takes twice as long, the ports of their processors are what is busy.
 Status Calibration::measure_link(Figures* figures) {
   const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
-  while (node(far) == node(0)) ++far;
+  while (membership_.nodes() > 1 && node(far) == node(0)) ++far;
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
-  double small = 0, large = 0;
-  HOCKET_RETURN_IF_ERROR(time_message(far, 8, &small));
-  HOCKET_RETURN_IF_ERROR(time_message(far, large_bytes, &large));
+  const std::size_t bytes = membership_.nodes() > 1 ? large_bytes : large_local_bytes;
+  double small = 0, large = 0, both_small = 0, both_large = 0;
+  HOCKET_RETURN_IF_ERROR(time_message(far, 8, true, &both_small));
+  HOCKET_RETURN_IF_ERROR(time_message(far, bytes, true, &both_large));
+  HOCKET_RETURN_IF_ERROR(time_message(far, 8, false, &small));
+  HOCKET_RETURN_IF_ERROR(time_message(far, bytes, false, &large));
+  const auto per_byte = [&](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
-  figures->link_ns_per_byte = std::max(0.001, (large - small) / large_bytes);
+  figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));
+  figures->port_ns_per_byte = std::max(0.0, per_byte(both_large - both_small) / 2);
   return {};
 }
 
-/// The time of a message from rank 0 to `far`, and an answer: the best of three.
-Status Calibration::time_message(int far, std::size_t bytes, double* best) {
-  std::vector<std::byte> data(bytes);
-  const bool is_rank_0 = membership_.rank() == 0;
-  const auto call = [&](Collective collective, std::size_t count) {
-    return Call{collective,   data.data(), data.data(),        count,
-                Dtype::uint8, Op::sum,     is_rank_0 ? far : 0};
+/// The time of a message from rank 0 to `far`, with an answer, or of one each way at once: the
+/// median of a few. The bytes lie in memory.
+Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, double* median) {
+  const int other = membership_.rank() == 0 ? far : 0;
+  std::vector<std::byte> in(bytes), out(bytes);
+  const auto send = [&](std::size_t count) {
+    return Call{Collective::send, in.data(), in.data(), count, Dtype::uint8, Op::sum, other};
   };
-  const Call there = call(is_rank_0 ? Collective::send : Collective::recv, bytes);
-  const Call back = call(is_rank_0 ? Collective::recv : Collective::send, 1);
-  *best = 1e12;
-  for (int i = 0; i < 3; ++i) {
+  const auto recv = [&](std::size_t count) {
+    return Call{Collective::recv, out.data(), out.data(), count, Dtype::uint8, Op::sum, other};
+  };
+  const Call meet[] = {send(1), recv(1)}, exchange[] = {send(bytes), recv(bytes)};
+  const Call there = membership_.rank() == 0 ? send(bytes) : recv(bytes);
+  const Call back = membership_.rank() == 0 ? recv(1) : send(1);
+  std::array<double, 3> times;
+  for (double& time : times) {
+    evict(in.data(), bytes);
+    evict(out.data(), bytes);
+    HOCKET_RETURN_IF_ERROR(run(meet));
     const Nanos begin = monotonic_now();
-    HOCKET_RETURN_IF_ERROR(run({&there, 1}));
-    HOCKET_RETURN_IF_ERROR(run({&back, 1}));
-    *best = std::min(*best, static_cast<double>(monotonic_now() - begin));
+    if (both_ways) {
+      HOCKET_RETURN_IF_ERROR(run(exchange));
+    } else {
+      HOCKET_RETURN_IF_ERROR(run({&there, 1}));
+      HOCKET_RETURN_IF_ERROR(run({&back, 1}));
+    }
+    time = static_cast<double>(monotonic_now() - begin);
   }
+  std::ranges::sort(times);
+  *median = times[times.size() / 2];
   return {};
 }
 
@@ -307,10 +394,17 @@ Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
           rank};
 }
 
-Status Calibration::agree(Figures* figures) {
+Status Calibration::agree(Figures* figures, bool known) {
   const Hello mine = own_hello();
   Hello theirs = mine;
-  HOCKET_RETURN_IF_ERROR(measure(&theirs.figures));
+  // No rank goes on, and perhaps leaves, before all have come.
+  const Call barrier;
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+  if (known) {
+    theirs.figures = *figures;
+  } else {
+    HOCKET_RETURN_IF_ERROR(measure(&theirs.figures));
+  }
   Call call;
   call.collective = Collective::broadcast;
   call.input = call.output = &theirs;

@@ -38,9 +38,10 @@ class Calibration {
         plans_(plans),
         run_(std::move(run)) {}
 
-  /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0.
-  /// Code::mismatch if the settings of this rank differ from those of rank 0.
-  Status agree(Figures* figures);
+  /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0,
+  /// which are measured if they are not known. Code::mismatch if the settings of this rank differ
+  /// from those of rank 0.
+  Status agree(Figures* figures, bool known = false);
 
  private:
   struct Hello;
@@ -48,14 +49,15 @@ class Calibration {
     return run_(calls, algorithm);
   }
   Status measure(Figures* figures);
-  Status measure_barrier(double* ns);
+  Status measure_operations(Figures* figures);
+  Status measure_peer(double* ns_per_byte);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
   Status measure_messages(Figures* figures);
-  Status time_small_messages(std::span<const Call> calls, const char* algorithm, double* ns);
+  Status time_in_sequence(std::span<const Call> calls, const char* algorithm, double* ns);
   Status measure_link(Figures* figures);
   Status measure_sync(Figures* figures);
-  Status time_message(int far, std::size_t bytes, double* best);
+  Status time_message(int far, std::size_t bytes, bool both_ways, double* median);
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;
 

@@ -59,7 +59,7 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
   std::unique_ptr<Communicator> made(
       new Communicator(std::move(session), std::move(members), comm_id, config, context));
   made->membership_.set_parent(parent);
-  const Status status = status_of_call([&] { return made->make(context.stop); });
+  const Status status = status_of_call([&] { return made->make(context); });
   if (!status.ok()) {
     best_effort([&] { made->membership_.report_failure(status, 0); });
     return status;
@@ -69,17 +69,17 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
   return {};
 }
 
-Status Communicator::make(StopRequest* stop) {
+Status Communicator::make(const CommContext& context) {
   {
-    const StopRequest::Scope scope(stop, [this] { tell_abort(); });
+    const StopRequest::Scope scope(context.stop, [this] { tell_abort(); });
     HOCKET_RETURN_IF_ERROR(node_.open(config_.join_deadline_ms));
     HOCKET_RETURN_IF_ERROR(
         factory_.make({*session_, membership_, config_, board(), node_.doorbells()}, &transports_));
   }
   make_engine();
   HOCKET_RETURN_IF_ERROR(start_dumps());
-  const StopRequest::Scope scope(stop, [this] { abort(); });
-  return agree();
+  const StopRequest::Scope scope(context.stop, [this] { abort(); });
+  return agree(context.figures);
 }
 
 Communicator::~Communicator() {
@@ -198,21 +198,22 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures,
   return std::make_unique<Selector>(options);
 }
 
-/// The plans of HOCKET_PLAN_FILES that serve this number of ranks.
+/// The plans of HOCKET_PLAN_FILES that serve this number of ranks on these nodes.
 Status Communicator::verify_plan_files(LoadedPlans* out) const {
   if (config_.plans == nullptr) return {};
+  const Layout& layout = *membership_.layout();
   for (const PlanFile& file : *config_.plans) {
-    if (!file.serves(static_cast<std::uint32_t>(ranks()))) continue;
+    if (!file.serves(layout.ranks(), &layout)) continue;
     std::shared_ptr<const LoadedPlan> plan;
-    const Status status = out->verify(file, static_cast<std::uint32_t>(ranks()), &plan);
+    const Status status = out->verify(file, layout.ranks(), &plan, &layout);
     if (!status.ok()) return invalid_usage("HOCKET_PLAN_FILES: " + status.message());
     out->add(std::move(plan));
   }
   return {};
 }
 
-Status Communicator::agree() {
-  Figures figures;
+Status Communicator::agree(const std::optional<Figures>& known) {
+  Figures figures = known.value_or(Figures());
   LoadedPlans plans;
   if (const Status status = verify_plan_files(&plans); !status.ok()) {
     fail(status);
@@ -224,7 +225,7 @@ Status Communicator::agree() {
                               engine_->force_algorithm(algorithm);
                               return run(calls);
                             });
-    if (const Status status = calibration.agree(&figures); !status.ok()) {
+    if (const Status status = calibration.agree(&figures, known.has_value()); !status.ok()) {
       fail(status);  // the ranks whose settings agree learn of it
       return status;
     }
@@ -253,15 +254,17 @@ void Communicator::log_ready(const Figures& f) const {
       nodes() == 1 ? "" : "s", ranks_per_core(*session_));
   // The line has only figures that were measured. docs/TUNING.md explains each figure.
   if (ranks() > 1 && rank() == 0) {
-    line += fmt::format("; figures: memory {:.3f} ns/byte", f.touch_ns_per_byte);
-    if (nodes() > 1) {
-      line +=
-          fmt::format("; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte",
-                      f.message_ns, f.message_work_ns, f.link_ns_per_byte);
-      if (ranks() > nodes()) line += fmt::format("; barrier of a node {:.0f} ns", f.sync_ns);
-    } else {
-      line += fmt::format("; barrier {:.0f} ns", f.sync_ns);
+    line += fmt::format("; figures: caches {:.3f} ns/byte; memory {:.3f} ns/byte",
+                        f.touch_ns_per_byte, f.memory_ns_per_byte);
+    if (nodes() == 1) line += fmt::format("; operation {:.0f} ns", f.call_ns);
+    if (ranks() > nodes()) {
+      line += fmt::format("; flags {:.0f} ns; peer's caches {:.3f} ns/byte", f.sync_ns,
+                          f.peer_ns_per_byte);
     }
+    line += fmt::format(
+        "; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte; port {:.3f} "
+        "ns/byte",
+        f.message_ns, f.message_work_ns, f.link_ns_per_byte, f.port_ns_per_byte);
     if (nodes() == 1 && f.crowd <= 1) {
       line += fmt::format("; peer memory {:.3f} ns/byte; peer memory past caches {:.3f} ns/byte",
                           f.push_ns_per_byte, f.push_past_ns_per_byte);
@@ -356,6 +359,16 @@ bool Communicator::is_mapped(const void* pointer, std::size_t bytes) const {
   return nodes() == 1 && shared_.regions.find(pointer, bytes, &offset);
 }
 
+bool Communicator::is_mapped(const Call& call) const {
+  const CollectiveRow& row = row_of(call.collective);
+  const auto all = [&](const void* buffer, Blocks blocks) {
+    const std::size_t each = call.count * size_of(call.dtype);
+    return blocks == Blocks::none || buffer == nullptr ||
+           is_mapped(buffer, blocks == Blocks::per_rank ? each * ranks() : each);
+  };
+  return all(call.input, row.input) && all(call.output, row.output);
+}
+
 Communicator::Memory Communicator::memory() const {
   const auto local = static_cast<std::uint64_t>(local_ranks());
   return {Board::bytes(local_ranks()), local * local * board().fifo_bytes(), scratch_.bytes()};
@@ -364,7 +377,7 @@ Communicator::Memory Communicator::memory() const {
 /// Messages have no plan to choose, and so no price: the bytes of a message are copied into a fifo
 /// and out of it, or cross a link.
 Status Communicator::estimate(const Call& call, double* ns) {
-  if (!is_p2p(call)) return engine_->estimate(call, ns);
+  if (!is_p2p(call)) return engine_->estimate(call, is_mapped(call), ns);
   const auto bytes = static_cast<double>(call.count * size_of(call.dtype));
   const bool local = membership_.member(call.root).node == membership_.member(rank()).node;
   *ns = local ? figures_.sync_ns + 2 * bytes * figures_.touch_ns_per_byte
@@ -399,7 +412,8 @@ Status Communicator::load_plan(std::string_view json, bool forced) {
     PlanFile file;
     all.resize(static_cast<std::size_t>(ranks()));
     HOCKET_RETURN_IF_ERROR(read_plan(json, "the given text", &file));
-    return engine_->loaded_plans().verify(file, static_cast<std::uint32_t>(ranks()), &plan);
+    const Layout& layout = *membership_.layout();
+    return engine_->loaded_plans().verify(file, layout.ranks(), &plan, &layout);
   });
   mine.refused = !verified.ok();
   mine.forced = forced;
@@ -474,7 +488,10 @@ Status Communicator::split(CallOrder::Ticket ticket, int color, int key, const C
   const std::uint64_t comm_id = membership_.comm_id_of_next_split(color);
   const std::shared_ptr<Session> session = session_;
   const std::uint64_t parent = membership_.comm_id();
-  const CommContext context{shared_, errors, stop, factory_};
+  CommContext context{shared_, errors, stop, factory_};
+  const bool reaches_alike = config.use_shm == config_.use_shm &&
+                             config.use_tcp == config_.use_tcp && config.nodes == config_.nodes;
+  if (color == duplicate && reaches_alike) context.figures = figures_;
   // Keeps the faults of the parent beyond the end of the parent. The comm id is open already, so
   // this allocates nothing.
   const OpenCommId open_parent(*session, parent);

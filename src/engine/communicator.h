@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ struct CommContext {
   StopRequest* stop = nullptr;
   /// Makes the transports, also for the communicators that are split off.
   const TransportFactory& factory = default_transports();
+  /// Of a duplicate: those of its parent. Nothing: the ranks measure them.
+  std::optional<Figures> figures = {};
 };
 
 class Communicator final : private EngineHost {
@@ -115,6 +118,7 @@ class Communicator final : private EngineHost {
 
   /// True where local peers can map [pointer, pointer + bytes), to access it without a copy.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
+  bool is_mapped(const Call& call) const;
 
   /// For tests.
   Session::Held held() const { return session_->held(); }
@@ -134,14 +138,14 @@ class Communicator final : private EngineHost {
 
   Communicator(std::shared_ptr<Session> session, std::vector<int> members, std::uint64_t comm_id,
                const CommConfig& config, const CommContext& context);
-  Status make(StopRequest* stop);
+  Status make(const CommContext& context);
   Status start_dumps();
   Status open_trace();
   void make_engine();
   std::uint8_t signature_flags() const {
     return config_.deterministic ? signature_flag::deterministic : 0;
   }
-  Status agree();
+  Status agree(const std::optional<Figures>& known);
   void log_ready(const Figures& figures) const;
   void fail(const Status& status);
   std::size_t least_scratch_bytes() const;

@@ -86,10 +86,11 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   return moved;
 }
 
-Status Engine::estimate(const Call& call, double* ns) {
+Status Engine::estimate(const Call& call, bool mapped, double* ns) {
   const Choice* choice = nullptr;
-  HOCKET_RETURN_IF_ERROR(selector_->choose(question_of(call), &choice));
-  *ns = static_cast<double>(choice->price_ps) / 1000;
+  HOCKET_RETURN_IF_ERROR(selector_->look(question_of(call), mapped, &choice));
+  const bool staged = choice->staged != nullptr && !mapped;
+  *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
   return {};
 }
 
@@ -146,6 +147,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   operation.program = choice->program;
   operation.staged = choice->staged;
   operation.call_hash = choice->call_hash;
+  operation.kind = choice->kind;
   Binding& binding = operation.binding;
   binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
@@ -164,7 +166,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
   if (call.varying != nullptr) bind_blocks(operation, call);
   operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr;
+  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr && choice->holds;
   return true;
 }
 
@@ -325,6 +327,10 @@ bool Engine::conclude_collective() {
     return true;
   }
   last_program_.store(&execution.program(), std::memory_order_release);
+  if (&execution.program() != current_.program) [[unlikely]] {
+    selector_->fell_back(current_.kind);
+    current_.bound = false;
+  }
   running_ = false;
   record_end(current_, Code::ok);
   end_call(current_.work);

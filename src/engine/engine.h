@@ -83,7 +83,8 @@ class Engine {
   void prepare_to_sleep();
   const std::vector<Transport*>& transports() const { return transports_; }
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
-  Status estimate(const Call& call, double* ns);
+  /// mapped: local peers can map its buffers.
+  Status estimate(const Call& call, bool mapped, double* ns);
   /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
   void force_algorithm(const char* algorithm) {
     selector_->force(algorithm);
@@ -116,6 +117,7 @@ class Engine {
     Execution execution;
     const Program* program = nullptr;
     const Program* staged = nullptr;
+    std::uint16_t kind = 0;  // Choice::kind
     Binding binding;
     std::uint64_t call_hash = 0;
     /// Program, binding and hash are right for a call with that question: the next call is often

@@ -112,6 +112,37 @@ TEST(Price, counts_the_ranks_that_share_a_processor) {
   EXPECT_EQ(price_of(tree, 2, 10, figures) / 1000, 50 + 20 + 10'000 + 30);
 }
 
+TEST(Price, counts_where_the_bytes_lie) {
+  Figures figures = round_figures();
+  figures.peer_ns_per_byte = 3;
+  figures.memory_ns_per_byte = 10;
+  const Builder& one_shot = *find_builder("one-shot", Collective::broadcast, Medium::node);
+  // The root reads its buffer, in its caches, and writes where the peer has read; the peer reads
+  // that and writes its buffer.
+  EXPECT_EQ(price_of(one_shot, 2, 10, figures) / 1000, 10 + 30 + 1000 + 30 + 10);
+  // Buffers of more than 4 KiB are in memory, where writing takes twice as long as reading. The
+  // root, which copies to its own output too, ends last.
+  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 10 + 20));
+  // Scratch too, if it does not fit into the cache of a core.
+  figures.core_cache_bytes = 8 << 10;
+  EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000);
+  figures.call_ns = 500;
+  EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000 + 500);
+}
+
+TEST(Price, of_messages_counts_the_processors_at_both_ends) {
+  Figures figures = round_figures();
+  figures.port_ns_per_byte = 2;
+  const Builder& gather = *find_builder("pairs", Collective::gather, Medium::messages);
+  const Builder& exchange = *find_builder("pairs", Collective::all_to_all, Medium::messages);
+  // One way the port is as fast as the link; both ways at once take it twice.
+  const std::int64_t one_way = 100 + 2 * 1000 + 10'000;
+  EXPECT_EQ(price_of(gather, 2, 1000, figures) / 1000, one_way);
+  EXPECT_EQ(price_of(exchange, 2, 1000, figures) / 1000, one_way + 2 * 1000);
+  figures.port_ns_per_byte = 1;
+  EXPECT_EQ(price_of(exchange, 2, 1000, figures) / 1000, one_way);
+}
+
 TEST(Price, of_one_rank_is_that_of_its_copy) {
   for (const Builder& builder : group_builders()) {
     const std::size_t bytes = builder.collective == Collective::barrier ? 0 : 50;
@@ -166,8 +197,10 @@ TEST_P(Prices, grow_with_what_the_figures_measure) {
     slower.crowd = 4;
     const std::int64_t crowded = price_of(builder, ranks, 1000, slower);
     EXPECT_GE(crowded, before);
-    // In a tree the ranks that share a processor may fold one after another anyway.
-    if (builder.symmetric && row_of(builder.collective).reduces) {
+    // In a tree the ranks that share a processor may fold one after another anyway, and in a reduce
+    // the root may be the only one that folds.
+    if (builder.symmetric && row_of(builder.collective).reduces &&
+        !row_of(builder.collective).rooted) {
       EXPECT_GT(crowded, before);
     }
     slower = figures;

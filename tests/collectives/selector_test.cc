@@ -78,6 +78,78 @@ TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
   }
 }
 
+bool maps(const Choice& choice) {
+  return choice.program->header().maps_input || choice.program->header().maps_output;
+}
+
+TEST(Selector, after_a_call_without_mapped_buffers_prefers_programs_that_map_none_for_a_while) {
+  constexpr std::size_t bytes = 1 << 20;
+  Selector selector(two_ranks());
+  ASSERT_TRUE(maps(choice_of(selector, bytes)));
+  const std::uint16_t kind = choice_of(selector, bytes).kind;
+  selector.fell_back(kind);
+  const Choice* looked = nullptr;
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(selector.look(all_reduce_of(bytes), false, &looked).ok());
+    EXPECT_FALSE(maps(*looked)) << "looking is no operation";
+  }
+  ASSERT_TRUE(selector.look(all_reduce_of(bytes), true, &looked).ok());
+  EXPECT_TRUE(maps(*looked));
+  EXPECT_TRUE(maps(choice_of(selector, 4 * bytes))) << "another size";
+  int without = 0;
+  while (without < 1000 && !maps(choice_of(selector, bytes + 4))) ++without;
+  EXPECT_EQ(31, without);
+  EXPECT_TRUE(maps(choice_of(selector, bytes))) << "nothing was said since";
+  // The cheapest of those that map none, not only of those that begin alike.
+  std::vector<Selector::Priced> candidates;
+  ASSERT_TRUE(selector.candidates(all_reduce_of(bytes), &candidates).ok());
+  selector.fell_back(kind);
+  const Choice& chosen = choice_of(selector, bytes);
+  for (const Selector::Priced& candidate : candidates) {
+    if (std::string(candidate.builder->algorithm) == "direct") continue;
+    EXPECT_LE(chosen.price_ps, candidate.price_ps + candidate.price_ps / 20);
+  }
+  SelectorOptions options = two_ranks();
+  options.algorithm = "direct";
+  Selector forced(options);
+  forced.fell_back(kind);
+  EXPECT_TRUE(maps(choice_of(forced, bytes))) << "what is forced stays";
+}
+
+TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
+  SelectorOptions options = two_ranks();
+  options.one_node = false;
+  options.figures.port_ns_per_byte = 0.3;
+  bool differs = false;
+  for (const Collective collective :
+       {Collective::scatter, Collective::gather, Collective::broadcast, Collective::reduce}) {
+    for (std::size_t size = 0; size < 60; ++size) {
+      const Question question{.collective = collective,
+                              .dtype = Dtype::float32,
+                              .root = 0,
+                              .count = (4 + size % 4) << (size / 4)};
+      options.ranks = 2 << (size % 3);
+      Selector selector(options);
+      std::vector<Selector::Priced> candidates;
+      const Choice* choice = nullptr;
+      ASSERT_TRUE(selector.candidates(question, &candidates).ok());
+      ASSERT_TRUE(selector.choose(question, &choice).ok());
+      const std::int64_t least = candidates.front().price_ps;
+      const auto chosen = std::ranges::find_if(candidates, [&](const Selector::Priced& one) {
+        return choice->program->algorithm() == std::string(one.builder->algorithm);
+      });
+      EXPECT_LE(chosen->price_ps, least + least / 20);
+      differs |= chosen != candidates.begin();
+      for (const Selector::Priced& one : candidates) {
+        EXPECT_GT(one.work_ps, 0);
+        if (one.price_ps > least + least / 20) break;
+        EXPECT_LE(chosen->work_ps, one.work_ps);
+      }
+    }
+  }
+  EXPECT_TRUE(differs) << "the cheapest always had the least work";
+}
+
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   SelectorOptions options = two_ranks();
   options.figures.push_ns_per_byte = 0.30;

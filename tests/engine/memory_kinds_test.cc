@@ -35,6 +35,33 @@ TEST(MemoryKinds, may_be_mixed_within_one_call_and_between_ranks) {
       config);
 }
 
+// Where buffers are not mapped, the ranks soon choose among the algorithms that map none, and later
+// try the others again: all of them at the same operation.
+TEST(MemoryKinds, may_change_between_calls_that_choose_for_themselves) {
+  constexpr std::size_t count = 1 << 15;
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}}};
+  ranks::run_ranks(3, [&](Rank& self) {
+    void* mapped[2] = {};
+    for (void*& memory : mapped) ASSERT_HOCKET(hocketMemAlloc(&memory, count * sizeof(int)));
+    std::vector<int> plain_in(count), plain_out(count);
+    for (int call = 0; call < 120; ++call) {
+      const bool is_mapped = call / 40 == 1 || call % 3 == self.rank;
+      int* const in = is_mapped ? static_cast<int*>(mapped[0]) : plain_in.data();
+      int* const out = is_mapped ? static_cast<int*>(mapped[1]) : plain_out.data();
+      std::fill(in, in + count, call + self.rank);
+      if (call % 2 == 0) {
+        ASSERT_HOCKET(hocketAllReduce(in, out, count, hocketInt32, hocketSum, self.comm, nullptr));
+        EXPECT_EQ(std::vector<int>(count, 3 * call + 3), std::vector<int>(out, out + count));
+      } else {
+        ASSERT_HOCKET(hocketBroadcast(in, out, count, hocketInt32, 1, self.comm, nullptr));
+        EXPECT_EQ(std::vector<int>(count, call + 1), std::vector<int>(out, out + count));
+      }
+    }
+    self.meet();
+    for (void* memory : mapped) EXPECT_HOCKET(hocketMemFree(memory));
+  });
+}
+
 TEST(MemoryKinds, of_a_broadcast_only_the_roots_input_counts) {
   constexpr std::size_t count = 1 << 15;
   const Env env{{{"HOCKET_ALGORITHM", "direct"}}};

@@ -26,15 +26,18 @@ bool names(const std::string& line, const std::string& figure) {
 
 TEST(ReadyLine, names_each_figure_that_was_measured_and_no_other) {
   const std::string on_one_node = ready_line("shm");
-  EXPECT_TRUE(names(on_one_node, "figures: memory")) << on_one_node;
-  EXPECT_TRUE(names(on_one_node, "barrier")) << on_one_node;
-  EXPECT_FALSE(names(on_one_node, "link")) << on_one_node;
+  for (const char* figure : {"figures: caches", "memory", "operation", "flags", "peer's caches",
+                             "message latency", "message work", "link", "port"}) {
+    EXPECT_TRUE(names(on_one_node, figure)) << figure << ": " << on_one_node;
+  }
   const std::string on_two_nodes = ready_line("tcp");
-  EXPECT_TRUE(names(on_two_nodes, "figures: memory")) << on_two_nodes;
-  EXPECT_TRUE(names(on_two_nodes, "message latency")) << on_two_nodes;
-  EXPECT_TRUE(names(on_two_nodes, "message work")) << on_two_nodes;
-  EXPECT_TRUE(names(on_two_nodes, "link")) << on_two_nodes;
-  EXPECT_FALSE(names(on_two_nodes, "barrier")) << on_two_nodes;
+  for (const char* figure :
+       {"figures: caches", "memory", "message latency", "message work", "link", "port"}) {
+    EXPECT_TRUE(names(on_two_nodes, figure)) << figure << ": " << on_two_nodes;
+  }
+  for (const char* figure : {"operation", "flags", "peer's caches"}) {
+    EXPECT_FALSE(names(on_two_nodes, figure)) << figure << ": " << on_two_nodes;
+  }
 }
 
 }  // namespace

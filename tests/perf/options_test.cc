@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data.h"
+
 namespace hocket::perf {
 namespace {
 
@@ -54,6 +56,8 @@ const Accepted accepted[] = {
      [](const Options& o) {
        return o.sizes() == std::vector<std::size_t>{8, 16, 32, 64};
      }},
+    {{"--explain", "--seconds", "0.5"},
+     [](const Options& o) { return o.explain && o.explain_seconds == 0.5 && !o.needs_stream(); }},
     {{"--minbytes", "8", "--maxbytes", "24", "--stepbytes", "8"},
      [](const Options& o) {
        return o.sizes() == std::vector<std::size_t>{8, 16, 24};
@@ -69,7 +73,8 @@ const Accepted accepted[] = {
     {{"-c", "0"}, [](const Options& o) { return o.checks == 0; }},
     {{"-d", "all"}, [](const Options& o) { return o.dtypes.size() == 14; }},
     {{"-d", "half"}, [](const Options& o) { return o.dtypes[0] == hocketFloat16; }},
-    {{"-o", "all"}, [](const Options& o) { return o.ops.size() == 8; }},
+    {{"-o", "mulsum"}, [](const Options& o) { return o.ops[0] == mul_sum; }},
+    {{"-o", "all"}, [](const Options& o) { return o.ops.size() == 9; }},
     {{"-d", "uint16"}, [](const Options& o) { return o.dtypes[0] == hocketUint16; }},
     {{"-d", "uint16", "-o", "xor"}, [](const Options& o) { return o.ops[0] == hocketXor; }},
     {{"-o", "avg"}, [](const Options& o) { return o.ops[0] == hocketAvg; }},

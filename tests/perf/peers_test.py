@@ -9,9 +9,10 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "perf" / "peers"))
+sys.path[:0] = [str(ROOT / "perf" / "peers"), str(ROOT / "perf")]
 
 import backends
+import explain_sweep
 import measure
 import results
 
@@ -51,10 +52,40 @@ class Report(unittest.TestCase):
                          ["5.00", "2.00", "-", "-", "10.0", "600", "2.00x", "5.00x"])
         self.assertEqual(found.configurations(case), ["MPICH: staged", "Gloo: tcp"])
 
+    def test_names_the_best_peer_and_joins_runs(self):
+        with tempfile.TemporaryDirectory() as directory:
+            paths = []
+            for number, lines in enumerate([
+                    [result("hocket", "plain", 1, 4), result("mpich", "default", 1, 3)],
+                    [result("hocket", "plain", 1, 8), result("hocket", "plain", 1, 6),
+                     result("impi", "heap", 1, 2)]]):
+                paths.append(Path(directory, f"{number}.json"))
+                paths[-1].write_text(json.dumps({"results": lines, "failures": [number],
+                                                 "versions": {}, "minutes": 1}))
+            found = results.Results(*paths)
+        row = found.cases["shm", 2, "broadcast"][8]
+        self.assertEqual(row["hocket", "plain"][0], 6)
+        self.assertEqual(found.best_peer(row), "Intel MPI")
+        self.assertEqual(found.whole["failures"], [0, 1])
+        self.assertEqual(found.whole["minutes"], 2)
+
     def test_has_no_ratio_without_a_peer(self):
         found = self.read([result("hocket", "plain", 1, 4)])
         row = found.cases["shm", 2, "broadcast"][8]
         self.assertIsNone(found.ratio(row, ("hocket", "plain")))
+
+
+class Sweep(unittest.TestCase):
+    def line(self, size, ratio, chosen, error, count=2):
+        return {"medium": "tcp", "ranks": 2, "collective": "reduce", "bytes": size, "count": count,
+                "ratio": ratio, "chosen": chosen, "error_percent": error}
+
+    def test_counts_points_near_the_best_and_errors(self):
+        points = explain_sweep.points_of([
+            self.line(8, 1, False, -10), self.line(8, 1.1, True, 20),
+            self.line(64, 1, False, 30), self.line(64, 1.11, True, -40),
+            self.line(0, 5, True, 900, count=0)])
+        self.assertEqual(explain_sweep.verdict(points), (2, 1, 25, 30))
 
 
 class LaterRounds(unittest.TestCase):

@@ -91,6 +91,32 @@ for field in start_time args config devices results out_of_bounds average_bus_ba
 done
 check "-J has 3 results" test "$(grep -c '"out_of_place":' "$out/theirs.json")" = 3
 
+# ---- --explain: every algorithm that can run the call beside its price; one of them is chosen
+explained() {  # WHAT POINTS ALGORITHMS: $out/table has lines of these algorithms at so many sizes
+  cp "$out/table" "$out/shown"
+  check "$1: nothing on stderr" test ! -s "$out/errors"
+  check "$1: one chosen algorithm for each size" test "$(grep -c ' [*] ' "$out/shown")" = "$2"
+  check "$1: its algorithms are $3" test "$(awk '/^ *[0-9]/ { sub(/[*]/, ""); print $5 }' \
+    "$out/shown" | sort -u | xargs)" = "$3"
+  check "$1: a price and a time in every line" test -z "$(awk \
+    '/^ *[0-9]/ { sub(/[*]/, ""); if (!($7 > 0 && $8 > 0 && $10 >= 1)) print }' "$out/shown")"
+  check "$1: a verdict" grep -qE "^# The chosen .* at [0-9]+ of $2 points" "$out/shown"
+}
+plans=$(dirname "$0")/../../examples/plans/cube.json
+HOCKET_PLAN_FILES=$plans perf 4 all_reduce --explain -b 8 -e 512 -f 64 -n 6 --json "$out/explained"
+check "--explain: exit status" test $? = 0
+explained "--explain" 2 "circulant cube double-tree inline one-shot owner-fold \
+recursive-doubling ring staged tree"
+check "--explain writes JSON" test "$(grep -c '"chosen": true' "$out/explained")" = 2
+perf 2 all_reduce --explain -b 1M -e 1M --seconds 0 --memory alloc
+explained "--explain of mapped memory" 1 "circulant direct double-tree one-shot owner-fold \
+recursive-doubling ring staged tree"
+for program in broadcast reduce gather scatter alltoall all_gather reduce_scatter barrier; do
+  HOCKET_NODES=2,2 perf 4 $program --explain -b 64 -e 64 --seconds 0
+  check "--explain $program of two nodes" test $? = 0
+  check "--explain $program: a verdict" grep -q ' of 1 points' "$out/table"
+done
+
 # ---- Ranks that a launcher binds: all must measure alike, and know how they share the cores.
 bound() {  # FIRST SECOND RANKS_PER_CORE: two ranks, each bound to the cores given
   rm -rf "$out/first"
@@ -120,6 +146,7 @@ once() {  # WHAT TEXT STATUS RANKS ARGS...
 once "an unknown flag" 'bogus' 2 4 all_reduce --bogus
 once "a refused flag" 'CUDA graphs' 2 4 all_reduce -G 1
 once "a missing program" 'collective is required' 2 3
+once "an explanation of messages" 'no choice of algorithms' 2 2 latency --explain
 once "a root that is no rank" 'only ranks 0 to 1' 1 2 broadcast -r 5 -b 8 -e 8
 once "an odd number of ranks" '3 is odd' 1 3 latency -b 8 -e 8
 once "a file that cannot be written" 'no/such/folder' 1 3 all_reduce -b 8 -e 8 \

@@ -11,9 +11,13 @@
 namespace hocket::internal {
 namespace {
 
-Alike alike_of(const Builder& builder, const Effort& effort) {
+/// In a rooted collective few ranks work at a time, so that those of one processor get on faster
+/// than where all do the same: all ranks are simulated unless they are too many.
+Alike alike_of(const Builder& builder, std::uint32_t ranks, const Effort& effort) {
+  const bool rooted = row_of(builder.collective).rooted;
   if (!builder.symmetric || effort.every_rank) return Alike::none;
-  return row_of(builder.collective).rooted ? Alike::all_but_root : Alike::all;
+  if (rooted && ranks <= effort.most_ranks) return Alike::none;
+  return rooted ? Alike::all_but_root : Alike::all;
 }
 
 /// Nodes of equal size, the last one perhaps smaller, whose ranks follow one another.
@@ -49,20 +53,28 @@ std::int64_t rounded(double value) {
 /// number of ranks on a processor.
 void set_costs(const Figures& figures, std::uint32_t ranks, Simulated* out) {
   const double crowd = std::max(1.0, figures.crowd);
-  double touch = figures.touch_ns_per_byte, work = figures.message_work_ns;
+  double slower = 1, work = figures.message_work_ns;
   out->processors = out->plans.size();
   if (out->alike == Alike::none) {
     const auto processors = std::max<std::int64_t>(1, rounded(ranks / crowd));
     out->processors = static_cast<std::size_t>(processors);
     work *= static_cast<double>(processors) / ranks;
   } else {
-    touch *= crowd;
+    slower = crowd;
   }
+  const auto femtoseconds = [&](double ns) { return rounded(slower * ns * 1e6); };
+  const double touch = figures.touch_ns_per_byte;
   out->costs = {.sync = rounded(figures.sync_ns * 1e3),
                 .latency = rounded(figures.message_ns * 1e3),
                 .work = rounded(work * 1e3),
-                .femtoseconds_per_touch = rounded(touch * 1e6),
-                .femtoseconds_on_link = rounded(figures.link_ns_per_byte * 1e6)};
+                .femtoseconds_per_touch = femtoseconds(touch),
+                .femtoseconds_of_peer = femtoseconds(std::max(touch, figures.peer_ns_per_byte)),
+                .femtoseconds_of_memory = femtoseconds(std::max(touch, figures.memory_ns_per_byte)),
+                .femtoseconds_of_memory_written =
+                    femtoseconds(std::max(touch, 2 * figures.memory_ns_per_byte)),
+                .femtoseconds_on_link = rounded(figures.link_ns_per_byte * 1e6),
+                .femtoseconds_in_port = femtoseconds(figures.port_ns_per_byte)};
+  out->core_cache_bytes = figures.core_cache_bytes;
 }
 
 /// All blocks count as long as the longest of them.
@@ -75,11 +87,11 @@ Times times_of_blocks(Simulated simulated, std::size_t elements) {
 
 /// After some chunks each further one takes the same time, but not less than what is busiest needs
 /// for it: the first chunks may have hidden that behind a latency.
-Picoseconds time_of_chunks(const Simulated& simulated, std::size_t most) {
+Times time_of_chunks(const Simulated& simulated, std::size_t most) {
   const Sizes& sizes = simulated.sizes;
   const std::size_t elements = std::max(sizes.input.longest, sizes.output.longest);
   const std::size_t chunk = sizes.chunk_elements;
-  if (sizes.chunks_in(elements) <= most) return times_of_blocks(simulated, elements).end;
+  if (sizes.chunks_in(elements) <= most) return times_of_blocks(simulated, elements);
   const Times near = times_of_blocks(simulated, most / 2 * chunk);
   const Times far = times_of_blocks(simulated, most * chunk);
   const std::size_t rest = elements - most * chunk;
@@ -88,31 +100,37 @@ Picoseconds time_of_chunks(const Simulated& simulated, std::size_t most) {
     return to + each * static_cast<Picoseconds>(rest / chunk) +
            each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
   };
-  return std::max(continued(near.end, far.end), continued(near.busiest, far.busiest));
+  const Picoseconds busiest = continued(near.busiest, far.busiest);
+  return {std::max(continued(near.end, far.end), busiest), busiest, continued(near.work, far.work)};
 }
 
 }  // namespace
 
 std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
-                   std::size_t chunk_elements, const Figures& figures, const Effort& effort) {
+                   std::size_t chunk_elements, const Figures& figures, const Effort& effort,
+                   std::int64_t* work) {
   if (is_p2p(builder.collective)) return 0;
   Shape priced = shape;
   Simulated simulated;
-  simulated.alike = alike_of(builder, effort);
+  simulated.alike = alike_of(builder, shape.ranks, effort);
   const bool has_nodes = shape.layout != nullptr && shape.layout->nodes() > 1;
   const std::uint32_t of_node =
       has_nodes ? static_cast<std::uint32_t>(divide_up(shape.ranks, shape.layout->nodes())) : 1;
   const bool whole_nodes = builder.medium == Medium::both;
-  // All ranks of plans whose ranks differ are too many to be simulated. Such plans are trees, of
-  // ranks or of nodes: their time grows with the number of rounds.
+  // A plan of a user is made for these ranks and nodes alone, which are few.
+  const bool of_file = builder.file != nullptr;
+  // All ranks of plans whose ranks differ are too many to be simulated.
   const std::uint32_t unit = whole_nodes ? of_node : 1;
   const auto units = static_cast<std::uint32_t>(divide_up(shape.ranks, unit));
   const std::uint32_t most_units = std::max(2U, effort.most_ranks / unit);
   const std::uint32_t priced_units =
-      simulated.alike == Alike::none ? std::min(units, most_units) : units;
+      simulated.alike == Alike::none && !of_file ? std::min(units, most_units) : units;
   priced.ranks = priced_units * unit;
   std::optional<Layout> layout;
-  if (has_nodes) {
+  if (of_file) {
+    priced.ranks = shape.ranks;
+    simulated.layout = shape.layout;
+  } else if (has_nodes) {
     layout.emplace(even_layout(priced.ranks, of_node));
     priced.layout = simulated.layout = &*layout;
   }
@@ -121,9 +139,15 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   simulated.dtype = dtype;
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
   set_costs(figures, priced.ranks, &simulated);
-  const Picoseconds time = time_of_chunks(simulated, effort.most_chunks);
-  if (priced_units == units) return time;
-  return time / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
+  const Times times = time_of_chunks(simulated, effort.most_chunks);
+  if (work != nullptr) {
+    // Where a few stand for all, their work is that of all ranks on their processor.
+    const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.crowd);
+    *work = rounded(static_cast<double>(times.work) / ranks);
+  }
+  const Picoseconds call = rounded(figures.call_ns * 1e3);
+  if (priced_units == units) return call + times.end;
+  return call + times.end / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
 }
 
 }  // namespace hocket::internal

@@ -20,7 +20,9 @@ struct Effort {
 /// Picoseconds of one operation with blocks of equal counts. It is the same on all ranks:
 /// shape.rank and shape.root do not matter. Sends and receives have no price: there is no choice
 /// between algorithms.
+/// *work receives, if it is given, how long processors and links work for each rank.
 std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
-                   std::size_t chunk_elements, const Figures& figures, const Effort& effort = {});
+                   std::size_t chunk_elements, const Figures& figures, const Effort& effort = {},
+                   std::int64_t* work = nullptr);
 
 }  // namespace hocket::internal

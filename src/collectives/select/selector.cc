@@ -1,6 +1,7 @@
 #include "collectives/select/selector.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "collectives/select/cost.h"
 
@@ -31,6 +32,18 @@ bool may_need_alignment(const Question& question) {
   return is_user(question.op) && question.unit * size_of(question.dtype) % 16 == 0;
 }
 
+/// The cheapest. Prices that differ less than they are accurate say nothing: of those, the one that
+/// keeps processors and links busy for the shortest time.
+const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates) {
+  const std::int64_t most_ps = candidates.front().price_ps + candidates.front().price_ps / 20;
+  const Selector::Priced* best = &candidates.front();
+  for (const Selector::Priced& candidate : candidates) {
+    if (candidate.price_ps > most_ps) break;
+    if (candidate.work_ps < best->work_ps) best = &candidate;
+  }
+  return *best;
+}
+
 bool maps_buffers(const Program& program) {
   return program.header().maps_input || program.header().maps_output;
 }
@@ -38,16 +51,38 @@ bool maps_buffers(const Program& program) {
 }  // namespace
 
 Status Selector::choose(const Question& question, const Choice** choice) {
+  Entry* entry = nullptr;
+  HOCKET_RETURN_IF_ERROR(find(question, &entry));
+  *choice = &entry->choice;
+  if (!entry->is_other || unmapped_[entry->choice.kind] == 0) return {};
+  --unmapped_[entry->choice.kind];
+  *choice = &entry->unmapped;
+  return {};
+}
+
+Status Selector::look(const Question& question, bool mapped, const Choice** choice) {
+  Entry* entry = nullptr;
+  HOCKET_RETURN_IF_ERROR(find(question, &entry));
+  *choice = entry->is_other && !mapped ? &entry->unmapped : &entry->choice;
+  return {};
+}
+
+Status Selector::find(const Question& question, Entry** found) {
   Entry& entry = recent_[slot_of(question)];
   if (!entry.valid || entry.question != question) [[unlikely]] {
-    entry.valid = false;
-    entry.choice = {};
-    HOCKET_RETURN_IF_ERROR(work_out(question, &entry.choice));
+    entry = {};
+    HOCKET_RETURN_IF_ERROR(work_out(question, &entry));
     entry.question = question;
     entry.valid = true;
   }
-  *choice = &entry.choice;
+  *found = &entry;
   return {};
+}
+
+std::uint16_t Selector::kind_of(const Question& question) const {
+  const auto size = static_cast<std::size_t>(std::bit_width(message_bytes(question)));
+  return static_cast<std::uint16_t>(static_cast<std::size_t>(question.collective) * kinds_of_size +
+                                    std::min(size, kinds_of_size - 1));
 }
 
 void Selector::force(const std::string& algorithm) {
@@ -152,29 +187,23 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(*builder, question, &program));
     if (!fits(*program, question)) continue;
-    const std::int64_t price_ps = priced
-                                      ? price(*builder, shape_of(question), count, question.dtype,
-                                              chunk_elements(*program, question), options_.figures)
-                                      : 0;
-    out->push_back({builder, price_ps});
+    Priced one{builder, 0};
+    if (priced) {
+      one.price_ps = price(*builder, shape_of(question), count, question.dtype,
+                           chunk_elements(*program, question), options_.figures, {}, &one.work_ps);
+    }
+    out->push_back(one);
   }
   std::ranges::stable_sort(*out, {}, &Priced::price_ps);
   return {};
 }
 
-Status Selector::work_out(const Question& question, Choice* choice) {
-  Signature signature;
-  signature.count = question.count;
-  signature.root = question.root;
-  signature.collective = question.collective;
-  signature.dtype = question.dtype;
-  signature.op = question.op;
-  signature.flags = options_.signature_flags;
-  choice->call_hash = call_hash(signature);
+Status Selector::work_out(const Question& question, Entry* entry) {
   std::vector<Priced> all;
   HOCKET_RETURN_IF_ERROR(candidates(question, &all));
+  Choice& choice = entry->choice;
   const Program* alternative = nullptr;
-  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, &alternative));
+  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, &alternative, &choice.staged_price_ps));
   if (alternative == nullptr) HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
   if (all.empty()) {
     return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
@@ -185,10 +214,30 @@ Status Selector::work_out(const Question& question, Choice* choice) {
   const auto forced = std::ranges::find_if(all, [&](const Priced& candidate) {
     return options_.algorithm == candidate.builder->algorithm;
   });
-  const Priced& chosen = forced != all.end() ? *forced : all.front();
+  const Priced& chosen = forced != all.end() ? *forced : best_of(all);
+  HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice.program));
+  if (maps_buffers(*choice.program)) choice.staged = alternative;
+  HOCKET_RETURN_IF_ERROR(take(question, chosen, &choice));
+  if (choice.staged == nullptr || forced != all.end()) return {};
+  HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
+  entry->is_other = true;
+  entry->unmapped.holds = false;
+  return take(question, best_of(all), &entry->unmapped);
+}
+
+/// Sets all of a choice but `staged`, which it reads.
+Status Selector::take(const Question& question, const Priced& chosen, Choice* choice) {
+  Signature signature;
+  signature.count = question.count;
+  signature.root = question.root;
+  signature.collective = question.collective;
+  signature.dtype = question.dtype;
+  signature.op = question.op;
+  signature.flags = options_.signature_flags;
+  choice->call_hash = call_hash(signature);
   choice->price_ps = chosen.price_ps;
+  choice->kind = kind_of(question);
   HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice->program));
-  if (maps_buffers(*choice->program)) choice->staged = alternative;
   const Program& sized = choice->staged != nullptr ? *choice->staged : *choice->program;
   choice->sizes = sizes_for(*choice->program, question, chunk_elements(sized, question));
   choice->stores = stores(question);
@@ -201,7 +250,7 @@ Status Selector::work_out(const Question& question, Choice* choice) {
 /// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
 /// of users. Null: none has room, because an element of the user is too long.
 Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                                  const Program** out) {
+                                  const Program** out, std::int64_t* price_ps) {
   *out = nullptr;
   for (const Priced& candidate : candidates) {
     if (candidate.builder->file != nullptr) continue;
@@ -209,6 +258,7 @@ Status Selector::find_alternative(const Question& question, const std::vector<Pr
     HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
     if (!program->header().arrives_first || maps_buffers(*program)) continue;
     *out = program;
+    *price_ps = candidate.price_ps;
     return {};
   }
   return {};

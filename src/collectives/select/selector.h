@@ -43,8 +43,11 @@ struct Choice {
   Sizes sizes;  // varying: only chunk_elements
   Stores stores = Stores::together;
   bool far_scratch = false;
-  std::int64_t price_ps = 0;    // picoseconds
+  std::int64_t price_ps = 0;  // picoseconds
+  std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
+  std::uint16_t kind = 0;       // for fell_back()
+  bool holds = true;  // until fell_back(), for each call with this question; else choose() again
 };
 
 struct SelectorOptions {
@@ -64,8 +67,13 @@ class Selector {
  public:
   explicit Selector(const SelectorOptions& options) : options_(options) {}
 
-  /// An error where no algorithm can serve.
+  /// For an operation that runs; the ranks ask alike. An error where no algorithm can serve.
   Status choose(const Question& question, const Choice** choice);
+  /// For no operation. mapped: its buffers are.
+  Status look(const Question& question, bool mapped, const Choice** choice);
+  /// The operation ran Choice::staged, on all ranks. The next operations of the same collective and
+  /// about the same size get the cheapest program of those that map no buffers.
+  void fell_back(std::uint16_t kind) { unmapped_[kind] = unmapped_operations; }
 
   /// From now on this algorithm, for collectives that have it; empty: the cheapest.
   void force(const std::string& algorithm);
@@ -80,15 +88,30 @@ class Selector {
   struct Priced {
     const Builder* builder;
     std::int64_t price_ps;
+    std::int64_t work_ps = 0;  // of processors and links, for each rank
   };
   Status candidates(const Question& question, std::vector<Priced>* out);
 
  private:
+  struct Entry {
+    Question question;
+    Choice choice;
+    Choice unmapped;  // with is_other: where buffers are not mapped
+    bool is_other = false;
+    bool valid = false;
+  };
+  // After so many operations a program that maps buffers is tried again.
+  static constexpr std::uint8_t unmapped_operations = 31;
+  static constexpr std::size_t kinds_of_size = 64;
+
+  Status find(const Question& question, Entry** found);
   void forget_choices();
   std::vector<const Builder*> builders_for(const Question& question) const;
-  Status work_out(const Question& question, Choice* choice);
+  Status work_out(const Question& question, Entry* entry);
+  Status take(const Question& question, const Priced& chosen, Choice* choice);
+  std::uint16_t kind_of(const Question& question) const;
   Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                          const Program** out);
+                          const Program** out, std::int64_t* price_ps);
   Status drop_mapping(const Question& question, std::vector<Priced>* candidates);
   Status program_for(const Builder& builder, const Question& question, const Program** out);
   Shape shape_of(const Question& question) const;
@@ -102,13 +125,11 @@ class Selector {
   bool far_cores() const;
   Stores stores(const Question& question) const;
 
-  struct Entry {
-    Question question;
-    Choice choice;
-    bool valid = false;
-  };
   SelectorOptions options_;
   std::array<Entry, 64> recent_;  // by hash; an evicted entry costs a pricing, no lowering
+  // By kind: for how many operations no buffers are mapped. It changes on all ranks alike.
+  std::array<std::uint8_t, (static_cast<std::size_t>(Collective::all_to_all) + 1) * kinds_of_size>
+      unmapped_{};
   // By builder, root, widened, varying.
   using ProgramKey = std::tuple<const Builder*, int, bool, bool>;
   std::map<ProgramKey, std::unique_ptr<Program>> programs_;

@@ -34,6 +34,7 @@ struct Active {
   std::uint32_t next_waiter = none;
   bool posted = false;      // the message of the step
   Picoseconds on_link = 0;  // of a message that is sent
+  Picoseconds in_port = 0;
   bool done = false;
 };
 
@@ -54,13 +55,20 @@ struct Rank {
   std::uint32_t processor = 0;
   std::vector<std::size_t> first_progress;  // of each lane, in progress
   std::vector<Progress> progress;
-  std::vector<std::vector<std::uint32_t>> bytes;  // of each lane's steps, for each element
+  // Of each lane's steps, for each element.
+  std::vector<std::vector<std::uint32_t>> bytes;
+  std::vector<std::vector<std::int64_t>> femtoseconds;
   Flag flags[public_flags + 1];
 };
 
 struct Link {
   Picoseconds sends_until = 0, takes_until = 0;  // its two directions
   Picoseconds sending = 0, taking = 0;           // in all
+};
+
+struct Port {
+  Picoseconds until = 0;  // it carries messages
+  Picoseconds busy = 0;   // in all
 };
 
 struct Processor {
@@ -89,6 +97,7 @@ struct Message {
   Picoseconds left = 0;    // the sender's link
   Picoseconds taking = 0;  // how long the receiver is busy with it
   Picoseconds on_link = 0;
+  Picoseconds in_port = 0;
   Picoseconds latency = 0;
   std::uint32_t waiters = none;
 };
@@ -99,7 +108,8 @@ class Simulation {
       : simulated_(simulated),
         sizes_(simulated.sizes),
         costs_(simulated.costs),
-        processors_(simulated.processors) {
+        processors_(simulated.processors),
+        ports_(simulated.processors) {
     const Layout* const layout = simulated.layout;
     links_.resize(simulated.plans.size() + (layout != nullptr ? layout->nodes() : 0));
     for (const Plan& plan : simulated.plans) add(plan);
@@ -125,7 +135,7 @@ class Simulation {
       }
     }
     HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
-    return {end_, busiest()};
+    return {end_, busiest(), work()};
   }
 
  private:
@@ -146,7 +156,16 @@ class Simulation {
     Picoseconds most = 0;
     for (const Processor& processor : processors_) most = std::max(most, processor.busy);
     for (const Link& link : links_) most = std::max({most, link.sending, link.taking});
+    for (const Port& port : ports_) most = std::max(most, port.busy);
     return most;
+  }
+
+  Picoseconds work() const {
+    Picoseconds all = looks_ * costs_.sync;
+    for (const Processor& processor : processors_) all += processor.busy;
+    for (const Link& link : links_) all += link.sending + link.taking;
+    for (const Port& port : ports_) all += port.busy;
+    return all / static_cast<Picoseconds>(ranks_.size());
   }
 
   void queue(std::uint32_t index) {
@@ -198,7 +217,11 @@ class Simulation {
       rank.first_progress.push_back(instances);
       instances += lane.instances;
       std::vector<std::uint32_t>& bytes = rank.bytes.emplace_back();
-      for (const Step& step : lane.steps) bytes.push_back(bytes_of_element(step));
+      std::vector<std::int64_t>& femtoseconds = rank.femtoseconds.emplace_back();
+      for (const Step& step : lane.steps) {
+        bytes.push_back(bytes_of_element(step));
+        femtoseconds.push_back(femtoseconds_of_element(plan, step));
+      }
     }
     rank.progress.resize(instances);
     ranks_.push_back(std::move(rank));
@@ -215,8 +238,44 @@ class Simulation {
     return static_cast<std::uint32_t>(step.repeat * of_block);
   }
 
+  std::int64_t femtoseconds_of_element(const Plan& plan, const Step& step) const {
+    std::int64_t sum = 0;
+    for (const std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
+      for (const Range& range : *ranges) {
+        const std::size_t bytes =
+            range.wide ? wide_size_of(simulated_.dtype) : size_of(simulated_.dtype);
+        for (std::uint32_t j = 0; j < range.repeat; ++j) {
+          const bool written = ranges == &step.dsts;
+          sum += static_cast<std::int64_t>(bytes) * rate_of(plan, range, j, written);
+        }
+      }
+    }
+    return step.repeat * sum;
+  }
+
+  /// Of a byte, by the place where it lies. Lines come with the flags.
+  std::int64_t rate_of(const Plan& plan, const Range& range, std::uint32_t source,
+                       bool written) const {
+    const std::size_t element = size_of(simulated_.dtype);
+    bool in_memory = false, shared = false;
+    if (range.buffer == Buffer::line) return costs_.femtoseconds_per_touch;
+    if (range.buffer == Buffer::scratch) {
+      const std::size_t stride = scratch_stride_bytes(sizes_, simulated_.dtype, range.wide);
+      in_memory = plan.scratch_blocks * plan.slots * stride > simulated_.core_cache_bytes;
+      shared = written && !plan.node.empty();
+    } else {
+      const Extents& extents = sizes_.of(range.buffer);
+      in_memory = extents.blocks * extents.longest * element > cached_buffer_bytes;
+    }
+    if (in_memory && written) return costs_.femtoseconds_of_memory_written;
+    if (in_memory) return costs_.femtoseconds_of_memory;
+    const bool own = range.rank.at(0, source) == plan.shape.rank;
+    return own && !shared ? costs_.femtoseconds_per_touch : costs_.femtoseconds_of_peer;
+  }
+
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
+    if (rank.plan->arrives_first) ++looks_;
     for (std::uint32_t l = 0; l < rank.plan->lanes.size(); ++l) {
       const Lane& lane = rank.plan->lanes[l];
       for (std::uint32_t i = 0; i < std::min(lane.window, lane.instances); ++i) {
@@ -241,6 +300,11 @@ class Simulation {
     const std::uint32_t each = ranks_[active.rank].bytes[active.lane_index][active.next];
     if (each == 0) return 0;
     return sizes_.range(active.lane->extents, 0, active.chunk).count * each;
+  }
+
+  Picoseconds time_of_fold(const Active& active) const {
+    return time_of(sizes_.range(active.lane->extents, 0, active.chunk).count,
+                   ranks_[active.rank].femtoseconds[active.lane_index][active.next]);
   }
 
   /// Until it must wait, or has completed a chunk.
@@ -284,7 +348,7 @@ class Simulation {
   bool step(Active& active, const Step& step) {
     switch (step.kind) {
       case StepKind::fold:
-        now_ += time_of(bytes_of(active), costs_.femtoseconds_per_touch);
+        now_ += time_of_fold(active);
         return true;
       case StepKind::send:
         return send(active, step);
@@ -294,10 +358,14 @@ class Simulation {
         publish(ranks_[active.rank].flags[arrival]);
         return true;
       case StepKind::await_arrival:
-        return wait(active, step, arrival, 1);
+        if (!wait(active, step, arrival, 1)) return false;
+        ++looks_;
+        return true;
       case StepKind::wait:
-        return active.chunk < step.lag ||
-               wait(active, step, step.flag, active.chunk - step.lag + 1);
+        if (active.chunk < step.lag) return true;
+        if (!wait(active, step, step.flag, active.chunk - step.lag + 1)) return false;
+        ++looks_;
+        return true;
       case StepKind::await:
         return await(active, step);
     }
@@ -419,15 +487,22 @@ class Simulation {
     const Way way = way_to(active, static_cast<std::uint32_t>(step.peer.at(active.instance)));
     now_ += way.local ? costs_.local_work() : costs_.work;
     const std::int64_t rate =
-        way.local ? 4 * costs_.femtoseconds_per_touch : costs_.femtoseconds_on_link;
+        way.local ? costs_.femtoseconds_of_local() : costs_.femtoseconds_on_link;
     const Picoseconds on_link = time_of(bytes_of(active) * way.messages, rate);
     Link& link = links_[way.link];
     link.sends_until = std::max(link.sends_until, now_) + on_link;
     link.sending += on_link;
     active.on_link = on_link;
-    events_.push({link.sends_until, Event::left, index_of(active)});
+    active.in_port = way.local ? 0 : time_of(bytes_of(active), costs_.femtoseconds_in_port);
+    Port& port = port_of(active);
+    port.until = std::max(port.until, now_) + active.in_port;
+    port.busy += active.in_port;
+    const Picoseconds left = way.local ? link.sends_until : std::max(link.sends_until, port.until);
+    events_.push({left, Event::left, index_of(active)});
     return false;
   }
+
+  Port& port_of(const Active& active) { return ports_[ranks_[active.rank].processor]; }
 
   void deliver(const Active& sender) {
     const Step& step = sender.lane->steps[sender.next];
@@ -436,6 +511,7 @@ class Simulation {
     message.sent = true;
     message.latency = way.local ? costs_.local_latency() : costs_.latency;
     message.on_link = sender.on_link;
+    message.in_port = sender.in_port;
     message.taking = std::max(way.local ? costs_.local_work() : costs_.work, sender.on_link);
     message.left = now_;
     for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
@@ -467,13 +543,21 @@ class Simulation {
     const Picoseconds taken = take(links_[receiver.rank], message.left, message.taking);
     const Picoseconds passed =
         way.link == receiver.rank ? taken : take(links_[way.link], message.left, message.on_link);
-    resume(receiver, std::max(now_, std::max(taken, passed) + message.latency));
+    Picoseconds ends = std::max(taken, passed);
+    if (message.in_port > 0) {
+      Port& port = port_of(receiver);
+      port.busy += message.in_port;
+      port.until = std::max(message.left, port.until + message.in_port);
+      ends = std::max(ends, port.until);
+    }
+    resume(receiver, std::max(now_, ends + message.latency));
   }
 
   const Simulated& simulated_;
   const Sizes sizes_;
   const Costs costs_;
   std::vector<Processor> processors_;
+  std::vector<Port> ports_;  // of each processor
   std::vector<Link> links_;  // of each simulated rank, then of each node
   std::vector<Rank> ranks_;
   std::vector<Active> active_;
@@ -481,6 +565,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Picoseconds now_ = 0;
   Picoseconds end_ = 0;
+  Picoseconds looks_ = 0;  // steps that have waited for flags of peers
 };
 
 }  // namespace

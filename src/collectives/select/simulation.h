@@ -5,7 +5,9 @@
 // take turns on the processor: each one runs until it must wait, or has completed a chunk. What is
 // ready first runs first.
 //
-//   fold            bytes of all sources and destinations x touch, on the processor
+//   fold            bytes of all sources and destinations, on the processor, each at the rate of
+//   the
+//                   place where it lies (below)
 //   send            `work` on the processor; then bytes x link on the link, then it has ended
 //   recv            ends `latency` after the message has left the sender's link and has passed this
 //                   rank's link, where one message follows another. A message needs the same time
@@ -19,12 +21,23 @@
 // alike, one of them stands for all: it meets its own messages, sent at the same distance, and its
 // own flags.
 //
-// Nodes. The ranks of a node share its link to the other nodes. A message within a node takes the
-// processor's time for its bytes four times (two copies) and does not use that link. Where one rank
+// Nodes. The ranks of a node share its link to the other nodes. A message within a node is copied
+// twice and does not use that link. Where one rank
 // stands for all, and n ranks are on each node, a message to rank r + d crosses between nodes for
 // min(d, p - d, n) of them, at the same time: so many messages take their turns on the link.
 //
-// What is not simulated: the caches, and that the bytes of a message need a processor too.
+// Ports. The bytes of a message also need a processor at both ends. The port of a processor carries
+// one message at a time, whatever its direction: where the processor is slower than the link, a
+// rank that sends and receives at once takes twice as long.
+//
+// Places. A byte lies in the processor's own caches, in those of a peer that has just written or
+// read it, or in memory. Scratch that the ranks of a node share lies in a peer's cache when its
+// owner writes it and when a peer reads it; if it does not fit, in memory. Buffers of the caller of
+// more than `cached_buffer_bytes` lie in memory: a program that communicates so much touches other
+// data meanwhile. A byte that is written in memory takes twice the time of one that is read: its
+// line is read first, and written back later.
+//
+// What is not simulated: what else is in the caches.
 #pragma once
 
 #include <algorithm>
@@ -38,17 +51,28 @@ namespace hocket::internal {
 
 using Picoseconds = std::int64_t;
 
+constexpr std::size_t cached_buffer_bytes = 4 << 10;
+
 /// Whole numbers, so that all ranks get the same result.
 struct Costs {
   Picoseconds sync = 0;
   Picoseconds latency = 0;
-  Picoseconds work = 0;                     // of the processor, for a message that is sent
-  std::int64_t femtoseconds_per_touch = 0;  // of a byte
-  std::int64_t femtoseconds_on_link = 0;    // of a byte
+  Picoseconds work = 0;  // of the processor, for a message that is sent
+  // Of a byte.
+  std::int64_t femtoseconds_per_touch = 0;
+  std::int64_t femtoseconds_of_peer = 0;    // which a peer has just written
+  std::int64_t femtoseconds_of_memory = 0;  // in memory
+  std::int64_t femtoseconds_of_memory_written = 0;
+  std::int64_t femtoseconds_on_link = 0;
+  std::int64_t femtoseconds_in_port = 0;
 
-  /// Of a message within a node, which is copied twice and acknowledged.
-  Picoseconds local_latency() const { return std::min(latency, 3 * sync); }
+  /// Of a message within a node: its flag is seen, and each byte is copied twice, from memory to
+  /// where a peer has read, and from where a peer has written to memory.
+  Picoseconds local_latency() const { return sync; }
   Picoseconds local_work() const { return std::min(work, sync); }
+  std::int64_t femtoseconds_of_local() const {
+    return 2 * (femtoseconds_of_peer + femtoseconds_of_memory);
+  }
 };
 
 /// Which ranks do the same at the same time.
@@ -64,6 +88,7 @@ struct Simulated {
   std::size_t processors = 1;      // which the simulated ranks share
   const Layout* layout = nullptr;  // null: each rank is on a node of its own, or all are on one
   Sizes sizes;                     // equal blocks
+  std::size_t core_cache_bytes = 1 << 20;
   Dtype dtype = Dtype::int8;
   Costs costs;
 };
@@ -71,6 +96,9 @@ struct Simulated {
 struct Times {
   Picoseconds end = 0;      // the last rank has ended
   Picoseconds busiest = 0;  // how long that processor or link has worked that works longest
+  // How long all processors and links have worked, and flags of peers were waited for, for each
+  // rank.
+  Picoseconds work = 0;
 };
 
 Times simulate(const Simulated& simulated);

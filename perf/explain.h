@@ -1,0 +1,58 @@
+// hocket-perf --explain: times every algorithm that can run a call beside its predicted time. An
+// algorithm is forced by a communicator of its own; the algorithms take turns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "explanation.h"
+#include "job.h"
+#include "runner.h"
+
+namespace hocket::perf {
+
+class Explainer {
+ public:
+  Explainer(const Options& options, const Job& job);
+  ~Explainer();
+  Explainer(const Explainer&) = delete;
+  Explainer& operator=(const Explainer&) = delete;
+
+  /// Makes the buffers, and a communicator for each algorithm. Otherwise sets *failure.
+  bool prepare(Failure* failure);
+  /// Measures all points; rank 0 prints them and the verdict.
+  bool run(Failure* failure);
+  const std::vector<Point>& points() const { return points_; }
+
+ private:
+  struct Forced {
+    std::string algorithm;
+    hocketComm_t comm = nullptr;
+  };
+  /// An algorithm that can run the calls of a row.
+  struct Turn {
+    Candidate candidate;
+    std::vector<Operation> operations;  // for each root; with no root, one operation
+    std::vector<double> times_us;       // of a call on this rank, for each turn
+  };
+
+  void print(const std::string& text) const;
+  bool measure(const RowSpec& spec, Point* point, Failure* failure);
+  bool names(std::vector<std::string>* found, Failure* failure) const;
+  bool force(const std::string& algorithm, Failure* failure);
+  std::vector<Operation> operations(const RowSpec& spec, hocketComm_t comm);
+  bool try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure);
+  bool choose_calls(Turn* chosen, std::size_t* calls, Failure* failure);
+  bool take_turns(std::vector<Turn>* turns, std::size_t calls, Failure* failure);
+  bool time(Turn* turn, std::size_t calls, Failure* failure);
+  bool from_rank_0(void* value, std::size_t bytes, Failure* failure);
+  bool conclude(const std::vector<Turn>& turns, Point* point, Failure* failure);
+
+  const Options& options_;
+  const Job& job_;
+  Runner runner_;
+  std::vector<Forced> forced_;
+  std::vector<Point> points_;
+};
+
+}  // namespace hocket::perf
