@@ -6,7 +6,8 @@ install(FILES include/hocket/hocket.h include/hocket/collectives.h
         include/hocket/communicators.h include/hocket/operators.h include/hocket/hocket.hpp
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
 install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
-install(FILES examples/plans/cube.json examples/plans/chain.json docs/plan.schema.json
+install(FILES examples/plans/cube.json examples/plans/chain.json examples/plans/rails.json
+        docs/plan.schema.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/plans)
 install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET hocket-run)

@@ -7,6 +7,9 @@ namespace hocket::internal {
 inline constexpr int public_flags = 4;
 // Payload of an arrival line, in bytes: the rest of its 128 bytes.
 inline constexpr int line_payload_bytes = 104;
+// Operations by which a rank may be ahead of a local peer: each has an arrival line, and a small
+// part of scratch.
+inline constexpr int run_ahead_operations = 8;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;
 // Ranks of a job: plans number ranks with 15 bits.

@@ -198,13 +198,14 @@ std::unique_ptr<Selector> Communicator::make_selector(const Figures& figures,
   return std::make_unique<Selector>(options);
 }
 
-/// The plans of HOCKET_PLAN_FILES that serve this number of ranks.
+/// The plans of HOCKET_PLAN_FILES that serve this number of ranks on these nodes.
 Status Communicator::verify_plan_files(LoadedPlans* out) const {
   if (config_.plans == nullptr) return {};
+  const Layout& layout = *membership_.layout();
   for (const PlanFile& file : *config_.plans) {
-    if (!file.serves(static_cast<std::uint32_t>(ranks()))) continue;
+    if (!file.serves(layout.ranks(), &layout)) continue;
     std::shared_ptr<const LoadedPlan> plan;
-    const Status status = out->verify(file, static_cast<std::uint32_t>(ranks()), &plan);
+    const Status status = out->verify(file, layout.ranks(), &plan, &layout);
     if (!status.ok()) return invalid_usage("HOCKET_PLAN_FILES: " + status.message());
     out->add(std::move(plan));
   }
@@ -411,7 +412,8 @@ Status Communicator::load_plan(std::string_view json, bool forced) {
     PlanFile file;
     all.resize(static_cast<std::size_t>(ranks()));
     HOCKET_RETURN_IF_ERROR(read_plan(json, "the given text", &file));
-    return engine_->loaded_plans().verify(file, static_cast<std::uint32_t>(ranks()), &plan);
+    const Layout& layout = *membership_.layout();
+    return engine_->loaded_plans().verify(file, layout.ranks(), &plan, &layout);
   });
   mine.refused = !verified.ok();
   mine.forced = forced;

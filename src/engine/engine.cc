@@ -41,12 +41,14 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
     : host_(host),
       options_(options),
       links_(std::move(links)),
+      run_ahead_(*links_.board, options_.rank, links_.ranks_of_node),
       transports_(std::move(transports)),
       selector_(std::move(selector)),
       record_(options_.recorded, options_.sink),
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {
   links_.host = &host_;
+  links_.run_ahead = &run_ahead_;
   HOCKET_ASSERT(links_.board != nullptr && links_.regions != nullptr, "an engine has its links");
   HOCKET_ASSERT(links_.transport_to.empty() ||
                     links_.transport_to.size() == static_cast<std::size_t>(options_.ranks),
@@ -123,39 +125,55 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   operation.started.reset();
   operation.recorded = 0;
   operation.admitted = operation.told = false;
-  const Choice* choice = nullptr;
   const Question question = question_of(call);
+  Binding& binding = operation.binding;
+  binding.repeated = operation.bound && operation.question == question;
+  if (!binding.repeated && !bind(operation, call, question)) return false;
+  binding.input = static_cast<const std::byte*>(call.input);
+  binding.output = static_cast<std::byte*>(call.output);
+  binding.signature.sequence = call.number;
+  return true;
+}
+
+/// Finds the program of a call, and sets all that is alike in all calls of that kind.
+bool Engine::bind(Operation& operation, const Call& call, const Question& question) {
+  operation.bound = false;
+  const Choice* choice = nullptr;
   if (Status status = selector_->choose(question, &choice); !status.ok()) {
     fail(status);
     return false;
   }
   HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
   operation.program = choice->program;
-  call_hash_ = choice->call_hash;
   operation.staged = choice->staged;
   operation.kind = choice->kind;
+  operation.call_hash = choice->call_hash;
   Binding& binding = operation.binding;
-  binding.input = static_cast<const std::byte*>(call.input);
-  binding.output = static_cast<std::byte*>(call.output);
   binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
   binding.op = call.op;
   binding.stores = choice->stores;
   binding.far_scratch = choice->far_scratch;
+  binding.p2p = is_p2p(call);
   Signature& signature = binding.signature;
   signature.count = call.count;
-  signature.sequence = call.number;
-  signature.root = call.root;
+  signature.root = binding.p2p ? -1 : call.root;  // not the peer of a message
   signature.collective = call.collective;
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
-  if (call.op >= Op::pre_mul_sum || operation.made) [[unlikely]]
-    bind_made(operation, call);
-  if (call.varying != nullptr) [[unlikely]]
-    bind_blocks(operation, call);
+  if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
+  if (call.varying != nullptr) bind_blocks(operation, call);
+  operation.question = question;
+  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr;
   return true;
+}
+
+void Engine::forget_bindings() {
+  HOCKET_ASSERT(idle(), "no operation runs by what is forgotten");
+  current_.bound = false;
+  spare_.clear();
 }
 
 /// Of an operator that the user has made: signature and its hash. Else it removes the one before.
@@ -167,7 +185,7 @@ void Engine::bind_made(Operation& operation, const Call& call) {
   binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
   binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
   if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
-  if (call.user != nullptr) call_hash_ = call_hash(binding.signature);
+  if (call.user != nullptr) operation.call_hash = call_hash(binding.signature);
 }
 
 /// Of a varying call: sizes, signature and its hash.
@@ -184,36 +202,47 @@ void Engine::bind_blocks(Operation& operation, const Call& call) {
   binding.signature.count = varying.total;
   if (shares_blocks(row)) binding.signature.root = varying.hash;
   binding.signature.flags |= signature_flag::varying;
-  call_hash_ = call_hash(binding.signature);
+  operation.call_hash = call_hash(binding.signature);
 }
 
+/// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
+/// look at is written while the arrival travels.
 void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
   current_.work = work;
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!prepare(current_, call)) return;
+  const Nanos begun = time();
   Binding& binding = current_.binding;
-  const Program& program = *current_.program;
-  binding.p2p = false;
+  const ProgramHeader& header = current_.program->header();
   binding.message_sequence = sequence_;
-  binding.fingerprint = fingerprint(call_hash_, sequence_);
   binding.mapped = 0;
-  last_program_.store(&program, std::memory_order_release);
-  record(current_, -1, sequence_);
-  if (program.header().sends_messages) announce_collective();
-  if (!program.header().uses_node) {
-    waits_for_turn_ = false;
-    current_.execution.start(program, nullptr, binding, links_);
-    return;
+  if (header.sends_messages) announce_collective();
+  if (header.maps_input || header.maps_output) find_regions();
+  if (header.uses_node) {
+    binding.board_sequence = ++board_sequence_;
+    // It covers all operations of the board up to this one.
+    binding.fingerprint = fingerprint(current_.call_hash ^ binding.fingerprint, sequence_);
   }
-  if (program.header().maps_input || program.header().maps_output) find_regions();
-  waits_for_turn_ = true;
-  advance_collective();
+  current_.execution.start(*current_.program, current_.staged, binding, links_);
+  if (header.uses_node) current_.execution.advance();
+  last_program_.store(current_.program, std::memory_order_release);
+  record(current_, -1, sequence_, begun);
+  conclude_collective();
 }
 
 /// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() { announce(sequence_, current_.binding.signature); }
+void Engine::announce_collective() {
+  const int own = links_.board->local_rank();
+  const std::uint64_t arrived = run_ahead_.arrived();
+  const std::uint64_t kept = std::min<std::uint64_t>(arrived, run_ahead_operations);
+  std::uint64_t at = std::max(announced_on_board_, arrived - kept);
+  // Those on the board too: a peer may have sent a message of another call instead.
+  while (at++ < arrived) announce(run_ahead_.collective(at), links_.board->signature(own, at));
+  announced_on_board_ = arrived;
+  announce(sequence_, current_.binding.signature);
+}
 
 void Engine::announce(std::uint64_t sequence, const Signature& signature) {
   if (sequence <= announced_) return;
@@ -233,13 +262,12 @@ void Engine::look_for_other_calls(Nanos now) {
   if (now - *current_.started < between_looks) return;
   if (current_.program->header().sends_messages) {
     if (std::exchange(current_.told, true)) return;
-    for (const int rank : waits_for(current_, waits_for_turn_)) {
+    for (const int rank : waits_for(current_)) {
       Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
       if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
     }
     return;
   }
-  if (last_collective_ != 0) announce(last_collective_, last_signature_);
   announce_collective();
   for (Transport* transport : transports_) {
     transport->poll();
@@ -275,73 +303,36 @@ bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* of
   return seen.mapped;
 }
 
-/// Before operation s is published, every local peer has arrived at s - 1, and so has left s - 2,
-/// whose lines and scratch half s takes over (board.h).
-bool Engine::my_turn() {
-  HOCKET_ASSERT(all_arrived_ <= board_sequence_, "no rank has arrived at what has not begun here");
-  if (all_arrived_ >= board_sequence_) return true;
-  const Board& board = *links_.board;
-  const int parity = static_cast<int>(board_sequence_ & 1);
-  for (int peer = 0; peer < board.local_ranks(); ++peer) {
-    const ArrivalLine& line = board.arrival(peer, parity);
-    if (line.sequence.load(std::memory_order_acquire) != board_sequence_) return false;
-    if (line.fingerprint != last_fingerprint_) {
-      // This rank has returned from that operation; the peer made a different call.
-      fail(board
-               .disagreement_with(peer, parity, last_signature_, options_.rank,
-                                  links_.ranks_of_node[static_cast<std::size_t>(peer)])
-               .in_operation(last_collective_));
-      return false;
-    }
-  }
-  all_arrived_ = board_sequence_;
-  return true;
+bool Engine::advance_collective() {
+  const bool moved = current_.execution.advance();
+  return conclude_collective() || moved;
 }
 
-bool Engine::advance_collective() {
-  bool moved = false;
-  if (waits_for_turn_) {
-    if (!my_turn()) return false;
-    waits_for_turn_ = false;
-    moved = true;
-    Binding& binding = current_.binding;
-    binding.board_sequence = ++board_sequence_;
-    last_fingerprint_ = binding.fingerprint;
-    last_signature_ = binding.signature;
-    last_collective_ = sequence_;
-    current_.execution.start(*current_.program, current_.staged, binding, links_);
-  }
+/// Returns true if the operation has ended.
+bool Engine::conclude_collective() {
   Execution& execution = current_.execution;
-  moved |= execution.advance();
   ring_due_ |= execution.take_published();
   if (record_.times_all()) record_admission(current_, time());
-  if (execution.failed()) {
+  if (execution.failed()) [[unlikely]] {
     fail(execution.status());
-  } else if (execution.done() && output_was_revoked(current_)) [[unlikely]] {
+    return true;
+  }
+  if (!execution.done()) return false;
+  if (output_was_revoked(current_)) [[unlikely]] {
     fail(Status(
         Code::remote_error,
         "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
         "and that page was taken away from peers: what they wrote is lost. Give communicators that "
         "run at the same time receive buffers in different pages"));
-    moved = true;
-  } else if (execution.done()) {
-    finish_collective();
-    moved = true;
+    return true;
   }
-  return moved;
-}
-
-void Engine::finish_collective() {
-  HOCKET_ASSERT(running_ && !waits_for_turn_, "the collective that ends has begun");
-  const Program& program = current_.execution.program();
-  const ProgramHeader& header = program.header();
-  if (header.uses_node && header.awaits_all_arrivals) all_arrived_ = board_sequence_;
-  last_program_.store(&program, std::memory_order_release);
-  if (&program != current_.program) [[unlikely]]
+  last_program_.store(&execution.program(), std::memory_order_release);
+  if (&execution.program() != current_.program) [[unlikely]]
     selector_->fell_back(current_.kind);
   running_ = false;
   record_end(current_, Code::ok);
   end_call(current_.work);
+  return true;
 }
 
 std::vector<const Transport*> Engine::transports_of(const Program& program) const {
@@ -354,15 +345,14 @@ std::vector<const Transport*> Engine::transports_of(const Program& program) cons
   return used;
 }
 
-void Engine::record(Operation& operation, int peer, std::uint64_t sequence) {
+void Engine::record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun) {
   operation.recorded =
-      record_.begin(operation.binding.signature, peer, sequence, operation.program, time());
+      record_.begin(operation.binding.signature, peer, sequence, operation.program, begun);
 }
 
 void Engine::record_end(Operation& operation, Code code) {
-  const bool started = &operation != &current_ || !waits_for_turn_;
-  record_.end(operation.recorded, code,
-              started ? &operation.execution.program() : operation.program, time());
+  if (operation.recorded == 0) return;  // it did not begin
+  record_.end(operation.recorded, code, &operation.execution.program(), time());
 }
 
 void Engine::record_admission(Operation& operation, Nanos now) {
@@ -371,13 +361,12 @@ void Engine::record_admission(Operation& operation, Nanos now) {
   record_.admitted(operation.recorded, now);
 }
 
-void Engine::record_waits(Operation& operation, bool waits_for_turn, Nanos now) {
-  if (!waits_for_turn) record_admission(operation, now);
+void Engine::record_waits(Operation& operation, Nanos now) {
+  record_admission(operation, now);
   if (now < operation.next_look) return;
   operation.next_look = now + between_looks;
   // Without memory for the list, the record keeps the one before.
-  best_effort(
-      [&] { record_.waits(operation.recorded, waits_for(operation, waits_for_turn), now); });
+  best_effort([&] { record_.waits(operation.recorded, waits_for(operation), now); });
 }
 
 void Engine::begin_message(const Call& call, Work* work) {
@@ -393,10 +382,8 @@ void Engine::begin_message(const Call& call, Work* work) {
   Binding& binding = operation->binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
-  binding.p2p = true;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
-  binding.signature.root = -1;  // the peer
-  record(*operation, call.root, binding.message_sequence);
+  record(*operation, call.root, binding.message_sequence, time());
   // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));
   Execution& execution = messages_.back()->execution;
@@ -499,7 +486,7 @@ void Engine::end(const Status& error, bool tell_peers) {
   status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
   // Each of these must happen, even if there is no memory for one of them.
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
-  if (running_ && !waits_for_turn_) best_effort([&] { revoke(current_); });
+  if (running_) best_effort([&] { revoke(current_); });
   if (running_) record_end(current_, status_.code());
   if (running_) fail_work(current_.work);
   for (const QueuedCall& queued : queue_) fail_work(queued.work);
@@ -558,21 +545,10 @@ std::string Engine::names(const std::vector<int>& ranks) const {
 
 /// The ranks that have not begun the operation come first: the others wait themselves, most likely
 /// for one of these.
-std::vector<int> Engine::waits_for(const Operation& operation, bool waits_for_turn) const {
-  std::vector<int> ranks;
-  if (!waits_for_turn) {
-    ranks = operation.execution.waits_for();
-    std::stable_partition(ranks.begin(), ranks.end(),
-                          [&](int rank) { return !has_begun(rank, operation); });
-    return ranks;
-  }
-  const Board& board = *links_.board;
-  for (int peer = 0; peer < board.local_ranks(); ++peer) {
-    const auto& line = board.arrival(peer, static_cast<int>(board_sequence_ & 1));
-    if (line.sequence.load(std::memory_order_relaxed) != board_sequence_) {
-      ranks.push_back(links_.ranks_of_node[static_cast<std::size_t>(peer)]);
-    }
-  }
+std::vector<int> Engine::waits_for(const Operation& operation) const {
+  std::vector<int> ranks = operation.execution.waits_for();
+  std::stable_partition(ranks.begin(), ranks.end(),
+                        [&](int rank) { return !has_begun(rank, operation); });
   return ranks;
 }
 
@@ -588,9 +564,9 @@ void Engine::check_times(Nanos now) {
   if (!news_.error.ok() && now - *quiet_since_ >= patience_with_earlier) {
     return end(news_.error, false);
   }
-  if (running_) check_time(current_, waits_for_turn_, now);
+  if (running_) check_time(current_, now);
   if (running_) look_for_other_calls(now);
-  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], false, now);
+  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], now);
 }
 
 /// ranks: those that the operation waits for here. Arrival lines show which local ranks have not
@@ -613,19 +589,19 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
   await_cause(status.in_operation(sequence_));
 }
 
-void Engine::check_time(Operation& operation, bool waits_for_turn, Nanos now) {
+void Engine::check_time(Operation& operation, Nanos now) {
   if (!operation.started) {
     operation.started = now;
     operation.next_late_log = now + options_.late_log;
     operation.next_look = now + between_looks;
     record_.began(operation.recorded, now);
   }
-  record_waits(operation, waits_for_turn, now);
+  record_waits(operation, now);
   const Nanos waited = now - *operation.started;
   // Messages that arrived before the fault was known have been handled since.
   const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
-  const std::vector<int> ranks = waits_for(operation, waits_for_turn);
+  const std::vector<int> ranks = waits_for(operation);
   const std::string what = describe(operation.binding.signature);
   for (int rank : ranks) {
     const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;

@@ -86,16 +86,21 @@ class Engine {
   /// mapped: local peers can map its buffers.
   Status estimate(const Call& call, bool mapped, double* ns);
   /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
-  void force_algorithm(const char* algorithm) { selector_->force(algorithm); }
+  void force_algorithm(const char* algorithm) {
+    selector_->force(algorithm);
+    forget_bindings();
+  }
   /// While no operation runs; all ranks add the same plans.
   void add_plan(std::shared_ptr<const LoadedPlan> plan, bool forced) {
     selector_->add(std::move(plan), forced);
+    forget_bindings();
   }
   const LoadedPlans& loaded_plans() const { return selector_->loaded(); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
     last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
     first_selector_ = std::exchange(selector_, std::move(selector));
+    forget_bindings();
     signature_flags_ = signature_flags;
   }
   /// Of the last collective; null before the first. Any thread.
@@ -114,6 +119,11 @@ class Engine {
     const Program* staged = nullptr;
     std::uint16_t kind = 0;  // Choice::kind
     Binding binding;
+    std::uint64_t call_hash = 0;
+    /// Program, binding and hash are right for a call with that question: the next call is often
+    /// like the one before. Of operators of the user and different counts a question tells less.
+    bool bound = false;
+    Question question;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
     Work* work = nullptr;                          // to which the call belongs; or null
@@ -138,25 +148,26 @@ class Engine {
   void end_call(Work* work);
   void fail_work(Work* work);
   bool prepare(Operation& operation, const Call& call);
+  bool bind(Operation& operation, const Call& call, const Question& question);
+  void forget_bindings();
   void bind_blocks(Operation& operation, const Call& call);
   void bind_made(Operation& operation, const Call& call);
-  bool my_turn();
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.
-  void record(Operation& operation, int peer, std::uint64_t sequence);
+  void record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun);
   void record_end(Operation& operation, Code code);
   void record_admission(Operation& operation, Nanos now);
-  void record_waits(Operation& operation, bool waits_for_turn, Nanos now);
+  void record_waits(Operation& operation, Nanos now);
   bool advance_collective();
   bool advance_messages();
-  void finish_collective();
+  bool conclude_collective();
   bool look_at_faults(bool moved);
   void await_cause(const Status& status);
   void await_explanation(const std::optional<Nanos>& now);
   void check_times(Nanos now);
   const FaultNews::Gone* given_up(int rank, Nanos now) const;
-  void check_time(Operation& operation, bool waits_for_turn, Nanos now);
-  std::vector<int> waits_for(const Operation& operation, bool waits_for_turn) const;
+  void check_time(Operation& operation, Nanos now);
+  std::vector<int> waits_for(const Operation& operation) const;
   bool has_begun(int rank, const Operation& operation) const;
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
@@ -167,6 +178,7 @@ class Engine {
   EngineHost& host_;
   const EngineOptions options_;
   Links links_;
+  RunAhead run_ahead_;  // of this rank
   std::vector<Transport*> transports_;
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Selector> first_selector_;  // the record has operations with its programs
@@ -179,7 +191,6 @@ class Engine {
 
   Operation current_;
   bool running_ = false;
-  bool waits_for_turn_ = false;
   bool ring_due_ = false;
   bool work_has_ended_ = false;
   unsigned quiet_ = 0;
@@ -200,15 +211,11 @@ class Engine {
   };
   std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
 
-  std::uint64_t sequence_ = 0;          // of the last collective begun
-  std::uint64_t board_sequence_ = 0;    // of the last one that used the board
-  std::uint64_t all_arrived_ = 0;       // every local peer is known to have arrived at this one
-  std::uint64_t call_hash_ = 0;         // of the call being prepared
-  std::uint64_t regions_seen_ = 0;      // generation of Regions when current_ looked for regions
-  std::uint64_t last_fingerprint_ = 0;  // of board operation board_sequence_
-  Signature last_signature_;
-  std::uint64_t last_collective_ = 0;  // sequence_ of that operation
-  std::uint64_t announced_ = 0;        // the last collective that the transports know
+  std::uint64_t sequence_ = 0;            // of the last collective begun
+  std::uint64_t board_sequence_ = 0;      // of the last one that used the board
+  std::uint64_t regions_seen_ = 0;        // generation of Regions when current_ looked for regions
+  std::uint64_t announced_ = 0;           // the last collective that the transports know
+  std::uint64_t announced_on_board_ = 0;  // the last operation of the board likewise
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
   const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them

@@ -8,10 +8,9 @@
 namespace hocket::internal {
 
 void CollectiveSequenceCheck::begin(std::uint64_t sequence, const Signature& signature) {
-  HOCKET_ASSERT(sequence > newest_.sequence,
-                "collectives are numbered in the order of their begin");
-  previous_ = newest_;
-  newest_ = {sequence, signature};
+  HOCKET_ASSERT(sequence > newest_, "collectives are numbered in the order of their begin");
+  newest_ = sequence;
+  latest_[sequence % latest_.size()] = {sequence, signature};
   std::erase_if(links_with_unexpected_,
                 [](MessageMatcher* link) { return !link->review_unexpected(); });
 }

@@ -9,9 +9,11 @@
 // waits which collective it is in (FrameKind::call), and the receiver compares it with its own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/status.h"
 #include "base/types.h"
 #include "transport/transport.h"
@@ -37,20 +39,19 @@ class CollectiveSequenceCheck {
   void add(MessageMatcher& link);
   void remove(MessageMatcher& link);
   bool is_out_of_sequence(const MessageKey& key, const Signature& theirs) const {
-    if (key.p2p || key.sequence > newest_.sequence) return false;
-    return key.sequence < newest_.sequence || !theirs.same_call(newest_.signature);
+    if (key.p2p || key.sequence > newest_) return false;
+    return key.sequence < newest_ || !theirs.same_call(mine(key));
   }
-  /// True if this rank's collective of that number, if it is one of the newest two, is another one.
+  /// True if this rank's collective of that number, if it is one of the latest, is another one.
   bool is_another_call(std::uint64_t sequence, const Signature& theirs) const {
-    const Begun* const mine = sequence == newest_.sequence     ? &newest_
-                              : sequence == previous_.sequence ? &previous_
-                                                               : nullptr;
-    return mine != nullptr && !theirs.same_call(mine->signature);
+    const Begun& mine = begun(sequence);
+    return mine.sequence == sequence && !theirs.same_call(mine.signature);
   }
-  bool has_begun(std::uint64_t sequence) const { return sequence <= newest_.sequence; }
+  bool has_begun(std::uint64_t sequence) const { return sequence <= newest_; }
   /// The call of this rank that an error about such a message quotes.
   const Signature& mine(const MessageKey& key) const {
-    return key.sequence == previous_.sequence ? previous_.signature : newest_.signature;
+    const Begun& same = begun(key.sequence);
+    return (same.sequence == key.sequence ? same : begun(newest_)).signature;
   }
   void fail(const Status& mismatch) {
     if (failure_.ok()) failure_ = mismatch;
@@ -61,7 +62,10 @@ class CollectiveSequenceCheck {
     std::uint64_t sequence = 0;  // in the keys of its messages; 0: none
     Signature signature;
   };
-  Begun newest_, previous_;
+  const Begun& begun(std::uint64_t sequence) const { return latest_[sequence % latest_.size()]; }
+
+  std::uint64_t newest_ = 0;
+  std::array<Begun, run_ahead_operations> latest_;  // by sequence
   Status failure_;
   std::vector<MessageMatcher*> links_with_unexpected_;
 };

@@ -10,6 +10,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -38,6 +40,32 @@ class NodeMemory {
   std::byte* base_;
 };
 
+/// An operation of all ranks.
+struct Task {
+  /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable
+  /// buffers, or -1.
+  Task(const std::vector<Plan>& plans, const std::vector<Plan>& staged, int unmapped,
+       const DrawnCall& call)
+      : buffers(plans, call), call(call), unmapped(unmapped), uses_node(plans[0].uses_node()) {
+    for (const Plan& plan : plans) lower_to(plan, programs);
+    for (const Plan& plan : staged) lower_to(plan, alternatives);
+  }
+
+  RankBuffers buffers;
+  const DrawnCall call;
+  const int unmapped;
+  const bool uses_node;
+  bool repeats = false;                        // all but the data of the task before
+  std::deque<Program> programs, alternatives;  // of each rank
+  std::uint64_t sequence = 0, board_sequence = 0;
+
+ private:
+  static void lower_to(const Plan& plan, std::deque<Program>& programs) {
+    const Status status = lower(plan, &programs.emplace_back());
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+};
+
 /// The ranks of one communicator.
 class World {
  public:
@@ -53,6 +81,8 @@ class World {
         rank.links.rank = static_cast<int>(r);
         rank.links.board = &rank.board;
         rank.links.ranks_of_node.assign(members.begin(), members.end());
+        rank.run_ahead.emplace(rank.board, rank.links.rank, rank.links.ranks_of_node);
+        rank.links.run_ahead = &*rank.run_ahead;
         rank.links.transport_to.assign(ranks_.size(), &fabric_.at(static_cast<int>(r)));
         rank.world = this;
         rank.links.host = &rank;
@@ -62,24 +92,19 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable
-  /// buffers.
-  Status run(const std::vector<Plan>& plans, const std::vector<Plan>& staged, int unmapped,
-             const RankBuffers& buffers, const DrawnCall& call) {
-    ++sequence_;
-    if (plans[0].uses_node()) ++board_sequence_;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      Rank& rank = ranks_[r];
-      HOCKET_RETURN_IF_ERROR(lower(plans[r], &rank.program));
-      if (!staged.empty()) HOCKET_RETURN_IF_ERROR(lower(staged[r], &rank.staged));
-      bind(static_cast<int>(r), static_cast<int>(r) != unmapped, call);
-      rank.binding.sizes = buffers.sizes[r];
-      rank.binding.input = static_cast<const std::byte*>(buffers.inputs[r]);
-      rank.binding.output = static_cast<std::byte*>(buffers.outputs[r]);
-      rank.execution.start(rank.program, staged.empty() ? nullptr : &rank.staged, rank.binding,
-                           rank.links);
+  /// Runs the tasks one after another. A rank begins the next one when it has ended the one before,
+  /// as far as the other ranks may be. *lead: by how many tasks one rank was ahead of another.
+  Status run(const std::vector<Task*>& tasks, std::uint64_t seed, std::size_t* lead = nullptr) {
+    for (Task* task : tasks) {
+      task->sequence = ++sequence_;
+      if (task->uses_node) ++board_sequence_;
+      task->board_sequence = board_sequence_;
     }
-    return take_turns(call.seed);
+    for (Rank& rank : ranks_) {
+      rank.next = 0;
+      begin_next(rank, tasks);
+    }
+    return take_turns(tasks, seed, lead);
   }
 
  private:
@@ -92,7 +117,8 @@ class World {
                       std::byte** out) override {
       const Binding& theirs = world->ranks_[peer].binding;
       EXPECT_EQ(offset.region, static_cast<std::uint64_t>(peer));
-      EXPECT_EQ(operation, world->sequence_);
+      EXPECT_EQ(operation, binding.message_sequence);
+      EXPECT_EQ(operation, theirs.message_sequence) << "the peer has left, and may free its buffer";
       // The first time that a rank meets a peer's buffer, its descriptor is still on its way.
       if (world->met_.insert({operation, links.rank, peer, offset.offset}).second) {
         return {Code::in_progress, "not mapped yet"};
@@ -104,47 +130,76 @@ class World {
     World* world = nullptr;
     Board board;
     Links links;
+    std::optional<RunAhead> run_ahead;
     Binding binding;
-    Program program, staged;
     Execution execution;
     std::vector<std::byte> scratch;
+    std::size_t next = 0;  // of the tasks
   };
 
-  void bind(int r, bool mapped, const DrawnCall& call) {
-    Binding& binding = ranks_[static_cast<std::size_t>(r)].binding;
+  void begin_next(Rank& rank, const std::vector<Task*>& tasks) {
+    Task& task = *tasks[rank.next++];
+    const auto r = static_cast<std::size_t>(rank.links.rank);
+    bind(rank, task);
+    rank.binding.sizes = task.buffers.sizes[r];
+    rank.binding.input = static_cast<const std::byte*>(task.buffers.inputs[r]);
+    rank.binding.output = static_cast<std::byte*>(task.buffers.outputs[r]);
+    rank.execution.start(task.programs[r],
+                         task.alternatives.empty() ? nullptr : &task.alternatives[r], rank.binding,
+                         rank.links);
+  }
+
+  static void bind(Rank& rank, const Task& task) {
+    const DrawnCall& call = task.call;
+    const auto r = static_cast<std::uint64_t>(rank.links.rank);
+    Binding& binding = rank.binding;
     binding = {};
     binding.dtype = call.dtype;
     binding.op = call.op;
     binding.stores = static_cast<Stores>(call.seed % 4);
     binding.far_scratch = call.seed % 8 >= 4;
-    binding.message_sequence = sequence_;
-    binding.board_sequence = board_sequence_;
+    binding.repeated = task.repeats;
+    binding.message_sequence = task.sequence;
+    binding.board_sequence = task.board_sequence;
     Signature& signature = binding.signature;
     signature.count = call.count;
-    signature.sequence = sequence_;
+    signature.sequence = task.sequence;
     signature.dtype = call.dtype;
     signature.op = call.op;
+    signature.collective = task.programs[0].header().collective;
+    signature.flags = call.counts.empty() ? 0 : signature_flag::varying;
     if (call.op == Op::pre_mul_sum) signature.set_scalar(call.scalar(static_cast<std::size_t>(r)));
-    binding.fingerprint = fingerprint(call_hash(signature), sequence_);
-    binding.input_region = {static_cast<std::uint64_t>(r), 0};
-    binding.output_region = {static_cast<std::uint64_t>(r), 1};
-    binding.mapped = mapped ? 3 : 0;
+    binding.fingerprint = fingerprint(call_hash(signature), task.sequence);
+    binding.input_region = {r, 0};
+    binding.output_region = {r, 1};
+    binding.mapped = task.unmapped == rank.links.rank ? 0 : 3;
   }
 
-  Status take_turns(std::uint64_t seed) {
+  Status take_turns(const std::vector<Task*>& tasks, std::uint64_t seed, std::size_t* lead) {
     constexpr int most_quiet_rounds = 100;
     std::mt19937_64 random(seed);
     std::vector<std::size_t> order;
     while (order.size() < ranks_.size()) order.push_back(order.size());
+    std::size_t slow = 0;  // a rank that is slow for a while, so that the others run ahead of it
     for (int quiet = 0; quiet < most_quiet_rounds; ++quiet) {
       std::ranges::shuffle(order, random);
+      if (random() % 20 == 0) slow = random() % ranks_.size();
       bool done = true;
       for (const std::size_t r : order) {
         const bool polled = fabric_.at(static_cast<int>(r)).poll();
-        Execution& execution = ranks_[r].execution;
-        if (execution.advance() || polled) quiet = 0;
-        if (execution.failed()) return execution.status();
-        done &= execution.done();
+        Rank& rank = ranks_[r];
+        if (tasks.size() > 1 && r == slow && random() % 10 != 0) {
+          done = false;
+          continue;
+        }
+        if (rank.execution.advance() || polled) quiet = 0;
+        if (rank.execution.failed()) return rank.execution.status();
+        if (rank.execution.done() && rank.next < tasks.size()) begin_next(rank, tasks);
+        done &= rank.execution.done();
+      }
+      if (lead != nullptr) {
+        const auto [least, most] = std::ranges::minmax_element(ranks_, {}, &Rank::next);
+        *lead = std::max(*lead, most->next - least->next);
       }
       if (done) return {};
     }
@@ -153,7 +208,7 @@ class World {
 
   testing::ShmFabric fabric_;
   std::deque<NodeMemory> nodes_;
-  std::vector<Rank> ranks_;
+  std::deque<Rank> ranks_;
   std::uint64_t sequence_ = 0, board_sequence_ = 0;
   std::set<std::tuple<std::uint64_t, int, int, std::uint64_t>> met_;
 };
@@ -198,7 +253,7 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
     group.ranks = rank_counts[random() % std::size(rank_counts)];
     group.root = static_cast<std::uint32_t>(random() % group.ranks);
     group.varying = builder.varying && random() % 2 == 0;
-    const DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
+    DrawnCall call = draw(builder, group.ranks, seed, group.varying, random);
     group.widened = tells_partial_results(call.dtype, call.op);
     const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % group.ranks) : -1;
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + std::to_string(group.ranks) + " ranks, " +
@@ -210,15 +265,21 @@ TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
     if (plans[0].maps_input || plans[0].maps_output) {
       staged = plans_of(*find_builder("staged", builder.collective, Medium::node), group);
     }
-    RankBuffers expected(plans, call), buffers(plans, call);
-    const Status plain =
-        interpret(plans, expected.sizes, expected.inputs, expected.outputs, call.interpretation());
-    ASSERT_TRUE(plain.ok()) << plain.message();
     std::unique_ptr<World>& world = worlds[group.ranks];
     if (world == nullptr) world = std::make_unique<World>(layout_of({group.ranks}));
-    const Status status = world->run(plans, staged, unmapped, buffers, call);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(buffers.difference(expected), "");
+    // The second and the third call differ from the first in the data alone.
+    const int calls = group.varying || seed % 2 == 0 ? 1 : 3;
+    for (int i = 0; i < calls; ++i, call.seed += 8) {
+      RankBuffers expected(plans, call);
+      const Status plain = interpret(plans, expected.sizes, expected.inputs, expected.outputs,
+                                     call.interpretation());
+      ASSERT_TRUE(plain.ok()) << plain.message();
+      Task task(plans, staged, unmapped, call);
+      task.repeats = i > 0;
+      const Status status = world->run({&task}, seed);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_EQ(task.buffers.difference(expected), "") << "call " << i;
+    }
   }
 }
 
@@ -246,16 +307,76 @@ TEST_P(EveryLayeredProgram, does_what_the_plain_interpreter_does) {
                  internal::name_of(call.op) + (call.in_place ? ", in place" : "") +
                  (group.varying ? ", varying" : ""));
     const std::vector<Plan> plans = plans_of(builder, group);
-    RankBuffers expected(plans, call), buffers(plans, call);
+    RankBuffers expected(plans, call);
     const Status plain =
         interpret(plans, expected.sizes, expected.inputs, expected.outputs, call.interpretation());
     ASSERT_TRUE(plain.ok()) << plain.message();
     std::unique_ptr<World>& world = worlds[group.layout];
     if (world == nullptr) world = std::make_unique<World>(*group.layout);
-    const Status status = world->run(plans, {}, -1, buffers, call);
+    Task task(plans, {}, -1, call);
+    const Status status = world->run({&task}, seed);
     ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(buffers.difference(expected), "");
+    ASSERT_EQ(task.buffers.difference(expected), "");
   }
+}
+
+/// A task of a drawn builder, and what all memory must hold after it.
+struct DrawnTask {
+  std::unique_ptr<Task> task;
+  std::unique_ptr<RankBuffers> expected;
+  std::string name;
+};
+
+DrawnTask draw_task(const std::vector<Builder>& builders, std::uint32_t ranks,
+                    std::mt19937_64& random) {
+  const Builder& builder = builders[random() % builders.size()];
+  Group group;
+  group.ranks = ranks;
+  group.root = static_cast<std::uint32_t>(random() % ranks);
+  group.varying = builder.varying && random() % 2 == 0;
+  DrawnCall call = draw(builder, ranks, random(), group.varying, random);
+  if (random() % 3 != 0) call.count = std::min<std::size_t>(call.count, 7);  // small ones run ahead
+  group.widened = tells_partial_results(call.dtype, call.op);
+  const std::vector<Plan> plans = plans_of(builder, group);
+  std::vector<Plan> staged;
+  if (plans[0].maps_input || plans[0].maps_output) {
+    staged = plans_of(*find_builder("staged", builder.collective, Medium::node), group);
+  }
+  const int unmapped = random() % 3 == 0 ? static_cast<int>(random() % ranks) : -1;
+  DrawnTask drawn;
+  drawn.expected = std::make_unique<RankBuffers>(plans, call);
+  const Status plain = interpret(plans, drawn.expected->sizes, drawn.expected->inputs,
+                                 drawn.expected->outputs, call.interpretation());
+  EXPECT_TRUE(plain.ok()) << plain.message();
+  drawn.task = std::make_unique<Task>(plans, staged, unmapped, call);
+  drawn.name = std::string(internal::name_of(builder.collective)) + " by " + builder.algorithm;
+  return drawn;
+}
+
+/// Any plans follow one another, and ranks are as far apart as they may be: no rank reads what a
+/// rank ahead has written for a later operation.
+TEST(RunAhead, lets_any_operations_follow_one_another) {
+  const std::vector<Builder> builders = group_builders();
+  std::size_t lead = 0;
+  for (const std::uint32_t ranks : {2, 3, 5}) {
+    World world(layout_of({ranks}));
+    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(ranks) + " ranks");
+      std::mt19937_64 random(seed);
+      std::vector<DrawnTask> drawn;
+      std::vector<Task*> tasks;
+      while (drawn.size() < run_ahead_operations + 2) {
+        drawn.push_back(draw_task(builders, ranks, random));
+        tasks.push_back(drawn.back().task.get());
+      }
+      const Status status = world.run(tasks, seed, &lead);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (const DrawnTask& one : drawn) {
+        ASSERT_EQ(one.task->buffers.difference(*one.expected), "") << one.name;
+      }
+    }
+  }
+  EXPECT_GE(lead, 5u) << "the ranks ran in step: this shows nothing";
 }
 
 INSTANTIATE_TEST_SUITE_P(builders, EveryLayeredProgram, ::testing::ValuesIn(layout_builders()),
@@ -269,10 +390,10 @@ TEST(Programs, of_send_and_recv_do_what_the_plain_interpreter_does) {
     call.dtype = Dtype::int32;
     call.count = count;
     call.any_bits = true;
-    RankBuffers buffers(plans, call);
-    const Status status = world.run(plans, {}, -1, buffers, call);
+    Task task(plans, {}, -1, call);
+    const Status status = world.run({&task}, 1);
     ASSERT_TRUE(status.ok()) << status.message();
-    EXPECT_EQ(buffers.check(), "");
+    EXPECT_EQ(task.buffers.check(), "");
   }
 }
 

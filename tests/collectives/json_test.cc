@@ -74,6 +74,36 @@ TEST_P(EveryBuilder, of_64_ranks_is_within_the_limits_of_files) {
 
 INSTANTIATE_TEST_SUITE_P(All, EveryBuilder, testing::ValuesIn(group_builders()), TestName());
 
+class EveryLayeredBuilder : public testing::TestWithParam<Builder> {};
+
+TEST_P(EveryLayeredBuilder, is_written_with_its_layout_and_read_back_as_the_same_plans) {
+  const Builder& builder = GetParam();
+  for (const std::vector<std::uint32_t>& nodes : {std::vector<std::uint32_t>{0, 0, 1, 1},
+                                                  {0, 0, 0, 1},
+                                                  {0, 1, 1, 1, 1, 2, 2},
+                                                  {0, 1, 0, 1}}) {
+    const Layout layout(nodes), other = layout_of({1, 2, 1});
+    const std::string text = write_json(
+        plans_for_all_roots(builder, {.ranks = layout.ranks(), .widened = true, .layout = &layout}),
+        builder.varying);
+    PlanFile file;
+    const Status read = read_plan(text, "text", &file);
+    ASSERT_TRUE(read.ok()) << read.message() << "\n" << text;
+    EXPECT_TRUE(file.serves(layout.ranks(), &layout));
+    EXPECT_FALSE(file.serves(layout.ranks(), &other));
+    for (const Plan& plan : plans_for_all_roots(
+             builder, {.ranks = layout.ranks(), .widened = true, .layout = &layout})) {
+      Plan again;
+      const Status built = file.build(plan.shape, &again);
+      ASSERT_TRUE(built.ok()) << built.message() << "\n" << text;
+      ASSERT_TRUE(plan == again) << print(plan) << "became\n" << print(again) << text;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryLayeredBuilder, testing::ValuesIn(layout_builders()),
+                         TestName());
+
 const std::filesystem::path root =
     std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
 
@@ -89,12 +119,12 @@ std::string example(const std::string& name) {
 }
 
 /// The error of a text as a plan for that many ranks; empty: it is verified.
-std::string refusal(const std::string& text, std::uint32_t ranks) {
+std::string refusal(const std::string& text, std::uint32_t ranks, const Layout* layout = nullptr) {
   PlanFile file;
   const Status read = read_plan(text, "my.json", &file);
   if (!read.ok()) return read.message();
   std::shared_ptr<const LoadedPlan> plan;
-  const Status verified = LoadedPlans().verify(file, ranks, &plan);
+  const Status verified = LoadedPlans().verify(file, ranks, &plan, layout);
   EXPECT_EQ(verified.ok(), plan != nullptr);
   return verified.ok() ? "" : verified.message();
 }
@@ -105,8 +135,13 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-void expect_refused(const std::string& text, const std::string& part, std::uint32_t ranks = 4) {
-  const std::string said = refusal(text, ranks);
+std::string refusal(const std::string& text, const Layout& layout) {
+  return refusal(text, layout.ranks(), &layout);
+}
+
+void expect_refused(const std::string& text, const std::string& part, std::uint32_t ranks = 4,
+                    const Layout* layout = nullptr) {
+  const std::string said = refusal(text, ranks, layout);
   EXPECT_NE(std::string::npos, said.find(part)) << "expected: " << part << "\nsaid: " << said;
   EXPECT_TRUE(said.starts_with("my.json: ")) << said;
 }
@@ -115,6 +150,10 @@ TEST(PlanFiles, of_the_examples_are_verified) {
   EXPECT_EQ("", refusal(example("cube"), 4));
   for (const std::uint32_t ranks : {2, 3, 4, 5, 8, 13}) {
     EXPECT_EQ("", refusal(example("chain"), ranks)) << ranks;
+  }
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{2, 2}, {2, 2, 2}, {4, 4}, {3, 3, 3, 3}}) {
+    EXPECT_EQ("", refusal(example("rails"), layout_of(sizes))) << sizes.size() << sizes[0];
   }
 }
 
@@ -220,7 +259,7 @@ TEST(PlanFiles, with_wrong_fields_are_refused_by_place) {
   expect_refused(replaced(chain, "\"chain\"", "\"Chain!\""), "name must be 1 to 31 small letters");
   expect_refused(replaced(chain, "\"chain\"", "7"), "name must be a text");
   expect_refused(replaced(chain, "\"links\"", "\"link\""), "has the unknown key 'link'");
-  expect_refused(replaced(chain, "\"messages\"", "\"tcp\""), "'node' or 'messages'");
+  expect_refused(replaced(chain, "\"messages\"", "\"tcp\""), "'node', 'messages' or 'both'");
   expect_refused(replaced(chain, "\"broadcast\"", "\"send\""), "collective must be");
   expect_refused(replaced(chain, "\"p >= 2\"", "\"p => 2\""), "ranks: 'p => 2' has no comparison");
   expect_refused(replaced(chain, "p >= 2", "p >= "), "ends where a number or a name must follow");
@@ -292,6 +331,43 @@ TEST(PlanFiles, serve_only_the_numbers_of_ranks_that_they_name) {
   expect_refused(example("chain"), "it is not 2..64", 65);
 }
 
+TEST(PlanFiles, for_several_nodes_serve_only_the_layouts_that_they_name) {
+  const std::string rails = example("rails");
+  const Layout uneven = layout_of({3, 1}), one = layout_of({4}), twos = layout_of({2, 2});
+  const std::uint32_t in_turn[] = {0, 1, 0, 1};
+  const Layout turns(in_turn);
+  expect_refused(rails, "on nodes of 3+1: 'ranks' or 'layout' excludes them", 4, &uneven);
+  expect_refused(rails, "there is one node", 4, &one);
+  expect_refused(rails, "on nodes of 2+2", 4, &turns);
+  expect_refused(rails, "on nodes of unknown size");
+  expect_refused(replaced(rails, "k >= 2", "k >= 3"), "on nodes of 2+2", 4, &twos);
+  const std::string listed = replaced(rails, "\"slots\"", "\"layout\": [5, 5, 2, 2], \"slots\"");
+  EXPECT_EQ("", refusal(listed, twos));
+  expect_refused(listed, "on nodes of 2+2", 4, &turns);
+  const Layout threes = layout_of({3, 3});
+  expect_refused(listed, "on nodes of 3+3", 6, &threes);
+}
+
+TEST(PlanFiles, for_several_nodes_are_refused_by_place) {
+  const std::string rails = example("rails");
+  const Layout twos = layout_of({2, 2});
+  const auto refused = [&](const std::string& from, const std::string& to, const char* part) {
+    expect_refused(replaced(rails, from, to), part, 4, &twos);
+  };
+  refused("\"slots\"", "\"layout\": 4, \"slots\"", "layout must be a list of 1 to 64 numbers");
+  refused("\"slots\"", "\"layout\": [0, 64], \"slots\"", "layout must be a whole number, 0 to 63");
+  refused("\"slots\"", "\"maps_input\": true, \"slots\"", "links must be 'node' where buffers");
+  refused("\"await\": \"unpack\"", "\"await\": \"stage\"", "scratch block 1");
+  refused("{\"wait\": 1, \"of\": \"all\", \"back\": 4},\n      {\"copy\"", "{\"copy\"",
+          "scratch block 0");
+  refused("s[j]@i", "s[j]@(i + 1)", "lane 'lower', step 1");
+  const std::string chain = example("chain");
+  expect_refused(replaced(chain, "\"lanes\"", "\"layout\": [0, 1], \"lanes\""),
+                 "layout is only for links 'both'");
+  expect_refused(replaced(chain, "(r + 1) mod p", "(r + k) mod p"),
+                 "names n or k, which are only for links 'both'");
+}
+
 TEST(PlanFiles, take_no_name_that_is_taken) {
   expect_refused(replaced(example("chain"), "\"chain\"", "\"tree\""), "of a built-in algorithm");
   PlanFile file;
@@ -305,16 +381,29 @@ TEST(PlanFiles, take_no_name_that_is_taken) {
             plans.verify(file, 3, &plan).message().find("my.json has the same name"));
 }
 
-/// A built-in plan as a user's plan of another name.
+/// Built-in plans as a user's plan of another name.
+std::string renamed(const Builder& builder, const Group& group) {
+  return replaced(write_json(plans_for_all_roots(builder, group), builder.varying), "\"name\": \"",
+                  "\"name\": \"my-");
+}
+
 std::string renamed(const char* algorithm, Collective collective) {
   for (const Builder& builder : builders()) {
     if (builder.collective != collective || std::string(algorithm) != builder.algorithm) continue;
-    return replaced(
-        write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
-        "\"name\": \"", "\"name\": \"my-");
+    return renamed(builder, {.ranks = 4, .widened = true});
   }
   ADD_FAILURE() << algorithm;
   return {};
+}
+
+TEST(PlanFiles, of_built_in_plans_for_several_nodes_are_verified) {
+  const Layout layout = layout_of({3, 1});
+  for (const Builder& builder : layout_builders()) {
+    const bool widened = row_of(builder.collective).reduces;
+    EXPECT_EQ(
+        "", refusal(renamed(builder, {.ranks = 4, .widened = widened, .layout = &layout}), layout))
+        << name_of(builder);
+  }
 }
 
 TEST(PlanFiles, that_map_buffers_fit_the_plan_that_runs_where_they_are_not_mapped) {
@@ -394,7 +483,8 @@ std::string mutated(std::string text, const std::string& other, std::mt19937_64&
 /// What random changes make of a file is refused with a reason, or verified; nothing crashes.
 TEST(PlanFiles, that_are_damaged_at_random_are_refused_with_a_reason_or_verified) {
   std::mt19937_64 random(tests::seed());
-  std::vector<std::string> texts = {example("cube"), example("chain")};
+  std::vector<std::string> texts = {example("cube"), example("chain"), example("rails")};
+  const Layout layout = layout_of({2, 2});
   for (const Builder& builder : group_builders()) {
     const std::string text = replaced(
         write_json(plans_for_all_roots(builder, {.ranks = 4, .widened = true}), builder.varying),
@@ -407,7 +497,7 @@ TEST(PlanFiles, that_are_damaged_at_random_are_refused_with_a_reason_or_verified
   for (int round = 0; round < rounds; ++round) {
     const std::string text =
         mutated(texts[random() % texts.size()], texts[random() % texts.size()], random);
-    const std::string said = refusal(text, 4);
+    const std::string said = refusal(text, layout);
     if (said.empty()) {
       ++verified;
     } else {
@@ -454,6 +544,55 @@ TEST(PlanFiles, are_candidates_of_the_selector_and_can_be_forced) {
   EXPECT_EQ("cube", algorithm_of(options));
   options.deterministic = true;
   EXPECT_NE("cube", algorithm_of(options)) << "it does not fold in the order of ranks";
+}
+
+/// The plans of a user are priced for all their ranks, on the nodes for which they were verified.
+TEST(PlanFiles, of_many_ranks_and_of_several_nodes_are_priced) {
+  const auto layout = std::make_shared<const Layout>(layout_of({3, 1}));
+  const Builder &ring = *find_builder("ring", Collective::all_gather, Medium::messages),
+                &tree = *find_builder("tree", Collective::broadcast, Medium::messages),
+                &levels = *find_builder("two-level", Collective::all_gather, Medium::both);
+  const auto prices = [](const Builder& builder, const Group& group,
+                         const std::shared_ptr<const Layout>& nodes) {
+    PlanFile file;
+    EXPECT_TRUE(read_plan(renamed(builder, group), "my.json", &file).ok());
+    std::shared_ptr<const LoadedPlan> plan;
+    const Status verified = LoadedPlans().verify(file, group.ranks, &plan, nodes.get());
+    EXPECT_TRUE(verified.ok()) << verified.message();
+    SelectorOptions options;
+    options.ranks = static_cast<int>(group.ranks);
+    options.one_node = false;
+    options.layout = nodes;
+    options.board_scratch_bytes = 4 << 20;
+    options.loaded.add(plan);
+    Selector selector(options);
+    std::vector<Selector::Priced> priced;
+    const int root = row_of(builder.collective).rooted ? 0 : -1;
+    EXPECT_TRUE(selector
+                    .candidates({.collective = builder.collective,
+                                 .dtype = Dtype::float32,
+                                 .root = root,
+                                 .count = 100},
+                                &priced)
+                    .ok());
+    std::vector<double> found;
+    for (const std::string& name : {std::string(builder.algorithm), file.name}) {
+      for (const Selector::Priced& candidate : priced) {
+        if (candidate.builder->algorithm == name) {
+          found.push_back(static_cast<double>(candidate.price_ps));
+        }
+      }
+    }
+    EXPECT_EQ(found.size(), 2U);
+    return found;
+  };
+  const std::vector<double> of_ring = prices(ring, {.ranks = 64}, nullptr);
+  EXPECT_NEAR(of_ring[1] / of_ring[0], 1, 0.1);
+  const std::vector<double> of_tree = prices(tree, {.ranks = 8}, nullptr);
+  EXPECT_EQ(of_tree[1], of_tree[0]) << "all ranks of both are simulated";
+  const std::vector<double> of_levels =
+      prices(levels, {.ranks = 4, .layout = layout.get()}, layout);
+  EXPECT_NEAR(of_levels[1] / of_levels[0], 1, 0.5) << "the built-in plan stands on even nodes";
 }
 
 TEST(PlanFiles, that_are_added_later_change_the_choice) {

@@ -100,9 +100,12 @@ class OneRank final : private EngineHost {
   }
   /// A peer arrives at a barrier, and does not ring.
   void peer_arrives(std::uint64_t sequence = 1, int peer = 1) {
-    const int parity = static_cast<int>(sequence & 1);
-    board.arrival(peer, parity).fingerprint = board.arrival(0, parity).fingerprint;
-    board.arrival(peer, parity).sequence.store(sequence, std::memory_order_release);
+    ArrivalLine& line = board.arrival(peer, sequence);
+    Progress& progress = board.progress(peer);
+    line.fingerprint = board.arrival(0, sequence).fingerprint;
+    line.sequence.store(sequence, std::memory_order_release);
+    progress.fingerprint(sequence) = board.progress(0).fingerprint(sequence).load();
+    progress.arrived.store(sequence, std::memory_order_release);
   }
   Board board;
   std::unique_ptr<Engine> engine;

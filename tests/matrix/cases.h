@@ -33,12 +33,13 @@ inline std::string example_plan(const std::string& name) {
 
 inline ranks::Env::List settings_of(const WorldKind& kind) {
   const std::string algorithm = kind.algorithm;
-  const bool is_loaded = algorithm == "cube" || algorithm == "chain";
-  return {
-      {"HOCKET_TRANSPORT", kind.transport},
-      {"HOCKET_ALGORITHM", algorithm},
-      {"HOCKET_NODES", kind.nodes},
-      {"HOCKET_PLAN_FILES", is_loaded ? example_plan("cube") + ":" + example_plan("chain") : ""}};
+  const bool is_loaded = algorithm == "cube" || algorithm == "chain" || algorithm == "rails";
+  return {{"HOCKET_TRANSPORT", kind.transport},
+          {"HOCKET_ALGORITHM", algorithm},
+          {"HOCKET_NODES", kind.nodes},
+          {"HOCKET_PLAN_FILES", is_loaded ? example_plan("cube") + ":" + example_plan("chain") +
+                                                ":" + example_plan("rails")
+                                          : ""}};
 }
 
 inline void PrintTo(const WorldKind& kind, std::ostream* out) {

@@ -101,6 +101,7 @@ constexpr WorldKind kinds[] = {
     {3, "", "leaders", false, "2,1"},
     {3, "", "two-level", false, "2,1"},
     {4, "", "two-level", false, "2,2"},
+    {4, "", "rails", false, "2,2"},
     {4, "", "two-level", false, "3,1"},
     {7, "", "two-level", false, "1,4,2"},
 };

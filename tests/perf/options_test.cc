@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data.h"
+
 namespace hocket::perf {
 namespace {
 
@@ -71,6 +73,7 @@ const Accepted accepted[] = {
     {{"-c", "0"}, [](const Options& o) { return o.checks == 0; }},
     {{"-d", "all"}, [](const Options& o) { return o.dtypes.size() == 14; }},
     {{"-d", "half"}, [](const Options& o) { return o.dtypes[0] == hocketFloat16; }},
+    {{"-o", "mulsum"}, [](const Options& o) { return o.ops[0] == mul_sum; }},
     {{"-o", "all"}, [](const Options& o) { return o.ops.size() == 9; }},
     {{"-d", "uint16"}, [](const Options& o) { return o.dtypes[0] == hocketUint16; }},
     {{"-d", "uint16", "-o", "xor"}, [](const Options& o) { return o.ops[0] == hocketXor; }},

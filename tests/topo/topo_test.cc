@@ -9,7 +9,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "collectives/plan/json.h"
 #include "collectives/plans.h"
+#include "collectives/select/loaded_plan.h"
 #include "svg.h"
 #include "walk.h"
 
@@ -160,6 +162,29 @@ TEST(Program, prints_plans_and_writes_the_picture) {
   std::filesystem::remove(file);
 }
 
+TEST(Program, writes_plans_that_hocket_loads) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("hocket-topo-" + std::to_string(::getpid()) + ".json");
+  const std::uint32_t two_and_one[] = {0, 0, 1};
+  const Layout nodes(two_and_one);
+  for (const std::string plan :
+       {"all_reduce --algorithm ring", "gather --algorithm k-nomial",
+        "broadcast --algorithm staged --node", "scatter --algorithm two-level --nodes 2,1"}) {
+    SCOPED_TRACE(plan);
+    EXPECT_EQ(run("plan " + plan + " --ranks 3 --json " + path.string()).status, 0);
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    std::filesystem::remove(path);
+    PlanFile file;
+    const Status read = read_plan(text.str(), "file", &file);
+    ASSERT_TRUE(read.ok()) << read.message();
+    EXPECT_TRUE(file.name.starts_with("my-")) << file.name;
+    std::shared_ptr<const LoadedPlan> loaded;
+    const Status verified = LoadedPlans().verify(file, 3, &loaded, &nodes);
+    EXPECT_TRUE(verified.ok()) << verified.message();
+  }
+}
+
 TEST(Program, says_what_is_wrong) {
   const auto expect_error = [](const std::string& arguments, const std::string& words) {
     const Ran ran = run("plan " + arguments);
@@ -171,6 +196,10 @@ TEST(Program, says_what_is_wrong) {
   expect_error("all-sorts --algorithm ring", "there is no 'all-sorts' over messages");
   expect_error("broadcast --algorithm tree --root 4", "there is no rank 4");
   expect_error("broadcast --algorithm tree --rank 4", "there is no rank 4");
+  const Ran ran = run("plan all-reduce --algorithm tree --ranks 65 --rank 0 --json never-written");
+  EXPECT_NE(ran.output.find("hocket-topo: a plan of a user is for 2 to 64 ranks\n"),
+            std::string::npos);
+  EXPECT_NE(ran.status, 0);
   expect_error("all-reduce --algorithm ring --varying",
                "that algorithm needs blocks of equal counts");
 }

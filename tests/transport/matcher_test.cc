@@ -254,9 +254,9 @@ TEST(Matcher, compares_the_call_in_which_the_peer_waits) {
       EXPECT_EQ(0, rank->sequence_check.failure()->culprit());
     }
   }
-  // A call that is older than the last two of this rank tells nothing.
+  // A call that is older than those that this rank keeps tells nothing.
   Rank1 rank;
-  for (std::uint64_t sequence = 5; sequence < 8; ++sequence)
+  for (std::uint64_t sequence = 5; sequence <= 5 + run_ahead_operations; ++sequence)
     rank.sequence_check.begin(sequence, other);
   told(rank, 5);
   EXPECT_EQ(nullptr, rank.sequence_check.failure());

@@ -1,5 +1,5 @@
-// hocket-topo plan draws the plans of an algorithm: as text, and as a picture of the messages of
-// all ranks.
+// hocket-topo plan draws the plans of an algorithm: as text, as a picture of the messages of all
+// ranks, and as a file that a user can change and load.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/algorithms/builders.h"
+#include "collectives/plan/json.h"
 #include "svg.h"
 #include "walk.h"
 
@@ -19,7 +20,7 @@ namespace {
 using namespace hocket::internal;
 
 struct Options {
-  std::string collective, algorithm, svg;
+  std::string collective, algorithm, svg, json;
   std::uint32_t ranks = 4;
   std::vector<std::uint32_t> nodes;  // their sizes; empty: none are given
   int rank = -1;                     // -1: all
@@ -82,6 +83,51 @@ std::vector<Plan> plans_of(const Builder& builder, const Options& options, const
   return plans;
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+void write_picture(const Options& options, const std::vector<Plan>& plans) {
+  hocket::topo::Walk walk;
+  const Status status = hocket::topo::walk(plans, &walk);
+  if (!status.ok()) throw std::runtime_error(status.message());
+  const std::string title =
+      fmt::format("{} by {}, {} ranks", options.collective, options.algorithm, options.ranks);
+  write_file(options.svg, hocket::topo::svg_of(title, options.ranks, walk));
+}
+
+/// Writes the plans of all roots. A user's plan needs a name of its own.
+void write_plans(Options options, const Layout* layout) {
+  const Builder& builder = find(options);
+  const CollectiveRow& row = row_of(builder.collective);
+  if (options.ranks < 2 || options.ranks > most_ranks_of_file) {
+    throw std::runtime_error(
+        fmt::format("a plan of a user is for 2 to {} ranks", most_ranks_of_file));
+  }
+  options.widened = row.reduces;
+  options.varying = false;
+  std::vector<Plan> plans;
+  const auto roots = static_cast<std::int32_t>(row.rooted ? options.ranks : 1);
+  for (options.root = 0; options.root < roots; ++options.root) {
+    for (Plan& plan : plans_of(builder, options, layout)) {
+      plan.algorithm = "my-" + options.algorithm;
+      plans.push_back(std::move(plan));
+    }
+  }
+  const std::string text = write_json(plans, builder.varying);
+  // The limits of files are those of plans that users write.
+  PlanFile file;
+  Status status = read_plan(text, options.json, &file);
+  for (const Plan& plan : plans) {
+    Plan again;
+    if (status.ok()) status = file.build(plan.shape, &again);
+  }
+  if (!status.ok()) throw std::runtime_error(status.message());
+  write_file(options.json, text);
+}
+
 void draw(Options options) {
   const std::optional<Layout> layout = layout_of(options);
   if (layout) options.ranks = layout->ranks();
@@ -93,15 +139,8 @@ void draw(Options options) {
     const bool asked = options.rank < 0 || plan.shape.rank == static_cast<unsigned>(options.rank);
     if (asked) fmt::print("{}\n", print(plan));
   }
-  if (options.svg.empty()) return;
-  hocket::topo::Walk walk;
-  const Status status = hocket::topo::walk(plans, &walk);
-  if (!status.ok()) throw std::runtime_error(status.message());
-  const std::string title =
-      fmt::format("{} by {}, {} ranks", options.collective, options.algorithm, options.ranks);
-  std::ofstream file(options.svg);
-  file << hocket::topo::svg_of(title, options.ranks, walk);
-  if (!file.flush()) throw std::runtime_error("cannot write " + options.svg);
+  if (!options.svg.empty()) write_picture(options, plans);
+  if (!options.json.empty()) write_plans(options, layout ? &*layout : nullptr);
 }
 
 }  // namespace
@@ -121,6 +160,9 @@ int main(int argc, char** argv) {
   plan->add_option("--rank", options.rank, "print the plan of this rank alone");
   plan->add_option("--root", options.root, "of a rooted collective")->capture_default_str();
   plan->add_option("--svg", options.svg, "write a picture to this file");
+  plan->add_option("--json", options.json,
+                   "write the plans of all ranks and roots to this file, which hocket loads as "
+                   "'my-ALGORITHM'");
   plan->add_option("--nodes", options.nodes, "the ranks of each node, as in 2,2 or 1,4,2")
       ->delimiter(',')
       ->check(CLI::Range(1, 64));

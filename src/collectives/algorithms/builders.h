@@ -10,13 +10,6 @@
 
 namespace hocket::internal {
 
-/// How ranks reach one another in a plan.
-enum class Medium : std::uint8_t {
-  node,      // load and store: all ranks must be on one node
-  messages,  // messages, also between ranks of one node
-  both       // load and store within each node, messages between nodes
-};
-
 struct Builder {
   const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
                           // "pairs", "message"

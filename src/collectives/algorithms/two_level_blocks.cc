@@ -120,6 +120,7 @@ class RootedBlocks : Levels {
     bool in_place;        // the root has it in its input or output, and needs no scratch
   };
   std::vector<Message> messages(std::vector<std::uint32_t> next) const;
+  std::uint32_t most_places() const;
 
   Index own() const { return fixed(shape_.rank); }
   Index rank_of(const Message& message) const {
@@ -182,14 +183,26 @@ std::vector<RootedBlocks::Message> RootedBlocks::messages(std::vector<std::uint3
   return found;
 }
 
+/// The blocks of scratch that a gather needs, whichever rank is the root: those of a leader, or the
+/// own block and what comes from other nodes.
+std::uint32_t RootedBlocks::most_places() const {
+  std::uint32_t most = layout_.ranks_of_largest();
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    std::vector<std::uint32_t> next(size_of(node), 1);
+    std::size_t turn = 0;
+    for (const std::uint32_t other : nodes_after(node)) {
+      std::uint32_t& place = next[++turn % next.size()];
+      place += size_of(other);
+      most = std::max(most, place);
+    }
+  }
+  return most;
+}
+
 void RootedBlocks::gather() {
   // Block 0 of a rank of the root's node is its own.
   const std::vector<Message> all = messages(std::vector<std::uint32_t>(size_of(root_node_), 1));
-  plan_.scratch_blocks = layout_.ranks_of_largest();
-  for (const Message& message : all) {
-    if (message.in_place) continue;
-    plan_.scratch_blocks = std::max(plan_.scratch_blocks, message.place + message.run.length);
-  }
+  plan_.scratch_blocks = most_places();
   if (!at_root_node_) return gather_on_other_node(all);
   if (own_ == root_) return gather_to_root(all);
   gather_for_root(all);

@@ -32,7 +32,7 @@ std::uint32_t index_of(const Index& index, std::uint32_t instance, std::uint32_t
 }  // namespace
 
 std::uint64_t Execution::flag_value(std::uint64_t count) const {
-  return (binding_->board_sequence << count_bits) + count;
+  return (operation_ << count_bits) + count;
 }
 
 void Execution::use(const Program& program) {
@@ -55,7 +55,6 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   binding_ = &binding;
   element_bytes_ = size_of(binding.dtype);
   wide_bytes_ = wide_size_of(binding.dtype);
-  parity_ = static_cast<int>(binding.board_sequence & 1);
   own_ = header_->uses_node ? links.board->local_rank() : links.rank;
   done_ = published_ = exported_ = admitted_ = false;
   all_mapped_ = true;
@@ -64,17 +63,10 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     failed_ = false;
     status_ = {};
   }
-  if (header_->scratch_blocks > 0 || staged != nullptr) {
-    const bool wide = header_->wide_scratch || (staged != nullptr && staged->header().wide_scratch);
-    stride_ = scratch_stride_bytes(binding.sizes, binding.dtype, wide);
-  }
-  if (!header_->uses_node && header_->uses_scratch) {
-    scratch_ = links.host->private_scratch(stride_ * header_->scratch_blocks * header_->slots);
-    if (scratch_ == nullptr) {
-      fail({Code::system_error, "no memory for the scratch area of '" + program.algorithm() + "'"});
-      return;
-    }
-  }
+  operation_ = binding.board_sequence;
+  large_scratch_ = false;
+  const bool has_scratch = header_->scratch_blocks > 0 || staged != nullptr;
+  if (has_scratch && !place_scratch()) return;
   if (binding.op == Op::pre_mul_sum) [[unlikely]]
     expect_scalars();
   const std::uint32_t operands =
@@ -83,9 +75,48 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
-  admitting_ = header_->arrives_first;
+  if (header_->uses_node) {
+    links.run_ahead->begin(operation_, binding.message_sequence);
+    phase_ = Phase::awaiting_board;
+    if (!board_is_free()) return;
+  }
+  enter();
+}
+
+/// Finds the scratch of the operation: if it fits, a small one of the board. False: no memory.
+bool Execution::place_scratch() {
+  std::size_t blocks = std::size_t{header_->scratch_blocks} * header_->slots;
+  bool wide = header_->wide_scratch;
+  if (staged_ != nullptr) {
+    const ProgramHeader& other = staged_->header();
+    blocks = std::max(blocks, std::size_t{other.scratch_blocks} * other.slots);
+    wide |= other.wide_scratch;
+  }
+  stride_ = scratch_stride_bytes(binding_->sizes, binding_->dtype, wide);
+  if (!header_->uses_node) {
+    if (!header_->uses_scratch) return true;
+    scratch_ = links_->host->private_scratch(stride_ * blocks);
+    scratch_step_ = 0;
+    if (scratch_ != nullptr) return true;
+    fail({Code::system_error, "no memory for the scratch area of '" + program_->algorithm() + "'"});
+    return false;
+  }
+  const Board& board = *links_->board;
+  // Ranks that do not know all blocks could disagree about what fits.
+  large_scratch_ = stride_ * blocks > Board::small_scratch_bytes || !has_count(binding_->signature);
+  scratch_ = large_scratch_ ? board.scratch(0, operation_) : board.small_scratch(0, operation_);
+  scratch_step_ = large_scratch_ ? board.large_scratch_step() : Board::small_scratch_step();
+  return true;
+}
+
+bool Execution::board_is_free() const {
+  return links_->run_ahead->all_have_arrived(RunAhead::required_by(operation_, large_scratch_));
+}
+
+void Execution::enter() {
   admission_cursor_ = 0;
-  if (admitting_) {
+  if (header_->arrives_first) {
+    phase_ = Phase::admission;
     arrive();
   } else {
     begin_lanes();
@@ -106,7 +137,7 @@ std::uint64_t Execution::scalar_of(const Operand& operand, const Active& active,
                                    std::uint32_t source) const {
   const std::uint32_t rank = index_of(operand.rank, active.instance, source);
   if (rank != static_cast<std::uint32_t>(own_)) {
-    return links_->board->signatures(static_cast<int>(rank)).of_parity[parity_].scalar();
+    return links_->board->signature(static_cast<int>(rank), operation_).scalar();
   }
   if (operand.buffer != Buffer::scratch) return binding_->signature.scalar();
   return scalars_[scratch_index(index_of(operand.block, active.instance, source), active.chunk)];
@@ -141,6 +172,7 @@ void Execution::add_scalars(const Active& active, const Instruction& instruction
 }
 
 void Execution::begin_lanes() {
+  phase_ = Phase::lanes;
   const ProgramHeader& header = *header_;
   active_count_ = header.active;
   if (active_.size() < active_count_) active_.resize(active_count_);
@@ -155,6 +187,12 @@ void Execution::begin_lanes() {
     }
   }
   HOCKET_ASSERT(next == active_count_, "a program counts its windows");
+  if (!binding_->repeated) {
+    readiness_ = Readiness::unknown;
+    return;
+  }
+  set_bases();
+  if (readiness_ == Readiness::unknown) make_ready();
 }
 
 void Execution::begin_instance(Active& active, std::uint32_t instance) const {
@@ -163,14 +201,36 @@ void Execution::begin_instance(Active& active, std::uint32_t instance) const {
   active.next = active.cursor = 0;
   active.chunk = 0;
   active.posted = false;
-  active.chunks =
-      binding_->sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
+  const Sizes& sizes = binding_->sizes;
+  active.chunks = sizes.chunk_elements == 0
+                      ? 1
+                      : sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
 }
 
 bool Execution::advance() {
   if (done_ || failed_) return false;
-  if (!admitting_) return advance_lanes();
-  return advance_admission();
+  if (phase_ == Phase::lanes) [[likely]]
+    return advance_lanes();
+  return phase_ == Phase::admission ? advance_admission() : await_board();
+}
+
+bool Execution::await_board() {
+  RunAhead& run_ahead = *links_->run_ahead;
+  if (!board_is_free()) {
+    const int before = run_ahead.looked_at();
+    switch (run_ahead.look(RunAhead::required_by(operation_, large_scratch_))) {
+      case RunAhead::Look::waits:
+        return run_ahead.looked_at() != before;
+      case RunAhead::Look::disagrees:
+        fail(run_ahead.disagreement());
+        return true;
+      case RunAhead::Look::all_have_arrived:
+        break;
+    }
+  }
+  enter();
+  advance();
+  return true;
 }
 
 bool Execution::advance_admission() {
@@ -178,7 +238,6 @@ bool Execution::advance_admission() {
   const Outcome outcome = do_await_arrival(admission_cursor_, true, 0);
   if (outcome == Outcome::failed) return true;
   if (outcome == Outcome::blocked) return admission_cursor_ != before;
-  admitting_ = false;
   if (staged_ != nullptr && !all_mapped_) use(*staged_);
   begin_lanes();
   advance_lanes();
@@ -279,14 +338,12 @@ inline std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, s
 inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                                              std::size_t chunk) const {
   if (buffer == Buffer::line) {
-    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), parity_).payload;
+    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), operation_).payload;
     if (block == 0) return payload;
     return payload + block * line_stride(binding_->sizes) * element_bytes_;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
-  std::byte* const scratch =
-      header_->uses_node ? links_->board->scratch(static_cast<int>(rank), parity_) : scratch_;
-  return scratch + scratch_index(block, chunk) * stride_;
+  return scratch_ + rank * scratch_step_ + scratch_index(block, chunk) * stride_;
 }
 
 /// The address of range number `source` of those that the operand stands for.
@@ -315,44 +372,61 @@ Stores Execution::scratch_stores(Buffer first) const {
   return near_output ? Stores::near_and_far : Stores::past_caches;
 }
 
-/// A copy of a few bytes needs no kernel.
-bool Execution::copied(const Instruction& instruction, const Active& active,
-                       std::uint32_t repetition, std::size_t count) const {
+/// The bytes of a copy of a few bytes, which needs no kernel; 0: the step is another one.
+std::size_t Execution::copied_bytes(const Instruction& instruction, std::size_t count) const {
   constexpr std::size_t most_bytes = 256;
   const Operand* operand = operands_ + instruction.first_operand;
   const bool one_to_one = instruction.srcs == 1 && instruction.dsts == 1 && !instruction.finish &&
                           operand[0].repeat == 1 && operand[1].repeat == 1 &&
                           operand[0].wide == operand[1].wide;
   const std::size_t bytes = count * (operand[0].wide ? wide_bytes_ : element_bytes_);
-  if (!one_to_one || bytes > most_bytes) return false;
-  std::byte* const dst = address_of(operand[0], active, repetition);
-  const std::byte* const src = address_of(operand[1], active, repetition);
-  // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
-  if (dst != src) std::memcpy(dst, src, bytes);
-  return true;
+  return one_to_one && bytes <= most_bytes ? bytes : 0;
 }
 
 Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
   HOCKET_ASSERT(
       instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
       "an instruction has its operands");
-  for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
+  if (readiness_ == Readiness::ready) {
+    fold_ready(ready_[static_cast<std::size_t>(&instruction - code_)]);
+  } else {
+    for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
+  }
   return Outcome::next;
+}
+
+/// The fold of `count` elements, without addresses and their numbers.
+Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const {
+  const Operand* const first = operands_ + instruction.first_operand;
+  const bool only_output = std::all_of(first, first + instruction.dsts, [](const Operand& operand) {
+    return operand.buffer == Buffer::output;
+  });
+  Fold fold;
+  fold.count = count;
+  fold.wide_dst = first->wide;
+  fold.dtype = binding_->dtype;
+  fold.op = binding_->op;
+  fold.finish = instruction.finish;
+  fold.divisor = header_->ranks;
+  fold.stores = only_output ? binding_->stores : scratch_stores(first->buffer);
+  return fold;
 }
 
 /// Block `repetition` of the instruction. Either the instruction is repeated, or an operand is.
 void Execution::fold_block(const Active& active, const Instruction& instruction,
                            std::uint32_t repetition) {
   const std::size_t count = elements_of(active, instruction, repetition);
-  if (count == 0 || copied(instruction, active, repetition, count)) return;
-  Fold fold;
-  fold.count = count;
+  if (count == 0) return;
   const Operand* operand = operands_ + instruction.first_operand;
-  const Operand& first = *operand;
-  bool only_output = true;
+  if (const std::size_t bytes = copied_bytes(instruction, count); bytes > 0) {
+    std::byte* const dst = address_of(operand[0], active, repetition);
+    const std::byte* const src = address_of(operand[1], active, repetition);
+    // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
+    if (dst != src) std::memcpy(dst, src, bytes);
+    return;
+  }
   std::uint32_t dsts = 0, srcs = 0;
   for (const Operand* end = operand + instruction.dsts; operand != end; ++operand) {
-    only_output &= operand->buffer == Buffer::output;
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
       fold_dsts_[dsts++] = address_of(*operand, active, repetition + j);
     }
@@ -364,20 +438,15 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   }
   HOCKET_ASSERT(std::max(srcs, dsts) <= fold_srcs_.size(),
                 "a program knows its longest list of operands");
-  if (only_output && srcs == 1 && !instruction.finish) {
+  if (srcs == 1 && !instruction.finish) {
     dsts = drop(fold_srcs_[0].data, fold_dsts_.data(), dsts);  // a copy onto itself, as above
     if (dsts == 0) return;
   }
+  Fold fold = fold_of(instruction, count);
   fold.srcs = fold_srcs_.data();
   fold.src_count = static_cast<int>(srcs);
   fold.dsts = fold_dsts_.data();
   fold.dst_count = static_cast<int>(dsts);
-  fold.wide_dst = first.wide;
-  fold.dtype = binding_->dtype;
-  fold.op = binding_->op;
-  fold.finish = instruction.finish;
-  fold.divisor = header_->ranks;
-  fold.stores = only_output ? binding_->stores : scratch_stores(first.buffer);
   if (binding_->op == Op::pre_mul_sum) [[unlikely]]
     add_scalars(active, instruction, repetition, &fold);
   if (binding_->user != nullptr) [[unlikely]] {
@@ -385,6 +454,88 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   } else {
     hocket::internal::fold(fold);
   }
+}
+
+void Execution::set_bases() {
+  bases_[static_cast<int>(Buffer::input)] = const_cast<std::byte*>(binding_->input);
+  bases_[static_cast<int>(Buffer::output)] = binding_->output;
+  bases_[static_cast<int>(Buffer::scratch)] = scratch_;
+  if (header_->uses_node) {
+    bases_[static_cast<int>(Buffer::line)] = links_->board->arrival(0, operation_).payload;
+  }
+}
+
+/// True if every fold of the program runs once, at places that no chunk and no peer decides.
+bool Execution::can_be_ready() const {
+  if (staged_ != nullptr || header_->maps_input || header_->maps_output ||
+      binding_->sizes.chunk_elements != 0 || binding_->op >= Op::pre_mul_sum) {
+    return false;
+  }
+  for (std::uint32_t l = 0; l < header_->lanes; ++l) {
+    if (lanes_[l].instances != 1) return false;
+  }
+  for (std::uint32_t i = 0; i < header_->instructions; ++i) {
+    const Instruction& step = code_[i];
+    if (step.kind != StepKind::fold) continue;
+    const bool copies = step.srcs == 1 && !step.finish;
+    if (step.repeat != 1 || (copies && step.dsts != 1)) return false;
+  }
+  return std::none_of(operands_, operands_ + header_->operands,
+                      [](const Operand& operand) { return operand.varies; });
+}
+
+void Execution::make_ready() {
+  readiness_ = Readiness::never;
+  if (!can_be_ready()) return;
+  ready_.assign(header_->instructions, {});
+  places_.clear();
+  for (std::size_t l = 0; l < active_count_; ++l) {
+    const LaneCode& lane = *active_[l].lane;
+    for (std::uint32_t i = lane.first; i < lane.first + lane.count; ++i) {
+      if (code_[i].kind == StepKind::fold) make_ready(active_[l], code_[i]);
+    }
+  }
+  readiness_ = Readiness::ready;
+}
+
+void Execution::make_ready(const Active& active, const Instruction& instruction) {
+  const std::size_t count = elements_of(active, instruction, 0);
+  ReadyFold& ready = ready_[static_cast<std::size_t>(&instruction - code_)];
+  ready.fold = fold_of(instruction, count);
+  ready.copied = copied_bytes(instruction, count);
+  ready.first_place = static_cast<std::uint32_t>(places_.size());
+  const Operand* const first = operands_ + instruction.first_operand;
+  int number = 0;
+  for (std::uint32_t o = 0; o < instruction.dsts + instruction.srcs; ++o) {
+    if (o == instruction.dsts) ready.fold.dst_count = std::exchange(number, 0);
+    for (std::uint32_t j = 0; j < first[o].repeat; ++j, ++number) {
+      const std::byte* const base = bases_[static_cast<int>(first[o].buffer)];
+      places_.push_back({first[o].buffer, first[o].wide, address_of(first[o], active, j) - base});
+    }
+  }
+  ready.fold.src_count = number;
+}
+
+void Execution::fold_ready(const ReadyFold& ready) {
+  if (ready.fold.count == 0) return;
+  const Place* place = &places_[ready.first_place];
+  const auto address = [this](const Place& of) {
+    return bases_[static_cast<int>(of.buffer)] + of.offset;
+  };
+  const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
+  if (copies && address(place[0]) == address(place[1])) return;
+  if (ready.copied > 0) {
+    std::memcpy(address(place[0]), address(place[1]), ready.copied);
+    return;
+  }
+  for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address(*place++);
+  for (int s = 0; s < ready.fold.src_count; ++s, ++place) {
+    fold_srcs_[s] = {address(*place), place->wide};
+  }
+  Fold fold = ready.fold;
+  fold.srcs = fold_srcs_.data();
+  fold.dsts = fold_dsts_.data();
+  hocket::internal::fold(fold);
 }
 
 /// Elements of the chunk of a block that the step handles.
@@ -452,8 +603,8 @@ Execution::Outcome Execution::do_message(Active& active, const Instruction& inst
 
 void Execution::arrive() {
   const Board& board = *links_->board;
-  ArrivalLine& line = board.arrival(own_, parity_);
-  board.signatures(own_).of_parity[parity_] = binding_->signature;
+  ArrivalLine& line = board.arrival(own_, operation_);
+  board.signature(own_, operation_) = binding_->signature;
   if (header_->maps_input || header_->maps_output) {
     const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
                               binding_->output_region.region, binding_->output_region.offset};
@@ -462,7 +613,8 @@ void Execution::arrive() {
   }
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
-  line.sequence.store(binding_->board_sequence, std::memory_order_release);
+  line.sequence.store(operation_, std::memory_order_release);
+  links_->run_ahead->arrive(operation_, binding_->fingerprint);
   published_ = true;
 }
 
@@ -474,15 +626,15 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
   if (!all) cursor = peer;
   for (; cursor < end; ++cursor) {
     const auto rank = static_cast<int>(cursor);
-    const ArrivalLine& line = board.arrival(rank, parity_);
-    const std::uint64_t sequence = line.sequence.load(std::memory_order_acquire);
-    if (sequence != binding_->board_sequence) return Outcome::blocked;
+    const ArrivalLine& line = board.arrival(rank, operation_);
+    if (line.sequence.load(std::memory_order_acquire) < operation_) return Outcome::blocked;
     if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
       return mismatch_with(rank);
     }
     const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
   }
+  if (all) links_->run_ahead->saw_all(operation_);
   if (header_->maps_input || header_->maps_output) {
     if (!all_mapped_) {
       exported_ = false;
@@ -527,7 +679,7 @@ Execution::Outcome Execution::resolve_peers() {
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     if (peer == own_) continue;
     BufferPlaces places;
-    std::memcpy(&places, board.arrival(peer, parity_).payload, sizeof places);
+    std::memcpy(&places, board.arrival(peer, operation_).payload, sizeof places);
     const auto map = [&](Buffer buffer, RegionOffset offset, std::byte** out) {
       return links_->host->map_remote(rank_of(peer), offset, end_of(buffer, peer) * element_bytes_,
                                       binding_->message_sequence, out);
@@ -590,8 +742,7 @@ Execution::Outcome Execution::fail(Status status) {
 }
 
 Execution::Outcome Execution::mismatch_with(int peer) {
-  return fail(links_->board->disagreement_with(peer, parity_, binding_->signature, links_->rank,
-                                               rank_of(peer)));
+  return fail(links_->run_ahead->disagreement_with(peer, operation_, binding_->signature));
 }
 
 bool Execution::admitted() const {
@@ -600,54 +751,6 @@ bool Execution::admitted() const {
     if (active_[i].posted && active_[i].transfer.moved > 0) return true;
   }
   return false;
-}
-
-/// The ranks that the step of an active lane waits for.
-void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const {
-  const Instruction& instruction = code_[active.lane->first + active.next];
-  if (active.posted) {
-    ranks.push_back(static_cast<int>(index_of(instruction.peer, active.instance)));
-    return;
-  }
-  const bool arrival = instruction.kind == StepKind::await_arrival;
-  if (!arrival && instruction.kind != StepKind::wait) return;
-  if (!instruction.all) {
-    ranks.push_back(rank_of(static_cast<int>(index_of(instruction.peer, active.instance))));
-    return;
-  }
-  for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
-    const bool here =
-        arrival ? links_->board->arrival(peer, parity_).sequence.load(std::memory_order_relaxed) ==
-                      binding_->board_sequence
-                : wait_is_over(active, instruction, peer);
-    if (!here) ranks.push_back(rank_of(peer));
-  }
-}
-
-std::vector<int> Execution::waits_for() const {
-  if (done_) return {};
-  std::vector<int> all;
-  if (mapping_of_ >= 0) all.push_back(rank_of(mapping_of_));
-  if (admitting_) {
-    for (auto peer = static_cast<int>(admission_cursor_); peer < links_->board->local_ranks();
-         ++peer) {
-      const ArrivalLine& line = links_->board->arrival(peer, parity_);
-      if (line.sequence.load(std::memory_order_relaxed) != binding_->board_sequence) {
-        all.push_back(rank_of(peer));
-      }
-    }
-  } else {
-    for (std::size_t i = 0; i < active_count_; ++i) {
-      if (!active_[i].done) add_awaited(active_[i], all);
-    }
-  }
-  std::vector<int> ranks;
-  for (const int rank : all) {
-    if (rank != links_->rank && std::ranges::find(ranks, rank) == ranks.end()) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
 }
 
 }  // namespace hocket::internal

@@ -2,9 +2,12 @@
 // Collectives and messages of every size move their bytes through advance(). Only the measurements
 // in engine/calibration.cc access memory without a program.
 //
-// Admission comes first where the program says so: this rank publishes its arrival, waits for the
-// arrival of all local peers, compares signatures and maps the peers' buffers; if a buffer of some
-// rank is not mapped, the program `staged` runs instead. Then the lanes run.
+// A program that uses the node first waits until its part of the board is free: until no peer is so
+// far behind that it may still read there (transport/shm/run_ahead.h). This wait is no step,
+// because no plan can do without it or have it elsewhere. Admission follows where the program says
+// so: this rank publishes its arrival, waits for the arrival of all local peers, compares
+// signatures and maps the peers' buffers; if a buffer of some rank is not mapped, the program
+// `staged` runs instead. Then the lanes run.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,7 @@
 #include "reduce/fold.h"
 #include "reduce/user_fold.h"
 #include "transport/shm/board.h"
+#include "transport/shm/run_ahead.h"
 #include "transport/transport.h"
 
 namespace hocket::internal {
@@ -28,6 +32,7 @@ namespace hocket::internal {
 struct Links {
   int rank = 0;
   const Board* board = nullptr;          // for load/store programs
+  RunAhead* run_ahead = nullptr;         // likewise
   std::vector<int> ranks_of_node;        // by local rank: those that share the board
   std::vector<Transport*> transport_to;  // by rank, this rank too; null: unreachable
   Regions* regions = nullptr;            // of this process
@@ -44,6 +49,9 @@ struct Binding {
   Stores stores = Stores::together;  // how results are stored into outputs
   bool far_scratch = false;          // stores to scratch bypass the caches
   const UserFold* user = nullptr;    // of an operator of the user
+  /// Program, sizes and all above but the two buffers are those of the operation before, which this
+  /// execution ran.
+  bool repeated = false;
   bool p2p = false;
   std::uint64_t message_sequence = 0;  // in the keys of its messages
   std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
@@ -82,6 +90,7 @@ class Execution {
 
  private:
   enum class Outcome : std::uint8_t { blocked, next, failed };
+  enum class Phase : std::uint8_t { awaiting_board, admission, lanes };
   /// A lane instance that is active.
   struct Active {
     const LaneCode* lane = nullptr;
@@ -94,15 +103,40 @@ class Execution {
     Transfer transfer;
   };
 
+  /// A fold that is ready to run: only its addresses are still to be set.
+  struct ReadyFold {
+    Fold fold;
+    std::uint32_t first_place = 0;  // destinations, then sources
+    std::size_t copied = 0;         // bytes, of a copy of a few bytes; else 0
+  };
+  /// A distance from the address that `bases_` has for the buffer.
+  struct Place {
+    Buffer buffer;
+    bool wide;
+    std::ptrdiff_t offset;
+  };
+  enum class Readiness : std::uint8_t { unknown, ready, never };
+
   void use(const Program& program);
+  void set_bases();
+  void make_ready();
+  bool can_be_ready() const;
+  void make_ready(const Active& active, const Instruction& instruction);
+  void fold_ready(const ReadyFold& ready);
+  bool place_scratch();
+  bool board_is_free() const;
+  void enter();
   void begin_lanes();
   void begin_instance(Active& active, std::uint32_t instance) const;
   bool advance_lanes();
+  bool await_board();
   bool advance_admission();
   bool run(Active& active);
   Outcome step(Active& active, const Instruction& instruction);
   Outcome do_fold(Active& active, const Instruction& instruction);
   void fold_block(const Active& active, const Instruction& instruction, std::uint32_t repetition);
+  Fold fold_of(const Instruction& instruction, std::size_t count) const;
+  std::size_t copied_bytes(const Instruction& instruction, std::size_t count) const;
   void expect_scalars();
   std::uint64_t scalar_of(const Operand& operand, const Active& active, std::uint32_t source) const;
   void note_scalars(const Active& active, const Instruction& instruction);
@@ -132,13 +166,12 @@ class Execution {
   std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
   std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
-  bool copied(const Instruction& instruction, const Active& active, std::uint32_t repetition,
-              std::size_t count) const;
   std::size_t elements_of(const Active& active, const Instruction& instruction,
                           std::uint32_t repetition) const;
   std::size_t message_bytes(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
+  bool has_arrived(int peer, std::uint64_t operation) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;
   int rank_of(int local_rank) const {
     return links_->ranks_of_node[static_cast<std::size_t>(local_rank)];
@@ -154,10 +187,12 @@ class Execution {
   const Instruction* code_ = nullptr;
   const Operand* operands_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
-  std::byte* scratch_ = nullptr;  // of programs over messages
-  int parity_ = 0;
+  std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
+  std::size_t scratch_step_ = 0;  // to that of the next local rank
+  bool large_scratch_ = false;
+  std::uint64_t operation_ = 0;  // of the board
+  Phase phase_ = Phase::lanes;
   int own_ = 0;  // the number of this rank in ranges: a local rank, if the program uses the node
-  bool admitting_ = false;  // admission comes before the lanes, and has not ended
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;  // peers have arrived, or a message has come
   std::uint32_t admission_cursor_ = 0;
@@ -165,6 +200,11 @@ class Execution {
   std::vector<Active> active_;
   std::size_t active_count_ = 0;
   std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
+  // In a loop of like calls, what the folds of the program have in common is worked out once.
+  Readiness readiness_ = Readiness::unknown;
+  std::vector<ReadyFold> ready_;  // by instruction; those that are no fold are empty
+  std::vector<Place> places_;
+  std::byte* bases_[4] = {};  // by Buffer: input, output, and the first rank's scratch and line
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
   UserFoldRoom user_room_;

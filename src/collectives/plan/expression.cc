@@ -101,6 +101,11 @@ Status Expression::evaluate(const Names& names, Value* out) const {
         value.base = names.root;
         if (names.root < 0) wrong = "names the root, but there is none";
         break;
+      case Code::n:
+      case Code::k:
+        value.base = node.code == Code::n ? names.n : names.k;
+        if (names.n == 0) wrong = "names n or k, which are only for links 'both'";
+        break;
       case Code::i:
         value.by_i = 1;
         break;
@@ -287,13 +292,15 @@ class ExpressionParser {
       return;
     }
     static constexpr std::pair<std::string_view, Code> names[] = {
-        {"r", Code::r}, {"p", Code::p}, {"root", Code::root}, {"i", Code::i}, {"j", Code::j}};
+        {"r", Code::r}, {"p", Code::p}, {"root", Code::root}, {"n", Code::n},
+        {"k", Code::k}, {"i", Code::i}, {"j", Code::j}};
     for (const auto& [name, code] : names) {
       if (!take_word(name)) continue;
       nodes_.push_back({code});
       return;
     }
-    fail("is not understood from " + in_quotes(rest()) + " on: the names are r, p, root, i and j");
+    fail("is not understood from " + in_quotes(rest()) +
+         " on: the names are r, p, root, n, k, i and j");
   }
 
   Condition::Comparison comparison() {

@@ -8,10 +8,10 @@
 //   comparison := sum ("==" | "!=" | "<" | "<=" | ">" | ">=") sum | sum "in" "{" sum { "," sum }
 //   "}"
 //
-// A name is r (the rank), p (the number of ranks), root, i (the instance of the lane) or j (the
-// ranges that one range stands for). "/" rounds towards minus infinity; mod is never negative.
-// Where i or j stands, the formula must be an index: (a + b i + c j) mod m, with numbers a, b, c
-// and m after r, p and root are put in.
+// A name is r (the rank), p (the number of ranks), root, n (the number of nodes), k (the ranks of
+// this rank's node), i (the instance of the lane) or j (the ranges that one range stands for). "/"
+// rounds towards minus infinity; mod is never negative. Where i or j stands, the formula must be an
+// index: (a + b i + c j) mod m, with numbers a, b, c and m after r, p and root are put in.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@
 
 namespace hocket::internal {
 
-/// What the names stand for on one rank. A root of -1: there is none.
+/// What the names stand for on one rank. A root of -1, no nodes: there are none.
 struct Names {
-  std::int64_t r = 0, p = 1, root = -1;
+  std::int64_t r = 0, p = 1, root = -1, n = 0, k = 0;
 };
 
 class Expression {
@@ -49,6 +49,8 @@ class Expression {
     r,
     p,
     root,
+    n,
+    k,
     i,
     j,
     negate,

@@ -65,8 +65,8 @@ class Reader {
     if (!json.is_object()) return refused(file_, "is no JSON object");
     if (const Json* name = find(json, "name")) read_name(*name);
     check_keys(json, "the plan",
-               {"$schema", "about", "name", "collective", "ranks", "links", "varying", "cut",
-                "slots", "scratch_blocks", "wide_scratch", "line_blocks", "arrives_first",
+               {"$schema", "about", "name", "collective", "ranks", "links", "layout", "varying",
+                "cut", "slots", "scratch_blocks", "wide_scratch", "line_blocks", "arrives_first",
                 "maps_input", "maps_output", "single_chunk", "lanes"});
     if (find(json, "name") == nullptr) fail("name", "is missing");
     header(json);
@@ -181,8 +181,12 @@ class Reader {
     file_.ranks = condition(*ranks, "ranks");
     const Json* const links = find(json, "links");
     const std::string word = links == nullptr ? "" : text(*links, "links");
-    if (word != "node" && word != "messages") fail("links", "must be 'node' or 'messages'");
-    file_.in_node = word == "node";
+    static constexpr std::pair<std::string_view, Medium> media[] = {
+        {"node", Medium::node}, {"messages", Medium::messages}, {"both", Medium::both}};
+    const auto medium = std::ranges::find(media, word, &std::pair<std::string_view, Medium>::first);
+    if (medium == std::end(media)) return fail("links", "must be 'node', 'messages' or 'both'");
+    file_.medium = medium->second;
+    if (const Json* layout = find(json, "layout")) read_layout(*layout);
     const Json* const collective = find(json, "collective");
     const std::string name = collective == nullptr ? "" : text(*collective, "collective");
     const auto row = std::ranges::find_if(collective_table, [&](const CollectiveRow& candidate) {
@@ -194,6 +198,18 @@ class Reader {
                   "gather, scatter or all-to-all");
     }
     file_.collective = row->collective;
+  }
+
+  void read_layout(const Json& value) {
+    if (file_.medium != Medium::both) return fail("layout", "is only for links 'both'");
+    if (!value.is_array() || value.empty() || value.size() > most_ranks_of_file) {
+      return fail("layout", fmt::format("must be a list of 1 to {} numbers: the node of each rank",
+                                        most_ranks_of_file));
+    }
+    for (const Json& node : value) {
+      file_.layout.push_back(
+          static_cast<std::uint32_t>(whole(node, "layout", 0, most_ranks_of_file - 1)));
+    }
   }
 
   void numbers(const Json& json) {
@@ -220,6 +236,9 @@ class Reader {
     }
     if (file_.wide_scratch && !row.reduces) {
       fail("wide_scratch", fmt::format("is true, but a {} has no partial results", row.name));
+    }
+    if (maps && file_.medium == Medium::both) {
+      fail("links", "must be 'node' where buffers are mapped");
     }
     if (maps && !file_.arrives_first) {
       fail("arrives_first", "must be true where buffers are mapped");

@@ -18,6 +18,11 @@ using Json = nlohmann::ordered_json;
 // Stands before and behind the place of a number in the form of a lane. No name has this character.
 constexpr char mark = '\x7f';
 
+/// True if the plan uses the node and messages.
+bool is_layered(const Plan& plan) {
+  return plan.uses_node() && plan.shape.layout != nullptr && plan.shape.layout->nodes() > 1;
+}
+
 /// One rank's lane. `form` is its text with marks in place of the numbers that may depend on the
 /// rank: MARK by_instance,by_source,modulo MARK.
 struct Written {
@@ -29,7 +34,11 @@ struct Written {
 /// Writes one rank's lane.
 class LaneWriter {
  public:
-  LaneWriter(const Plan& plan, const Lane& lane) : plan_(plan), lane_(lane) {}
+  LaneWriter(const Plan& plan, const Lane& lane)
+      : plan_(plan),
+        lane_(lane),
+        own_rank_(is_layered(plan) ? plan.shape.layout->local_rank(plan.shape.rank)
+                                   : plan.shape.rank) {}
 
   Written write() {
     written_.r = plan_.shape.rank;
@@ -83,7 +92,7 @@ class LaneWriter {
     std::string text =
         fmt::format("{}[{}]", buffers[static_cast<int>(range.buffer)], formula(range.block));
     if (range.wide) text += 'w';
-    if (range.rank != Index{.base = static_cast<std::int32_t>(plan_.shape.rank)}) {
+    if (range.rank != Index{.base = static_cast<std::int32_t>(own_rank_)}) {
       text += '@' + formula(range.rank);
     }
     const bool varies = range.block.by_source != 0 || range.rank.by_source != 0;
@@ -159,6 +168,7 @@ class LaneWriter {
 
   const Plan& plan_;
   const Lane& lane_;
+  const std::uint32_t own_rank_;  // in ranges
   Written written_;
 };
 
@@ -345,7 +355,12 @@ std::string write_json(std::span<const Plan> plans, bool varying) {
   head["name"] = plan.algorithm;
   head["collective"] = row_of(plan.shape.collective).name;
   head["ranks"] = fmt::format("p == {}", plan.shape.ranks);
-  head["links"] = plan.uses_node() ? "node" : "messages";
+  head["links"] = is_layered(plan) ? "both" : plan.uses_node() ? "node" : "messages";
+  if (is_layered(plan)) {
+    for (std::uint32_t rank = 0; rank < plan.shape.ranks; ++rank) {
+      head["layout"].push_back(plan.shape.layout->node_of(rank));
+    }
+  }
   if (varying) head["varying"] = true;
   if (plan.cut == plan.shape.ranks) {
     head["cut"] = "p";

@@ -104,7 +104,6 @@ class Lowering {
     header_.most_operands = std::max(header_.most_operands, static_cast<std::uint32_t>(number));
     header_.awaits |= step.kind == StepKind::await;
     header_.sends_messages |= step.kind == StepKind::send || step.kind == StepKind::recv;
-    header_.awaits_all_arrivals |= step.kind == StepKind::await_arrival && step.all;
     code_.push_back(lowered);
     return {};
   }
@@ -123,7 +122,6 @@ class Lowering {
     header_.uses_node = plan_.uses_node();
     header_.sends_messages |= plan_.uses_node() && plan_.node.size() < plan_.shape.ranks;
     header_.arrives_first = plan_.arrives_first;
-    header_.awaits_all_arrivals |= plan_.arrives_first;
     header_.maps_input = plan_.maps_input;
     header_.maps_output = plan_.maps_output;
     header_.single_chunk = plan_.single_chunk;

@@ -21,10 +21,20 @@ constexpr std::int64_t most_cut = 256;
 class Building {
  public:
   Building(const PlanFile& file, const Shape& shape, Plan* out)
-      : file_(file), plan_(*out), names_{shape.rank, shape.ranks, shape.root} {
+      : file_(file),
+        plan_(*out),
+        names_{.r = shape.rank, .p = shape.ranks, .root = shape.root},
+        own_rank_(static_cast<std::int32_t>(shape.rank)) {
     plan_ = {};
     plan_.algorithm = file.name;
     plan_.shape = shape;
+    if (file.medium == Medium::both) {
+      const Layout& layout = *shape.layout;
+      plan_.node = layout.ranks_of(layout.node_of(shape.rank));
+      names_.n = layout.nodes();
+      names_.k = static_cast<std::int64_t>(plan_.node.size());
+      own_rank_ = static_cast<std::int32_t>(layout.local_rank(shape.rank));
+    }
   }
 
   Status run() {
@@ -62,11 +72,12 @@ class Building {
 
   void header() {
     const bool widened = plan_.shape.widened;
-    if (file_.in_node) {
+    if (file_.medium == Medium::node) {
       for (std::uint32_t rank = 0; rank < plan_.shape.ranks; ++rank) plan_.node.push_back(rank);
     }
     const Names own = names_;
     names_.r = names_.root = 0;  // these are the same on all ranks, whatever the root
+    if (names_.k > 0) names_.k = plan_.shape.layout->ranks_of_largest();
     plan_.cut = number("cut", file_.cut, 1, most_cut);
     plan_.slots = file_.slots;
     plan_.scratch_blocks = number("scratch_blocks", file_.scratch_blocks, 0,
@@ -176,22 +187,37 @@ class Building {
       Range range;
       range.buffer = text.buffer;
       range.wide = text.wide && plan_.shape.widened;
-      range.rank = text.rank ? index(step.place, *text.rank) : Index{.base = own_rank()};
+      range.rank = text.rank ? index(step.place, *text.rank) : Index{.base = own_rank_};
       range.block = index(step.place, text.block);
       if (text.repeat) range.repeat = number(step.place, *text.repeat, 0, most_work);
       if (range.repeat > 0) out->push_back(range);
     }
   }
 
-  /// All ranks are on the node, so a local rank is a rank.
-  std::int32_t own_rank() const { return static_cast<std::int32_t>(plan_.shape.rank); }
-
   const PlanFile& file_;
   Plan& plan_;
   Names names_;
+  std::int32_t own_rank_;  // in ranges: the local rank, which is the rank if all are on one node
   std::int64_t work_ = 0, active_ = 0;
   Status status_;
 };
+
+/// True for several nodes, which are as the file says.
+bool is_layout(const std::vector<std::uint32_t>& in_file, const Layout& nodes) {
+  std::vector<std::uint32_t> node_of = in_file;
+  if (in_file.empty()) {
+    if (nodes.ranks_of_largest() != nodes.ranks_of_smallest()) return false;
+    for (std::uint32_t rank = 0; rank < nodes.ranks(); ++rank) {
+      node_of.push_back(rank / nodes.ranks_of_largest());
+    }
+  }
+  const Layout served(node_of);
+  if (nodes.nodes() < 2 || served.ranks() != nodes.ranks()) return false;
+  for (std::uint32_t rank = 0; rank < nodes.ranks(); ++rank) {
+    if (served.node_of(rank) != nodes.node_of(rank)) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -199,9 +225,15 @@ Status refused(const PlanFile& file, const std::string& what) {
   return invalid_argument(fmt::format("{}: plan {}: {}", file.source, in_quotes(file.name), what));
 }
 
-bool PlanFile::serves(std::uint32_t number_of_ranks) const {
+bool PlanFile::serves(std::uint32_t number_of_ranks, const Layout* nodes) const {
+  Names names{.p = number_of_ranks};
+  if (medium == Medium::both) {
+    if (nodes == nullptr || !is_layout(layout, *nodes)) return false;
+    names.n = nodes->nodes();
+    names.k = nodes->ranks_of_largest();
+  }
   bool serves = false;
-  const Status status = ranks.holds({.p = number_of_ranks}, &serves);
+  const Status status = ranks.holds(names, &serves);
   return status.ok() && serves && number_of_ranks >= 2 && number_of_ranks <= most_ranks_of_file;
 }
 

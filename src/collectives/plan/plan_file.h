@@ -18,6 +18,13 @@ inline constexpr std::uint32_t most_ranks_of_file = 64;  // of a communicator th
 inline constexpr std::size_t most_file_bytes = 1 << 20;
 inline constexpr std::size_t most_name_characters = 31;
 
+/// How ranks reach one another in a plan.
+enum class Medium : std::uint8_t {
+  node,      // load and store: all ranks must be on one node
+  messages,  // messages, also between ranks of one node
+  both       // load and store within each node, messages between nodes
+};
+
 struct RangeText {
   Buffer buffer = Buffer::input;
   bool wide = false;
@@ -57,7 +64,10 @@ struct PlanFile {
   std::string name;
   Collective collective = Collective::barrier;
   Condition ranks;  // the numbers of ranks that it serves
-  bool in_node = false;
+  Medium medium = Medium::messages;
+  /// With Medium::both: the node of each rank of the communicators that the file serves. Empty:
+  /// those of nodes of equal size, whose ranks follow one another.
+  std::vector<std::uint32_t> layout;
   bool varying = false;
   Expression cut{1}, scratch_blocks, line_blocks;
   std::uint8_t slots = 1;
@@ -66,10 +76,11 @@ struct PlanFile {
   std::vector<LaneText> lanes;
   std::uint64_t hash = 0;  // of its content: white space and the order of keys do not matter
 
-  /// False also beyond most_ranks_of_file.
-  bool serves(std::uint32_t number_of_ranks) const;
-  /// The plan of one rank. It must be verified before it runs. An error names the place in the
-  /// file.
+  /// False also beyond most_ranks_of_file. nodes: of these ranks; null: nothing is known about
+  /// them.
+  bool serves(std::uint32_t number_of_ranks, const Layout* nodes = nullptr) const;
+  /// The plan of one rank. With Medium::both the shape has a layout. It must be verified before it
+  /// runs. An error names the place in the file.
   Status build(const Shape& shape, Plan* out) const;
 };
 

@@ -69,12 +69,11 @@ struct ProgramHeader {
   std::uint32_t most_operands;  // of one instruction, each counted `repeat` times
   Collective collective;
   bool uses_node, arrives_first, maps_input, maps_output, single_chunk;
-  bool awaits_all_arrivals;  // when it has ended, every local peer is known to have arrived
-  bool wide_scratch;         // some scratch range of some rank is wide
-  bool uses_scratch;         // some range of this rank is in scratch
-  bool awaits;               // some step awaits the progress of a lane
-  bool sends_messages;       // this rank, or another rank in the same operation
-  std::uint8_t unused;
+  bool wide_scratch;    // some scratch range of some rank is wide
+  bool uses_scratch;    // some range of this rank is in scratch
+  bool awaits;          // some step awaits the progress of a lane
+  bool sends_messages;  // this rank, or another rank in the same operation
+  std::uint8_t unused[2];
 };
 static_assert(sizeof(ProgramHeader) == 84);
 

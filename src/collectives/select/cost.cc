@@ -117,16 +117,20 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   const std::uint32_t of_node =
       has_nodes ? static_cast<std::uint32_t>(divide_up(shape.ranks, shape.layout->nodes())) : 1;
   const bool whole_nodes = builder.medium == Medium::both;
-  // All ranks of plans whose ranks differ are too many to be simulated. Such plans are trees, of
-  // ranks or of nodes: their time grows with the number of rounds.
+  // A plan of a user is made for these ranks and nodes alone, which are few.
+  const bool of_file = builder.file != nullptr;
+  // All ranks of plans whose ranks differ are too many to be simulated.
   const std::uint32_t unit = whole_nodes ? of_node : 1;
   const auto units = static_cast<std::uint32_t>(divide_up(shape.ranks, unit));
   const std::uint32_t most_units = std::max(2U, effort.most_ranks / unit);
   const std::uint32_t priced_units =
-      simulated.alike == Alike::none ? std::min(units, most_units) : units;
+      simulated.alike == Alike::none && !of_file ? std::min(units, most_units) : units;
   priced.ranks = priced_units * unit;
   std::optional<Layout> layout;
-  if (has_nodes) {
+  if (of_file) {
+    priced.ranks = shape.ranks;
+    simulated.layout = shape.layout;
+  } else if (has_nodes) {
     layout.emplace(even_layout(priced.ranks, of_node));
     priced.layout = simulated.layout = &*layout;
   }

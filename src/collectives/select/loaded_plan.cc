@@ -56,7 +56,8 @@ Status prove_shape(const PlanFile& file, Shape shape, Builder* builder) {
   return {};
 }
 
-Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, Builder* builder) {
+Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, const Layout* layout,
+                        Builder* builder) {
   const CollectiveRow& row = row_of(file.collective);
   const auto roots = static_cast<std::int32_t>(row.rooted ? ranks : 1);
   for (std::int32_t root = 0; root < roots; ++root) {
@@ -68,7 +69,8 @@ Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, Builder* buil
                                             .ranks = ranks,
                                             .root = row.rooted ? root : -1,
                                             .varying = varying,
-                                            .widened = widened},
+                                            .widened = widened,
+                                            .layout = layout},
                                            builder));
       }
     }
@@ -76,38 +78,51 @@ Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, Builder* buil
   return {};
 }
 
+/// Why a file does not serve these ranks.
+std::string why_not(const PlanFile& file, std::uint32_t ranks, const Layout* layout) {
+  if (file.medium != Medium::both) {
+    return fmt::format("does not serve {} ranks: 'ranks' excludes that number, or it is not 2..{}",
+                       ranks, most_ranks_of_file);
+  }
+  std::string nodes;
+  for (std::uint32_t node = 0; layout != nullptr && node < layout->nodes(); ++node) {
+    nodes += fmt::format("{}{}", node == 0 ? "" : "+", layout->ranks_of(node).size());
+  }
+  return fmt::format(
+      "does not serve {} ranks on nodes of {}: 'ranks' or 'layout' excludes them (without 'layout' "
+      "nodes are of equal size, and their ranks follow one another), there is one node, or the "
+      "number of ranks is not 2..{}",
+      ranks, nodes.empty() ? "unknown size" : nodes, most_ranks_of_file);
+}
+
 }  // namespace
 
 Status LoadedPlans::verify(const PlanFile& file, std::uint32_t ranks,
-                           std::shared_ptr<const LoadedPlan>* out) const {
+                           std::shared_ptr<const LoadedPlan>* out, const Layout* layout) const {
   const auto is_built_in = [&](const Builder& builder) { return builder.algorithm == file.name; };
   if (std::ranges::any_of(builders(), is_built_in)) {
     return refused(file, "has the name of a built-in algorithm: give it another name");
   }
   for (const auto& other : plans_) {
     if (other->file.name == file.name && other->file.collective == file.collective &&
-        other->file.in_node == file.in_node) {
+        other->file.medium == file.medium) {
       return refused(file,
                      fmt::format("{} has the same name, collective and links", other->file.source));
     }
   }
-  if (!file.serves(ranks)) {
-    return refused(file, fmt::format("does not serve {} ranks: 'ranks' excludes that number, or it "
-                                     "is not 2..{}",
-                                     ranks, most_ranks_of_file));
-  }
+  if (!file.serves(ranks, layout)) return refused(file, why_not(file, ranks, layout));
   auto made = std::make_shared<LoadedPlan>();
   made->file = file;
   made->builder = {.algorithm = made->file.name.c_str(),
                    .collective = file.collective,
-                   .medium = file.in_node ? Medium::node : Medium::messages,
+                   .medium = file.medium,
                    .rank_order = true,
                    .cuts = false,
                    .varying = file.varying,
                    .symmetric = false,
                    .lay = nullptr,
                    .file = &made->file};
-  HOCKET_RETURN_IF_ERROR(prove_all_shapes(made->file, ranks, &made->builder));
+  HOCKET_RETURN_IF_ERROR(prove_all_shapes(made->file, ranks, layout, &made->builder));
   *out = std::move(made);
   return {};
 }

@@ -38,10 +38,12 @@
 // multiplied before, becomes narrow again without being finished. Then every input is multiplied
 // exactly once, before it is rounded, and no partial result is.
 //
-// Successive operations. Scratch and lines alternate between two halves, and a rank begins
-// operation s only when all ranks of its node have arrived at s - 1, so that all have ended s - 2.
-// Every plan that uses the node arrives exactly once, which is checked, so accesses of two
-// operations do not conflict. Steps write into scratch and line only of their own rank.
+// Successive operations. A rank writes the scratch and the line of an earlier operation again when
+// all ranks of its node have arrived at a later one, so that all have ended that earlier one
+// (transport/shm/run_ahead.h). Every plan that uses the node arrives exactly once, steps write into
+// scratch and line only of their own rank, and an arrival in this operation precedes every access
+// to a peer's memory: all of that is checked. So accesses of two operations do not conflict,
+// whatever their plans are.
 #pragma once
 
 #include <cstdint>

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::size_t kib = 1024, mib = 1024 * kib;
 
-// Sizes of a board. Scratch: at most 32 MiB up to 256 ranks. Fifos: 8 MiB for 8 ranks, 64 MiB for
-// 64 ranks. With more ranks their sum grows with the square of the ranks, because a fifo has at
+// Sizes of a board. Large scratch: at most 32 MiB up to 256 ranks. Fifos: 8 MiB for 8 ranks, 64 MiB
+// for 64 ranks. With more ranks their sum grows with the square of the ranks, because a fifo has at
 // least 16 KiB: 1 GiB for 256 ranks. A page takes memory only once it is touched.
-std::size_t scratch_half(int ranks) {
+std::size_t large_scratch(int ranks) {
   return std::clamp<std::size_t>(std::bit_floor(16 * mib / static_cast<std::size_t>(ranks)),
                                  64 * kib, 2 * mib);
 }
@@ -30,17 +30,17 @@ std::size_t fifo_of_pair(int ranks) {
 
 }  // namespace
 
-std::size_t Board::scratch_bytes_of(int local_ranks) { return scratch_half(local_ranks); }
+std::size_t Board::scratch_bytes_of(int local_ranks) { return large_scratch(local_ranks); }
 
 std::size_t Board::bytes(int local_ranks) {
   const std::size_t ranks = static_cast<std::size_t>(local_ranks);
-  return ranks * (control_bytes + 2 * scratch_half(local_ranks)) +
+  return ranks * (sizeof(ControlPage) + small_scratch_step() + 2 * large_scratch(local_ranks)) +
          ranks * ranks * fifo_of_pair(local_ranks);
 }
 
-Status Board::disagreement_with(int peer, int parity, const Signature& mine, int rank,
+Status Board::disagreement_with(int peer, std::uint64_t operation, const Signature& mine, int rank,
                                 int rank_of_peer) const {
-  const Signature theirs = signatures(peer).of_parity[parity];
+  const Signature theirs = signature(peer, operation);
   if (peer != local_rank_ && call_hash(theirs) != call_hash(mine)) {
     return disagreement(rank, mine, rank_of_peer, theirs);
   }
@@ -56,9 +56,11 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
     : base_(base),
       local_ranks_(local_ranks),
       local_rank_(local_rank),
-      scratch_offset_(static_cast<std::size_t>(local_ranks) * control_bytes),
-      scratch_bytes_(scratch_half(local_ranks)),
-      fifo_offset_(scratch_offset_ + 2 * static_cast<std::size_t>(local_ranks) * scratch_bytes_),
+      small_scratch_offset_(static_cast<std::size_t>(local_ranks) * sizeof(ControlPage)),
+      scratch_offset_(small_scratch_offset_ +
+                      static_cast<std::size_t>(local_ranks) * small_scratch_step()),
+      scratch_bytes_(large_scratch(local_ranks)),
+      fifo_offset_(scratch_offset_ + static_cast<std::size_t>(local_ranks) * large_scratch_step()),
       fifo_bytes_(fifo_of_pair(local_ranks)) {}
 
 bool Board::ring(int to) const {

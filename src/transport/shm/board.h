@@ -2,13 +2,13 @@
 // its own part and reads the parts of the others. A new board is all zero bytes. docs/PROTOCOL.md
 // draws the layout.
 //
-//   per local rank: doorbell | 2 arrival lines | public flags | 2 signatures | scratch[2]
+//   per local rank: doorbell | progress | 8 arrival lines | public flags | 8 signatures
+//                   8 small scratches | 2 large scratches
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
-// grows. Two arrival lines and two scratch halves alternate by operation. Before a rank publishes
-// operation s, it has seen every local peer arrive at s - 1 or later. So every peer has left
-// operation s - 2, and the rank may reuse the line and the scratch half of s - 2.
+// grows. Lines, signatures and scratches take turns by operation. When a rank may use again what it
+// used before is the affair of run_ahead.h.
 #pragma once
 
 #include <atomic>
@@ -37,6 +37,18 @@ struct BufferPlaces {
 };
 static_assert(sizeof(BufferPlaces) <= line_payload_bytes);
 
+/// How far a rank has come. Its peers look here only when they do not know whether they may go on.
+struct alignas(128) Progress {
+  static constexpr std::uint64_t kept = 2 * run_ahead_operations;
+  std::atomic<std::uint64_t> arrived;  // the last operation at which the rank has arrived
+  /// Half of the fingerprint of operation s, in place s % kept.
+  std::atomic<std::uint32_t> fingerprints[kept];
+
+  std::atomic<std::uint32_t>& fingerprint(std::uint64_t operation) {
+    return fingerprints[operation % kept];
+  }
+};
+
 struct alignas(128) FlagLine {
   std::atomic<std::uint64_t> value;
 };
@@ -49,15 +61,23 @@ struct alignas(128) Doorbell {
   std::atomic<std::uint32_t> core;
 };
 
-struct alignas(128) SignatureSlots {
-  Signature of_parity[2];  // ArrivalLine::fingerprint is their hash, and is written after them
+/// What a rank shares beside scratch and fifos: a page.
+struct alignas(4096) ControlPage {
+  Doorbell doorbell;
+  Progress progress;
+  ArrivalLine arrivals[run_ahead_operations];
+  FlagLine flags[public_flags];
+  /// ArrivalLine::fingerprint comes from the signature, and is written after it.
+  Signature signatures[run_ahead_operations];
 };
+static_assert(sizeof(ControlPage) == 4096);
 
 class Board {
  public:
   /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
-  /// Of one half of the scratch of a rank: the more ranks, the less.
+  static constexpr std::size_t small_scratch_bytes = 4096;
+  /// Of one large scratch: the more ranks, the less.
   static std::size_t scratch_bytes_of(int local_ranks);
 
   Board() = default;
@@ -65,26 +85,35 @@ class Board {
 
   int local_rank() const { return local_rank_; }
   int local_ranks() const { return local_ranks_; }
-  Doorbell& doorbell(int rank) const { return *at<Doorbell>(rank, 0); }
-  ArrivalLine& arrival(int rank, int parity) const {
-    HOCKET_ASSERT(parity == 0 || parity == 1, "arrival lines alternate between two");
-    return *at<ArrivalLine>(rank, sizeof(Doorbell) + parity * sizeof(ArrivalLine));
+  Doorbell& doorbell(int rank) const { return page(rank).doorbell; }
+  Progress& progress(int rank) const { return page(rank).progress; }
+  /// The line of a rank in an operation, and its signature there.
+  ArrivalLine& arrival(int rank, std::uint64_t operation) const {
+    return page(rank).arrivals[operation % run_ahead_operations];
+  }
+  Signature& signature(int rank, std::uint64_t operation) const {
+    return page(rank).signatures[operation % run_ahead_operations];
   }
   FlagLine& flag(int rank, int flag) const {
     HOCKET_ASSERT(flag >= 0 && flag < public_flags, "a program uses the flags that a board has");
-    return *at<FlagLine>(rank,
-                         sizeof(Doorbell) + 2 * sizeof(ArrivalLine) + flag * sizeof(FlagLine));
+    return page(rank).flags[flag];
   }
-  SignatureSlots& signatures(int rank) const {
-    return *at<SignatureSlots>(
-        rank, sizeof(Doorbell) + 2 * sizeof(ArrivalLine) + public_flags * sizeof(FlagLine));
+  /// From the part of one rank to that of the next, of small scratch and of large.
+  static constexpr std::size_t small_scratch_step() {
+    return run_ahead_operations * small_scratch_bytes;
   }
-  std::byte* scratch(int rank, int parity) const {
-    HOCKET_ASSERT(is_local(rank) && (parity == 0 || parity == 1),
-                  "scratch belongs to a local rank");
-    return base_ + scratch_offset_ + (2 * static_cast<std::size_t>(rank) + parity) * scratch_bytes_;
+  std::size_t large_scratch_step() const { return 2 * scratch_bytes_; }
+  std::byte* small_scratch(int rank, std::uint64_t operation) const {
+    HOCKET_ASSERT(is_local(rank), "scratch belongs to a local rank");
+    return base_ + small_scratch_offset_ + static_cast<std::size_t>(rank) * small_scratch_step() +
+           operation % run_ahead_operations * small_scratch_bytes;
   }
-  std::size_t scratch_bytes() const { return scratch_bytes_; }  // of one half
+  std::byte* scratch(int rank, std::uint64_t operation) const {
+    HOCKET_ASSERT(is_local(rank), "scratch belongs to a local rank");
+    return base_ + scratch_offset_ + static_cast<std::size_t>(rank) * large_scratch_step() +
+           (operation & 1) * scratch_bytes_;
+  }
+  std::size_t scratch_bytes() const { return scratch_bytes_; }  // of a large one
   std::byte* fifo(int from, int to) const {
     HOCKET_ASSERT(is_local(from) && is_local(to), "a fifo joins two local ranks");
     return base_ + fifo_offset_ +
@@ -97,10 +126,10 @@ class Board {
   /// its eventfd.
   bool ring(int to) const;
 
-  /// Returns the error for a peer whose arrival line has another fingerprint than `mine`. If the
-  /// signatures differ too, the two ranks made different calls; if the signatures are equal, a
-  /// process has overwritten the line.
-  Status disagreement_with(int peer, int parity, const Signature& mine, int rank,
+  /// Returns the error for a peer that has another fingerprint of an operation than this rank,
+  /// whose signature is `mine`. If the peer's signature is another one, the two ranks made
+  /// different calls; else a process has overwritten what the peer wrote.
+  Status disagreement_with(int peer, std::uint64_t operation, const Signature& mine, int rank,
                            int rank_of_peer) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
@@ -121,19 +150,17 @@ class Board {
 
  private:
   bool is_local(int rank) const { return rank >= 0 && rank < local_ranks_; }
-  template <typename T>
-  T* at(int rank, std::size_t offset) const {
+  ControlPage& page(int rank) const {
     HOCKET_ASSERT(base_ != nullptr && is_local(rank),
                   "lines belong to a local rank of an open board");
-    HOCKET_ASSERT(offset + sizeof(T) <= control_bytes, "the lines of a rank fit in its page");
-    return reinterpret_cast<T*>(base_ + rank * control_bytes + offset);
+    return reinterpret_cast<ControlPage*>(base_)[rank];
   }
-  static constexpr std::size_t control_bytes = 4096;  // per rank, a page of its own
 
   std::byte* base_ = nullptr;
   int local_ranks_ = 0;
   int local_rank_ = 0;
-  std::size_t scratch_offset_ = 0, scratch_bytes_ = 0, fifo_offset_ = 0, fifo_bytes_ = 0;
+  std::size_t small_scratch_offset_ = 0, scratch_offset_ = 0, scratch_bytes_ = 0;
+  std::size_t fifo_offset_ = 0, fifo_bytes_ = 0;
 };
 
 }  // namespace hocket::internal

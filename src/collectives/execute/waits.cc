@@ -1,0 +1,57 @@
+// Which ranks an operation waits for, for errors, logs and the record.
+#include <algorithm>
+
+#include "collectives/execute/executor.h"
+
+namespace hocket::internal {
+
+/// The ranks that the step of an active lane waits for.
+void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const {
+  const Instruction& instruction = code_[active.lane->first + active.next];
+  if (active.posted) {
+    ranks.push_back(static_cast<int>(instruction.peer.at(active.instance)));
+    return;
+  }
+  const bool arrival = instruction.kind == StepKind::await_arrival;
+  if (!arrival && instruction.kind != StepKind::wait) return;
+  if (!instruction.all) {
+    ranks.push_back(rank_of(static_cast<int>(instruction.peer.at(active.instance))));
+    return;
+  }
+  for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
+    const bool here =
+        arrival ? has_arrived(peer, operation_) : wait_is_over(active, instruction, peer);
+    if (!here) ranks.push_back(rank_of(peer));
+  }
+}
+
+bool Execution::has_arrived(int peer, std::uint64_t operation) const {
+  return links_->board->progress(peer).arrived.load(std::memory_order_relaxed) >= operation;
+}
+
+std::vector<int> Execution::waits_for() const {
+  if (done_) return {};
+  std::vector<int> all;
+  if (mapping_of_ >= 0) all.push_back(rank_of(mapping_of_));
+  if (phase_ == Phase::lanes) {
+    for (std::size_t i = 0; i < active_count_; ++i) {
+      if (!active_[i].done) add_awaited(active_[i], all);
+    }
+  } else {
+    const bool arrived = phase_ == Phase::admission;
+    const std::uint64_t operation =
+        arrived ? operation_ : RunAhead::required_by(operation_, large_scratch_);
+    for (int peer = 0; peer < links_->board->local_ranks(); ++peer) {
+      if (!has_arrived(peer, operation)) all.push_back(rank_of(peer));
+    }
+  }
+  std::vector<int> ranks;
+  for (const int rank : all) {
+    if (rank != links_->rank && std::ranges::find(ranks, rank) == ranks.end()) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,140 @@
+// How far a rank may be ahead of its local peers, and what it learns of their calls meanwhile. The
+// test is all ranks.
+#include "transport/shm/run_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::uint64_t most = run_ahead_operations;
+
+Signature call_of(std::uint64_t count) {
+  Signature signature;
+  signature.collective = Collective::broadcast;
+  signature.count = count;
+  return signature;
+}
+
+class Ranks {
+ public:
+  explicit Ranks(int ranks) : memory_(Board::bytes(ranks) + 4096) {
+    const auto at = reinterpret_cast<std::uintptr_t>(memory_.data());
+    for (int rank = 0; rank < ranks; ++rank) names_.push_back(10 * rank);
+    for (int rank = 0; rank < ranks; ++rank) {
+      boards_.push_back(std::make_unique<Board>(memory_.data() + (4096 - at % 4096), ranks, rank));
+      ranks_.push_back(std::make_unique<RunAhead>(*boards_.back(), names_[rank], names_));
+      fingerprints_.push_back(0);
+    }
+  }
+  RunAhead& operator[](std::size_t rank) { return *ranks_[rank]; }
+  /// The rank arrives at its next operation: a broadcast of `count` elements.
+  void arrive(std::size_t rank, std::uint64_t count = 1) {
+    const std::uint64_t operation = ranks_[rank]->arrived() + 1;
+    Signature signature = call_of(count);
+    signature.sequence = operation;
+    boards_[rank]->signature(static_cast<int>(rank), operation) = signature;
+    fingerprints_[rank] = fingerprint(call_hash(signature) ^ fingerprints_[rank], 100 + operation);
+    ranks_[rank]->begin(operation, 100 + operation);
+    ranks_[rank]->arrive(operation, fingerprints_[rank]);
+  }
+  /// Whether the next operation of the rank may begin.
+  RunAhead::Look may_begin(std::size_t rank, bool large_scratch = false) {
+    const std::uint64_t operation = ranks_[rank]->arrived() + 1;
+    const std::uint64_t required = RunAhead::required_by(operation, large_scratch);
+    if (ranks_[rank]->all_have_arrived(required)) return RunAhead::Look::all_have_arrived;
+    return ranks_[rank]->look(required);
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::vector<int> names_;
+  std::vector<std::unique_ptr<Board>> boards_;
+  std::vector<std::unique_ptr<RunAhead>> ranks_;
+  std::vector<std::uint64_t> fingerprints_;
+};
+
+constexpr auto free = RunAhead::Look::all_have_arrived;
+constexpr auto waits = RunAhead::Look::waits;
+
+TEST(RunAhead, waits_for_the_slowest_peer_when_it_is_eight_operations_ahead) {
+  Ranks ranks(3);
+  for (std::uint64_t i = 0; i < most - 1; ++i) {
+    ASSERT_EQ(free, ranks.may_begin(0)) << i;
+    ranks.arrive(0);
+  }
+  EXPECT_EQ(waits, ranks.may_begin(0)) << "the peers have not arrived at the first operation";
+  EXPECT_EQ(1, ranks[0].looked_at());
+  for (int i = 0; i < 3; ++i) ranks.arrive(1);
+  EXPECT_EQ(waits, ranks.may_begin(0));
+  EXPECT_EQ(2, ranks[0].looked_at());
+  ranks.arrive(2);
+  ranks.arrive(2);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(free, ranks.may_begin(0)) << "one look allows as many as the slowest peer does";
+    ranks.arrive(0);
+  }
+  EXPECT_EQ(waits, ranks.may_begin(0));
+}
+
+TEST(RunAhead, with_a_large_scratch_is_one_operation) {
+  Ranks ranks(2);
+  ASSERT_EQ(free, ranks.may_begin(0, true));
+  ranks.arrive(0);
+  EXPECT_EQ(waits, ranks.may_begin(0, true)) << "the other half may hold what the peer reads";
+  EXPECT_EQ(free, ranks.may_begin(0, false));
+  ranks.arrive(1);
+  EXPECT_EQ(free, ranks.may_begin(0, true));
+}
+
+TEST(RunAhead, knows_without_a_look_what_an_operation_has_shown) {
+  Ranks ranks(2);
+  for (std::uint64_t i = 0; i < most; ++i) {
+    ranks.arrive(0);
+    ranks[0].saw_all(i + 1);
+  }
+  EXPECT_TRUE(ranks[0].all_have_arrived(most));
+  EXPECT_FALSE(ranks[0].all_have_arrived(most + 1));
+  EXPECT_EQ(free, ranks.may_begin(0));
+}
+
+/// Whoever looks first finds the difference, however far the other one is: ahead or behind.
+TEST(RunAhead, finds_the_first_call_that_differs) {
+  for (const std::uint64_t differs : {std::uint64_t{1}, std::uint64_t{4}, most - 1}) {
+    for (const bool ahead : {false, true}) {
+      Ranks ranks(2);
+      const std::size_t looks = ahead ? 0 : 1, other = 1 - looks;
+      for (std::uint64_t i = 1; i < most; ++i) ranks.arrive(0, i == differs ? 7 : 1);
+      for (std::uint64_t i = 1; i <= differs; ++i) ranks.arrive(1, 1);
+      while (!ahead && ranks.may_begin(1) == free && ranks[1].arrived() < most - 1) {
+        ranks.arrive(1, 1);
+      }
+      ASSERT_EQ(RunAhead::Look::disagrees,
+                ranks[looks].look(std::max<std::uint64_t>(1, differs - 1)));
+      const Status status = ranks[looks].disagreement();
+      EXPECT_EQ(Code::mismatch, status.code()) << status.message();
+      EXPECT_EQ(static_cast<int>(10 * other), status.culprit());
+      EXPECT_EQ(100 + differs, status.sequence()) << "the number among all collectives";
+      const std::string operation = "(operation " + std::to_string(differs) + ")";
+      EXPECT_NE(std::string::npos, status.message().find("broadcast of 7")) << status.message();
+      EXPECT_NE(std::string::npos, status.message().find("broadcast of 1 ")) << status.message();
+      EXPECT_NE(std::string::npos, status.message().find(operation)) << status.message();
+    }
+  }
+}
+
+TEST(RunAhead, tells_bytes_that_something_has_overwritten_from_another_call) {
+  Ranks ranks(2);
+  for (std::uint64_t i = 1; i < most; ++i) ranks.arrive(0);
+  ranks.arrive(1);
+  ranks[1].arrive(1, 12345);  // the same call with another fingerprint
+  ASSERT_EQ(RunAhead::Look::disagrees, ranks.may_begin(0));
+  EXPECT_EQ(Code::internal_error, ranks[0].disagreement().code());
+}
+
+}  // namespace
+}  // namespace hocket::internal
