@@ -166,7 +166,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
   if (call.varying != nullptr) bind_blocks(operation, call);
   operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr;
+  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr && !choice->again;
   return true;
 }
 
@@ -327,8 +327,10 @@ bool Engine::conclude_collective() {
     return true;
   }
   last_program_.store(&execution.program(), std::memory_order_release);
-  if (&execution.program() != current_.program) [[unlikely]]
+  if (&execution.program() != current_.program) [[unlikely]] {
     selector_->fell_back(current_.kind);
+    current_.bound = false;
+  }
   running_ = false;
   record_end(current_, Code::ok);
   end_call(current_.work);

@@ -41,6 +41,13 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates)
     if (candidate.price_ps > most_ps) break;
     if (candidate.work_ps < best->work_ps) best = &candidate;
   }
+  // Messages within a node must be clearly cheaper than load and store, by which a rank that makes
+  // another call is found at once.
+  if (best->builder->medium != Medium::messages) return *best;
+  for (const Selector::Priced& candidate : candidates) {
+    if (candidate.price_ps > best->price_ps / 2 * 3) break;
+    if (candidate.builder->medium == Medium::node) return candidate;
+  }
   return *best;
 }
 
@@ -220,7 +227,7 @@ Status Selector::work_out(const Question& question, Entry* entry) {
   HOCKET_RETURN_IF_ERROR(take(question, chosen, &choice));
   if (choice.staged == nullptr || forced != all.end()) return {};
   HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
-  entry->is_other = true;
+  entry->is_other = entry->unmapped.again = true;
   return take(question, best_of(all), &entry->unmapped);
 }
 
