@@ -146,8 +146,8 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
   operation.program = choice->program;
   operation.staged = choice->staged;
-  operation.kind = choice->kind;
   operation.call_hash = choice->call_hash;
+  operation.kind = choice->kind;
   Binding& binding = operation.binding;
   binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
@@ -166,7 +166,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
   if (call.varying != nullptr) bind_blocks(operation, call);
   operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr && !choice->again;
+  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr && choice->holds;
   return true;
 }
 

@@ -227,7 +227,8 @@ Status Selector::work_out(const Question& question, Entry* entry) {
   HOCKET_RETURN_IF_ERROR(take(question, chosen, &choice));
   if (choice.staged == nullptr || forced != all.end()) return {};
   HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
-  entry->is_other = entry->unmapped.again = true;
+  entry->is_other = true;
+  entry->unmapped.holds = false;
   return take(question, best_of(all), &entry->unmapped);
 }
 

@@ -47,7 +47,7 @@ struct Choice {
   std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
   std::uint16_t kind = 0;       // for fell_back()
-  bool again = false;           // the next operation asks again, even if it is alike
+  bool holds = true;  // until fell_back(), for each call with this question; else choose() again
 };
 
 struct SelectorOptions {
