@@ -41,6 +41,13 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates)
     if (candidate.price_ps > most_ps) break;
     if (candidate.work_ps < best->work_ps) best = &candidate;
   }
+  // Messages within a node must be clearly cheaper than load and store, by which a rank that makes
+  // another call is found at once.
+  if (best->builder->medium != Medium::messages) return *best;
+  for (const Selector::Priced& candidate : candidates) {
+    if (candidate.price_ps > best->price_ps / 2 * 3) break;
+    if (candidate.builder->medium == Medium::node) return candidate;
+  }
   return *best;
 }
 
