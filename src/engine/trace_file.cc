@@ -67,8 +67,9 @@ Status TraceFile::open(const ClockOffset& offset) {
   return {};
 }
 
+/// What runs before open() are the measurements of the new communicator.
 void TraceFile::ended(const RecordEntry& entry) {
-  if (failed_) return;
+  if (!is_open_ || failed_) return;
   best_effort([&] { kept_.push_back(entry); });
   if (kept_.size() >= most_kept || entry.end - flushed_at_ >= between_flushes) {
     flushed_at_ = entry.end;

@@ -19,7 +19,7 @@ class TraceFile final : public RecordSink {
  public:
   using TransportsOf = std::function<std::string(const Program& program)>;
 
-  /// Membership and transports_of outlive it. Until open(), events are only kept.
+  /// Membership and transports_of outlive it. Before open() it keeps nothing.
   TraceFile(const std::string& folder, const Membership& membership, const std::string& name,
             TransportsOf transports_of);
   TraceFile(const TraceFile&) = delete;
