@@ -188,7 +188,11 @@ hocketResult_t hocketRedOpCreatePreMulSum(hocketRedOp_t* op, const void* scalar,
     HOCKET_RETURN_IF_ERROR(api::check(comm));
     if (op == nullptr) return invalid_argument("op is NULL");
     if (scalar == nullptr) return invalid_argument("scalar is NULL");
-    HOCKET_RETURN_IF_ERROR(api::check_residence(static_cast<int>(residence)));
+    // A C program may pass a number that the enumeration does not have, which C++ must not load.
+    int place = 0;
+    static_assert(sizeof place == sizeof residence);
+    std::memcpy(&place, &residence, sizeof place);
+    HOCKET_RETURN_IF_ERROR(api::check_residence(place));
     api::MadeDatatype type;
     HOCKET_RETURN_IF_ERROR(api::datatype_of(static_cast<int>(datatype), &type));
     if (type.n > 1) {
