@@ -30,7 +30,7 @@ struct Point {
   hocketRedOp_t op = hocketSum;
   std::vector<Candidate> candidates;
 
-  double best_us() const;  // of what was measured
+  double best_us() const;  // the least measured time of the candidates
   const Candidate& chosen() const;
   double ratio(const Candidate& candidate) const { return candidate.measured_us / best_us(); }
 };

@@ -53,8 +53,9 @@ struct Handover {
   Handover *next = nullptr, *next_new = nullptr;
 };
 
-/// Hands over each of them when its ticket is next, and waits until all have ended. sleepers: room
-/// for as many as there are handovers. Returns the first error. finish() must follow for each.
+/// Hands over the calls of each handover when its ticket is next, and waits until all calls have
+/// ended. sleepers: room for as many as there are handovers. Returns the first error. finish() must
+/// follow for each.
 Status run_in_turn(Handovers& shared, std::span<Handover> handovers, std::span<Sleeper> sleepers);
 /// The communicator may be destroyed from here on.
 void finish(Handovers& shared, Communicator& communicator, CallOrder::Ticket ticket);

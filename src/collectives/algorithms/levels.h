@@ -12,7 +12,7 @@
 namespace hocket::internal::algorithms {
 
 /// A rank's place in its layout, and the lanes of its plan. The ranks arrive first, and scratch has
-/// room for `slots` chunks, which are under way at once.
+/// room for the `slots` chunks that are in flight at the same time.
 class Levels {
  protected:
   static constexpr int slots = 4;

@@ -183,7 +183,7 @@ class Pat {
   const bool gathers_, widened_;
   std::uint32_t levels_ = 0;              // of the subtrees
   std::vector<std::uint32_t> rows_;       // the first place of each level's row; at last the roots'
-  std::vector<std::uint32_t> came_rows_;  // the same for what comes to be added
+  std::vector<std::uint32_t> came_rows_;  // the same for received partial results
   std::vector<Round> rounds_;             // between roots, the nearest first
   std::uint32_t roots_lane_ = 0;          // the lane after which the row of the roots is complete
   std::vector<std::vector<Parts>> sends_;  // of an all-gather: by level, and level below
@@ -342,7 +342,7 @@ void Pat::add_children(std::uint32_t level, const Part& part, Steps* steps) {
     const Range before = below == 0 ? r_.input(all) : row;
     steps->push_back(for_blocks(fold(all, {before, came}, row), come));
     if (below > 0 || come == number) continue;
-    // Nobody has anything for the last block but this rank.
+    // Only this rank has a part of the last block.
     Index last = all;
     last.base += last.by_source * static_cast<std::int32_t>(come);
     steps->push_back(

@@ -31,8 +31,8 @@ Status check_mapping(const PlanFile& file, const Plan& plan) {
                  "runs where a buffer is not mapped, has other chunks");
 }
 
-/// Proves the plans of all ranks for one shape, and lowers them. Takes from *builder what they
-/// cannot do.
+/// Proves the plans of all ranks for one shape, and lowers them. Clears the
+/// flags of *builder for what these plans cannot do.
 Status prove_shape(const PlanFile& file, Shape shape, Builder* builder) {
   std::vector<Plan> plans(shape.ranks);
   for (shape.rank = 0; shape.rank < shape.ranks; ++shape.rank) {

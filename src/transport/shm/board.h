@@ -7,8 +7,8 @@
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
-// grows. Lines, signatures and scratches take turns by operation. When a rank may use again what it
-// used before is the affair of run_ahead.h.
+// grows. Each operation uses the next arrival line, signature and scratch of a rank in turn.
+// run_ahead.h says when a rank may write to them again.
 #pragma once
 
 #include <atomic>
