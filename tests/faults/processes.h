@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <new>
 #include <string>
 #include <vector>
@@ -90,6 +91,42 @@ using Body = std::function<void(Process&)>;
 /// The seconds after which a process that hangs is ended by its alarm, and the test fails.
 inline constexpr unsigned alarm_s = 300;
 
+/// Waits until the first process has ended: the status of waitpid. Shortly before the alarm of
+/// processes that began now, the stacks of all of them are printed, by gdb if there is one.
+inline int status_at_end_of(pid_t first, const std::vector<pid_t>& others = {}) {
+  const std::int64_t hangs_ns = now_ns() + (alarm_s - 30) * 1'000'000'000LL;
+  bool told = false;
+  for (;;) {
+    int status = 0;
+    if (::waitpid(first, &status, WNOHANG) == first) return status;
+    if (!told && now_ns() > hangs_ns) {
+      std::vector<pid_t> all{first};
+      all.insert(all.end(), others.begin(), others.end());
+      for (const pid_t pid : all) {
+        const std::string id = std::to_string(pid);
+        const std::string stacks = "echo process " + id + " hangs; timeout 9 gdb -p " + id +
+                                   " -batch -ex 'thread apply all backtrace' 2>&1 | grep '^[T#]'";
+        (void)!std::system(stacks.c_str());
+      }
+      told = true;
+    }
+    ::usleep(300);
+  }
+}
+
+/// True if a check of the running test has failed since the test had that many results. A forked
+/// process has the results of the process that forked it.
+inline bool has_failed_since(int results) {
+  const testing::TestResult& all = *testing::UnitTest::GetInstance()->current_test_info()->result();
+  for (int i = results; i < all.total_part_count(); ++i) {
+    if (all.GetTestPartResult(i).failed()) return true;
+  }
+  return false;
+}
+inline int results_until_now() {
+  return testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+}
+
 class Job {
  public:
   explicit Job(int ranks) : ranks_(ranks) {
@@ -127,9 +164,10 @@ class Job {
 
   /// Until it has ended: the status of waitpid.
   int wait(int rank) {
-    int status = 0;
-    while (::waitpid(pid(rank), &status, 0) < 0 && errno == EINTR) {
-    }
+    std::vector<pid_t> others;
+    std::copy_if(pids_.begin() + rank + 1, pids_.end(), std::back_inserter(others),
+                 [](pid_t other) { return other > 0; });
+    const int status = status_at_end_of(pid(rank), others);
     pids_[static_cast<std::size_t>(rank)] = 0;
     return status;
   }
@@ -166,6 +204,7 @@ class Job {
   [[noreturn]] void run(int rank, hocketConfig_t config, const Body& body) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(alarm_s);
+    const int results = results_until_now();
     Process self{rank, ranks_, nullptr, shared_};
     if (rank == 0) {
       EXPECT_HOCKET(hocketGetUniqueId(&shared_->id));
@@ -183,7 +222,7 @@ class Job {
       std::snprintf(self.report().text, sizeof self.report().text, "join: %s",
                     hocketGetLastError(nullptr));
     }
-    const bool failed = joined != hocketSuccess || testing::Test::HasFailure();
+    const bool failed = joined != hocketSuccess || has_failed_since(results);
     std::fflush(nullptr);
     std::exit(failed ? 1 : 0);
   }
@@ -201,13 +240,12 @@ inline void in_a_child(const std::function<void()>& body) {
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(alarm_s);
+    const int results = results_until_now();
     body();
     std::fflush(nullptr);
-    std::exit(testing::Test::HasFailure() ? 1 : 0);
+    std::exit(has_failed_since(results) ? 1 : 0);
   }
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = status_at_end_of(pid);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "ended with status " << status;
 }
 

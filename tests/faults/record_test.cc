@@ -65,6 +65,16 @@ bool names_the_late_rank(const std::string& text) {
          line.find("rank 1 (host") == std::string::npos;
 }
 
+/// Each rank waits for each other one, the late rank too. In a ring or a tree, which the selector
+/// may find cheaper, a rank waits for its neighbours.
+const ranks::Env::List all_wait_for_all{{"HOCKET_TRANSPORT", "shm"},
+                                        {"HOCKET_ALGORITHM", "direct"}};
+
+ranks::Env::List with(ranks::Env::List variables) {
+  variables.insert(variables.end(), all_wait_for_all.begin(), all_wait_for_all.end());
+  return variables;
+}
+
 /// The late rank joins in when the job's phase is 1.
 void all_reduce_with_a_late_rank(Process& self) {
   float x[7] = {};
@@ -76,6 +86,7 @@ void all_reduce_with_a_late_rank(Process& self) {
 
 TEST(Record, dumped_by_a_call_beside_a_call_that_waits_names_the_late_rank) {
   const Folder folder;
+  const ranks::Env env(all_wait_for_all);
   Job job(ranks);
   job.start(ranks::patient_config(), [&](Process& self) {
     std::thread watcher([&self, &folder] {
@@ -101,7 +112,7 @@ std::atomic<int>* signals_seen = nullptr;  // in memory of all processes
 
 TEST(Record, dumped_at_a_signal_names_the_late_rank_and_an_earlier_handler_still_runs) {
   const Folder folder;
-  const ranks::Env env({{"HOCKET_DUMP_SIGNAL", "USR1"}, {"HOCKET_DUMP_FOLDER", folder.path}});
+  const ranks::Env env(with({{"HOCKET_DUMP_SIGNAL", "USR1"}, {"HOCKET_DUMP_FOLDER", folder.path}}));
   signals_seen = new (::mmap(nullptr, sizeof *signals_seen, PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
   const auto before = ::signal(SIGUSR1, [](int) { ++*signals_seen; });
@@ -132,7 +143,7 @@ TEST(Record, dumped_at_a_signal_names_the_late_rank_and_an_earlier_handler_still
 
 TEST(Record, is_logged_once_at_an_error_with_the_latest_operations_and_written_to_the_folder) {
   const Folder folder;
-  const ranks::Env env({{"HOCKET_DUMP_FOLDER", folder.path}});
+  const ranks::Env env(with({{"HOCKET_DUMP_FOLDER", folder.path}}));
   hocketConfig_t config = ranks::patient_config();
   config.deadline_ms = 1000;
   Job job(ranks);
