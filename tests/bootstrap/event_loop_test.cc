@@ -7,12 +7,13 @@
 #include "bootstrap/job.h"
 #include "bootstrap/net/monitor_thread.h"
 #include "sanitized.h"
+#include "threads.h"
 
 namespace hocket::internal {
 namespace {
 
 TEST(EventLoop, ends_whenever_its_last_reference_does) {
-  wait_for_monitor_to_end();
+  tests::await_end_of_threads();
   int ran = 0;
   // stop() comes at every point of a round that a task woke: the thread must not fall asleep.
   constexpr int times = tests::sanitized ? 2000 : 10'000;

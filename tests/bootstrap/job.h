@@ -10,8 +10,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -24,6 +22,7 @@
 #include "bootstrap/net/monitor_thread.h"
 #include "bootstrap/net/socket.h"
 #include "bootstrap/session.h"
+#include "threads.h"
 
 namespace hocket::internal {
 
@@ -115,26 +114,12 @@ inline bool wait_fault(Session& session, Fault::Kind kind, int rank, Fault* out 
   return ok;
 }
 
-/// Waits until the monitor thread of an earlier test has forwarded its last faults. The thread
-/// sanitizer does not follow a fork of several threads.
-inline void wait_for_monitor_to_end() {
-  const auto running = [] {
-    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-      std::ifstream file(task.path() / "comm");
-      std::string name;
-      if (std::getline(file, name) && name == "hocket-monitor") return true;
-    }
-    return false;
-  };
-  while (running()) ::usleep(500);
-}
-
 /// Ranks as processes, forked before this one has threads.
 class Processes {
  public:
   enum class Parent { single, has_threads };
   explicit Processes(Parent parent = Parent::single) {
-    if (parent == Parent::single) wait_for_monitor_to_end();
+    if (parent == Parent::single) tests::await_end_of_threads();
   }
   ~Processes() {
     for (const pid_t pid : pids_) {

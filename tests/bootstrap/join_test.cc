@@ -8,6 +8,7 @@
 
 #include "bootstrap/job.h"
 #include "seed.h"
+#include "threads.h"
 
 namespace hocket::internal {
 namespace {
@@ -425,7 +426,7 @@ TEST(Join, leaves_no_descriptor_behind) {
     job.start();
     join_all(job);
   };
-  wait_for_monitor_to_end();  // the coordinator of a failed join waits for latecomers
+  tests::await_end_of_threads();  // the coordinator of a failed join waits for latecomers
   const int before = open_fds();
   // The monitor thread forwards the last faults a moment longer.
   const auto settles_at = [&](int count) {

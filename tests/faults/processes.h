@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "matrix/ranks.h"
+#include "threads.h"
 
 namespace faults {
 
@@ -151,6 +152,7 @@ class Job {
 
   /// Starts all ranks: each joins with that configuration, then runs body.
   void start(const hocketConfig_t& config, const Body& body) {
+    tests::await_end_of_threads();
     for (int rank = 0; rank < ranks_; ++rank) {
       std::fflush(nullptr);
       const pid_t pid = ::fork();
@@ -234,6 +236,7 @@ class Job {
 
 /// Runs body in one child, where it may use threads.
 inline void in_a_child(const std::function<void()>& body) {
+  tests::await_end_of_threads();
   std::fflush(nullptr);
   const pid_t pid = ::fork();
   ASSERT_GE(pid, 0);

@@ -5,12 +5,12 @@
 
 #include <hocket/hocket.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <type_traits>
 #include <vector>
 
@@ -91,6 +91,20 @@ inline double decode_small(const Format& f, std::uint16_t bits) {
   return negative ? -value : value;
 }
 
+/// Of a normal double, and 2 to the power of what is in its range: without the library's calls,
+/// which take most of the time of a test with a million elements.
+inline double power_of_2(int exponent) {
+  const std::uint64_t bits = static_cast<std::uint64_t>(exponent + 1023) << 52;
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline int exponent_of(double value) {
+  std::uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<int>(bits >> 52 & 0x7ff) - 1023;
+}
+
 /// To nearest, ties to even; beyond the largest value: infinity, or NaN if the type has no
 /// infinity.
 inline std::uint16_t encode_small(const Format& f, double value) {
@@ -102,9 +116,11 @@ inline std::uint16_t encode_small(const Format& f, double value) {
   const double size = std::fabs(value);
   if (std::isinf(size)) return overflow;
   if (size == 0) return sign;
-  int exponent = std::max(std::ilogb(size), 1 - f.bias);
-  const double quantum = std::ldexp(1.0, exponent - f.mantissa_bits);
-  auto steps = static_cast<int>(std::nearbyint(size / quantum));
+  int exponent = std::max(exponent_of(size), 1 - f.bias);
+  const int last = exponent - f.mantissa_bits;  // the exponent of the last place
+  const double quantum = power_of_2(last);
+  // Added to 2^52, a number is rounded to a whole one.
+  auto steps = static_cast<int>(size * power_of_2(-last) + 0x1p52 - 0x1p52);
   if (steps * quantum > f.max) return overflow;
   if (steps < (1 << f.mantissa_bits)) return static_cast<std::uint16_t>(sign | steps);
   if (steps == (2 << f.mantissa_bits)) {
@@ -126,13 +142,30 @@ void store(void* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
+/// The values of all elements of a format below 32 bits.
+inline const std::vector<double>& values_of(hocketDataType_t type) {
+  static const auto table = [](hocketDataType_t of) {
+    std::vector<double> values(std::size_t{1} << (8 * size_of(of)));
+    for (std::size_t bits = 0; bits < values.size(); ++bits) {
+      values[bits] = decode_small(format_of(of), static_cast<std::uint16_t>(bits));
+    }
+    return values;
+  };
+  static const std::vector<double> float16 = table(hocketFloat16), bfloat16 = table(hocketBfloat16),
+                                   e4m3 = table(hocketFloat8e4m3), e5m2 = table(hocketFloat8e5m2);
+  return type == hocketFloat16      ? float16
+         : type == hocketBfloat16   ? bfloat16
+         : type == hocketFloat8e4m3 ? e4m3
+                                    : e5m2;
+}
+
 /// Any floating-point element as a double (exact).
 inline double decode(hocketDataType_t type, const void* from) {
   if (type == hocketFloat64) return load<double>(from);
   if (type == hocketFloat32) return load<float>(from);
   const std::uint16_t bits =
       size_of(type) == 2 ? load<std::uint16_t>(from) : load<std::uint8_t>(from);
-  return decode_small(format_of(type), bits);
+  return values_of(type)[bits];
 }
 
 /// The element nearest to value; NaN in its canonical form.
@@ -193,23 +226,32 @@ inline void scalar_of(hocketDataType_t type, std::size_t rank, void* to) {
   static constexpr double values[] = {0.5, -2, 3, 1.5, 0.25};
   encode(type, values[rank % 5], to);
 }
+/// The scalars of the ranks, as numbers to compute with.
 template <typename A>
-A scaled(hocketDataType_t type, hocketRedOp_t op, std::size_t rank, A value) {
-  if (op != pre_mul_sum) return value;
-  std::uint8_t scalar[8];
-  scalar_of(type, rank, scalar);
-  if constexpr (std::is_floating_point_v<A>) {
-    return combine<A>(hocketProd, static_cast<A>(decode(type, scalar)), value);
-  } else {
-    return combine<A>(hocketProd, load<A>(scalar), value);
+std::vector<A> scalars_of(hocketDataType_t type, std::size_t ranks) {
+  std::vector<A> scalars;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::uint8_t scalar[8];
+    scalar_of(type, rank, scalar);
+    if constexpr (std::is_floating_point_v<A>) {
+      scalars.push_back(static_cast<A>(decode(type, scalar)));
+    } else {
+      scalars.push_back(load<A>(scalar));
+    }
   }
+  return scalars;
+}
+template <typename A>
+A scaled(hocketRedOp_t op, A scalar, A value) {
+  return op == pre_mul_sum ? combine<A>(hocketProd, scalar, value) : value;
 }
 
 template <typename T>
 void reduce_integers(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs,
                      std::size_t count, std::uint8_t* out) {
+  const std::vector<T> scalars = scalars_of<T>(type, inputs.size());
   const auto operand = [&](std::size_t r, std::size_t i) {
-    return scaled<T>(type, op, r, load<T>(inputs[r] + i * sizeof(T)));
+    return scaled<T>(op, scalars[r], load<T>(inputs[r] + i * sizeof(T)));
   };
   for (std::size_t i = 0; i < count; ++i) {
     T value = operand(0, i);
@@ -223,9 +265,10 @@ template <typename A>
 void reduce_floats(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
                    std::uint8_t* out) {
   const std::size_t size = size_of(type);
+  const std::vector<A> scalars = scalars_of<A>(type, inputs.size());
   for (std::size_t i = 0; i < count; ++i) {
     const auto operand = [&](std::size_t r) {
-      return scaled<A>(type, op, r, static_cast<A>(decode(type, inputs[r] + i * size)));
+      return scaled<A>(op, scalars[r], static_cast<A>(decode(type, inputs[r] + i * size)));
     };
     volatile A value = operand(0);
     for (std::size_t r = 1; r < inputs.size(); ++r) value = combine<A>(op, value, operand(r));
@@ -286,10 +329,36 @@ inline void raise_exponent(hocketDataType_t type, std::uint8_t* at) {
   std::memcpy(at, &bits, size_of(type));
 }
 
+/// Random numbers that need no memory: a sanitizer watches each access of a generator's.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 0xd1342543de82ef95ULL + 1) {}
+  std::uint64_t operator()() {  // splitmix64
+    std::uint64_t x = state_ += 0x9e3779b97f4a7c15ULL;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+inline void fill_bytes(std::uint64_t seed, Bytes* bytes) {
+  Random random(seed);
+  for (std::size_t i = 0; i < bytes->size(); i += 8) {
+    const std::uint64_t bits = random();
+    std::memcpy(bytes->data() + i, &bits, std::min<std::size_t>(8, bytes->size() - i));
+  }
+}
+
 inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint64_t seed,
                  std::uint8_t* to) {
-  std::mt19937_64 random(seed);
+  Random random(seed);
   const std::size_t size = size_of(type);
+  static constexpr double values[] = {1, -1, 2, 0.5, 1, -0.0, -2, 3};
+  std::uint8_t exact[8][8] = {};
+  for (std::size_t v = 0; v < 8 && !is_integer(type); ++v) encode(type, values[v], exact[v]);
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t bits = random();
     std::uint8_t* const at = to + i * size;
@@ -301,8 +370,7 @@ inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint6
     } else if (data == Data::small) {
       encode(type, static_cast<double>(static_cast<std::int64_t>(bits)) * 0x1p-63, at);
     } else {
-      static constexpr double values[] = {1, -1, 2, 0.5, 1, -0.0, -2, 3};
-      encode(type, values[bits % 8], at);
+      std::memcpy(at, exact[bits % 8], size);
     }
   }
 }
@@ -312,10 +380,11 @@ inline void fill(Data data, hocketDataType_t type, std::size_t count, std::uint6
 inline void bounds(hocketDataType_t type, hocketRedOp_t op, const Inputs& inputs, std::size_t count,
                    std::uint8_t* low, std::uint8_t* high) {
   const std::size_t size = size_of(type);
+  const auto scalars = scalars_of<long double>(type, inputs.size());
   for (std::size_t i = 0; i < count; ++i) {
     long double sum = 0, sizes = 0;
     for (std::size_t r = 0; r < inputs.size(); ++r) {
-      const auto value = scaled<long double>(type, op, r, decode(type, inputs[r] + i * size));
+      const auto value = scaled<long double>(op, scalars[r], decode(type, inputs[r] + i * size));
       sum += value;
       sizes += std::fabs(value);
     }

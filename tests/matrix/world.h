@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "matrix/case.h"
@@ -81,9 +83,7 @@ struct Ledger {
 };
 
 inline std::uint64_t hash_of(const std::uint8_t* bytes, std::size_t count) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (std::size_t i = 0; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
-  return hash;
+  return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes), count});
 }
 
 class World {
