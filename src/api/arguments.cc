@@ -96,6 +96,18 @@ struct Buffer {
   bool received;
 };
 
+/// The error of a block that does not fit into memory, or has no buffer.
+Status wrong_block(const VaryingArguments::Side& side, const Buffer& buffer, std::size_t b,
+                   std::uint64_t elements_before, bool fits) {
+  const std::string text = count_text(side.counts_name, b, side.counts[b]);
+  if (buffer.data == nullptr) return no_buffer(buffer.name, text);
+  const bool given = side.displacements != nullptr;
+  const std::string where =
+      given ? text + " and " + count_text(side.displacements_name, b, side.displacements[b])
+            : text + " after " + std::to_string(elements_before) + " elements";
+  return fits ? past_the_end(buffer.name, where) : invalid_argument(where + too_many);
+}
+
 /// Copies the arrays, and sets *total.
 Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int ranks, Dtype dtype,
                  std::uint32_t unit, VaryingBlocks::Side* to, std::uint64_t* total) {
@@ -110,22 +122,14 @@ Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int r
   for (std::size_t b = 0; b < blocks; ++b) {
     const std::size_t count = to->counts[b];
     if (count == 0) continue;
-    const std::string text = count_text(from.counts_name, b, count);
-    if (buffer.data == nullptr) {
-      return no_buffer(buffer.name, text);
-    }
     const bool given = from.displacements != nullptr;
     const auto elements = checked_mul(count, unit);
     const auto offset = given ? checked_mul(from.displacements[b], unit) : sum;
     const auto with_this = elements ? checked_add(sum, *elements) : std::nullopt;
     const auto end = elements && offset ? checked_add(*offset, *elements) : std::nullopt;
     const bool fits = with_this && bytes_of(*with_this, dtype) && end && bytes_of(*end, dtype);
-    const std::string where =
-        given ? text + " and " + count_text(from.displacements_name, b, from.displacements[b])
-              : text + " after " + std::to_string(sum / unit) + " elements";
-    if (!fits) return invalid_argument(where + too_many);
-    if (!bytes_at(buffer.data, *bytes_of(*end, dtype)).ends()) {
-      return past_the_end(buffer.name, where);
+    if (buffer.data == nullptr || !fits || !bytes_at(buffer.data, *bytes_of(*end, dtype)).ends()) {
+      return wrong_block(from, buffer, b, sum / unit, fits);
     }
     to->counts[b] = *elements;
     sum = *with_this;
@@ -133,6 +137,17 @@ Status take_side(const VaryingArguments::Side& from, const Buffer& buffer, int r
   }
   *total = sum;
   return {};
+}
+
+/// True if the blocks that are not empty lie one after the other, in the order of the ranks.
+bool follow_one_another(const VaryingBlocks::Side& side) {
+  std::size_t end = 0;
+  for (std::size_t b = 0; b < side.counts.size(); ++b) {
+    if (side.counts[b] == 0) continue;
+    if (side.offsets[b] < end) return false;
+    end = side.offsets[b] + side.counts[b];
+  }
+  return true;
 }
 
 /// The blocks that are not empty, in the order in which they lie.
@@ -148,6 +163,7 @@ std::vector<std::size_t> order_of(const VaryingBlocks::Side& side) {
 
 /// No element may be received twice.
 Status check_received(const VaryingArguments::Side& names, const VaryingBlocks::Side& side) {
+  if (follow_one_another(side)) return {};
   const std::vector<std::size_t> order = order_of(side);
   for (std::size_t i = 1; i < order.size(); ++i) {
     const std::size_t a = order[i - 1], b = order[i];
@@ -172,6 +188,20 @@ std::vector<Bytes> ranges_of(const VaryingBlocks::Side& side, const void* buffer
   return ranges;
 }
 
+/// From the first byte of the blocks of a side to the last.
+Bytes hull_of(const VaryingBlocks::Side& side, const void* buffer, std::size_t own,
+              std::size_t element) {
+  if (side.counts.empty()) return bytes_at(buffer, own * element);
+  std::size_t begin = SIZE_MAX, end = 0;
+  for (std::size_t b = 0; b < side.counts.size(); ++b) {
+    if (side.counts[b] == 0) continue;
+    begin = std::min(begin, side.offsets[b]);
+    end = std::max(end, side.offsets[b] + side.counts[b]);
+  }
+  if (end == 0) return {};
+  return bytes_at(static_cast<const std::byte*>(buffer) + begin * element, (end - begin) * element);
+}
+
 /// Both in the order of their begins.
 bool any_overlap(const std::vector<Bytes>& inputs, const std::vector<Bytes>& outputs) {
   // The inputs may overlap one another, so each is compared with all outputs that it may reach.
@@ -192,22 +222,27 @@ Status check_varying_overlap(const Call& call, int rank) {
   if (!input || !output) return {};
   const VaryingBlocks::Side& many = blocks.output.counts.empty() ? blocks.input : blocks.output;
   if (many.counts[own] > 0 && in_place(call, many.offsets[own] * element)) return {};
-  if (!any_overlap(ranges_of(blocks.input, call.input, call.count, element),
+  if (!overlap(hull_of(blocks.input, call.input, call.count, element),
+               hull_of(blocks.output, call.output, call.count, element)) ||
+      !any_overlap(ranges_of(blocks.input, call.input, call.count, element),
                    ranges_of(blocks.output, call.output, call.count, element))) {
     return {};
   }
   return overlapping(row);
 }
 
-/// The buffer of this rank's only block.
-Status check_own(const Call& call, const Buffer& buffer, const std::string& count_name) {
+/// The buffer of this rank's only block. Its count is own_count_name, or that block of the input.
+Status check_own(const Call& call, const Buffer& buffer, const VaryingArguments& arguments,
+                 std::size_t rank) {
   const auto bytes = bytes_of(call.count, call.dtype);
-  const std::string text = count_name + " is " + std::to_string(call.count / call.unit);
+  const bool exists = buffer.data != nullptr || call.count == 0;
+  if (bytes && exists && bytes_at(buffer.data, *bytes).ends()) return {};
+  const std::size_t count = call.count / call.unit;
+  const std::string text = *arguments.own_count_name != '\0'
+                               ? count_text(arguments.own_count_name, count)
+                               : count_text(arguments.input.counts_name, rank, count);
   if (!bytes) return invalid_argument(text + too_many);
-  if (buffer.data == nullptr && call.count > 0) {
-    return no_buffer(buffer.name, text);
-  }
-  return bytes_at(buffer.data, *bytes).ends() ? Status() : past_the_end(buffer.name, text);
+  return exists ? past_the_end(buffer.name, text) : no_buffer(buffer.name, text);
 }
 
 /// The block that a rank sends to itself has one count.
@@ -352,12 +387,8 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
   if (*arguments.own_count_name == '\0' && row.output == Blocks::own) {
     call->count = blocks->input.counts[own];  // the caller gives the vector only
   }
-  const std::string own_name =
-      *arguments.own_count_name != '\0'
-          ? std::string(arguments.own_count_name)
-          : std::string(arguments.input.counts_name) + "[" + std::to_string(rank) + "]";
-  if (row.input == Blocks::own) HOCKET_RETURN_IF_ERROR(check_own(*call, sent, own_name));
-  if (row.output == Blocks::own) HOCKET_RETURN_IF_ERROR(check_own(*call, received, own_name));
+  if (row.input == Blocks::own) HOCKET_RETURN_IF_ERROR(check_own(*call, sent, arguments, own));
+  if (row.output == Blocks::own) HOCKET_RETURN_IF_ERROR(check_own(*call, received, arguments, own));
   HOCKET_RETURN_IF_ERROR(check_own_counts(arguments, *blocks, *call, own));
   call->varying = std::move(blocks);
   return check_varying_overlap(*call, rank);

@@ -56,6 +56,15 @@ Status calls_and_makings() {
       "a group either makes communicators or runs operations: close this group first");
 }
 
+/// The engine sees by the address that the blocks are those of the call before.
+void share_blocks(hocketComm* comm, Call* call) {
+  if (comm->latest_blocks == nullptr || *comm->latest_blocks != *call->varying) {
+    comm->latest_blocks = call->varying;
+  } else {
+    call->varying = comm->latest_blocks;
+  }
+}
+
 Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int datatype, int op,
              hocketStream_t stream) {
   if (!is_usable(comm)) [[unlikely]]
@@ -73,6 +82,8 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
   const CommGuard entered(communicator);
   if (!entered.ok()) [[unlikely]]
     return two_threads();
+  if (varying != nullptr) [[unlikely]]
+    share_blocks(comm, &call);
   call.number = communicator.order().next_number();
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
   if (stream == nullptr && host != nullptr) {

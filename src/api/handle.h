@@ -28,6 +28,8 @@ struct hocketComm {
   hocket::internal::StopRequest stop;  // of what makes the communicator
   // blocking = 0: calls on the NULL stream and the making of the communicator run here.
   std::unique_ptr<hocket::internal::HostStream> own;
+  /// Of the latest v-variant outside a group; for the thread that is inside the communicator.
+  std::shared_ptr<const hocket::internal::VaryingBlocks> latest_blocks;
   hocketComm* retired_after = nullptr;  // the next one that was destroyed
 };
 

@@ -13,18 +13,20 @@
 namespace hocket::internal {
 
 /// The blocks of a varying call, which have different counts. Copied from the caller's arrays,
-/// since the call may run later.
+/// since the call may run later. A call shares them with the call before if they are equal.
 struct VaryingBlocks {
   /// Of a buffer with a block for each rank: elements of each block, and where it begins (an empty
   /// block: 0). Else, and on a rank without the buffer: empty.
   struct Side {
     std::vector<std::size_t> counts, offsets;
+    bool operator==(const Side&) const = default;
   };
   Side input, output;
   // The next three are 0 where not all ranks know all blocks.
   std::size_t longest = 0;  // elements of the longest block
   std::size_t total = 0;    // elements of all blocks
   std::int32_t hash = 0;    // of the counts: 31 bits
+  bool operator==(const VaryingBlocks&) const = default;
 };
 
 struct Call {

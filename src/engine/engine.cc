@@ -127,7 +127,8 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   operation.admitted = operation.told = false;
   const Question question = question_of(call);
   Binding& binding = operation.binding;
-  binding.repeated = operation.bound && operation.question == question;
+  binding.repeated = operation.bound && operation.question == question &&
+                     operation.varying == call.varying && operation.own_count == call.count;
   if (!binding.repeated && !bind(operation, call, question)) return false;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
@@ -163,10 +164,11 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   signature.op = call.op;
   signature.flags = signature_flags_;
   operation.varying = call.varying;
+  operation.own_count = call.count;
   if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
   if (call.varying != nullptr) bind_blocks(operation, call);
   operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum && call.varying == nullptr && choice->holds;
+  operation.bound = call.op < Op::pre_mul_sum && choice->holds;
   return true;
 }
 

@@ -120,11 +120,12 @@ class Engine {
     std::uint16_t kind = 0;  // Choice::kind
     Binding binding;
     std::uint64_t call_hash = 0;
-    /// Program, binding and hash are right for a call with that question: the next call is often
-    /// like the one before. Of operators of the user and different counts a question tells less.
+    /// Program, binding and hash are right for a call with that question, those blocks and that
+    /// count: the next call is often like the one before. Not with an operator of the user.
     bool bound = false;
     Question question;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
+    std::size_t own_count = 0;                     // Call::count
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
     Work* work = nullptr;                          // to which the call belongs; or null
     bool made = false;                             // the operator was made by the user
