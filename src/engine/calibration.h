@@ -51,6 +51,7 @@ class Calibration {
   Status measure(Figures* figures);
   Status measure_operations(Figures* figures);
   Status measure_peer(double* ns_per_byte);
+  Status share_a_core(bool* shared);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
   Status measure_messages(Figures* figures);
