@@ -8,20 +8,26 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
 
-compile() {  # STATEMENT: with a communicator `comm` and a stream `stream`; messages in $work/log
-  cat >"$work/program.cc" <<PROGRAM
+# Precompiled, the headers are read in a tenth of the time.
+strict=(-std=c++20 -Wall -Wextra -Werror -I"$include")
+cat >"$work/prelude.h" <<PRELUDE
 #include <hocket/hocket.hpp>
 #include <list>
 #include <string>
 #include <vector>
 struct Point { float x, y; };
+PRELUDE
+"$cxx" "${strict[@]}" -x c++-header "$work/prelude.h" -o "$work/prelude.h.gch"
+
+compile() {  # STATEMENT: with a communicator `comm` and a stream `stream`; messages in $work/log
+  cat >"$work/program.cc" <<PROGRAM
+#include "prelude.h"
 void f(hocket::Communicator& comm, hocket::Stream& stream) {
   (void)comm, (void)stream;
   $1
 }
 PROGRAM
-  LC_ALL=C "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I"$include" \
-    "$work/program.cc" >"$work/log" 2>&1
+  LC_ALL=C "$cxx" "${strict[@]}" -fsyntax-only "$work/program.cc" >"$work/log" 2>&1
 }
 
 accept() {  # STATEMENT
