@@ -35,9 +35,9 @@ namespace {
 constexpr std::size_t touch_elements = 32 << 10;
 constexpr std::size_t push_elements = 8 << 10;
 constexpr int most_neighbours = 16;
-constexpr std::size_t peer_elements = 8 << 10;
+constexpr std::size_t peer_elements = 32 << 10;
 constexpr std::size_t memory_elements = 64 << 10;
-constexpr std::size_t large_bytes = 512 << 10, large_local_bytes = 128 << 10;
+constexpr std::size_t large_bytes = 512 << 10;
 constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
 constexpr int pause_us = 2000;
 constexpr double implausible_sync_ns = 20'000;
@@ -64,7 +64,7 @@ double measure_fold(std::size_t elements, bool from_memory) {
   run.dsts = &dst;
   run.count = elements;
   double best = 1e9;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 8; ++i) {
     for (const std::vector<float>* data : {&a, &b}) {
       if (from_memory) evict(data->data(), data->size() * sizeof(float));
     }
@@ -331,13 +331,13 @@ Status Calibration::measure_link(Figures* figures) {
   int far = 1;
   while (membership_.nodes() > 1 && node(far) == node(0)) ++far;
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
-  const std::size_t bytes = membership_.nodes() > 1 ? large_bytes : large_local_bytes;
+  constexpr std::size_t bytes = large_bytes;
   double small = 0, large = 0, both_small = 0, both_large = 0;
   HOCKET_RETURN_IF_ERROR(time_message(far, 8, true, &both_small));
   HOCKET_RETURN_IF_ERROR(time_message(far, bytes, true, &both_large));
   HOCKET_RETURN_IF_ERROR(time_message(far, 8, false, &small));
   HOCKET_RETURN_IF_ERROR(time_message(far, bytes, false, &large));
-  const auto per_byte = [&](double ns) { return ns / static_cast<double>(bytes); };
+  const auto per_byte = [](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
   figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));
   figures->port_ns_per_byte = std::max(0.0, per_byte(both_large - both_small) / 2);
