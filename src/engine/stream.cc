@@ -12,7 +12,7 @@ HostStream::~HostStream() {
     std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  changed_.notify_all();
+  added_.notify_one();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -48,14 +48,14 @@ Status HostStream::add(Entry entry) {
     ::pthread_setname_np(thread_.native_handle(), "hocket-stream");
   }
   tasks_.push_back(std::move(entry));
-  changed_.notify_all();
+  if (tasks_.size() == 1 && !running_) added_.notify_one();
   return {};
 }
 
 void HostStream::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+    added_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
     if (tasks_.empty()) return;
     Entry entry = std::move(tasks_.front());
     tasks_.pop_front();
@@ -67,7 +67,7 @@ void HostStream::work() {
     running_ = false;
     if (error_.ok()) error_ = status;
     if (entry.is_operation) last_result_ = status;
-    changed_.notify_all();
+    if (tasks_.empty()) drained_.notify_all();
   }
 }
 
@@ -78,7 +78,7 @@ Status HostStream::take_error() {
 
 Status HostStream::synchronize() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return tasks_.empty() && !running_; });
+  drained_.wait(lock, [this] { return tasks_.empty() && !running_; });
   return take_error();
 }
 

@@ -48,7 +48,9 @@ class HostStream {
   Status take_error();
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  // A thread that waits for the last task is not woken by each: with more threads than cores, a
+  // wake-up costs more than a small operation.
+  std::condition_variable added_, drained_;
   std::deque<Entry> tasks_;
   bool running_ = false;  // a task is being run
   bool ending_ = false;
