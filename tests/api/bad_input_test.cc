@@ -243,7 +243,8 @@ Bads bad_makings() {
        join(1, 0, [](hocketUniqueId* id) { std::memset(id->internal + 64, 0, 64); })},
       {"a unique id that was used", hocketRemoteError,
        "hocketCommInitRank: cannot reach the coordinator at *: the coordinator's process has "
-       "ended, or all ranks have joined already and none is missing; look at the output of rank 0",
+       "ended, or all ranks have joined already and none is missing; look at the output of rank 0, "
+       "and make a new id with hocketGetUniqueId for each communicator",
        [](hocketComm_t c) {
          hocketUniqueId id;
          hocketComm_t first = nullptr, second = c;

@@ -103,7 +103,8 @@ void NodeLeader::reached(Dialer::Result result) {
     return fail(Status(Code::remote_error,
                        result.status.message() +
                            ": the coordinator's process has ended, or all ranks have joined "
-                           "already and none is missing; look at the output of rank 0"));
+                           "already and none is missing; look at the output of rank 0, and make a "
+                           "new id with hocketGetUniqueId for each communicator"));
   }
   if (result.status.code() != Code::timeout) return fail(result.status);
   fail(Status(Code::timeout,
