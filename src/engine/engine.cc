@@ -69,6 +69,10 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
     if (transport->failure() != nullptr) [[unlikely]]
       transport_failure_ = transport->failure();
   }
+  // What has arrived may show that an operation before this one was another call: then this one
+  // must not end as if all were well.
+  if (transport_failure_ != nullptr && concerns_an_earlier(*transport_failure_)) [[unlikely]]
+    fail(*transport_failure_);
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
     begin_next();
@@ -103,6 +107,10 @@ void Engine::submit(const Call& call, Work* work) {
   } else {
     begin(call, work);
   }
+}
+
+bool Engine::concerns_an_earlier(const Status& failure) const {
+  return failure.sequence() != 0 && failure.sequence() < sequence_;
 }
 
 void Engine::begin_next() {

@@ -145,6 +145,7 @@ class Engine {
   void announce(std::uint64_t sequence, const Signature& signature);
   void look_for_other_calls(Nanos now);
   void begin_next();
+  bool concerns_an_earlier(const Status& failure) const;
   void begin_message(const Call& call, Work* work);
   void end_call(Work* work);
   void fail_work(Work* work);
