@@ -215,7 +215,8 @@ TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
           [&](Rank& self) {
             const int odd = n - 1;
             // So many that two ranks have a second TCP connection, on which a message may overtake.
-            for (int i = 0; i < 70; ++i) {
+            const int before = std::string(GetParam()) == "tcp" ? 70 : 1;
+            for (int i = 0; i < before; ++i) {
               EXPECT_HOCKET(all_reduce(3, hocketFloat32, hocketSum, "").make(self.comm));
             }
             self.meet();  // an error of the next call would end this one where it still runs
