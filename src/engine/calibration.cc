@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "collectives/select/cost.h"
 #include "reduce/fold.h"
@@ -35,7 +36,7 @@ namespace {
 constexpr std::size_t touch_elements = 32 << 10;
 constexpr std::size_t push_elements = 8 << 10;
 constexpr int most_neighbours = 16;
-constexpr std::size_t peer_elements = 32 << 10;
+constexpr std::size_t peer_elements = 16 << 10;  // the least large scratch
 constexpr std::size_t memory_elements = 64 << 10;
 constexpr std::size_t large_bytes = 512 << 10;
 constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
@@ -79,8 +80,8 @@ double measure_fold(std::size_t elements, bool from_memory) {
 }  // namespace
 
 /// The cost of a fold into the memory of this rank and of a peer, with all of it in the caches of
-/// both, as in programs. It uses the scratch of the board, which nothing else uses yet. All local
-/// ranks measure at once, in pairs.
+/// both, as in programs. It uses the scratch of the board, which no operation uses meanwhile. All
+/// local ranks measure at once, in pairs.
 Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
@@ -177,11 +178,12 @@ Status Calibration::measure_operations(Figures* figures) {
 }
 
 /// What it takes to write a byte that a peer has just read, and to read a byte that it has just
-/// written: half of both. It uses the scratch of the board, which nothing else uses yet. All local
-/// ranks measure at once, in pairs.
+/// written: half of both. It uses the scratch of the board, which no operation uses meanwhile. All
+/// local ranks measure at once, in pairs.
 Status Calibration::measure_peer(double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
+  HOCKET_ASSERT(peer_elements * sizeof(float) <= board_.scratch_bytes(), "the copy fits scratch");
   std::vector<float> own(peer_elements);
   const auto time_copy = [](const void* from, void* to) {
     const FoldSource source = {from, false};
