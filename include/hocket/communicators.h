@@ -119,8 +119,8 @@ HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
 
 /* Effect:  makes a communicator of the same ranks, with the same numbers. Operations on one do not
  *          wait for, and do not match, operations on the other, and an error of one is not an
- *          error of the other. It is made without another join. It chooses algorithms by what was
- *          measured when comm was made: nothing is measured again.
+ *          error of the other. The new communicator is made without another join, and chooses
+ *          algorithms by the times that were measured when comm was made.
  * Needs:   as hocketCommSplit: a collective. In a group it is collected.
  * Blocks:  as hocketCommSplit.
  * Threads: one at a time on comm.

@@ -54,7 +54,7 @@ struct Handover {
 };
 
 /// Hands over the calls of each handover when its ticket is next, and waits until all calls have
-/// ended. sleepers: room for as many as there are handovers. Returns the first error. finish() must
+/// ended. sleepers has an element for each handover. Returns the first error. finish() must
 /// follow for each.
 Status run_in_turn(Handovers& shared, std::span<Handover> handovers, std::span<Sleeper> sleepers);
 /// The communicator may be destroyed from here on.

@@ -11,8 +11,8 @@
 
 namespace hocket::internal::algorithms {
 
-/// A rank's place in its layout, and the lanes of its plan. The ranks arrive first, and scratch has
-/// room for the `slots` chunks that are in flight at the same time.
+/// A rank's place in its layout, and the lanes of its plan. The ranks arrive first. The
+/// scratch of a rank holds `slots` chunks at the same time.
 class Levels {
  protected:
   static constexpr int slots = 4;

@@ -32,8 +32,8 @@ bool may_need_alignment(const Question& question) {
   return is_user(question.op) && question.unit * size_of(question.dtype) % 16 == 0;
 }
 
-/// The cheapest candidate. Prices that differ by at most 5 % count as equal: of such candidates,
-/// the one that keeps processors and links busy for the shortest time.
+/// The cheapest candidate. Prices that differ by at most 5 % count as equal: of candidates with
+/// equal prices, the candidate whose operation needs the least time of processors and links.
 const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates) {
   const std::int64_t most_ps = candidates.front().price_ps + candidates.front().price_ps / 20;
   const Selector::Priced* best = &candidates.front();
