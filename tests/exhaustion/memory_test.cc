@@ -27,7 +27,9 @@ bool refuse() {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define HAS_INJECTION true
-// They stand before libc's in this program, for operator new and for libc itself.
+// They stand before libc's in this program, for operator new and for libc itself. Hidden symbols
+// would serve this program alone, and neither libstdc++ nor libc.
+#pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t bytes);
 void* __libc_calloc(size_t count, size_t bytes);
@@ -49,6 +51,7 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
   return *memory == nullptr ? ENOMEM : 0;
 }
 }
+#pragma GCC visibility pop
 #else
 #define HAS_INJECTION false
 #endif

@@ -105,8 +105,8 @@ refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_reduce(x, y, ho
 refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_to_all(x, y);' \
   'hocket: input and output have different element types' int
 refuse 'hocket::Memory<std::string> x(4);' "hocket: peers write the bytes" string
-refuse 'struct alignas(8192) T {}; std::vector<T, hocket::allocator<T>> x(1);' \
-  'hocket: memory is aligned to a page' 8192
+refuse 'struct alignas(8192) Wide {}; std::vector<Wide, hocket::allocator<Wide>> x(1);' \
+  'hocket: memory is aligned to a page' Wide
 refuse 'hocket::PreMulSum op(comm, std::byte{2});' "$bytes" byte
 
 dropped='nodiscard'
