@@ -218,11 +218,12 @@ bool Explainer::take_turns(std::vector<Turn>* turns, std::size_t calls, Failure*
 }
 
 bool Explainer::time(Turn* turn, std::size_t calls, Failure* failure) {
-  const std::size_t first = turn->times_us.size() * calls;
+  const std::size_t first = turn->times_us.size() * calls;  // of the algorithm: for the root
   if (!ok(hocketBarrier(job_.comm(), nullptr), "hocketBarrier", job_.comm(), failure)) return false;
   const double start = now_us();
   for (std::size_t k = first; k < first + calls; ++k) {
-    if (!turn->operations[k % turn->operations.size()].iterate(k, failure)) return false;
+    Operation& operation = turn->operations[k % turn->operations.size()];
+    if (!operation.iterate(buffers_used_++, failure)) return false;
   }
   turn->times_us.push_back((now_us() - start) / static_cast<double>(calls));
   return true;

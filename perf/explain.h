@@ -53,6 +53,9 @@ class Explainer {
   Runner runner_;
   std::vector<Forced> forced_;
   std::vector<Point> points_;
+  // All algorithms rotate through the buffers together: otherwise each would find in the caches
+  // what the algorithm before it has used.
+  std::size_t buffers_used_ = 0;
 };
 
 }  // namespace hocket::perf
