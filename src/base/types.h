@@ -107,9 +107,10 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
 /// True if plans must tell partial results ("wide") from inputs: because they have a wider type, or
 /// because inputs are yet to be multiplied by a scalar. Operators of the user know the type of the
-/// data only.
+/// data only, and the least or the greatest of some values is one of them: nothing is rounded.
 constexpr bool tells_partial_results(Dtype dtype, Op op) {
-  return op == Op::pre_mul_sum || (is_widened(dtype) && !is_user(op));
+  if (op == Op::pre_mul_sum) return true;
+  return is_widened(dtype) && !is_user(op) && op != Op::min && op != Op::max;
 }
 
 constexpr bool is_integer(Dtype dtype) {

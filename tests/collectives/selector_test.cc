@@ -201,6 +201,29 @@ TEST(Selector, keeps_operands_in_the_order_of_ranks_if_they_do_not_commute) {
   EXPECT_FALSE(all_in_order(candidates_for(two_ranks(), Op::user, 1)));
 }
 
+TEST(Selector, partial_results_are_wide_only_where_the_operator_rounds) {
+  SelectorOptions options;
+  options.ranks = 4;
+  options.one_node = false;
+  options.algorithm = "ring";
+  Selector selector(options);
+  const auto is_wide = [&](Dtype dtype, Op op) {
+    const Question question{
+        .collective = Collective::all_reduce, .dtype = dtype, .op = op, .count = 1000};
+    const Choice* choice = nullptr;
+    EXPECT_TRUE(selector.choose(question, &choice).ok());
+    return choice->program->header().wide_scratch;
+  };
+  for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float8_e4m3}) {
+    for (const Op op : {Op::sum, Op::prod, Op::avg, Op::pre_mul_sum}) {
+      EXPECT_TRUE(is_wide(dtype, op)) << name_of(dtype) << " " << name_of(op);
+    }
+    EXPECT_FALSE(is_wide(dtype, Op::min)) << name_of(dtype);
+    EXPECT_FALSE(is_wide(dtype, Op::max)) << name_of(dtype);
+  }
+  EXPECT_FALSE(is_wide(Dtype::float32, Op::sum));
+}
+
 TEST(Selector, gives_an_element_that_scratch_cannot_hold_to_messages) {
   const SelectorOptions options = two_ranks();
   const auto size = static_cast<std::uint32_t>(options.board_scratch_bytes) + 1;

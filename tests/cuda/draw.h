@@ -36,7 +36,7 @@ inline DeviceCase draw_case(const Builder& builder, std::uint32_t ranks, std::ui
   }
   drawn.group.ranks = ranks;
   drawn.group.root = static_cast<std::uint32_t>(random() % ranks);
-  drawn.group.widened = is_widened(call.dtype);
+  drawn.group.widened = tells_partial_results(call.dtype, call.op);
   drawn.text = std::to_string(ranks) + " ranks, " + std::to_string(workers) + " workers, " +
                std::to_string(call.count) + " " + internal::name_of(call.dtype) + ", " +
                internal::name_of(call.op) + ", seed " + std::to_string(seed);
