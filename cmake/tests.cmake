@@ -1,13 +1,21 @@
 # tests/FOLDER/*_test.cc make the program test_FOLDER, which ctest runs as the test FOLDER. A
 # CMakeLists.txt in the folder adds to that (scripts, definitions). Exit status 77: skipped.
 find_package(GTest REQUIRED)
-hocket_precompiled(precompiled_tests "fmt::fmt;GTest::gtest" <fstream> <gtest/gtest.h> <random>
-                   <sstream>)
-# Optimized for what they do not do often, tests would take half as long again to compile.
-set(_test_options $<$<CONFIG:Release>:-O1>)
-if(TARGET precompiled_tests)
-  target_compile_options(precompiled_tests PRIVATE ${_test_options})
+# Optimized for what they do not do often, tests would take half as long again to compile. Those
+# that compute little are not optimized at all.
+set(_computing collectives cuda matrix memory reduce)
+set(_options_computing $<$<CONFIG:Release>:-O1>)
+set(_options_other -O0)
+if(HOCKET_SANITIZE STREQUAL "thread")
+  set(_options_other)
 endif()
+foreach(_kind computing other)
+  hocket_precompiled(precompiled_tests_${_kind} "fmt::fmt;GTest::gtest" <fstream> <gtest/gtest.h>
+                     <random> <sstream>)
+  if(TARGET precompiled_tests_${_kind})
+    target_compile_options(precompiled_tests_${_kind} PRIVATE ${_options_${_kind}})
+  endif()
+endforeach()
 
 # The label `once` marks tests whose result no sanitizer can change: they run in Release only. So do
 # tests that read nothing but sources. The thread sanitizer finds nothing in folders whose tests run
@@ -39,9 +47,14 @@ set(_longest_first engine faults rules_clang transport bootstrap launcher)
 # Their ranks compute all the time: beside another test they take three times as long.
 set(_alone matrix perf_program)
 
+set(_limit_s 900)
+if(CMAKE_CROSSCOMPILING)
+  set(_limit_s 3600)
+endif()
+
 function(hocket_test_defaults)
   foreach(_test ${ARGN})
-    set_tests_properties(${_test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
+    set_tests_properties(${_test} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT ${_limit_s})
     list(FIND _longest_first ${_test} _place)
     if(_place GREATER_EQUAL 0)
       math(EXPR _cost "100 - ${_place}")
@@ -61,8 +74,12 @@ foreach(_folder ${_folders})
     add_executable(test_${_folder} ${_sources})
     target_include_directories(test_${_folder} PRIVATE tests)
     target_link_libraries(test_${_folder} PRIVATE hocket_core GTest::gtest GTest::gtest_main)
-    target_compile_options(test_${_folder} PRIVATE ${_test_options})
-    hocket_precompile(precompiled_tests test_${_folder})
+    set(_kind other)
+    if(_folder IN_LIST _computing)
+      set(_kind computing)
+    endif()
+    target_compile_options(test_${_folder} PRIVATE ${_options_${_kind}})
+    hocket_precompile(precompiled_tests_${_kind} test_${_folder})
     add_test(NAME ${_folder} COMMAND test_${_folder})
     hocket_test_defaults(${_folder})
   endif()

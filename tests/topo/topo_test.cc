@@ -137,7 +137,8 @@ struct Ran {
 Ran run(const std::string& arguments) {
   const auto program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "hocket-topo";
-  std::FILE* const pipe = ::popen((program.string() + " " + arguments + " 2>&1").c_str(), "r");
+  const std::string command = EMULATOR " " + program.string() + " " + arguments + " 2>&1";
+  std::FILE* const pipe = ::popen(command.c_str(), "r");
   Ran ran;
   std::array<char, 4096> bytes;
   while (const std::size_t got = std::fread(bytes.data(), 1, bytes.size(), pipe)) {
