@@ -232,6 +232,7 @@ hocketResult_t hocketCommInitAll(hocketComm_t* comms, int ndev, const int*) {
     UniqueId id;
     HOCKET_RETURN_IF_ERROR(open_job(config, &id));
     std::vector<api::Making> makings;
+    makings.reserve(static_cast<std::size_t>(ndev));
     for (int rank = 0; rank < ndev; ++rank) {
       makings.push_back(api::joining(function, id, rank, ndev, config, comms + rank));
     }

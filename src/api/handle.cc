@@ -70,6 +70,8 @@ hocketResult_t result(const char* function, const Status& cause, hocketComm* com
   const Status status = cause.returned_by(function);
   if (ThreadError* mine = ThreadError::make_mine(); mine != nullptr) mine->last = status;
   const bool live =
+      // end() deletes `mine` with the thread.
+      // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
       comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live;
   if (live && cause.code() != Code::in_progress) comm->errors.note_returned(function, cause);
   return static_cast<hocketResult_t>(status.code());

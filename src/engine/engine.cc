@@ -491,11 +491,10 @@ void Engine::await_explanation(const std::optional<Nanos>& now) {
 void Engine::end(const Status& error, bool tell_peers) {
   if (!status_.ok()) return;
   HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
-  const Status status = error;
-  unexplained_ = Status();
   std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
-  if (status.sequence() != 0) operation = std::min(operation, status.sequence());
-  status_ = status.sequence() != 0 || !running_ ? status : status.in_operation(sequence_);
+  if (error.sequence() != 0) operation = std::min(operation, error.sequence());
+  status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(sequence_);
+  unexplained_ = Status();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
   if (running_) best_effort([&] { revoke(current_); });

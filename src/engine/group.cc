@@ -108,6 +108,7 @@ Handover handover_of(const Batch::Part& part) {
 
 Status run_together(Handovers& shared, const std::vector<Batch::Part>& parts) {
   std::vector<Handover> handovers;
+  handovers.reserve(parts.size());
   for (const Batch::Part& part : parts) handovers.push_back(handover_of(part));
   std::vector<Sleeper> sleepers(parts.size());
   return run_in_turn(shared, handovers, sleepers);

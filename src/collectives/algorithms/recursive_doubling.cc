@@ -94,7 +94,7 @@ class Doubling {
   }
 
   void lay_extra_input() {
-    const Range raw = r_.scratch(fixed(2 * rounds_));
+    const Range raw = r_.scratch(fixed(std::int64_t{2} * rounds_));
     Steps steps = {recv(extra(), edge_tag, whole, raw)};
     await_use_of_sum(0, &steps);
     steps.push_back(fold(whole, {r_.input(whole), raw}, sum(0)));

@@ -69,7 +69,7 @@ void tree_barrier(Plan& plan, const Shape& shape) {
   // not delay its recv.
   const auto receive_lane = [](std::uint32_t round) { return 2 * round + 1; };
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    const std::uint64_t distance = std::uint64_t{1} << round;
+    const std::int64_t distance = std::int64_t{1} << round;
     const Index to = fixed((shape.rank + distance) % shape.ranks);
     const Index from = fixed((shape.rank + shape.ranks - distance) % shape.ranks);
     const Index tag = fixed(0);

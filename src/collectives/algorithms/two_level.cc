@@ -126,7 +126,8 @@ std::vector<std::uint32_t> TwoLevel::receive_partials(std::uint32_t b, std::uint
 /// The lanes of an all-reduce for shard j, which this rank owns.
 void TwoLevel::own_shard(std::uint32_t j, std::uint32_t collect_lane, Steps* results) {
   const std::uint32_t mine = j * nodes_ + node_;
-  const Index block = fixed(mine), part_tag = fixed(2 * j), result_tag = fixed(2 * j + 1);
+  const Index block = fixed(mine), part_tag = fixed(std::int64_t{2} * j),
+              result_tag = fixed(std::int64_t{2} * j + 1);
   const std::uint32_t fold_lane = reserve();
   std::vector<Range> parts;
   const std::vector<std::uint32_t> receives =

@@ -422,7 +422,9 @@ class Reader {
     } else {
       out->lane_number = static_cast<std::uint32_t>(whole(value, out->place, 0, most_lanes));
     }
-    if (value == "") fail(out->place, "awaits a lane without a name");
+    if (value.is_string() && out->lane.empty()) {
+      fail(out->place, "awaits a lane without a name");
+    }
     optional_expression(json, "instance", out->place, &out->instance);
     optional_expression(json, "repeat", out->place, &out->repeat);
   }

@@ -181,7 +181,7 @@ bool Selector::fits(const Program& program, const Question& question) const {
   }
   const std::size_t room = header.uses_node ? options_.board_scratch_bytes : message_scratch_bytes;
   const std::size_t stride = scratch_stride_bytes(sizes, question.dtype, header.wide_scratch);
-  return header.scratch_blocks * header.slots * stride <= room;
+  return std::size_t{header.scratch_blocks} * header.slots * stride <= room;
 }
 
 Status Selector::candidates(const Question& question, std::vector<Priced>* out) {

@@ -316,6 +316,8 @@ void Interpreter::fold_block(const Thread& thread, const Step& step, std::uint32
   if (from.empty() || to.empty()) return fail(thread, "folds nothing");
   std::vector<FoldSource> srcs;
   std::vector<void*> dsts;
+  srcs.reserve(from.size());
+  dsts.reserve(to.size());
   for (const Area& area : from) srcs.push_back({area.data, area.wide});
   for (const Area& area : to) {
     if (area.wide != to[0].wide) return fail(thread, "writes places of different width");

@@ -39,7 +39,7 @@ static_assert(sizeof(BufferPlaces) <= line_payload_bytes);
 
 /// How far a rank has come. Its peers look here only when they do not know whether they may go on.
 struct alignas(128) Progress {
-  static constexpr std::uint64_t kept = 2 * run_ahead_operations;
+  static constexpr std::uint64_t kept = std::uint64_t{2} * run_ahead_operations;
   std::atomic<std::uint64_t> arrived;  // the last operation at which the rank has arrived
   /// Half of the fingerprint of operation s, in place s % kept.
   std::atomic<std::uint32_t> fingerprints[kept];

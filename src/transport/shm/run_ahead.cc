@@ -11,7 +11,7 @@ namespace hocket::internal {
 /// as many operations back: kept is enough for both.
 RunAhead::Look RunAhead::look(std::uint64_t operation) {
   HOCKET_ASSERT(operation <= arrived_, "a rank waits for peers at what it has reached itself");
-  static_assert(Progress::kept >= 2 * run_ahead_operations);
+  static_assert(Progress::kept / 2 >= run_ahead_operations);
   for (; peer_ < board_.local_ranks(); ++peer_) {
     if (peer_ == board_.local_rank()) continue;
     const std::uint64_t arrived = board_.progress(peer_).arrived.load(std::memory_order_acquire);
