@@ -73,7 +73,8 @@ double measure_fold(std::size_t elements, bool from_memory) {
     fold(run);
     best = std::min(best, static_cast<double>(monotonic_now() - begin));
   }
-  const auto touches = static_cast<std::size_t>(run.src_count + run.dst_count);
+  const auto touches =
+      static_cast<std::size_t>(run.src_count) + static_cast<std::size_t>(run.dst_count);
   return std::max(0.005, best / static_cast<double>(touches * elements * sizeof(float)));
 }
 
@@ -117,7 +118,7 @@ Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
 /// All ranks run the same calls; rank 0's clock counts.
 Status Calibration::measure(Figures* out) {
   Figures& figures = *out;
-  figures.crowd = ranks_per_core(session_);
+  figures.crowd = crowd_;
   static const double touch = measure_fold(touch_elements, false);
   static const double memory = measure_fold(memory_elements, true);
   figures.touch_ns_per_byte = touch;
@@ -128,53 +129,8 @@ Status Calibration::measure(Figures* out) {
   if (membership_.layout()->ranks_of_largest() > 1) {
     HOCKET_RETURN_IF_ERROR(measure_peer(&figures.peer_ns_per_byte));
   }
-  HOCKET_RETURN_IF_ERROR(measure_messages(&figures));
-  HOCKET_RETURN_IF_ERROR(measure_link(&figures));
-  return membership_.layout()->ranks_of_largest() > 1 ? measure_sync(&figures) : Status();
-}
-
-/// Between the ranks of a node, where there are several: what a barrier of leaders takes beside its
-/// messages.
-Status Calibration::measure_sync(Figures* figures) {
-  constexpr double least_ns = 50;
-  const Call barrier;
-  double ns = 0;
-  HOCKET_RETURN_IF_ERROR(time_in_sequence({&barrier, 1}, "leaders", &ns));
-  const Shape shape{.collective = Collective::barrier,
-                    .ranks = static_cast<std::uint32_t>(membership_.ranks()),
-                    .layout = membership_.layout().get()};
-  const Builder& builder = *find_builder("leaders", shape.collective, Medium::both);
-  const auto price_ns = [&](double sync_ns) {
-    figures->sync_ns = sync_ns;
-    return static_cast<double>(price(builder, shape, 0, Dtype::uint8, 0, *figures)) / 1000;
-  };
-  const double messages_ns = price_ns(0), each = (price_ns(1000) - messages_ns) / 1000;
-  figures->sync_ns = std::max(least_ns, (ns - messages_ns) / std::max(1.0, each));
-  return {};
-}
-
-/// What an operation of a node takes, and how much of that each further look at the flags of all
-/// ranks: from a small all-reduce with one such look, and one with several.
-Status Calibration::measure_operations(Figures* figures) {
-  constexpr double least_ns = 20;
-  std::uint64_t in = 0, out = 0;
-  const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64};
-  double once_ns = 0, often_ns = 0;
-  HOCKET_RETURN_IF_ERROR(time_in_sequence({&all_reduce, 1}, "inline", &once_ns));
-  HOCKET_RETURN_IF_ERROR(time_in_sequence({&all_reduce, 1}, "staged", &often_ns));
-  const Shape shape{.collective = Collective::all_reduce,
-                    .ranks = static_cast<std::uint32_t>(membership_.ranks())};
-  const auto price_ns = [&](const char* algorithm, double sync_ns) {
-    figures->sync_ns = sync_ns;
-    const Builder& builder = *find_builder(algorithm, shape.collective, Medium::node);
-    return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 1, *figures)) / 1000;
-  };
-  figures->call_ns = 0;
-  const double more = (price_ns("staged", 1000) - price_ns("inline", 1000)) / 1000;
-  const double sync_ns =
-      std::clamp((often_ns - once_ns) / more, least_ns, std::max(least_ns, once_ns));
-  figures->call_ns = std::max(0.0, once_ns - price_ns("inline", sync_ns));
-  return {};
+  HOCKET_RETURN_IF_ERROR(measure_small(&figures));
+  return measure_link(&figures);
 }
 
 /// What it takes to write a byte that a peer has just read, and to read a byte that it has just
@@ -231,8 +187,7 @@ Status Calibration::share_a_core(bool* shared) {
 Status Calibration::measure_board(Figures* figures) {
   for (int again = measurements; again > 0; --again) {
     HOCKET_RETURN_IF_ERROR(measure_peer(&figures->peer_ns_per_byte));
-    HOCKET_RETURN_IF_ERROR(measure_operations(figures));
-    HOCKET_RETURN_IF_ERROR(measure_messages(figures));
+    HOCKET_RETURN_IF_ERROR(measure_small(figures));
     HOCKET_RETURN_IF_ERROR(measure_link(figures));
     // If ranks share cores, the cache holds data of other ranks in between.
     if (figures->crowd > 1) return {};
@@ -252,48 +207,136 @@ Status Calibration::measure_board(Figures* figures) {
   return {};
 }
 
-void set_message_costs(int ranks, int neighbours, double exchange_ns, double tree_ns,
-                       Figures* figures) {
+namespace {
+
+/// Sets what makes the price of an operation of a node its time, and how much of that each further
+/// look at the flags of all ranks takes: from a small all-reduce with one such look, and one with
+/// several.
+void set_operation_costs(int ranks, double once_ns, double often_ns, Figures* figures) {
+  constexpr double least_ns = 20;
+  const Shape shape{.collective = Collective::all_reduce,
+                    .ranks = static_cast<std::uint32_t>(ranks)};
+  const auto price_ns = [&](const char* algorithm, double sync_ns) {
+    figures->sync_ns = sync_ns;
+    const Builder& builder = *find_builder(algorithm, shape.collective, Medium::node);
+    return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 1, *figures)) / 1000;
+  };
+  figures->call_ns = 0;
+  const double more = (price_ns("staged", 1000) - price_ns("inline", 1000)) / 1000;
+  const double sync_ns =
+      std::clamp((often_ns - once_ns) / more, least_ns, std::max(least_ns, once_ns));
+  figures->call_ns = std::max(0.0, once_ns - price_ns("inline", sync_ns));
+}
+
+/// Between the ranks of a node, where there are several nodes: what a barrier of leaders takes
+/// beside its messages.
+void set_sync(const Layout& layout, double leaders_ns, Figures* figures) {
+  constexpr double least_ns = 50;
+  const Shape shape{.collective = Collective::barrier, .ranks = layout.ranks(), .layout = &layout};
+  const Builder& builder = *find_builder("leaders", shape.collective, Medium::both);
+  const auto price_ns = [&](double sync_ns) {
+    figures->sync_ns = sync_ns;
+    return static_cast<double>(price(builder, shape, 0, Dtype::uint8, 0, *figures)) / 1000;
+  };
+  const double messages_ns = price_ns(0), each = (price_ns(1000) - messages_ns) / 1000;
+  figures->sync_ns = std::max(least_ns, (leaders_ns - messages_ns) / std::max(1.0, each));
+}
+
+/// The value from least to most at which a function that grows with it is 0.
+template <typename Function>
+double zero_of(double least, double most, int halvings, Function function) {
+  for (int i = 0; i < halvings; ++i) {
+    const double middle = (least + most) / 2;
+    (function(middle) < 0 ? least : most) = middle;
+  }
+  return (least + most) / 2;
+}
+
+}  // namespace
+
+void set_message_costs(const Layout& layout, const MessageTimes& times, Figures* figures) {
   constexpr double least_ns = 100;  // the times are noisy: no figure may become 0 or less
-  constexpr int halvings = 24;
-  const auto price_ns = [&](const char* algorithm, int of_ranks) {
+  const auto price_ns = [&](const char* algorithm, std::uint32_t of_ranks) {
     const Shape shape{.collective = Collective::all_reduce,
-                      .ranks = static_cast<std::uint32_t>(of_ranks)};
+                      .ranks = of_ranks,
+                      .layout = of_ranks == layout.ranks() ? &layout : nullptr};
     const Builder& builder = *find_builder(algorithm, shape.collective, Medium::messages);
     return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 0, *figures)) / 1000;
   };
+  const double exchange_ns = times.exchange_ns;
+  const auto exchanging = static_cast<std::uint32_t>(times.neighbours + 1);
   // Each amount of work gives the time until a message arrives, by the exchange. The more work, the
   // less of that time, and the lower the price of the tree, which has fewer messages and more
   // rounds.
-  double least = least_ns, most = std::max(least_ns, exchange_ns / neighbours);
+  const double least = least_ns, most = std::max(least_ns, exchange_ns / times.neighbours);
   const auto set_work = [&](double work_ns) {
     figures->message_work_ns = work_ns;
     figures->message_ns = 0;
-    figures->message_ns = std::max(least_ns, exchange_ns - price_ns("one-shot", neighbours + 1));
+    figures->message_ns = std::max(least_ns, exchange_ns - price_ns("one-shot", exchanging));
   };
   const auto tree_price_ns = [&](double work_ns) {
     set_work(work_ns);
-    return price_ns("tree", ranks);
+    return price_ns("tree", layout.ranks());
   };
-  // With two or three ranks both operations have the same messages, and tell nothing about the
-  // work.
-  if (std::abs(tree_price_ns(least) - tree_price_ns(most)) < exchange_ns / 2) {
-    return set_work(most / 2);
-  }
-  for (int i = 0; i < halvings; ++i) {
-    const double work_ns = (least + most) / 2;
-    (tree_price_ns(work_ns) > tree_ns ? least : most) = work_ns;
-  }
+  const auto set_turn = [&](double turn_ns) {
+    figures->turn_ns = turn_ns;
+    // With two or three ranks both operations have the same messages, and tell nothing about the
+    // work.
+    if (std::abs(tree_price_ns(least) - tree_price_ns(most)) < exchange_ns / 2) {
+      return set_work(most / 2);
+    }
+    set_work(zero_of(least, most, 14,
+                     [&](double work_ns) { return times.tree_ns - tree_price_ns(work_ns); }));
+  };
+  set_turn(0);
+  if (figures->crowd <= 1) return;
+  // Recursive doubling has a message in each round for each rank, and so the most waits.
+  set_turn(zero_of(0, exchange_ns / 4, 8, [&](double turn_ns) {
+    set_turn(turn_ns);
+    return price_ns("recursive-doubling", layout.ranks()) - times.doubling_ns;
+  }));
 }
 
-/// What small messages cost while all ranks send: ranks that share cores, known to each other or
-/// not, then do the work for them in turns.
-Status Calibration::measure_messages(Figures* figures) {
-  const int ranks = membership_.ranks();
-  const int neighbours = std::min(ranks - 1, most_neighbours);
-  std::vector<std::uint64_t> words(2 * static_cast<std::size_t>(neighbours));
+struct Calibration::Timed {
+  std::span<const Call> calls;
+  const char* algorithm = "";
+  double ns = 0;
+};
+
+/// Times calls that follow one another, as in a program: the least mean of a few runs. Where ranks
+/// share cores the least is luck, which no later run has: the median. All of them a second time: a
+/// disturbance of some milliseconds falls upon one of the two, and the other counts.
+Status Calibration::time_twice(std::span<Timed> all) {
+  constexpr int in_sequence = 4;
+  for (const bool again : {false, true}) {
+    for (Timed& timed : all) {
+      HOCKET_RETURN_IF_ERROR(run(timed.calls, timed.algorithm));  // opens connections, finds prices
+      std::array<double, 7> means;
+      for (double& mean : means) {
+        const Nanos begin = monotonic_now();
+        for (int j = 0; j < in_sequence; ++j) {
+          HOCKET_RETURN_IF_ERROR(run(timed.calls, timed.algorithm));
+        }
+        mean = static_cast<double>(monotonic_now() - begin) / in_sequence;
+      }
+      std::ranges::sort(means);
+      const double ns = crowd_ > 1 ? means[means.size() / 2] : means[0];
+      timed.ns = again ? std::min(timed.ns, ns) : ns;
+    }
+  }
+  return {};
+}
+
+/// What small operations and messages cost. All ranks send at the same time: ranks that share
+/// cores, known to each other or not, then do the work for messages in turns.
+Status Calibration::measure_small(Figures* figures) {
+  const int ranks = membership_.ranks(), nodes = membership_.nodes();
+  const Layout& layout = *membership_.layout();
+  MessageTimes times;
+  times.neighbours = std::min(ranks - 1, most_neighbours);
+  std::vector<std::uint64_t> words(2 * static_cast<std::size_t>(times.neighbours));
   std::vector<Call> exchange;
-  for (int n = 1; n <= neighbours; ++n) {
+  for (int n = 1; n <= times.neighbours; ++n) {
     std::uint64_t* const word = &words[2 * static_cast<std::size_t>(n - 1)];
     const int to = (membership_.rank() + n) % ranks;
     const int from = (membership_.rank() - n + ranks) % ranks;
@@ -301,28 +344,26 @@ Status Calibration::measure_messages(Figures* figures) {
     exchange.push_back({Collective::recv, word + 1, word + 1, 1, Dtype::uint64, Op::sum, from});
   }
   std::uint64_t in = 0, out = 0;
-  const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64};
-  double exchange_ns = 0, tree_ns = 0;
-  HOCKET_RETURN_IF_ERROR(time_in_sequence(exchange, "", &exchange_ns));
-  HOCKET_RETURN_IF_ERROR(time_in_sequence({&all_reduce, 1}, "tree", &tree_ns));
-  set_message_costs(ranks, neighbours, exchange_ns, tree_ns, figures);
-  return {};
-}
-
-/// The mean of a few runs in sequence, as a program has them; the least of such means. Where ranks
-/// share cores the least is luck, which no later run has: the median.
-Status Calibration::time_in_sequence(std::span<const Call> calls, const char* algorithm,
-                                     double* ns) {
-  constexpr int in_sequence = 4;
-  std::array<double, 7> means;
-  HOCKET_RETURN_IF_ERROR(run(calls, algorithm));  // opens connections
-  for (double& mean : means) {
-    const Nanos begin = monotonic_now();
-    for (int j = 0; j < in_sequence; ++j) HOCKET_RETURN_IF_ERROR(run(calls, algorithm));
-    mean = static_cast<double>(monotonic_now() - begin) / in_sequence;
+  const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64}, barrier;
+  std::vector<Timed> all = {{exchange}, {{&all_reduce, 1}, "tree"}};
+  const bool levels = nodes > 1 && layout.ranks_of_largest() > 1;
+  if (nodes == 1) all.push_back({{&all_reduce, 1}, "inline"});
+  if (nodes == 1) all.push_back({{&all_reduce, 1}, "staged"});
+  if (levels) all.push_back({{&barrier, 1}, "leaders"});
+  if (crowd_ > 1) all.push_back({{&all_reduce, 1}, "recursive-doubling"});
+  HOCKET_RETURN_IF_ERROR(time_twice(all));
+  if (membership_.rank() != 0) return {};  // its figures count
+  times.exchange_ns = all[0].ns;
+  times.tree_ns = all[1].ns;
+  times.doubling_ns = all.back().ns;
+  if (nodes == 1) set_operation_costs(ranks, all[2].ns, all[3].ns, figures);
+  set_message_costs(layout, times, figures);
+  // The price of leaders needs what messages cost, and that of messages within a node needs what
+  // flags cost.
+  for (int again = levels ? 2 : 0; again > 0; --again) {
+    set_sync(layout, all[2].ns, figures);
+    set_message_costs(layout, times, figures);
   }
-  std::ranges::sort(means);
-  *ns = ranks_per_core(session_) > 1 ? means[means.size() / 2] : means[0];
   return {};
 }
 
@@ -332,6 +373,9 @@ Status Calibration::measure_link(Figures* figures) {
   const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
   while (membership_.nodes() > 1 && node(far) == node(0)) ++far;
+  // All ranks: those that share a processor displace one another's data in its caches.
+  double together_ns = 0;
+  if (crowd_ > 1) HOCKET_RETURN_IF_ERROR(time_large_messages(far, &together_ns));
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
   constexpr std::size_t bytes = large_bytes;
   double small = 0, large = 0, both_small = 0, both_large = 0;
@@ -342,7 +386,41 @@ Status Calibration::measure_link(Figures* figures) {
   const auto per_byte = [](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
   figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));
-  figures->port_ns_per_byte = std::max(0.0, per_byte(both_large - both_small) / 2);
+  figures->port_ns_per_byte =
+      std::max({0.0, per_byte(both_large - both_small) / 2, per_byte(together_ns) / 2 / crowd_});
+  return {};
+}
+
+/// While each rank sends a large message to rank + distance: how much longer that takes than with
+/// a small one, the median of a few. The bytes lie in memory.
+Status Calibration::time_large_messages(int distance, double* median) {
+  const int ranks = membership_.ranks();
+  const int to = (membership_.rank() + distance) % ranks;
+  const int from = (membership_.rank() + ranks - distance) % ranks;
+  std::vector<std::byte> in(large_bytes), out(large_bytes);
+  const Call barrier;
+  const auto time = [&](std::size_t bytes, double* ns) -> Status {
+    const Call exchange[] = {
+        {Collective::send, in.data(), in.data(), bytes, Dtype::uint8, Op::sum, to},
+        {Collective::recv, out.data(), out.data(), bytes, Dtype::uint8, Op::sum, from}};
+    evict(in.data(), bytes);
+    evict(out.data(), bytes);
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    const Nanos begin = monotonic_now();
+    HOCKET_RETURN_IF_ERROR(run(exchange));
+    HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+    *ns = static_cast<double>(monotonic_now() - begin);
+    return {};
+  };
+  std::array<double, 5> more;
+  for (double& ns : more) {
+    double small = 0, large = 0;
+    HOCKET_RETURN_IF_ERROR(time(8, &small));
+    HOCKET_RETURN_IF_ERROR(time(large_bytes, &large));
+    ns = large - small;
+  }
+  std::ranges::sort(more);
+  *median = more[more.size() / 2];
   return {};
 }
 

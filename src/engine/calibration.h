@@ -15,12 +15,18 @@
 
 namespace hocket::internal {
 
-/// Sets the two figures of small messages so that the prices of the selector are the times that two
-/// operations took: an exchange, in which each rank sends to so many neighbours and receives from
-/// as many (its price is that of `one-shot`), and an all-reduce by `tree`. No figure becomes 0 or
-/// less, whatever the noise in the times.
-void set_message_costs(int ranks, int neighbours, double exchange_ns, double tree_ns,
-                       Figures* figures);
+/// What small messages took, in nanoseconds.
+struct MessageTimes {
+  int neighbours = 1;      // of each rank in the exchange
+  double exchange_ns = 0;  // each rank sends to its neighbours, and receives from as many
+  double tree_ns = 0;      // an all-reduce by `tree`
+  double doubling_ns = 0;  // by `recursive-doubling`; read only if ranks share cores
+};
+
+/// Sets the figures of small messages so that the prices of the selector are these times; the price
+/// of the exchange is that of `one-shot`. layout: of all ranks. With a core for each rank the turn
+/// of a core is 0. No other figure becomes 0 or less, whatever the noise in the times.
+void set_message_costs(const Layout& layout, const MessageTimes& times, Figures* figures);
 
 class Calibration {
  public:
@@ -36,7 +42,8 @@ class Calibration {
         board_(board),
         config_(config),
         plans_(plans),
-        run_(std::move(run)) {}
+        run_(std::move(run)),
+        crowd_(ranks_per_core(session, membership.member(0))) {}
 
   /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0,
   /// which are measured if they are not known. Code::mismatch if the settings of this rank differ
@@ -49,15 +56,15 @@ class Calibration {
     return run_(calls, algorithm);
   }
   Status measure(Figures* figures);
-  Status measure_operations(Figures* figures);
+  Status measure_small(Figures* figures);
   Status measure_peer(double* ns_per_byte);
   Status share_a_core(bool* shared);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
-  Status measure_messages(Figures* figures);
-  Status time_in_sequence(std::span<const Call> calls, const char* algorithm, double* ns);
+  struct Timed;
+  Status time_twice(std::span<Timed> all);
   Status measure_link(Figures* figures);
-  Status measure_sync(Figures* figures);
+  Status time_large_messages(int distance, double* median);
   Status time_message(int far, std::size_t bytes, bool both_ways, double* median);
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;
@@ -68,6 +75,7 @@ class Calibration {
   const CommConfig& config_;
   const LoadedPlans& plans_;
   const Run run_;
+  const double crowd_;  // ranks per core of rank 0's machine, so that all ranks measure the same
 };
 
 }  // namespace hocket::internal

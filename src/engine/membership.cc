@@ -25,11 +25,13 @@ bool ends_operations(const Fault& fault) {
 }  // namespace
 
 double ranks_per_core(const Session& session) {
-  const std::vector<Member>& members = session.members();
-  const std::uint64_t machine = members[static_cast<std::size_t>(session.rank())].machine;
+  return ranks_per_core(session, session.members()[static_cast<std::size_t>(session.rank())]);
+}
+
+double ranks_per_core(const Session& session, const Member& there) {
   std::vector<CoreSet> cores;
-  for (const Member& member : members) {
-    if (member.machine == machine) cores.push_back(member.cores);
+  for (const Member& member : session.members()) {
+    if (member.machine == there.machine) cores.push_back(member.cores);
   }
   return crowd(cores);
 }

@@ -21,6 +21,8 @@ namespace hocket::internal {
 /// The number of ranks of the job on this machine per core that they may run on. Ranks of all
 /// communicators and transports count: all of them may run at once.
 double ranks_per_core(const Session& session);
+/// On the machine of that member.
+double ranks_per_core(const Session& session, const Member& there);
 
 class Membership {
  public:

@@ -132,15 +132,52 @@ TEST(Price, counts_where_the_bytes_lie) {
 
 TEST(Price, of_messages_counts_the_processors_at_both_ends) {
   Figures figures = round_figures();
+  figures.touch_ns_per_byte = figures.message_ns = 0;
   figures.port_ns_per_byte = 2;
   const Builder& gather = *find_builder("pairs", Collective::gather, Medium::messages);
   const Builder& exchange = *find_builder("pairs", Collective::all_to_all, Medium::messages);
   // One way the port is as fast as the link; both ways at once take it twice.
-  const std::int64_t one_way = 100 + 2 * 1000 + 10'000;
+  const std::int64_t one_way = 100 + 2 * 1000;
   EXPECT_EQ(price_of(gather, 2, 1000, figures) / 1000, one_way);
   EXPECT_EQ(price_of(exchange, 2, 1000, figures) / 1000, one_way + 2 * 1000);
+  // Unless the message comes after the other has left.
+  figures.message_ns = 10'000;
+  EXPECT_EQ(price_of(exchange, 2, 1000, figures) / 1000, one_way + 10'000);
+  figures.message_ns = 0;
   figures.port_ns_per_byte = 1;
   EXPECT_EQ(price_of(exchange, 2, 1000, figures) / 1000, one_way);
+  // The root copies its own block (2 x 1000 bytes touched) while the message comes.
+  figures.touch_ns_per_byte = 0.5;
+  EXPECT_EQ(price_of(gather, 2, 1000, figures) / 1000, one_way);
+  figures.touch_ns_per_byte = 1;
+  EXPECT_EQ(price_of(gather, 2, 1000, figures) / 1000, one_way + 2000 + 1000 - 2100);
+}
+
+TEST(Price, of_ranks_that_share_processors_lets_any_of_them_take_the_next_rank) {
+  Figures figures = round_figures();
+  figures.touch_ns_per_byte = figures.link_ns_per_byte = 0;
+  figures.message_ns = 0;
+  figures.message_work_ns = 4000;  // while 8 ranks send; 1000 for a rank alone on a processor
+  figures.crowd = 4;
+  // The tree of 8 ranks: 4 to {2, 6} to {1, 3}, {5, 7}. The four leaves are odd, and are on both
+  // processors nevertheless: 2 + 1 + 1 messages up, one after another, and 1 + 2 + 2 down.
+  const Builder& tree = *find_builder("tree", Collective::all_reduce, Medium::messages);
+  EXPECT_EQ(price_of(tree, 8, 1, figures) / 1000, 9 * 1000);
+}
+
+TEST(Price, of_ranks_that_share_processors_has_a_turn_for_each_rank_that_waited) {
+  Figures figures = round_figures();
+  figures.touch_ns_per_byte = figures.link_ns_per_byte = 0;
+  const Builder& ring = *find_builder("ring", Collective::all_gather, Medium::messages);
+  const std::int64_t before = price_of(ring, 4, 1, figures);
+  figures.turn_ns = 5000;
+  EXPECT_EQ(price_of(ring, 4, 1, figures), before) << "each rank has a core";
+  figures.crowd = 2;
+  figures.turn_ns = 0;
+  const std::int64_t shared = price_of(ring, 4, 1, figures);
+  figures.turn_ns = 5000;
+  // Two ranks on each core, and two rounds: a turn of both before each round and after the last.
+  EXPECT_EQ(price_of(ring, 4, 1, figures) / 1000, shared / 1000 + 3 * 2 * 5000);
 }
 
 TEST(Price, of_one_rank_is_that_of_its_copy) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/assert.h"
 #include "collectives/select/simulation.h"
 
 namespace hocket::internal {
@@ -51,7 +52,7 @@ std::int64_t rounded(double value) {
 /// work takes the time that it takes alone: the figure of a message was measured while all ranks
 /// sent. Where a few stand for all, all do the same at the same time, so work takes longer by the
 /// number of ranks on a processor.
-void set_costs(const Figures& figures, std::uint32_t ranks, Simulated* out) {
+void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simulated* out) {
   const double crowd = std::max(1.0, figures.crowd);
   double slower = 1, work = figures.message_work_ns;
   out->processors = out->plans.size();
@@ -62,11 +63,14 @@ void set_costs(const Figures& figures, std::uint32_t ranks, Simulated* out) {
   } else {
     slower = crowd;
   }
+  // Flags of a node are measured with what it takes to wait for them.
+  const bool sleeps = medium != Medium::node && crowd > 1;
   const auto femtoseconds = [&](double ns) { return rounded(slower * ns * 1e6); };
   const double touch = figures.touch_ns_per_byte;
   out->costs = {.sync = rounded(figures.sync_ns * 1e3),
                 .latency = rounded(figures.message_ns * 1e3),
                 .work = rounded(work * 1e3),
+                .turn = sleeps ? rounded(slower * figures.turn_ns * 1e3) : 0,
                 .femtoseconds_per_touch = femtoseconds(touch),
                 .femtoseconds_of_peer = femtoseconds(std::max(touch, figures.peer_ns_per_byte)),
                 .femtoseconds_of_memory = femtoseconds(std::max(touch, figures.memory_ns_per_byte)),
@@ -88,6 +92,7 @@ Times times_of_blocks(Simulated simulated, std::size_t elements) {
 /// After some chunks each further one takes the same time, but not less than what is busiest needs
 /// for it: the first chunks may have hidden that behind a latency.
 Times time_of_chunks(const Simulated& simulated, std::size_t most) {
+  HOCKET_ASSERT(most > 1, "a further chunk is the difference of two times");
   const Sizes& sizes = simulated.sizes;
   const std::size_t elements = std::max(sizes.input.longest, sizes.output.longest);
   const std::size_t chunk = sizes.chunk_elements;
@@ -138,7 +143,7 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   simulated.plans = plans;
   simulated.dtype = dtype;
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
-  set_costs(figures, priced.ranks, &simulated);
+  set_costs(builder.medium, figures, priced.ranks, &simulated);
   const Times times = time_of_chunks(simulated, effort.most_chunks);
   if (work != nullptr) {
     // Where a few stand for all, their work is that of all ranks on their processor.

@@ -25,6 +25,8 @@ struct Figures {
   double message_work_ns = 3'000;  // processor time for a message, beside its bytes
   std::uint64_t core_cache_bytes = 1 << 20;
   std::uint64_t node_cache_bytes = 32 << 20;
+  // Of a processor that ranks share, before it runs another rank or one that waited for a message.
+  double turn_ns = 0;
   double crowd = 1;  // ranks per core
 };
 

@@ -1,6 +1,7 @@
 #include "collectives/select/simulation.h"
 
 #include <algorithm>
+#include <deque>
 #include <queue>
 #include <tuple>
 #include <unordered_map>
@@ -52,7 +53,8 @@ struct Progress {
 struct Rank {
   const Plan* plan = nullptr;
   std::uint32_t number = 0;
-  std::uint32_t processor = 0;
+  std::uint32_t processor = 0;  // on which it runs, or ran last
+  Picoseconds runs_until = 0;
   std::vector<std::size_t> first_progress;  // of each lane, in progress
   std::vector<Progress> progress;
   // Of each lane's steps, for each element.
@@ -66,16 +68,11 @@ struct Link {
   Picoseconds sending = 0, taking = 0;           // in all
 };
 
-struct Port {
-  Picoseconds until = 0;  // it carries messages
-  Picoseconds busy = 0;   // in all
-};
-
 struct Processor {
-  Picoseconds until = 0;            // it has work
-  Picoseconds busy = 0;             // in all
-  std::queue<std::uint32_t> ready;  // active instances
-  bool takes = false;               // an event will take the first of them
+  Picoseconds until = 0;      // it has work
+  Picoseconds busy = 0;       // in all
+  std::uint32_t rank = none;  // which it runs, or ran last
+  bool takes = false;         // an event will let it take an instance
 };
 
 struct MessageKey {
@@ -109,7 +106,8 @@ class Simulation {
         sizes_(simulated.sizes),
         costs_(simulated.costs),
         processors_(simulated.processors),
-        ports_(simulated.processors) {
+        shared_(simulated.processors < simulated.plans.size()),
+        ready_(shared_ ? 1 : simulated.processors) {
     const Layout* const layout = simulated.layout;
     links_.resize(simulated.plans.size() + (layout != nullptr ? layout->nodes() : 0));
     for (const Plan& plan : simulated.plans) add(plan);
@@ -129,6 +127,9 @@ class Simulation {
           deliver(active_[event.index]);
           queue(event.index);
           break;
+        case Event::arrives:
+          receive(active_[event.index]);
+          break;
         case Event::takes:
           run_next(event.index);
           break;
@@ -142,9 +143,10 @@ class Simulation {
   struct Event {
     Picoseconds time;
     enum Kind : std::uint8_t {
-      ready,  // an active instance can go on
-      left,   // the message of an active instance has left, and it can go on
-      takes   // a processor takes the next instance
+      ready,    // an active instance can go on
+      left,     // the message of an active instance has left, and it can go on
+      arrives,  // a message for an active instance has passed the links
+      takes     // a processor takes the next instance
     } kind;
     std::uint32_t index;
     bool operator>(const Event& other) const {
@@ -156,7 +158,6 @@ class Simulation {
     Picoseconds most = 0;
     for (const Processor& processor : processors_) most = std::max(most, processor.busy);
     for (const Link& link : links_) most = std::max({most, link.sending, link.taking});
-    for (const Port& port : ports_) most = std::max(most, port.busy);
     return most;
   }
 
@@ -164,28 +165,84 @@ class Simulation {
     Picoseconds all = looks_ * costs_.sync;
     for (const Processor& processor : processors_) all += processor.busy;
     for (const Link& link : links_) all += link.sending + link.taking;
-    for (const Port& port : ports_) all += port.busy;
     return all / static_cast<Picoseconds>(ranks_.size());
   }
 
+  /// The instance can go on, as soon as a processor takes it.
   void queue(std::uint32_t index) {
-    const std::uint32_t number = ranks_[active_[index].rank].processor;
-    Processor& processor = processors_[number];
-    processor.ready.push(index);
-    if (std::exchange(processor.takes, true)) return;
-    events_.push({std::max(now_, processor.until), Event::takes, number});
+    std::uint32_t taker = ranks_[active_[index].rank].processor;
+    ready_for(taker).push_back(index);
+    if (shared_ && (processors_[taker].takes || processors_[taker].until > now_)) taker = idlest();
+    if (!processors_[taker].takes) take_at(processors_[taker].until, taker);
+  }
+
+  /// Of the processors that no event will let take an instance, the first to be idle; any
+  /// processor, if there is none.
+  std::uint32_t idlest() const {
+    const auto order = [](const Processor& p) { return std::tuple(p.takes, p.until); };
+    return static_cast<std::uint32_t>(std::ranges::min_element(processors_, {}, order) -
+                                      processors_.begin());
+  }
+
+  void take_at(Picoseconds time, std::uint32_t number) {
+    processors_[number].takes = true;
+    events_.push({std::max(now_, time), Event::takes, number});
+  }
+
+  /// Active instances that the processor may take.
+  std::deque<std::uint32_t>& ready_for(std::uint32_t number) {
+    return ready_[shared_ ? 0 : number];
+  }
+
+  /// An instance of the rank that the processor ran last; else of a rank that ran there; else the
+  /// first. None: their ranks run on other processors; then *until is when the first of them ends.
+  std::deque<std::uint32_t>::iterator next_for(std::uint32_t number, Picoseconds* until) {
+    std::deque<std::uint32_t>& ready = ready_for(number);
+    auto best = ready.end();
+    bool best_here = false;
+    *until = -1;
+    for (auto at = ready.begin(); at != ready.end(); ++at) {
+      const std::uint32_t index = active_[*at].rank;
+      if (index == processors_[number].rank && ranks_[index].processor == number) return at;
+      const Rank& rank = ranks_[index];
+      const bool here = rank.processor == number;
+      if (!here && rank.runs_until > now_) {
+        *until = *until < 0 ? rank.runs_until : std::min(*until, rank.runs_until);
+      } else if (best == ready.end() || (here && !best_here)) {
+        best = at;
+        best_here = here;
+      }
+    }
+    return best;
   }
 
   void run_next(std::uint32_t number) {
     Processor& processor = processors_[number];
-    Active& active = active_[processor.ready.front()];
-    processor.ready.pop();
+    processor.takes = false;
+    if (processor.until > now_) return take_at(processor.until, number);
+    Picoseconds until = -1;
+    const auto next = next_for(number, &until);
+    if (next == ready_for(number).end()) {
+      if (until >= 0) take_at(until, number);
+      return;
+    }
+    Active& active = active_[*next];
+    Rank& rank = ranks_[active.rank];
+    rank.processor = number;
+    const bool turns = processor.rank != active.rank || rank.runs_until < now_;
+    processor.rank = active.rank;
     const Picoseconds from = now_;
-    run(active);
+    if (turns && costs_.turn > 0) {
+      // What becomes ready meanwhile is found then.
+      now_ += costs_.turn;
+    } else {
+      ready_for(number).erase(next);
+      run(active);
+    }
     processor.busy += now_ - from;
-    processor.until = now_;
-    processor.takes = !processor.ready.empty();
-    if (processor.takes) events_.push({now_, Event::takes, number});
+    processor.until = rank.runs_until = now_;  // nothing is received meanwhile
+    now_ = from;
+    if (!ready_for(number).empty()) take_at(processor.until, number);
   }
 
   std::uint32_t index_of(const Active& active) const {
@@ -261,7 +318,8 @@ class Simulation {
     if (range.buffer == Buffer::line) return costs_.femtoseconds_per_touch;
     if (range.buffer == Buffer::scratch) {
       const std::size_t stride = scratch_stride_bytes(sizes_, simulated_.dtype, range.wide);
-      in_memory = plan.scratch_blocks * plan.slots * stride > simulated_.core_cache_bytes;
+      in_memory =
+          std::size_t{plan.scratch_blocks} * plan.slots * stride > simulated_.core_cache_bytes;
       shared = written && !plan.node.empty();
     } else {
       const Extents& extents = sizes_.of(range.buffer);
@@ -493,16 +551,20 @@ class Simulation {
     link.sends_until = std::max(link.sends_until, now_) + on_link;
     link.sending += on_link;
     active.on_link = on_link;
-    active.in_port = way.local ? 0 : time_of(bytes_of(active), costs_.femtoseconds_in_port);
-    Port& port = port_of(active);
-    port.until = std::max(port.until, now_) + active.in_port;
-    port.busy += active.in_port;
-    const Picoseconds left = way.local ? link.sends_until : std::max(link.sends_until, port.until);
+    active.in_port = time_of(
+        bytes_of(active), way.local ? costs_.femtoseconds_of_local() : costs_.femtoseconds_in_port);
+    now_ += active.in_port;
+    const Picoseconds left = std::max(link.sends_until, now_);
     events_.push({left, Event::left, index_of(active)});
     return false;
   }
 
-  Port& port_of(const Active& active) { return ports_[ranks_[active.rank].processor]; }
+  /// Which handles the bytes of a message that a rank receives: any that is idle, where ranks share
+  /// processors.
+  Processor& receiver_of(const Active& active) {
+    if (!shared_) return processors_[ranks_[active.rank].processor];
+    return *std::ranges::min_element(processors_, {}, &Processor::until);
+  }
 
   void deliver(const Active& sender) {
     const Step& step = sender.lane->steps[sender.next];
@@ -515,9 +577,9 @@ class Simulation {
     message.taking = std::max(way.local ? costs_.local_work() : costs_.work, sender.on_link);
     message.left = now_;
     for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
-      const Active& receiver = active_[next];
+      Active& receiver = active_[next];
       next = receiver.next_waiter;
-      take(receiver, message);
+      expect(receiver, message);
     }
   }
 
@@ -525,7 +587,7 @@ class Simulation {
     if (std::exchange(active.posted, !active.posted)) return true;
     Message& message = messages_[key_of(active, step, false)];
     if (message.sent) {
-      take(active, message);
+      expect(active, message);
     } else {
       enlist(active, message.waiters);
     }
@@ -537,27 +599,38 @@ class Simulation {
     return link.takes_until = std::max(left, link.takes_until + taking);
   }
 
-  void take(const Active& receiver, const Message& message) {
+  /// When a message has passed the links of its receiver.
+  Picoseconds arrival_of(const Active& receiver, const Message& message) {
     const Step& step = receiver.lane->steps[receiver.next];
     const Way way = way_to(receiver, static_cast<std::uint32_t>(step.peer.at(receiver.instance)));
     const Picoseconds taken = take(links_[receiver.rank], message.left, message.taking);
     const Picoseconds passed =
         way.link == receiver.rank ? taken : take(links_[way.link], message.left, message.on_link);
-    Picoseconds ends = std::max(taken, passed);
-    if (message.in_port > 0) {
-      Port& port = port_of(receiver);
-      port.busy += message.in_port;
-      port.until = std::max(message.left, port.until + message.in_port);
-      ends = std::max(ends, port.until);
-    }
-    resume(receiver, std::max(now_, ends + message.latency));
+    return std::max(taken, passed) + message.latency;
+  }
+
+  /// The receiver waits for a message that has left.
+  void expect(Active& receiver, const Message& message) {
+    receiver.in_port = message.in_port;
+    events_.push(
+        {std::max(now_, arrival_of(receiver, message)), Event::arrives, index_of(receiver)});
+  }
+
+  /// A processor that was idle before has copied what had come.
+  void receive(const Active& receiver) {
+    Processor& processor = receiver_of(receiver);
+    processor.busy += receiver.in_port;
+    processor.until = std::max(now_, processor.until + receiver.in_port);
+    resume(receiver, processor.until);
   }
 
   const Simulated& simulated_;
   const Sizes sizes_;
   const Costs costs_;
   std::vector<Processor> processors_;
-  std::vector<Port> ports_;  // of each processor
+  const bool shared_;  // fewer processors than ranks: each rank runs on any of them
+  // Active instances that no processor runs: of each processor; of all, if they are shared.
+  std::vector<std::deque<std::uint32_t>> ready_;
   std::vector<Link> links_;  // of each simulated rank, then of each node
   std::vector<Rank> ranks_;
   std::vector<Active> active_;
