@@ -134,15 +134,18 @@ std::vector<Operation> Explainer::operations(const RowSpec& spec, hocketComm_t c
   return all;
 }
 
-/// Runs the call once for each root, and asks for its price and its algorithm. A peer that first
-/// accesses a page of a mapped buffer has a page fault: mapped buffers are all used once.
+/// Runs the call once for each root, and asks for its price and its algorithm. A rank that first
+/// accesses a page of a peer's mapped buffer has a page fault: all mapped buffers are used once with
+/// each root.
 bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure) {
   turn->operations = operations(spec, comm);
   const std::size_t slots = turn->operations.front().slots().in;
   const std::size_t buffers = options_.alloc_memory ? slots : 1;
-  // Twice at least: the first call may find that buffers are not mapped.
-  for (std::size_t i = 0; i < std::max({buffers, turn->operations.size(), std::size_t{2}}); ++i) {
-    if (!turn->operations[i % turn->operations.size()].iterate(i, failure)) return false;
+  for (Operation& operation : turn->operations) {
+    // Twice at least: the first call may find that buffers are not mapped.
+    for (std::size_t i = 0; i < std::max(buffers, std::size_t{2}); ++i) {
+      if (!operation.iterate(i, failure)) return false;
+    }
   }
   if (!last_of(comm, &turn->candidate, failure) ||
       !ok(hocketGroupStart(), "hocketGroupStart", comm, failure) ||

@@ -129,8 +129,8 @@ Status Calibration::measure(Figures* out) {
   if (membership_.layout()->ranks_of_largest() > 1) {
     HOCKET_RETURN_IF_ERROR(measure_peer(&figures.peer_ns_per_byte));
   }
-  HOCKET_RETURN_IF_ERROR(measure_small(&figures));
-  return measure_link(&figures);
+  HOCKET_RETURN_IF_ERROR(measure_link(&figures));
+  return measure_small(&figures);
 }
 
 /// What it takes to write a byte that a peer has just read, and to read a byte that it has just
@@ -187,8 +187,8 @@ Status Calibration::share_a_core(bool* shared) {
 Status Calibration::measure_board(Figures* figures) {
   for (int again = measurements; again > 0; --again) {
     HOCKET_RETURN_IF_ERROR(measure_peer(&figures->peer_ns_per_byte));
-    HOCKET_RETURN_IF_ERROR(measure_small(figures));
     HOCKET_RETURN_IF_ERROR(measure_link(figures));
+    HOCKET_RETURN_IF_ERROR(measure_small(figures));
     // If ranks share cores, the cache holds data of other ranks in between.
     if (figures->crowd > 1) return {};
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
@@ -256,6 +256,7 @@ double zero_of(double least, double most, int halvings, Function function) {
 
 void set_message_costs(const Layout& layout, const MessageTimes& times, Figures* figures) {
   constexpr double least_ns = 100;  // the times are noisy: no figure may become 0 or less
+  constexpr double most_of_exchange = 0.75;
   const auto price_ns = [&](const char* algorithm, std::uint32_t of_ranks) {
     const Shape shape{.collective = Collective::all_reduce,
                       .ranks = of_ranks,
@@ -264,6 +265,22 @@ void set_message_costs(const Layout& layout, const MessageTimes& times, Figures*
     return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 0, *figures)) / 1000;
   };
   const double exchange_ns = times.exchange_ns;
+  if (figures->crowd > 1) {
+    // Half of a message between two ranks is work, and the rest of what an operation takes is
+    // turns, of which recursive doubling has the most for its messages. Two ranks that were on one
+    // core took too long for their message: it needs less than its part of the exchange.
+    const double part_ns = exchange_ns / times.neighbours / figures->crowd;
+    const double half_ns = std::min(times.pair_ns / 2, most_of_exchange * part_ns);
+    figures->message_ns = std::max(least_ns, half_ns);
+    figures->message_work_ns = figures->crowd * figures->message_ns;  // while all ranks send
+    const auto error_ns = [&](double turn_ns) {
+      figures->turn_ns = turn_ns;
+      return price_ns("recursive-doubling", layout.ranks()) - times.doubling_ns;
+    };
+    figures->turn_ns = zero_of(0, exchange_ns / 2, 12, error_ns);
+    return;
+  }
+  figures->turn_ns = 0;
   const auto exchanging = static_cast<std::uint32_t>(times.neighbours + 1);
   // Each amount of work gives the time until a message arrives, by the exchange. The more work, the
   // less of that time, and the lower the price of the tree, which has fewer messages and more
@@ -278,23 +295,13 @@ void set_message_costs(const Layout& layout, const MessageTimes& times, Figures*
     set_work(work_ns);
     return price_ns("tree", layout.ranks());
   };
-  const auto set_turn = [&](double turn_ns) {
-    figures->turn_ns = turn_ns;
-    // With two or three ranks both operations have the same messages, and tell nothing about the
-    // work.
-    if (std::abs(tree_price_ns(least) - tree_price_ns(most)) < exchange_ns / 2) {
-      return set_work(most / 2);
-    }
-    set_work(zero_of(least, most, 14,
-                     [&](double work_ns) { return times.tree_ns - tree_price_ns(work_ns); }));
-  };
-  set_turn(0);
-  if (figures->crowd <= 1) return;
-  // Recursive doubling has a message in each round for each rank, and so the most waits.
-  set_turn(zero_of(0, exchange_ns / 4, 8, [&](double turn_ns) {
-    set_turn(turn_ns);
-    return price_ns("recursive-doubling", layout.ranks()) - times.doubling_ns;
-  }));
+  // With two or three ranks both operations have the same messages, and tell nothing about the
+  // work.
+  if (std::abs(tree_price_ns(least) - tree_price_ns(most)) < exchange_ns / 2) {
+    return set_work(most / 2);
+  }
+  set_work(zero_of(least, most, 24,
+                   [&](double work_ns) { return times.tree_ns - tree_price_ns(work_ns); }));
 }
 
 struct Calibration::Timed {
@@ -356,6 +363,7 @@ Status Calibration::measure_small(Figures* figures) {
   times.exchange_ns = all[0].ns;
   times.tree_ns = all[1].ns;
   times.doubling_ns = all.back().ns;
+  times.pair_ns = pair_ns_;
   if (nodes == 1) set_operation_costs(ranks, all[2].ns, all[3].ns, figures);
   set_message_costs(layout, times, figures);
   // The price of leaders needs what messages cost, and that of messages within a node needs what
@@ -383,6 +391,7 @@ Status Calibration::measure_link(Figures* figures) {
   HOCKET_RETURN_IF_ERROR(time_message(far, bytes, true, &both_large));
   HOCKET_RETURN_IF_ERROR(time_message(far, 8, false, &small));
   HOCKET_RETURN_IF_ERROR(time_message(far, bytes, false, &large));
+  pair_ns_ = std::min(small / 2, both_small);
   const auto per_byte = [](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
   figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));

@@ -20,12 +20,16 @@ struct MessageTimes {
   int neighbours = 1;      // of each rank in the exchange
   double exchange_ns = 0;  // each rank sends to its neighbours, and receives from as many
   double tree_ns = 0;      // an all-reduce by `tree`
-  double doubling_ns = 0;  // by `recursive-doubling`; read only if ranks share cores
+  // If ranks share cores: an all-reduce by `recursive-doubling`, and a message between two ranks
+  // while the others do nothing.
+  double doubling_ns = 0;
+  double pair_ns = 0;
 };
 
-/// Sets the figures of small messages so that the prices of the selector are these times; the price
-/// of the exchange is that of `one-shot`. layout: of all ranks. With a core for each rank the turn
-/// of a core is 0. No other figure becomes 0 or less, whatever the noise in the times.
+/// Sets the figures of small messages so that the prices of the selector are these times. layout:
+/// of all ranks. With a core for each rank the times of the exchange, whose price is that of
+/// `one-shot`, and of the tree count, and the turn of a core is 0; otherwise that of recursive
+/// doubling. No other figure becomes 0 or less, whatever the noise in the times.
 void set_message_costs(const Layout& layout, const MessageTimes& times, Figures* figures);
 
 class Calibration {
@@ -75,6 +79,7 @@ class Calibration {
   const CommConfig& config_;
   const LoadedPlans& plans_;
   const Run run_;
+  double pair_ns_ = 0;  // of a small message between rank 0 and another rank, on these two
   const double crowd_;  // ranks per core of rank 0's machine, so that all ranks measure the same
 };
 

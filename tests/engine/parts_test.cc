@@ -84,32 +84,34 @@ TEST(Calibration, makes_the_prices_of_small_messages_the_times_that_were_measure
     figures.crowd = crowd;
     set_message_costs(apart(ranks), times, &figures);
     std::map<std::string, double> prices = prices_for(ranks, figures);
-    // Three times of ranks that share cores need not agree on three figures.
-    const double error = crowd > 1 ? 0.1 : 0.01;
-    EXPECT_NEAR(prices["one-shot"], times.exchange_ns, error * times.exchange_ns);
-    EXPECT_NEAR(prices["tree"], times.tree_ns, error * times.tree_ns);
     if (crowd > 1) {
       EXPECT_GT(figures.turn_ns, 0);
-      EXPECT_NEAR(prices["recursive-doubling"], times.doubling_ns, error * times.doubling_ns);
+      EXPECT_NEAR(prices["recursive-doubling"], times.doubling_ns, times.doubling_ns / 100);
+      // What is not fitted is near what was measured.
+      EXPECT_NEAR(prices["one-shot"], times.exchange_ns, times.exchange_ns / 2);
+      EXPECT_NEAR(prices["tree"], times.tree_ns, times.tree_ns / 2);
     } else {
       EXPECT_EQ(figures.turn_ns, 0);
+      EXPECT_NEAR(prices["one-shot"], times.exchange_ns, times.exchange_ns / 100);
+      EXPECT_NEAR(prices["tree"], times.tree_ns, times.tree_ns / 100);
     }
   };
   for (const int ranks : {2, 3}) expect_prices(ranks, {ranks - 1, 40e3, 80e3});
   for (const int ranks : {5, 8, 16}) expect_prices(ranks, {ranks - 1, 40e3, 120e3});
   // Measured over TCP between 8 ranks on 2 cores.
-  expect_prices(8, {7, 278.6e3, 108.7e3, 141.3e3}, 4);
-  expect_prices(8, {7, 318.4e3, 180.4e3, 187.6e3}, 4);
+  expect_prices(8, {7, 278.6e3, 108.7e3, 141.3e3, 8e3}, 4);
+  expect_prices(8, {7, 318.4e3, 180.4e3, 187.6e3, 8e3}, 4);
+  expect_prices(8, {7, 278.6e3, 108.7e3, 141.3e3, 26e3}, 4);  // the two ranks were on one core
 }
 
 TEST(Calibration, makes_no_figure_of_messages_0_whatever_the_noise) {
   for (const double crowd : {1, 4}) {
     Figures figures;
     figures.crowd = crowd;
-    set_message_costs(apart(8), {7, 1000, 1e9, 1e9}, &figures);
+    set_message_costs(apart(8), {7, 1000, 1e9, 1e9, 1e9}, &figures);
     EXPECT_GT(figures.message_work_ns, 0);
     EXPECT_GT(figures.message_ns, 0);
-    set_message_costs(apart(8), {7, 1e9, 1000, 1000}, &figures);
+    set_message_costs(apart(8), {7, 1e9, 1000, 1000, -1000}, &figures);
     EXPECT_GT(figures.message_work_ns, 0);
     EXPECT_GT(figures.message_ns, 0);
     EXPECT_GE(figures.turn_ns, 0);
