@@ -135,8 +135,8 @@ std::vector<Operation> Explainer::operations(const RowSpec& spec, hocketComm_t c
 }
 
 /// Runs the call once for each root, and asks for its price and its algorithm. A rank that first
-/// accesses a page of a peer's mapped buffer has a page fault: all mapped buffers are used once with
-/// each root.
+/// accesses a page of a peer's mapped buffer has a page fault: all mapped buffers are used once
+/// with each root.
 bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure) {
   turn->operations = operations(spec, comm);
   const std::size_t slots = turn->operations.front().slots().in;

@@ -41,8 +41,7 @@ class Calibration {
   /// All arguments but `run` outlive the calibration.
   Calibration(const Session& session, const Membership& membership, const Board& board,
               const CommConfig& config, const LoadedPlans& plans, Run run)
-      : session_(session),
-        membership_(membership),
+      : membership_(membership),
         board_(board),
         config_(config),
         plans_(plans),
@@ -73,7 +72,6 @@ class Calibration {
   Hello own_hello() const;
   Status compare(const Hello& mine, const Hello& theirs) const;
 
-  const Session& session_;
   const Membership& membership_;
   const Board& board_;
   const CommConfig& config_;
