@@ -44,9 +44,9 @@ class Explainer {
   bool try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure);
   bool choose_calls(Turn* chosen, std::size_t* calls, Failure* failure);
   bool take_turns(std::vector<Turn>* turns, std::size_t calls, Failure* failure);
-  /// A price is the time until the last rank has ended, if all begin at once. Where a root waits
-  /// for nobody, or nobody for the others, calls in sequence overlap: a barrier separates them, and
-  /// the time of as many barriers is subtracted.
+  /// A price is the time until the last rank has ended, if all begin at once. In a rooted
+  /// collective some ranks end before the root has begun, so that calls in sequence overlap. A
+  /// barrier separates such calls, and the time of the barriers alone is subtracted.
   bool time(Turn* turn, std::size_t calls, Failure* failure);
   bool barrier(Failure* failure);
   bool from_rank_0(void* value, std::size_t bytes, Failure* failure);

@@ -209,9 +209,9 @@ Status Calibration::measure_board(Figures* figures) {
 
 namespace {
 
-/// Sets what makes the price of an operation of a node its time, and how much of that each further
-/// look at the flags of all ranks takes: from a small all-reduce with one such look, and one with
-/// several.
+/// Sets the figures of operations of a node so that their prices are the times of two small
+/// all-reduces: in one of them the ranks look once at the flags of all ranks, in the other several
+/// times.
 void set_operation_costs(int ranks, double once_ns, double often_ns, Figures* figures) {
   constexpr double least_ns = 20;
   const Shape shape{.collective = Collective::all_reduce,
@@ -311,8 +311,8 @@ struct Calibration::Timed {
 };
 
 /// Times calls that follow one another, as in a program: the least mean of a few runs. Where ranks
-/// share cores the least is luck, which no later run has: the median. All of them a second time: a
-/// disturbance of some milliseconds falls upon one of the two, and the other counts.
+/// share cores the least is luck, which no later run has: the median. Everything is timed a second
+/// time, and the lesser time counts: a disturbance of some milliseconds spoils one of the two.
 Status Calibration::time_twice(std::span<Timed> all) {
   constexpr int in_sequence = 4;
   for (const bool again : {false, true}) {
@@ -381,7 +381,7 @@ Status Calibration::measure_link(Figures* figures) {
   const auto node = [this](int rank) { return membership_.member(rank).node; };
   int far = 1;
   while (membership_.nodes() > 1 && node(far) == node(0)) ++far;
-  // All ranks: those that share a processor displace one another's data in its caches.
+  // All ranks send at once: those that share a processor displace one another's data in its caches.
   double together_ns = 0;
   if (crowd_ > 1) HOCKET_RETURN_IF_ERROR(time_large_messages(far, &together_ns));
   if (membership_.rank() != 0 && membership_.rank() != far) return {};

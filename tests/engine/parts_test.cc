@@ -87,7 +87,7 @@ TEST(Calibration, makes_the_prices_of_small_messages_the_times_that_were_measure
     if (crowd > 1) {
       EXPECT_GT(figures.turn_ns, 0);
       EXPECT_NEAR(prices["recursive-doubling"], times.doubling_ns, times.doubling_ns / 100);
-      // What is not fitted is near what was measured.
+      // No figure is fitted to these two times; the prices are near them nevertheless.
       EXPECT_NEAR(prices["one-shot"], times.exchange_ns, times.exchange_ns / 2);
       EXPECT_NEAR(prices["tree"], times.tree_ns, times.tree_ns / 2);
     } else {

@@ -63,7 +63,7 @@ void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simul
   } else {
     slower = crowd;
   }
-  // Flags of a node are measured with what it takes to wait for them.
+  // The figure of a node's flags includes the turns of ranks that wait for flags.
   const bool sleeps = medium != Medium::node && crowd > 1;
   const auto femtoseconds = [&](double ns) { return rounded(slower * ns * 1e6); };
   const double touch = figures.touch_ns_per_byte;

@@ -233,7 +233,7 @@ class Simulation {
     processor.rank = active.rank;
     const Picoseconds from = now_;
     if (turns && costs_.turn > 0) {
-      // What becomes ready meanwhile is found then.
+      // After the turn the processor looks again: another instance may be ready then.
       now_ += costs_.turn;
     } else {
       ready_for(number).erase(next);
@@ -559,8 +559,8 @@ class Simulation {
     return false;
   }
 
-  /// Which handles the bytes of a message that a rank receives: any that is idle, where ranks share
-  /// processors.
+  /// The processor that copies a message which the rank receives. Where ranks share processors: the
+  /// first to be idle.
   Processor& receiver_of(const Active& active) {
     if (!shared_) return processors_[ranks_[active.rank].processor];
     return *std::ranges::min_element(processors_, {}, &Processor::until);
@@ -616,7 +616,7 @@ class Simulation {
         {std::max(now_, arrival_of(receiver, message)), Event::arrives, index_of(receiver)});
   }
 
-  /// A processor that was idle before has copied what had come.
+  /// The processor has copied the bytes that came while it was idle; it copies the rest now.
   void receive(const Active& receiver) {
     Processor& processor = receiver_of(receiver);
     processor.busy += receiver.in_port;
