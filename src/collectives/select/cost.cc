@@ -101,7 +101,8 @@ Times time_of_chunks(const Simulated& simulated, std::size_t most) {
   const Times far = times_of_blocks(simulated, most * chunk);
   const std::size_t rest = elements - most * chunk;
   const auto continued = [&](Picoseconds from, Picoseconds to) {
-    const Picoseconds each = (to - from) / static_cast<Picoseconds>(most - most / 2);
+    const auto chunks = static_cast<Picoseconds>(std::max<std::size_t>(1, most - most / 2));
+    const Picoseconds each = (to - from) / chunks;
     return to + each * static_cast<Picoseconds>(rest / chunk) +
            each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
   };
