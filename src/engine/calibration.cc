@@ -352,17 +352,16 @@ Status Calibration::measure_small(Figures* figures) {
   }
   std::uint64_t in = 0, out = 0;
   const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64}, barrier;
-  std::vector<Timed> all = {{exchange}, {{&all_reduce, 1}, "tree"}};
+  const char* const second = crowd_ > 1 ? "recursive-doubling" : "tree";
+  std::vector<Timed> all = {{exchange}, {{&all_reduce, 1}, second}};
   const bool levels = nodes > 1 && layout.ranks_of_largest() > 1;
   if (nodes == 1) all.push_back({{&all_reduce, 1}, "inline"});
   if (nodes == 1) all.push_back({{&all_reduce, 1}, "staged"});
   if (levels) all.push_back({{&barrier, 1}, "leaders"});
-  if (crowd_ > 1) all.push_back({{&all_reduce, 1}, "recursive-doubling"});
   HOCKET_RETURN_IF_ERROR(time_twice(all));
   if (membership_.rank() != 0) return {};  // its figures count
   times.exchange_ns = all[0].ns;
-  times.tree_ns = all[1].ns;
-  times.doubling_ns = all.back().ns;
+  (crowd_ > 1 ? times.doubling_ns : times.tree_ns) = all[1].ns;
   times.pair_ns = pair_ns_;
   if (nodes == 1) set_operation_costs(ranks, all[2].ns, all[3].ns, figures);
   set_message_costs(layout, times, figures);

@@ -19,7 +19,7 @@ namespace hocket::internal {
 struct MessageTimes {
   int neighbours = 1;      // of each rank in the exchange
   double exchange_ns = 0;  // each rank sends to its neighbours, and receives from as many
-  double tree_ns = 0;      // an all-reduce by `tree`
+  double tree_ns = 0;      // with a core for each rank: an all-reduce by `tree`
   // If ranks share cores: an all-reduce by `recursive-doubling`, and a message between two ranks
   // while the others do nothing.
   double doubling_ns = 0;
