@@ -206,7 +206,10 @@ class Mismatch : public testing::TestWithParam<const char*> {};
 TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
   const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
   for (int n : {2, 4}) {
-    for (const Pair& pair : pairs()) {
+    const std::vector<Pair> all = pairs();
+    // In a slow build 4 ranks make every fourth pair: more ranks add waits, not cases.
+    for (std::size_t i = 0; i < all.size(); i += ranks::sanitized && n == 4 ? 4 : 1) {
+      const Pair& pair = all[i];
       SCOPED_TRACE(std::string(pair.name) + ", " + std::to_string(n) + " ranks");
       hocketConfig_t config = ranks::patient_config();
       config.deadline_ms = 30'000;

@@ -21,7 +21,7 @@ enum class End { finalize, destroy, finalize_and_kill };
 TEST_P(Exit, with_a_leaked_communicator_harms_nobody_on_another_that_was_left) {
   constexpr int ranks = 5;
   for (const End end : {End::finalize, End::destroy, End::finalize_and_kill}) {
-    for (int i = 0; i < (ranks::long_tests() ? 40 : 5) && !HasFailure(); ++i) {
+    for (int i = 0; i < ranks::repetitions(40, 5) && !HasFailure(); ++i) {
       Job job(ranks);
       const auto body = [end](Process& self) {
         hocketComm_t first = nullptr;
@@ -85,7 +85,7 @@ TEST_P(Exit, without_finalizing_ends_at_once_what_waits_for_the_rank) {
 TEST_P(Exit, right_after_a_mismatch_hides_neither_the_mismatch_nor_the_call_before_it) {
   constexpr int ranks = 4;
   std::mt19937_64 random(tests::seed());
-  for (int i = 0; i < (ranks::long_tests() ? 200 : 25) && !HasFailure(); ++i) {
+  for (int i = 0; i < ranks::repetitions(200, 25) && !HasFailure(); ++i) {
     const int odd = static_cast<int>(random() % ranks);
     const bool in_order = i % 2 == 0;  // exit(), or _exit()
     Job job(ranks);

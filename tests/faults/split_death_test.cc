@@ -66,7 +66,7 @@ TEST_P(DeathInSplit, is_named_by_every_survivor_though_all_survivors_stay) {
   std::vector<std::int64_t> latencies;
   hocketConfig_t config = ranks::patient_config();
   config.join_deadline_ms = 20'000;  // a survivor without an error would wait so long
-  for (int i = 0; i < (ranks::long_tests() ? 150 : 15) && !HasFailure(); ++i) {
+  for (int i = 0; i < ranks::repetitions(150, 15) && !HasFailure(); ++i) {
     const int victim = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
     Job job(ranks);
     ASSERT_NO_FATAL_FAILURE(

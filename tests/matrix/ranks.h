@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <hocket/hocket.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cstdint>
 #include <cstdlib>
@@ -24,6 +25,11 @@ namespace ranks {
 using tests::sanitized;
 
 inline bool long_tests() { return std::getenv("LONG_TESTS") != nullptr; }
+/// How often a test repeats: `all` times with LONG_TESTS, else `some` times; a fifth of them in a
+/// slow build, in which joins and splits take ten to fifty times as long.
+inline int repetitions(int all, int some) {
+  return long_tests() ? all : sanitized ? std::max(1, some / 5) : some;
+}
 
 /// Environment variables for as long as it lives. Make it before the ranks are started.
 class Env {
