@@ -221,6 +221,76 @@ TEST(LateWriter, does_not_reach_a_buffer_after_its_error) {
   }
 }
 
+/// Broadcasts from rank 0 of 1, 2, ..., until an error, which is kept.
+void broadcast_until_error(Process& self) {
+  for (;;) {
+    auto& rounds = self.report().rounds;
+    const std::uint64_t next = rounds + 1;
+    std::uint64_t x = self.rank == 0 ? next : 0;
+    const hocketResult_t result = hocketBroadcast(&x, &x, 1, hocketUint64, 0, self.comm, nullptr);
+    if (result != hocketSuccess) return self.keep(result);
+    ASSERT_EQ(next, x);
+    ++rounds;
+  }
+}
+
+/// A broadcast of a few bytes does not make its root wait, for up to seven calls.
+class DeathAhead : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr int ranks_ = 3;
+  static constexpr std::uint64_t most_ahead_ = 7;
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
+};
+
+TEST_P(DeathAhead, of_the_root_reaches_peers_that_have_not_begun_its_calls) {
+  Job job(ranks_);
+  const auto body = [](Process& self) {
+    ASSERT_HOCKET(hocketBarrier(self.comm, nullptr));
+    if (self.rank != 0) {
+      self.report().phase = 1;
+      self.await_phase(1);  // rank 0 is dead
+      return broadcast_until_error(self);
+    }
+    for (std::uint64_t x = 1; x <= most_ahead_; ++x) {
+      ASSERT_HOCKET(hocketBroadcast(&x, &x, 1, hocketUint64, 0, self.comm, nullptr));
+    }
+    self.report().phase = 1;
+    self.await_phase(2);
+  };
+  ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+  for (int rank = 0; rank < ranks_; ++rank) {
+    ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(rank).phase == 1; }));
+  }
+  job.kill(0, SIGKILL);
+  job.wait(0);
+  job.shared().phase = 1;
+  job.finish();
+  expect_culprit(job, ranks_, 0);
+  for (int rank = 1; rank < ranks_; ++rank) {
+    EXPECT_LE(job.report(rank).rounds, most_ahead_) << "on rank " << rank;
+  }
+}
+
+TEST_P(DeathAhead, of_a_late_rank_ends_the_root_that_is_ahead_of_it) {
+  constexpr int late = 2;
+  Job job(ranks_);
+  const auto body = [](Process& self) {
+    ASSERT_HOCKET(hocketBarrier(self.comm, nullptr));
+    if (self.rank == late) self.await_phase(1);  // never: it is killed
+    broadcast_until_error(self);
+  };
+  ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+  for (int rank = 0; rank < late; ++rank) {
+    ASSERT_NO_FATAL_FAILURE(job.await([&] { return job.report(rank).rounds >= most_ahead_; }));
+  }
+  job.kill(late, SIGKILL);
+  job.wait(late);
+  job.finish();
+  expect_culprit(job, ranks_, late);
+}
+INSTANTIATE_TEST_SUITE_P(Transports, DeathAhead, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
 TEST(Death, is_noticed_after_a_split_communicator_was_destroyed) {
   constexpr int ranks = 3, victim = 1;
   Job job(ranks);
