@@ -156,7 +156,7 @@ std::size_t total(const Session::Held& held) {
 
 TEST_P(Split, again_and_again_keeps_nothing_of_the_parts_that_are_gone) {
   const bool slow = std::string(GetParam()) == "tcp";
-  const int splits = slow ? ranks::repetitions(1000, 60) : ranks::repetitions(25'000, 500);
+  const int splits = slow ? (ranks::long_tests() ? 1000 : 60) : ranks::repetitions(25'000, 500);
   ranks::run_ranks(3, [splits](Rank& self) {
     Session::Held early;
     for (int i = 0; i < splits && !testing::Test::HasFailure(); ++i) {
