@@ -32,8 +32,3 @@ hocket_precompiled(precompiled fmt::fmt)
 # GCC 12 for Arm crashes where arm_sve.h follows a precompiled header.
 file(GLOB _kernels CONFIGURE_DEPENDS src/reduce/kernels_*.cc)
 set_source_files_properties(${_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-# Checks of undefined behaviour double the compile time of kernels. The scalar reference has them,
-# and the tests compare the kernels with it.
-if("undefined" IN_LIST HOCKET_SANITIZE)
-  set_source_files_properties(${_kernels} PROPERTIES COMPILE_OPTIONS -fno-sanitize=undefined)
-endif()
