@@ -105,6 +105,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, DeathInSplit,
 class FailedSplit : public testing::TestWithParam<int> {};
 
 TEST_P(FailedSplit, tells_all_ranks_which_rank_failed_and_why) {
+#ifdef __SANITIZE_ADDRESS__  // with it, the undefined behavior sanitizer
+  GTEST_SKIP() << "the sanitizer needs a pipe to check the type of an object";
+#endif
   const Env env{{{"HOCKET_TRANSPORT", "shm"}}};
   const int poor = GetParam();
   constexpr int ranks = 3;
