@@ -176,20 +176,20 @@ class World {
   }
 
   Status take_turns(const std::vector<Task*>& tasks, std::uint64_t seed, std::size_t* lead) {
-    constexpr int most_quiet_rounds = 100;
+    constexpr int most_quiet_rounds = 100;  // in which all ranks had a turn
     std::mt19937_64 random(seed);
     std::vector<std::size_t> order;
     while (order.size() < ranks_.size()) order.push_back(order.size());
     std::size_t slow = 0;  // a rank that is slow for a while, so that the others run ahead of it
-    for (int quiet = 0; quiet < most_quiet_rounds; ++quiet) {
+    for (int quiet = 0; quiet < most_quiet_rounds;) {
       std::ranges::shuffle(order, random);
       if (random() % 40 == 0) slow = random() % ranks_.size();
-      bool done = true;
+      bool done = true, all_had_a_turn = true;
       for (const std::size_t r : order) {
         const bool polled = fabric_.at(static_cast<int>(r)).poll();
         Rank& rank = ranks_[r];
         if (tasks.size() > 1 && r == slow && random() % 10 != 0) {
-          done = false;
+          done = all_had_a_turn = false;
           continue;
         }
         if (rank.execution.advance() || polled) quiet = 0;
@@ -202,6 +202,7 @@ class World {
         *lead = std::max(*lead, most->next - least->next);
       }
       if (done) return {};
+      if (all_had_a_turn) ++quiet;
     }
     return internal_error("nothing moves any more");
   }
