@@ -99,6 +99,8 @@ Status Engine::estimate(const Call& call, bool mapped, double* ns) {
 }
 
 void Engine::submit(const Call& call, Work* work) {
+  if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
+    look_at_faults_before_a_call();
   if (!status_.ok()) return fail_work(work);
   now_ = 0;
   if (is_p2p(call)) return begin_message(call, work);
@@ -534,6 +536,18 @@ bool Engine::look_at_faults(bool moved) {
   }
   end(news_.error, false);
   return true;
+}
+
+/// A call fails at once if an error is known that ends it, even if the other ranks have left here
+/// all that it needs. A call before the collective that failed may still end: the others have ended
+/// it.
+void Engine::look_at_faults_before_a_call() {
+  if (!status_.ok() || running_ || !queue_.empty() || !messages_.empty()) return;
+  fault_pending_.store(false, std::memory_order_relaxed);
+  host_.poll_faults(&news_);
+  if (news_.error.ok()) return;
+  fault_pending_.store(true, std::memory_order_relaxed);
+  if (news_.at_once || news_.operation <= sequence_ + 1) end(news_.error, false);
 }
 
 /// The entry of a rank that is gone and whose last messages must have arrived; null: there is none.

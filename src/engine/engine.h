@@ -164,6 +164,7 @@ class Engine {
   bool advance_messages();
   bool conclude_collective();
   bool look_at_faults(bool moved);
+  void look_at_faults_before_a_call();
   void await_cause(const Status& status);
   void await_explanation(const std::optional<Nanos>& now);
   void check_times(Nanos now);

@@ -90,6 +90,42 @@ TEST_P(Endings, the_deadline_names_the_rank_that_is_waited_for) {
   }
 }
 
+/// The ranks that came have left all that rank 0 needs for a small call; but their own calls have
+/// failed, and rank 0 has heard of it.
+TEST_P(Endings, a_call_fails_at_once_that_begins_when_its_error_is_known) {
+  for (const Blocked& blocked : blocked_calls()) {
+    if (std::string_view(blocked.name) != "all-reduce" &&
+        std::string_view(blocked.name) != "barrier") {
+      continue;
+    }
+    hocketConfig_t config = ranks::patient_config();
+    config.deadline_ms = ranks::sanitized ? 700 : 400;
+    ranks::run_ranks(
+        3,
+        [&](Rank& self) {
+          std::vector<float> memory(large);
+          hocketComm_t other = nullptr;
+          ASSERT_HOCKET(hocketCommDuplicate(self.comm, &other, nullptr));
+          self.meet();
+          if (self.rank != 0) {
+            EXPECT_EQ(hocketTimeout, blocked.call(self, memory.data(), nullptr));
+          }
+          self.meet();
+          if (self.rank == 1) {
+            EXPECT_HOCKET(hocketCommAbort(other));
+          }
+          EXPECT_EQ(hocketAborted, hear(other));  // so rank 0 has heard of what came before, too
+          if (self.rank == 0) {
+            EXPECT_EQ(hocketTimeout, blocked.call(self, memory.data(), nullptr)) << blocked.name;
+          }
+          self.meet();
+          EXPECT_HOCKET(hocketCommDestroy(other));
+        },
+        config);
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(Endings, abort_from_another_thread_ends_every_call_on_every_rank) {
   for (const Blocked& blocked : blocked_calls()) {
     for (bool on_stream : {false, true}) {
