@@ -64,7 +64,8 @@ struct Fault {
   std::uint64_t comm_id = 0;   // of the communicator; 0: all communicators of the rank
   std::uint64_t sequence = 0;  // of the collective that failed; 0: unknown
   Code code = Code::remote_error;
-  std::string text;  // a sentence for the user
+  std::string text;   // a sentence for the user
+  int reporter = -1;  // failed: the session rank that saw it; -1: unknown
 };
 
 /// Says which faults concern a communicator.

@@ -77,6 +77,10 @@ Status Membership::status_of(const Fault& fault) const {
   detail.message = fault.text;
   detail.culprit = rank_of_session(fault.rank);
   detail.sequence = fault.sequence;
+  // Of two ranks that make different calls each names the other.
+  if (fault.code == Code::mismatch && detail.culprit == rank_ && fault.reporter >= 0) {
+    detail.culprit = rank_of_session(fault.reporter);
+  }
   if (fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent) {
     detail.code = Code::remote_error;
     if (detail.culprit >= 0 && detail.culprit != fault.rank) {
@@ -179,6 +183,7 @@ void Membership::report_failure(const Status& status, std::uint64_t operation) {
   fault.sequence = operation;
   fault.code = status.code();
   fault.text = name_of_rank(rank_) + " reports: " + status.message();
+  fault.reporter = session_.rank();
   session_.report(fault);
 }
 

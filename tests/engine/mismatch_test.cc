@@ -323,10 +323,14 @@ TEST_P(Mismatch, of_a_message_is_told_to_both) {
       EXPECT_NE(std::string::npos, text.find(std::to_string(sides.received) + " ")) << text;
       EXPECT_NE(std::string::npos, text.find("called send of")) << text;
       EXPECT_NE(std::string::npos, text.find("called recv of")) << text;
+      int culprit = -1;
+      EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+      EXPECT_EQ(1 - self.rank, culprit) << text;
       self.meet();
     });
   }
 }
+
 TEST_P(Mismatch, names_the_function_and_numbers_the_users_calls) {
   const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
   ranks::run_ranks(2, [](Rank& self) {

@@ -229,6 +229,7 @@ std::vector<std::uint8_t> encode(const Fault& v) {
   w.u64(v.sequence);
   w.u32(static_cast<std::uint32_t>(v.code));
   w.text(v.text, text_cap);
+  w.i32(v.reporter);
   return w.take();
 }
 
@@ -240,9 +241,10 @@ bool decode(const std::vector<std::uint8_t>& bytes, int ranks, Fault* out) {
   out->sequence = r.u64();
   out->code = to_code(r.u32());
   out->text = r.text(text_cap);
+  out->reporter = r.i32();
   if (!r.complete() || kind > static_cast<std::uint8_t>(Fault::Kind::overdue)) return false;
   out->kind = static_cast<Fault::Kind>(kind);
-  return out->rank >= -1 && out->rank < ranks;
+  return out->rank >= -1 && out->rank < ranks && out->reporter >= -1 && out->reporter < ranks;
 }
 
 std::size_t body_cap(int ranks) {
