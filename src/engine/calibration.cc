@@ -471,6 +471,7 @@ Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, dou
 }
 
 Calibration::Hello Calibration::own_hello() const {
+  static_assert(sizeof(Figures) == 120 && sizeof(Hello) == 328, "docs/PROTOCOL.md has the sizes");
   Hello hello;
   std::strncpy(hello.algorithm, config_.algorithm.c_str(), sizeof hello.algorithm - 1);
   hello.plans_hash = plans_.hash();
@@ -512,10 +513,12 @@ Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
 Status Calibration::agree(Figures* figures, bool known) {
   const Hello mine = own_hello();
   Hello theirs = mine;
-  // No rank goes on, and perhaps leaves, before all have come.
-  const Call barrier;
-  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
-  if (known) {
+  // No rank goes on, and perhaps leaves, before all have come. A rank with other settings than the
+  // rest may know no figures: then all measure.
+  std::uint8_t all_know = known ? 1 : 0;
+  const Call least{Collective::all_reduce, &all_know, &all_know, 1, Dtype::uint8, Op::min};
+  HOCKET_RETURN_IF_ERROR(run({&least, 1}));
+  if (all_know != 0) {
     theirs.figures = *figures;
   } else {
     HOCKET_RETURN_IF_ERROR(measure(&theirs.figures));

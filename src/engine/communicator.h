@@ -38,7 +38,7 @@ struct CommContext {
   StopRequest* stop = nullptr;
   /// Makes the transports, also for the communicators that are split off.
   const TransportFactory& factory = default_transports();
-  /// Of a duplicate: those of its parent. Nothing: the ranks measure them.
+  /// Communicator::figures_for() of the parent. Nothing: the ranks measure them.
   std::optional<Figures> figures = {};
 };
 
@@ -146,6 +146,7 @@ class Communicator final : private EngineHost {
     return config_.deterministic ? signature_flag::deterministic : 0;
   }
   Status agree(const std::optional<Figures>& known);
+  std::optional<Figures> figures_for(const std::vector<int>& ranks, const CommConfig& config) const;
   void log_ready(const Figures& figures) const;
   void fail(const Status& status);
   std::size_t least_scratch_bytes() const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,8 @@ class GroupCreation {
         open_parent_(*session_, parent_),
         shared_(parent.shared_),
         factory_(parent.factory_),
-        config_(std::move(config)) {
+        config_(std::move(config)),
+        figures_(parent.figures_for(ranks, config_)) {
     for (const int rank : ranks) members_.push_back(parent.membership_.session_rank(rank));
     comm_id_ = parent.membership_.comm_id_of_next_group(members_, tag);
   }
@@ -29,7 +31,7 @@ class GroupCreation {
   /// Waits for all members. errors, stop: of the new communicator.
   Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) const {
     return Communicator::create(session_, members_, comm_id_, parent_, config_,
-                                {shared_, errors, stop, factory_}, out);
+                                {shared_, errors, stop, factory_, figures_}, out);
   }
 
  private:
@@ -39,6 +41,7 @@ class GroupCreation {
   SharedParts& shared_;
   const TransportFactory& factory_;
   CommConfig config_;
+  std::optional<Figures> figures_;
   std::vector<int> members_;  // session ranks
   std::uint64_t comm_id_ = 0;
 };
