@@ -508,8 +508,8 @@ void TcpTransport::close() {
 }
 
 // If a socket is closed while the peer still writes to it, the connection is reset, and the peer
-// loses bytes that it has not read yet. So wait until the kernel of the peer has acknowledged all
-// bytes, or the peer has closed its end.
+// loses bytes that it has not read yet. So wait until the peer has said goodbye, which is the last
+// that it writes, or its kernel has acknowledged all bytes, or it has closed its end.
 void TcpTransport::drain_before_close(Link& link, int& rounds) {
   for (std::size_t i = 0; i < link.connections.size(); ++i) {
     for (; rounds > 0; --rounds) {
@@ -519,10 +519,11 @@ void TcpTransport::drain_before_close(Link& link, int& rounds) {
       connection->receive(link.matcher);
       finish_link(link);
       if (link.connections[i].get() != connection) break;
+      if (connection->state() != Connection::State::open) break;
       int unsent = 0;
-      if (connection->state() != Connection::State::open ||
-          (!connection->has_output() && ::ioctl(connection->fd(), SIOCOUTQ, &unsent) == 0 &&
-           unsent == 0)) {
+      if (!connection->has_output() &&
+          (connection->said_goodbye() ||
+           (::ioctl(connection->fd(), SIOCOUTQ, &unsent) == 0 && unsent == 0))) {
         break;
       }
       pollfd wait{connection->fd(), POLLIN, 0};
