@@ -25,7 +25,7 @@ typedef void (*hocketUserFunction_t)(void* context, const void* in, void* inout,
                                      hocketDataType_t datatype);
 
 /* At most so many characters has the name of an operator of the program. */
-#define HOCKET_OPERATOR_NAME_MAX 20
+#define HOCKET_OPERATOR_NAME_MAX 18
 
 /* Effect:  *op receives an operator for the reductions of comm, of any datatype: hocketAllReduce,
  *          hocketReduce, hocketReduceScatter, hocketReduceScatterV. hocket calls fn(context, ...).

@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
+
+#include "base/assert.h"
 
 namespace hocket::internal {
 
@@ -17,6 +20,13 @@ inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b
   std::uint64_t out;
   if (__builtin_add_overflow(a, b, &out)) return std::nullopt;
   return out;
+}
+
+/// The value in a narrower type, which has room for it.
+template <typename To, typename From>
+constexpr To narrowed(From value) {
+  HOCKET_ASSERT(std::in_range<To>(value), "a number fits its type");
+  return static_cast<To>(value);
 }
 
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return a / b + (a % b != 0); }

@@ -101,6 +101,13 @@ std::string describe(const Signature& s) {
 }
 
 std::string hidden_difference(const Signature& a, const Signature& b) {
+  Signature same_plan = b;
+  same_plan.plan = a.plan;
+  if (a.same_call(same_plan) && a.plan != b.plan) {
+    return "; they chose different plans, number " + std::to_string(b.plan) + " and number " +
+           std::to_string(a.plan) +
+           ", for the same call, which is a defect of hocket: HOCKET_ALGORITHM chooses one for all";
+  }
   const CollectiveRow* const row = find_row(a.collective);
   const bool both = is_varying(a) && is_varying(b) && a.collective == b.collective;
   if (!both || row == nullptr || !shares_blocks(*row) || a.root == b.root) return "";

@@ -133,7 +133,7 @@ inline constexpr std::uint8_t varying = 2;  // blocks have different counts
 /// The name of an operator of the user, filled up with zeros. All zeros: an operator of hocket.
 /// PreMulSum has a scalar there (Signature::scalar).
 struct OperatorName {
-  char text[20] = {};
+  char text[18] = {};
   bool operator==(const OperatorName&) const = default;
 };
 
@@ -153,12 +153,15 @@ struct Signature {
   std::uint8_t flags = 0;  // signature_flag; others 0
   /// With an operator of the user: how many elements of dtype an element of the user has; else 0.
   std::uint32_t unit = 0;
+  /// The number of the plan by which the rank runs the collective (number_of() in builders.h). All
+  /// ranks choose the same; if they did not, the call would not end. 0: a message.
+  std::uint16_t plan = 0;
   OperatorName operator_name;
   bool operator==(const Signature&) const = default;
   bool same_call(const Signature& other) const {
     return count == other.count && root == other.root && collective == other.collective &&
            dtype == other.dtype && op == other.op && flags == other.flags && unit == other.unit &&
-           (op == Op::pre_mul_sum || operator_name == other.operator_name);
+           plan == other.plan && (op == Op::pre_mul_sum || operator_name == other.operator_name);
   }
   /// PreMulSum: the scalar of this rank, in the type of partial results. Each rank has its own.
   std::uint64_t scalar() const {
@@ -180,7 +183,8 @@ std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence);
 bool has_count(const Signature& signature);
 /// "all-reduce of 1024 float32, sum (operation 7)".
 std::string describe(const Signature& signature);
-/// What the descriptions of two signatures cannot show: "; their counts of blocks differ". Else "".
+/// What the descriptions of two signatures cannot show: "; their counts of blocks differ", or that
+/// the ranks chose different plans. Else "".
 std::string hidden_difference(const Signature& a, const Signature& b);
 /// The error of a rank whose peer makes a different call. The culprit is the peer.
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs);

@@ -173,6 +173,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
+  signature.plan = choice->plan;
   operation.varying = call.varying;
   operation.own_count = call.count;
   if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);

@@ -31,7 +31,7 @@ inline constexpr std::uint16_t all = 15;
 }  // namespace frame_flag
 
 inline constexpr std::uint32_t frame_magic = 0x31746b68;  // "hkt1"
-inline constexpr std::uint8_t frame_version = 2;
+inline constexpr std::uint8_t frame_version = 3;
 
 struct FrameHeader {
   std::uint32_t magic = frame_magic;

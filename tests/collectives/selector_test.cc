@@ -266,6 +266,34 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
   EXPECT_EQ(static_cast<std::size_t>(calls), hashes.size());
 }
 
+// Ranks that choose differently for the same call differ in what they tell one another of it.
+TEST(Selector, tells_calls_by_different_plans_apart) {
+  const Question question{
+      .collective = Collective::all_reduce, .dtype = Dtype::int32, .op = Op::sum, .count = 100};
+  std::set<std::uint64_t> hashes;
+  std::set<std::uint16_t> plans;
+  const std::vector<std::string> algorithms = {"one-shot", "staged", "ring"};
+  for (const std::string& algorithm : algorithms) {
+    SelectorOptions options = two_ranks();
+    options.algorithm = algorithm;
+    Selector selector(options);
+    const Choice* choice = nullptr;
+    ASSERT_TRUE(selector.choose(question, &choice).ok());
+    ASSERT_EQ(algorithm, choice->program->algorithm());
+    hashes.insert(choice->call_hash);
+    plans.insert(choice->plan);
+  }
+  EXPECT_EQ(algorithms.size(), hashes.size());
+  EXPECT_EQ(algorithms.size(), plans.size());
+  EXPECT_FALSE(plans.contains(0)) << "the number of a message";
+}
+
+TEST(Selector, numbers_no_two_plans_alike) {
+  std::set<std::uint16_t> numbers;
+  for (const Builder& builder : builders()) numbers.insert(number_of(builder));
+  EXPECT_EQ(builders().size(), numbers.size());
+}
+
 /// The candidates of 16 ranks on as many nodes.
 std::vector<Selector::Priced> candidates_between_nodes(double message_work_ns,
                                                        double link_ns_per_byte, std::size_t bytes) {

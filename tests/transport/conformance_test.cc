@@ -295,6 +295,7 @@ struct Disagreement {
   std::size_t send_bytes, recv_bytes;
   bool p2p;
   bool same_signature;
+  bool other_plan = false;
 };
 const Disagreement disagreements[] = {
     {"small, other signature", 64, 64, false, false},
@@ -306,6 +307,7 @@ const Disagreement disagreements[] = {
     {"p2p sizes, small against large", 100, 100'000, true, false},
     {"sizes alone", 100, 200, false, true},
     {"zero against one", 0, 1, false, false},
+    {"plans alone", 64, 64, false, true, true},
 };
 
 TEST_P(Conformance, ranks_that_disagree_both_learn_what_the_other_called) {
@@ -319,6 +321,7 @@ TEST_P(Conformance, ranks_that_disagree_both_learn_what_the_other_called) {
       send.fill(1);
       recv.signature.dtype = test.same_signature || test.p2p ? Dtype::int8 : Dtype::bfloat16;
       if (test.same_signature) recv.signature.count = send.signature.count;
+      if (test.other_plan) send.signature.plan = 12, recv.signature.plan = 47;
       std::fill(recv.memory.begin(), recv.memory.end(), std::byte{0x77});
       if (send_first) fabric->at(0).post_send(send.transfer);
       if (send_first) poll_idle(*fabric);
@@ -331,6 +334,9 @@ TEST_P(Conformance, ranks_that_disagree_both_learn_what_the_other_called) {
       const std::string text = recv.transfer.status.message();
       EXPECT_NE(text.find(describe(send.signature)), std::string::npos) << text;
       EXPECT_NE(text.find(describe(recv.signature)), std::string::npos) << text;
+      if (test.other_plan) {
+        EXPECT_NE(text.find("different plans, number 12 and number 47"), std::string::npos) << text;
+      }
       for (const std::byte byte : recv.memory) ASSERT_EQ(byte, std::byte{0x77});
       // A small send had ended already: then the sender's next transfer has the error.
       poll_idle(*fabric);

@@ -32,11 +32,12 @@ class Ranks {
     }
   }
   RunAhead& operator[](std::size_t rank) { return *ranks_[rank]; }
-  /// The rank arrives at its next operation: a broadcast of `count` elements.
-  void arrive(std::size_t rank, std::uint64_t count = 1) {
+  /// The rank arrives at its next operation: a broadcast of `count` elements by that plan.
+  void arrive(std::size_t rank, std::uint64_t count = 1, std::uint16_t plan = 1) {
     const std::uint64_t operation = ranks_[rank]->arrived() + 1;
     Signature signature = call_of(count);
     signature.sequence = operation;
+    signature.plan = plan;
     boards_[rank]->signature(static_cast<int>(rank), operation) = signature;
     fingerprints_[rank] = fingerprint(call_hash(signature) ^ fingerprints_[rank], 100 + operation);
     ranks_[rank]->begin(operation, 100 + operation);
@@ -125,6 +126,18 @@ TEST(RunAhead, finds_the_first_call_that_differs) {
       EXPECT_NE(std::string::npos, status.message().find(operation)) << status.message();
     }
   }
+}
+
+TEST(RunAhead, finds_ranks_that_run_a_call_by_different_plans) {
+  Ranks ranks(2);
+  for (std::uint64_t i = 1; i < most; ++i) ranks.arrive(0, 1, 12);
+  ranks.arrive(1, 1, 47);
+  ASSERT_EQ(RunAhead::Look::disagrees, ranks.may_begin(0));
+  const Status status = ranks[0].disagreement();
+  EXPECT_EQ(Code::mismatch, status.code());
+  EXPECT_EQ(10, status.culprit());
+  EXPECT_NE(std::string::npos, status.message().find("different plans, number 47 and number 12"))
+      << status.message();
 }
 
 TEST(RunAhead, tells_bytes_that_something_has_overwritten_from_another_call) {

@@ -11,8 +11,7 @@
 namespace hocket::internal {
 
 struct Builder {
-  const char* algorithm;  // "inline", "one-shot", "staged", "direct", "ring", "tree", "owner-fold",
-                          // "pairs", "message"
+  const char* algorithm;  // "inline", "ring", ...: registry.cc has them all
   Collective collective;
   Medium medium;
   bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
@@ -33,6 +32,9 @@ struct Builder {
 
 /// All algorithms, in the order of the documentation. Defined in registry.cc.
 std::span<const Builder> builders();
+/// Names a plan in the signature of a call: the row in builders(), from 1 on, or bits of the hash
+/// of a loaded plan. Not 0.
+std::uint16_t number_of(const Builder& builder);
 /// nullptr if there is none.
 const Builder* find_builder(const char* algorithm, Collective collective, Medium medium);
 

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/assert.h"
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/builders.h"
 #include "collectives/plan/steps.h"
@@ -125,6 +126,17 @@ void lay_alone(Plan& plan, const Shape& shape) {
 }  // namespace
 
 std::span<const Builder> builders() { return table; }
+
+std::uint16_t number_of(const Builder& builder) {
+  constexpr std::uint16_t loaded = 0x8000;
+  static_assert(std::size(table) < loaded);
+  if (builder.file != nullptr) {
+    return narrowed<std::uint16_t>(loaded | (builder.file->hash % loaded));
+  }
+  HOCKET_ASSERT(std::begin(table) <= &builder && &builder < std::end(table),
+                "a builder is a row of the table, or of a loaded plan");
+  return narrowed<std::uint16_t>(&builder - table + 1);
+}
 
 Plan Builder::build(const Shape& shape) const {
   Plan plan;

@@ -241,6 +241,7 @@ Status Selector::take(const Question& question, const Priced& chosen, Choice* ch
   signature.dtype = question.dtype;
   signature.op = question.op;
   signature.flags = options_.signature_flags;
+  signature.plan = choice->plan = is_p2p(question.collective) ? 0 : number_of(*chosen.builder);
   choice->call_hash = call_hash(signature);
   choice->price_ps = chosen.price_ps;
   choice->kind = kind_of(question);

@@ -46,6 +46,7 @@ struct Choice {
   std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
+  std::uint16_t plan = 0;       // of signatures of such calls; a message: 0
   std::uint16_t kind = 0;       // for fell_back()
   bool holds = true;  // until fell_back(), for each call with this question; else choose() again
 };
