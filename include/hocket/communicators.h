@@ -34,7 +34,7 @@ HOCKET_API hocketResult_t hocketGetUniqueId(hocketUniqueId* uniqueId);
 
 /* Effect:  joins the job of commId as rank `rank` of nranks; *comm receives a communicator of all
  *          nranks ranks. hocketCommInitRankConfig also takes a configuration (see hocketConfig_t).
- * Needs:   called once per rank, with the same commId and nranks (1 to 32767) and distinct ranks
+ * Needs:   called once per rank, with the same commId and nranks (1 to 65535) and distinct ranks
  *          from 0 to nranks - 1, in any order. Calls of different ranks may be minutes apart. Each
  *          commId serves one communicator. config NULL, or begun with HOCKET_CONFIG_INITIALIZER;
  *          undefined fields have their defaults. deterministic is equal on all ranks. In a group
@@ -74,7 +74,7 @@ HOCKET_API hocketResult_t hocketCommInitRankScalable(hocketComm_t* newcomm, int 
 
 /* Effect:  joins all ndev ranks of a new job, all of them in this process: comms[i] receives the
  *          communicator of rank i. devlist is not read: a CPU rank has no device.
- * Needs:   comms with ndev (1 to 32767) places. In a group the joins are collected.
+ * Needs:   comms with ndev (1 to 65535) places. In a group the joins are collected.
  * Blocks:  as hocketGroupEnd with ndev calls of hocketCommInitRank; uses no stream.
  * Threads: any.
  * Errors:  as hocketCommInitRank: each of the places receives NULL, and there is nothing to

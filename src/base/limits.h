@@ -12,8 +12,8 @@ inline constexpr int line_payload_bytes = 104;
 inline constexpr int run_ahead_operations = 8;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;
-// Ranks of a job: plans number ranks with 15 bits.
-inline constexpr int max_ranks = 32'767;
+// Ranks of a job: tags of messages, and the record of operations, have 16 bits for a rank.
+inline constexpr int max_ranks = 65'535;
 // With a shorter silence limit, a rank on a busy machine would count as silent.
 inline constexpr int least_silence_ms = 100;
 // Operations that the record of a communicator keeps.

@@ -221,11 +221,11 @@ Bads bad_makings() {
   const auto kept = [](hocketUniqueId*) {};
   return {
       {"no ranks", argument,
-       "hocketCommInitRank: nranks is 0: a communicator has at least 1 rank and at most 32767",
+       "hocketCommInitRank: nranks is 0: a communicator has at least 1 rank and at most 65535",
        join(0, 0, kept)},
       {"2^31 - 1 ranks", argument,
        "hocketCommInitRank: nranks is 2147483647: a communicator has at least 1 rank and at most "
-       "32767",
+       "65535",
        join(INT_MAX, 0, kept)},
       {"a rank past the end", argument,
        "hocketCommInitRank: rank 2 does not exist: a communicator of 2 ranks has ranks 0 to 1",

@@ -87,7 +87,7 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"-n", "2", "--env", "=x", "true"}, "--env: '=x' has no name"},
       {{"-n", "2", "--env", "HOCKET_RANK=1", "true"}, "hocket-run itself sets HOCKET_RANK"},
       {{"-n", "2", "--env", "NOT_SET_ANYWHERE", "true"}, "NOT_SET_ANYWHERE is not set here"},
-      {{"--hosts", "a:0", "true"}, "'a:0' has no valid number of ranks (1 to 32767)"},
+      {{"--hosts", "a:0", "true"}, "'a:0' has no valid number of ranks (1 to 65535)"},
       {{"--hosts", "a:-1", "true"}, "'a:-1'"},
       {{"--hosts", "a:2x", "true"}, "'a:2x'"},
       {{"--hosts", ":2", "true"}, "':2' has no host name"},

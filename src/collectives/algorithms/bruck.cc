@@ -35,6 +35,7 @@
 // multiport message-passing systems" (IEEE TPDS 1997).
 #include <algorithm>
 
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -90,7 +91,7 @@ class Bruck {
 
   std::uint32_t add(const char* name, Buffer extents, Steps steps) {
     plan_.lanes.push_back(all_blocks(name, extents, std::move(steps)));
-    return static_cast<std::uint32_t>(plan_.lanes.size() - 1);
+    return narrowed<std::uint32_t>(plan_.lanes.size() - 1);
   }
 
   /// A copy of blocks that are passed on.
@@ -107,8 +108,8 @@ class Bruck {
     const auto index = [&](Places places) {
       const std::int64_t first =
           std::int64_t{places.first} + std::int64_t{first_run} * places.by_run + first_block;
-      const auto step = static_cast<std::int32_t>(places.by_run);
-      return Index{.base = static_cast<std::int32_t>(first),
+      const auto step = narrowed<std::int32_t>(places.by_run);
+      return Index{.base = narrowed<std::int32_t>(first),
                    .by_instance = by_run ? step : 1,
                    .by_source = by_run ? 1 : step};
     };
@@ -137,11 +138,11 @@ class Bruck {
 
   std::uint32_t lay_send(const Round& round, Index to, Index tag) {
     const Places packed = {round.packed, round.length};
-    const auto step = static_cast<std::int32_t>(2 * round.length);
+    const auto step = narrowed<std::int32_t>(2 * round.length);
     const Index fresh = by_source(std::int64_t{rank_} + round.length, step, ranks_);
     Steps steps = {for_blocks(
         copy(fresh, r_.input(fresh),
-             {r_.scratch(by_source(packed.first, static_cast<std::int32_t>(round.length)))}),
+             {r_.scratch(by_source(packed.first, narrowed<std::int32_t>(round.length)))}),
         round.runs())};
     if (round.length > 1) {
       const Step unpacked = await(held_lane_, fixed(0));
@@ -155,7 +156,7 @@ class Bruck {
         const std::uint32_t number =
             add_runs("pack", {unpacked}, round, round.held(), packed, 0, 1);
         steps.push_back(
-            await_each(static_cast<std::uint32_t>(plan_.lanes.size() - 1), by_source(0), number));
+            await_each(narrowed<std::uint32_t>(plan_.lanes.size() - 1), by_source(0), number));
       }
     }
     steps.push_back(for_blocks(steps::send(to, tag, fixed(0), r_.scratch(by_source(packed.first))),
@@ -171,7 +172,7 @@ class Bruck {
       const std::uint32_t number =
           add_runs("unpack", {come, sent}, round, came, round.held(), 1, 0);
       steps.push_back(
-          await_each(static_cast<std::uint32_t>(plan_.lanes.size() - 1), by_source(0), number));
+          await_each(narrowed<std::uint32_t>(plan_.lanes.size() - 1), by_source(0), number));
     }
     if (round.length > 1) steps.push_back(await(held_lane_, fixed(0)));
     if (round.last > 0 && round.full > 0) {

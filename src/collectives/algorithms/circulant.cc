@@ -39,6 +39,7 @@
 // reverse order its all-gather is that of Bruck et al. (1997).
 #include <algorithm>
 
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -61,7 +62,7 @@ class Circulant {
         extents_(scatters_ ? Buffer::input : Buffer::output),
         skips_({shape.ranks}) {
     while (skips_.back() > 1) skips_.push_back((skips_.back() + 1) / 2);
-    rounds_ = static_cast<std::uint32_t>(skips_.size() - 1);
+    rounds_ = narrowed<std::uint32_t>(skips_.size() - 1);
   }
 
   void build() {

@@ -32,6 +32,7 @@
 // (Parallel Computing 2009). The positions are those of NCCL's double binary trees.
 #include <bit>
 
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/trees.h"
 #include "collectives/plan/steps.h"
@@ -79,7 +80,7 @@ class Tree {
     std::uint32_t v = position;
     if (number_ == 1 && others_ % 2 == 0) v = others_ + 1 - position;
     if (number_ == 1 && others_ % 2 == 1) v = (position + others_ - 2) % others_ + 1;
-    return static_cast<std::uint32_t>((std::uint64_t{v} + root_) % ranks_);
+    return narrowed<std::uint32_t>((std::uint64_t{v} + root_) % ranks_);
   }
 
   std::uint32_t ranks_, root_;
@@ -114,12 +115,12 @@ void double_tree_all_reduce(Plan& plan, const Shape& shape) {
 
 void double_tree_reduce(Plan& plan, const Shape& shape) {
   plan.scratch_blocks = trees * half(0).scratch_blocks();
-  for_each_tree(plan, shape, static_cast<std::uint32_t>(shape.root),
+  for_each_tree(plan, shape, narrowed<std::uint32_t>(shape.root),
                 [&](const TreePlace& place, const TreePart& part) { lay_up(plan, place, part); });
 }
 
 void double_tree_broadcast(Plan& plan, const Shape& shape) {
-  for_each_tree(plan, shape, static_cast<std::uint32_t>(shape.root),
+  for_each_tree(plan, shape, narrowed<std::uint32_t>(shape.root),
                 [&](const TreePlace& place, const TreePart& part) { lay_down(plan, place, part); });
 }
 

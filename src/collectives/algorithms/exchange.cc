@@ -16,7 +16,9 @@
 //
 // In place, the fold overwrites the input, so it awaits all sends of that chunk. A slot is used
 // again when its fold has ended. All-gather receives directly into the output; barrier sends empty
-// messages.
+// messages. In the literature this is the direct algorithm, or complete exchange (Bruck et al.,
+// Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems,
+// TPDS'97): one round, if a rank has p - 1 ports.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -36,6 +36,7 @@
 // The tree is that of the k-nomial algorithms of MPICH and Open MPI; Chan, Heimlich, Purkayastha
 // and van de Geijn, "Collective communication: theory, practice, and experience" (CCPE 2007)
 // describe the tree of radix 2.
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/trees.h"
 #include "collectives/plan/steps.h"
@@ -49,7 +50,7 @@ namespace {
 constexpr std::uint32_t radix = 4;
 
 TreePlace place_of(const Shape& shape) {
-  return nomial_place(shape, static_cast<std::uint32_t>(shape.root), radix);
+  return nomial_place(shape, narrowed<std::uint32_t>(shape.root), radix);
 }
 TreePart whole_message(const Shape& shape) {
   return {.block = fixed(0), .most_children = most_nomial_children(shape, radix)};
@@ -78,7 +79,7 @@ class Subtree {
                                {steps::send(parent(), tag, only, r_.input(only))})};
       return;
     }
-    const auto children = static_cast<std::uint32_t>(place_.children.size());
+    const auto children = narrowed<std::uint32_t>(place_.children.size());
     for (std::uint32_t c = 0; c < children; ++c) {
       const TreePlace::Child& child = place_.children[c];
       // The root copies what each child sends, another rank sends all together.
@@ -114,7 +115,7 @@ class Subtree {
           one_block("receive", Buffer::output, only, {recv(parent(), tag, only, r_.output(only))})};
       return;
     }
-    const auto children = static_cast<std::uint32_t>(place_.children.size());
+    const auto children = narrowed<std::uint32_t>(place_.children.size());
     const Index own = fixed(rank_);
     if (!place_.is_root()) {
       Steps steps;  // the lanes that read the scratch: `own`, and the sends

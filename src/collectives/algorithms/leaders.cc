@@ -11,7 +11,10 @@
 //
 // It takes the time of two synchronisations in the node and of one message, so it is for small
 // calls. Each leader sends its node's sum to every other leader. Sums of 16- and 8-bit floats cross
-// as fp32. A barrier is the same without data.
+// as fp32. A barrier is the same without data. One leader for each node is the classic hierarchical
+// collective (Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to Optimize
+// Collective Operation Performance, IPDPS'00).
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -30,12 +33,12 @@ constexpr std::uint32_t result_block = 0, own_sum = 1, first_received = 2;
 void leaders_all_reduce(Plan& plan, const Shape& shape) {
   const Layout& layout = *shape.layout;
   const std::uint32_t node = layout.node_of(shape.rank), nodes = layout.nodes();
-  const auto locals = static_cast<std::uint32_t>(plan.node.size());
+  const auto locals = narrowed<std::uint32_t>(plan.node.size());
   const Ranges r(layout.local_rank(shape.rank));
   const Index whole = fixed(0), tag = fixed(0);
   const auto lane = [&](const char* name, Steps steps) {
     plan.lanes.push_back(one_block(name, Buffer::input, whole, std::move(steps)));
-    return static_cast<std::uint32_t>(plan.lanes.size() - 1);
+    return narrowed<std::uint32_t>(plan.lanes.size() - 1);
   };
   plan.single_chunk = true;
   plan.scratch_blocks = first_received + nodes - 1;
@@ -100,7 +103,7 @@ void leaders_barrier(Plan& plan, const Shape& shape) {
     const Index from = fixed(layout.ranks_of((node + nodes - i) % nodes)[leader]);
     const Index to = fixed(layout.ranks_of((node + i) % nodes)[leader]);
     plan.lanes.push_back(once("receive", {recv_empty(from, tag)}));
-    all.push_back(await(static_cast<std::uint32_t>(plan.lanes.size() - 1), fixed(0)));
+    all.push_back(await(narrowed<std::uint32_t>(plan.lanes.size() - 1), fixed(0)));
     plan.lanes.push_back(once("send", {await(gather_lane, fixed(0)), send_empty(to, tag)}));
   }
   plan.lanes.push_back(publishing(once("all", std::move(all)), result));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "collectives/plan/plan.h"
 #include "collectives/plan/steps.h"
 
@@ -31,7 +32,7 @@ class Levels {
   }
 
   std::uint32_t size_of(std::uint32_t node) const {
-    return static_cast<std::uint32_t>(layout_.ranks_of(node).size());
+    return narrowed<std::uint32_t>(layout_.ranks_of(node).size());
   }
   bool alone_on(std::uint32_t node) const { return size_of(node) == 1; }
   bool alone() const { return locals_ == 1; }
@@ -51,7 +52,7 @@ class Levels {
     plan_.lanes.push_back(std::move(lane));
     return next_lane() - 1;
   }
-  std::uint32_t next_lane() const { return static_cast<std::uint32_t>(plan_.lanes.size()); }
+  std::uint32_t next_lane() const { return narrowed<std::uint32_t>(plan_.lanes.size()); }
   /// The number of a lane that is made later.
   std::uint32_t reserve() { return add({}); }
 

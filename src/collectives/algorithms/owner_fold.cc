@@ -24,6 +24,10 @@
 // A slot is used again when its fold has ended. In place, a result overwrites an input block whose
 // send may not have ended. So the instance that receives the result of block r - 1 - i awaits the
 // instance p - 2 - i of `send`, which sends that input block.
+//
+// The idea is the direct reduce-scatter with pairwise messages, followed by a direct all-gather
+// (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH,
+// IJHPCA 2005: pairwise exchange).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -1,5 +1,6 @@
 // message: a send to another rank, or a recv from it; shape.root is the other rank, which may be
-// this rank. The plan has one lane of one step. The transport cuts a long message into frames.
+// this rank. The plan has one lane of one step. The transport cuts a long message into frames. The
+// eager and the rendezvous way of a message are those of MPI libraries (docs/protocol/frames.md).
 //
 //   rank 0                rank 1        rank 2                rank 3
 //   send input -> 2                     recv 0 -> output

@@ -50,6 +50,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -125,28 +126,28 @@ class Pat {
 
   /// How y goes on from one instance of a level to the next one.
   std::int32_t by(std::uint32_t level) const {
-    return level == levels_ ? 0 : static_cast<std::int32_t>(2U << level);
+    return level == levels_ ? 0 : narrowed<std::int32_t>(2U << level);
   }
   /// The blocks of y for root 0, 1, ... in the instances of a part.
   Index blocks(std::uint32_t level, const Part& part) const {
-    return {.base = static_cast<std::int32_t>(rank_) -
-                    static_cast<std::int32_t>(place(level, part.first)),
-            .by_instance = -by(level),
-            .by_source = -static_cast<std::int32_t>(tree()),
-            .modulo = ranks_};
+    return {
+        .base = narrowed<std::int32_t>(rank_) - narrowed<std::int32_t>(place(level, part.first)),
+        .by_instance = -by(level),
+        .by_source = -narrowed<std::int32_t>(tree()),
+        .modulo = ranks_};
   }
   /// The blocks of root `first`, and of every `step`-th root after it.
   Index blocks_of_roots(std::uint32_t first, std::uint32_t step) const {
     const std::int64_t distance = std::int64_t{first} * tree();
     return step == 0 ? rank_at(-distance)
                      : by_source(std::int64_t{rank_} - distance,
-                                 -static_cast<std::int32_t>(step * tree()), ranks_);
+                                 -narrowed<std::int32_t>(step * tree()), ranks_);
   }
   Index rank_at(std::int64_t distance) const {
     return by_instance(std::int64_t{rank_} + distance, 0, ranks_);
   }
   Range run(std::uint32_t first, bool wide = false, std::uint32_t step = 1) const {
-    return r_.scratch(by_source(first, static_cast<std::int32_t>(step)), wide);
+    return r_.scratch(by_source(first, narrowed<std::int32_t>(step)), wide);
   }
   std::uint32_t room(std::uint32_t blocks) {
     plan_.scratch_blocks += blocks;
@@ -155,7 +156,7 @@ class Pat {
   std::uint32_t add(const char* name, Steps steps, std::uint32_t number = 1) {
     plan_.lanes.push_back(instances(
         all_blocks(name, gathers_ ? Buffer::output : Buffer::input, std::move(steps)), number, 1));
-    return static_cast<std::uint32_t>(plan_.lanes.size() - 1);
+    return narrowed<std::uint32_t>(plan_.lanes.size() - 1);
   }
   /// Awaits instance i + offset of the lanes of `parts`, where i is that of `own`. Lanes that do
   /// not have that instance are not waited for.
@@ -211,11 +212,11 @@ void Pat::gather() {
   send_down(levels_, {{.first = 0, .number = 1, .lane = roots_lane_}});
   for (std::uint32_t level = levels_; level-- > 0;) {
     const std::int64_t distance = std::int64_t{1} << level;
-    const auto first_send = static_cast<std::uint32_t>(plan_.lanes.size());
+    const auto first_send = narrowed<std::uint32_t>(plan_.lanes.size());
     Parts received = parts(level, {0});
     for (std::uint32_t n = 0; n < received.size(); ++n) received[n].lane = first_send + n;
     // The lanes `send` of the level follow those that receive.
-    std::uint32_t next = first_send + static_cast<std::uint32_t>(received.size());
+    std::uint32_t next = first_send + narrowed<std::uint32_t>(received.size());
     for (std::uint32_t below = level; below-- > 0;) {
       Parts& sent = sends_[level].emplace_back(parts(level, {1U << below}));
       for (Part& part : sent) part.lane = next++;
@@ -275,7 +276,7 @@ void Pat::gather_roots() {
     const bool goes_on = levels_ > 0 || k > 0;
     if (goes_on)
       places.push_back(
-          r_.scratch(by_source(row + round.step, static_cast<std::int32_t>(2 * round.step))));
+          r_.scratch(by_source(row + round.step, narrowed<std::int32_t>(2 * round.step))));
     roots_lane_ =
         add("receive",
             {for_blocks(recv(rank_at(-distance), only, fresh, run(round.came)), round.blocks),
@@ -302,7 +303,7 @@ void Pat::reduce_tree(std::uint32_t level) {
   std::vector<std::uint32_t> offsets = {0};
   for (std::uint32_t below = 0; below < level; ++below) offsets.push_back(1U << below);
   Parts sums = parts(level, offsets);
-  const auto first_lane = static_cast<std::uint32_t>(plan_.lanes.size());
+  const auto first_lane = narrowed<std::uint32_t>(plan_.lanes.size());
   const std::uint32_t lanes = level == 0 ? 1 : 2;  // of a part
   for (std::uint32_t n = 0; n < sums.size(); ++n) sums[n].lane = first_lane + lanes * n + lanes - 1;
   for (const Part& part : sums) {
@@ -344,7 +345,7 @@ void Pat::add_children(std::uint32_t level, const Part& part, Steps* steps) {
     if (below > 0 || come == number) continue;
     // Only this rank has a part of the last block.
     Index last = all;
-    last.base += last.by_source * static_cast<std::int32_t>(come);
+    last.base += last.by_source * narrowed<std::int32_t>(come);
     steps->push_back(
         fold(last, {r_.input(last)}, r_.scratch(fixed(rows_[level] + come), widened_)));
   }

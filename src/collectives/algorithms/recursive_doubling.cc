@@ -21,6 +21,9 @@
 // A slot of scratch is used again when its partial result has been sent and folded. In place, the
 // result overwrites the input, whose send may not have ended: the last fold awaits it.
 //
+// All-gather and reduce-scatter have no row here: `circulant` makes them in as many rounds and with
+// as few bytes, for every p.
+//
 // Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH"
 // (IJHPCA 2005).
 #include <algorithm>

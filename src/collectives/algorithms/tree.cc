@@ -19,6 +19,9 @@
 //   r > 2                               receives r                          send / receive down
 //   r > 1             receives r        r > 3             receives r        send / receive down
 //
+// The binomial tree is that of Thakur, Rabenseifner and Gropp, Optimization of Collective
+// Communication Operations in MPICH (IJHPCA 2005).
+//
 // Partial results are wide (trees.cc). Each subtree is folded before its parent's fold, so if p > 3
 // the bits differ from those of the plans that fold in rank order.
 //
@@ -26,6 +29,7 @@
 // receives from rank - 2^i: half the steps of a way up and down the tree.
 #include <bit>
 
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/trees.h"
 #include "collectives/plan/steps.h"
@@ -54,11 +58,11 @@ void tree_all_reduce(Plan& plan, const Shape& shape) {
 void tree_reduce(Plan& plan, const Shape& shape) {
   const TreePart part = whole_message(shape);
   plan.scratch_blocks = part.scratch_blocks();
-  lay_up(plan, nomial_place(shape, static_cast<std::uint32_t>(shape.root), radix), part);
+  lay_up(plan, nomial_place(shape, narrowed<std::uint32_t>(shape.root), radix), part);
 }
 
 void tree_broadcast(Plan& plan, const Shape& shape) {
-  lay_down(plan, nomial_place(shape, static_cast<std::uint32_t>(shape.root), radix),
+  lay_down(plan, nomial_place(shape, narrowed<std::uint32_t>(shape.root), radix),
            whole_message(shape));
 }
 

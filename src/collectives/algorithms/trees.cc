@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked.h"
 #include "collectives/plan/steps.h"
 
 namespace hocket::internal::algorithms {
@@ -17,9 +18,7 @@ using namespace steps;
 TreePlace nomial_place(const Shape& shape, std::uint32_t root, std::uint32_t radix) {
   const std::uint64_t ranks = shape.ranks;
   const std::uint64_t v = (shape.rank + ranks - root) % ranks;
-  const auto rank_of = [&](std::uint64_t u) {
-    return static_cast<std::uint32_t>((u + root) % ranks);
-  };
+  const auto rank_of = [&](std::uint64_t u) { return narrowed<std::uint32_t>((u + root) % ranks); };
   TreePlace place;
   std::uint64_t unit = 1;  // of the last digit that is not 0
   for (; unit < ranks && v / unit % radix == 0; unit *= radix) {
@@ -28,8 +27,8 @@ TreePlace nomial_place(const Shape& shape, std::uint32_t root, std::uint32_t rad
       if (child >= ranks) break;
       place.children.push_back({.rank = rank_of(child),
                                 .is_leaf = unit == 1 || child + 1 >= ranks,
-                                .distance = static_cast<std::uint32_t>(digit * unit),
-                                .size = static_cast<std::uint32_t>(std::min(unit, ranks - child))});
+                                .distance = narrowed<std::uint32_t>(digit * unit),
+                                .size = narrowed<std::uint32_t>(std::min(unit, ranks - child))});
     }
   }
   if (v != 0) place.parent = rank_of(v - v / unit % radix * unit);
@@ -46,8 +45,8 @@ std::uint32_t lay_up(Plan& plan, const TreePlace& place, const TreePart& part) {
   const Shape& shape = plan.shape;
   const Ranges r(shape.rank);
   const Index block = part.block, tag = fixed(part.up_tag);
-  const auto children = static_cast<std::uint32_t>(place.children.size());
-  const auto first_lane = static_cast<std::uint32_t>(plan.lanes.size());
+  const auto children = narrowed<std::uint32_t>(place.children.size());
+  const auto first_lane = narrowed<std::uint32_t>(plan.lanes.size());
   const std::uint32_t fold_lane = first_lane + children, send_lane = fold_lane + 1;
   plan.slots = tree_slots;
   plan.wide_scratch = shape.widened;
@@ -106,7 +105,7 @@ void lay_result_down(Plan& plan, const TreePlace& place, const TreePart& part,
 void lay_down(Plan& plan, const TreePlace& place, const TreePart& part) {
   const Ranges r(plan.shape.rank);
   const Index block = part.block, tag = fixed(part.down_tag);
-  const auto receive_lane = static_cast<std::uint32_t>(plan.lanes.size());
+  const auto receive_lane = narrowed<std::uint32_t>(plan.lanes.size());
   if (!place.is_root()) {
     plan.lanes.push_back(one_block("receive down", Buffer::output, block,
                                    {recv(fixed(place.parent), tag, block, r.output(block))}));

@@ -52,6 +52,7 @@
 // and that all ranks of a node send from Traeff and Hunold (CLUSTER'20).
 #include <algorithm>
 
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/levels.h"
 
@@ -73,7 +74,7 @@ struct Run {
   std::uint32_t length = 1;
 
   Index blocks() const {
-    return length == 1 ? fixed(first) : by_source(first, static_cast<std::int32_t>(distance));
+    return length == 1 ? fixed(first) : by_source(first, narrowed<std::int32_t>(distance));
   }
 };
 
@@ -102,8 +103,8 @@ class RootedBlocks : Levels {
   RootedBlocks(Plan& plan, const Shape& shape)
       : Levels(plan, shape),
         extents_(shape.collective == Collective::gather ? Buffer::output : Buffer::input),
-        root_node_(layout_.node_of(static_cast<std::uint32_t>(shape.root))),
-        root_(layout_.local_rank(static_cast<std::uint32_t>(shape.root))),
+        root_node_(layout_.node_of(narrowed<std::uint32_t>(shape.root))),
+        root_(layout_.local_rank(narrowed<std::uint32_t>(shape.root))),
         at_root_node_(node_ == root_node_) {}
 
   void gather();
@@ -150,7 +151,7 @@ class RootedBlocks : Levels {
   }
   void fill(std::uint32_t lane, const char* name, Steps steps, int flag) {
     plan_.lanes[lane] = all_blocks(name, extents_, std::move(steps));
-    if (!alone()) plan_.lanes[lane].publishes = static_cast<std::int16_t>(flag);
+    if (!alone()) plan_.lanes[lane].publishes = narrowed<std::int16_t>(flag);
   }
 
   void gather_to_root(const std::vector<Message>& all);
@@ -377,7 +378,7 @@ std::uint32_t AllToAll::most_places() const {
   for (std::uint32_t node = 0; node < nodes_; ++node) {
     std::uint32_t packed = 0;
     for (const std::uint32_t other : nodes_after(node)) {
-      const auto messages = static_cast<std::uint32_t>((size_of(other) - 1) / size_of(node) + 1);
+      const auto messages = narrowed<std::uint32_t>((size_of(other) - 1) / size_of(node) + 1);
       packed += messages * size_of(node);
     }
     most = std::max(most, packed + shape_.ranks - size_of(node));

@@ -31,6 +31,7 @@
 //
 // Two trees are known from Sanders, Speck and Traeff (Parallel Computing, 2009), a tree over nodes
 // with all ranks of a node at work from HAN (Luo et al., Cluster'20).
+#include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/levels.h"
 #include "collectives/plan/steps.h"
@@ -47,8 +48,8 @@ class Rooted : Levels {
  public:
   Rooted(Plan& plan, const Shape& shape)
       : Levels(plan, shape),
-        root_node_(layout_.node_of(static_cast<std::uint32_t>(shape.root))),
-        root_(layout_.local_rank(static_cast<std::uint32_t>(shape.root))),
+        root_node_(layout_.node_of(narrowed<std::uint32_t>(shape.root))),
+        root_(layout_.local_rank(narrowed<std::uint32_t>(shape.root))),
         halves_(nodes_ > 2 ? 2 : 1),
         blocks_(layout_.ranks_of_largest() * halves_) {
     plan.cut = blocks_;
@@ -105,7 +106,7 @@ class Rooted : Levels {
   }
   void fill(std::uint32_t lane, const char* name, Steps steps, int flag) {
     plan_.lanes[lane] = all_blocks(name, Buffer::input, std::move(steps));
-    if (flag >= 0) plan_.lanes[lane].publishes = static_cast<std::int16_t>(flag);
+    if (flag >= 0) plan_.lanes[lane].publishes = narrowed<std::int16_t>(flag);
   }
   /// The lanes that send block j to the child nodes when `first` says that it is there.
   void send_to_children(std::uint32_t j, const Step& first, const Range& from, Steps* sent) {

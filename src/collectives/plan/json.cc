@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/checked.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -126,7 +128,7 @@ class Reader {
   Expression expression(const Json& value, const std::string& place) {
     if (value.is_number()) {
       constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-      return Expression(static_cast<std::int32_t>(whole(value, place, -most, most)));
+      return Expression(narrowed<std::int32_t>(whole(value, place, -most, most)));
     }
     return expression(std::string_view(text(value, place)), place);
   }
@@ -208,7 +210,7 @@ class Reader {
     }
     for (const Json& node : value) {
       file_.layout.push_back(
-          static_cast<std::uint32_t>(whole(node, "layout", 0, most_ranks_of_file - 1)));
+          narrowed<std::uint32_t>(whole(node, "layout", 0, most_ranks_of_file - 1)));
     }
   }
 
@@ -286,7 +288,7 @@ class Reader {
     optional_expression(json, "window", made.place, &made.window);
     if (const Json* publishes = find(json, "publishes")) {
       made.publishes =
-          static_cast<std::int16_t>(whole(*publishes, made.place + ".publishes", 0, most_publics));
+          narrowed<std::int16_t>(whole(*publishes, made.place + ".publishes", 0, most_publics));
     }
     steps(json, &made);
     return made;
@@ -399,7 +401,7 @@ class Reader {
   void wait(const Json& json, const Json& value, StepText* out) {
     check_keys(json, out->place, {"wait", "of", "back"});
     out->kind = StepKind::wait;
-    out->flag = static_cast<std::uint16_t>(whole(value, out->place + ".wait", 0, most_publics));
+    out->flag = narrowed<std::uint16_t>(whole(value, out->place + ".wait", 0, most_publics));
     const Json* const of = find(json, "of");
     if (of == nullptr) return fail(out->place, "lacks 'of', a rank or \"all\"");
     peer_or_all(*of, out->place + ".of", out);
@@ -420,7 +422,7 @@ class Reader {
     if (value.is_string()) {
       out->lane = value.get<std::string>();
     } else {
-      out->lane_number = static_cast<std::uint32_t>(whole(value, out->place, 0, most_lanes));
+      out->lane_number = narrowed<std::uint32_t>(whole(value, out->place, 0, most_lanes));
     }
     if (value.is_string() && out->lane.empty()) {
       fail(out->place, "awaits a lane without a name");
@@ -431,7 +433,7 @@ class Reader {
 
   void back(const Json& json, StepText* out) {
     if (const Json* value = find(json, "back")) {
-      out->lag = static_cast<std::uint16_t>(whole(*value, out->place + ".back", 0, 0xffff));
+      out->lag = narrowed<std::uint16_t>(whole(*value, out->place + ".back", 0, 0xffff));
     }
   }
   void peer_or_all(const Json& value, const std::string& place, StepText* out) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "base/checked.h"
 #include "collectives/plan/json.h"
 
 namespace hocket::internal {
@@ -74,7 +75,7 @@ class LaneWriter {
  private:
   std::string formula(Index index) {
     if (index.by_instance == 0 && index.by_source == 0) {
-      index = {.base = static_cast<std::int32_t>(index.at(0))};
+      index = {.base = narrowed<std::int32_t>(index.at(0))};
     }
     written_.numbers.push_back(index.base);
     const std::string modulo =
@@ -92,7 +93,7 @@ class LaneWriter {
     std::string text =
         fmt::format("{}[{}]", buffers[static_cast<int>(range.buffer)], formula(range.block));
     if (range.wide) text += 'w';
-    if (range.rank != Index{.base = static_cast<std::int32_t>(own_rank_)}) {
+    if (range.rank != Index{.base = narrowed<std::int32_t>(own_rank_)}) {
       text += '@' + formula(range.rank);
     }
     const bool varies = range.block.by_source != 0 || range.rank.by_source != 0;

@@ -46,6 +46,7 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/collectives.h"
 #include "base/limits.h"
 #include "base/types.h"
@@ -159,8 +160,8 @@ class Layout {
   /// node_of[r]: the node of rank r; ranks of one node have the same number, whatever it is.
   explicit Layout(std::span<const std::uint32_t> node_of);
 
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(node_of_.size()); }
-  std::uint32_t nodes() const { return static_cast<std::uint32_t>(ranks_of_.size()); }
+  std::uint32_t ranks() const { return narrowed<std::uint32_t>(node_of_.size()); }
+  std::uint32_t nodes() const { return narrowed<std::uint32_t>(ranks_of_.size()); }
   std::uint32_t node_of(std::uint32_t rank) const { return node_of_[rank]; }
   std::uint32_t local_rank(std::uint32_t rank) const { return local_rank_[rank]; }
   /// Ascending.
@@ -188,7 +189,7 @@ struct Shape {
   const Layout* layout = nullptr;
   bool operator==(const Shape&) const = default;
 
-  bool is_root() const { return root == static_cast<std::int32_t>(rank); }
+  bool is_root() const { return root == narrowed<std::int32_t>(rank); }
 };
 
 struct Plan {

@@ -1,5 +1,7 @@
 #include "collectives/plan/steps.h"
 
+#include "base/checked.h"
+
 namespace hocket::internal::steps {
 namespace {
 
@@ -21,7 +23,7 @@ Step message(StepKind kind, Index peer, Index tag) {
 }
 
 Index shifted(Index index, std::uint32_t sources) {
-  index.base += index.by_source * static_cast<std::int32_t>(sources);
+  index.base += index.by_source * narrowed<std::int32_t>(sources);
   return index;
 }
 
@@ -97,8 +99,8 @@ Step wait(Index peer, int flag, int lag) {
   Step step;
   step.kind = StepKind::wait;
   step.peer = peer;
-  step.flag = static_cast<std::uint16_t>(flag);
-  step.lag = static_cast<std::uint16_t>(lag);
+  step.flag = narrowed<std::uint16_t>(flag);
+  step.lag = narrowed<std::uint16_t>(lag);
   return step;
 }
 Step await(std::uint32_t lane, Index instance, int lag) {
@@ -110,7 +112,7 @@ Step await_each(std::uint32_t lane, Index instance, std::uint32_t repeat, int la
   step.lane = lane;
   step.instance = instance;
   step.repeat = repeat;
-  step.lag = static_cast<std::uint16_t>(lag);
+  step.lag = narrowed<std::uint16_t>(lag);
   return step;
 }
 Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat) {

@@ -5,21 +5,22 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "collectives/plan/plan.h"
 
 namespace hocket::internal::steps {
 
 // ------------------------------------------------------------------------------------------
 // indices
-inline Index fixed(std::int64_t value) { return {.base = static_cast<std::int32_t>(value)}; }
+inline Index fixed(std::int64_t value) { return {.base = narrowed<std::int32_t>(value)}; }
 /// base + i * by_instance, modulo `modulo` (0: none).
 inline Index by_instance(std::int64_t base, std::int32_t by, std::uint32_t modulo = 0) {
-  if (by == 0) return fixed(Index{.base = static_cast<std::int32_t>(base), .modulo = modulo}.at(0));
-  return {.base = static_cast<std::int32_t>(base), .by_instance = by, .modulo = modulo};
+  if (by == 0) return fixed(Index{.base = narrowed<std::int32_t>(base), .modulo = modulo}.at(0));
+  return {.base = narrowed<std::int32_t>(base), .by_instance = by, .modulo = modulo};
 }
 /// base + j * by_source, modulo `modulo` (0: none).
 inline Index by_source(std::int64_t base, std::int32_t by = 1, std::uint32_t modulo = 0) {
-  return {.base = static_cast<std::int32_t>(base), .by_source = by, .modulo = modulo};
+  return {.base = narrowed<std::int32_t>(base), .by_source = by, .modulo = modulo};
 }
 
 // -------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ Lane once(std::string name, Steps steps);
 Lane all_blocks(std::string name, Buffer extents, Steps steps);
 Lane one_block(std::string name, Buffer extents, Index block, Steps steps);
 inline Lane publishing(Lane lane, int flag) {
-  lane.publishes = static_cast<std::int16_t>(flag);
+  lane.publishes = narrowed<std::int16_t>(flag);
   return lane;
 }
 inline Lane instances(Lane lane, std::uint32_t number, std::uint32_t window) {
