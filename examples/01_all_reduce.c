@@ -10,12 +10,12 @@
 
 int main(void) {
   hocketComm_t comm;
-  CHECK(hocketCommInitFromEnv(&comm, NULL)); /* hocket-run tells rank and ranks */
+  CHECK(hocketCommInitFromEnv(&comm, NULL)); /* hocket-run gives rank and number of ranks */
   int rank, ranks;
   CHECK(hocketCommUserRank(comm, &rank));
   CHECK(hocketCommCount(comm, &ranks));
 
-  float* x; /* ranks of this host access this memory directly; memory of malloc is copied */
+  float* x; /* ranks of this host access this memory directly; memory from malloc is copied */
   CHECK(hocketMemAlloc((void**)&x, 1000 * sizeof *x));
   for (int i = 0; i < 1000; ++i) x[i] = (float)(rank + i);
   CHECK(hocketAllReduce(x, x, 1000, hocketFloat32, hocketSum, comm, NULL));

@@ -1,5 +1,5 @@
-/* Communication behind computation: while a stream's worker sums layer i over all ranks, this
- * thread computes layer i + 1, as training does with gradients. */
+/* Communication at the same time as computation: while a stream's worker sums layer i over all
+ * ranks, this thread computes layer i + 1, as training does with gradients. */
 #include <hocket/hocket.h>
 #include <stdio.h>
 
@@ -39,8 +39,8 @@ int main(void) {
   }
   printf("rank %d: layer 0 was summed before %d of %d layers were computed\n", rank, ready, layers);
 
-  CHECK(hocketEventSynchronize(first_layer)); /* layer 0 may be used, the others may be under way */
-  CHECK(hocketStreamSynchronize(stream));     /* now all of them, and no error */
+  CHECK(hocketEventSynchronize(first_layer)); /* layer 0 may be used, other layers not yet */
+  CHECK(hocketStreamSynchronize(stream));     /* all layers may be used; no operation failed */
   for (int layer = 0; layer < layers; ++layer) {
     for (int i = 0; i < elements; ++i) {
       const int sum = (layer + 1) * ranks * (ranks + 1) / 2 + ranks * (i % 7);

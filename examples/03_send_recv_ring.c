@@ -1,5 +1,6 @@
-/* A parcel travels round a ring. Every rank sends to its right and receives from its left at the
- * same time: a group lets the two progress together, where one after the other would deadlock. */
+/* A parcel (an array) travels round a ring of ranks. Every rank sends to its right neighbour and
+ * receives from its left neighbour at the same time: in a group both calls progress together.
+ * Without the group all ranks would wait in hocketSend. */
 #include <hocket/hocket.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
     return 1;                                                     \
   }
 
-enum { elements = 1 << 20 }; /* 8 MiB: too large to be sent before anybody receives */
+enum { elements = 1 << 20 }; /* 8 MiB: a send this large waits for its receive */
 
 int main(void) {
   hocketComm_t comm;

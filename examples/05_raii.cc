@@ -17,12 +17,12 @@ bool statistics(hocket::Communicator& comm) {
   }
 
   hocket::Stream stream = hocket::Stream::create();
-  hocket::group([&] {  // both begin together; an exception in here discards them
+  hocket::group([&] {  // both operations begin together; an exception in here discards them
     comm.all_reduce(mean, hocketAvg, stream);
     comm.all_reduce(most, hocketMax, stream);
   });
   const hocket::Event reduced = stream.record();
-  reduced.wait();  // throws what went wrong on the stream
+  reduced.wait();  // throws the error of the operations, if they failed
 
   std::printf("rank %d of %d: mean %g, maximum %g\n", comm.rank(), comm.ranks(), mean[0], most[0]);
   const double middle = (comm.ranks() - 1) / 2.0;
@@ -34,7 +34,7 @@ bool statistics(hocket::Communicator& comm) {
   return right;
 }
 
-/// Every rank's square: gathered, sent around the ring, and the largest of them.
+/// Gathers the squares of all ranks, sends them to the next rank of a ring, and finds the largest.
 bool exchange(hocket::Communicator& comm) {
   const int ranks = comm.ranks(), rank = comm.rank();
   const int own[1] = {rank * rank};

@@ -1,5 +1,5 @@
-/* The lowest and the highest value of all ranks, and which rank has each: an operator of the
- * program on a datatype of the program. Run: hocket-run -n 4 example_06_minimum_location */
+/* The lowest and the highest value of all ranks, and the rank that has it: a user-defined operator
+ * on a user-defined datatype. Run: hocket-run -n 4 example_06_minimum_location */
 #include <hocket/hocket.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct Found {
   long rank;
 };
 
-/* Of equal values the one of the lower rank, so that the operators are commutative. */
+/* Of two equal values that of the lower rank is better, so that the operators are commutative. */
 static int is_better(const struct Found* a, const struct Found* b, double sign) {
   return sign * a->value < sign * b->value || (a->value == b->value && a->rank < b->rank);
 }

@@ -1,5 +1,5 @@
-/* Sorts numbers that lie on all ranks: each rank has another number of them, and sends to each rank
- * the numbers of that rank's range. Run: hocket-run -n 4 example_07_distributed_sort */
+/* Sorts numbers that are distributed over all ranks, a different count on each. A rank sends to
+ * each rank the numbers of that rank's range. Run: hocket-run -n 4 example_07_distributed_sort */
 #include <hocket/hocket.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static uint32_t next_random(uint32_t* state) {
   return *state >> 1;
 }
 
-/* The rank whose range has the number: rank r has every number of this share of 0 .. 2^31 - 1. */
+/* The rank whose range contains the number. The ranges are equal parts of 0 .. 2^31 - 1. */
 static int owner_of(uint32_t number, int ranks) {
   return (int)(((uint64_t)number * (uint64_t)ranks) >> 31);
 }
@@ -27,7 +27,8 @@ static int compare(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-/* Sorted here, all of this rank's range, and, over all ranks, as many numbers with the same sum. */
+/* Whether the numbers are sorted and in this rank's range. Subtracts their count and their sum from
+ * totals, so that main can check that no number was lost. */
 static int is_right(const uint32_t* sorted, size_t count, uint64_t totals[2], int rank, int ranks) {
   uint64_t sum = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-/* An algorithm of the program, as JSON: an all-reduce in which rank 0 sums the inputs and sends the
+/* A user-defined algorithm in JSON: an all-reduce in which rank 0 sums the inputs and sends the
  * result to all. hocket verifies it before it runs. Run: hocket-run -n 3 example_08_own_plan */
 #include <hocket/hocket.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ int main(void) {
   CHECK(hocketCommCount(comm, &ranks));
 
   char text[sizeof plan];
-  CHECK(hocketCommLoadPlan(comm, json(text), 1)); /* 1: it carries every call that it serves */
+  CHECK(hocketCommLoadPlan(comm, json(text), 1)); /* 1: it runs in every call that it can serve */
   enum { count = 1000 };
   float x[count];
   for (int i = 0; i < count; ++i) x[i] = (float)(rank + i);
@@ -57,7 +57,8 @@ int main(void) {
     right = right && x[i] == (float)(ranks * (ranks - 1) / 2 + ranks * i);
   }
 
-  /* Without that await the result could overwrite what is still being sent: refused. */
+  /* hocket refuses the plan without that await: the result could overwrite data that is still being
+   * sent. */
   json(text);
   memcpy(strstr(text, "star"), "race", 4);
   char* const await = strstr(text, "{\"await\": \"to 0\"}, ");

@@ -1,4 +1,4 @@
-/* A rank dies in the middle of the work. The others learn which rank it is, make a communicator
+/* A rank dies in the middle of the work. The other ranks learn which rank died, make a communicator
  * without it, and go on. Run: hocket-run -n 4 example_09_a_rank_dies */
 #include <hocket/hocket.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static hocketResult_t step(hocketComm_t comm, int* workers) {
   return hocketAllReduce(workers, workers, 1, hocketInt32, hocketSum, comm, NULL);
 }
 
-/* The ranks above the dead one move down by one. */
+/* Makes a communicator without the dead rank. The ranks above it get the next lower number. */
 static int make_smaller(hocketComm_t* comm, int* rank, int* ranks, const hocketUniqueId* id) {
   int dead;
   CHECK(hocketCommGetCulprit(*comm, &dead));
@@ -39,8 +39,9 @@ int main(void) {
   CHECK(hocketCommCount(comm, &ranks));
   if (ranks <= dying_rank) return 1;
 
-  /* An id for the time after an error: then no communicator is left to send it over. The rank that
-   * makes it must live; for ranks 0 to n - 1 one makes n ids, and takes one of a living rank. */
+  /* The id of the communicator after an error. It is sent now, because no communicator is left
+   * then. The rank that made the id must be alive then. If any rank may die, let every rank make an
+   * id, and use the id of a rank that is alive. */
   hocketUniqueId spare;
   if (rank == 0) CHECK(hocketGetUniqueId(&spare));
   CHECK(hocketBcast(&spare, sizeof spare, hocketChar, 0, comm, NULL));
@@ -48,14 +49,14 @@ int main(void) {
   const int first_rank = rank, first_ranks = ranks;
   int errors = 0, right = 1;
   for (int i = 0; i < steps; ++i) {
-    if (first_rank == dying_rank && i > last_step_of_the_dying) _exit(0); /* without a word */
+    if (first_rank == dying_rank && i > last_step_of_the_dying) _exit(0); /* does not finalize */
     int workers;
     const hocketResult_t result = step(comm, &workers);
     if (result == hocketSuccess) {
       right = right && workers == (i > last_step_of_the_dying ? first_ranks - 1 : first_ranks);
     } else if (result == hocketRemoteError && ++errors == 1) {
       if (make_smaller(&comm, &rank, &ranks, &spare) != 0) return 1;
-      --i; /* the step that failed, again */
+      --i; /* repeat the step that failed */
     } else {
       fprintf(stderr, "%s\n", hocketGetLastError(comm));
       return 1;

@@ -1,6 +1,6 @@
-// Data-parallel training: a line is fitted to samples that lie on all ranks. Ranks have different
-// numbers of samples, so each multiplies its gradient by its share of them before the sum.
-// Run: hocket-run -n 3 example_10_training
+// Data-parallel training: fits a line to samples that are distributed over all ranks. Ranks have
+// different numbers of samples, so each rank multiplies its gradient by its share of the samples
+// before the sum. Run: hocket-run -n 3 example_10_training
 #include <cmath>
 #include <cstdio>
 #include <hocket/hocket.hpp>
@@ -12,12 +12,12 @@ struct Sample {
   float x, y;
 };
 
-/// The weights of y = slope * x + offset, or their gradient: memory that local ranks access
+/// The weights of y = slope * x + offset, or their gradient, in memory that local ranks access
 /// directly, without a copy.
 using Weights = std::vector<float, hocket::allocator<float>>;
 constexpr float slope = 3, offset = -1;
 
-/// Of rank r: 100 x (r + 1) samples of the line, with a little noise.
+/// The samples of a rank: 100 x (rank + 1) points of the line, with a little noise.
 std::vector<Sample> samples_of(int rank) {
   std::vector<Sample> samples;
   unsigned state = 7u + static_cast<unsigned>(rank);
@@ -39,7 +39,7 @@ void gradient_of(const std::vector<Sample>& samples, const Weights& weights, Wei
   }
 }
 
-/// Rank 0's weights go to all ranks, and every rank makes the same steps.
+/// Broadcasts the weights of rank 0; then every rank makes the same steps.
 Weights train(hocket::Communicator& comm, const std::vector<Sample>& samples) {
   const float mine = static_cast<float>(samples.size());
   const float all = comm.all_reduce(mine, hocketSum);
@@ -57,7 +57,7 @@ Weights train(hocket::Communicator& comm, const std::vector<Sample>& samples) {
   return weights;
 }
 
-/// Every rank has the same bits, and they are near the line.
+/// Whether all ranks have the same bits, and the weights are near those of the line.
 bool is_right(hocket::Communicator& comm, const Weights& weights) {
   Weights least = weights, most = weights;
   comm.all_reduce(least, hocketMin);
