@@ -6,17 +6,17 @@
  * datatype, operator and root. Ranks that disagree fail with hocketMismatch, and the sentence
  * quotes both calls. The collectives on one communicator run in the order in which they were made,
  * whatever their streams: each begins when the one before has ended. Messages begin in the order in
- * which they were made. A message does not wait for a collective on another stream, nor a
- * collective for such a message: if the message sends what the collective receives, put both on
- * one stream, or let the stream of the message wait for an event.
+ * which they were made. A message does not wait for a collective on another stream, and a
+ * collective does not wait for a message on another stream. If a message sends the result of a
+ * collective, put both on one stream, or let the stream of the message wait for an event.
  *
- * Buffers. A buffer is host memory of any alignment. It has at least count x size of datatype
- * bytes. hocketInvalidArgument: n times that size is more than 2^63 - 1 bytes, or a buffer would
- * end beyond the address space. Send and receive buffer may be the same where the call says
- * "in place"; any other overlap fails with hocketInvalidArgument. With count 0 buffers may be
- * NULL, and every rank must still make the call. If operations run at once on two communicators,
- * keep their receive buffers on different memory pages: otherwise, if one of the two fails, the
- * other may lose data on the shared page and fail with hocketRemoteError.
+ * Buffers. A buffer is host memory of any alignment. It has at least count x (size of datatype)
+ * bytes. A call fails with hocketInvalidArgument if n times that size is more than 2^63 - 1 bytes,
+ * or if a buffer would end beyond the address space. Send and receive buffer may overlap only as
+ * "In place" says in the comment of the call; any other overlap fails with hocketInvalidArgument.
+ * With count 0 buffers may be NULL, and every rank must still make the call. If operations run at
+ * once on two communicators, keep their receive buffers on different memory pages: otherwise, if
+ * one of the two fails, the other may lose data on the shared page and fail with hocketRemoteError.
  *
  * Counts of blocks. The calls whose names end in V have a block for each rank in one or both
  * buffers, and each block has a count of its own. They have the parameters of MPI's v-variants in
@@ -24,10 +24,10 @@
  * the number of elements of the block of rank r, and displs[r] the element of the buffer at which
  * that block begins. displs NULL: each block follows the block of the rank before it. Blocks that
  * are received must not overlap; blocks that are sent may. The call copies the arrays before it
- * returns. hocketInvalidArgument: counts are NULL, blocks that are received overlap, a block would
- * end beyond 2^63 - 1 bytes, or the two counts of the block that a rank sends to itself differ. A
- * rank that gives another count for a block than the rank on its other side fails, as that rank
- * does, with hocketMismatch. */
+ * returns. It fails with hocketInvalidArgument if counts are NULL, if blocks that are received
+ * overlap, if a block would end beyond 2^63 - 1 bytes, or if the two counts of the block that a
+ * rank sends to itself differ. If sender and receiver of a block give different counts for it, both
+ * fail with hocketMismatch. */
 #ifndef HOCKET_COLLECTIVES_H_
 #define HOCKET_COLLECTIVES_H_
 
@@ -131,7 +131,7 @@ HOCKET_API hocketResult_t hocketScatter(const void* sendbuff, void* recvbuff, si
                                         hocketStream_t stream);
 
 /* Effect:  block q of recvbuff on rank r receives block r of sendbuff of rank q. Block b of a
- *          buffer is its elements b x count to (b + 1) x count - 1. There is no in place.
+ *          buffer is its elements b x count to (b + 1) x count - 1. It cannot be in place.
  * Needs:   n x count elements in sendbuff and in recvbuff; the same count and datatype on all
  *          ranks.
  * Blocks:  as hocketAllReduce.
@@ -192,7 +192,7 @@ HOCKET_API hocketResult_t hocketReduceScatterV(const void* sendbuff, void* recvb
                                                hocketRedOp_t op, hocketComm_t comm,
                                                hocketStream_t stream);
 
-/* Effect:  block q of recvbuff on rank r receives block r of sendbuff of rank q. There is no in
+/* Effect:  block q of recvbuff on rank r receives block r of sendbuff of rank q. It cannot be in
  *          place.
  * Needs:   sendcounts[r] on rank q == recvcounts[q] on rank r; the same datatype on all ranks.
  * Blocks:  as hocketAllReduce.
@@ -219,7 +219,7 @@ HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream
  *          be written again, at most the deadline. hocketSend of more than 64 KiB waits until peer
  *          has called hocketRecv: if two ranks both send to each other first and receive
  *          afterwards, they deadlock until the deadline. Use a group for that. Host stream: no; the
- *          message waits for the operations before it on that stream, for no others.
+ *          message waits only for the operations before it on that stream.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce; hocketInvalidArgument also if peer is no rank of comm;
  *          hocketInvalidUsage also if peer is the caller's own rank outside a group, or in a group

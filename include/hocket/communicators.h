@@ -1,15 +1,15 @@
-/* Communicators: how they are made, asked and ended. A part of hocket.h, which includes this
+/* Communicators: how they are made, queried and ended. A part of hocket.h, which includes this
  * header. C99 and C++20.
  *
  * Communicators in a group. Between hocketGroupStart and hocketGroupEnd, the calls that make a
- * communicator (all but hocketCommInitFromEnv) are collected. *comm and *newcomm receive NULL, and
- * hocketGroupEnd makes all of them at once, each in a thread that lives as long as this lasts. So
- * one thread can make the communicators of several ranks. The places for the communicators must
- * last until hocketGroupEnd. A group either makes communicators or runs operations; the call that
- * would mix them fails with hocketInvalidUsage. If a communicator with blocking = 1 cannot be made,
+ * communicator (all except hocketCommInitFromEnv) are collected. *comm and *newcomm receive NULL,
+ * and hocketGroupEnd makes all communicators at once, each in a temporary thread. So one thread can
+ * make the communicators of several ranks. The variables to which comm and newcomm point must exist
+ * until hocketGroupEnd. A group either makes communicators or runs operations; the call that would
+ * mix them fails with hocketInvalidUsage. If a communicator with blocking = 1 cannot be made,
  * hocketGroupEnd returns the first error, and none of the group's communicators with blocking = 1
- * exists: each place has NULL. A communicator with blocking = 0 reports its own error, as it does
- * outside of a group. */
+ * exists: each variable has NULL. A communicator with blocking = 0 reports its own error, as it
+ * does outside of a group. */
 #ifndef HOCKET_COMMUNICATORS_H_
 #define HOCKET_COMMUNICATORS_H_
 
@@ -102,8 +102,8 @@ HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocket
  * Needs:   a collective: every rank of comm calls it, in the same place among its calls. color not
  *          negative, or HOCKET_SPLIT_NOCOLOR. config as for hocketCommInitRankConfig; NULL: that
  *          of comm. In a group it is collected.
- * Blocks:  First until the earlier calls on comm have ended and all ranks of comm have called it,
- *          at most deadline_ms of comm. Then as hocketCommInitRank, with the deadlines of config.
+ * Blocks:  first until the earlier calls on comm have ended and all ranks of comm have called it,
+ *          at most deadline_ms of comm; then as hocketCommInitRank, with the deadlines of config.
  *          With blocking = 0 in config (or inherited from comm) it returns hocketInProgress
  *          instead; meanwhile comm may be used and destroyed.
  *          With HOCKET_SPLIT_NOCOLOR it blocks for the first part only; it returns
@@ -124,8 +124,8 @@ HOCKET_API hocketResult_t hocketCommSplit(hocketComm_t comm, int color, int key,
  * Needs:   as hocketCommSplit: a collective. In a group it is collected.
  * Blocks:  as hocketCommSplit.
  * Threads: one at a time on comm.
- * Errors:  as hocketCommSplit. hocketMismatch also if other ranks call hocketCommSplit in its
- *          place, on all ranks; comm stays usable. */
+ * Errors:  as hocketCommSplit. If some ranks call hocketCommSplit instead, all ranks get
+ *          hocketMismatch, and comm stays usable. */
 HOCKET_API hocketResult_t hocketCommDuplicate(hocketComm_t comm, hocketComm_t* newcomm,
                                               const hocketConfig_t* config);
 
@@ -144,10 +144,10 @@ HOCKET_API hocketResult_t hocketCommDuplicate(hocketComm_t comm, hocketComm_t* n
  * Threads: one at a time on comm.
  * Errors:  *newcomm receives NULL. From the call itself (hocketInvalidArgument,
  *          hocketInvalidUsage): nothing has happened. Otherwise as hocketCommInitRank: comm stays
- *          usable, and the culprit is a rank of *newcomm (hocketGetLastCulprit). A member that has
- *          not called it until the deadline is an error, as is a member that gives other ranks.
- *          After an error of one member the other members get it too; members that try again use
- *          another tag. An abort of comm ends it.
+ *          usable, and the culprit is a rank of *newcomm (hocketGetLastCulprit). It fails if a
+ *          member has not called it by the deadline, or gives other ranks. If it fails on one
+ *          member, it fails on the other members too; members that try again use another tag. An
+ *          abort of comm ends it.
  *          With blocking = 0 hocketCommGetAsyncError reports the errors, and *newcomm must be
  *          destroyed even then. */
 HOCKET_API hocketResult_t hocketCommCreateGroup(hocketComm_t comm, const int* ranks, int nranks,
@@ -241,7 +241,7 @@ typedef struct {
   int jobRank;   /* its rank in the job: in the first communicator of all ranks that joined */
   int node;      /* nodes are numbered from 0, in the order of their lowest ranks in comm */
   int localRank; /* its local rank in comm */
-  int pid;       /* its process, as that process sees its own number */
+  int pid;       /* its process number, as the process itself sees it */
   char host[HOCKET_HOST_BYTES]; /* the name of its host; ends with a zero byte */
 } hocketMember_t;
 
@@ -257,28 +257,29 @@ HOCKET_API hocketResult_t hocketCommMembers(hocketComm_t comm, hocketMember_t* m
 /* Effect:  appends the record of comm's latest operations as text to the file at path: which are
  *          under way, which ranks they wait for, and which have ended. path NULL: to the log.
  * Needs:   comm joined (not hocketInProgress); path NULL, or a file that can be written or made.
- * Blocks:  no, but for the writing of the file; uses no stream.
+ * Blocks:  only while it writes the file; uses no stream.
  * Threads: any, at any time, while others are inside calls on comm.
  * Errors:  hocketSystemError: the file cannot be written. hocketInvalidArgument, hocketInProgress,
  *          or the error of the join. No operation is disturbed. */
 HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* path);
 
 /* Effect:  reads a plan of the user's own from JSON (docs/PLANS.md), verifies it for the ranks of
- *          comm, and adds it to the algorithms from which comm chooses by price. With forced = 1 it
- *          carries every call that it serves, unless HOCKET_ALGORITHM is set. Communicators that
- *          are split off do not get it; those of HOCKET_PLAN_FILES they do.
+ *          comm, and adds it to the algorithms from which comm chooses by price. With forced = 1
+ *          comm runs it in every call that the plan can serve, unless HOCKET_ALGORITHM is set.
+ *          Communicators that are split from comm do not inherit it, but load the plans of
+ *          HOCKET_PLAN_FILES.
  * Needs:   a collective: every rank of comm calls it, in the same place among its calls, with equal
  *          plans and equal forced. json: text that ends with 0, not NULL. comm has 2 to 64 ranks,
  *          and the plan serves that number. Not in a group.
  * Blocks:  until the earlier calls on comm have ended and all ranks have called it, at most
  *          deadline_ms; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: a plan that is wrong; the sentence names the lane and the step.
+ * Errors:  hocketInvalidArgument: the plan is wrong; the sentence names the lane and the step.
  *          hocketMismatch: another rank's plan is wrong or differs; the culprit is that rank. After
- *          these two no rank has loaded a plan, and comm stays usable.
- *          hocketInvalidArgument without the other ranks (comm, json or forced is wrong),
- *          hocketInvalidUsage: nothing changes. Any other error as hocketAllReduce; comm is
- *          poisoned. */
+ *          these two errors no rank has loaded the plan, and comm stays usable.
+ *          hocketInvalidArgument because comm, json or forced is wrong, and hocketInvalidUsage,
+ *          come from this rank alone; nothing changes. Any other error is as in hocketAllReduce,
+ *          and comm is poisoned. */
 HOCKET_API hocketResult_t hocketCommLoadPlan(hocketComm_t comm, const char* json, int forced);
 
 #ifdef __cplusplus

@@ -125,18 +125,20 @@
  *   HOCKET_DETERMINISTIC      deterministic: 0 or 1
  *   HOCKET_INTERFACE          interface_name
  *   HOCKET_TRANSPORT          transports that may be used: "shm,tcp" (default), "shm" or "tcp"
- *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm wherever possible
- *                             (docs/protocol/plans.md has their names), or a plan of
+ *   HOCKET_ALGORITHM          for experiments, equal on all ranks: the algorithm that runs wherever
+ *                             it can (names: docs/protocol/plans.md), or the name of a plan of
  *                             HOCKET_PLAN_FILES
- *   HOCKET_NODES              for experiments, equal on all ranks: numbers of ranks, "2,2"; the
- *                             ranks of one host are treated as ranks of several nodes
+ *   HOCKET_NODES              for experiments, equal on all ranks: ranks of one host are treated as
+ *                             ranks of several nodes; "2,2": of two nodes with two ranks each
  *   HOCKET_CHECKSUM           1: every frame (tcp, shm) carries a CRC32C of its payload
- *   HOCKET_LOG                none, error, warn, info or debug: least level on standard error
+ *   HOCKET_LOG                none, error, warn, info or debug: lines of this level and of more
+ *                             severe levels go to standard error
  *   HOCKET_RECORD_OPERATIONS  how many operations hocketCommDumpRecord knows (default 64; 0: none)
- *   HOCKET_DUMP_FOLDER        folder for the record at an error or a signal; not set: the log
+ *   HOCKET_DUMP_FOLDER        folder for the dump of the record at an error or a signal; not set:
+ *                             the record goes to the log
  *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
  *   HOCKET_TRACE              folder for the times of all operations (hocket-trace joins them)
- *   HOCKET_PLAN_FILES         plans of your own (docs/PLANS.md): paths with colons between them
+ *   HOCKET_PLAN_FILES         user-defined plans (docs/PLANS.md): paths with colons between them
  *   HOCKET_JOB_KEY_FILE       reserved, without effect in this version
  *   HOCKET_SSH                the command that hocket-run starts to reach another host
  *   HOCKET_LAUNCH_FD          hocket-run sets it for its ranks; do not set it
@@ -245,8 +247,9 @@ typedef enum {
  *   hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
  *   config.deadline_ms = 30000;
  *
- * size to commName have the same meaning as in ncclConfig_t; the rest of ncclConfig_t is for GPUs.
- * Later versions only append fields, so programs compiled with an older header still work. */
+ * The fields from size to commName have the same meaning as in ncclConfig_t; the other fields of
+ * ncclConfig_t are for GPUs. Later versions only append fields, so programs compiled with an older
+ * header still work. */
 typedef struct {
   size_t size;          /* sizeof(hocketConfig_t) of the caller's header */
   unsigned int magic;   /* HOCKET_CONFIG_MAGIC */
@@ -356,9 +359,9 @@ HOCKET_API hocketResult_t hocketGroupStart(void);
  *          together, in whatever order peers receive them. Collectives of one communicator run in
  *          the order of the calls. Communicators that were collected are made all at once.
  * Needs:   a hocketGroupStart before, in this thread.
- * Blocks:  until all NULL-stream operations of the group have ended, each by its deadline, and
- *          those on host streams that share a communicator with them. The end of an inner group:
- *          no.
+ * Blocks:  until all NULL-stream operations of the group have ended, and all operations on host
+ *          streams that share a communicator with them, each by its deadline. The end of an inner
+ *          group does not block.
  * Threads: one at a time on each communicator in the group.
  * Errors:  Nothing of the group has begun after hocketInvalidUsage (no group is open, another
  *          thread is inside one of its communicators, or a message of a rank to itself has only a
@@ -383,7 +386,7 @@ HOCKET_API hocketResult_t hocketGroupCancel(void);
 
 #define HOCKET_UNDEF_FLOAT -1.0f
 
-/* What hocketGroupSimulateEnd tells. Begin with HOCKET_SIM_INFO_INITIALIZER. */
+/* What hocketGroupSimulateEnd returns. Begin with HOCKET_SIM_INFO_INITIALIZER. */
 typedef struct {
   size_t size;          /* sizeof(hocketSimInfo_t) of the caller's header */
   unsigned int magic;   /* HOCKET_SIM_INFO_MAGIC */
@@ -398,9 +401,9 @@ typedef struct {
 /* Effect:  ends the innermost open group as hocketGroupEnd does, but no call of the group begins.
  *          The end of the outermost group sets simInfo->estimatedTime to the time that its
  *          operations would take, from the figures that were measured when their communicators were
- *          made: operations of one communicator one after another, communicators beside one
- *          another. An operation whose blocks only its root knows counts as 0. The end of an inner
- *          group, and that of a group that makes communicators, sets HOCKET_UNDEF_FLOAT.
+ *          made. Operations of one communicator run one after another, and different communicators
+ *          run at the same time. An operation whose blocks only its root knows counts as 0. The end
+ *          of an inner group, or of a group that makes communicators, sets HOCKET_UNDEF_FLOAT.
  * Needs:   a hocketGroupStart before, in this thread; simInfo begun with
  *          HOCKET_SIM_INFO_INITIALIZER. Other ranks need not call it.
  * Blocks:  until this rank's earlier operations on the communicators of the group have ended, each
@@ -434,8 +437,8 @@ HOCKET_API hocketResult_t hocketStreamCreate(hocketStream_t* stream);
 
 /* Effect:  hocketStreamSynchronize waits until all operations that were put on the stream before
  *          have ended. hocketStreamQuery returns hocketInProgress if some of them have not ended.
- * Needs:   a stream; NULL is allowed: hocketSuccess. Not in a group.
- * Blocks:  hocketStreamSynchronize until then; every operation ends by its deadline.
+ * Needs:   a stream, or NULL: then the result is hocketSuccess. Not in a group.
+ * Blocks:  hocketStreamSynchronize until the operations have ended, each by its deadline.
  *          hocketStreamQuery: no.
  * Threads: any, at any time.
  * Errors:  when all have ended: the first error among the stream's operations that no call has
@@ -482,8 +485,8 @@ HOCKET_API hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t 
 /* Effect:  hocketEventSynchronize waits until the event's last record has happened.
  *          hocketEventQuery returns hocketSuccess if it has happened, else hocketInProgress.
  * Needs:   event not NULL. Not in a group.
- * Blocks:  hocketEventSynchronize until then; every operation before the record ends by its
- *          deadline. hocketEventQuery: no.
+ * Blocks:  hocketEventSynchronize until the record has happened; every operation before it ends by
+ *          its deadline. hocketEventQuery: no.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group. Errors of operations are not
  *          returned here: hocketEventGetResult and hocketStreamSynchronize return them. */
@@ -588,14 +591,14 @@ HOCKET_API hocketResult_t hocketCommDeregister(const hocketComm_t comm, void* ha
 HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const void* buff,
                                                size_t size, hocketMemoryPath_t* path);
 
-/* What hocketCommMemStats tells, in bytes. The first four are ncclStatGpuMemSuspend and so on. */
+/* What hocketCommMemStats returns, in bytes. The first four are ncclStatGpuMemSuspend and so on. */
 typedef enum {
-  hocketStatMemSuspend = 0,     /* 0: no memory can be suspended */
-  hocketStatMemSuspended = 1,   /* 0: none is */
+  hocketStatMemSuspend = 0,     /* always 0: no memory can be suspended */
+  hocketStatMemSuspended = 1,   /* always 0 */
   hocketStatMemPersist = 2,     /* as hocketStatMemTotal */
   hocketStatMemTotal = 3,       /* hocketStatMemBoard + hocketStatMemScratch */
   hocketStatMemBoard = 100,     /* the memory that comm's ranks of this node share: it exists once
-                                   for all of them, and counts in full on each */
+                                   for all of them, and each of them counts all of it */
   hocketStatMemFifos = 101,     /* the part of it through which messages pass */
   hocketStatMemScratch = 102,   /* of this rank alone; it grows with the operations that need it */
   hocketStatMemRegistered = 103 /* memory of the program that is registered with comm */

@@ -1,4 +1,4 @@
-// hocket for C++20, header only, over hocket.h, whose comments say what each call does.
+// hocket for C++20: a header-only interface over hocket.h, whose comments say what each call does.
 //
 //   #include <hocket/hocket.hpp>
 //
@@ -12,7 +12,7 @@
 //   std::vector<std::size_t> counts = ...;                    // of each rank
 //   comm.all_gather(mine, all, counts);                       // blocks of different counts
 //
-//   auto stream = hocket::Stream::create();                   // beside the caller
+//   auto stream = hocket::Stream::create();                   // runs while the caller goes on
 //   comm.all_reduce(gradients, hocketSum, stream);
 //   hocket::Event reduced = stream.record();                  // a future
 //   compute();
@@ -29,9 +29,9 @@
 // function that failed and the rank that caused the error. The C library throws nothing.
 //
 // Lifetimes. Each object frees its handle, and may be moved but not copied. Buffers belong to the
-// caller, who keeps them alive and untouched until the operations that use them have ended. A
-// communicator, and a stream, outlives the operations on it: the destructors of both wait for
-// them. Events, Memory and Registrations may outlive communicators and streams.
+// caller, who keeps them alive and untouched until the operations that use them have ended. The
+// destructors of a communicator and of a stream wait for the operations on it. Events, Memory and
+// Registrations may outlive communicators and streams.
 //
 // Threads are as in hocket.h: a communicator is used by one thread at a time; its const members and
 // abort() may be called from any.

@@ -24,7 +24,7 @@ extern "C" {
 typedef void (*hocketUserFunction_t)(void* context, const void* in, void* inout, size_t count,
                                      hocketDataType_t datatype);
 
-/* At most so many characters has the name of an operator of the program. */
+/* The greatest number of characters in the name of an operator of the program. */
 #define HOCKET_OPERATOR_NAME_MAX 18
 
 /* Effect:  *op receives an operator for the reductions of comm, of any datatype: hocketAllReduce,
@@ -53,10 +53,11 @@ typedef enum {
  *          multiplied by the scalar of the rank that gives it. An input and its scalar are
  *          multiplied in the type in which sums are accumulated ("Numerics" in hocket.h): fp16,
  *          bf16 and fp8 in fp32, and only the sum is rounded; integer products wrap.
- * Needs:   op not NULL; scalar points to one element of datatype, which has one element of hocket's
- *          types; residence hocketScalarHostImmediate; a communicator that has joined. Every rank
- *          makes its own operator, with a scalar of its own, for the same datatype. A collective
- *          with the operator has elements of that datatype.
+ * Needs:   op not NULL; scalar points to one element of datatype, which is a type of hocket or
+ *          consists of one element of such a type; residence hocketScalarHostImmediate; a
+ *          communicator that has joined. Every rank makes its own operator, with a scalar of its
+ *          own, for the same datatype. A collective with the operator has elements of that
+ *          datatype.
  * Blocks:  no; uses no stream.
  * Threads: any.
  * Errors:  hocketInvalidArgument, hocketInvalidUsage, or the communicator's error: *op is not

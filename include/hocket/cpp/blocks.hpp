@@ -10,15 +10,16 @@
 
 namespace hocket {
 
-/// The counts of the blocks of a buffer, in elements, and where each begins; without displacements
-/// they follow one another. It refers to the caller's arrays, which a call copies.
+/// The counts of the blocks of a buffer, in elements, and where each block begins; without
+/// displacements the blocks follow one another. A Blocks refers to the caller's arrays; a call
+/// copies them.
 class Blocks {
  public:
-  /// No blocks: of a buffer that this rank does not have.
+  /// No blocks, for a buffer that this rank does not have.
   Blocks() = default;
   Blocks(std::span<const std::size_t> counts, std::span<const std::size_t> displacements)
       : counts_(counts), displacements_(displacements), anywhere_(true) {}
-  /// From any contiguous range of std::size_t, as a view without a word.
+  /// Converts any contiguous range of std::size_t implicitly: counts without displacements.
   template <typename Range>
   requires std::convertible_to<const Range&, std::span<const std::size_t>> Blocks(
       const Range& counts)  // NOLINT(google-explicit-constructor)
@@ -78,7 +79,7 @@ class Blocks {
 
 namespace detail {
 
-/// Of a collective without Blocks.
+/// True for an argument that is no Blocks: selects the collectives with equal blocks.
 template <typename Out>
 concept no_blocks = !std::same_as<std::remove_cvref_t<Out>, Blocks>;
 

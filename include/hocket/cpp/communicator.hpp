@@ -35,7 +35,8 @@ namespace hocket {
 /// and untouched until the operation has ended.
 class Communicator {
  public:
-  /// The launcher's job (hocketCommInitFromEnv); without a launcher, this process alone.
+  /// A communicator of the launcher's job (hocketCommInitFromEnv); without a launcher, of this
+  /// process alone.
   [[nodiscard]] static Communicator from_environment(const Config& config = {}) {
     const hocketConfig_t options = config.to_c();
     hocketComm_t handle = nullptr;
@@ -108,8 +109,8 @@ class Communicator {
     check(hocketCommDuplicate(get(), &handle, &options), "hocketCommDuplicate");
     return Communicator(handle, config.blocking.value_or(blocking_));
   }
-  /// A communicator of these ranks of this one, in this order. Its members alone call it, with the
-  /// same ranks and tag.
+  /// A communicator of some ranks of this communicator, in the order of `ranks`. Only its members
+  /// call it, with the same ranks and tag.
   [[nodiscard]] Communicator create_group(std::span<const int> ranks, int tag = 0,
                                           const Config& config = {}) {
     require_joined("hocketCommCreateGroup");
@@ -197,14 +198,15 @@ class Communicator {
     check(hocketCommLastAlgorithm(get(), &algorithm, &transport), "hocketCommLastAlgorithm");
     return {algorithm, transport};
   }
-  /// Appends the record of the latest operations to a file; without one: to the log. Any thread.
+  /// Appends the record of the latest operations to a file; without a path: to the log. Any thread
+  /// may call it.
   void dump_record(const std::string& path) const {
     check(hocketCommDumpRecord(get(), path.c_str()), "hocketCommDumpRecord");
   }
   void dump_record() const { check(hocketCommDumpRecord(get(), nullptr), "hocketCommDumpRecord"); }
 
-  /// Adds a plan of the user's own (docs/PLANS.md), on every rank the same. forced: it carries
-  /// every call that it serves.
+  /// Adds a user-defined plan (docs/PLANS.md), the same on every rank. forced: it runs in every
+  /// call that it can serve.
   void load_plan(const std::string& json, bool forced = false) {
     require_joined("hocketCommLoadPlan");
     check(hocketCommLoadPlan(get(), json.c_str(), forced ? 1 : 0), "hocketCommLoadPlan");
@@ -264,7 +266,7 @@ class Communicator {
     start("hocketBroadcast", hocketBroadcast, in.data(), out.data(), out.size(),
           detail::datatype(out), root, get(), stream.get());
   }
-  /// In place: root's data are sent, the others' are overwritten.
+  /// In place: the data of root overwrite the data of the other ranks.
   template <typename Data>
   void broadcast(Data&& data, int root, StreamRef stream = caller_thread) {
     const auto out = detail::output(std::forward<Data>(data));
@@ -403,9 +405,9 @@ class Communicator {
   }
 
   // ---- The same with blocks of different counts (see collectives.h): a Blocks has a count for
-  // each rank, and the displacements of the blocks, or none where they follow one another. Calls in
-  // place want a Blocks by name, hocket::Blocks(counts), or in braces: a plain vector there would
-  // be taken for the output.
+  // each rank, and the displacements of the blocks, or none if they follow one another. In calls in
+  // place write hocket::Blocks(counts), or braces: a plain vector in that place would be taken for
+  // the output.
 
   /// Block r of the output of every rank receives the input of rank r.
   template <typename In, typename Out>
@@ -511,13 +513,13 @@ class Communicator {
           stream.get());
   }
 
-  /// No rank's barrier ends before every rank's has begun.
+  /// The barrier ends on no rank before every rank has begun it.
   void barrier(StreamRef stream = caller_thread) {
     start("hocketBarrier", hocketBarrier, get(), stream.get());
   }
 
-  // ---- Messages: the k-th send from one rank to another matches the k-th recv there from that
-  // rank, which has the same size.
+  // ---- Messages: the k-th send from one rank to another matches the k-th recv of the other rank
+  // from it. Both have the same size.
 
   template <typename In>
   void send(In&& data, int peer, StreamRef stream = caller_thread) {
@@ -531,7 +533,7 @@ class Communicator {
     start("hocketRecv", hocketRecv, out.data(), out.size(), detail::datatype(out), peer, get(),
           stream.get());
   }
-  /// A send to one rank and a recv from another, or the same, which progress together.
+  /// A send to rank `to` and a recv from rank `from`, which progress together.
   template <typename In, typename Out>
   void sendrecv(In&& input, int to, Out&& output, int from, StreamRef stream = caller_thread) {
     group([&] {
@@ -572,8 +574,8 @@ class Communicator {
     return path;
   }
 
-  /// A collective, and this rank's last: when it returns, all operations of all ranks have ended.
-  /// It may be left out.
+  /// A collective, and the last call of this rank: when it returns, all operations of all ranks
+  /// have ended. It may be left out.
   void finalize() {
     require_joined("hocketCommFinalize");
     check(hocketCommFinalize(get()), "hocketCommFinalize");

@@ -23,7 +23,7 @@ struct Config {
   std::optional<bool> deterministic{};
   std::string interface_name{};
 
-  /// For C calls; points into this Config.
+  /// The configuration for C calls; it points into this Config.
   [[nodiscard]] hocketConfig_t to_c() const {
     hocketConfig_t config = HOCKET_CONFIG_INITIALIZER;
     if (blocking) config.blocking = *blocking ? 1 : 0;

@@ -22,7 +22,7 @@
 
 namespace hocket {
 
-// The bits of an element, for formats that C++ or the compiler has no type for.
+// The bits of an element, for formats for which C++ or the compiler has no type.
 enum class Float16 : std::uint16_t {};
 enum class Bfloat16 : std::uint16_t {};
 enum class Float8e4m3 : std::uint8_t {};
@@ -37,11 +37,12 @@ template <hocketDataType_t value_>
 struct Datatype {
   static constexpr hocketDataType_t value = value_;
 };
-/// Without a value: the type is no element type.
+/// Has no value if the type is no element type.
 template <typename T>
 struct BuiltinDatatype {};
 
-// Integers by size and sign, so that long and long long, char and signed char take part too.
+// Integers are chosen by size and sign, so that long and long long, char and signed char are
+// elements too.
 template <typename T>
 concept integer = std::integral<T> && !one_of<T, bool, wchar_t, char8_t, char16_t, char32_t>;
 template <integer T>

@@ -20,8 +20,8 @@ class Group {
   ~Group() {
     if (open_) hocketGroupCancel();
   }
-  /// Ends the group without beginning its calls; the time in microseconds that they would take, or
-  /// nothing for an inner group.
+  /// Ends the group without beginning its calls. Returns the time in microseconds that they would
+  /// take, or nothing for an inner group.
   [[nodiscard]] std::optional<float> simulate_end() {
     if (!open_) throw InvalidUsage("hocketGroupSimulateEnd", "this Group has ended before");
     hocketSimInfo_t info = HOCKET_SIM_INFO_INITIALIZER;
@@ -39,7 +39,8 @@ class Group {
   bool open_ = true;
 };
 
-/// The calls of body as one group, which begins when body returns; an exception discards it.
+/// Runs body with an open group, and ends the group when body returns: then the calls begin. An
+/// exception discards them.
 ///
 ///   hocket::group([&] {
 ///     comm.send(to_the_right, right);
@@ -54,7 +55,7 @@ void group(Body&& body) {
 
 namespace detail {
 
-/// For calls that return a communicator: in a group it would exist at the group's end only.
+/// For calls that return a communicator: in a group it would exist only after the end of the group.
 inline void refuse_in_group(const char* operation) {
   int depth = 0;
   check(hocketGroupDepth(&depth), "hocketGroupDepth");

@@ -14,9 +14,9 @@ enum class LogLevel { error = 1, warning = 2, information = 3, debugging = 4 };
 using LogCallback = std::function<void(LogLevel, std::string_view line)>;
 
 /// Sets the callback that receives every log line of the process from now on: one line at a time,
-/// on any thread. An empty callback: no lines are received any more. The callback returns soon and
-/// does not call hocket; an exception that it throws is lost. set_log_callback returns when no
-/// thread is inside the callback that was set before; the captures of that are then destroyed.
+/// on any thread. An empty callback receives no lines. The callback must return soon and must not
+/// call hocket; an exception that it throws is lost. set_log_callback returns when no thread is
+/// inside the callback that was set before; it then destroys that callback.
 inline void set_log_callback(LogCallback callback) {
   // Not destroyed at the end of the process, when threads may still log.
   static std::mutex* const mutex = new std::mutex;

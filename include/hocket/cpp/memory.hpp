@@ -12,8 +12,8 @@
 
 namespace hocket {
 
-/// A fixed number of elements of zeroed memory that local peers map: a contiguous range. Empty
-/// after a move. It must outlive the operations that use it; it may outlive communicators.
+/// A fixed number of elements in zeroed memory that local peers map: a contiguous range. It is
+/// empty after a move. It must outlive the operations that use it; it may outlive communicators.
 template <typename T>
 class Memory {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
@@ -61,9 +61,9 @@ class Memory {
 
 /// A standard allocator of memory that local peers map: std::vector<T, hocket::allocator<T>> is a
 /// buffer that collectives access without a copy. Each allocation takes whole pages and a file
-/// descriptor, so it is for buffers and not for small objects. Memory is aligned to a page. What
-/// hocketMemAlloc refuses is std::bad_alloc, as containers have it; hocketGetLastError(nullptr) has
-/// the sentence.
+/// descriptor, so it is for buffers and not for small objects. Memory is aligned to a page. If
+/// hocketMemAlloc fails, allocate() throws std::bad_alloc, as containers expect;
+/// hocketGetLastError(nullptr) has the sentence.
 template <typename T>
 class allocator {
  public:

@@ -1,4 +1,4 @@
-// Operators and datatypes of the program.
+// User-defined operators and datatypes.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,8 @@
 
 namespace hocket {
 
-/// A datatype of n elements of another one, for calls of the C API (hocketTypeCreateContiguous).
+/// A datatype of n elements of another datatype, for calls of the C API
+/// (hocketTypeCreateContiguous).
 class ContiguousType {
  public:
   ContiguousType(int n, hocketDataType_t base) {
@@ -68,8 +69,8 @@ class OperatorHandle {
 }  // namespace detail
 
 /// The sum of the inputs of all ranks, each multiplied by the scalar of its rank. Every rank makes
-/// its own, with the same T. It lives until the operations with it have ended, and not longer than
-/// its communicator.
+/// its own, with the same T. The object must outlive the operations that use it, and must not
+/// outlive its communicator.
 ///
 ///   hocket::PreMulSum mean(comm, 1.0f / static_cast<float>(comm.ranks()));
 ///   comm.all_reduce(gradients, mean);
@@ -99,8 +100,8 @@ enum class Commutative : bool { no, yes };
 /// A function of the program as the operator of reductions of elements of type T, which may be any
 /// trivially copyable type. The function gets a and b as (const T&, const T&) and returns a op b as
 /// a T. See hocketUserFunction_t for the rules of operators; an exception that leaves the function
-/// ends the program. The operator lives until the operations with it have ended, and not longer
-/// than its communicator.
+/// ends the program. The object must outlive the operations that use it, and must not outlive its
+/// communicator.
 ///
 ///   hocket::Operator<Point> farther(comm, "farther", [](const Point& a, const Point& b) {
 ///     return norm(a) < norm(b) ? b : a;

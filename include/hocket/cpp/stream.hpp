@@ -24,8 +24,8 @@ class Stream {
   Stream(Stream&&) noexcept = default;
   Stream& operator=(Stream&&) noexcept = default;
 
-  /// Waits until everything that was put on the stream has ended; throws the first error of those
-  /// operations that neither synchronize() nor done() has thrown before.
+  /// Waits until everything that was put on the stream has ended. Throws the first error of the
+  /// operations of the stream that neither synchronize() nor done() has thrown before.
   void synchronize() { check(hocketStreamSynchronize(live()), "hocketStreamSynchronize"); }
   /// Whether everything that was put on the stream has ended; throws as synchronize().
   [[nodiscard]] bool done() {
@@ -51,8 +51,8 @@ class Stream {
   detail::Owner<hocketStream_t, hocketStreamDestroy> owner_;
 };
 
-/// Given instead of a stream: the operation runs in the calling thread, and has ended when the call
-/// returns.
+/// Stands for the calling thread, in place of a stream: the operation runs in that thread, and has
+/// ended when the call returns.
 struct CallerThread {
   explicit CallerThread() = default;
 };
@@ -69,9 +69,9 @@ class StreamRef {
   hocketStream_t handle_ = nullptr;
 };
 
-/// A point in a stream's order, and the future of the operation that was put on the stream last
-/// before it.
-/// Until it is recorded it counts as happened. It may outlive its stream.
+/// A point in the order of a stream, and the future of the last operation that was put on the
+/// stream before that point. An event that was never recorded counts as happened. It may outlive
+/// its stream.
 class Event {
  public:
   [[nodiscard]] static Event create() {
@@ -90,7 +90,7 @@ class Event {
     return result == hocketSuccess;
   }
   /// Waits until the event has happened; throws the error of the operation before it. Each wait()
-  /// throws this error again, and the stream throws its first error too.
+  /// throws this error again, and the stream also throws its first error.
   void wait() const {
     for (;;) {
       check(hocketEventSynchronize(get()), "hocketEventSynchronize");
