@@ -23,15 +23,16 @@ struct VaryingArguments {
   const char* own_count_name = "";  // of Call::count
 };
 
-/// Sets datatype and operator, and makes count one of elements of dtype. Enumerators are checked
-/// before they are narrowed: 263 must not become float32. A C program may pass any int as an
-/// enumerator; a variable of the enum's type could not hold that in C++.
+/// Sets datatype and operator, and converts count to elements of dtype. Checks enumerators before
+/// it narrows them: 263 must not become float32. The parameters are ints, because a C program may
+/// pass any int as an enumerator, and a variable of the enum's type cannot hold every int in C++.
 Status narrow(int datatype, int op, const hocketComm* comm, Call* call);
-/// Root and peer exist.
+/// Checks that root and peer exist.
 Status check_root(const Call& call, int ranks);
-/// Buffers of blocks of one size.
+/// Checks the buffers of a call whose blocks have one size.
 Status check_buffers(const Call& call, int rank, int ranks);
-/// Buffers of blocks of different counts: checks them, and copies the arrays to call->varying.
+/// Checks the buffers of a call whose blocks have different counts, and copies the arrays to
+/// call->varying.
 Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call* call);
 
 }  // namespace hocket::internal::api

@@ -13,9 +13,9 @@
 #include "hocket/hocket.h"
 #include "reduce/user_fold.h"
 
-/// The handle of a communicator. The memory of a destroyed handle stays a handle, so that a call
-/// with it is refused. After RetiredComms::most more have been destroyed, a new communicator takes
-/// it. So there are at most RetiredComms::most handles more than lived at one time.
+/// The handle of a communicator. The memory of a destroyed handle is kept, so that a call with it
+/// is refused. After RetiredComms::most more handles have been destroyed, a new communicator uses
+/// that memory. So at most RetiredComms::most destroyed handles are kept.
 struct hocketComm {
   static constexpr std::uint32_t live = 0x434f4d4d, dead = 0xdeadc0de;
   std::atomic<std::uint32_t> state{live};
@@ -25,10 +25,11 @@ struct hocketComm {
   hocket::internal::ErrorCell errors;  // outlives the communicator
   std::unique_ptr<hocket::internal::Communicator> communicator;
   std::atomic<bool> ready{false};      // communicator may be used
-  hocket::internal::StopRequest stop;  // of what makes the communicator
+  hocket::internal::StopRequest stop;  // stops the making of the communicator
   // blocking = 0: calls on the NULL stream and the making of the communicator run here.
   std::unique_ptr<hocket::internal::HostStream> own;
-  /// Of the latest v-variant outside a group; for the thread that is inside the communicator.
+  /// The blocks of the latest v-variant outside a group. Only the thread that is inside the
+  /// communicator uses it.
   std::shared_ptr<const hocket::internal::VaryingBlocks> latest_blocks;
   hocketComm* retired_after = nullptr;  // the next one that was destroyed
 };
@@ -45,37 +46,38 @@ struct hocketEvent {
 
 namespace hocket::internal::api {
 
-/// Keeps an error as the last one of the thread and of the handle, under the name of the function
-/// that the user called; returns its number. Every error that reaches the user comes through here.
-/// If there is no memory, it keeps less.
+/// Keeps an error as the last error of the thread and of the handle, under the name of the function
+/// that the user called; returns its result code. Every error that the user gets passes through
+/// this function. If there is no memory, it keeps less of the error.
 hocketResult_t result(const char* function, const Status& status,
                       hocketComm* comm = nullptr) noexcept;
 /// The calling thread's last status that was not OK.
 Status last_error() noexcept;
 
-/// OK where comm is a live handle of this process whose communicator may be used.
+/// Returns OK if comm is a live handle of this process whose communicator may be used.
 Status check(hocketComm* comm);
-/// The same for the path of each call, without a reason.
+/// The same test for every call, without a reason if it fails.
 inline bool is_usable(const hocketComm* comm) {
   return comm != nullptr && comm->state.load(std::memory_order_relaxed) == hocketComm::live &&
          comm->fork_generation == fork_generation() &&
          comm->ready.load(std::memory_order_acquire) &&
          !comm->finalized.load(std::memory_order_relaxed) && !comm->errors.is_set();
 }
-/// The same, but the communicator may also be not ready, finalized or in error.
+/// Returns OK if comm is a live handle of this process; the communicator may be not ready,
+/// finalized or in error.
 Status check_handle(hocketComm* comm);
-/// The error of the communicator or of its making; OK while there is none.
+/// The error of the communicator or of its making; OK if there is none.
 Status error_of(hocketComm* comm);
 
-/// The handle is destroyed: keeps its memory.
+/// Keeps the memory of a destroyed handle.
 void retire(hocketComm* comm) noexcept;
 struct Retire {
   void operator()(hocketComm* comm) const { retire(comm); }
 };
 std::unique_ptr<hocketComm, Retire> make_handle();
 
-/// Enters a communicator, and leaves it at the end of the scope; not ok() if another thread is in
-/// it.
+/// Enters a communicator, and leaves it at the end of the scope. ok() is false if another thread is
+/// inside the communicator.
 class CommGuard {
  public:
   explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}
@@ -91,7 +93,7 @@ class CommGuard {
   bool ok_;
 };
 
-/// The error of a call of the API by an operator of the user.
+/// The error for a call of the API that a user operator makes.
 Status called_by_operator();
 
 /// No exception crosses the C ABI.
@@ -102,8 +104,8 @@ hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
   return result(function, status_of_call(body), comm);
 }
 
-/// A call that a group would have collected was refused: the group's end will return its error.
-/// Returns outcome.
+/// For the outcome of a call inside a group: if it is an error, the end of the group will return it
+/// too. Returns outcome.
 hocketResult_t note_in_group(hocketResult_t outcome) noexcept;
 /// guarded() for the calls that a group collects.
 template <typename Body>
@@ -111,7 +113,7 @@ hocketResult_t guarded_in_group(const char* function, hocketComm* comm, Body bod
   return note_in_group(guarded(function, comm, body));
 }
 
-/// OK where it is NULL, or a live stream of this process.
+/// Returns OK if stream is NULL or a live stream of this process.
 Status check_stream(hocketStream_t stream);
 
 /// True between hocketGroupStart and hocketGroupEnd of this thread.

@@ -1,5 +1,5 @@
-// Communicators that a call of the user makes: at once, on a stream of their own (blocking = 0), or
-// at the end of a group, whose communicators are made all at once.
+// Makes the communicators that a call of the user asks for: at once; on a stream of its own, if
+// blocking = 0; or at the end of a group, which makes all its communicators at once.
 #pragma once
 
 #include <functional>
@@ -18,19 +18,20 @@ struct Making {
   bool blocking = true;
   /// Receives the communicator; null where the call gives none (a split without a color).
   hocketComm_t* out = nullptr;
-  /// Called once, in the user's thread and in the order of the calls. Code::in_progress: what there
-  /// is to do runs on the stream of another communicator, and *make stays empty.
+  /// Called once, in the user's thread and in the order of the calls. If it returns
+  /// Code::in_progress, the work runs on the stream of another communicator, and *make stays empty.
   std::function<Status(Make* make)> begin;
 };
 
-/// Outside of a group: makes it now. In a group: keeps it for the end of the group.
+/// Outside of a group: makes the communicator now. In a group: keeps `making` for the end of the
+/// group.
 Status make_or_collect(Making making);
 
-/// Keeps it in the open group of this thread.
+/// Keeps `making` in the open group of this thread.
 Status collect(Making making);
 
-/// Makes all at once, each in a thread of its own. If one with blocking = 1 fails, no communicator
-/// with blocking = 1 exists afterwards.
+/// Makes all communicators at once, each in a thread of its own. If the making of one with blocking
+/// = 1 fails, no communicator with blocking = 1 exists afterwards.
 Status make_all(const std::vector<Making>& makings);
 
 }  // namespace hocket::internal::api

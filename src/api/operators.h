@@ -1,5 +1,5 @@
-// The operators and datatypes that the program has made. Handles are numbers, which are never used
-// again: the number of a destroyed handle stays one of nothing.
+// The operators and datatypes that the program has made. Their handles are numbers. A number is
+// never used again, so that a destroyed handle stays invalid.
 #pragma once
 
 #include <map>
@@ -27,10 +27,10 @@ class Operators {
   };
   /// Sets *number to the handle of an operator of comm.
   Status add(const hocketComm* comm, const Made& made, int* number);
-  /// An error where comm has no operator of that number.
+  /// Returns an error if comm has no operator with that number.
   Status find(const hocketComm* comm, int number, Made* out);
   Status end(const hocketComm* comm, int number);
-  /// Ends all of a communicator that is destroyed.
+  /// Ends all operators of a communicator that is destroyed.
   void end_all(const hocketComm* comm);
 
  private:

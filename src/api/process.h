@@ -3,21 +3,21 @@
 //
 // Creation. The one object is made when the library is loaded. Making it allocates nothing.
 //
-// Fork. A child uses nothing of its parent's: the object is made anew in the child, before fork()
-// returns there. Of the parent it knows only whether it was a rank. What the old object pointed to
-// is left as it was, since threads of the parent may have been changing it: the child closes,
-// unmaps and frees none of it. Handles of communicators remember the process that made them
+// Fork. A child uses nothing of its parent: the object is made anew in the child, before fork()
+// returns there. The new object knows only whether the parent was a rank. The child closes, unmaps
+// and frees nothing to which the old object pointed, because threads of the parent may have been
+// changing it. Handles of communicators remember the process that made them
 // (hocketComm::fork_generation).
 //
 // Exit. The object is never destroyed: workers of streams may run until the process has ended. The
 // monitor thread ends in an exit handler of its own.
 //
-// Five things are elsewhere. All modules use the log (base/log.cc); this file unlocks it in a
-// forked child. The monitor thread (bootstrap/net/monitor_thread.cc) has fork and exit handlers of
-// its own, and src/bootstrap keeps the coordinators that it has reached and the number of the
-// process. src/reduce counts the threads that run an operator of the program. The last error and
-// the open group of a thread belong to the thread. What is computed once and never changes
-// (topology/machine.cc, tables) is no state.
+// This mutable state is elsewhere. The log (base/log.cc) is used by all modules; this file unlocks
+// it in a forked child. The monitor thread (bootstrap/net/monitor_thread.cc) has fork and exit
+// handlers of its own. src/bootstrap keeps the coordinators that it has reached and the random
+// number of the process. src/reduce counts the threads that run a user operator. The last error and
+// the open group of a thread belong to the thread. Values that are computed once and never change
+// (topology/machine.cc, tables) are no state.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,9 @@
 
 namespace hocket::internal::api {
 
-/// The handles of one kind, streams or events. A handle is looked up here before it is looked at.
-/// Memory of destroyed ones is kept back for a while: a new handle at the same address would make
-/// an old one valid again.
+/// The handles of one kind, streams or events. A handle is looked up here before its memory is
+/// accessed. The memory of destroyed handles is kept for a while, because a new handle at the same
+/// address would make the old handle valid again.
 template <typename Handle>
 class HandleTable {
  public:
@@ -54,7 +54,7 @@ class HandleTable {
     live_.splice(live_.end(), one);
     return pointer;
   }
-  /// OK where it is a live handle of this process.
+  /// Returns OK if it is a live handle of this process.
   Status check(const Handle* handle) {
     const std::lock_guard lock(mutex_);
     const auto found = known_.find(handle);
@@ -88,10 +88,10 @@ class HandleTable {
   std::map<const Handle*, Known> known_;
 };
 
-/// The memory of destroyed communicators' handles, see hocketComm.
+/// The memory of the handles of destroyed communicators, see hocketComm.
 class RetiredComms {
  public:
-  /// The oldest one, for a new communicator, once there are `most`; null while there are fewer.
+  /// Takes the oldest handle, for a new communicator, if there are `most` of them; else null.
   hocketComm* take_oldest();
   void add(hocketComm* comm) noexcept;  // allocates nothing
   std::size_t count();
@@ -112,16 +112,16 @@ struct Registration {
   std::size_t bytes;
 };
 
-/// The registrations that have not ended: a handle is looked up here before it is looked at.
+/// The registrations that have not ended. A handle is looked up here before its memory is accessed.
 class Registrations {
  public:
   explicit Registrations(Regions& regions) : regions_(regions) {}
   void* add(const hocketComm* comm, std::uint64_t region, std::size_t bytes);
-  /// Ends one; an error where comm has none of that handle.
+  /// Ends a registration; returns an error if comm has no registration with that handle.
   Status end(const hocketComm* comm, void* handle);
-  /// Of all registrations of a communicator.
+  /// The bytes of all registrations of a communicator.
   std::uint64_t bytes_of(const hocketComm* comm);
-  /// Ends all of a communicator that is destroyed.
+  /// Ends all registrations of a communicator that is destroyed.
   void end_all(const hocketComm* comm);
 
  private:
@@ -132,14 +132,14 @@ class Registrations {
 
 class Process {
  public:
-  /// Of the calling process.
+  /// The object of the calling process.
   static Process& current();
 
   explicit Process(bool parent_was_rank) : launched_job(parent_was_rank) {}
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  SharedParts shared;  // of all communicators
+  SharedParts shared;  // all communicators use it
   LaunchedJob launched_job;
   RetiredComms retired_comms;
   HandleTable<hocketStream> streams{"stream"};

@@ -7,7 +7,7 @@
 
 namespace hocket::internal {
 
-/// Appends to a file, which it makes if there is none. An error names the file.
+/// Appends to a file; makes the file if it does not exist. An error names the file.
 Status append_file(const std::string& path, std::string_view bytes);
 
 }  // namespace hocket::internal

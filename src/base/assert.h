@@ -1,6 +1,6 @@
-// What must hold inside the library, whatever users, peers and the machine do. Debug builds and
-// builds with a sanitizer check it: where it does not hold they write a text and end the process.
-// Release builds check nothing, and do not evaluate the condition.
+// Assertions: conditions that must hold inside the library, whatever users, peers and the machine
+// do. Debug builds and builds with a sanitizer check them; if one does not hold, they write a text
+// and end the process. Release builds do not evaluate them.
 //
 // An error that a user, a peer or the machine can cause is a Status, never an assertion.
 #pragma once
@@ -12,7 +12,7 @@ namespace hocket::internal {
 #ifdef HOCKET_ASSERTS
 [[noreturn]] void assertion_failed(const char* condition, const char* meaning, const char* file,
                                    int line) noexcept;
-/// meaning: a string literal, what does not hold.
+/// meaning: a string literal that says which condition must hold.
 #define HOCKET_ASSERT(condition, meaning) \
   ((condition) ? void()                   \
                : ::hocket::internal::assertion_failed(#condition, meaning, __FILE__, __LINE__))
@@ -20,8 +20,8 @@ namespace hocket::internal {
 #define HOCKET_ASSERT(condition, meaning) static_cast<void>(sizeof((condition) ? 1 : 0))
 #endif
 
-/// Asserts that one thread at a time is in a Scope, and not twice. It orders no memory accesses, so
-/// that the thread sanitizer sees the races of the code that it guards.
+/// Asserts that at most one Scope exists at a time. It orders no memory accesses, so that the
+/// thread sanitizer sees the races of the code that it guards.
 class Exclusive {
  public:
   class Scope {

@@ -1,5 +1,5 @@
-// Which processes share a clock, and the offset of the clock of another host, from round trips of
-// messages. hocket-perf compiles this too.
+// Finds out whether processes share a clock, and computes the offset of the clock of another host
+// from round trips of messages. hocket-perf uses it too.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,13 @@
 // In an all-to-all every pair of ranks has an item of its own: block b of the input of rank q,
 // which is block q of the output of rank b, is item q * ranks + b.
 //
-// Blocks of one size are the rule. In a varying call (the v-variants of the API) each block has a
-// count of its own. Then the ranks know:
+// Usually all blocks have one size. In a varying call (the v-variants of the API) each block has a
+// count of its own. Then
 //
-//   all-gather, reduce-scatter     all of them the counts of all blocks, which must be equal on all
-//                                  ranks (shares_blocks)
-//   gather, scatter, all-to-all    only the counts of the blocks that they send or receive
+//   all-gather, reduce-scatter     every rank knows the counts of all blocks, and gives the same
+//                                  counts (shares_blocks)
+//   gather, scatter, all-to-all    a rank knows only the counts of the blocks that it sends or
+//                                  receives
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct CollectiveRow {
   const char* name;
   bool rooted;         // one rank is the root
   bool reduces;        // the ranks' contributions to an item are folded
-  Blocks input;        // what a rank with an input has there
+  Blocks input;        // the blocks of the input of a rank that has one
   Blocks output;       // the same for the output
   bool input_at_root;  // only the root has an input
   bool output_at_root;
@@ -63,11 +64,11 @@ constexpr const CollectiveRow& row_of(Collective collective) {
 constexpr bool may_vary(const CollectiveRow& row) {
   return row.input == Blocks::per_rank || row.output == Blocks::per_rank;
 }
-/// True if in a varying call all ranks know the counts of all blocks: of one vector, in one buffer.
+/// True if in a varying call all ranks know the counts of all blocks, which are in one buffer.
 constexpr bool shares_blocks(const CollectiveRow& row) {
   return !row.rooted && (row.input == Blocks::per_rank) != (row.output == Blocks::per_rank);
 }
-/// True if a rank has such a buffer. is_root: it is the root of a rooted collective.
+/// True if a rank has an input. is_root: the rank is the root of a rooted collective.
 constexpr bool has_input(const CollectiveRow& row, bool is_root) {
   return row.input != Blocks::none && (!row.input_at_root || is_root);
 }

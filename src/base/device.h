@@ -1,4 +1,4 @@
-// Marks functions that kernels of a device call too. Other compilers than nvcc see nothing of it.
+// Marks functions that device kernels call too. The mark is empty for compilers other than nvcc.
 #pragma once
 
 #if defined(__CUDACC__)

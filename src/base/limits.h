@@ -7,16 +7,16 @@ namespace hocket::internal {
 inline constexpr int public_flags = 4;
 // Payload of an arrival line, in bytes: the rest of its 128 bytes.
 inline constexpr int line_payload_bytes = 104;
-// Operations by which a rank may be ahead of a local peer: each has an arrival line, and a small
-// part of scratch.
+// Arrival lines and small scratches of a rank. Operations use them in turn, so a rank may be ahead
+// of a local peer by at most one operation less.
 inline constexpr int run_ahead_operations = 8;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;
-// Ranks of a job: tags of messages, and the record of operations, have 16 bits for a rank.
+// Ranks of a job. Tags of messages, and the record of operations, have 16 bits for a rank.
 inline constexpr int max_ranks = 65'535;
 // With a shorter silence limit, a rank on a busy machine would count as silent.
 inline constexpr int least_silence_ms = 100;
-// Operations that the record of a communicator keeps.
+// The greatest number of operations that the record of a communicator can keep.
 inline constexpr int most_recorded = 1 << 20;
 
 }  // namespace hocket::internal

@@ -14,8 +14,8 @@ void set_log_level(LogLevel level);  // of the lines on standard error
 bool log_enabled(LogLevel level);
 void log_line(LogLevel level, const std::string& line);
 
-/// In a forked child, before it has a second thread: callback and level stay; the lock is free,
-/// even if a thread of the parent held it.
+/// To be called in a forked child, before it has a second thread. Callback and level stay; the lock
+/// is free, even if a thread of the parent held it.
 void renew_log_after_fork();
 
 }  // namespace hocket::internal

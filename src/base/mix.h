@@ -4,7 +4,7 @@
 
 namespace hocket::internal {
 
-/// The finaliser of MurmurHash3 (Appleby, public domain constants): every input bit moves every
+/// The finaliser of MurmurHash3 (Appleby, public domain constants): every input bit affects every
 /// output bit.
 constexpr std::uint64_t mix(std::uint64_t x) {
   x ^= x >> 33;

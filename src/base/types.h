@@ -44,9 +44,9 @@ enum class Op : std::uint8_t {
   bit_xor = 7,
   pre_mul_sum = 8,     // sum of the inputs, each multiplied by the scalar of its rank
   user = 9,            // an operator of the user that is commutative
-  user_in_order = 10,  // one that is not: operands stay in the order of ranks
+  user_in_order = 10,  // an operator of the user that is not: operands keep the order of ranks
 };
-inline constexpr int op_count = 8;  // without those that the user makes: PreMulSum and functions
+inline constexpr int op_count = 8;  // without PreMulSum and user operators, which the user makes
 constexpr bool is_user(Op op) { return op >= Op::user; }
 
 enum class Collective : std::uint8_t {
@@ -105,9 +105,9 @@ constexpr std::size_t wide_size_of(Dtype dtype) {
 }
 /// True if a partial result has a wider type than the data.
 constexpr bool is_widened(Dtype dtype) { return wide_size_of(dtype) != size_of(dtype); }
-/// True if plans must tell partial results ("wide") from inputs: because they have a wider type, or
-/// because inputs are yet to be multiplied by a scalar. Operators of the user know the type of the
-/// data only, and the least or the greatest of some values is one of them: nothing is rounded.
+/// True if plans must distinguish partial results ("wide") from inputs: because partial results
+/// have a wider type, or because inputs must still be multiplied by a scalar. User operators know
+/// only the type of the data; min and max give one of their operands and round nothing.
 constexpr bool tells_partial_results(Dtype dtype, Op op) {
   if (op == Op::pre_mul_sum) return true;
   return is_widened(dtype) && !is_user(op) && op != Op::min && op != Op::max;
@@ -130,8 +130,8 @@ inline constexpr std::uint8_t deterministic = 1;
 inline constexpr std::uint8_t varying = 2;  // blocks have different counts
 }  // namespace signature_flag
 
-/// The name of an operator of the user, filled up with zeros. All zeros: an operator of hocket.
-/// PreMulSum has a scalar there (Signature::scalar).
+/// The name of a user operator, padded with zeros; for an operator of hocket all zeros. PreMulSum
+/// has its scalar there (Signature::scalar).
 struct OperatorName {
   char text[18] = {};
   bool operator==(const OperatorName&) const = default;
@@ -141,11 +141,12 @@ struct OperatorName {
 /// memory. All ranks of an operation must have the same signature, except for `sequence`, which
 /// counts the calls of its own rank and is used in error messages.
 struct Signature {
-  /// Elements, as the caller gave them. Varying: of all blocks, where all ranks know them; else 0.
+  /// The count of elements that the caller gave. In a varying call the sum over all blocks, if all
+  /// ranks know all blocks; else 0.
   std::uint64_t count = 0;
-  std::uint64_t sequence = 0;  // number of the rank's call on the communicator; 0: hocket's call
-  /// Of a rooted collective. Varying, where all ranks know all blocks: 31 bits of a hash of their
-  /// counts. Else -1.
+  std::uint64_t sequence = 0;  // number of the user's call on the communicator; 0: hocket's call
+  /// In a rooted collective the root. In a varying call whose ranks know all blocks, 31 bits of a
+  /// hash of the counts of the blocks. Else -1.
   std::int32_t root = -1;
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
@@ -173,20 +174,20 @@ struct Signature {
 };
 static_assert(sizeof(Signature) == 48);
 
-/// 64-bit hash of everything but the sequence.
+/// 64-bit hash of the signature without `sequence`.
 std::uint64_t call_hash(const Signature& signature);
 /// 64-bit hash of signature and sequence number: equal for equal calls, and in practice only then.
 /// Never 0.
 std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence);
-/// True if the signature has a count of elements: a varying call whose ranks know only some of the
-/// blocks has none.
+/// True if the signature has a count of elements. That of a varying call whose ranks know only some
+/// of the blocks has none.
 bool has_count(const Signature& signature);
 /// "all-reduce of 1024 float32, sum (operation 7)".
 std::string describe(const Signature& signature);
-/// What the descriptions of two signatures cannot show: "; their counts of blocks differ", or that
-/// the ranks chose different plans. Else "".
+/// A difference that the descriptions of two signatures do not show: "; their counts of blocks
+/// differ", or that the ranks chose different plans; "" if there is none.
 std::string hidden_difference(const Signature& a, const Signature& b);
-/// The error of a rank whose peer makes a different call. The culprit is the peer.
+/// The error for a rank whose peer makes a different call. The culprit is the peer.
 Status disagreement(int rank, const Signature& mine, int peer, const Signature& theirs);
 
 }  // namespace hocket::internal

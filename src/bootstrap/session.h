@@ -34,7 +34,7 @@ class Session {
  public:
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  /// Tells all members that this rank leaves: its end is no fault afterwards.
+  /// Tells all members that this rank leaves, so that they do not report its end as a fault.
   ~Session();
 
   /// Blocks until all ranks have joined, at most the join deadline; the error names the missing
@@ -57,13 +57,13 @@ class Session {
   /// open, faults of kind `left` are not kept, and the number of its other faults is limited.
   void open(std::uint64_t comm_id);
   void close(std::uint64_t comm_id) noexcept;
-  /// Tells all members, this one too. When it returns, the fault has been sent, and this process
-  /// may end. A known fault is not sent again.
+  /// Tells the fault to all members, including this rank. When it returns, the fault has been sent,
+  /// and this process may end. A known fault is not sent again.
   void report(const Fault& fault);
   /// The monitor thread calls `wake` after each new fault; it should wake the threads that sleep.
   /// Returns a token for unwatch().
   int watch(std::function<void()> wake);
-  void unwatch(int token) noexcept;  // the callback is not running when it returns
+  void unwatch(int token) noexcept;  // when it returns, the callback is not running
 
   // ---- Descriptors for local peers
   /// Local peers may fetch duplicates of fd until it is withdrawn. Keeps a duplicate of its own.
@@ -86,7 +86,7 @@ class Session {
   /// The monitor thread calls adopt for each new connection of comm_id, whichever side opened it.
   /// Connections that were opened before this call wait for it.
   void listen(std::uint64_t comm_id, AdoptConnection adopt);
-  /// The callback is not running when it returns.
+  /// Ends listen(). When it returns, the callback is not running.
   void unlisten(std::uint64_t comm_id) noexcept;
   /// Starts to open connection number `index` (0 to 65535) of `comm_id` to peer; the adopt callback
   /// of each side receives its end. Either side may call dial(), or both: they agree on one
@@ -128,11 +128,12 @@ class OpenCommId {
   std::uint64_t comm_id_;
 };
 
-/// Starts a coordinator in this process. It ends when all ranks have joined or the join has failed;
-/// while the process has sessions, it goes on for 60 s to answer latecomers. With listener: uses
-/// that socket (hocket-run made it); else listens on `interface` (empty: the default route's,
-/// loopback if there is none). Fills in the address. deadline_ms is the longest time that it waits
-/// for the first rank; each rank brings its own join deadline, and the earliest counts.
+/// Starts a coordinator in this process. It ends when all ranks have joined or the join has failed.
+/// Then, while the process has sessions, it stays for 60 s more to answer ranks that come late. It
+/// uses the socket `listener` (which hocket-run made), if there is one; otherwise it
+/// listens on `interface` (empty: that of the default route, loopback if there is none). Fills in
+/// the address. deadline_ms is the longest time that it waits for the first rank; each rank brings
+/// its own join deadline, and the earliest counts.
 Status start_coordinator(const Key& key, const JobId& job_id, const std::string& interface,
                          UniqueFd listener, Address* address, std::int64_t deadline_ms);
 

@@ -34,8 +34,9 @@ class SessionCore final : private EventLoop::Client {
   /// Ends the join with Code::aborted, if it has not ended. The other ranks are told as soon as
   /// this rank has reached its leader or the coordinator, even after finish().
   void stop_join() noexcept;
-  /// Leaves, and ends what local threads wait for. If other ranks need this one to forward their
-  /// messages, or have to be told that it aborted its join, the loop keeps the core meanwhile.
+  /// Leaves, and ends the requests for which local threads wait. The loop keeps the core as long as
+  /// other ranks need this rank to forward their messages, or must be told that it aborted its
+  /// join.
   static void finish(std::shared_ptr<SessionCore> core) noexcept;
 
   // ---- On the loop's thread, after the join
@@ -80,7 +81,7 @@ class SessionCore final : private EventLoop::Client {
   std::unique_ptr<RankJoin> rank_join_;
   std::unique_ptr<NodeLeader> node_leader_;  // instead of rank_join_, from the election on
   Timer drop_roles_;
-  bool stopping_ = false;  // the user aborted the join; a role may still have to tell it
+  bool stopping_ = false;  // the user aborted the join; a role may still have to tell other ranks
   bool finished_ = false;  // the loop keeps the core until stopping_ has ended
   Timer stop_limit_;
   std::unique_ptr<FailureDetector> detector_;

@@ -25,7 +25,8 @@ struct JoinOptions {
   Address coordinator;  // where the coordinator listens
   int rank = 0;
   int ranks = 1;
-  /// Where this rank listens: a name or an address; empty: that of the route to the coordinator.
+  /// The interface on which this rank listens: a name or an address; empty: that of the route to
+  /// the coordinator.
   std::string interface;
   bool share_memory = true;  // false: every rank is a node of its own (HOCKET_TRANSPORT=tcp)
   /// Ranks of a host share a node only if they have the same number; -1: a host is one node.
@@ -55,9 +56,9 @@ struct Fault {
     left,     // left in order: an error only for an operation that waits for the rank
     aborted,  // called abort
     failed,   // an operation failed there: mismatch, deadline, a lost link
-    exited,   // the process ended in order (exit, return from main) but did not leave; like `left`
-    overdue,  // no error yet: `rank` asks which rank has not begun that collective; each of those
-              // answers with `failed`
+    exited,   // the process ended by exit() or a return from main without leaving; like `left`
+    overdue,  // no error yet: `rank` asks which ranks have not begun that collective; each of these
+              // ranks answers with `failed`
   };
   Kind kind = Kind::dead;
   int rank = -1;               // the culprit, as a session rank
@@ -71,8 +72,8 @@ struct Fault {
 /// Says which faults concern a communicator.
 struct FaultScope {
   std::uint64_t comm_id = 0;
-  /// While a split makes the communicator: the comm id of the communicator that is split, whose
-  /// abort concerns the new one too. Else 0.
+  /// While a communicator is made from another one: the comm id of the other one, whose abort
+  /// concerns the new communicator too. Else 0.
   std::uint64_t parent = 0;
   std::vector<int> members;  // session ranks
   /// The sequence number of the collective that runs; 0: none. A failure in a later collective does
@@ -92,7 +93,7 @@ struct DescriptorName {
   static constexpr std::uint64_t memory_space = 1;  // number: region number of the offering process
 };
 
-/// "3, 5-9 and 12", for messages: at most a few runs, then how many more ranks.
+/// "3, 5-9 and 12", for messages: at most a few runs of ranks, then the number of further ranks.
 std::string ranks_text(const std::vector<int>& ascending);
 
 /// Takes a new data connection to peer, number `index` of a communicator: its handshake has

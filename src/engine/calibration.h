@@ -15,10 +15,10 @@
 
 namespace hocket::internal {
 
-/// What small messages took, in nanoseconds.
+/// The measured times of small messages, in nanoseconds.
 struct MessageTimes {
   int neighbours = 1;      // of each rank in the exchange
-  double exchange_ns = 0;  // each rank sends to its neighbours, and receives from as many
+  double exchange_ns = 0;  // each rank sends to so many ranks, and receives from as many
   double tree_ns = 0;      // with a core for each rank: an all-reduce by `tree`
   // If ranks share cores: an all-reduce by `recursive-doubling`, and a message between two ranks
   // while the others do nothing.
@@ -26,15 +26,16 @@ struct MessageTimes {
   double pair_ns = 0;
 };
 
-/// Sets the figures of small messages so that the prices of the selector are these times. layout:
-/// of all ranks. With a core for each rank the times of the exchange, whose price is that of
-/// `one-shot`, and of the tree count, and the turn of a core is 0; otherwise that of recursive
-/// doubling. No other figure becomes 0 or less, whatever the noise in the times.
+/// Sets the figures of small messages so that the prices that the simulation computes are the
+/// measured times. layout: that of all ranks. With a core for each rank it uses the times of the
+/// exchange (for which it takes the price of `one-shot`) and of the tree, and sets the turn of a
+/// core to 0; otherwise it uses the times of a pair and of recursive doubling. No other figure
+/// becomes 0 or less, whatever the noise in the times.
 void set_message_costs(const Layout& layout, const MessageTimes& times, Figures* figures);
 
 class Calibration {
  public:
-  /// Runs calls on the communicator to their end; all ranks run the same calls. algorithm: for
+  /// Runs calls on the communicator to their end; all ranks run the same calls. algorithm: runs for
   /// collectives that have it; empty: the selector chooses.
   using Run = std::function<Status(std::span<const Call> calls, const char* algorithm)>;
 
@@ -77,7 +78,7 @@ class Calibration {
   const CommConfig& config_;
   const LoadedPlans& plans_;
   const Run run_;
-  double pair_ns_ = 0;  // of a small message between rank 0 and another rank, on these two
+  double pair_ns_ = 0;  // the time of a small message between rank 0 and another rank, on these two
   const double crowd_;  // ranks per core of rank 0's machine, so that all ranks measure the same
 };
 

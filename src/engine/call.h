@@ -15,14 +15,14 @@ namespace hocket::internal {
 /// The blocks of a varying call, which have different counts. Copied from the caller's arrays,
 /// since the call may run later. A call shares them with the call before if they are equal.
 struct VaryingBlocks {
-  /// Of a buffer with a block for each rank: elements of each block, and where it begins (an empty
-  /// block: 0). Else, and on a rank without the buffer: empty.
+  /// For a buffer with a block for each rank: the elements of each block, and the element at which
+  /// it begins (0 for an empty block). Empty for other buffers, and on a rank without the buffer.
   struct Side {
     std::vector<std::size_t> counts, offsets;
     bool operator==(const Side&) const = default;
   };
   Side input, output;
-  // The next three are 0 where not all ranks know all blocks.
+  // The next three are 0 if not all ranks know all blocks.
   std::size_t longest = 0;  // elements of the longest block
   std::size_t total = 0;    // elements of all blocks
   std::int32_t hash = 0;    // of the counts: 31 bits
@@ -33,7 +33,8 @@ struct Call {
   Collective collective = Collective::barrier;
   const void* input = nullptr;
   void* output = nullptr;
-  /// Varying: of this rank's own block, in the buffer that has only that (Blocks::own).
+  /// In a varying call: the elements of this rank's own block, in the buffer that has only this
+  /// block (Blocks::own).
   std::size_t count = 0;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
@@ -41,7 +42,8 @@ struct Call {
   /// Number of the call among the user's collectives and messages on the communicator, from 1 on;
   /// 0: a call of the library itself.
   std::uint64_t number = 0;
-  /// A datatype of the user: how many elements of dtype belong together; count is a multiple.
+  /// For a datatype of the user: the number of elements of dtype in one of its elements; count is a
+  /// multiple of it.
   std::uint32_t unit = 1;
   std::shared_ptr<const VaryingBlocks> varying = nullptr;  // null: blocks of one size
   std::shared_ptr<const UserFold> user = nullptr;          // of an operator of the user

@@ -23,7 +23,8 @@ class CallOrder {
     std::uint64_t number = 0;
   };
 
-  /// A thread enters a call of this communicator. False if another thread is inside a call.
+  /// To be called when a thread begins a call on this communicator. False if another thread is
+  /// inside a call.
   bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
   void exit() { busy_.store(false, std::memory_order_release); }
   /// The next Call::number. Only the thread that has entered calls it.
@@ -36,15 +37,15 @@ class CallOrder {
   }
   /// The next three are called under Handovers::mutex (handover.h).
   bool is_next(Ticket ticket) const { return next_[index(ticket.kind)] == ticket.number; }
-  /// The calls of a ticket that is next have been handed to the engine.
+  /// To be called when the calls of a ticket that is next have been given to the engine.
   void begin(Ticket ticket) {
     if (ticket.kind == Kind::messages) pass(ticket);
   }
-  /// They have ended.
+  /// To be called when these calls have ended.
   void end(Ticket ticket) {
     if (ticket.kind == Kind::collectives) pass(ticket);
   }
-  /// After end(). The communicator may be destroyed from here on.
+  /// To be called after end(). From then on the communicator may be destroyed.
   void finish() {
     unfinished_.fetch_sub(1, std::memory_order_release);
     unfinished_.notify_all();

@@ -28,7 +28,7 @@ struct CommConfig {
   int dump_signal = 0;         // a signal that asks for a dump; 0: none
   std::string trace_folder;    // of traces; empty: no tracing
   std::string plan_files;      // of the user's plans: their paths, with colons between them
-  std::shared_ptr<const std::vector<PlanFile>> plans;  // what was read there; null: nothing
+  std::shared_ptr<const std::vector<PlanFile>> plans;  // read from these files; null: none
 };
 
 }  // namespace hocket::internal

@@ -29,8 +29,8 @@
 
 namespace hocket::internal {
 
-/// What a new communicator uses of its surroundings. All of it outlives the communicator, but
-/// `stop` only its making.
+/// The objects outside a new communicator that it uses. All of them outlive the communicator,
+/// except `stop`, which outlives only its making.
 struct CommContext {
   SharedParts& shared;  // of the process
   ErrorCell& errors;    // of this communicator
@@ -38,15 +38,15 @@ struct CommContext {
   StopRequest* stop = nullptr;
   /// Makes the transports, also for the communicators that are split off.
   const TransportFactory& factory = default_transports();
-  /// Communicator::figures_for() of the parent. Nothing: the ranks measure them.
+  /// Communicator::figures_for() of the parent. Empty: the ranks measure the figures.
   std::optional<Figures> figures = {};
 };
 
 class Communicator final : private EngineHost {
  public:
-  /// Collective over the session: all ranks of `members` (session ranks, in communicator order)
-  /// call it alike. parent: comm_id of the communicator that it is split from, open; 0: none. Its
-  /// abort ends the making.
+  /// All ranks of `members` (session ranks, in communicator order) call it, with equal arguments.
+  /// parent: the comm_id of the communicator from which this one is made, which is open and whose
+  /// abort ends the making; 0: none.
   static Status create(std::shared_ptr<Session> session, std::vector<int> members,
                        std::uint64_t comm_id, std::uint64_t parent, const CommConfig& config,
                        const CommContext& context, std::unique_ptr<Communicator>* out);
@@ -62,21 +62,23 @@ class Communicator final : private EngineHost {
   int nodes() const { return membership_.nodes(); }
   const Membership& membership() const { return membership_; }
   const CommConfig& config() const { return config_; }
-  /// Names of static storage; "none" before the first collective.
+  /// Static strings; "none" before the first collective.
   const char* last_algorithm() const;
   const char* last_transport() const;
 
-  /// Colors of a split: the rank gets no communicator; all ranks together, in their order.
+  /// Colors of a split. no_color: the rank gets no communicator. duplicate: all ranks give it, and
+  /// the new communicator has the same ranks in the same order.
   static constexpr int no_color = -1, duplicate = -2;
-  /// Collective; a call with a ticket like any other. This communicator may be destroyed as soon as
-  /// the ticket is served. no_color: *out stays empty. errors, stop: of the new communicator; stop
-  /// ends the making of the new communicator, but not the call on this one.
+  /// Collective. The split has a ticket as other calls have, and this communicator may be destroyed
+  /// as soon as the split has ended its part on it. no_color: *out stays empty. errors, stop: those
+  /// of the new communicator; stop ends the making of the new communicator, but not the call on
+  /// this one.
   Status split(CallOrder::Ticket ticket, int color, int key, const CommConfig& config,
                ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out);
 
   /// Collective; not while calls are pending on streams of other threads. Reads, verifies and adds
-  /// a plan. Either all ranks have it afterwards, or none; an error does not end this communicator.
-  /// forced: it carries every call that it serves.
+  /// a plan. Afterwards all ranks have the plan, or none; an error in the plan does not end this
+  /// communicator. forced: the plan runs every call that it can serve.
   Status load_plan(std::string_view json, bool forced);
 
   // ---- Running calls
@@ -85,12 +87,12 @@ class Communicator final : private EngineHost {
   /// Waits for all calls and for all ranks, then says goodbye to them: no call follows.
   Status finalize();
 
-  /// While no call is pending: runs calls to their end. Returns the error that ended the calls. An
-  /// error that is known but ended none of them is not returned before the next call.
+  /// Runs calls to their end, while no other call is pending. Returns the error that ended the
+  /// calls. If an error is known that ended none of them, the next call returns it.
   Status run(std::span<const Call> calls);
   HandoverQueue& handovers() { return handovers_; }
-  /// Of the thread that drives the engine: submits calls. error: instead of the calls, ends
-  /// everything.
+  /// Called by the thread that drives the engine: submits calls. error: if it is not OK, ends the
+  /// communicator with it instead of running the calls.
   void submit(std::span<const Call> calls, const Status& error, Work* work);
   /// Any thread: wakes the thread that drives the engine.
   void wake_driver() { node_.doorbells().wake(); }
@@ -116,7 +118,7 @@ class Communicator final : private EngineHost {
   Status error();
   void abort() noexcept;
 
-  /// True where local peers can map [pointer, pointer + bytes), to access it without a copy.
+  /// True if local peers can map [pointer, pointer + bytes) to access it without a copy.
   bool is_mapped(const void* pointer, std::size_t bytes) const;
   bool is_mapped(const Call& call) const;
 

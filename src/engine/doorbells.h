@@ -23,7 +23,7 @@ class Doorbells {
 
   /// Once, before any other call: makes this rank's eventfd and offers it to its local peers.
   Status open(const Board& board);
-  /// Wakes a rank that sleeps. Never blocks. Any thread may wake this rank itself.
+  /// Wakes a rank that sleeps. Never blocks. For this rank itself, any thread may call it.
   void ring(int local_rank);
   void wake() { ring(board_.local_rank()); }
   int event_fd() const { return event_fd_.get(); }

@@ -1,8 +1,8 @@
-// The engine of one communicator: its operations, their deadlines, their errors. The one loop is
-// run_once(now): it never blocks, and reads the clock only if operations are traced. The thread
-// that waits calls it (wait.h). What takes time is requested in one round and looked at again in a
-// later one: the descriptor of a peer's region or eventfd, and the fault that explains a broken
-// link.
+// The engine of one communicator: its operations, their deadlines, their errors. run_once(now) is
+// one round of its loop: it never blocks, and reads the clock only if operations are traced. The
+// thread that waits for the operations calls it again and again (wait.h). A round requests what
+// takes time, and a later round looks at the result: the descriptor of a peer's region or eventfd,
+// and the fault that explains a broken link.
 //
 // Collectives run one after another in call order. Sends and receives run beside them, all at once.
 // The first error ends all operations and stays: the ranks may have ended different numbers of
@@ -34,7 +34,7 @@ struct EngineOptions {
   Nanos deadline = 600 * nanos_per_s;  // of an operation, from the start of its execution
   Nanos late_log = 10 * nanos_per_s;   // between log lines about the ranks that are waited for
   std::size_t recorded = 64;           // how many operations the record keeps
-  RecordSink* sink = nullptr;          // of every operation that has ended; null: no tracing
+  RecordSink* sink = nullptr;          // receives every operation that has ended; null: no tracing
 };
 
 class Engine {
@@ -43,13 +43,13 @@ class Engine {
   Engine(EngineHost& host, const EngineOptions& options, Links links,
          std::vector<Transport*> transports, std::unique_ptr<Selector> selector);
 
-  /// Queues a checked call. After an error it is dropped. work: has begun, counts the call, and
-  /// lasts until it has ended; null: the caller drives the engine until it is idle.
+  /// Queues a checked call; drops it after an error. work: has begun, counts the call, and exists
+  /// until the call has ended; null: the caller drives the engine until it is idle.
   void submit(const Call& call, Work* work = nullptr);
   /// True if a work has ended since the last time.
   bool take_ended_work() { return std::exchange(work_has_ended_, false); }
-  /// Does what can be done now. Returns true if anything moved. now: empty if the caller has not
-  /// read the clock; by reference, because the processor stalls where it copies an optional that
+  /// Runs one round. Returns true if anything moved. now: empty if the caller has not read the
+  /// clock. It is passed by reference, because the processor stalls when it copies an optional that
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
   bool idle() const {
@@ -57,18 +57,18 @@ class Engine {
   }
   /// The error that has ended the engine; OK before.
   const Status& status() const { return status_; }
-  /// Ends all operations with an error of this rank, which the other ranks are told. If the error
-  /// is that of a broken link, first waits up to half a second for a fault that names the cause; no
-  /// operation moves in that time.
+  /// Ends all operations with an error of this rank, of which the other ranks are told. If the
+  /// error is that of a broken link, the engine first waits, for up to half a second, for a fault
+  /// that names the cause; no operation moves in that time.
   void fail(const Status& status);
-  /// The same without that wait, for errors that arise outside of run_once().
+  /// The same without the wait, for errors that arise outside of run_once().
   void fail_now(const Status& status) {
     if (status_.ok()) end(unexplained_.ok() ? status : unexplained_, true);
   }
   /// True between the end of the engine by an error and report_failure().
   bool has_unreported_failure() const { return unreported_.has_value(); }
-  /// Hands the error that has ended the engine to EngineHost::on_failure(), once, which may wait.
-  /// Outside of run_once(), and before the error is returned to the user. drive() calls it.
+  /// Passes the error that has ended the engine to EngineHost::on_failure(), which may block, once.
+  /// It is called outside of run_once(), by drive(), before the error is returned to the user.
   void report_failure();
 
   /// Set by any thread: there is a fault to look at.
@@ -85,12 +85,13 @@ class Engine {
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
   /// mapped: local peers can map its buffers.
   Status estimate(const Call& call, bool mapped, double* ns);
-  /// Before set_selector(): the algorithm of collectives that have it; empty: the cheapest.
+  /// Called before set_selector(): sets the algorithm for collectives that have it; empty: the
+  /// cheapest.
   void force_algorithm(const char* algorithm) {
     selector_->force(algorithm);
     forget_bindings();
   }
-  /// While no operation runs; all ranks add the same plans.
+  /// Called while no operation runs; all ranks add the same plans.
   void add_plan(std::shared_ptr<const LoadedPlan> plan, bool forced) {
     selector_->add(std::move(plan), forced);
     forget_bindings();
@@ -120,21 +121,21 @@ class Engine {
     std::uint16_t kind = 0;  // Choice::kind
     Binding binding;
     std::uint64_t call_hash = 0;
-    /// Program, binding and hash are right for a call with that question, those blocks and that
-    /// count: the next call is often like the one before. Not with an operator of the user.
+    /// True if program, binding and hash are valid for another call with the same question, blocks
+    /// and count, because calls often repeat. Always false with a user operator.
     bool bound = false;
     Question question;
     std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
     std::size_t own_count = 0;                     // Call::count
     std::shared_ptr<const UserFold> user;          // binding points to it; or null
-    Work* work = nullptr;                          // to which the call belongs; or null
+    Work* work = nullptr;                          // the work that has the call; or null
     bool made = false;                             // the operator was made by the user
     std::optional<Nanos> started;                  // empty until the clock is first read
     Nanos next_late_log = 0;
     OperationRecord::Id recorded = 0;
-    bool admitted = false;  // and recorded so
-    bool told = false;      // the peers know in which call this rank waits
-    Nanos next_look = 0;    // at the ranks that it waits for
+    bool admitted = false;  // is admitted, and the record says so
+    bool told = false;      // the peers were told in which call this rank waits
+    Nanos next_look = 0;    // when to look again at the ranks that it waits for
   };
 
   void end(const Status& status, bool tell_peers);
@@ -218,12 +219,12 @@ class Engine {
   std::uint64_t board_sequence_ = 0;      // of the last one that used the board
   std::uint64_t regions_seen_ = 0;        // generation of Regions when current_ looked for regions
   std::uint64_t announced_ = 0;           // the last collective that the transports know
-  std::uint64_t announced_on_board_ = 0;  // the last operation of the board likewise
+  std::uint64_t announced_on_board_ = 0;  // the last operation of the board that they know
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
   const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them
-  std::optional<Nanos> quiet_since_;  // with faults that are known: nothing has moved since then
-  Status unexplained_;  // of a broken link or a deadline, while a fault may still name its cause
+  std::optional<Nanos> quiet_since_;           // if faults are known: nothing has moved since then
+  Status unexplained_;  // the error of a broken link or a deadline, until a fault names its cause
   std::optional<Nanos> unexplained_since_;
   struct Unreported {
     std::uint64_t operation;  // as EngineHost::on_failure() has it

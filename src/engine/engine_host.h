@@ -1,6 +1,6 @@
-// What an engine needs from outside: names of ranks, their faults and doorbells, mapped memory, and
-// a place to report its own failure. A communicator is the host of its engine; a test or a
-// simulator brings another. Only on_failure() may block.
+// The interface through which an engine uses everything outside it: names of ranks, faults and
+// doorbells, mapped memory, and the report of its own failure. A communicator is the host of its
+// engine; a test or a simulator has a host of its own. Only on_failure() may block.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,14 @@ struct FaultNews {
   /// A rank that has left the communicator or ended its process in order.
   struct Gone {
     int rank = -1;
-    Status why;          // an error: the rank has ended its process; OK: it has left
-    Nanos patience = 0;  // time for messages that are still under way: so long nothing must move
+    Status why;  // an error: the rank has ended its process; OK: it has left
+    /// Messages of the rank may still be under way: operations that wait for the rank end only when
+    /// nothing has moved for this time.
+    Nanos patience = 0;
   };
-  Status error;                 // the first one that ends operations
-  std::uint64_t operation = 0;  // the first collective that it ends; 0: it ends all
-  bool at_once = false;         // it ends operations that could still go on, too
+  Status error;                 // the first fault that ends operations, as an error
+  std::uint64_t operation = 0;  // the first collective that it ends; 0: it ends all operations
+  bool at_once = false;         // it also ends operations that could still go on
   std::vector<Gone> gone;
 };
 
@@ -38,11 +40,11 @@ class EngineHost : public ExecutorHost {
   /// Asks the other ranks which of them has not begun that collective: each of those becomes the
   /// culprit of a fault. what_waits: a sentence without its full stop, for that fault.
   virtual void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) = 0;
-  /// Lets local peers map a region of this process. False where they cannot.
+  /// Lets local peers map a region of this process. False if they cannot.
   virtual bool export_region(std::uint64_t region) = 0;
-  /// The engine has failed in that collective; all earlier ones have ended here. tell_peers: the
-  /// other ranks do not know yet, and know when this call returns. Never called in a round of the
-  /// engine, see Engine::report_failure().
+  /// Called when the engine has failed in that collective; all earlier collectives have ended here.
+  /// tell_peers: the other ranks do not know of the failure yet, and must know when this call
+  /// returns. Never called in a round of the engine, see Engine::report_failure().
   virtual void on_failure(const Status& status, std::uint64_t operation, bool tell_peers) = 0;
 
  protected:

@@ -1,12 +1,12 @@
-// The error of one communicator: the first that any thread finds, or its abort. The handle that the
-// user has owns the cell, from before the communicator is made until the handle is destroyed.
+// The error of one communicator: the first error that any thread finds, or its abort. The user's
+// handle owns the cell, from before the communicator is made until the handle is destroyed.
 //
-// Two errors more are kept elsewhere. The last error of each thread (api/handle.cc) belongs to the
-// thread: it is also that of calls without a communicator. Engine::status() is what has ended the
-// calls: a fault that the monitor thread has heard of is in the cell at once, while the engine may
-// still end a call that all ranks have reached. HostStream and Event keep the error of their tasks,
-// which may use several communicators. A transport remembers why a link has ended, for what is
-// posted later.
+// Other errors are kept elsewhere. The last error of each thread (api/handle.cc) may also be that
+// of a call without a communicator. Engine::status() is the error that has ended the operations: a
+// fault that the monitor thread receives is in the cell at once, while the engine may still end a
+// call that all ranks have reached. HostStream and Event keep the errors of their tasks, which may
+// use several communicators. A transport keeps the error that has ended a link, for transfers that
+// are posted later.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace hocket::internal {
 
-/// Any thread may call anything.
+/// Any thread may call any function.
 class ErrorCell {
  public:
   /// Keeps the first error. OK changes nothing.
@@ -33,13 +33,13 @@ class ErrorCell {
     return error_;
   }
 
-  /// False where the communicator was aborted before.
+  /// Returns false if the communicator was aborted before.
   bool abort() { return !aborted_.exchange(true); }
   bool aborted() const { return aborted_.load(); }
 
   // ---- What the user is told
-  /// The API function `function`, a static string, returns `status` to the user. It is the cell's
-  /// error, or else that of a call which changed nothing.
+  /// To be called when the API function `function`, a static string, returns `status` to the user:
+  /// the cell's error, or the error of a call that changed nothing.
   void note_returned(const char* function, const Status& status) {
     const std::lock_guard lock(mutex_);
     if (error_.ok()) {
@@ -48,14 +48,14 @@ class ErrorCell {
       function_ = function;
     }
   }
-  /// The error, under the name of the function that returned it first. Without an error: that of
-  /// the last call that changed nothing.
+  /// The cell's error, under the name of the function that returned it first. If there is none: the
+  /// error of the last call that failed and changed nothing.
   Status told() const {
     const std::lock_guard lock(mutex_);
     if (error_.ok()) return refused_;
     return function_ == nullptr ? error_ : error_.returned_by(function_);
   }
-  /// Gives the texts back: the communicator is destroyed.
+  /// Frees the texts when the communicator is destroyed.
   void clear() {
     const std::lock_guard lock(mutex_);
     error_ = refused_ = {};

@@ -20,7 +20,7 @@ struct GroupedCall {
 /// entered every communicator.
 Status launch(const std::vector<GroupedCall>& calls);
 
-/// launch() of a single call. Allocates nothing if it runs in this thread at once.
+/// The same for a single call. Allocates nothing if the call runs in this thread at once.
 Status launch_one(Communicator& communicator, const Call& call, HostStream* stream);
 
 }  // namespace hocket::internal

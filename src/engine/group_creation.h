@@ -1,4 +1,4 @@
-// A communicator that some ranks of another one make alone: the other ranks take no part.
+// Makes a communicator of some ranks of another communicator, without its other ranks.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace hocket::internal {
 
-/// From the call on. It takes no ticket, because it is no operation of the parent, and it keeps
-/// what it needs: the parent may be destroyed before it runs.
+/// The making of such a communicator, from the user's call to its end. It takes no ticket, because
+/// it is no operation of the parent. It keeps everything that it needs, because the parent may be
+/// destroyed before it runs.
 class GroupCreation {
  public:
   /// ranks: of the parent, in the order of the new communicator. One thread at a time calls it on a
@@ -37,7 +38,7 @@ class GroupCreation {
  private:
   std::shared_ptr<Session> session_;
   std::uint64_t parent_;    // comm id
-  OpenCommId open_parent_;  // its faults are kept: an abort of the parent ends the making
+  OpenCommId open_parent_;  // keeps the parent's faults, because its abort ends the making
   SharedParts& shared_;
   const TransportFactory& factory_;
   CommConfig config_;

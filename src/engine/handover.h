@@ -1,7 +1,8 @@
-// How threads share the engine of a communicator. One thread at a time drives an engine. Another
-// thread that has calls for it meanwhile, such as the worker of another stream, hands them over:
-// the thread that drives submits them. When the calls of that thread have ended it stops driving,
-// and a thread whose calls have not ended goes on. So no thread waits for the calls of another.
+// How threads share the engine of a communicator. One thread at a time drives an engine. If another
+// thread has calls for it meanwhile, such as the worker of another stream, it hands them over: the
+// driving thread submits them. When the calls of the driving thread itself have ended, it stops
+// driving, and a thread whose calls have not ended goes on. So no thread waits for the calls of
+// another thread.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@ struct Handover;
 
 /// A thread that waits for its handovers, and drives engines meanwhile.
 struct HandoverThread {
-  std::atomic<bool> look{false};   // there is news: it stops driving and looks at its handovers
+  std::atomic<bool> look{false};   // tells it to stop driving and to look at its handovers
   Communicator* drives = nullptr;  // one of the communicators whose engines it drives; or null
 };
 
@@ -54,12 +55,12 @@ struct Handover {
 };
 
 /// Hands over the calls of each handover when its ticket is next, and waits until all calls have
-/// ended. sleepers has an element for each handover. Returns the first error. finish() must
-/// follow for each.
+/// ended. sleepers has an element for each handover. Returns the first error. The caller must then
+/// call finish() for each handover.
 Status run_in_turn(Handovers& shared, std::span<Handover> handovers, std::span<Sleeper> sleepers);
-/// The communicator may be destroyed from here on.
+/// Ends the ticket of a handover. From then on the communicator may be destroyed.
 void finish(Handovers& shared, Communicator& communicator, CallOrder::Ticket ticket);
-/// Instead of both, for calls that do not run. Blocks until the ticket is next.
+/// Replaces both functions for calls that do not run. Blocks until the ticket is next.
 void skip(Handovers& shared, Communicator& communicator, CallOrder::Ticket ticket);
 
 }  // namespace hocket::internal

@@ -17,25 +17,25 @@ namespace hocket::internal {
 /// Makes the id of a new job, and starts the job's coordinator in this process.
 Status open_job(const CommConfig& config, UniqueId* id);
 
-/// Blocks until all ranks have joined the job and made its communicator. context.stop ends that
-/// early.
+/// Blocks until all ranks have joined the job and made its communicator, or until context.stop is
+/// requested.
 Status join_job(const UniqueId& id, int rank, int ranks, const CommConfig& config,
                 const CommContext& context, std::unique_ptr<Communicator>* out);
 
-/// The job in which a process was launched. Process (api/process.h) has it. All communicators that
-/// the process makes from its launcher share one session.
+/// The job in which a process was launched. It is a part of Process (api/process.h). All
+/// communicators that the process makes from its launcher share one session.
 class LaunchedJob {
  public:
-  /// parent_joined: this process was forked from a rank. A rank is one process: the child does not
-  /// join.
+  /// parent_joined: this process was forked from a rank. It must not join, because a rank is one
+  /// process.
   explicit LaunchedJob(bool parent_joined) : parent_joined_(parent_joined) {}
   LaunchedJob(const LaunchedJob&) = delete;
   LaunchedJob& operator=(const LaunchedJob&) = delete;
 
-  /// This process, or one that it was forked from, has joined.
+  /// True if this process, or a process from which it was forked, has joined.
   bool joined() const { return parent_joined_ || joined_.load(); }
 
-  /// As join_job(). A process without a launcher is a job of its own.
+  /// Joins as join_job(). A process without a launcher is a job of its own.
   Status join(const CommConfig& config, const Settings& settings, const CommContext& context,
               std::unique_ptr<Communicator>* out);
 

@@ -18,10 +18,10 @@
 
 namespace hocket::internal {
 
-/// The number of ranks of the job on this machine per core that they may run on. Ranks of all
-/// communicators and transports count: all of them may run at once.
+/// The number of ranks of the job on this machine, per core on which they may run. Ranks of all
+/// communicators and transports count, because all of them may run at once.
 double ranks_per_core(const Session& session);
-/// On the machine of that member.
+/// The same for the machine of that member.
 double ranks_per_core(const Session& session, const Member& there);
 
 class Membership {
@@ -46,11 +46,11 @@ class Membership {
     return session_.members()[static_cast<std::size_t>(session_rank(rank))];
   }
   std::uint64_t comm_id() const { return scope_.comm_id; }
-  /// The comm id of the ranks that give `color` in the next split. All ranks call it for each
-  /// split.
+  /// Returns the comm id of the ranks that give `color` in the next split. Counts splits, so all
+  /// ranks call it once for each split.
   std::uint64_t comm_id_of_next_split(int color);
-  /// The comm id of the communicator that these members (session ranks) make next with this tag.
-  /// All of them call it for each such communicator.
+  /// Returns the comm id of the communicator that these members (session ranks) make next with this
+  /// tag. Counts such communicators, so all members call it once for each.
   std::uint64_t comm_id_of_next_group(std::span<const int> members, int tag);
   /// -1: not a member.
   int rank_of_session(int session_rank) const;
@@ -90,14 +90,14 @@ class Membership {
   void report_failure(const Status& status, std::uint64_t operation);
   /// The other ranks are asked which of them has not begun that collective.
   void report_overdue(std::uint64_t collective, const std::string& what_waits);
-  /// Reports this rank where another rank waits for a collective after `begun`, the last that has
-  /// begun here. On the monitor thread only, after each new fault.
+  /// Reports this rank as the culprit if another rank waits for a collective after `begun`, the
+  /// last collective that has begun here. Called on the monitor thread only, after each new fault.
   void answer_overdue(std::uint64_t begun);
   void report_left();
   /// status: own_abort().
   void report_abort(const Status& status);
-  /// This rank cannot take part in the making of the communicator `part`, for which other ranks may
-  /// already wait.
+  /// Reports that this rank cannot take part in the making of the communicator `part`, for which
+  /// other ranks may already wait.
   void report_failed_split(std::uint64_t part, const Status& status);
 
  private:

@@ -15,15 +15,15 @@ namespace hocket::internal {
 
 class NodeSegment {
  public:
-  /// All three outlive it.
+  /// The three arguments outlive it.
   NodeSegment(Session& session, const Membership& membership, Mappings& mappings)
       : session_(session),
         membership_(membership),
         mappings_(mappings),
         doorbells_(session, membership) {}
 
-  /// Once, by all ranks of the node, before any other call: local rank 0 makes the memory, the
-  /// others wait for it at most so long.
+  /// All ranks of the node call it once, before any other call: local rank 0 makes the memory, the
+  /// other local ranks wait for it for at most deadline_ms.
   Status open(std::int64_t deadline_ms);
   const Board& board() const { return board_; }
   Doorbells& doorbells() { return doorbells_; }

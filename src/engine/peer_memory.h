@@ -19,7 +19,8 @@ namespace hocket::internal {
 
 class PeerMemory {
  public:
-  /// All four outlive it. When a descriptor arrives from a peer, this rank's doorbell rings.
+  /// The four arguments outlive it. When a descriptor arrives from a peer, it rings this rank's
+  /// doorbell.
   PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells,
              SharedParts& shared)
       : session_(session), membership_(membership), doorbells_(doorbells), shared_(shared) {}
@@ -50,7 +51,7 @@ class PeerMemory {
   std::map<PeerRegion, PeerMapping> peer_regions_;
   std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // under way
   std::set<std::uint64_t> offered_;       // own regions that peers may ask for
-  std::uint64_t offered_generation_ = 0;  // of Regions, when last looked at
+  std::uint64_t offered_generation_ = 0;  // Regions::generation() when offered_ was last checked
 };
 
 }  // namespace hocket::internal

@@ -32,19 +32,20 @@ struct RecordEntry {
   int peer = -1;        // of a message
   const Program* program = nullptr;
   // On the monotonic clock; 0: unknown.
-  Nanos begin = 0;     // without a sink: when the clock was first read, after 1,000 polls in vain
-  Nanos admitted = 0;  // seen: all ranks that take part have arrived, or the peer answers
+  Nanos begin = 0;     // without a sink: when the clock was first read, after 1,000 idle polls
+  Nanos admitted = 0;  // when all ranks that are needed were seen to have arrived, or the peer
+                       // answered
   Nanos end = 0;
   bool ended = false;
   Code code = Code::ok;
-  /// Of an operation that takes long: the ranks that it waited for at `looked`, the first of them
-  /// in waits_for. Before the first look, looked is 0.
+  /// For an operation that takes long: when the engine last looked at the ranks that it waits for;
+  /// 0: never. `waiting` is their number, waits_for has the first of them.
   Nanos looked = 0;
   std::size_t waiting = 0;
   std::array<std::uint16_t, most_ranks> waits_for{};
 };
 
-/// Takes every operation that has ended.
+/// Receives every operation that has ended.
 class RecordSink {
  public:
   virtual void ended(const RecordEntry& entry) = 0;
@@ -57,7 +58,7 @@ class OperationRecord {
  public:
   using Id = std::uint64_t;  // 0: not recorded
 
-  /// Keeps at least so many operations; 0: none. The sink may be null, and outlives the record.
+  /// Keeps at least `operations` operations; 0: none. The sink may be null; it outlives the record.
   OperationRecord(std::size_t operations, RecordSink* sink);
 
   // ---- By the thread that drives the engine. A time of 0 is unknown.
@@ -99,7 +100,8 @@ class OperationRecord {
   }
 
   // ---- By any thread
-  /// What is kept, the oldest first. An entry that is being overwritten is left out.
+  /// The operations that are kept, the oldest first. An entry that is being overwritten is left
+  /// out.
   std::vector<RecordEntry> entries() const;
 
  private:
@@ -127,7 +129,7 @@ class OperationRecord {
                                  has_ended = 16;
   static constexpr int code_shift = 8;
 
-  /// Null where a later operation has taken the slot.
+  /// Returns null if a later operation has taken the slot.
   Slot* find(Id id) {
     if (id == 0) return nullptr;
     Slot& slot = slots_[id & mask_];
@@ -137,7 +139,7 @@ class OperationRecord {
     const std::uint64_t before = slot.state.load(std::memory_order_relaxed);
     slot.state.store(before | bits, std::memory_order_release);
   }
-  /// Byte by byte: a load of the 8 bytes would wait for the stores of each of them.
+  /// Reads the signature byte by byte: a load of 8 bytes would wait for the single stores to them.
   static std::uint64_t pack(const Signature& signature, int peer) {
     const auto rank = static_cast<std::uint32_t>(peer >= 0 ? peer : signature.root);
     return static_cast<std::uint64_t>(signature.collective) |

@@ -1,5 +1,5 @@
-// Writes the records of operations of this process where a user finds them: at an error, and at a
-// signal. A thread of its own writes at a signal, because the other threads may hang.
+// Writes the records of operations of this process to a file or the log, at an error and at a
+// signal. At a signal a separate thread writes, because the other threads may hang.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ class RecordDump {
   /// calls it.
   using Lines = std::function<std::vector<std::string>(std::size_t most_ended)>;
 
-  /// Fails where the signal needs a thread and there is none.
+  /// Fails if the signal needs a thread and none can be started.
   static Status start(DumpTarget target, Lines lines, std::unique_ptr<RecordDump>* out);
   ~RecordDump();
   RecordDump(const RecordDump&) = delete;

@@ -1,5 +1,5 @@
-// The record of operations as text for people: what is under way and which ranks it waits for, then
-// what has ended.
+// The record of operations as text for people: the operations under way with the ranks that they
+// wait for, then the operations that have ended.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace hocket::internal {
 
-/// Whose record it is.
+/// The communicator whose record it is.
 struct RecordOwner {
   const Engine& engine;
   const Membership& membership;
@@ -18,10 +18,11 @@ struct RecordOwner {
   Status error;             // of the communicator
 };
 
-/// The transports of an operation, such as "shm" or "shm,tcp"; "none" where it uses none.
+/// The transports of an operation, such as "shm" or "shm,tcp"; "none" if it uses none.
 std::string transports_of(const Program& program, const Engine& engine, int ranks);
 
-/// Lines, without newlines. Operations that have ended: the latest, at most most_ended. Any thread.
+/// The lines of the text, without newlines. Of the operations that have ended it has the latest, at
+/// most most_ended. Any thread may call it.
 std::vector<std::string> record_lines(const RecordOwner& owner, std::size_t most_ended);
 
 }  // namespace hocket::internal

@@ -1,5 +1,5 @@
-// What the communicators of one process share. Process (api/process.h) has it for the library; a
-// test makes its own.
+// The objects that the communicators of one process share. In the library they are a part of
+// Process (api/process.h); a test makes its own.
 #pragma once
 
 #include <mutex>
@@ -12,8 +12,8 @@
 
 namespace hocket::internal {
 
-/// Texts that the user was given and that outlive every communicator. There are as many as there
-/// are algorithms and sets of transports.
+/// Texts that the user was given, and that outlive every communicator. Their number is limited by
+/// that of algorithms and sets of transports.
 class Texts {
  public:
   const char* keep(const std::string& text) {
@@ -30,8 +30,8 @@ struct SharedParts {
   Mappings mappings;
   Regions regions;
   Texts texts;
-  /// Held while a group is pushed to its streams: all streams see the groups that they share in one
-  /// order, or two of them could wait for one another.
+  /// Held while a group is pushed to its streams, so that all streams get the groups that they
+  /// share in the same order; otherwise two streams could wait for one another.
   std::mutex group_order;
   Handovers handovers;
 };

@@ -1,4 +1,4 @@
-// A split from its call, when it takes a ticket, until it runs.
+// A split, from the call that takes its ticket until it runs.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class Split {
   Split(const Split&) = delete;
   Split& operator=(const Split&) = delete;
 
-  /// As Communicator::split().
+  /// Runs Communicator::split().
   Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) {
     done_ = true;
     return parent_.split(ticket_, color_, key_, config_, errors, stop, out);

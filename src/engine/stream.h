@@ -22,9 +22,9 @@ class HostStream {
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
 
-  /// An operation. Starts the thread at the first task.
+  /// Queues an operation. The first task starts the thread.
   Status push(Task operation);
-  /// A task that is no operation, such as the record of an event.
+  /// Queues a task that is no operation, such as the record of an event.
   Status push_mark(std::function<void()> mark);
   /// Blocks until no task is left, including tasks that are pushed meanwhile. Returns the first
   /// error of the tasks since the last call that returned one.
@@ -48,8 +48,8 @@ class HostStream {
   Status take_error();
 
   mutable std::mutex mutex_;
-  // A thread that waits for the last task is not woken by each: with more threads than cores, a
-  // wake-up costs more than a small operation.
+  // drained_ is separate, so that a thread that waits for the last task is not woken by each task:
+  // with more threads than cores, a wake-up costs more than a small operation.
   std::condition_variable added_, drained_;
   std::deque<Entry> tasks_;
   bool running_ = false;  // a task is being run
@@ -59,8 +59,8 @@ class HostStream {
   std::thread thread_;
 };
 
-/// A point in a stream, for which threads and other streams can wait. After another record() it is
-/// the later point.
+/// A point in a stream, for which threads and other streams can wait. Another record() replaces it
+/// by a later point.
 class Event {
  public:
   /// Returns the number of a new point. complete(number) is called when the stream reaches it;

@@ -10,8 +10,8 @@
 
 namespace hocket::internal {
 
-/// Collective, while the communicator runs nothing else. offset: of the clock of this rank; its
-/// error is at most the uncertainty. run: runs the calls to their end.
+/// Collective, while the communicator runs nothing else. *offset receives the offset of this rank's
+/// clock; its error is at most the uncertainty. run: runs the calls to their end.
 Status measure_trace_clock(const Membership& membership,
                            const std::function<Status(std::span<const Call>)>& run,
                            ClockOffset* offset);

@@ -1,8 +1,8 @@
 // The trace of one rank of a communicator: every operation that has ended, as an event in Chrome's
 // trace format, on the clock of rank 0 (trace_clock.h). hocket-trace joins the files of all ranks.
 //
-// A file is a JSON array without its end, one event a line, so that a process that is killed leaves
-// a file that can still be read.
+// A file is a JSON array without its closing bracket, with one event per line, so that a process
+// that is killed leaves a file that can still be read.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class TraceFile final : public RecordSink {
  public:
   using TransportsOf = std::function<std::string(const Program& program)>;
 
-  /// Membership and transports_of outlive it. Before open() it keeps nothing.
+  /// Membership and transports_of outlive it. Before open() it records nothing.
   TraceFile(const std::string& folder, const Membership& membership, const std::string& name,
             TransportsOf transports_of);
   TraceFile(const TraceFile&) = delete;
@@ -28,7 +28,8 @@ class TraceFile final : public RecordSink {
   /// Writes the head of the file. offset: of this rank's clock.
   Status open(const ClockOffset& offset);
   void ended(const RecordEntry& entry) override;
-  /// Writes what is kept. Before the end, too. The first error is logged, and ends the trace.
+  /// Writes the events that are kept. The destructor does this too. The first error is logged, and
+  /// ends the trace.
   void flush() noexcept;
 
  private:

@@ -9,10 +9,11 @@
 //   - the ranks of the job on this machine outnumber the cores that they may run on, whatever
 //     transport joins them (topology/machine.h: crowd). That is known when the communicator is made
 //     and holds for its life. Or
-//   - the kernel let this thread wait for a core for a tenth of the time between two looks. Only
-//     that shows the load of other containers, of processes outside the job and of the
-//     application's own threads. The thread looks again and again while the communicator lives:
-//     after a tenth the core counts as shared for a second, and longer if that repeats.
+//   - the thread had to wait for a core for a tenth of the time between two looks at the kernel's
+//     count. Only this count shows the load of other containers, of processes outside the job and
+//     of the application's own threads. The thread looks again and again as long as the
+//     communicator exists. After a wait of a tenth of the time, the core counts as shared for a
+//     second, and longer if that happens again.
 // The kernel counts that time per thread: the second number of /proc/thread-self/schedstat, in
 // nanoseconds. A thread reads it only when it has polled without success and is about to yield or
 // to sleep, at most once in 10 ms. Each rank decides for itself: the ranks of one operation may
@@ -29,7 +30,7 @@
 
 namespace hocket::internal {
 
-/// What follows a poll that moved nothing.
+/// What a thread does after a poll that moved nothing.
 enum class WaitPhase { poll, spin, yield, sleep };
 
 struct WaitPolicy {
@@ -57,8 +58,8 @@ class Oversubscription {
   bool is_due(Nanos now) const {
     return !by_ranks_ && (!last_ || now - last_->at >= between_looks);
   }
-  /// run_delay: how long `thread`, the calling thread, has waited for a core in all; empty:
-  /// unknown.
+  /// Takes the run delay: the total time that `thread`, the calling thread, has waited for a core;
+  /// empty: unknown.
   void look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay);
 
  private:
@@ -77,16 +78,16 @@ class Oversubscription {
 /// report it.
 std::optional<Nanos> run_delay();
 
-/// An engine to drive, and what wakes the thread that waits for it.
+/// An engine to drive, and the doorbells that wake the thread that waits for it.
 struct Sleeper {
   Engine* engine = nullptr;
   const Board* board = nullptr;
   int event_fd = -1;  // readable when a peer has rung this rank while it sleeps in poll
 };
 
-/// Drives all engines until each is idle or has failed, and reports their failures.
-/// Engine::status() tells which. stop: not null if threads share the engines (handover.h): also
-/// ends when it is set, and when the work of a thread has ended.
+/// Drives all engines until each is idle or has failed (Engine::status()), and reports their
+/// failures. stop: not null if threads share the engines (handover.h); then drive() also ends when
+/// *stop is set, and when the work of a thread has ended.
 void drive(std::span<const Sleeper> sleepers, Oversubscription& oversubscription,
            const std::atomic<bool>* stop = nullptr);
 

@@ -15,12 +15,12 @@ class Work {
     begun_ = true;
     left_ = calls;
   }
-  /// One of the calls has ended without an error. True if it was the last one.
+  /// To be called when a call has ended without an error. Returns true if it was the last call.
   bool end_call() {
     HOCKET_ASSERT(left_ > 0, "each call ends once");
     return --left_ == 0;
   }
-  /// The engine has ended before all calls had.
+  /// To be called when the engine has ended before all calls have ended.
   void fail(const Status& status) {
     if (left_ == 0) return;
     left_ = 0;

@@ -30,7 +30,7 @@ class Regions {
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
 
-  /// Allocates zeroed, page-aligned memory; a memfd of its own is behind it.
+  /// Allocates zeroed, page-aligned memory from a new memfd.
   Status allocate(std::size_t size, void** out);
   /// Frees memory of allocate(). Its pages return to the system even while peers have it mapped.
   Status free(void* pointer);

@@ -10,10 +10,10 @@
 
 namespace hocket::internal {
 
-/// Memory of one owner, page-aligned, that grows to the most it was ever asked for.
+/// Page-aligned memory of one owner, which grows to the largest size that was requested.
 class ScratchArea {
  public:
-  /// At least so many bytes, valid until the next call; null: there is no memory.
+  /// Returns at least `bytes` bytes, valid until the next call; null: there is no memory.
   std::byte* of(std::size_t bytes) {
     bytes = std::max<std::size_t>(bytes, 1);  // a message of nothing has a scratch area too
     if (bytes > this->bytes()) {
@@ -22,7 +22,7 @@ class ScratchArea {
     }
     return memory_.get();
   }
-  /// What it holds now. Any thread.
+  /// The size of the memory now. Any thread may call it.
   std::size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:

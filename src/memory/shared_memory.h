@@ -34,8 +34,8 @@ class Mapping {
   std::size_t size_;
 };
 
-/// The mappings of one process: it maps a file once, however many communicators and threads use it.
-/// Process (api/process.h) has one table for all communicators.
+/// The mappings of one process, which maps a file once, however many communicators and threads use
+/// it. Process (api/process.h) has one table for all communicators.
 class Mappings {
  public:
   Mappings() = default;

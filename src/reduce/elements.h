@@ -1,5 +1,6 @@
-// Elements and operators, one value at a time, in plain C++: what every kernel must compute, for
-// the scalar reference and for devices. HOCKET_HOST_DEVICE (base/device.h) lets a kernel call them.
+// Elements and operators in plain C++, one value at a time. They define the result that every
+// kernel must give. The scalar reference and device kernels use them; HOCKET_HOST_DEVICE
+// (base/device.h) lets a kernel call them.
 #pragma once
 
 #include <bit>

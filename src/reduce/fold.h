@@ -8,11 +8,10 @@
 // (OCP, not saturating). The result depends only on the operands: not on the instruction set, the
 // alignment or the position.
 //
-// NaN: every NaN that arithmetic or a conversion yields is the canonical NaN of its type: positive,
-// with the quiet bit alone (fp32 7fc00000, fp64 7ff8..., fp16 7e00, bf16 7fc0, e4m3 7f, e5m2 7e). A
-// copy (one source, as wide as the destinations, nothing to divide) moves bytes and changes
-// nothing. The processor's floating-point modes must be the default ones: no flushing of
-// subnormals.
+// NaN: every NaN that arithmetic or a conversion gives is the canonical NaN of its type: positive,
+// with only the quiet bit set (fp32 7fc00000, fp64 7ff8..., fp16 7e00, bf16 7fc0, e4m3 7f, e5m2
+// 7e). A copy (one source, as wide as the destinations, nothing to divide) changes no byte. The
+// processor's floating-point modes must be the default modes: subnormals are not flushed to zero.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +33,8 @@ enum class Stores : std::uint8_t {
   // Writes each piece to all destinations at once.
   together,
   // Writes all of the first destination, then copies it to the others. Exceptions: a fold of less
-  // than 1 KiB is written as `together`; a copy and an integer average go piece by piece.
+  // than 1 KiB is written as by `together`; a copy and an integer average are written piece by
+  // piece.
   one_by_one,
   // As together, with ordinary stores to the first destination, and non-temporal stores to the
   // others.
@@ -54,9 +54,9 @@ struct Fold {
   Op op = Op::sum;            // one that computes(op, dtype)
   bool finish = true;         // this is the last fold of the value: divide for avg
   std::uint32_t divisor = 1;  // ranks, for avg; 0 and 1 divide nothing
-  /// PreMulSum (with op sum): a scalar for each source, in the wide type, in the low bytes. Sources
-  /// that are not wide are multiplied by theirs, before they are rounded; so a single source is not
-  /// copied. Null: nothing is multiplied.
+  /// PreMulSum (with op sum): a scalar for each source, in the wide type, in the low bytes. A
+  /// source that is not wide is multiplied by its scalar before it is rounded; so a single source
+  /// is not just copied. Null: no source is multiplied.
   const std::uint64_t* scalars = nullptr;
   Stores stores = Stores::together;
 };

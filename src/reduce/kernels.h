@@ -14,12 +14,12 @@
 
 namespace hocket::internal::reduce {
 
-/// Folds elements [begin, end) of a valid Fold. The operator and dtype are the table's, but avg
-/// shares the kernel of sum and divides if the Fold says so.
+/// Folds elements [begin, end) of a valid Fold, whose operator and dtype are those of the kernel's
+/// place in the table. avg uses the kernel of sum, which divides if the Fold says so.
 using Kernel = void (*)(const Fold& fold, std::size_t begin, std::size_t end);
 
-/// The kernels of a type: those of all operators but avg, which is sum and a division, and then
-/// that of sums with scalars.
+/// The number of kernels of a type: one for each operator except avg, which uses that of sum, and
+/// one for sums with scalars.
 inline constexpr int kernel_count = op_count;
 inline constexpr int scaled_sum = kernel_count - 1;
 constexpr int kernel_op(Op op) {

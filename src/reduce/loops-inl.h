@@ -152,8 +152,8 @@ struct BitXor {
 };
 
 /// Minimum or maximum of a and b. For floating-point types it is NaN if a or b is NaN, and +0 is
-/// above -0; the instructions of processors differ in both cases. Equal numbers other than zeros
-/// have equal bits.
+/// greater than -0; in both cases the instructions of processors give different results. Equal
+/// numbers other than zeros have equal bits.
 template <bool kMax>
 struct Extreme {
   template <class D, class V = hn::Vec<D>>
@@ -227,8 +227,8 @@ class Loop {
 
   std::size_t dst_element_bytes() const { return wide_dst_ ? sizeof(Wide) : sizeof(Narrow); }
 
-  /// Folds the elements before the first element at which the first non-temporal destination is
-  /// aligned.
+  /// Folds the elements before the first element that is aligned in the first non-temporal
+  /// destination.
   std::size_t align(std::size_t begin, std::size_t end) {
     const std::size_t size = dst_element_bytes();
     const std::size_t vector = hn::Lanes(D()) * sizeof(Wide);

@@ -1,4 +1,4 @@
-// Folds by an operator of the user, in the order of the right fold: x0 op (x1 op (x2 op ...)).
+// Folds with a user operator, in the order of the right fold: x0 op (x1 op (x2 op ...)).
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct UserFold {
   std::uint32_t unit = 1;  // how many elements of Fold::dtype an element of that datatype has
 };
 
-/// Partial results of one fold; it grows and is used again.
+/// Memory for the partial results of one fold; it grows and is used again.
 struct alignas(64) UserFoldLine {
   std::byte bytes[64];
 };
@@ -36,8 +36,8 @@ using UserFoldRoom = std::vector<UserFoldLine>;
 /// finish and stores have no meaning here.
 void fold_by_user(const Fold& fold, const UserFold& by, UserFoldRoom* room);
 
-/// Threads of this process that run an operator of the user. So a call of the API looks at a flag
-/// of its thread only where some thread does.
+/// The number of threads of this process that run a user operator. A call of the API reads a flag
+/// of its thread only if this number is not 0.
 inline std::atomic<int> threads_inside_user_operator{0};
 bool this_thread_is_inside_user_operator();
 

@@ -18,9 +18,9 @@ struct Machine {
 
 const Machine& machine();
 
-/// Oversubscription: the largest number of ranks per core. `ranks` has the cores of each rank. The
-/// function looks at the cores of all ranks together, and at the cores of each rank, which it
-/// shares with the ranks that may run on no other cores.
+/// The largest number of ranks per core. `ranks` has the cores of each rank. The function takes the
+/// maximum over several sets of cores: the cores of all ranks together, with all ranks; and the
+/// cores of each rank, with the ranks that may run on no other cores.
 double crowd(std::span<const CoreSet> ranks);
 
 }  // namespace hocket::internal

@@ -19,7 +19,7 @@ enum class FrameKind : std::uint8_t {
   nack = 5,     // sender and receiver disagree; the payload (a Nack) quotes the peer
   goodbye = 6,  // the last frame of a connection
   hello = 7,    // the first frame on a second or later connection: its sender reads from it
-  call = 8,     // the collective in which the sender waits for the receiver
+  call = 8,     // says in which collective the sender waits for the receiver
 };
 
 namespace frame_flag {
@@ -53,7 +53,7 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 112);
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
 
-/// Payload of a NACK: what its receiver had sent.
+/// Payload of a NACK: the signature and the total that its receiver had sent.
 struct Nack {
   Signature signature;
   std::uint64_t total = 0;

@@ -75,7 +75,8 @@ class MessageMatcher {
   // ---- Outgoing
   using Want = std::uint8_t;  // kinds of frames; a sum of these:
   static constexpr Want controls = 1, eager = 2, bulk = 4, any = 7;
-  /// Sets the next frame to send; a data frame has at most max_payload bytes. False: there is none.
+  /// Sets the next frame to send; a data frame has at most max_payload bytes of payload. Returns
+  /// false if there is none.
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
   /// The link has sent a frame of `transfer` with `bytes` of payload, and no longer reads them.
   void sent(Transfer& transfer, std::size_t bytes);
@@ -87,7 +88,7 @@ class MessageMatcher {
   /// The eager message that is sent next; null: there is none.
   const Transfer* next_eager() const { return eager_.head; }
   std::size_t bulk_bytes() const;  // size of the rendezvous message that is being sent; 0: none
-  /// Returns a frame of this kind without payload: hello or goodbye.
+  /// Returns a frame without payload of this kind, hello or goodbye.
   OutFrame signal(FrameKind kind) const;
 
   // ---- Incoming
@@ -100,7 +101,7 @@ class MessageMatcher {
   Status payload_complete(const InFrame& frame);
 
   // ---- Ends
-  /// Ends all transfers with `why`, and from now on every transfer that is posted.
+  /// Ends all transfers with `why`, and every transfer that is posted later.
   void end(const Status& why);
   /// The same, but messages that have arrived completely can still be received.
   void leave(const Status& why);
@@ -182,12 +183,13 @@ class MessageMatcher {
   std::size_t controls_head_ = 0;
   bool nack_due_ = false;
   OutFrame nack_frame_;
-  /// A collective in which a rank waits for the other one: sequence 0: none.
+  /// A collective in which a rank waits for the other rank. sequence 0: none.
   struct WaitingCall {
     std::uint64_t sequence = 0;
     Signature signature;
   };
-  WaitingCall call_out_, call_in_;  // this rank's, which call_due_ says is to be sent; the peer's
+  // call_out_: that of this rank, to be sent if call_due_. call_in_: that of the peer.
+  WaitingCall call_out_, call_in_;
   bool call_due_ = false;
   Nack nack_out_, nack_in_;
 

@@ -1,12 +1,12 @@
 // Detects messages of a collective that this rank did not call, over all links of a transport.
 // Collectives run one after another, and all messages of a collective carry its signature. So a
-// message shows a mismatch if it belongs to a collective that has ended here, or to the running
-// collective but has another signature. Without this check such a message could stay unmatched for
-// ever, because this rank may expect no message from that peer.
+// message shows a mismatch if it belongs to a collective that has ended on this rank, or to the
+// running collective but has another signature. Without this check such a message could stay
+// unmatched until the deadline, because this rank may expect no message from that peer.
 //
-// Two ranks that both wait for a message of the other one send no message (each is the root of its
-// gather, for example). So a rank that has waited long in a collective tells the ranks for which it
-// waits which collective it is in (FrameKind::call), and the receiver compares it with its own.
+// If two ranks both wait for a message of the other rank, neither sends one (each may be the root
+// of its gather, for example). So a rank that has waited long in a collective sends its call to the
+// ranks for which it waits (FrameKind::call), and they compare it with their own call.
 #pragma once
 
 #include <array>
@@ -22,14 +22,16 @@ namespace hocket::internal {
 
 class MessageMatcher;
 
-/// Each transport has one for all of its links. It finds nothing before the first begin().
+/// Each transport has one object for all of its links. It reports no mismatch before the first
+/// begin().
 class CollectiveSequenceCheck {
  public:
   CollectiveSequenceCheck() = default;
   CollectiveSequenceCheck(const CollectiveSequenceCheck&) = delete;
   CollectiveSequenceCheck& operator=(const CollectiveSequenceCheck&) = delete;
 
-  /// As Transport::begin_collective(): compares all messages that have arrived unexpected with it.
+  /// To be called by Transport::begin_collective(): compares all unexpected messages with the
+  /// collective.
   void begin(std::uint64_t sequence, const Signature& signature);
   /// The first mismatch; null: there is none.
   const Status* failure() const { return failure_.ok() ? nullptr : &failure_; }
@@ -48,7 +50,7 @@ class CollectiveSequenceCheck {
     return mine.sequence == sequence && !theirs.same_call(mine.signature);
   }
   bool has_begun(std::uint64_t sequence) const { return sequence <= newest_; }
-  /// The call of this rank that an error about such a message quotes.
+  /// The call of this rank that an error about a message with this key quotes.
   const Signature& mine(const MessageKey& key) const {
     const Begun& same = begun(key.sequence);
     return (same.sequence == key.sequence ? same : begun(newest_)).signature;

@@ -60,12 +60,11 @@ class Transport {
   virtual void post_recv(Transfer& transfer) = 0;
   /// Moves the bytes that can move now, without blocking. Returns true if bytes moved.
   virtual bool poll() = 0;
-  /// This rank begins a collective whose messages have `sequence` in their keys; sequence is larger
-  /// than that of any collective before. Called before its first post.
+  /// Called when this rank begins a collective, before it posts a transfer. The messages of the
+  /// collective have `sequence` in their keys, which is larger than that of any earlier collective.
   virtual void begin_collective(std::uint64_t /*sequence*/, const Signature& /*signature*/) {}
-  /// This rank has waited long in the collective that it has begun last, for `peer` among others:
-  /// sends it that call, so that a rank that waits in another call finds out. Sends nothing that
-  /// the peer must answer.
+  /// Called when this rank has waited long for `peer` in its latest collective. Sends that call to
+  /// the peer, so that a peer that waits in another call finds out. The peer does not answer.
   virtual void tell_call(int /*peer*/, std::uint64_t /*sequence*/, const Signature& /*call*/) {}
   /// The error for the first message of a collective that this rank did not call; null: no such
   /// message has arrived. poll() and begin_collective() find such messages. No transfer has this

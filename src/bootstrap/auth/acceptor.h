@@ -15,9 +15,9 @@
 namespace hocket::internal {
 
 /// Accepts connections on one listener. The number of unproved connections in the process and their
-/// time are limited, so that a port scan costs a little time of this thread only: when there are
-/// too many, the oldest one that has not sent its hello is closed first. If there is no memory for
-/// a connection, the connection is closed.
+/// time are limited, so that a port scan costs only a little time of this thread. When there are
+/// too many, the oldest connection that has not sent its hello is closed first. If there is no
+/// memory for a connection, the connection is closed.
 class Acceptor : private EventLoop::DescriptorHolder {
  public:
   using Judge = std::function<Verdict(const Claim& claim)>;

@@ -34,7 +34,7 @@ using Hello = std::array<std::uint8_t, hello_bytes>;
 using ClaimBytes = std::array<std::uint8_t, claim_bytes>;
 using Digest = std::array<std::uint8_t, proof_bytes>;
 
-/// What the processes of a job have in common.
+/// The job id and the key, which the processes of a job have in common.
 struct Credentials {
   Key key{};
   JobId job_id{};
@@ -43,7 +43,7 @@ struct Credentials {
 
 enum class Purpose : std::uint8_t { coordinator = 1, node = 2, tree = 3, fetch = 4, data = 5 };
 
-/// What the connecting end wants.
+/// Who the connecting end is, and what it connects for.
 struct Claim {
   Purpose purpose = Purpose::coordinator;
   std::int32_t rank = -1;    // the connecting rank

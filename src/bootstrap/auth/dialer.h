@@ -14,7 +14,7 @@
 
 namespace hocket::internal {
 
-/// Dialer::Options::refused_limit: refused connections are tried again until the deadline.
+/// For Dialer::Options::refused_limit: a refused connection is tried again until the deadline.
 inline constexpr Nanos never = std::numeric_limits<Nanos>::max();
 
 /// Opens one connection. Tries again until its deadline if another attempt can succeed.
@@ -37,8 +37,8 @@ class Dialer {
   };
   using Ended = std::function<void(Result result)>;
 
-  /// ended: called once, in a later round of the loop, if the Dialer lives so long. It may destroy
-  /// the Dialer.
+  /// ended: called once, in a later round of the loop, if the Dialer still exists then. It may
+  /// destroy the Dialer.
   static std::unique_ptr<Dialer> start(EventLoop& loop, Options options, Ended ended);
   Dialer(const Dialer&) = delete;
   Dialer& operator=(const Dialer&) = delete;

@@ -23,7 +23,7 @@ class DataConnections {
 
   // From any thread:
   void set_listener(std::uint64_t comm_id, AdoptConnection adopt);
-  void clear_listener(std::uint64_t comm_id);  // its callback is not running when it returns
+  void clear_listener(std::uint64_t comm_id);  // when it returns, the callback is not running
 
   // On the event loop's thread:
   void start(const Credentials& credentials) { credentials_ = credentials; }

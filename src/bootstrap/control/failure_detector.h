@@ -8,8 +8,8 @@
 // A fault is flooded over all control connections; a rank that knows it already does not forward
 // it.
 //
-// A leader that has left goes on to forward messages until no rank needs it, or until its process
-// ends; after that the parts of the tree that it connected get no faults of one another.
+// A leader that has left continues to forward messages until no rank needs it, or until its process
+// ends. After that, the parts of the tree that it connected get no faults of one another.
 #pragma once
 
 #include <atomic>

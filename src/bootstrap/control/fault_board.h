@@ -18,15 +18,16 @@ namespace hocket::internal {
 
 class FaultBoard {
  public:
-  /// Returns false if the fault is known already. A rank is dead, is silent or leaves once, and is
-  /// neither dead nor silent after it has left; other faults are distinguished by comm_id and
-  /// operation. A fault of kind `left` of a comm_id that is not open here is new, but is not kept.
+  /// Adds a fault; returns false if the fault is known already. For each rank there is at most one
+  /// fault of each of the kinds dead, silent and left, and no dead or silent after left; other
+  /// faults are distinguished by comm_id and operation. A fault of kind `left` of a comm_id that is
+  /// not open here counts as new, but is not kept.
   bool add(const Fault& fault);
   /// The number of faults that have been added, which is the number of the next fault.
   std::uint64_t count() const { return count_.load(std::memory_order_acquire); }
-  /// Sets the fault that add_own_failure() adds, while there is memory for it.
+  /// Allocates the fault that add_own_failure() adds when there may be no memory.
   void prepare_own_failure(Fault fault);
-  /// Returns false if it has been added before.
+  /// Adds the prepared fault; returns false if it has been added before.
   bool add_own_failure() noexcept;
   Fault own_failure() const;
   std::vector<Fault> all() const;
@@ -36,8 +37,8 @@ class FaultBoard {
   void open(std::uint64_t comm_id);
   void close(std::uint64_t comm_id);
   std::size_t size() const;
-  bool has_left(int rank) const;  // also if its process has ended in order
-  /// The rank has left or is dead: it sends no more messages.
+  bool has_left(int rank) const;  // true also if its process ended by exit() or a return from main
+  /// True if the rank has left or is dead, so that it sends no more messages.
   bool is_gone(int rank) const;
 
   int watch(std::function<void()> wake);

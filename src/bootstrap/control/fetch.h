@@ -18,12 +18,12 @@ class Fetch {
   Fetch(int peer, FaultScope scope, DescriptorName name, std::function<void(const Fetch&)> ended)
       : peer(peer), scope(std::move(scope)), name(name), ended_(std::move(ended)) {}
   bool done() const { return done_.load(std::memory_order_acquire); }
-  /// After done(): the result; OK: *fd is the descriptor.
+  /// After done(): returns the result; if it is OK, *fd receives the descriptor.
   Status take(UniqueFd* fd);
   /// After done(), before take(): the descriptor; -1: none came.
   int fd() const { return fd_.get(); }
   void finish(const Status& status, UniqueFd fd);
-  /// When it returns, `ended` does not run and will not be called.
+  /// When disregard() returns, `ended` does not run and will not be called.
   void disregard();
 
   const int peer;

@@ -1,4 +1,4 @@
-// What the join hands to the failure detector.
+// The data that the join gives to the failure detector.
 #pragma once
 
 #include <map>
@@ -11,10 +11,12 @@
 
 namespace hocket::internal {
 
-/// Children of a node leader in the tree of leaders: 64 nodes are two steps deep.
+/// The most children of a node leader in the tree of leaders. With 64 nodes, a leader is at most
+/// two steps from the top.
 inline constexpr int tree_arity = 8;
 
-/// What a rank has when all ranks have joined. Only a node leader has followers, parent, children.
+/// What a rank has when all ranks have joined. Only a node leader has followers, a parent and
+/// children.
 struct JoinResult {
   Table table;
   int node = 0;

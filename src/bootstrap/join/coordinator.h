@@ -18,12 +18,11 @@ namespace hocket::internal {
 
 class Coordinator : private EventLoop::Client {
  public:
-  /// session_key: of a job without a key, for all connections after the join; the table of members
-  /// brings it to the ranks. Of a job with a key, zeros: the ranks have the key, and the table
-  /// crosses the network.
-  /// ended: called once, when all ranks have joined and the listener is closed; or when the join
-  /// has failed, and all ranks know why or have had a tenth of deadline_ms (at most a minute) to
-  /// come and learn it. Must not destroy the Coordinator.
+  /// session_key: in a job without a key, the key for all connections after the join; the table of
+  /// members brings it to the ranks. In a job with a key, zeros: the ranks have the key, and the
+  /// table crosses the network. ended: called once, when all ranks have joined and the listener is
+  /// closed; or when the join has failed, and all ranks know why or a tenth of deadline_ms (at most
+  /// a minute) has passed. Must not destroy the Coordinator.
   static std::unique_ptr<Coordinator> start(EventLoop& loop, const Key& session_key,
                                             std::int64_t deadline_ms, std::function<void()> ended);
   Coordinator(const Coordinator&) = delete;
@@ -32,7 +31,7 @@ class Coordinator : private EventLoop::Client {
   void listen(UniqueFd listener, const Credentials& credentials);
   /// Adds the connection of a leader that needs no handshake.
   void adopt(UniqueFd fd);
-  /// Ends the join: every rank that has come, or comes later, learns why.
+  /// Ends the join with an error, which every rank that has come, or comes later, receives.
   void fail(Code code, int culprit, const std::string& text);
 
  private:

@@ -43,10 +43,10 @@ class JoinRole {
   JoinRole(const JoinRole&) = delete;
   JoinRole& operator=(const JoinRole&) = delete;
   virtual ~JoinRole() = default;
-  /// Ends the join of this rank; all ranks that have come learn why.
+  /// Ends the join with an error, which all ranks that have come receive.
   void give_up(const Status& why);
-  /// The user aborted the join. If the other ranks cannot be told yet, the role goes on until it
-  /// can tell them: handlers.failed is called then.
+  /// To be called when the user aborts the join. If the other ranks cannot be told yet, the role
+  /// goes on until it can tell them, and then calls handlers.failed.
   void stop();
   /// The error of the user's call.
   Status stopped() const;
@@ -55,7 +55,8 @@ class JoinRole {
   JoinRole(EventLoop& loop, const JoinSetup& setup, JoinHandlers handlers)
       : loop_(loop), setup_(setup), handlers_(std::move(handlers)) {}
   void start_deadline();
-  /// Decodes the table of members and tells the session of it. Returns false if the join has ended.
+  /// Decodes the table of members and passes it to the session. Returns false if the join has
+  /// ended.
   bool take_table(const Message& message);
   void finish();
   void fail(const Status& status);

@@ -1,4 +1,4 @@
-// What a launcher told this process: its rank, the coordinator's address and the job key.
+// The data that a launcher gives to a process: its rank, the coordinator's address and the job key.
 //
 // hocket-run hands each rank an inherited descriptor, named by HOCKET_LAUNCH_FD: a sealed memfd
 // with one launch record (docs/protocol/launch.md), so that the key is never in an argument list or
@@ -25,9 +25,9 @@ struct LaunchInfo {
   std::string source;             // "hocket-run": for messages
 };
 
-/// Finds the launcher that started this process and reads its information. May be called again:
-/// each call returns the same, with another duplicate of the listener. The error says what to do if
-/// there is no launcher, or one that hocket does not support.
+/// Finds the launcher that started this process and reads its data. May be called again: each call
+/// returns the same data, with another duplicate of the listener. If there is no launcher, or
+/// hocket does not support it, the error says what to do.
 Status detect_launch(const Settings& settings, LaunchInfo* info);
 
 /// For the launcher: a sealed, close-on-exec memfd with the record of one rank. listener is the

@@ -22,7 +22,7 @@ class NodeLeader final : public JoinRole {
       : JoinRole(loop, setup, std::move(handlers)) {}
   /// listener: for followers; empty if this rank is a node of its own.
   void start(UniqueFd listener);
-  /// For the connection of a child, another leader.
+  /// The verdict on the connection of a child, which is another leader.
   Verdict judge_child(const Claim& claim) const;
   void accept_child(const Claim& claim, UniqueFd fd);
 

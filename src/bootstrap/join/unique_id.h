@@ -22,8 +22,8 @@ struct UniqueId {
 /// Fills in a new random job id and key.
 Status make_unique_id(UniqueId* out);
 UniqueIdBytes encode(const UniqueId& id);
-/// The error says what is wrong with bytes that are not a unique id: never filled, cut, damaged, or
-/// of another version, or without a job key.
+/// If the bytes are no unique id, the error says why: never filled in, cut off, damaged, of another
+/// version, or without a job key.
 Status decode(const UniqueIdBytes& bytes, UniqueId* out);
 
 }  // namespace hocket::internal

@@ -39,7 +39,7 @@ class ControlConnection {
   ~ControlConnection() { close(); }
 
   void send(MessageType type, std::vector<std::uint8_t> body = {}, std::vector<SharedFd> fds = {});
-  /// Replaces the handlers; the rest of a batch that is being delivered goes to the new ones.
+  /// Replaces the handlers; the rest of a batch that is being delivered goes to the new handlers.
   void hand_over(OnMessage on_message, OnClosed on_closed);
   /// Delivers what has come; if the other end has closed, the connection closes too.
   void drain();
@@ -79,7 +79,8 @@ class ControlConnection {
   std::deque<UniqueFd> in_fds_;
   bool lost_fds_ = false;
   std::deque<Outgoing> out_;
-  // Ends with the connection: shows a function that called a handler whether it still exists.
+  // Is destroyed with the connection: a function that has called a handler looks at it to find out
+  // whether the connection still exists.
   std::shared_ptr<const char> life_ = std::make_shared<char>();
 };
 

@@ -28,14 +28,14 @@ class EventLoop {
  public:
   using Ready = std::function<void(std::uint32_t epoll_events)>;
 
-  /// An object that is told when a handler has thrown: memory has run out.
+  /// An object that is told when a handler has thrown, which means that memory has run out.
   class Client {
    public:
     virtual ~Client() = default;
-    /// Ends what cannot go on, and tells the other ranks as far as there is memory for it. Returns
-    /// false, or throws, if it has to be called again.
+    /// Ends the work that cannot go on, and tells the other ranks as far as there is memory for it.
+    /// Returns false, or throws, if it has to be called again.
     virtual bool fail(const Status& why) = 0;
-    /// The process ends in order: exit(), or a return from main.
+    /// Called when the process ends by exit() or a return from main.
     virtual void process_exits() {}
   };
   /// An object that holds unproved connections, which may be closed when the process needs a
@@ -87,7 +87,7 @@ class EventLoop {
   std::size_t unproved_connections = 0;
 
  protected:
-  using Token = std::uint64_t;  // names a watch or a timer; 0: none
+  using Token = std::uint64_t;  // identifies a watch or a timer; 0: none
   /// Returns false if a client has to be told again.
   bool tell_clients(const Status& failure);
   void tell_clients_of_exit();

@@ -118,7 +118,7 @@ class MonitorThread final : public EventLoop, public std::enable_shared_from_thi
 
 inline EventLoop& MonitorRef::operator*() const { return *loop_; }
 
-/// fork_generation(), and another number from the beginning of the process's exit on.
+/// fork_generation() until the process begins to exit, then another number.
 std::uint64_t session_generation();
 /// Keeps an object that a forked child must neither use nor destroy.
 void abandon(std::shared_ptr<void> of_the_parent);

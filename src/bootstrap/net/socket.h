@@ -15,8 +15,8 @@ namespace hocket::internal {
 
 /// Listens on address (port 0: any) and fills in the port.
 Status listen_tcp(Address* address, UniqueFd* out);
-/// Listens on an abstract Unix socket; `taken`: another socket of this network namespace
-/// has the name.
+/// Listens on an abstract Unix socket. *taken: true if another socket of this network namespace has
+/// the name.
 Status listen_unix(const std::string& name, UniqueFd* out, bool* taken);
 
 /// The other end of a connection: an abstract Unix socket if `unix_name` is given, else TCP.
@@ -30,7 +30,8 @@ UniqueFd connect_start(const Endpoint& endpoint, int* error);
 /// The result of a connect that was in progress: 0 or the error.
 int connect_result(int fd);
 
-/// For a data or control connection. This and set_silence_limit() do nothing on Unix sockets.
+/// Sets TCP_NODELAY on a data or control connection. This function and set_silence_limit() do
+/// nothing on Unix sockets.
 void set_no_delay(int fd);
 /// Ends the connection when sent bytes are not acknowledged within silence_ms; sends keepalives
 /// too. Unacknowledged bytes are sent again every second at least, if the kernel supports that.

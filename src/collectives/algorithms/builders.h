@@ -11,31 +11,31 @@
 namespace hocket::internal {
 
 struct Builder {
-  const char* algorithm;  // "inline", "ring", ...: registry.cc has them all
+  const char* algorithm;  // its name: "inline", "ring", ...: registry.cc has all names
   Collective collective;
   Medium medium;
   bool rank_order;  // folds in absolute rank order, as deterministic mode needs, or folds nothing
-  bool cuts;        // a whole message has a block for each rank; else it is one block
+  bool cuts;        // cuts a whole message into a block for each rank; else it is one block
   bool varying;     // serves blocks of different counts too
   /// All ranks (in a rooted collective: all but the root) do the same at the same time, each with
   /// peers at the same distances from itself: the cost model simulates only one of them.
   bool symmetric;
   /// Adds the lanes, and the scratch that they use, for more than one rank.
   void (*lay)(Plan& plan, const Shape& shape);
-  /// Of a plan that a user has loaded, which makes the whole plan; lay and cuts do not count.
+  /// For a plan that a user has loaded: the file makes the whole plan; lay and cuts are not used.
   const PlanFile* file = nullptr;
   bool scales = true;  // PreMulSum can use it (Proof::scalars); only loaded plans may be unable to
 
-  /// For one rank: a copy, whatever the algorithm.
+  /// The plan of one rank. In a communicator of one rank it is a copy, whatever the algorithm.
   Plan build(const Shape& shape) const;
 };
 
 /// All algorithms, in the order of the documentation. Defined in registry.cc.
 std::span<const Builder> builders();
-/// Names a plan in the signature of a call: the row in builders(), from 1 on, or bits of the hash
-/// of a loaded plan. Not 0.
+/// The number of a plan in the signature of a call: that of its row in builders(), from 1 on, or
+/// bits of the hash of a loaded plan. Not 0.
 std::uint16_t number_of(const Builder& builder);
-/// nullptr if there is none.
+/// Returns nullptr if there is no such builder.
 const Builder* find_builder(const char* algorithm, Collective collective, Medium medium);
 
 }  // namespace hocket::internal

@@ -36,11 +36,12 @@ class Levels {
   }
   bool alone_on(std::uint32_t node) const { return size_of(node) == 1; }
   bool alone() const { return locals_ == 1; }
-  /// The rank of a node that stands for local rank `local`, which the node need not have.
+  /// The rank of a node that does the work of local rank `local`; the node may have fewer ranks.
   std::uint32_t rank_on(std::uint32_t node, std::uint32_t local) const {
     return layout_.ranks_of(node)[local % size_of(node)];
   }
-  /// Beginning with the node after `node`: so not all ranks send to the same node at first.
+  /// All other nodes, beginning with the node after `node`: so not all ranks send to the same node
+  /// at first.
   std::vector<std::uint32_t> nodes_after(std::uint32_t node) const {
     std::vector<std::uint32_t> nodes;
     for (std::uint32_t i = 1; i < nodes_; ++i) nodes.push_back((node + i) % nodes_);
@@ -53,7 +54,7 @@ class Levels {
     return next_lane() - 1;
   }
   std::uint32_t next_lane() const { return narrowed<std::uint32_t>(plan_.lanes.size()); }
-  /// The number of a lane that is made later.
+  /// Reserves a lane that is made later; returns its number.
   std::uint32_t reserve() { return add({}); }
 
   Plan& plan_;

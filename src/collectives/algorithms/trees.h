@@ -25,7 +25,7 @@ struct TreePlace {
   bool is_leaf() const { return children.empty(); }
 };
 
-/// What the lanes of one tree carry, and where.
+/// The block that the lanes of one tree carry, and the scratch that they use.
 struct TreePart {
   Index block;                      // of the message
   std::uint32_t first_scratch = 0;  // the tree uses most_children + 1 blocks from there
@@ -41,17 +41,18 @@ inline constexpr int tree_slots = 2;
 /// written in digits of that radix, the parent of v is v with its last digit that is not 0 set to
 /// 0.
 TreePlace nomial_place(const Shape& shape, std::uint32_t root, std::uint32_t radix);
-/// The most children that a rank has in that tree.
+/// The greatest number of children of a rank in that tree.
 std::uint32_t most_nomial_children(const Shape& shape, std::uint32_t radix);
 
-/// Lanes that fold the inputs of all ranks on the way to the root, whose output gets the result: a
-/// lane for the partial result of each child, then `fold` (not in a leaf), then `send up` (not in
-/// the root). Returns the index of the last lane.
+/// Adds lanes that fold the inputs of all ranks on the way to the root, whose output gets the
+/// result: a lane for the partial result of each child, then `fold` (not in a leaf), then `send up`
+/// (not in the root). Returns the index of the last lane.
 std::uint32_t lay_up(Plan& plan, const TreePlace& place, const TreePart& part);
-/// Lanes that carry the root's output to the outputs of all ranks. last_up: the result of lay_up.
+/// Adds lanes that carry the root's output to the outputs of all ranks. last_up: the result of
+/// lay_up.
 void lay_result_down(Plan& plan, const TreePlace& place, const TreePart& part,
                      std::uint32_t last_up);
-/// Lanes that carry the root's input to the outputs of all ranks.
+/// Adds lanes that carry the root's input to the outputs of all ranks.
 void lay_down(Plan& plan, const TreePlace& place, const TreePart& part);
 
 }  // namespace hocket::internal::algorithms

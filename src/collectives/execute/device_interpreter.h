@@ -1,8 +1,7 @@
 // The body of a load/store program as a device runs it: the same source compiles for the host,
-// where a thread stands for a thread block, and by nvcc. It reads the program as it lies
-// (program.h), the sizes of the operation, and the addresses of all local ranks' buffers; nothing
-// else. Admission has ended before, where the program arrives first. Messages are refused by
-// can_run().
+// where a thread stands for a thread block, and by nvcc. It reads only the program (program.h), the
+// sizes of the operation, and the addresses of all local ranks' buffers. If the program arrives
+// first, admission has ended before. can_run() refuses programs with messages.
 //
 // Workers. A rank has R workers (thread blocks), which all run the whole program, each on its share
 // of every chunk: a share is a multiple of 16 bytes. So a flag has R instances, one for each
@@ -10,12 +9,12 @@
 //
 // A Worker is the type that stands for a thread block. It has
 //   thread(), threads()     this thread's number among those of the worker
-//   all(condition)          true if the condition holds for all threads; all of them meet here
-//   meet()                  all threads meet here
+//   all(condition)          a barrier of all threads; true if the condition holds for all of them
+//   meet()                  a barrier of all threads
 //   load(flag), store(flag, value)
 //                           with acquire and release order, visible to the whole system
-//   pause()                 between two looks at flags
-// All threads of a worker follow the same steps; a fold gives each thread other elements.
+//   pause()                 called between two looks at flags
+// All threads of a worker run the same steps; in a fold each thread handles different elements.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +28,9 @@
 
 namespace hocket::internal::device {
 
-// What a worker keeps for each of its threads: programs that need more are refused by can_run().
+// Limits of what each thread of a worker keeps; can_run() refuses programs that need more.
 inline constexpr std::uint32_t most_active = 8, most_counters = 8, most_operands = 64;
-// The flag of a rank's arrival, behind the public ones.
+// The flag of a rank's arrival follows the public flags.
 inline constexpr int arrival_flag = public_flags;
 inline constexpr int flags_per_worker = public_flags + 1;
 
@@ -59,8 +58,8 @@ struct DeviceCall {
   Op op;
 };
 
-/// True if the program can run on a device with that operator; the functions of the user run on the
-/// host, and PreMulSum needs the scalars of the board.
+/// True if the program can run on a device with that operator. User operators run only on the host,
+/// and PreMulSum needs the scalars of the board.
 inline bool can_run(const Program& program, Op op) {
   const ProgramHeader& header = program.header();
   if (op >= Op::pre_mul_sum) return false;
@@ -270,7 +269,7 @@ class Interpreter {
   HOCKET_HOST_DEVICE std::uint64_t flag_value(std::uint64_t count) const {
     return (call_.sequence << 24) + count;
   }
-  /// All threads of the worker have met after their last writes.
+  /// The caller has called meet() after the last writes of the worker's threads.
   HOCKET_HOST_DEVICE void publish(int which, std::uint64_t count) {
     if (worker_.thread() == 0) worker_.store(flag(header_.rank, which), flag_value(count));
   }
@@ -350,7 +349,7 @@ class Interpreter {
     worker_.meet();
   }
 
-  /// Block `repetition` of the step. Either the step is repeated, or an operand is.
+  /// Folds block `repetition` of the step. Either the step is repeated, or one of its operands.
   HOCKET_HOST_DEVICE void fold_block(const Active& active, const Instruction& step,
                                      std::uint32_t repetition) {
     const std::size_t element = size_of(call_.dtype);
@@ -387,8 +386,7 @@ class Interpreter {
     }
   }
 
-  /// A copy moves bytes and changes none, also not those of a NaN. A copy onto the very same memory
-  /// is no access at all.
+  /// A copy changes no byte, not even of a NaN. A copy of memory onto itself is no access.
   HOCKET_HOST_DEVICE void copy(const DeviceFold& f, std::size_t element) const {
     for (std::uint32_t d = 0; d < f.dst_count; ++d) {
       if (f.dsts[d] == f.srcs[0]) continue;

@@ -4,8 +4,8 @@
 //
 // A program that uses the node first waits until its part of the board is free: until no peer is so
 // far behind that it may still read there (transport/shm/run_ahead.h). This wait is no step,
-// because no plan can do without it or have it elsewhere. Admission follows where the program says
-// so: this rank publishes its arrival, waits for the arrival of all local peers, compares
+// because every plan needs it, and before all its steps. If the program arrives first, admission
+// follows: this rank publishes its arrival, waits for the arrival of all local peers, compares
 // signatures and maps the peers' buffers; if a buffer of some rank is not mapped, the program
 // `staged` runs instead. Then the lanes run.
 #pragma once
@@ -33,8 +33,8 @@ struct Links {
   int rank = 0;
   const Board* board = nullptr;          // for load/store programs
   RunAhead* run_ahead = nullptr;         // likewise
-  std::vector<int> ranks_of_node;        // by local rank: those that share the board
-  std::vector<Transport*> transport_to;  // by rank, this rank too; null: unreachable
+  std::vector<int> ranks_of_node;        // by local rank: the ranks that share the board
+  std::vector<Transport*> transport_to;  // by rank, including this rank; null: unreachable
   Regions* regions = nullptr;            // of this process
   ExecutorHost* host = nullptr;
 };
@@ -48,12 +48,12 @@ struct Binding {
   Op op = Op::sum;
   Stores stores = Stores::together;  // how results are stored into outputs
   bool far_scratch = false;          // stores to scratch bypass the caches
-  const UserFold* user = nullptr;    // of an operator of the user
-  /// Program, sizes and all above but the two buffers are those of the operation before, which this
-  /// execution ran.
+  const UserFold* user = nullptr;    // for a user operator
+  /// True if this execution ran the previous operation, and program, sizes and all fields above
+  /// except the two buffers are the same.
   bool repeated = false;
   bool p2p = false;
-  std::uint64_t message_sequence = 0;  // in the keys of its messages
+  std::uint64_t message_sequence = 0;  // in the keys of the operation's messages
   std::uint64_t board_sequence = 0;    // load/store programs: number of the arrival, from 1
   std::uint64_t fingerprint = 0;
   Signature signature;
@@ -63,13 +63,13 @@ struct Binding {
 
 class Execution {
  public:
-  /// staged: if `program` maps buffers, the program that runs after the same admission instead, if
+  /// staged: if `program` maps buffers, the program that runs instead, after the same admission, if
   /// a buffer of some rank is not mapped; else null. Both programs, the binding and the links
   /// outlive the execution.
   void start(const Program& program, const Program* staged, const Binding& binding,
              const Links& links);
 
-  /// Does what can be done now. Returns true if anything moved.
+  /// Runs the steps that can run now. Returns true if anything moved.
   bool advance();
   bool done() const { return done_; }
   bool failed() const { return failed_; }
@@ -96,7 +96,7 @@ class Execution {
     const LaneCode* lane = nullptr;
     std::uint32_t instance = 0;
     std::uint32_t next = 0;    // index of an instruction of the lane
-    std::uint32_t cursor = 0;  // what a step over all peers, or over instances, looks at next
+    std::uint32_t cursor = 0;  // the next peer or instance of a step that looks at several of them
     std::size_t chunk = 0, chunks = 1;
     bool posted = false;
     bool done = false;
@@ -109,7 +109,7 @@ class Execution {
     std::uint32_t first_place = 0;  // destinations, then sources
     std::size_t copied = 0;         // bytes, of a copy of a few bytes; else 0
   };
-  /// A distance from the address that `bases_` has for the buffer.
+  /// A place in a buffer: the distance from the buffer's address in `bases_`.
   struct Place {
     Buffer buffer;
     bool wide;
@@ -192,7 +192,7 @@ class Execution {
   bool large_scratch_ = false;
   std::uint64_t operation_ = 0;  // of the board
   Phase phase_ = Phase::lanes;
-  int own_ = 0;  // the number of this rank in ranges: a local rank, if the program uses the node
+  int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;  // peers have arrived, or a message has come
   std::uint32_t admission_cursor_ = 0;
@@ -200,7 +200,7 @@ class Execution {
   std::vector<Active> active_;
   std::size_t active_count_ = 0;
   std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
-  // In a loop of like calls, what the folds of the program have in common is worked out once.
+  // In a loop of equal calls, the folds of the program are prepared only once.
   Readiness readiness_ = Readiness::unknown;
   std::vector<ReadyFold> ready_;  // by instruction; those that are no fold are empty
   std::vector<Place> places_;
@@ -208,7 +208,8 @@ class Execution {
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
   UserFoldRoom user_room_;
-  // PreMulSum: of the sources of a fold; of the inputs that lie in each block of own scratch.
+  // PreMulSum: the scalars of the sources of a fold, and of the inputs in each block of own
+  // scratch.
   std::vector<std::uint64_t> fold_scalars_, scalars_;
   struct PeerBuffers {
     std::byte* input = nullptr;

@@ -10,8 +10,9 @@
 //
 // A name is r (the rank), p (the number of ranks), root, n (the number of nodes), k (the ranks of
 // this rank's node), i (the instance of the lane) or j (the ranges that one range stands for). "/"
-// rounds towards minus infinity; mod is never negative. Where i or j stands, the formula must be an
-// index: (a + b i + c j) mod m, with numbers a, b, c and m after r, p and root are put in.
+// rounds towards minus infinity; mod is never negative. A formula with i or j must be an index: it
+// has the form (a + b i + c j) mod m, with numbers a, b, c and m, after r, p and root are replaced
+// by their values.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@
 
 namespace hocket::internal {
 
-/// What the names stand for on one rank. A root of -1, no nodes: there are none.
+/// The values of the names on one rank. Without a root, root is -1; without nodes, n is 0.
 struct Names {
   std::int64_t r = 0, p = 1, root = -1, n = 0, k = 0;
 };
@@ -37,7 +38,7 @@ class Expression {
   static Status parse(std::string_view text, Expression* out);
 
   Status index(const Names& names, Index* out) const;
-  /// Neither i nor j may stand in it. Between least and most.
+  /// Sets *out to the value, which must be between least and most. The formula has neither i nor j.
   Status number(const Names& names, std::int64_t least, std::int64_t most, std::int64_t* out) const;
   const std::string& text() const { return text_; }
 

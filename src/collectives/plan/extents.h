@@ -1,5 +1,5 @@
-// Where the blocks of a call's input and output lie, and how blocks are cut in chunks: the one
-// place that the executor, the plain interpreter and the checks of the engine ask.
+// Where the blocks of a call's input and output are, and how blocks are cut into chunks. The
+// executor, the plain interpreter and the checks of the engine all use this code.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Elements {
 
 /// The blocks of one buffer: equal ones, or those of a table.
 struct Extents {
-  std::size_t block_elements = 0;        // of a full block; the last ones may be short or empty
+  std::size_t block_elements = 0;        // of a full block; the last blocks may be short or empty
   std::size_t total = 0;                 // elements in all blocks
   const std::size_t* counts = nullptr;   // of each block; null: equal blocks
   const std::size_t* offsets = nullptr;  // with counts: where each block begins
@@ -40,12 +40,11 @@ struct Extents {
 
 /// `blocks` equal blocks of `count` elements each.
 Extents equal_blocks(std::size_t count, std::size_t blocks);
-/// A message of `count` elements that is cut in `blocks` blocks of whole 64-byte lines, the last
-/// ones short or empty.
-/// unit: elements that a block or a chunk never splits.
+/// A message of `count` elements that is cut into `blocks` blocks of whole 64-byte lines; the last
+/// blocks may be short or empty. unit: a number of elements that a block or a chunk never splits.
 Extents cut_blocks(std::size_t count, std::size_t blocks, Dtype dtype, std::size_t unit = 1);
-/// The length of blocks and chunks is a multiple of so many elements: of `unit`, and of 64-byte
-/// lines while that is at most 4 KiB.
+/// The grain, in elements: the length of blocks and chunks is a multiple of it. It is a multiple of
+/// `unit`, and also of a 64-byte line, unless that would be more than 4 KiB.
 std::size_t grain_of(Dtype dtype, std::size_t unit);
 /// Block b has counts[b] elements and begins at offsets[b]. The spans must outlive the extents.
 Extents table_of_blocks(std::span<const std::size_t> counts, std::span<const std::size_t> offsets);
@@ -62,19 +61,19 @@ struct Sizes {
     if (chunk_elements == 0 || elements <= chunk_elements) return 1;
     return divide_up(elements, chunk_elements);
   }
-  /// The elements before chunk `chunk` in its buffer. Peers' blocks lie as those of this rank, but
-  /// may be longer or shorter: the chunk is not empty.
+  /// The number of elements before chunk `chunk` in its buffer. The blocks of peers begin at the
+  /// same places as those of this rank, but may be longer or shorter. The chunk is not empty.
   constexpr std::size_t first_of(Buffer buffer, std::size_t block, std::size_t chunk) const {
     return of(buffer).block(block).first + chunk * chunk_elements;
   }
-  /// Chunk `chunk` of a block of this rank; empty past the block's end.
+  /// Chunk `chunk` of a block of this rank; empty after the end of the block.
   constexpr Elements range(Buffer buffer, std::size_t block, std::size_t chunk) const {
     const Elements all = of(buffer).block(block);
     if (chunk_elements == 0) return chunk == 0 ? all : Elements{all.first + all.count, 0};
     const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
     return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
   }
-  /// How many chunks an instance of a lane has. block: of a lane of one block.
+  /// The number of chunks of a lane's instance. block: that of a lane of one block.
   constexpr std::size_t chunks_of(Counts counts, Buffer extents, std::size_t block) const {
     if (counts == Counts::once || chunk_elements == 0) return 1;
     const Extents& blocks = of(extents);
@@ -82,12 +81,12 @@ struct Sizes {
   }
 };
 
-/// The sizes of a call with equal blocks: `count` as the caller gave it. The collective's row says
-/// whether it is the whole message or one block. chunk_elements: rounded up to whole 64-byte lines
-/// (grain_of); 0: one chunk.
+/// The sizes of a call with equal blocks. count: the caller's count; the collective's row says
+/// whether it is that of the whole message or of one block. chunk_elements is rounded up to a
+/// multiple of grain_of(); 0: one chunk.
 Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t output_blocks,
                std::size_t count, Dtype dtype, std::size_t chunk_elements, std::size_t unit = 1);
-/// The same for a plan; one chunk where the plan has single_chunk.
+/// The same for a plan; one chunk if the plan has single_chunk.
 Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements);
 
 /// Bytes between the blocks of scratch. All ranks that read one another's scratch must get the same

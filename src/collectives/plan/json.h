@@ -10,15 +10,15 @@
 
 namespace hocket::internal {
 
-/// Reads one plan. source: what errors call the text. The plan still has to be verified. An error
+/// Reads one plan, which still has to be verified. source: the name of the text in errors. An error
 /// names the source, and the line and the column of a mistake in the JSON or the place ("lanes[1]")
 /// of any other mistake.
 Status read_plan(std::string_view text, const std::string& source, PlanFile* out);
 
-/// Writes the plans of all ranks as one file: for a rooted collective those of root 0, then those
-/// of root 1, and so on. read_plan() and PlanFile::build() give the same plans again. varying:
-/// whether the file is to serve blocks of different counts. Where partial results may be wide, the
-/// plans must be those for widened data. Plans of send and recv cannot be written. (json_write.cc)
+/// Writes the plans of all ranks as one file. plans: for a rooted collective those of root 0, then
+/// those of root 1, and so on; if the collective reduces, the plans for widened data. varying:
+/// whether the file serves blocks of different counts. read_plan() and PlanFile::build() give the
+/// same plans again. Plans of send and recv cannot be written. (json_write.cc)
 std::string write_json(std::span<const Plan> plans, bool varying);
 
 }  // namespace hocket::internal

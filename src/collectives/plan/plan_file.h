@@ -13,7 +13,7 @@
 
 namespace hocket::internal {
 
-// Limits, so that no file can take all memory or time.
+// Limits that keep the memory and the time for a file small.
 inline constexpr std::uint32_t most_ranks_of_file = 64;  // of a communicator that a file serves
 inline constexpr std::size_t most_file_bytes = 1 << 20;
 inline constexpr std::size_t most_name_characters = 31;
@@ -65,8 +65,8 @@ struct PlanFile {
   Collective collective = Collective::barrier;
   Condition ranks;  // the numbers of ranks that it serves
   Medium medium = Medium::messages;
-  /// With Medium::both: the node of each rank of the communicators that the file serves. Empty:
-  /// those of nodes of equal size, whose ranks follow one another.
+  /// With Medium::both: the node of each rank of the communicators that the file serves. Empty: it
+  /// serves nodes of equal size, whose ranks follow one another.
   std::vector<std::uint32_t> layout;
   bool varying = false;
   Expression cut{1}, scratch_blocks, line_blocks;
@@ -76,8 +76,8 @@ struct PlanFile {
   std::vector<LaneText> lanes;
   std::uint64_t hash = 0;  // of its content: white space and the order of keys do not matter
 
-  /// False also beyond most_ranks_of_file. nodes: of these ranks; null: nothing is known about
-  /// them.
+  /// True if the file serves that number of ranks on these nodes; null: the nodes are unknown.
+  /// False for more than most_ranks_of_file ranks.
   bool serves(std::uint32_t number_of_ranks, const Layout* nodes = nullptr) const;
   /// The plan of one rank. With Medium::both the shape has a layout. It must be verified before it
   /// runs. An error names the place in the file.

@@ -1,5 +1,6 @@
 // A program is a plan lowered for one rank: one block of bytes without pointers, the same for all
-// sizes, which can be copied to another place, and which a GPU kernel can interpret as it lies.
+// sizes. It can be copied to another address, and a GPU kernel can interpret it without
+// translation.
 //
 //   ProgramHeader | LaneCode of every lane | Instruction of every step | Operand of every range
 //
@@ -22,7 +23,7 @@ struct Operand {
   std::uint32_t repeat;
   Buffer buffer;
   bool wide;
-  bool varies;  // its indices depend on the instance, or have a modulus
+  bool varies;  // an index depends on the instance, or has a modulus
   std::uint8_t unused;
 };
 static_assert(sizeof(Operand) == 40);
@@ -109,7 +110,7 @@ class Program {
 /// The ranks with which a program exchanges messages, each once.
 std::vector<std::uint32_t> message_peers(const Program& program);
 
-/// Lowers one rank's verified plan. Fails where a number does not fit its field.
+/// Lowers one rank's verified plan. Fails if a number does not fit its field.
 Status lower(const Plan& plan, Program* program);
 
 }  // namespace hocket::internal

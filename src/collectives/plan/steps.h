@@ -25,8 +25,8 @@ inline Index by_source(std::int64_t base, std::int32_t by = 1, std::uint32_t mod
 
 // -------------------------------------------------------------------------------------------
 // ranges
-/// The ranges of one rank's plan. Ranks are numbers of ranges: this rank in messages, local ranks
-/// in links of the node; `own` is this rank's.
+/// Makes the ranges of one rank's plan. own: the number of this rank in ranges; in a plan that uses
+/// the node it is a local rank.
 class Ranges {
  public:
   explicit Ranges(std::uint32_t own_rank) : own_(fixed(own_rank)) {}
@@ -56,8 +56,8 @@ inline Range times(Range range, std::uint32_t repeat) {
   return range;
 }
 
-/// The contributions of `ranks` ranks in ascending order: `mine` of rank `own`, and `theirs`, in
-/// which j counts all ranks from 0, of every other rank.
+/// The contributions of `ranks` ranks in ascending order: `mine` for rank `own`, and `theirs` for
+/// every other rank, with the number of that rank as j.
 std::vector<Range> in_rank_order(std::uint32_t own, std::uint32_t ranks, const Range& mine,
                                  const Range& theirs);
 
@@ -75,16 +75,16 @@ Step recv(Index peer, Index tag, Index block, Range dst);
 Step send_empty(Index peer, Index tag);
 Step recv_empty(Index peer, Index tag);
 Step arrive();
-Step await_arrival();            // of all local peers
-Step await_arrival(Index peer);  // of a local rank
+Step await_arrival();            // waits for all local peers
+Step await_arrival(Index peer);  // waits for a local rank
 Step wait_all(int flag, int lag = 0);
 Step wait(Index peer, int flag, int lag = 0);
-/// Until instance `instance` of lane `lane` has completed the same chunk, or that `lag` chunks
-/// back.
+/// Waits until instance `instance` of lane `lane` has completed the same chunk, or the chunk that
+/// is `lag` chunks before it.
 Step await(std::uint32_t lane, Index instance, int lag = 0);
-/// Until `repeat` instances (j = 0, 1, ...) have.
+/// Waits until each of `repeat` instances (j = 0, 1, ...) has completed that chunk.
 Step await_each(std::uint32_t lane, Index instance, std::uint32_t repeat, int lag = 0);
-/// Until instance `instance` has ended; repeat: until that many have.
+/// Waits until instance `instance` has ended; with repeat, until each of `repeat` instances has.
 Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat = 1);
 
 // --------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ struct LoadedPlan {
 
 class LoadedPlans {
  public:
-  /// Verifies the plan for that number of ranks on these nodes: for all roots, both widths of
-  /// partial results, and equal and different counts of blocks, as far as it serves them. An error
-  /// names the source, the lane and the step. The name must be new.
+  /// Verifies the plan for that number of ranks on these nodes, for all roots, for both widths of
+  /// partial results, and, if the plan serves them, for different counts of blocks. An error names
+  /// the source, the lane and the step. No plan may have the same name.
   Status verify(const PlanFile& file, std::uint32_t ranks, std::shared_ptr<const LoadedPlan>* out,
                 const Layout* layout = nullptr) const;
   void add(std::shared_ptr<const LoadedPlan> plan) { plans_.push_back(std::move(plan)); }

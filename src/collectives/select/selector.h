@@ -1,7 +1,7 @@
-// Which program an operation runs: every candidate is priced with figures measured on this machine
-// (cost.h), the least price wins. The answer depends only on what all ranks share (the call, the
-// shape, the figures), so all ranks choose alike; it is worked out once per kind of call and then
-// found again.
+// Chooses the program of an operation: computes the price of every candidate with figures measured
+// on this machine (cost.h), and takes the cheapest. The choice depends only on what all ranks share
+// (the call, the shape, the figures), so all ranks choose the same. It is computed once per kind of
+// call and kept in a table.
 #pragma once
 
 #include <array>
@@ -26,29 +26,32 @@ struct Question {
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   int root = -1;
-  /// As the caller gave it; varying: the longest block, where all ranks know all blocks; else 0.
+  /// The caller's count. varying: the count of the longest block, if all ranks know all blocks;
+  /// else 0.
   std::size_t count = 0;
   bool varying = false;  // blocks have different counts
-  /// varying: the elements of all blocks, where all ranks know them; else 0.
+  /// varying: the elements of all blocks, if all ranks know them; else 0.
   std::size_t total = 0;
-  /// With an operator of the user: elements that blocks and chunks never split.
+  /// With a user operator: the number of elements that blocks and chunks never split.
   std::uint32_t unit = 1;
   bool operator==(const Question&) const = default;
 };
 
 struct Choice {
   const Program* program = nullptr;
-  /// Where program maps buffers: the program that runs when some are not mapped.
+  /// If program maps buffers: the program that runs if some buffers are not mapped.
   const Program* staged = nullptr;
   Sizes sizes;  // varying: only chunk_elements
   Stores stores = Stores::together;
   bool far_scratch = false;
   std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
-  std::uint64_t call_hash = 0;  // of signatures of such calls; varying: without the blocks
-  std::uint16_t plan = 0;       // of signatures of such calls; a message: 0
+  std::uint64_t call_hash = 0;  // of the signatures of such calls; varying: without the blocks
+  std::uint16_t plan = 0;       // of the signatures of such calls; for a message 0
   std::uint16_t kind = 0;       // for fell_back()
-  bool holds = true;  // until fell_back(), for each call with this question; else choose() again
+  /// True if the choice is valid for each call with this question until fell_back(); false: call
+  /// choose() again.
+  bool holds = true;
 };
 
 struct SelectorOptions {
@@ -68,19 +71,20 @@ class Selector {
  public:
   explicit Selector(const SelectorOptions& options) : options_(options) {}
 
-  /// For an operation that runs; the ranks ask alike. An error where no algorithm can serve.
+  /// Chooses for an operation that runs; all ranks ask the same questions. An error if no algorithm
+  /// can run it.
   Status choose(const Question& question, const Choice** choice);
-  /// For no operation. mapped: its buffers are.
+  /// Chooses for an estimate; no operation runs. mapped: its buffers would be mapped.
   Status look(const Question& question, bool mapped, const Choice** choice);
-  /// The operation ran Choice::staged, on all ranks. The next operations of the same collective and
-  /// about the same size get the cheapest program of those that map no buffers.
+  /// To be called if the operation ran Choice::staged, on all ranks. The next operations of the
+  /// same collective and about the same size get the cheapest program that maps no buffers.
   void fell_back(std::uint16_t kind) { unmapped_[kind] = unmapped_operations; }
 
-  /// From now on this algorithm, for collectives that have it; empty: the cheapest.
+  /// From now on chooses this algorithm for collectives that have it; empty: the cheapest.
   void force(const std::string& algorithm);
 
-  /// A verified plan of a user: a candidate from now on. forced: it is chosen where it can serve,
-  /// if options.algorithm is empty.
+  /// Makes a verified plan of a user a candidate. forced: it is chosen for every call that it can
+  /// serve, if options.algorithm is empty.
   void add(std::shared_ptr<const LoadedPlan> plan, bool forced);
   const LoadedPlans& loaded() const { return options_.loaded; }
 
@@ -89,7 +93,7 @@ class Selector {
   struct Priced {
     const Builder* builder;
     std::int64_t price_ps;
-    std::int64_t work_ps = 0;  // of processors and links, for each rank
+    std::int64_t work_ps = 0;  // working time of processors and links, for each rank
   };
   Status candidates(const Question& question, std::vector<Priced>* out);
 
@@ -97,11 +101,11 @@ class Selector {
   struct Entry {
     Question question;
     Choice choice;
-    Choice unmapped;  // with is_other: where buffers are not mapped
+    Choice unmapped;  // with is_other: the choice if buffers are not mapped
     bool is_other = false;
     bool valid = false;
   };
-  // After so many operations a program that maps buffers is tried again.
+  // After this number of operations a program that maps buffers is tried again.
   static constexpr std::uint8_t unmapped_operations = 31;
   static constexpr std::size_t kinds_of_size = 64;
 
@@ -127,8 +131,9 @@ class Selector {
   Stores stores(const Question& question) const;
 
   SelectorOptions options_;
-  std::array<Entry, 64> recent_;  // by hash; an evicted entry costs a pricing, no lowering
-  // By kind: for how many operations no buffers are mapped. It changes on all ranks alike.
+  std::array<Entry, 64> recent_;  // by hash; an evicted question is priced again, but not lowered
+  // By kind: for how many further operations to choose programs that map no buffers. It changes on
+  // all ranks in the same way.
   std::array<std::uint8_t, (static_cast<std::size_t>(Collective::all_to_all) + 1) * kinds_of_size>
       unmapped_{};
   // By builder, root, widened, varying.

@@ -2,8 +2,8 @@
 // possible. It defines what a plan means: the tests compare the executor with it. It also runs
 // plans that the verifier rejects, if their numbers are in range (check_form).
 //
-// The instances of the lanes run in a random order, which depends only on the seed. A send ends at
-// once or when its message has been received, at random too.
+// The instances of the lanes run in a random order, which depends only on the seed. The random
+// numbers also decide whether a send ends at once or when its message has been received.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,9 @@
 // The verifier: proves that the plans of all ranks together do what the collective says.
 //
-// It runs all ranks at once on symbols. The content of a chunk of a block is a symbol, such as
-// "item 3, chunk 1, of ranks 0, 2 and 5, folded in this order, not finished", so one run stands for
-// all data and types, and for all sizes that have the same numbers of chunks.
+// It runs the plans of all ranks together on symbols. The content of a chunk of a block is a
+// symbol, such as "item 3, chunk 1, of ranks 0, 2 and 5, folded in this order, not finished". So
+// one run is a proof for all data and types, and for all sizes that have the same numbers of
+// chunks.
 //
 // It proves four properties. An error is a sentence that names rank, lane, instance, step and
 // chunk:
@@ -17,13 +18,13 @@
 //             once, of the right item and chunk, finished exactly once where the collective
 //             reduces, rounded nowhere else; out of place and in place
 //
-// Why one run is enough. A step waits for progress that only grows, or for its partner. So a step
-// that can run can still run later, the same steps run in whatever order the lanes do, and a plan
-// that ends in one order ends in every order. Sends that end early (eager) only let more steps run,
-// so for progress the run has the strictest rule: a send ends with its recv. For order it has the
-// weakest rule: what precedes a send precedes what follows its recv, but no step of the receiver
-// precedes what follows the send. An instance starts when the instance `window` before it has
-// ended, and that is an order too.
+// Why one run is enough. A step waits for progress that only grows, or for the other end of its
+// message. So a step that can run can still run later. Therefore the same steps run in every order
+// of the lanes, and a plan that ends in one order ends in every order. Sends that end early (eager)
+// only let more steps run. So to prove progress the run uses the strictest rule: a send ends with
+// its recv. To prove order it uses the weakest rule: the steps before a send precede the steps
+// after its recv, but no step of the receiver precedes the steps after the send. An instance starts
+// when the instance `window` before it has ended; that orders their steps too.
 //
 // Numbers of chunks. A run gives every item a number of chunks. With 2 x slots + 1 chunks every lag
 // and every reuse of a slot occurs. Up to 16 ranks, 1 and 2 chunks are run as well, and unequal
@@ -31,19 +32,20 @@
 // blocks have fewer chunks. A deadlock that needs more chunks than a run has is found without a run
 // (verify_progress.h).
 //
-// Scalars. In plans for widened data a source that is not wide, of a fold that is no copy, is
-// plain: an input as its rank gave it. PreMulSum multiplies it there, by the scalar of the rank
-// whose buffer it is in, or, in the own scratch, of the rank whose message brought it. That is
-// right if each plain source holds the input of that rank, and if nothing that is wide, and so was
-// multiplied before, becomes narrow again without being finished. Then every input is multiplied
-// exactly once, before it is rounded, and no partial result is.
+// Scalars. In plans for widened data a source of a fold (which is no copy) is *plain* if it is not
+// wide: it is an input as its rank gave it. PreMulSum multiplies a plain source in that fold, by
+// the scalar of the rank whose buffer has it, or, if it is in own scratch, of the rank whose
+// message brought it. That is right under two conditions: each plain source is the input of that
+// rank, and no wide value, which was multiplied before, becomes narrow again without being
+// finished. Then every input is multiplied exactly once, before it is rounded, and no partial
+// result is multiplied.
 //
-// Successive operations. A rank writes the scratch and the line of an earlier operation again when
-// all ranks of its node have arrived at a later one, so that all have ended that earlier one
-// (transport/shm/run_ahead.h). Every plan that uses the node arrives exactly once, steps write into
-// scratch and line only of their own rank, and an arrival in this operation precedes every access
-// to a peer's memory: all of that is checked. So accesses of two operations do not conflict,
-// whatever their plans are.
+// Successive operations. A rank writes the scratch and the line of an earlier operation again only
+// when all ranks of its node have arrived at a later operation, and so have ended the earlier one
+// (transport/shm/run_ahead.h). The verifier checks of each plan that uses the node that it arrives
+// exactly once, that steps write only the scratch and the line of their own rank, and that an
+// arrival in this operation precedes every access to a peer's memory. So accesses of two operations
+// do not conflict, whatever their plans are.
 #pragma once
 
 #include <cstdint>

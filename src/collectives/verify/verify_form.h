@@ -1,5 +1,5 @@
 // The checks of the verifier that need no run: numbers are in range, each flag is published by one
-// lane, what ranks must have in common they have in common.
+// lane, and the values that must be equal on all ranks are equal.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +47,8 @@ std::uint64_t item_of(const Plan& plan, const Lane& lane, const Step& step, std:
 /// The local rank of this plan's rank in its node.
 std::uint32_t local_rank(const Plan& plan);
 
-/// OK, or a sentence. Plans that pass have only indices in range: they can be run. (Whether sends
-/// and recvs pair up is checked in verify_messages.h.)
+/// OK, or a sentence. In plans that pass all indices are in range, so that they can be run.
+/// (Whether sends and recvs pair up is checked in verify_messages.h.)
 Status check_form(std::span<const Plan> plans);
 
 }  // namespace hocket::internal::verify_detail

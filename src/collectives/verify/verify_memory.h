@@ -12,7 +12,7 @@
 
 namespace hocket::internal::verify_detail {
 
-/// The end of a step: the number of steps of its thread that have ended then.
+/// The end of a step: its thread, and how many steps of that thread have ended then.
 struct Epoch {
   std::int32_t thread = -1;  // -1: before all steps
   std::uint32_t tick = 0;
@@ -46,7 +46,7 @@ inline constexpr ValueId nothing = 0xffffffff;
 struct Value {
   std::uint64_t item = 0;
   std::uint32_t chunk = 0;
-  bool one_by_one = true;  // partial results were only the first operands of folds
+  bool one_by_one = true;  // in all folds, only the first operand was a partial result
   bool finished = false;
   std::uint32_t begin = 0, end = 0;  // its intervals in Values
   Epoch made = {};                   // the fold that made it
@@ -69,12 +69,12 @@ class Values {
   }
   /// srcs: values of the same item and chunk, none of which is finished. end: of the step.
   ValueId fold(std::span<const ValueId> srcs, bool finish, Epoch end);
-  /// True if the fold that ended at `end` put the contribution of `rank` in. Then that fold
-  /// precedes every step that has the value.
+  /// True if the fold that ended at `end` added the contribution of `rank`. Then that fold precedes
+  /// every step that has the value.
   bool stems_from(ValueId id, std::uint32_t rank, Epoch end) const;
   /// True if each of `ranks` ranks contributed exactly once.
   bool has_all(ValueId id, std::uint32_t ranks) const;
-  /// True if they contributed one by one, in ascending order.
+  /// True if `ranks` ranks contributed one by one, in ascending order.
   bool in_rank_order(ValueId id, std::uint32_t ranks) const;
   std::string describe(ValueId id) const;
 

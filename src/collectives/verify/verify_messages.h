@@ -1,5 +1,5 @@
-// Which send meets which recv. A message is known by its sender, its receiver and its tag; chunks
-// follow one another in order.
+// Pairs the sends with the recvs. Sender, receiver and tag identify a message; its chunks follow
+// one another in order.
 #pragma once
 
 #include <cstdint>

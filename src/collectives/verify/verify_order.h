@@ -6,8 +6,8 @@
 // ranks, before() searches a record of the steps at which one thread heard another. Both ways give
 // the same answers.
 //
-// Many threads often know the same: the instances that await one lane. They share one clock until
-// they hear something else.
+// Often many threads know the same, for example the instances that await one lane. They share one
+// clock until they hear something else.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@
 
 namespace hocket::internal::verify_detail {
 
-/// What a thread knows besides its own steps.
+/// The steps of other threads that a thread knows to have ended.
 struct Clock {
   std::vector<std::uint32_t> ticks;  // by thread (of the same rank)
   std::vector<std::uint64_t> begun;  // barrier: ranks that have begun, one bit each
-  Epoch author;  // the clock is part of what this thread knows at this tick, and later
+  Epoch author;                      // from this tick on, this thread knows everything in the clock
 };
 
 class Order {
@@ -32,7 +32,7 @@ class Order {
   Order(std::vector<std::uint32_t> ranks_of, bool counts_begun,
         std::size_t full_clock_threads = 256);
 
-  /// What a thread knows at the end of its last step.
+  /// The knowledge of a thread at the end of its last step.
   struct Note {
     std::shared_ptr<Clock> clock;
     Epoch epoch;

@@ -28,22 +28,22 @@ class Run {
 
  private:
   static constexpr std::int32_t nobody = -1;
-  static constexpr std::uint64_t any_item = ~std::uint64_t{0};  // of a block that is passed on
+  static constexpr std::uint64_t any_item = ~std::uint64_t{0};  // the item of a block passed on
   static constexpr std::uint32_t callers = 0xffffffff;          // Thread::lane
 
-  /// Every window-th instance of a lane, one after the other; or the caller of a rank, who begins
-  /// and ends the operation.
+  /// A thread runs every window-th instance of a lane, one after the other; or it is the caller of
+  /// a rank, which begins and ends the operation.
   struct Thread {
     std::uint32_t rank = 0;
     std::uint32_t lane = callers;
     std::uint32_t instance = 0;
     std::uint32_t chunk = 0, chunks = 1;
     std::uint32_t next = 0;     // its step
-    std::uint32_t checked = 0;  // of the instances or peers that its step awaits
+    std::uint32_t checked = 0;  // how many instances or peers that its step awaits are checked
     bool done = false;
     std::vector<std::uint32_t> starts = {};  // the tick at which each of its instances started
   };
-  /// What the other lanes and the peers see of an instance.
+  /// The progress of an instance, which other lanes and peers see.
   struct Progress {
     std::uint32_t completed = 0;
     bool ended = false;
@@ -51,9 +51,9 @@ class Run {
     std::vector<int> waiting;        // threads
   };
   struct Rank {
-    int caller = 0;   // its thread; those of the lanes follow it
-    int threads = 0;  // of the lanes
-    int left = 0;     // of these, not done
+    int caller = 0;   // the thread of the caller; the threads of the lanes follow it
+    int threads = 0;  // how many threads the lanes have
+    int left = 0;     // how many of these threads have not ended
     bool arrived = false, ended = false;
     Order::Note arrival;
     std::vector<int> waiting;                 // for the arrival
@@ -124,11 +124,12 @@ class Run {
   std::vector<Thread> threads_;
   std::vector<Rank> by_rank_;
   std::deque<int> runnable_;
-  std::vector<std::int32_t> posted_;  // by message: the thread that waits for its partner
+  std::vector<std::int32_t> posted_;  // by message: the thread that waits for the other end
   std::unique_ptr<Order> order_;
   Values values_;
   std::vector<Memory> memories_;  // out of place, in place
-  // Of the fold that runs, and its result in the memory before: mostly it is the same.
+  // The fold that runs, and the operands and the result of the fold in the previous memory, which
+  // are mostly the same.
   std::vector<Spot> srcs_, dsts_;
   std::vector<ValueId> operands_, last_operands_;
   ValueId last_result_ = nothing;

@@ -8,7 +8,7 @@
 
 namespace hocket::internal::verify_detail {
 
-/// The headers and the lanes of the plans have passed.
+/// Precondition: the headers and the lanes of the plans have passed check_form's checks.
 Status check_steps(std::span<const Plan> plans);
 
 }  // namespace hocket::internal::verify_detail

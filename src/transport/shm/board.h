@@ -37,7 +37,8 @@ struct BufferPlaces {
 };
 static_assert(sizeof(BufferPlaces) <= line_payload_bytes);
 
-/// How far a rank has come. Its peers look here only when they do not know whether they may go on.
+/// Says at which operation a rank has arrived. Its peers read it only when they do not know whether
+/// they may begin their next operation.
 struct alignas(128) Progress {
   static constexpr std::uint64_t kept = std::uint64_t{2} * run_ahead_operations;
   std::atomic<std::uint64_t> arrived;  // the last operation at which the rank has arrived
@@ -61,7 +62,7 @@ struct alignas(128) Doorbell {
   std::atomic<std::uint32_t> core;
 };
 
-/// What a rank shares beside scratch and fifos: a page.
+/// The page of a rank: everything that it shares except scratch and fifos.
 struct alignas(4096) ControlPage {
   Doorbell doorbell;
   Progress progress;
@@ -77,7 +78,7 @@ class Board {
   /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
   static constexpr std::size_t small_scratch_bytes = 4096;
-  /// Of one large scratch: the more ranks, the less.
+  /// The size of one large scratch: the more ranks, the smaller.
   static std::size_t scratch_bytes_of(int local_ranks);
 
   Board() = default;
@@ -98,7 +99,7 @@ class Board {
     HOCKET_ASSERT(flag >= 0 && flag < public_flags, "a program uses the flags that a board has");
     return page(rank).flags[flag];
   }
-  /// From the part of one rank to that of the next, of small scratch and of large.
+  /// The distance from the small (large) scratches of a rank to those of the next rank.
   static constexpr std::size_t small_scratch_step() {
     return run_ahead_operations * small_scratch_bytes;
   }
@@ -122,8 +123,8 @@ class Board {
   std::size_t fifo_bytes() const { return fifo_bytes_; }  // a multiple of 4096
 
   /// Wakes rank `to` if it sleeps in its futex. Call it after publishing: it orders the publication
-  /// before the read of the doorbell. True: the rank sleeps in poll, and the caller must write to
-  /// its eventfd.
+  /// before the read of the doorbell. Returns true if the rank sleeps in poll: then the caller must
+  /// write to its eventfd.
   bool ring(int to) const;
 
   /// Returns the error for a peer that has another fingerprint of an operation than this rank,
@@ -133,8 +134,8 @@ class Board {
                            int rank_of_peer) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
-  /// First step of falling asleep: from now on peers ring. The caller must then check once more for
-  /// the event that it waits for, and call either sleep() or announce_awake().
+  /// The first step of falling asleep: from now on peers ring. The caller must then check once more
+  /// for the event that it waits for, and call either sleep() or announce_awake().
   void announce_sleep(std::uint32_t how) const {
     doorbell(local_rank_).asleep.exchange(how, std::memory_order_seq_cst);
   }
@@ -144,7 +145,7 @@ class Board {
   /// Publishes the core on which this rank runs. Returns true if another rank has published the
   /// same core.
   bool shares_core(int core) const;
-  /// Second step: sleeps in the futex until a peer rings, at most timeout_ns; then the rank is
+  /// The second step: sleeps in the futex until a peer rings, at most timeout_ns; then the rank is
   /// awake.
   void sleep(std::int64_t timeout_ns) const;
 

@@ -1,21 +1,21 @@
 // How far a rank may be ahead of its local peers, and how ranks that make different calls find out.
 //
 // The rule. Before a rank writes anything of operation s to the board, it has seen that every local
-// peer has arrived at operation s - 7, or at a later one. A rank arrives at an operation when it
-// has ended the one before. So every peer has ended s - 8, whose arrival line, signature and small
-// scratch the rank writes again. There are only two large scratches: before a rank writes to one of
-// them, every peer has arrived at s - 1. Memory of operation s - 8 (s - 2) is not read by anyone
-// then, whatever plans the two operations have: a plan reads the memory of peers only between its
-// beginning and its end, and only that of its own operation.
+// peer has arrived at operation s - 7 or later. A rank arrives at an operation when it has ended
+// the previous one. So every peer has ended operation s - 8, whose arrival line, signature and
+// small scratch the rank overwrites. There are only two large scratches: before a rank writes to
+// one of them, every peer has arrived at s - 1, and so has ended s - 2. No rank reads the memory of
+// operation s - 8 (s - 2) any more, whatever plans the two operations have: a plan reads the memory
+// of peers only between its beginning and its end, and only that of its own operation.
 //
-// A rank that knows that all have come so far looks at nothing. It knows after it has awaited the
-// arrival of all peers, as every all-reduce does. Else it reads one word of each peer, which shows
-// how far the peer has come; the word that allows one operation mostly allows several.
+// A rank that has awaited the arrival of all peers, as every all-reduce does, knows that all have
+// come so far, and reads nothing. Otherwise it reads one word of each peer, which says at which
+// operation the peer has arrived; a word that allows one operation mostly allows several.
 //
 // Different calls. The fingerprint of an operation covers its call and all operations of the board
-// before it. A rank that looks at a peer compares half of the fingerprint of the last operation at
-// which both have arrived. So it finds a difference before either of the two can write the line of
-// the operation with the first difference again, and quotes both calls.
+// before it. A rank that reads the word of a peer also compares half of the fingerprint of the last
+// operation at which both have arrived. So it finds a difference before either of the two ranks can
+// overwrite the line of the first operation that differs, and the error quotes both calls.
 #pragma once
 
 #include <array>
@@ -29,14 +29,16 @@
 
 namespace hocket::internal {
 
-/// Of one rank of a communicator. Operations are those of the board, from 1 on.
+/// The state of this rule on one rank of a communicator. Operations are those of the board, from 1
+/// on.
 class RunAhead {
  public:
-  /// rank, ranks_of_node: as errors name them. The board and the list outlive this.
+  /// rank, ranks_of_node: the ranks in the communicator, for errors. The board and the list outlive
+  /// this object.
   RunAhead(const Board& board, int rank, const std::vector<int>& ranks_of_node)
       : board_(board), rank_(rank), ranks_of_node_(ranks_of_node) {}
 
-  /// How many operations back the memory was used last that an operation writes.
+  /// An operation overwrites the memory of the operation that is so many operations before it.
   static constexpr std::uint64_t lag(bool large_scratch) {
     return large_scratch ? 2 : run_ahead_operations;
   }
@@ -48,18 +50,18 @@ class RunAhead {
 
   /// True if all local peers are known to have arrived at that operation.
   bool all_have_arrived(std::uint64_t operation) const { return all_at_ >= operation; }
-  /// They were seen there.
+  /// To be called when all local peers were seen to have arrived at that operation.
   void saw_all(std::uint64_t operation) { all_at_ = operation; }
 
   enum class Look : std::uint8_t { waits, all_have_arrived, disagrees };
-  /// Looks at the peers until one is found that has not arrived at `operation`, or that makes other
-  /// calls. Until all have arrived, the next look begins with that peer. This rank has arrived at
-  /// `operation` itself.
+  /// Reads the words of the peers until it finds a peer that has not arrived at `operation`, or
+  /// that makes other calls. As long as not all have arrived, the next look begins with that peer.
+  /// This rank itself has arrived at `operation`.
   Look look(std::uint64_t operation);
   /// The local peer at which the last look ended.
   int looked_at() const { return peer_; }
 
-  /// This rank begins an operation. collective: its number among all collectives.
+  /// To be called when this rank begins an operation. collective: its number among all collectives.
   void begin(std::uint64_t operation, std::uint64_t collective) {
     collectives_[operation % collectives_.size()] = collective;
   }
@@ -72,13 +74,14 @@ class RunAhead {
     arrived_ = operation;
   }
   std::uint64_t arrived() const { return arrived_; }
-  /// Of one of the last Progress::kept that have begun here.
+  /// The number among all collectives of one of the last Progress::kept operations that have begun
+  /// on this rank.
   std::uint64_t collective(std::uint64_t operation) const {
     return collectives_[operation % collectives_.size()];
   }
 
-  /// The error for a peer whose fingerprint of `operation` is another one: in the first of the last
-  /// operations that differs. mine: the call of this rank in `operation`.
+  /// The error for a peer whose fingerprint of `operation` differs. It names the first operation
+  /// that differs. mine: the call of this rank in `operation`.
   Status disagreement_with(int peer, std::uint64_t operation, const Signature& mine) const;
   /// The same for the peer at which the last look ended.
   Status disagreement() const {
@@ -103,7 +106,7 @@ class RunAhead {
   std::uint64_t all_at_ = 0;
   std::array<std::uint32_t, Progress::kept> mine_{};  // what peers are compared with
   std::array<std::uint64_t, Progress::kept> collectives_{};
-  // Of the look that has not come to all peers yet:
+  // The state of a look that has not found all peers arrived yet:
   int peer_ = 0;
   std::uint64_t least_ = std::numeric_limits<std::uint64_t>::max();
 };

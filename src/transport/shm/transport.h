@@ -25,7 +25,7 @@ struct ShmOptions {
 class ShmTransport final : public Transport {
  public:
   /// ranks_of: the rank in the communicator of each local rank. wake: called to wake a rank that
-  /// sleeps in poll (Board::ring returned true); may be empty if no rank sleeps so.
+  /// sleeps in poll (Board::ring returned true); may be empty if no rank sleeps in poll.
   ShmTransport(const Board& board, std::vector<int> ranks_of, std::uint64_t comm_id,
                std::function<void(int rank)> wake, const ShmOptions& options);
   ~ShmTransport() override;
