@@ -144,10 +144,11 @@ void add_foreign(CLI::App* app) {
     const std::string names = flag.flags;
     app->add_option(names,
                     [flag, names](const CLI::results_t& words) -> bool {
-                      if (words.at(0) == flag.harmless) return true;
+                      const bool has_harmless = *flag.harmless != '\0';
+                      if (has_harmless && !words.empty() && words[0] == flag.harmless) return true;
                       throw CLI::ValidationError(names.substr(0, 2), flag.why);
                     })
-        ->expected(1)
+        ->expected(0, 1)  // without a value it is refused too, for the same reason
         ->group("");
   }
 }

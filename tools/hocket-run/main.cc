@@ -72,6 +72,9 @@ struct CommandLine {
 
 void describe(CLI::App* app, CommandLine* line) {
   app->name("hocket-run");
+  app->failure_message([](const CLI::App*, const CLI::Error& error) {
+    return "hocket-run: " + std::string(error.what()) + "; see hocket-run --help\n";
+  });
   app->formatter(std::make_shared<Help>());
   app->footer(
       "Exit status: 0 if every rank's is 0, else that of what failed first: a rank's own (128 + "

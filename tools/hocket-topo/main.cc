@@ -147,11 +147,14 @@ void draw(Options options) {
 
 int main(int argc, char** argv) {
   CLI::App app("Draws how hocket's algorithms work.");
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("hocket-topo: {}; see hocket-topo plan --help\n", error.what());
+  });
   app.require_subcommand(1);
   Options options;
   CLI::App* const plan = app.add_subcommand(
       "plan", "prints the plans of an algorithm, and draws the messages of all ranks");
-  plan->add_option("collective", options.collective, "all-reduce, broadcast, ... (or all_reduce)")
+  plan->add_option("COLLECTIVE", options.collective, "all-reduce, broadcast, ... (or all_reduce)")
       ->required();
   plan->add_option("--algorithm", options.algorithm, "a value of HOCKET_ALGORITHM")->required();
   plan->add_option("--ranks", options.ranks, "how many ranks")

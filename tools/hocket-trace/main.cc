@@ -128,9 +128,12 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Joins the files that ranks wrote with HOCKET_TRACE=FOLDER to one JSON file, to be opened in "
       "ui.perfetto.dev or chrome://tracing. Standard error tells which ranks came last.");
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("hocket-trace: {}; see hocket-trace --help\n", error.what());
+  });
   std::vector<std::string> places;
   std::string output;
-  app.add_option("places", places, "the folder, or files of it")->required();
+  app.add_option("FOLDER", places, "the folder, or files of it")->required();
   app.add_option("-o,--output", output, "the file to write (default: standard output)");
   CLI11_PARSE(app, argc, argv);
   try {
