@@ -1,4 +1,5 @@
-// Files of at most 800 lines, functions of at most 70, lines of at most 100 columns.
+// Files of at most 800 lines, functions of at most 70, lines of at most 100 columns. Examples of
+// under 100 lines, and at least ten of them.
 #include <gtest/gtest.h>
 
 #include <regex>
@@ -9,6 +10,8 @@ namespace rules {
 namespace {
 
 constexpr std::size_t most_file_lines = 800;
+constexpr std::size_t most_example_lines = 99;
+constexpr std::ptrdiff_t least_examples = 10;
 constexpr std::size_t most_function_lines = 70;
 constexpr std::size_t most_columns = 100;
 
@@ -77,15 +80,20 @@ std::size_t columns(const std::string& line) {
   }));
 }
 
+bool is_example(const std::string& path) {
+  return path.starts_with("examples/") && is_source(path);
+}
+
 bool is_prose(const std::string& path) { return path.ends_with(".md") || path == "LICENSE"; }
 
 Complaints check(const File& file) {
   Complaints complaints;
   if (is_source(file.path)) complaints = FunctionFinder(file.path, file.text).too_long();
   const std::vector<std::string> lines = lines_of(file.text);
-  if (lines.size() > most_file_lines) {
+  const std::size_t most = is_example(file.path) ? most_example_lines : most_file_lines;
+  if (lines.size() > most) {
     complaints.push_back(file.path + ": " + std::to_string(lines.size()) + " lines: at most " +
-                         std::to_string(most_file_lines));
+                         std::to_string(most));
   }
   for (std::size_t i = 0; i < lines.size() && !is_prose(file.path); ++i) {
     if (columns(lines[i]) > most_columns) {
@@ -107,6 +115,7 @@ TEST(Rules, what_is_too_long_is_found) {
     std::string name;
     std::string text;
     bool allowed;
+    const char* path = "src/a.cc";
   } cases[] = {
       {"a function of 70 lines", "void f() {\n" + repeat("  x();\n", 68) + "}\n", true},
       {"a function of 71 lines", "void f() {\n" + body + "}\n", false},
@@ -124,9 +133,12 @@ TEST(Rules, what_is_too_long_is_found) {
       {"100 columns of two bytes each", repeat("\u00e9", 100) + "\n", true},
       {"800 lines", repeat("int a;\n", 800), true},
       {"801 lines", repeat("int a;\n", 801), false},
+      {"an example of 99 lines", repeat("int a;\n", 99), true, "examples/01_a.c"},
+      {"an example of 100 lines", repeat("int a;\n", 100), false, "examples/01_a.c"},
+      {"a C++ example of 100 lines", repeat("int a;\n", 100), false, "examples/02_a.cc"},
   };
   for (const auto& test : cases) {
-    EXPECT_EQ(check({"src/a.cc", test.text}).empty(), test.allowed) << test.name;
+    EXPECT_EQ(check({test.path, test.text}).empty(), test.allowed) << test.name;
   }
 }
 
@@ -136,6 +148,12 @@ TEST(Rules, nothing_is_too_long) {
     for (const std::string& complaint : check(file)) complaints.push_back(complaint);
   }
   EXPECT_TRUE(complaints.empty()) << join(complaints);
+}
+
+TEST(Rules, there_are_ten_examples) {
+  const auto found =
+      std::ranges::count_if(files(), [](const File& file) { return is_example(file.path); });
+  EXPECT_GE(found, least_examples);
 }
 
 }  // namespace
