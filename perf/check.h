@@ -19,6 +19,10 @@ struct Expectation {
   std::size_t count = 0;  // elements, as the call's count parameter
   Seed seed;              // the generating function sets seed.rank
 
+  /// Of the larger of input and output, whether this rank has that buffer or not.
+  std::size_t whole_count() const {
+    return has_parts(collective) ? count * static_cast<std::size_t>(ranks) : count;
+  }
   std::size_t input_count() const {
     return has_input_parts(collective) ? count * static_cast<std::size_t>(ranks) : count;
   }

@@ -171,9 +171,7 @@ bool Explainer::measure(const RowSpec& spec, Point* point, Failure* failure) {
     turns.push_back(std::move(turn));
   }
   const Expectation& e = unforced.operations.front().expectation();
-  point->bytes = std::max(has_input_parts(e.collective) ? e.input_count() : e.count,
-                          has_output_parts(e.collective) ? e.count * job_.ranks() : e.count) *
-                 size_of(e.dtype);
+  point->bytes = e.whole_count() * size_of(e.dtype);
   point->count = e.count;
   point->dtype = spec.dtype;
   point->op = spec.op;

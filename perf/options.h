@@ -49,6 +49,10 @@ inline bool has_output_parts(Collective collective) {
   return collective == Collective::all_gather || collective == Collective::gather ||
          collective == Collective::alltoall;
 }
+/// True if some buffer has a part for each rank.
+inline bool has_parts(Collective collective) {
+  return has_input_parts(collective) || has_output_parts(collective);
+}
 inline bool is_pair(Collective collective) { return collective >= Collective::latency; }
 
 /// How -a combines the times of the ranks.

@@ -182,9 +182,7 @@ Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm, hocketRe
   e.rank = rank_;
   e.ranks = ranks_;
   e.count = spec.bytes / size_of(spec.dtype);
-  if (has_input_parts(e.collective) || has_output_parts(e.collective)) {
-    e.count /= static_cast<std::size_t>(ranks_);
-  }
+  if (has_parts(e.collective)) e.count /= static_cast<std::size_t>(ranks_);
   e.seed.run = options_.seed;
   e.seed.row = ++row_number_;
   e.seed.pass = spec.in_place ? 1 : 0;
@@ -251,9 +249,7 @@ bool Runner::measure(const RowSpec& spec, Measured* row, Failure* failure) {
   }
   ByRank first, second;
   if (!measured || !exchange(operation, &seen, &first, &second, row, failure)) return false;
-  row->bytes = is_pair(e.collective)
-                   ? e.count * size_of(e.dtype)
-                   : std::max(e.input_count(), e.output_count()) * size_of(e.dtype);
+  row->bytes = e.whole_count() * size_of(e.dtype);
   row->count = e.count;
   row->dtype = spec.dtype;
   row->op = spec.op;

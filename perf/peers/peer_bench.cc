@@ -76,8 +76,7 @@ struct Layout {
     expectation.collective = collective;
     expectation.rank = rank;
     expectation.ranks = ranks;
-    const bool split = perf::has_input_parts(collective) || perf::has_output_parts(collective);
-    const std::size_t blocks = split ? static_cast<std::size_t>(ranks) : 1;
+    const std::size_t blocks = perf::has_parts(collective) ? static_cast<std::size_t>(ranks) : 1;
     expectation.count = std::max<std::size_t>(bytes / sizeof(float) / blocks, 1);
     expectation.seed.row = bytes;
     // In an all-gather of unequal blocks the input is up to half a block longer.

@@ -70,6 +70,9 @@ done
 perf 3 broadcast -b 8 -e 8 -r all -n 2
 check "-r all has a row for every root" \
   test "$(awk '/^ *[0-9]/ { print $5 }' "$out/table" | xargs)" = "0 1 2"
+perf 3 gather -b 12K -e 12K -r all -n 2
+check "the size of a gather does not depend on its root" \
+  test "$(awk '/^ *[0-9]/ { print $1 }' "$out/table" | xargs)" = "12288 12288 12288"
 # 0 cycles: it runs until it is killed.
 timeout --signal=TERM 3 "$bin/hocket-run" -n 2 "$bin/hocket-perf" all_reduce -b 8 -e 8 -n 5 -N 0 \
   >"$out/table" 2>"$out/errors"
