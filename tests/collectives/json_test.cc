@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "collectives/select/selector.h"
 #include "plans.h"
@@ -154,6 +156,60 @@ TEST(PlanFiles, of_the_examples_are_verified) {
   for (const std::vector<std::uint32_t>& sizes :
        {std::vector<std::uint32_t>{2, 2}, {2, 2, 2}, {4, 4}, {3, 3, 3, 3}}) {
     EXPECT_EQ("", refusal(example("rails"), layout_of(sizes))) << sizes.size() << sizes[0];
+  }
+}
+
+/// Who sends how many messages to whom, at whatever time.
+using Pattern = std::map<std::pair<std::int64_t, std::int64_t>, int>;
+
+Pattern pattern_of(const std::vector<Plan>& plans) {
+  Pattern pattern;
+  for (const Plan& plan : plans) {
+    for (const Lane& lane : plan.lanes) {
+      for (const Step& step : lane.steps) {
+        if (step.kind != StepKind::send) continue;
+        for (std::uint32_t i = 0; i < lane.instances; ++i) {
+          ++pattern[{plan.shape.rank, step.peer.at(i)}];
+        }
+      }
+    }
+  }
+  return pattern;
+}
+
+/// The built-in algorithms that serve the collective of an example by the same links, and send the
+/// same messages there.
+std::set<std::string> algorithms_like(const std::string& name, Group group) {
+  PlanFile file;
+  const Status read = read_plan(example(name), name, &file);
+  EXPECT_TRUE(read.ok()) << read.message();
+  Builder own{};
+  own.algorithm = file.name.c_str();
+  own.collective = file.collective;
+  own.medium = file.medium;
+  own.file = &file;
+  const Pattern expected = pattern_of(plans_of(own, group));
+  EXPECT_FALSE(expected.empty());
+  std::set<std::string> found;
+  for (const Builder& builder : builders()) {
+    if (builder.collective != file.collective || builder.medium != file.medium) continue;
+    if (pattern_of(plans_of(builder, group)) == expected) found.insert(builder.algorithm);
+  }
+  return found;
+}
+
+TEST(PlanFiles, of_the_examples_have_messages_of_their_own) {
+  using Names = std::set<std::string>;
+  EXPECT_EQ(Names{"recursive-doubling"}, algorithms_like("cube", {.ranks = 4}));
+  for (const std::uint32_t ranks : {3, 4, 5, 8, 13}) {
+    for (std::uint32_t root = 0; root < ranks; ++root) {
+      EXPECT_EQ(Names{}, algorithms_like("chain", {.ranks = ranks, .root = root})) << ranks;
+    }
+  }
+  for (const std::vector<std::uint32_t>& sizes :
+       {std::vector<std::uint32_t>{2, 2, 2}, {3, 3, 3, 3}}) {
+    const Layout layout = layout_of(sizes);
+    EXPECT_EQ(Names{}, algorithms_like("rails", {.ranks = layout.ranks(), .layout = &layout}));
   }
 }
 
