@@ -265,7 +265,8 @@ HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* pa
 
 /* Effect:  reads a plan of the user's own from JSON (docs/PLANS.md), verifies it for the ranks of
  *          comm, and adds it to the algorithms from which comm chooses by price. With forced = 1
- *          comm runs it in every call that the plan can serve, unless HOCKET_ALGORITHM is set.
+ *          comm runs it in every call that the plan can serve, unless HOCKET_ALGORITHM is set; of
+ *          several forced plans that can serve a call, comm runs the plan that was loaded last.
  *          Communicators that are split from comm do not inherit it, but load the plans of
  *          HOCKET_PLAN_FILES.
  * Needs:   a collective: every rank of comm calls it, in the same place among its calls, with equal

@@ -43,6 +43,16 @@ std::string all_reduce(hocketComm_t comm, int ranks) {
   return algorithm;
 }
 
+/// The algorithm of a broadcast, whose result is checked.
+std::string broadcast(hocketComm_t comm, int rank, int root) {
+  std::vector<std::int16_t> data(10'000, static_cast<std::int16_t>(rank));
+  EXPECT_HOCKET(hocketBcast(data.data(), data.size(), hocketFloat16, root, comm, nullptr));
+  EXPECT_EQ(std::vector<std::int16_t>(data.size(), static_cast<std::int16_t>(root)), data);
+  const char *algorithm = "", *transport = "";
+  EXPECT_HOCKET(hocketCommLastAlgorithm(comm, &algorithm, &transport));
+  return algorithm;
+}
+
 class Plans : public testing::TestWithParam<const char*> {
   Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
 };
@@ -53,16 +63,28 @@ TEST_P(Plans, of_a_program_run_where_they_are_forced) {
     ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 1));
     ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("chain").c_str(), 0));
     EXPECT_EQ("cube", all_reduce(self.comm, 4));
-    for (int root = 0; root < 4; ++root) {
-      std::vector<std::int16_t> data(10'000, static_cast<std::int16_t>(self.rank));
-      EXPECT_HOCKET(hocketBcast(data.data(), data.size(), hocketFloat16, root, self.comm, nullptr));
-      EXPECT_EQ(std::vector<std::int16_t>(data.size(), static_cast<std::int16_t>(root)), data);
-    }
+    for (int root = 0; root < 4; ++root) broadcast(self.comm, self.rank, root);
     hocketComm_t half = nullptr;
     ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
     EXPECT_NE("cube", all_reduce(half, 2)) << "a split communicator does not get it";
     EXPECT_HOCKET(hocketCommDestroy(half));
   });
+}
+
+TEST_P(Plans, that_are_forced_all_run_in_whatever_order_they_are_loaded) {
+  for (const bool chain_first : {false, true}) {
+    ranks::run_ranks(4, [&](Rank& self) {
+      for (const char* const name :
+           {chain_first ? "chain" : "cube", chain_first ? "cube" : "chain"})
+        ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example(name).c_str(), 1));
+      EXPECT_EQ("cube", all_reduce(self.comm, 4));
+      EXPECT_EQ("chain", broadcast(self.comm, self.rank, 3));
+      const std::string other = replaced(example("cube"), "\"cube\"", "\"other\"");
+      ASSERT_HOCKET(hocketCommLoadPlan(self.comm, other.c_str(), 1));
+      EXPECT_EQ("other", all_reduce(self.comm, 4)) << "of two for a call that loaded last";
+      EXPECT_EQ("chain", broadcast(self.comm, self.rank, 3));
+    });
+  }
 }
 
 TEST_P(Plans, that_one_rank_refuses_no_rank_loads) {
@@ -165,6 +187,14 @@ TEST(LoadPlan, refuses_what_is_wrong_on_this_rank_alone) {
     EXPECT_NE(std::string::npos,
               std::string(hocketGetLastError(self.comm)).find("the given text: plan"));
     EXPECT_NE("cube", all_reduce(self.comm, 2));
+  });
+}
+
+TEST(LoadPlan, forced_gives_way_to_the_algorithm_of_the_environment) {
+  const Env ring({{"HOCKET_ALGORITHM", "ring"}, {"HOCKET_TRANSPORT", "tcp"}});
+  ranks::run_ranks(4, [](Rank& self) {
+    ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 1));
+    EXPECT_EQ("ring", all_reduce(self.comm, 4));
   });
 }
 

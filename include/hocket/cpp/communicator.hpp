@@ -206,7 +206,7 @@ class Communicator {
   void dump_record() const { check(hocketCommDumpRecord(get(), nullptr), "hocketCommDumpRecord"); }
 
   /// Adds a user-defined plan (docs/PLANS.md), the same on every rank. forced: it runs in every
-  /// call that it can serve.
+  /// call that it can serve and that no forced plan loaded later can serve.
   void load_plan(const std::string& json, bool forced = false) {
     require_joined("hocketCommLoadPlan");
     check(hocketCommLoadPlan(get(), json.c_str(), forced ? 1 : 0), "hocketCommLoadPlan");

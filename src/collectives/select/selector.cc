@@ -99,7 +99,7 @@ void Selector::force(const std::string& algorithm) {
 }
 
 void Selector::add(std::shared_ptr<const LoadedPlan> plan, bool forced) {
-  if (forced && options_.algorithm.empty()) options_.algorithm = plan->file.name;
+  if (forced) forced_.push_back(&plan->builder);
   options_.loaded.add(std::move(plan));
   forget_choices();
 }
@@ -216,20 +216,33 @@ Status Selector::work_out(const Question& question, Entry* entry) {
     return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
                           " between these ranks");
   }
-  // A forced algorithm that cannot carry this call (inline beyond its line, ring for a barrier)
-  // leaves it to the others: HOCKET_ALGORITHM is for experiments on the calls that it fits.
-  const auto forced = std::ranges::find_if(all, [&](const Priced& candidate) {
-    return options_.algorithm == candidate.builder->algorithm;
-  });
-  const Priced& chosen = forced != all.end() ? *forced : best_of(all);
+  const Priced* const forced = forced_of(all);
+  const Priced& chosen = forced != nullptr ? *forced : best_of(all);
   HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice.program));
   if (maps_buffers(*choice.program)) choice.staged = alternative;
   HOCKET_RETURN_IF_ERROR(take(question, chosen, &choice));
-  if (choice.staged == nullptr || forced != all.end()) return {};
+  if (choice.staged == nullptr || forced != nullptr) return {};
   HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
   entry->is_other = true;
   entry->unmapped.holds = false;
   return take(question, best_of(all), &entry->unmapped);
+}
+
+/// A forced algorithm that cannot carry this call (inline beyond its line, ring for a barrier)
+/// leaves it to the others: HOCKET_ALGORITHM is for experiments on the calls that it fits. Null: no
+/// candidate is forced.
+const Selector::Priced* Selector::forced_of(const std::vector<Priced>& candidates) const {
+  if (!options_.algorithm.empty()) {
+    const auto named = std::ranges::find_if(candidates, [&](const Priced& candidate) {
+      return options_.algorithm == candidate.builder->algorithm;
+    });
+    return named != candidates.end() ? &*named : nullptr;
+  }
+  for (auto plan = forced_.rbegin(); plan != forced_.rend(); ++plan) {
+    const auto found = std::ranges::find(candidates, *plan, &Priced::builder);
+    if (found != candidates.end()) return &*found;
+  }
+  return nullptr;
 }
 
 /// Sets all of a choice but `staged`, which it reads.

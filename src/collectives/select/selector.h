@@ -84,7 +84,7 @@ class Selector {
   void force(const std::string& algorithm);
 
   /// Makes a verified plan of a user a candidate. forced: it is chosen for every call that it can
-  /// serve, if options.algorithm is empty.
+  /// serve and no forced plan added later can, if options.algorithm is empty.
   void add(std::shared_ptr<const LoadedPlan> plan, bool forced);
   const LoadedPlans& loaded() const { return options_.loaded; }
 
@@ -113,6 +113,7 @@ class Selector {
   void forget_choices();
   std::vector<const Builder*> builders_for(const Question& question) const;
   Status work_out(const Question& question, Entry* entry);
+  const Priced* forced_of(const std::vector<Priced>& candidates) const;
   Status take(const Question& question, const Priced& chosen, Choice* choice);
   std::uint16_t kind_of(const Question& question) const;
   Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
@@ -131,6 +132,7 @@ class Selector {
   Stores stores(const Question& question) const;
 
   SelectorOptions options_;
+  std::vector<const Builder*> forced_;  // of options_.loaded, in the order of add()
   std::array<Entry, 64> recent_;  // by hash; an evicted question is priced again, but not lowered
   // By kind: for how many further operations to choose programs that map no buffers. It changes on
   // all ranks in the same way.
