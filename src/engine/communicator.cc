@@ -431,7 +431,7 @@ Status Communicator::load_plan(std::string_view json, bool forced) {
   const Status verified = status_of_call([&]() -> Status {
     PlanFile file;
     all.resize(static_cast<std::size_t>(ranks()));
-    HOCKET_RETURN_IF_ERROR(read_plan(json, "the given text", &file));
+    HOCKET_RETURN_IF_ERROR(read_plan(json, given_text, &file));
     const Layout& layout = *membership_.layout();
     return engine_->loaded_plans().verify(file, layout.ranks(), &plan, &layout);
   });

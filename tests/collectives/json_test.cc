@@ -432,9 +432,15 @@ TEST(PlanFiles, take_no_name_that_is_taken) {
   std::shared_ptr<const LoadedPlan> plan;
   ASSERT_TRUE(plans.verify(file, 3, &plan).ok());
   plans.add(plan);
+  const std::string loaded =
+      ": plan 'chain': a plan of this name, collective and links is loaded already, from ";
   file.source = "other.json";
-  EXPECT_NE(std::string::npos,
-            plans.verify(file, 3, &plan).message().find("my.json has the same name"));
+  EXPECT_EQ("other.json" + loaded + "my.json of HOCKET_PLAN_FILES",
+            plans.verify(file, 3, &plan).message());
+  ASSERT_TRUE(
+      read_plan(replaced(example("chain"), "A broadcast", "It goes"), given_text, &file).ok());
+  EXPECT_EQ(given_text + loaded + "my.json of HOCKET_PLAN_FILES: give this plan another name",
+            plans.verify(file, 3, &plan).message());
 }
 
 /// Built-in plans as a user's plan of another name.

@@ -128,6 +128,25 @@ TEST_P(Plans, that_differ_are_refused_on_all_ranks_with_both_names) {
   });
 }
 
+TEST_P(Plans, that_are_loaded_twice_are_refused_with_their_first_source) {
+  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const std::string chain = root / "examples" / "plans" / "chain.json";
+  const Env files({{"HOCKET_PLAN_FILES", chain}, {"HOCKET_TRANSPORT", GetParam()}});
+  ranks::run_ranks(4, [&](Rank& self) {
+    ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 0));
+    const std::pair<std::string, std::string> twice[] = {
+        {"cube", "a text that was given before"}, {"chain", chain + " of HOCKET_PLAN_FILES"}};
+    for (const auto& [name, source] : twice) {
+      EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(self.comm, example(name).c_str(), 0));
+      EXPECT_EQ("hocketCommLoadPlan: the given text: plan '" + name +
+                    "': a plan of this name, collective and links is loaded already, from " +
+                    source,
+                hocketGetLastError(nullptr));
+    }
+    all_reduce(self.comm, 4);  // the communicator goes on
+  });
+}
+
 /// A built-in plan of an all-reduce as a user's plan of another name.
 std::string renamed(const char* algorithm, bool in_node, std::uint32_t ranks) {
   using namespace hocket::internal;

@@ -18,6 +18,9 @@ inline constexpr std::uint32_t most_ranks_of_file = 64;  // of a communicator th
 inline constexpr std::size_t most_file_bytes = 1 << 20;
 inline constexpr std::size_t most_name_characters = 31;
 
+/// PlanFile::source of a text that a call of the user brought.
+inline constexpr const char* given_text = "the given text";
+
 /// How ranks reach one another in a plan.
 enum class Medium : std::uint8_t {
   node,      // load and store: all ranks must be on one node
@@ -60,7 +63,7 @@ struct LaneText {
 };
 
 struct PlanFile {
-  std::string source;  // for errors: the path of the file, or "the text of the call"
+  std::string source;  // for errors: the path of the file, or given_text
   std::string name;
   Collective collective = Collective::barrier;
   Condition ranks;  // the numbers of ranks that it serves

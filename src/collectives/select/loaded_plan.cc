@@ -78,6 +78,13 @@ Status prove_all_shapes(const PlanFile& file, std::uint32_t ranks, const Layout*
   return {};
 }
 
+std::string is_loaded_already(const PlanFile& loaded, const PlanFile& file) {
+  const std::string from = loaded.source == given_text ? "a text that was given before"
+                                                       : loaded.source + " of HOCKET_PLAN_FILES";
+  return fmt::format("a plan of this name, collective and links is loaded already, from {}{}", from,
+                     loaded.hash == file.hash ? "" : ": give this plan another name");
+}
+
 /// Why a file does not serve these ranks.
 std::string why_not(const PlanFile& file, std::uint32_t ranks, const Layout* layout) {
   if (file.medium != Medium::both) {
@@ -106,8 +113,7 @@ Status LoadedPlans::verify(const PlanFile& file, std::uint32_t ranks,
   for (const auto& other : plans_) {
     if (other->file.name == file.name && other->file.collective == file.collective &&
         other->file.medium == file.medium) {
-      return refused(file,
-                     fmt::format("{} has the same name, collective and links", other->file.source));
+      return refused(file, is_loaded_already(other->file, file));
     }
   }
   if (!file.serves(ranks, layout)) return refused(file, why_not(file, ranks, layout));
