@@ -145,9 +145,9 @@ HOCKET_API hocketResult_t hocketCommDuplicate(hocketComm_t comm, hocketComm_t* n
  * Errors:  *newcomm receives NULL. From the call itself (hocketInvalidArgument,
  *          hocketInvalidUsage): nothing has happened. Otherwise as hocketCommInitRank: comm stays
  *          usable, and the culprit is a rank of *newcomm (hocketGetLastCulprit). It fails if a
- *          member has not called it by the deadline, or gives other ranks. If it fails on one
- *          member, it fails on the other members too; members that try again use another tag. An
- *          abort of comm ends it.
+ *          member has not called it by the deadline, or gives other ranks, another order or another
+ *          tag; the sentence then has what this rank gave. If it fails on one member, it fails on
+ *          the other members too; members that try again use another tag. An abort of comm ends it.
  *          With blocking = 0 hocketCommGetAsyncError reports the errors, and *newcomm must be
  *          destroyed even then. */
 HOCKET_API hocketResult_t hocketCommCreateGroup(hocketComm_t comm, const int* ranks, int nranks,
@@ -275,7 +275,8 @@ HOCKET_API hocketResult_t hocketCommDumpRecord(hocketComm_t comm, const char* pa
  * Blocks:  until the earlier calls on comm have ended and all ranks have called it, at most
  *          deadline_ms; uses no stream.
  * Threads: one at a time on comm.
- * Errors:  hocketInvalidArgument: the plan is wrong; the sentence names the lane and the step.
+ * Errors:  hocketInvalidArgument: the plan is wrong (the sentence names the lane and the step), or
+ *          a plan of the same name, collective and links is loaded already.
  *          hocketMismatch: another rank's plan is wrong or differs; the culprit is that rank. After
  *          these two errors no rank has loaded the plan, and comm stays usable.
  *          hocketInvalidArgument because comm, json or forced is wrong, and hocketInvalidUsage,

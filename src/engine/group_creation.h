@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,18 +25,19 @@ class GroupCreation {
         shared_(parent.shared_),
         factory_(parent.factory_),
         config_(std::move(config)),
-        figures_(parent.figures_for(ranks, config_)) {
+        figures_(parent.figures_for(ranks, config_)),
+        ranks_(ranks),
+        tag_(tag) {
     for (const int rank : ranks) members_.push_back(parent.membership_.session_rank(rank));
     comm_id_ = parent.membership_.comm_id_of_next_group(members_, tag);
   }
 
   /// Waits for all members. errors, stop: of the new communicator.
-  Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) const {
-    return Communicator::create(session_, members_, comm_id_, parent_, config_,
-                                {shared_, errors, stop, factory_, figures_}, out);
-  }
+  Status run(ErrorCell& errors, StopRequest* stop, std::unique_ptr<Communicator>* out) const;
 
  private:
+  std::string what_was_given() const;
+
   std::shared_ptr<Session> session_;
   std::uint64_t parent_;    // comm id
   OpenCommId open_parent_;  // keeps the parent's faults, because its abort ends the making
@@ -43,6 +45,8 @@ class GroupCreation {
   const TransportFactory& factory_;
   CommConfig config_;
   std::optional<Figures> figures_;
+  std::vector<int> ranks_;  // of the parent
+  int tag_;
   std::vector<int> members_;  // session ranks
   std::uint64_t comm_id_ = 0;
 };

@@ -1,5 +1,7 @@
 #include "engine/membership.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "engine/comm_id.h"
@@ -83,10 +85,7 @@ Status Membership::status_of(const Fault& fault) const {
   }
   if (fault.kind == Fault::Kind::dead || fault.kind == Fault::Kind::silent) {
     detail.code = Code::remote_error;
-    if (detail.culprit >= 0 && detail.culprit != fault.rank) {
-      // The text has the number of the rank in the session, not in this communicator.
-      detail.message = name_of_rank(detail.culprit) + " of this communicator: " + fault.text;
-    }
+    if (detail.culprit >= 0) detail.message = with_both_numbers(detail.culprit, fault.text);
   }
   if (fault.kind == Fault::Kind::exited && detail.culprit >= 0) {
     const Member& member = session_.members()[static_cast<std::size_t>(fault.rank)];
@@ -158,6 +157,13 @@ void Membership::add_gone(const Fault& fault, FaultNews* news) const {
   news->gone.push_back(std::move(gone));
 }
 
+/// text: of the session, which uses the numbers of the job.
+std::string Membership::with_both_numbers(int rank, const std::string& text) const {
+  if (session_rank(rank) == rank) return text;
+  return fmt::format("rank {} of this communicator is rank {} of the job: {}", rank,
+                     session_rank(rank), text);
+}
+
 /// The session uses its own rank numbers, and does not know the faults of this communicator.
 Status Membership::error_of_peer(int peer, const Status& status) const {
   if (status.ok()) return {};
@@ -170,8 +176,9 @@ Status Membership::error_of_peer(int peer, const Status& status) const {
     if (rank_of_session(fault.rank) == culprit && !fault.text.empty()) gone = status_of(fault);
   }
   if (!gone.ok()) return gone;
-  return {status.code(), name_of_rank(culprit) + " of this communicator: " + status.message(),
-          culprit};
+  const std::string text = named < 0 ? name_of_rank(peer) + ": " + status.message()
+                                     : with_both_numbers(named, status.message());
+  return {status.code(), text, culprit};
 }
 
 void Membership::report_failure(const Status& status, std::uint64_t operation) {

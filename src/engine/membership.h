@@ -102,6 +102,7 @@ class Membership {
 
  private:
   Status status_of(const Fault& fault) const;
+  std::string with_both_numbers(int rank, const std::string& text) const;
   void add_gone(const Fault& fault, FaultNews* news) const;
 
   Session& session_;

@@ -137,10 +137,46 @@ TEST_P(CreateGroup, without_a_member_is_an_error_that_names_it) {
       int culprit = -1;
       EXPECT_HOCKET(hocketGetLastCulprit(&culprit));
       EXPECT_EQ(0, culprit) << "rank 2 of the parent is rank 0 of the group: " << text;
+      if (std::string(GetParam()) == "shm") {
+        EXPECT_NE(std::string::npos,
+                  text.find("rank 0 of this communicator is rank 2 of the job: rank 2 (process "))
+            << text;
+      }
     }
     self.meet();
     EXPECT_EQ(3, sum_of_ones(self.comm)) << "the parent stays usable";
   });
+}
+
+TEST_P(CreateGroup, of_members_that_give_different_things_ends_with_what_each_gave) {
+  struct Given {
+    std::vector<int> ranks;
+    int tag;
+    std::string text;
+  };
+  const std::pair<Given, Given> different[] = {
+      {{{2, 0}, 7, "the ranks 2, 0 of the parent"}, {{0, 2}, 7, "the ranks 0, 2 of the parent"}},
+      {{{2, 0}, 7, "the tag 7"}, {{2, 0}, 8, "the tag 8"}},
+      {{{2, 0}, 7, "the ranks 2, 0 of"}, {{2, 1, 0}, 7, "the ranks 2, 1, 0 of the parent"}}};
+  for (const auto& [of_0, of_2] : different) {
+    ranks::run_ranks(3, [&](Rank& self) {
+      if (self.rank != 1) {
+        const Given& given = self.rank == 0 ? of_0 : of_2;
+        hocketConfig_t config = ranks::patient_config();
+        config.deadline_ms = config.join_deadline_ms = 300;
+        hocketComm_t part = self.comm;
+        EXPECT_EQ(hocketTimeout, hocketCommCreateGroup(self.comm, given.ranks.data(),
+                                                       static_cast<int>(given.ranks.size()),
+                                                       given.tag, &part, &config));
+        EXPECT_EQ(nullptr, part);
+        const std::string text = hocketGetLastError(nullptr);
+        EXPECT_NE(std::string::npos, text.find(given.text)) << text;
+        EXPECT_NE(std::string::npos, text.find("another order or another tag")) << text;
+      }
+      self.meet();
+      EXPECT_EQ(3, sum_of_ones(self.comm)) << "the parent stays usable";
+    });
+  }
 }
 
 class Duplicate : public testing::TestWithParam<const char*> {
