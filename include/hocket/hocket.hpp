@@ -23,10 +23,14 @@
 //     comm.recv(all, left);
 //   });
 //
-// Buffers are contiguous ranges of an Element: std::vector, std::array, std::span, arrays,
-// hocket::Memory. Local peers access hocket::Memory, and containers with hocket::allocator, without
-// a copy. Errors are exceptions: hocket::Error, with a subclass for each result, the C
-// function that failed and the rank that caused the error. The C library throws nothing.
+// Buffers are contiguous ranges: std::vector, std::array, std::span, arrays, hocket::Memory. Local
+// peers access hocket::Memory, and containers with hocket::allocator, without a copy. The operators
+// of hocket compute with an Element, such as float; calls without an operator, and
+// hocket::Operator, also take other trivially copyable types, such as structs. Sizes and counts are
+// in elements.
+//
+// Errors are exceptions: hocket::Error, with a subclass for each result, the C function that failed
+// and the rank that caused the error. The C library throws nothing.
 //
 // Lifetimes. Each object frees its handle, and may be moved but not copied. Buffers belong to the
 // caller, who keeps them alive and untouched until the operations that use them have ended. The
@@ -40,9 +44,11 @@
 #include <hocket/cpp/blocks.hpp>
 #include <hocket/cpp/communicator.hpp>
 #include <hocket/cpp/config.hpp>
+#include <hocket/cpp/datatypes.hpp>
 #include <hocket/cpp/elements.hpp>
 #include <hocket/cpp/error.hpp>
 #include <hocket/cpp/group.hpp>
 #include <hocket/cpp/log.hpp>
 #include <hocket/cpp/memory.hpp>
 #include <hocket/cpp/stream.hpp>
+#include <hocket/cpp/version.hpp>

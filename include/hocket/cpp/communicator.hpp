@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <hocket/cpp/blocks.hpp>
 #include <hocket/cpp/config.hpp>
+#include <hocket/cpp/datatypes.hpp>
 #include <hocket/cpp/elements.hpp>
 #include <hocket/cpp/error.hpp>
 #include <hocket/cpp/group.hpp>

@@ -108,14 +108,29 @@ struct BuiltinDatatype<T> : Datatype<hocketBfloat16> {};
 template <typename T>
 struct DatatypeOf : detail::BuiltinDatatype<T> {};
 
-/// A type that collectives and messages can move.
+/// A type that has a datatype of hocket.
 template <typename T>
 concept Element = std::is_trivially_copyable_v<T> && requires {
   { DatatypeOf<std::remove_cv_t<T>>::value } -> std::convertible_to<hocketDataType_t>;
 };
-/// A type that reductions can compute with. std::byte can be moved, but has no arithmetic.
+/// A type that the operators of hocket can compute with. std::byte has no arithmetic.
 template <typename T>
 concept Reducible = Element<T> && !std::same_as<std::remove_cv_t<T>, std::byte>;
+
+namespace detail {
+
+/// Elements that refer to memory of their process: pointers, std::string_view, std::span. Members
+/// of structs are not known here.
+template <typename T, typename Plain = std::remove_cv_t<std::remove_all_extents_t<T>>>
+concept pointing = std::is_pointer_v<Plain> || std::is_member_pointer_v<Plain> ||
+    std::is_null_pointer_v<Plain> || std::ranges::enable_borrowed_range<Plain>;
+
+}  // namespace detail
+
+/// A type that collectives without an operator, and messages, can move: an Element, or any other
+/// trivially copyable type, which moves as its bytes. All ranks have the same type.
+template <typename T>
+concept Movable = Element<T> ||(std::is_trivially_copyable_v<T> && !detail::pointing<T>);
 
 template <Element T>
 inline constexpr hocketDataType_t datatype_of = DatatypeOf<std::remove_cv_t<T>>::value;
@@ -126,18 +141,24 @@ namespace detail {
 // code that would cause further errors is left out where a check fails.
 
 template <typename T>
-consteval bool check_element() {
-  static_assert(Element<T>,
-                "hocket: this type is no element type: use an integer, a "
-                "floating-point type of at most 64 bits, std::byte, or specialize "
-                "hocket::DatatypeOf for it");
-  return Element<T>;
+consteval bool check_movable() {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "hocket: elements are moved as bytes: their type must be trivially copyable");
+  static_assert(!pointing<T>,
+                "hocket: an element that points into the memory of its process (a pointer, "
+                "std::string_view, std::span) means nothing on another rank: move what it points "
+                "to");
+  return Movable<T>;
 }
 template <typename T>
 consteval bool check_reducible() {
   static_assert(!std::same_as<std::remove_cv_t<T>, std::byte>,
                 "hocket: std::byte has no arithmetic, so it cannot be reduced: use std::uint8_t");
-  return check_element<T>() && Reducible<T>;
+  static_assert(Element<T>,
+                "hocket: the operators of hocket do not know this type: use an integer or a "
+                "floating-point type of at most 64 bits, make a hocket::Operator for it, or "
+                "specialize hocket::DatatypeOf");
+  return Reducible<T>;
 }
 
 template <typename Range>
@@ -158,7 +179,16 @@ using ElementOf = std::remove_reference_t<std::ranges::range_reference_t<Range>>
 template <typename Range>
 consteval bool check_buffer() {
   if constexpr (check_range<Range>()) {
-    return check_element<ElementOf<Range>>();
+    return check_movable<ElementOf<Range>>();
+  } else {
+    return false;
+  }
+}
+/// A buffer of a reduction with an operator of hocket.
+template <typename Range>
+consteval bool check_reducible_buffer() {
+  if constexpr (check_range<Range>()) {
+    return check_reducible<ElementOf<Range>>();
   } else {
     return false;
   }
@@ -186,18 +216,18 @@ auto output(Range&& range) {
   }
 }
 
-template <typename T>
-constexpr hocketDataType_t datatype(std::span<T>) {
-  return datatype_of<T>;
+template <typename In, typename Out>
+consteval bool have_one_datatype() {
+  if constexpr (Element<In> && Element<Out>) {
+    return datatype_of<In> == datatype_of<Out>;
+  } else {
+    return std::same_as<std::remove_cv_t<In>, std::remove_cv_t<Out>>;
+  }
 }
 template <typename In, typename Out>
 constexpr void require_same(std::span<const In>, std::span<Out>) {
-  static_assert(datatype_of<In> == datatype_of<Out>,
+  static_assert(have_one_datatype<In, Out>(),
                 "hocket: input and output have different element types");
-}
-template <typename T>
-constexpr void require_reducible(std::span<T>) {
-  static_assert(check_reducible<T>());
 }
 
 // ---- Sizes.

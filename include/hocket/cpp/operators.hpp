@@ -1,9 +1,10 @@
-// User-defined operators and datatypes.
+// User-defined operators.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <hocket/cpp/datatypes.hpp>
 #include <hocket/cpp/elements.hpp>
 #include <hocket/cpp/error.hpp>
 #include <memory>
@@ -13,28 +14,6 @@
 #include <utility>
 
 namespace hocket {
-
-/// A datatype of n elements of another datatype, for calls of the C API
-/// (hocketTypeCreateContiguous).
-class ContiguousType {
- public:
-  ContiguousType(int n, hocketDataType_t base) {
-    check(hocketTypeCreateContiguous(&type_, n, base), "hocketTypeCreateContiguous");
-  }
-  ContiguousType(ContiguousType&& other) noexcept
-      : type_(std::exchange(other.type_, hocketMaxDataType)) {}
-  ContiguousType& operator=(ContiguousType&& other) noexcept {
-    std::swap(type_, other.type_);
-    return *this;
-  }
-  ~ContiguousType() {
-    if (type_ != hocketMaxDataType) hocketTypeDestroy(type_);
-  }
-  [[nodiscard]] hocketDataType_t get() const noexcept { return type_; }
-
- private:
-  hocketDataType_t type_ = hocketMaxDataType;
-};
 
 namespace detail {
 
@@ -207,7 +186,11 @@ consteval bool check_operand() {
 
 template <typename Range>
 auto operand(hocketRedOp_t, Range&& range) {
-  return input(std::forward<Range>(range));
+  if constexpr (check_reducible_buffer<Range>()) {
+    return input(std::forward<Range>(range));
+  } else {
+    return std::span<const std::uint8_t>();
+  }
 }
 template <MadeOperator Op, typename Range, typename T = typename ElementOfOperator<Op>::type>
 std::span<const T> operand(const Op&, Range&& range) {
@@ -220,9 +203,11 @@ std::span<const T> operand(const Op&, Range&& range) {
 
 template <typename Range>
 auto result(hocketRedOp_t, Range&& range) {
-  const auto out = output(std::forward<Range>(range));
-  require_reducible(out);
-  return out;
+  if constexpr (check_reducible_buffer<Range>()) {
+    return output(std::forward<Range>(range));
+  } else {
+    return std::span<std::uint8_t>();
+  }
 }
 template <MadeOperator Op, typename Range, typename T = typename ElementOfOperator<Op>::type>
 std::span<T> result(const Op&, Range&& range) {

@@ -14,6 +14,7 @@ cat >"$work/prelude.h" <<PRELUDE
 #include <hocket/hocket.hpp>
 #include <list>
 #include <string>
+#include <string_view>
 #include <vector>
 struct Point { float x, y; };
 PRELUDE
@@ -54,12 +55,21 @@ accept 'std::vector<long long> x(4); comm.all_reduce(x, hocketSum, stream);'
 accept 'std::vector<short> x(4); comm.all_reduce(x, hocketXor);'
 accept 'stream.record();'  # an event that is not wanted
 
-element='hocket: this type is no element type'
+accept 'std::vector<Point> x(4); comm.send(x, 0); comm.broadcast(x, 0, stream);'
+copyable='must be trivially copyable'
+refuse 'std::vector<std::string> x(4); comm.broadcast(x, 0);' "$copyable" string
+refuse 'std::vector<std::vector<int>> x(4); comm.send(x, 0);' "$copyable" vector
+pointer='hocket: an element that points into the memory of its process'
+refuse 'std::vector<float*> x(4); comm.all_gather(x);' "$pointer" 'float*'
+refuse 'float* x[2][2] = {}; comm.recv(x, 0);' "$pointer" 'float*'
+refuse 'std::vector<std::string_view> x(4); comm.send(x, 0);' "$pointer" string_view
+
+element='hocket: the operators of hocket do not know this type'
 refuse 'std::vector<wchar_t> x(4); comm.all_reduce(x, hocketSum);' "$element" wchar_t
-refuse 'bool x[4] = {}; comm.broadcast(x, 0);' "$element" bool
-refuse 'std::vector<Point> x(4); comm.send(x, 0);' "$element" Point
-refuse 'std::vector<long double> x(4); comm.recv(x, 0);' "$element" 'long double'
-refuse 'std::vector<float*> x(4); comm.all_gather(x);' "$element" 'float*'
+refuse 'std::vector<Point> x(4); comm.all_reduce(x, hocketSum);' "$element" Point
+refuse 'std::vector<Point> x(4), y(2); comm.reduce_scatter(x, y, hocketSum);' "$element" Point
+refuse 'std::vector<Point> x(4), y(4); comm.reduce(x, y, hocketMax, 0);' "$element" Point
+refuse 'std::vector<long double> x(4); comm.reduce(x, hocketSum, 0);' "$element" 'long double'
 refuse 'bool x = comm.all_reduce(true, hocketSum); (void)x;' "$element" bool
 
 operator='hocket::Operator<Point> op(comm, "a", [](const Point& a, const Point&) { return a; });'
@@ -104,6 +114,8 @@ refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_reduce(x, y, ho
   'hocket: input and output have different element types' int
 refuse 'std::vector<float> x(4); std::vector<int> y(4); comm.all_to_all(x, y);' \
   'hocket: input and output have different element types' int
+refuse 'std::vector<Point> x(4); std::vector<std::byte> y(32); comm.all_to_all(x, y);' \
+  'hocket: input and output have different element types' Point
 refuse 'hocket::Memory<std::string> x(4);' "hocket: peers write the bytes" string
 refuse 'struct alignas(8192) Wide {}; std::vector<Wide, hocket::allocator<Wide>> x(1);' \
   'hocket: memory is aligned to a page' Wide
