@@ -179,11 +179,21 @@ TEST_P(Large, messages_of_many_chunks_arrive_whole) {
   run_world(kind, cases, &ran);
 }
 
-constexpr WorldKind large_kinds[] = {
-    {1, "", "", true},         {2, "", "", false},        {3, "", "staged", true},
-    {5, "", "direct", true},   {4, "", "", false},        {2, "shm", "ring", false},
-    {2, "tcp", "", false},     {3, "tcp", "ring", false}, {4, "tcp", "owner-fold", true},
-    {3, "tcp", "tree", false}, {4, "tcp", "cube", false}, {5, "shm", "chain", false}};
+constexpr WorldKind large_kinds[] = {{1, "", "", true},
+                                     {2, "", "", false},
+                                     {3, "", "staged", true},
+                                     {5, "", "direct", true},
+                                     {4, "", "", false},
+                                     {2, "shm", "ring", false},
+                                     {2, "tcp", "", false},
+                                     {3, "tcp", "ring", false},
+                                     {4, "tcp", "owner-fold", true},
+                                     {3, "tcp", "tree", false},
+                                     {4, "tcp", "cube", false},
+                                     {5, "shm", "chain", false},
+                                     {4, "", "two-level", false, "2,2"},
+                                     {4, "", "", false, "3,1"},
+                                     {7, "", "two-level", false, "1,4,2"}};
 INSTANTIATE_TEST_SUITE_P(Worlds, Large, testing::ValuesIn(large_kinds), name_of_kind);
 
 }  // namespace

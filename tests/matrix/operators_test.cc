@@ -213,7 +213,15 @@ constexpr WorldKind kinds[] = {{1, "", "", true},
                                {4, "tcp", "tree", true},
                                {3, "tcp", "owner-fold", true},
                                {4, "tcp", "pairs", true},
-                               {3, "tcp", "one-shot", true}};
+                               {3, "tcp", "one-shot", true},
+                               {7, "tcp", "circulant", true},
+                               {4, "tcp", "pat", true},
+                               {5, "tcp", "double-tree", true},
+                               {7, "tcp", "k-nomial", true},
+                               {8, "shm", "recursive-doubling", true},
+                               {4, "", "two-level", true, "2,2"},
+                               {4, "", "leaders", true, "3,1"},
+                               {7, "", "two-level", true, "1,4,2"}};
 /// The thread sanitizer does not follow a fork of a job of one process.
 std::vector<WorldKind> worlds() {
   std::vector<WorldKind> tried(std::begin(kinds), std::end(kinds));

@@ -69,6 +69,8 @@ constexpr WorldKind kinds[] = {
     {5, "shm", "chain", false},
     {3, "tcp", "chain", false},
     {4, "", "two-level", false, "2,2"},
+    {4, "", "", false, "3,1"},
+    {7, "", "two-level", false, "1,4,2"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Processes, testing::ValuesIn(kinds), name_of_kind);
