@@ -101,10 +101,10 @@
  * different call; it then returns hocketSuccess, and one of the next eight calls on the
  * communicator fails with hocketMismatch; its sentence quotes the calls that differed. This happens
  * to a rank that needs nothing of the others: to a broadcast or scatter on its root, a reduce or
- * gather on the other ranks, and a hocketSend, of up to 64 KiB each. In the same way an error of
- * another rank may come with a later call. The culprit is the rank whose call was seen to differ
- * from this rank's call. So each of two ranks names the other; if one of several ranks is wrong, it
- * may name any of the others.
+ * gather on the other ranks, and a hocketSend, of small messages (over TCP of up to 64 KiB). In the
+ * same way an error of another rank may come with a later call. The culprit is the rank whose call
+ * was seen to differ from this rank's call. So each of two ranks names the other; if one of several
+ * ranks is wrong, it may name any of the others.
  *
  * Numerics. fp16, bf16 and fp8 accumulate in fp32 and are rounded once, to nearest, ties to even,
  * whatever the algorithm. fp32, fp64 and integers accumulate in their own type; integer sums and

@@ -12,7 +12,7 @@ inline constexpr int line_payload_bytes = 104;
 inline constexpr int run_ahead_operations = 8;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;
-// Ranks of a job. Tags of messages, and the record of operations, have 16 bits for a rank.
+// Ranks of a job: the record of operations has 16 bits for a rank, and lower() allows so many tags.
 inline constexpr int max_ranks = 65'535;
 // With a shorter silence limit, a rank on a busy machine would count as silent.
 inline constexpr int least_silence_ms = 100;

@@ -64,7 +64,7 @@ class Lowering {
                           " to be lowered");
   }
 
-  /// The key of a message has 16 bits for its tag.
+  /// Plans number tags as they number ranks: 16 bits have room for max_ranks of them.
   static bool tags_fit(const Lane& lane, const Step& step) {
     if (step.kind != StepKind::send && step.kind != StepKind::recv) return true;
     for (std::uint32_t i = 0; i < lane.instances; ++i) {
