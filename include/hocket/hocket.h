@@ -66,6 +66,11 @@
  * a NULL stream. Until an operation has ended, the caller must not write its send buffer, and must
  * not read or write its receive buffer.
  *
+ * Buffers are memory that the processor reads and writes, at any alignment. What hocket can check
+ * (NULL, sizes, overlaps) is refused with an error. What it cannot check can end the process, as in
+ * any C program: memory that was freed, memory of a GPU that the processor cannot reach, buffers
+ * shorter than the call says.
+ *
  * Threads. One thread at a time may use a communicator; the worker threads of its streams do not
  * count. If a collective, message, split or finalize finds another thread inside such a call, it
  * fails with hocketInvalidUsage and changes nothing. hocketCommAbort, hocketCommGetAsyncError,
@@ -538,7 +543,9 @@ HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
 
 /* Effect:  frees memory of hocketMemAlloc. Its pages return to the system even while a peer still
  *          has them mapped.
- * Needs:   ptr from hocketMemAlloc, and no operation that uses it under way. NULL does nothing.
+ * Needs:   ptr from hocketMemAlloc, and no operation that uses it under way. NULL does nothing. No
+ *          later call may use the memory: as with free, hocket cannot tell its address from that of
+ *          other memory.
  * Blocks:  no; uses no stream.
  * Threads: any, at any time.
  * Errors:  hocketInvalidArgument: ptr did not come from hocketMemAlloc, or was freed before;

@@ -444,6 +444,8 @@ constexpr Elsewhere elsewhere[] = {
      "TEST_P(OutOfMemory, at_any_allocation_is_an_error_with_a_reason)"},
     {"a file size limit", "exhaustion/descriptors_test.cc",
      "TEST(FileSize, limit_is_an_error_that_names_it)"},
+    {"a limit of locked memory", "exhaustion/descriptors_test.cc",
+     "TEST(MemoryLock, limit_of_nothing_is_no_error)"},
     {"streams and events that were destroyed", "api/arguments_test.cc",
      "TEST(Handles, of_streams_and_events_are_refused_after_their_end)"},
 };

@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <iterator>
+#include <random>
 #include <set>
 #include <tuple>
 
+#include "collectives/plan/program.h"
 #include "plans.h"
+#include "seed.h"
 
 namespace hocket::internal {
 namespace {
@@ -68,6 +72,22 @@ TEST_P(MessageBuilders, have_few_lanes_for_many_ranks) {
     for (const Lane& lane : plan.lanes) steps += lane.steps.size();
     EXPECT_LE(plan.lanes.size(), most_lanes) << "rank " << rank;
     EXPECT_LE(steps, 3 * most_lanes) << "rank " << rank;
+  }
+}
+
+TEST_P(MessageBuilders, are_lowered_for_many_ranks) {
+  std::vector<std::uint32_t> ranks(std::begin(some_ranks), std::end(some_ranks));
+  const bool rounds =
+      is_logarithmic(GetParam()) || is_one_of(GetParam(), {"circulant", "bruck", "pat"});
+  std::mt19937_64 random(tests::seed());
+  while (rounds && ranks.size() < 65) {
+    ranks.push_back(static_cast<std::uint32_t>(random() % many_ranks));
+  }
+  for (const std::uint32_t rank : ranks) {
+    Program program;
+    const Status status = lower(plan_of(GetParam(), rank, many_ranks), &program);
+    ASSERT_TRUE(status.ok()) << "rank " << rank << ": " << status.message();
+    EXPECT_EQ(many_ranks, program.header().ranks) << "rank " << rank;
   }
 }
 

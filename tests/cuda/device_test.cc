@@ -91,10 +91,12 @@ class EveryDeviceProgram : public ::testing::TestWithParam<Builder> {};
 TEST_P(EveryDeviceProgram, gives_the_bytes_that_the_collective_defines) {
   const Builder& builder = GetParam();
   for (std::uint32_t ranks = 1; ranks <= 8; ++ranks) {
-    if (tests::sanitized && (ranks == 4 || ranks >= 6)) continue;
+    // Under a sanitizer one case for each of the larger numbers of ranks.
+    const bool once = tests::sanitized && (ranks == 4 || ranks >= 6);
     for (const std::uint32_t workers : {1, 4}) {
+      if (once && workers == 1) continue;
       Node node(ranks, workers);
-      for (std::uint64_t seed = 1; seed <= (tests::sanitized ? 2 : 4); ++seed) {
+      for (std::uint64_t seed = 1; seed <= (once ? 1 : tests::sanitized ? 2 : 4); ++seed) {
         const DeviceCase drawn = draw_case(builder, ranks, workers, seed, 700, 70);
         SCOPED_TRACE(drawn.text);
         const std::vector<Plan> plans = plans_of(builder, drawn.group);
