@@ -221,24 +221,35 @@ std::size_t wrong_copied(const Expectation& e, int source, std::size_t first, st
 
 }  // namespace
 
+Blocks Expectation::blocks() const {
+  Blocks blocks;
+  for (int block = 0; block < ranks; ++block) {
+    blocks.counts.push_back(block_count(rank, block));
+    blocks.starts.push_back(block_start(rank, block));
+  }
+  return blocks;
+}
+
 void generate_input(const Expectation& e, int rank, void* dst) {
-  input_piece(e, rank, 0, e.input_count(), dst);
+  input_piece(e, rank, 0, e.input_count(rank), dst);
 }
 
 std::size_t count_wrong(const Expectation& e, const void* result) {
   const auto* got = static_cast<const char*>(result);
   const std::size_t size = size_of(e.dtype);
-  const int segments = has_output_parts(e.collective) ? e.ranks : 1;
+  const bool parts = has_output_parts(e.collective);
   if (e.output_count() == 0) return 0;
   std::size_t wrong = 0;
-  for (int segment = 0; segment < segments; ++segment) {
-    for (std::size_t first = 0; first < e.count; first += piece_count) {
-      const std::size_t count = std::min(piece_count, e.count - first);
-      const std::size_t at = e.input_part() + first;
+  for (int part = 0; part < (parts ? e.ranks : 1); ++part) {
+    const int from = parts ? part : e.source();
+    const std::size_t whole = parts ? e.block_count(e.rank, part) : e.own_count(e.rank);
+    for (std::size_t first = 0; first < whole; first += piece_count) {
+      const std::size_t count = std::min(piece_count, whole - first);
+      const std::size_t at = e.input_part(from) + first;
       if (e.has_redop()) {
         wrong += wrong_reduced(e, at, count, got);
       } else {
-        wrong += wrong_copied(e, segments > 1 ? segment : e.source(), at, count, got);
+        wrong += wrong_copied(e, from, at, count, got);
       }
       got += count * size;
     }

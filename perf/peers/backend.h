@@ -6,26 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "../options.h"
+#include "../check.h"
 
 namespace hocket::peers {
 
 using perf::Collective;
 
-/// Blocks of different lengths: elements of the block for, or from, each rank, and where it begins.
-/// MPI takes them as int.
-struct Blocks {
-  std::vector<std::size_t> counts, starts;
-  std::vector<int> int_counts, int_starts;
-};
-
 /// fp32, sums, root 0; count as in hocket.h: the elements of a rank's block. in == out if
-/// backend_in_place says so. varying: all_gather and alltoall with blocks of different lengths.
+/// backend_in_place says so. varying: blocks of different lengths.
 struct Call {
   Collective collective = Collective::all_reduce;
   std::size_t count = 1;
   bool varying = false;
-  Blocks sent, received;  // varying; of an all_gather all ranks have the same
+  std::size_t own_count = 1;  // varying: of what this rank gives or receives as one block
+  perf::Blocks blocks;        // varying: of what it gives to all ranks, or receives from all
+  std::vector<int> int_counts, int_starts;  // of the blocks, for MPI
   float* in = nullptr;
   float* out = nullptr;
 };

@@ -32,16 +32,12 @@ std::vector<at::Tensor> blocks(float* data, std::size_t count) {
   return all;
 }
 
-std::vector<std::int64_t> lengths(const std::vector<std::size_t>& counts) {
-  return {counts.begin(), counts.end()};
-}
-
 c10::intrusive_ptr<c10d::Work> begin_to_all(const Call& c) {
   const std::size_t all = c.count * static_cast<std::size_t>(group->getSize());
   auto out = tensor(c.out, all), in = tensor(c.in, all);
-  std::vector<std::int64_t> received, sent;  // empty: equal blocks
-  if (c.varying) received = lengths(c.received.counts), sent = lengths(c.sent.counts);
-  return group->all_to_all_single(out, in, received, sent);
+  std::vector<std::int64_t> lengths;  // of what is sent, and of what is received; none: equal ones
+  if (c.varying) lengths.assign(c.blocks.counts.begin(), c.blocks.counts.end());
+  return group->all_to_all_single(out, in, lengths, lengths);
 }
 
 c10::intrusive_ptr<c10d::Work> begin(const Call& c) {

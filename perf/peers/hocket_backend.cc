@@ -51,15 +51,12 @@ bool backend_in_place(Collective collective) { return collective == Collective::
 namespace {
 
 hocketResult_t run_varying(const Call& c) {
+  const auto type = hocketFloat32;
+  const std::size_t *counts = c.blocks.counts.data(), *starts = c.blocks.starts.data();
   if (c.collective == Collective::all_gather) {
-    const int rank = backend_rank();
-    return hocketAllGatherV(c.in, c.received.counts[static_cast<std::size_t>(rank)], c.out,
-                            c.received.counts.data(), c.received.starts.data(), hocketFloat32, comm,
-                            own_thread);
+    return hocketAllGatherV(c.in, c.own_count, c.out, counts, starts, type, comm, own_thread);
   }
-  return hocketAlltoAllV(c.in, c.sent.counts.data(), c.sent.starts.data(), c.out,
-                         c.received.counts.data(), c.received.starts.data(), hocketFloat32, comm,
-                         own_thread);
+  return hocketAlltoAllV(c.in, counts, starts, c.out, counts, starts, type, comm, own_thread);
 }
 
 hocketResult_t run(const Call& c) {

@@ -60,13 +60,12 @@ bool backend_in_place(Collective collective) { return collective == Collective::
 namespace {
 
 int run_varying(const Call& c, MPI_Comm all) {
-  const int *counts = c.received.int_counts.data(), *starts = c.received.int_starts.data();
+  const int own = static_cast<int>(c.own_count);
+  const int *counts = c.int_counts.data(), *starts = c.int_starts.data();
   if (c.collective == Collective::all_gather) {
-    return MPI_Allgatherv(c.in, counts[backend_rank()], MPI_FLOAT, c.out, counts, starts, MPI_FLOAT,
-                          all);
+    return MPI_Allgatherv(c.in, own, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, all);
   }
-  return MPI_Alltoallv(c.in, c.sent.int_counts.data(), c.sent.int_starts.data(), MPI_FLOAT, c.out,
-                       counts, starts, MPI_FLOAT, all);
+  return MPI_Alltoallv(c.in, counts, starts, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, all);
 }
 
 int run(const Call& c, MPI_Comm all) {

@@ -49,25 +49,6 @@ double now_us() {
       .count();
 }
 
-/// Blocks of three halves of `count` and of one half in turn, beginning with that of rank `first`;
-/// together as long as equal blocks.
-Blocks unequal_blocks(std::size_t count, int ranks, int first) {
-  Blocks blocks;
-  const auto n = static_cast<std::size_t>(ranks);
-  std::size_t start = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t index = (i + static_cast<std::size_t>(first)) % n;
-    const bool has_pair = index + 1 < n || n % 2 == 0;
-    const std::size_t more = has_pair ? count / 2 : 0;
-    blocks.counts.push_back(index % 2 == 0 ? count + more : count - more);
-    blocks.starts.push_back(start);
-    blocks.int_counts.push_back(static_cast<int>(blocks.counts.back()));
-    blocks.int_starts.push_back(static_cast<int>(start));
-    start += blocks.counts.back();
-  }
-  return blocks;
-}
-
 /// The buffers of a rank for a size. As in nccl-tests, the size is that of the larger of input and
 /// output; the block of a rank has at least one element.
 struct Layout {
@@ -78,6 +59,7 @@ struct Layout {
     expectation.ranks = ranks;
     const std::size_t blocks = perf::has_parts(collective) ? static_cast<std::size_t>(ranks) : 1;
     expectation.count = std::max<std::size_t>(bytes / sizeof(float) / blocks, 1);
+    expectation.varying = measured.varying;
     expectation.seed.row = bytes;
     // In an all-gather of unequal blocks the input is up to half a block longer.
     stride = (expectation.count * (blocks + 1) * sizeof(float) + 127) / 128 * 128 / sizeof(float);
@@ -86,19 +68,12 @@ struct Layout {
     call.count = expectation.count;
     call.varying = measured.varying;
     if (!measured.varying) return;
-    const bool to_all = collective == Collective::alltoall;
-    call.received = unequal_blocks(call.count, ranks, to_all ? rank : 0);
-    call.sent = call.received;
+    call.own_count = expectation.own_count(rank);
+    call.blocks = expectation.blocks();
+    call.int_counts.assign(call.blocks.counts.begin(), call.blocks.counts.end());
+    call.int_starts.assign(call.blocks.starts.begin(), call.blocks.starts.end());
   }
   bool has_data() const { return expectation.collective != Collective::barrier; }
-  /// What a rank gives.
-  perf::Expectation input_of(int rank) const {
-    perf::Expectation given = expectation;
-    if (call.varying && given.collective == Collective::all_gather) {
-      given.count = call.received.counts[static_cast<std::size_t>(rank)];
-    }
-    return given;
-  }
   perf::Expectation expectation;
   Call call;
   std::size_t stride;  // elements from one slot to the next
@@ -211,7 +186,7 @@ class Bench {
         layout->has_data() && (measured_.collective != Collective::broadcast || rank_ == 0);
     for (std::size_t slot = 0; slot < operations && has_input; ++slot) {
       expectation.seed.slot = slot;
-      perf::generate_input(layout->input_of(rank_), rank_, in_ + slot * layout->stride);
+      perf::generate_input(expectation, rank_, in_ + slot * layout->stride);
     }
     barrier_.wait();
     const double start = now_us();
@@ -235,31 +210,11 @@ class Bench {
     for (std::size_t slot = 0; slot < operations && layout.has_data(); ++slot) {
       const float* result = out_ + slot * layout.stride;
       expectation.seed.slot = slot;
-      if (options_.check) {
-        wrong += layout.call.varying ? wrong_blocks(layout, result)
-                                     : perf::count_wrong(expectation, result);
-      }
+      if (options_.check) wrong += perf::count_wrong(expectation, result);
       hash = perf::mix(hash ^ perf::hash_bytes(result, expectation.output_count() * sizeof(float)));
     }
     file_->wrong[rank_] = wrong;
     file_->hash[rank_] = hash;
-  }
-
-  /// Elements of unequal blocks that differ from what their ranks have given.
-  std::uint64_t wrong_blocks(const Layout& layout, const float* result) const {
-    std::uint64_t wrong = 0;
-    std::vector<float> given(layout.stride);
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const auto index = static_cast<std::size_t>(rank);
-      perf::generate_input(layout.input_of(rank), rank, given.data());
-      const Blocks sent = unequal_blocks(layout.call.count, ranks_, rank);
-      const bool to_all = measured_.collective == Collective::alltoall;
-      const std::size_t from = to_all ? sent.starts[static_cast<std::size_t>(rank_)] : 0;
-      for (std::size_t i = 0; i < layout.call.received.counts[index]; ++i) {
-        wrong += result[layout.call.received.starts[index] + i] != given[from + i];
-      }
-    }
-    return wrong;
   }
 
   const Options& options_;

@@ -17,7 +17,7 @@ using namespace internal;  // the reference for reductions
 constexpr std::size_t test_count = 5003;  // more than one piece, and odd
 
 std::vector<char> input_of(const Expectation& e, int rank) {
-  std::vector<char> bytes(e.input_count() * size_of(e.dtype));
+  std::vector<char> bytes(e.input_count(rank) * size_of(e.dtype));
   generate_input(e, rank, bytes.data());
   return bytes;
 }
@@ -38,26 +38,23 @@ std::vector<char> right_result(const Expectation& e) {
   std::vector<char> result(e.output_count() * size);
   switch (e.collective) {
     case Collective::all_gather:
-      for (std::size_t r = 0; r < inputs.size(); ++r) {
-        std::memcpy(result.data() + r * e.count * size, inputs[r].data(), e.count * size);
-      }
-      return result;
     case Collective::gather:
-      for (std::size_t r = 0; r < inputs.size(); ++r) {
-        std::memcpy(result.data() + r * e.count * size, inputs[r].data(), e.count * size);
+      for (int r = 0; r < e.ranks; ++r) {
+        const std::vector<char>& input = inputs[static_cast<std::size_t>(r)];
+        std::memcpy(result.data() + e.block_start(e.rank, r) * size, input.data(), input.size());
       }
       return result;
     case Collective::scatter:
-      std::memcpy(result.data(),
-                  inputs[static_cast<std::size_t>(e.root)].data() +
-                      static_cast<std::size_t>(e.rank) * e.count * size,
-                  e.count * size);
+      std::memcpy(
+          result.data(),
+          inputs[static_cast<std::size_t>(e.root)].data() + e.block_start(e.root, e.rank) * size,
+          result.size());
       return result;
     case Collective::alltoall:
-      for (std::size_t r = 0; r < inputs.size(); ++r) {
-        std::memcpy(result.data() + r * e.count * size,
-                    inputs[r].data() + static_cast<std::size_t>(e.rank) * e.count * size,
-                    e.count * size);
+      for (int r = 0; r < e.ranks; ++r) {
+        std::memcpy(result.data() + e.block_start(e.rank, r) * size,
+                    inputs[static_cast<std::size_t>(r)].data() + e.block_start(r, e.rank) * size,
+                    e.block_count(r, e.rank) * size);
       }
       return result;
     case Collective::broadcast:
@@ -72,7 +69,7 @@ std::vector<char> right_result(const Expectation& e) {
       break;
   }
   const std::size_t first =
-      e.collective == Collective::reduce_scatter ? static_cast<std::size_t>(e.rank) * e.count : 0;
+      e.collective == Collective::reduce_scatter ? e.block_start(e.rank, e.rank) : 0;
   std::vector<FoldSource> sources;
   for (const auto& input : inputs) sources.push_back({input.data() + first * size, false});
   void* destination = result.data();
@@ -80,7 +77,7 @@ std::vector<char> right_result(const Expectation& e) {
   fold.srcs = sources.data();
   fold.src_count = e.ranks;
   fold.dsts = &destination;
-  fold.count = e.count;
+  fold.count = e.output_count();
   fold.dtype = inner_of(e.dtype);
   fold.op = e.op == mul_sum ? Op::sum : inner_of(e.op);
   std::vector<std::uint64_t> scalars(inputs.size());
@@ -114,8 +111,8 @@ Expectation expectation(Collective collective, int dtype, int op, int ranks) {
 }
 
 std::string describe(const Expectation& e) {
-  return std::string(name_of(e.collective)) + " " + name_of(e.dtype) + " " + name_of(e.op) +
-         " of " + std::to_string(e.ranks);
+  return std::string(name_of(e.collective)) + (e.varying ? "_v " : " ") + name_of(e.dtype) + " " +
+         name_of(e.op) + " of " + std::to_string(e.ranks);
 }
 
 TEST(Check, right_results_of_every_type_and_operator_pass) {
@@ -125,7 +122,9 @@ TEST(Check, right_results_of_every_type_and_operator_pass) {
         if (!computes(op, dtype)) continue;
         for (const Collective collective :
              {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
-          const Expectation e = expectation(collective, dtype, op, ranks);
+          Expectation e = expectation(collective, dtype, op, ranks);
+          EXPECT_EQ(count_wrong(e, right_result(e).data()), 0u) << describe(e);
+          e.varying = has_parts(collective);
           EXPECT_EQ(count_wrong(e, right_result(e).data()), 0u) << describe(e);
         }
       }
@@ -134,12 +133,14 @@ TEST(Check, right_results_of_every_type_and_operator_pass) {
 }
 
 TEST(Check, right_copies_pass_and_a_flipped_bit_is_one_wrong_element) {
-  for (int c = 0; c < program_count; ++c) {
-    if (static_cast<Collective>(c) == Collective::barrier) continue;
+  for (int c = 0; c < 2 * program_count; ++c) {
+    const auto collective = static_cast<Collective>(c / 2);
+    const bool varying = c % 2 == 1;
+    if (collective == Collective::barrier || (varying && !has_parts(collective))) continue;
     for (const hocketDataType_t dtype : all_dtypes()) {
-      const auto collective = static_cast<Collective>(c);
       // The greatest of several values is exact in every type: any flipped bit is wrong.
-      const Expectation e = expectation(collective, dtype, hocketMax, 4);
+      Expectation e = expectation(collective, dtype, hocketMax, 4);
+      e.varying = varying;
       std::vector<char> result = right_result(e);
       ASSERT_EQ(count_wrong(e, result.data()), 0u) << describe(e);
       for (const std::size_t at : {std::size_t{0}, result.size() / 2, result.size() - 1}) {
@@ -149,6 +150,48 @@ TEST(Check, right_copies_pass_and_a_flipped_bit_is_one_wrong_element) {
       }
     }
   }
+}
+
+TEST(Check, varying_blocks_have_three_halves_and_one_half_in_turn) {
+  using Sizes = std::vector<std::size_t>;
+  const struct {
+    Collective collective;
+    std::size_t count;
+    int rank, ranks;
+    Sizes counts, starts;
+  } cases[] = {
+      {Collective::all_gather, 10, 1, 4, {15, 5, 15, 5}, {0, 15, 20, 35}},
+      {Collective::scatter, 10, 2, 3, {15, 5, 10}, {0, 15, 20}},
+      {Collective::gather, 7, 0, 2, {10, 4}, {0, 10}},
+      {Collective::reduce_scatter, 1, 0, 2, {1, 1}, {0, 1}},
+      {Collective::reduce_scatter, 10, 0, 1, {10}, {0}},
+      {Collective::alltoall, 10, 0, 3, {15, 5, 10}, {0, 15, 20}},
+      {Collective::alltoall, 10, 1, 3, {5, 10, 15}, {0, 5, 15}},
+      {Collective::alltoall, 10, 2, 3, {10, 15, 5}, {0, 10, 25}},
+  };
+  for (const auto& test : cases) {
+    Expectation e;
+    e.collective = test.collective;
+    e.count = test.count;
+    e.varying = true;
+    e.rank = test.rank;
+    e.ranks = test.ranks;
+    EXPECT_EQ(e.blocks().counts, test.counts) << describe(e);
+    EXPECT_EQ(e.blocks().starts, test.starts) << describe(e);
+    EXPECT_EQ(e.block_start(e.rank, e.ranks), e.whole_count()) << describe(e);
+  }
+}
+
+TEST(Check, only_the_own_block_of_a_varying_call_is_longer_or_shorter) {
+  Expectation e = expectation(Collective::all_gather, hocketFloat32, hocketSum, 4);
+  e.count = 10;
+  e.varying = true;  // rank 3
+  EXPECT_EQ(e.input_count(0), 15u);
+  EXPECT_EQ(e.input_count(3), 5u);
+  EXPECT_EQ(e.output_count(), 40u);
+  e.collective = Collective::reduce_scatter;
+  EXPECT_EQ(e.input_count(0), 40u);
+  EXPECT_EQ(e.output_count(), 5u);
 }
 
 TEST(Check, a_sum_off_by_two_units_in_the_last_place_is_wrong) {
