@@ -142,8 +142,8 @@ def configurations(peer, transport, crowded, quick):
 
 
 def has(peer, collective):
-    """libtorch's Gloo gathers equal blocks only."""
-    return not (peer == "gloo" and collective == "all_gather_v")
+    """libtorch's Gloo gathers and scatters equal blocks only."""
+    return not (peer == "gloo" and collective in ("all_gather_v", "gather_v", "scatter_v"))
 
 
 def missing(peer):

@@ -40,6 +40,15 @@ c10::intrusive_ptr<c10d::Work> begin_to_all(const Call& c) {
   return group->all_to_all_single(out, in, lengths, lengths);
 }
 
+c10::intrusive_ptr<c10d::Work> begin_varying_reduce_scatter(const Call& c) {
+  std::vector<at::Tensor> own{tensor(c.out, c.own_count)};
+  std::vector<std::vector<at::Tensor>> parts(1);
+  for (std::size_t rank = 0; rank < c.blocks.counts.size(); ++rank) {
+    parts[0].push_back(tensor(c.in + c.blocks.starts[rank], c.blocks.counts[rank]));
+  }
+  return group->reduce_scatter(own, parts);
+}
+
 c10::intrusive_ptr<c10d::Work> begin(const Call& c) {
   const std::size_t all = c.count * static_cast<std::size_t>(group->getSize());
   const bool is_root = group->getRank() == 0;
@@ -51,6 +60,7 @@ c10::intrusive_ptr<c10d::Work> begin(const Call& c) {
       return group->all_gather_single(gathered, mine[0]);
     }
     case Collective::reduce_scatter: {
+      if (c.varying) return begin_varying_reduce_scatter(c);
       auto given = tensor(c.in, all);
       return group->reduce_scatter_single(whole[0], given);
     }

@@ -53,10 +53,20 @@ namespace {
 hocketResult_t run_varying(const Call& c) {
   const auto type = hocketFloat32;
   const std::size_t *counts = c.blocks.counts.data(), *starts = c.blocks.starts.data();
-  if (c.collective == Collective::all_gather) {
-    return hocketAllGatherV(c.in, c.own_count, c.out, counts, starts, type, comm, own_thread);
+  switch (c.collective) {
+    case Collective::all_gather:
+      return hocketAllGatherV(c.in, c.own_count, c.out, counts, starts, type, comm, own_thread);
+    case Collective::reduce_scatter:
+      return hocketReduceScatterV(c.in, c.out, counts, type, hocketSum, comm, own_thread);
+    case Collective::gather:
+      return hocketGatherV(c.in, c.own_count, c.out, counts, starts, type, 0, comm, own_thread);
+    case Collective::scatter:
+      return hocketScatterV(c.in, counts, starts, c.out, c.own_count, type, 0, comm, own_thread);
+    case Collective::alltoall:
+      return hocketAlltoAllV(c.in, counts, starts, c.out, counts, starts, type, comm, own_thread);
+    default:
+      return hocketInvalidArgument;
   }
-  return hocketAlltoAllV(c.in, counts, starts, c.out, counts, starts, type, comm, own_thread);
 }
 
 hocketResult_t run(const Call& c) {

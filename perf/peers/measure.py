@@ -23,7 +23,8 @@ from pathlib import Path
 import backends
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
-               "scatter", "alltoall", "barrier", "all_gather_v", "alltoall_v"]
+               "scatter", "alltoall", "barrier", "all_gather_v", "reduce_scatter_v", "gather_v",
+               "scatter_v", "alltoall_v"]
 SIZES = "8 64 512 4K 16K 64K 128K 512K 2M 8M 32M 64M 128M".split()
 QUICK_SIZES = "8 4K 128K 2M".split()
 RAW_BYTES = 8
@@ -33,8 +34,8 @@ TERMINATE_S = 3
 METHOD = [
     "fp32, sums, root 0, blocking calls. A size is that of the larger of input and output; the "
     "block of a rank has at least one element. Out of place, except broadcast, and all-reduce "
-    "and reduce by Gloo, whose interface in libtorch has no other form. all_gather_v, alltoall_v: "
-    "blocks of three halves and of one half of the equal ones, in turn.",
+    "and reduce by Gloo, whose interface in libtorch has no other form. The collectives whose "
+    "names end with _v: blocks of three halves and of one half of the equal ones, in turn.",
     "One program (perf/peers/peer_bench.cc) measures all libraries. Above 4 KiB an iteration is "
     "one call, at or below 4 KiB a batch of 64 calls, each on buffers of its own. Between "
     "iterations, outside the timed stretch, every rank reads all results, rewrites all inputs "

@@ -62,10 +62,20 @@ namespace {
 int run_varying(const Call& c, MPI_Comm all) {
   const int own = static_cast<int>(c.own_count);
   const int *counts = c.int_counts.data(), *starts = c.int_starts.data();
-  if (c.collective == Collective::all_gather) {
-    return MPI_Allgatherv(c.in, own, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, all);
+  switch (c.collective) {
+    case Collective::all_gather:
+      return MPI_Allgatherv(c.in, own, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, all);
+    case Collective::reduce_scatter:
+      return MPI_Reduce_scatter(c.in, c.out, counts, MPI_FLOAT, MPI_SUM, all);
+    case Collective::gather:
+      return MPI_Gatherv(c.in, own, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, 0, all);
+    case Collective::scatter:
+      return MPI_Scatterv(c.in, counts, starts, MPI_FLOAT, c.out, own, MPI_FLOAT, 0, all);
+    case Collective::alltoall:
+      return MPI_Alltoallv(c.in, counts, starts, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, all);
+    default:
+      return MPI_ERR_ARG;
   }
-  return MPI_Alltoallv(c.in, counts, starts, MPI_FLOAT, c.out, counts, starts, MPI_FLOAT, all);
 }
 
 int run(const Call& c, MPI_Comm all) {

@@ -241,6 +241,9 @@ const std::map<std::string, Measured> collectives = {
     {"alltoall", {Collective::alltoall}},
     {"barrier", {Collective::barrier}},
     {"all_gather_v", {Collective::all_gather, true}},
+    {"reduce_scatter_v", {Collective::reduce_scatter, true}},
+    {"gather_v", {Collective::gather, true}},
+    {"scatter_v", {Collective::scatter, true}},
     {"alltoall_v", {Collective::alltoall, true}},
 };
 
