@@ -53,7 +53,7 @@ std::string explain_header(const Options& o, int ranks, int nodes) {
   return fmt::format(
              "# hocket-perf version {}.{}.{}\n# Explained: {}, {} ranks on {} nodes, memory: {}, "
              "buffers: {}\n",
-             HOCKET_MAJOR, HOCKET_MINOR, HOCKET_PATCH, name_of(o.collective), ranks, nodes,
+             HOCKET_MAJOR, HOCKET_MINOR, HOCKET_PATCH, o.name(), ranks, nodes,
              o.alloc_memory ? "alloc" : "plain",
              o.buffers == 0 ? "rotated" : std::to_string(o.buffers)) +
          fmt::format(
@@ -94,7 +94,7 @@ std::string explain_json(const Options& o, const std::vector<Point>& points, int
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Point& point : points) {
     for (const Candidate& candidate : point.candidates) {
-      all.push_back({{"collective", name_of(o.collective)},
+      all.push_back({{"collective", o.name()},
                      {"bytes", point.bytes},
                      {"count", point.count},
                      {"dtype", dtype_name(o, point.dtype)},

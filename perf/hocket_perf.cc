@@ -30,8 +30,8 @@ class Table {
         job_(job),
         progress_(job.rank() == 0),
         runner_(options, job.comm(), [this](int i, int n) {
-          progress_.show(fmt::format("{} {} bytes: iteration {} of {}",
-                                     name_of(options_.collective), bytes_, i, n));
+          progress_.show(
+              fmt::format("{} {} bytes: iteration {} of {}", options_.name(), bytes_, i, n));
         }) {}
 
   bool prepare(Failure* failure) { return runner_.prepare(failure); }

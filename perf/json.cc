@@ -19,7 +19,7 @@ Json half_json(const Options& o, const Measured& m, int ranks, int nodes) {
   const auto each = [&m](double Summary::*figure) {
     return m.each ? Json((*m.each).*figure) : Json(nullptr);
   };
-  Json object = {{"collective", name_of(o.collective)},
+  Json object = {{"collective", o.name()},
                  {"method", name_of(o.method)},
                  {"bytes", m.bytes},
                  {"count", m.count},

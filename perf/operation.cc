@@ -20,7 +20,11 @@ Operation::Operation(const Ground& ground, const Expectation& expectation, bool 
       in_place_(in_place),
       slots_(slots),
       stride_(stride),
-      group_(static_cast<std::size_t>(group)) {}
+      group_(static_cast<std::size_t>(group)),
+      blocks_(expectation.blocks()),
+      own_count_(expectation.own_count(expectation.rank)),
+      own_offset_(expectation.block_start(expectation.rank, expectation.rank) *
+                  size_of(expectation.dtype)) {}
 
 void Operation::fill() {
   ++round_;
@@ -44,14 +48,14 @@ char* Operation::input(std::size_t k) const {
   const std::size_t at = input_slot(k) * stride_;
   if (!in_place_) return ground_.send + at;
   if (!has_output_parts(e.collective)) return ground_.recv + at;
-  return ground_.recv + at + static_cast<std::size_t>(e.rank) * e.count * size_of(e.dtype);
+  return ground_.recv + at + own_offset_;
 }
 
 char* Operation::output(std::size_t k) const {
   const Expectation& e = expectation_;
   const std::size_t at = k % slots_.out * stride_;
   if (!in_place_ || !has_input_parts(e.collective)) return ground_.recv + at;
-  return ground_.recv + at + static_cast<std::size_t>(e.rank) * e.count * size_of(e.dtype);
+  return ground_.recv + at + own_offset_;
 }
 
 bool Operation::send(std::size_t k, int to, Failure* failure) {
@@ -103,6 +107,32 @@ bool Operation::collective(std::size_t k, Failure* failure) {
   }
 }
 
+bool Operation::collective_of_blocks(std::size_t k, Failure* failure) {
+  const Expectation& e = expectation_;
+  const char* in = input(k);
+  char* out = output(k);
+  const std::size_t *counts = blocks_.counts.data(), *starts = blocks_.starts.data();
+  hocketComm_t comm = ground_.comm;
+  hocketStream_t stream = ground_.stream;
+  switch (e.collective) {
+    case Collective::all_gather:
+      return ok(hocketAllGatherV(in, own_count_, out, counts, starts, e.dtype, comm, stream),
+                "hocketAllGatherV", comm, failure);
+    case Collective::reduce_scatter:
+      return ok(hocketReduceScatterV(in, out, counts, e.dtype, ground_.redop, comm, stream),
+                "hocketReduceScatterV", comm, failure);
+    case Collective::gather:
+      return ok(hocketGatherV(in, own_count_, out, counts, starts, e.dtype, e.root, comm, stream),
+                "hocketGatherV", comm, failure);
+    case Collective::scatter:
+      return ok(hocketScatterV(in, counts, starts, out, own_count_, e.dtype, e.root, comm, stream),
+                "hocketScatterV", comm, failure);
+    default:
+      return ok(hocketAlltoAllV(in, counts, starts, out, counts, starts, e.dtype, comm, stream),
+                "hocketAlltoAllV", comm, failure);
+  }
+}
+
 bool Operation::call(std::size_t k, Failure* failure) {
   const Expectation& e = expectation_;
   switch (e.collective) {
@@ -118,7 +148,7 @@ bool Operation::call(std::size_t k, Failure* failure) {
     case Collective::bibandwidth:
       return receive(k, e.partner(), failure) && send(k, e.partner(), failure);
     default:
-      return collective(k, failure);
+      return e.varying ? collective_of_blocks(k, failure) : collective(k, failure);
   }
 }
 

@@ -56,6 +56,7 @@ class Operation {
   bool send(std::size_t k, int to, Failure* failure);
   bool receive(std::size_t k, int from, Failure* failure);
   bool collective(std::size_t k, Failure* failure);
+  bool collective_of_blocks(std::size_t k, Failure* failure);
   bool acknowledge(Failure* failure);
 
   Ground ground_;
@@ -64,6 +65,9 @@ class Operation {
   Slots slots_;
   std::size_t stride_;
   std::size_t group_;
+  Blocks blocks_;
+  std::size_t own_count_;   // elements of this rank's block
+  std::size_t own_offset_;  // bytes before it in the buffer of all blocks
   std::uint64_t round_ = 0;
   char acknowledgement_[4] = {};
 };

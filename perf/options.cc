@@ -14,16 +14,36 @@
 namespace hocket::perf {
 namespace {
 
-constexpr const char* names[program_count] = {
+constexpr const char* names[collective_count] = {
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",    "gather",     "scatter",
     "alltoall",   "sendrecv",   "barrier",        "latency",   "bandwidth", "bibandwidth"};
 constexpr std::size_t window_bytes = std::size_t{256} << 20;  // of receive buffers, at most
 
-std::optional<Collective> collective_from(const std::string& text) {
-  for (int i = 0; i < program_count; ++i) {
-    if (text == names[i] || text == std::string(names[i]) + "_perf") return Collective(i);
+struct Program {
+  std::string name;
+  Collective collective;
+  bool varying;
+};
+
+std::vector<Program> all_programs() {
+  std::vector<Program> all;
+  for (const bool varying : {false, true}) {
+    for (int i = 0; i < collective_count; ++i) {
+      const auto collective = static_cast<Collective>(i);
+      if (varying && !has_parts(collective)) continue;
+      all.push_back({name_of(collective, varying), collective, varying});
+    }
   }
-  return std::nullopt;
+  all.push_back({"alltoallv", Collective::alltoall, true});  // nccl-tests' name of alltoall_v
+  return all;
+}
+
+/// The program that is called by the name, with or without "_perf". Null: none is.
+const Program* program_from(const std::string& text, const std::vector<Program>& all) {
+  const auto found = std::ranges::find_if(all, [&](const Program& program) {
+    return text == program.name || text == program.name + "_perf";
+  });
+  return found == all.end() ? nullptr : &*found;
 }
 
 /// Sets the method from the flags. Returns an error text if they conflict.
@@ -38,10 +58,10 @@ std::string choose_method(const Pending& pending, Options* o) {
   const bool own_timing = is_pair(o->collective);
   if (own_timing && o->method != Method::back_to_back) {
     return fmt::format("{} has a method of its own: no --barrier, -z 3, --aligned or --overlap",
-                       name_of(o->collective));
+                       o->name());
   }
   if (own_timing && o->aggregated > 1) {
-    return fmt::format("-m is for collectives; {} has --window", name_of(o->collective));
+    return fmt::format("-m is for collectives; {} has --window", o->name());
   }
   if (o->method == Method::overlap && (pending.blocking.value_or(0) != 0 || pending.null_stream)) {
     return "--overlap needs a host stream: no -z 1, 2 or 3, no -y 1";
@@ -62,8 +82,7 @@ std::string choose_method(const Pending& pending, Options* o) {
 std::string check_explain(const Pending& pending, Options* o) {
   if (!o->explain) return {};
   if (o->collective == Collective::sendrecv || is_pair(o->collective)) {
-    return fmt::format("--explain is for collectives: {} has no choice of algorithms",
-                       name_of(o->collective));
+    return fmt::format("--explain is for collectives: {} has no choice of algorithms", o->name());
   }
   if (pending.barrier || pending.aligned || pending.overlap || pending.blocking ||
       pending.average) {
@@ -86,7 +105,7 @@ std::string check_combination(const Pending& pending, const Options& o) {
     return fmt::format("-b {} is above -e {}", o.min_bytes, o.max_bytes);
   }
   if (!has_root(o.collective) && o.root != 0) {
-    return fmt::format("-r is for collectives with a root; {} has none", name_of(o.collective));
+    return fmt::format("-r is for collectives with a root; {} has none", o.name());
   }
   const auto computes_any = [&](hocketDataType_t dtype) {
     return std::ranges::any_of(o.ops, [&](hocketRedOp_t op) { return computes(op, dtype); });
@@ -128,7 +147,9 @@ std::string read_environment(Options* o) {
 
 }  // namespace
 
-const char* name_of(Collective collective) { return names[static_cast<int>(collective)]; }
+std::string name_of(Collective collective, bool varying) {
+  return names[static_cast<int>(collective)] + std::string(varying ? "_v" : "");
+}
 
 const char* name_of(Method method) {
   static const char* const method_names[] = {"back-to-back", "barrier", "aligned", "overlap"};
@@ -190,7 +211,8 @@ std::optional<std::size_t> parse_size(const std::string& text) {
 std::optional<int> parse_options(int argc, char** argv, Options* options, std::string* text) {
   const std::string program = argv[0];
   const std::string name = program.substr(program.rfind('/') + 1);
-  const auto by_name = collective_from(name);
+  const std::vector<Program> all = all_programs();
+  const Program* chosen = program_from(name, all);
   CLI::App app{
       "Times and checks a collective, a barrier or messages over the ranks that a launcher\n"
       "started, as in\n"
@@ -198,12 +220,13 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
       "  hocket-run -n 4 hocket-perf all_reduce -b 8 -e 4K -f 2 -n 1000    (small sizes)",
       name};
   std::string collective;
-  if (!by_name) {
+  if (chosen == nullptr) {
+    std::vector<std::string> known;
+    for (const Program& program : all) known.push_back(program.name);
     app.add_option("collective", collective,
-                   "all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, "
-                   "alltoall, sendrecv, barrier, latency, bandwidth, bibandwidth")
+                   "what is measured; _v: with blocks of three halves and of one half in turn")
         ->required()
-        ->check(CLI::IsMember(std::vector<std::string>(names, names + program_count)));
+        ->check(CLI::IsMember(known));
   }
   Pending pending;
   add_flags(&app, options, &pending);
@@ -215,7 +238,9 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
     *text = status == 0 ? out.str() : fmt::format("{}: {}", name, out.str() + err.str());
     return status == 0 ? 0 : 2;
   }
-  options->collective = by_name ? *by_name : *collective_from(collective);
+  if (chosen == nullptr) chosen = program_from(collective, all);
+  options->collective = chosen->collective;
+  options->varying = chosen->varying;
   std::string problem = choose_method(pending, options);
   if (problem.empty()) problem = check_combination(pending, *options);
   if (problem.empty()) problem = check_explain(pending, options);

@@ -30,8 +30,8 @@ enum class Collective {
   bandwidth,
   bibandwidth
 };
-inline constexpr int program_count = 13;
-const char* name_of(Collective collective);  // "all_reduce"
+inline constexpr int collective_count = 13;
+std::string name_of(Collective collective, bool varying = false);  // "all_reduce", "all_gather_v"
 inline bool has_root(Collective collective) {
   return collective == Collective::broadcast || collective == Collective::reduce ||
          collective == Collective::gather || collective == Collective::scatter;
@@ -49,7 +49,8 @@ inline bool has_output_parts(Collective collective) {
   return collective == Collective::all_gather || collective == Collective::gather ||
          collective == Collective::alltoall;
 }
-/// True if some buffer has a part for each rank.
+/// True if some buffer has a part for each rank. Then there is a call with parts of different
+/// counts too: the v-variant.
 inline bool has_parts(Collective collective) {
   return has_input_parts(collective) || has_output_parts(collective);
 }
@@ -71,6 +72,7 @@ enum class Blocking {
 
 struct Options {
   Collective collective = Collective::all_reduce;
+  bool varying = false;  // the v-variant
   Method method = Method::back_to_back;
   std::size_t min_bytes = 32 << 20;
   std::size_t max_bytes = 32 << 20;
@@ -115,7 +117,8 @@ struct Options {
   /// Operations per iteration, for a row of this size.
   int group_of(std::size_t bytes) const;
   std::vector<std::size_t> sizes() const;  // in bytes, ascending
-  std::string program() const { return std::string(name_of(collective)) + "_perf"; }
+  std::string name() const { return name_of(collective, varying); }
+  std::string program() const { return name() + "_perf"; }
 };
 
 /// Parses "8", "4K", "1.5M", "2G" (powers of 1024, also "KiB", "KB"); nothing if it is no size.

@@ -100,7 +100,7 @@ bool Runner::fits_the_ranks(Failure* failure) const {
         fmt::format("-r {}: there are only ranks 0 to {}", options_.root, ranks_ - 1);
   } else if (is_pair(options_.collective) && ranks_ % 2 != 0) {
     failure->sentence =
-        fmt::format("{} needs pairs of ranks, and {} is odd", name_of(options_.collective), ranks_);
+        fmt::format("{} needs pairs of ranks, and {} is odd", options_.name(), ranks_);
   }
   return failure->sentence.empty();
 }
@@ -176,6 +176,7 @@ Slots Runner::slots_of(std::size_t bytes, bool in_place) const {
 Operation Runner::operation_for(const RowSpec& spec, hocketComm_t comm, hocketRedOp_t redop) {
   Expectation e;
   e.collective = options_.collective;
+  e.varying = options_.varying;
   e.dtype = spec.dtype;
   e.op = spec.op;
   e.root = spec.root;

@@ -111,8 +111,8 @@ Expectation expectation(Collective collective, int dtype, int op, int ranks) {
 }
 
 std::string describe(const Expectation& e) {
-  return std::string(name_of(e.collective)) + (e.varying ? "_v " : " ") + name_of(e.dtype) + " " +
-         name_of(e.op) + " of " + std::to_string(e.ranks);
+  return name_of(e.collective, e.varying) + " " + name_of(e.dtype) + " " + name_of(e.op) + " of " +
+         std::to_string(e.ranks);
 }
 
 TEST(Check, right_results_of_every_type_and_operator_pass) {
@@ -133,7 +133,7 @@ TEST(Check, right_results_of_every_type_and_operator_pass) {
 }
 
 TEST(Check, right_copies_pass_and_a_flipped_bit_is_one_wrong_element) {
-  for (int c = 0; c < 2 * program_count; ++c) {
+  for (int c = 0; c < 2 * collective_count; ++c) {
     const auto collective = static_cast<Collective>(c / 2);
     const bool varying = c % 2 == 1;
     if (collective == Collective::barrier || (varying && !has_parts(collective))) continue;

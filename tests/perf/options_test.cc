@@ -42,6 +42,21 @@ TEST(Options, the_name_it_is_called_by_chooses_the_collective) {
   EXPECT_EQ(parse({"bin/hocket-perf", "sendrecv"}).options.collective, Collective::sendrecv);
 }
 
+TEST(Options, a_collective_whose_buffers_have_parts_has_a_variant_of_unequal_blocks) {
+  for (const char* name :
+       {"all_gather_v", "reduce_scatter_v", "gather_v", "scatter_v", "alltoall_v"}) {
+    const Options by_name = parse({"bin/" + std::string(name) + "_perf"}).options;
+    EXPECT_EQ(by_name.program(), std::string(name) + "_perf");
+    EXPECT_TRUE(by_name.varying);
+    EXPECT_EQ(parse({"hocket-perf", name}).options.name(), name);
+  }
+  EXPECT_EQ(parse({"alltoallv_perf"}).options.name(), "alltoall_v");  // nccl-tests' name
+  EXPECT_EQ(parse({"alltoall_perf"}).options.name(), "alltoall");
+  EXPECT_EQ(parse({"hocket-perf", "broadcast_v"}).status, 2);
+  EXPECT_TRUE(parse({"gather_v_perf", "-r", "all"}).options.has_in_place());
+  EXPECT_FALSE(parse({"alltoall_v_perf"}).options.has_in_place());
+}
+
 /// Flags after "all_reduce_perf", and the expected options.
 struct Accepted {
   std::vector<std::string> flags;

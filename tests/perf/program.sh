@@ -48,6 +48,11 @@ for ranks in 2 4; do
     mode $ranks 15 $program --aligned
     mode $ranks 12 $program --overlap
   done
+  for program in all_gather_v reduce_scatter_v gather_v scatter_v alltoall_v; do
+    mode $ranks 13 $program
+  done
+  mode $ranks 13 gather_v --barrier -r 1
+  mode $ranks 13 reduce_scatter_v -m 4 -u 3 --memory alloc
   for blocking in 0 1 2 3; do mode $ranks 13 all_reduce -z $blocking; done
   mode $ranks 27 all_reduce -v
   mode $ranks 27 latency -v
@@ -62,7 +67,7 @@ for ranks in 2 4; do
 done
 mode 1 13 all_reduce
 for collective in all_reduce all_gather reduce_scatter broadcast reduce gather scatter alltoall \
-  sendrecv; do
+  sendrecv all_gather_v reduce_scatter_v gather_v scatter_v alltoall_v; do
   perf 3 $collective -b 4 -e 40K -f 100 -n 2 -d all -o all
   check "3 ranks, $collective, every type and operator" test $? = 0
   well "3 ranks, $collective" ${collective}_perf 13
@@ -82,6 +87,11 @@ check "-N 0 goes on for ever" test "$(grep -c '^ *8 ' "$out/table")" -gt 1
 "$bin/hocket-run" -n 2 "$bin/all_reduce_perf" -b 8 -e 8M -f 1024 -n 3 --memory alloc -v \
   --json "$out/rows.json" -J "$out/theirs.json" >"$out/table" 2>&1
 check "all_reduce_perf by its name" test $? = 0
+check "the JSON names the collective" grep -q '"collective": "all_reduce"' "$out/rows.json"
+"$bin/hocket-run" -n 2 "$bin/alltoallv_perf" -b 64 -e 64 -n 3 --json "$out/varying.json" \
+  >"$out/table" 2>&1
+check "alltoallv_perf by nccl-tests' name" test $? = 0
+check "the JSON names the v-variant" grep -q '"collective": "alltoall_v"' "$out/varying.json"
 for field in collective method bytes count dtype redop root ranks nodes inplace memory blocking \
   iterations time_us min_us p50_us p95_us p99_us max_us algbw_GBps busbw_GBps wrong algorithm \
   transport; do
