@@ -208,6 +208,10 @@ TEST(Options, mistakes_name_the_culprit) {
       {{"all_reduce_perf", "--barrier", "-C", "1"}, "-C"},
       {{"all_reduce_perf", "-N", "0", "--json", "x"}, "-N 0"},
       {{"latency_perf", "--barrier"}, "method of its own"},
+      {{"latency_perf", "--explain"}, "latency has no choice"},
+      {{"gather_v_perf", "--explain"}, "gather_v has no choice"},
+      {{"scatter_v_perf", "--explain"}, "scatter_v has no choice"},
+      {{"alltoall_v_perf", "--explain"}, "alltoall_v has no choice"},
       {{"bandwidth_perf", "-m", "2"}, "--window"},
   };
   for (const auto& test : cases) {

@@ -124,7 +124,13 @@ check "--explain writes JSON" test "$(grep -c '"chosen": true' "$out/explained")
 perf 2 all_reduce --explain -b 1M -e 1M --seconds 0 --memory alloc
 explained "--explain of mapped memory" 1 "circulant direct double-tree one-shot owner-fold \
 recursive-doubling ring staged tree"
-for program in broadcast reduce gather scatter alltoall all_gather reduce_scatter barrier; do
+perf 4 all_gather_v --explain -b 64 -e 64 --seconds 0
+explained "--explain of unequal blocks" 1 "circulant inline one-shot pat ring staged"
+perf 4 reduce_scatter_v --explain -b 64K -e 64K --seconds 0
+explained "--explain of a reduce-scatter of unequal blocks" 1 \
+  "circulant one-shot owner-fold pat ring staged"
+for program in broadcast reduce gather scatter alltoall all_gather reduce_scatter barrier \
+  all_gather_v reduce_scatter_v; do
   HOCKET_NODES=2,2 perf 4 $program --explain -b 64 -e 64 --seconds 0
   check "--explain $program of two nodes" test $? = 0
   check "--explain $program: a verdict" grep -q ' of 1 points' "$out/table"
