@@ -2,15 +2,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <string>
+#include <thread>
 
 #include "matrix/ranks.h"
 
 namespace {
 
+/// The monitor thread of what was destroyed ends a moment later. A fork while it allocates would
+/// leave a lock of the address sanitizer's allocator held in the child, which then waits for ever.
+void wait_until_other_threads_have_ended() {
+  constexpr int most_waits = 1000;  // the thread sanitizer has a thread that stays
+  for (int i = 0; i < most_waits; ++i) {
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    if (std::distance(begin(threads), end(threads)) == 1) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 /// A rank is one process: where one has joined, a child of it cannot.
 void expect_that_a_child_is_refused() {
+  if (ranks::sanitized) wait_until_other_threads_have_ended();
   const pid_t child = ::fork();
   if (child == 0) {
     hocketComm_t none = nullptr;
