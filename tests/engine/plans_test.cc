@@ -54,7 +54,10 @@ std::string broadcast(hocketComm_t comm, int rank, int root) {
 }
 
 class Plans : public testing::TestWithParam<const char*> {
-  Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}, {"HOCKET_ALGORITHM", ""}}};
+};
+class LoadPlan : public testing::Test {
+  Env env_{Env::List{{"HOCKET_ALGORITHM", ""}}};
 };
 
 TEST_P(Plans, of_a_program_run_where_they_are_forced) {
@@ -163,7 +166,7 @@ std::string renamed(const char* algorithm, bool in_node, std::uint32_t ranks) {
   return replaced(write_json(plans, false), "\"name\": \"", "\"name\": \"my-");
 }
 
-TEST(LoadPlan, runs_plans_of_every_kind_of_link_in_every_kind_of_memory) {
+TEST_F(LoadPlan, runs_plans_of_every_kind_of_link_in_every_kind_of_memory) {
   static constexpr std::pair<const char*, bool> built_in[] = {
       {"inline", true}, {"one-shot", true}, {"staged", true}, {"direct", true}, {"ring", false}};
   for (const auto& [algorithm, in_node] : built_in) {
@@ -194,7 +197,7 @@ TEST(LoadPlan, runs_plans_of_every_kind_of_link_in_every_kind_of_memory) {
 INSTANTIATE_TEST_SUITE_P(Transports, Plans, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(LoadPlan, refuses_what_is_wrong_on_this_rank_alone) {
+TEST_F(LoadPlan, refuses_what_is_wrong_on_this_rank_alone) {
   ranks::run_ranks(2, [](Rank& self) {
     EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(self.comm, nullptr, 0));
     EXPECT_EQ(hocketInvalidArgument, hocketCommLoadPlan(self.comm, "{}", 2));
@@ -209,7 +212,7 @@ TEST(LoadPlan, refuses_what_is_wrong_on_this_rank_alone) {
   });
 }
 
-TEST(LoadPlan, forced_gives_way_to_the_algorithm_of_the_environment) {
+TEST_F(LoadPlan, forced_gives_way_to_the_algorithm_of_the_environment) {
   const Env ring({{"HOCKET_ALGORITHM", "ring"}, {"HOCKET_TRANSPORT", "tcp"}});
   ranks::run_ranks(4, [](Rank& self) {
     ASSERT_HOCKET(hocketCommLoadPlan(self.comm, example("cube").c_str(), 1));
@@ -217,7 +220,7 @@ TEST(LoadPlan, forced_gives_way_to_the_algorithm_of_the_environment) {
   });
 }
 
-TEST(LoadPlan, comes_in_order_with_the_calls_on_streams) {
+TEST_F(LoadPlan, comes_in_order_with_the_calls_on_streams) {
   ranks::run_ranks(4, [](Rank& self) {
     hocketStream_t stream = nullptr;
     ASSERT_HOCKET(hocketStreamCreate(&stream));

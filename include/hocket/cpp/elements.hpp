@@ -144,7 +144,7 @@ template <typename T>
 consteval bool check_movable() {
   static_assert(std::is_trivially_copyable_v<T>,
                 "hocket: elements are moved as bytes: their type must be trivially copyable");
-  static_assert(!pointing<T>,
+  static_assert(Element<T> || !pointing<T>,
                 "hocket: an element that points into the memory of its process (a pointer, "
                 "std::string_view, std::span) means nothing on another rank: move what it points "
                 "to");

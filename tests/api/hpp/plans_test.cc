@@ -1,5 +1,7 @@
 // Communicator::load_plan.
+#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "hpp/job.h"
@@ -14,7 +16,23 @@ std::string example(const std::string& name) {
   return text.str();
 }
 
-TEST(CppPlans, are_loaded_and_refused_by_name) {
+/// Without HOCKET_ALGORITHM, which wins over forced plans.
+class CppPlans : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const set = std::getenv("HOCKET_ALGORITHM");
+    if (set != nullptr) before_ = set;
+    ::unsetenv("HOCKET_ALGORITHM");
+  }
+  void TearDown() override {
+    if (before_) ::setenv("HOCKET_ALGORITHM", before_->c_str(), 1);
+  }
+
+ private:
+  std::optional<std::string> before_;
+};
+
+TEST_F(CppPlans, are_loaded_and_refused_by_name) {
   job::run(4, [](Communicator& comm) {
     comm.load_plan(example("cube"), true);
     std::vector<int> data(1000, comm.rank());
