@@ -71,7 +71,7 @@ inline std::string name_of(const Builder& builder) {
 
 /// Names the cases of a suite whose parameter is a builder.
 struct TestName {
-  std::string operator()(const testing::TestParamInfo<Builder>& info) const {
+  std::string operator()(const ::testing::TestParamInfo<Builder>& info) const {
     std::string name = name_of(info.param);
     std::erase(name, '-');
     return name;

@@ -1,6 +1,7 @@
 // A transport inside one thread: the frames of the project's message matcher, in queues in memory.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -18,15 +19,22 @@ class MemoryNetwork {
     std::vector<std::byte> payload;
   };
   explicit MemoryNetwork(int ranks)
-      : ranks_(static_cast<std::size_t>(ranks)), queues_(ranks_ * ranks_) {}
+      : ranks_(static_cast<std::size_t>(ranks)),
+        queues_(ranks_ * ranks_),
+        bytes_(ranks_ * ranks_) {}
   int ranks() const { return static_cast<int>(ranks_); }
-  std::deque<Frame>& queue(int from, int to) {
-    return queues_[static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to)];
-  }
+  std::deque<Frame>& queue(int from, int to) { return queues_[link(from, to)]; }
+  /// Of all frames until now, with their headers.
+  std::uint64_t& bytes(int from, int to) { return bytes_[link(from, to)]; }
 
  private:
+  std::size_t link(int from, int to) const {
+    return static_cast<std::size_t>(from) * ranks_ + static_cast<std::size_t>(to);
+  }
+
   std::size_t ranks_;
   std::vector<std::deque<Frame>> queues_;
+  std::vector<std::uint64_t> bytes_;
 };
 
 class MemoryTransport final : public Transport {
@@ -82,6 +90,7 @@ class MemoryTransport final : public Transport {
       moved = true;
       network_.queue(rank_, link.peer())
           .push_back({frame.header, {frame.payload, frame.payload + frame.header.length}});
+      network_.bytes(rank_, link.peer()) += sizeof frame.header + frame.header.length;
       if (frame.transfer != nullptr) link.sent(*frame.transfer, frame.header.length);
     }
     return moved;
