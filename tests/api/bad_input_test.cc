@@ -2,7 +2,9 @@
 // or the test that has it elsewhere, because it needs several processes or a limit of the system.
 // arguments_test.cc and making_arguments_test.cc have the same mistakes in all the other calls.
 #include <fnmatch.h>
+#include <sys/mman.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
@@ -366,6 +368,23 @@ TEST(BadInput, is_refused_with_a_sentence_and_changes_nothing) {
   });
 }
 
+/// Other memory at an address that hocketMemFree gave back is like any memory.
+void use_an_address_again(hocketComm_t comm) {
+  constexpr std::size_t count = 1 << 18, bytes = count * sizeof(float);
+  void* freed = nullptr;
+  ASSERT_HOCKET(hocketMemAlloc(&freed, bytes));
+  EXPECT_HOCKET(sum(freed, freed, count, comm));
+  EXPECT_HOCKET(hocketMemFree(freed));
+  void* const again = ::mmap(freed, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  std::vector<float> elsewhere(count);  // where something else has the address now
+  float* const values = again == freed ? static_cast<float*>(again) : elsewhere.data();
+  std::fill_n(values, count, 1.0F);
+  EXPECT_HOCKET(sum(values, values, count, comm));
+  EXPECT_EQ(count, static_cast<std::size_t>(std::count(values, values + count, 2.0F)));
+  if (again != MAP_FAILED) ::munmap(again, bytes);
+}
+
 /// Input that looks bad, and is none.
 TEST(BadInput, that_is_none_is_accepted) {
   ranks::run_ranks(2, [](Rank& self) {
@@ -383,6 +402,7 @@ TEST(BadInput, that_is_none_is_accepted) {
       std::memcpy(&got, bytes + offset, sizeof got);
       EXPECT_EQ(5.0, got) << offset;
     }
+    use_an_address_again(self.comm);
     // A communicator that is destroyed while its operations run: it waits for them.
     hocketStream_t stream = nullptr;
     hocketComm_t ended = nullptr;
@@ -444,8 +464,8 @@ constexpr Elsewhere elsewhere[] = {
      "TEST_P(OutOfMemory, at_any_allocation_is_an_error_with_a_reason)"},
     {"a file size limit", "exhaustion/descriptors_test.cc",
      "TEST(FileSize, limit_is_an_error_that_names_it)"},
-    {"a limit of locked memory", "exhaustion/descriptors_test.cc",
-     "TEST(MemoryLock, limit_of_nothing_is_no_error)"},
+    {"a limit of locked memory", "faults/memory_test.cc",
+     "TEST(LockedMemory, limit_of_nothing_does_not_matter)"},
     {"streams and events that were destroyed", "api/arguments_test.cc",
      "TEST(Handles, of_streams_and_events_are_refused_after_their_end)"},
 };

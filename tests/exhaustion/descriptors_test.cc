@@ -94,16 +94,6 @@ TEST(FileSize, limit_for_memory_of_the_library_is_an_error_too) {
   EXPECT_EQ(0, status);
 }
 
-/// The library locks no memory.
-TEST(MemoryLock, limit_of_nothing_is_no_error) {
-  for (const int victim : {0, 1}) {
-    const Scenario scenario{"ulimit -l", 2, victim};
-    Job job(scenario, limit_to(RLIMIT_MEMLOCK, 0), long_deadline_ms);
-    job.judge("0 bytes");
-    EXPECT_EQ(hocketSuccess, job.victim().result) << job.victim().text;
-  }
-}
-
 /// Uses the stack that the main thread will need: the kernel ends a process whose stack cannot
 /// grow.
 void grow_stack() {
