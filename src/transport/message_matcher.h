@@ -64,6 +64,7 @@ class MessageMatcher {
   MessageMatcher(const MessageMatcher&) = delete;
   MessageMatcher& operator=(const MessageMatcher&) = delete;
 
+  int rank() const { return rank_; }
   int peer() const { return peer_; }
   /// The sequence number of the newest collective of which the peer has sent a frame; 0: none.
   std::uint64_t latest_sequence() const { return latest_sequence_; }

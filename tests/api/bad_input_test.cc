@@ -466,6 +466,8 @@ constexpr Elsewhere elsewhere[] = {
      "TEST(FileSize, limit_is_an_error_that_names_it)"},
     {"a limit of locked memory", "faults/memory_test.cc",
      "TEST(LockedMemory, limit_of_nothing_does_not_matter)"},
+    {"memory that was freed, or is a device's", "faults/memory_test.cc",
+     "TEST(MemoryOutOfReach, ends_that_process_or_its_call_and_the_others_are_told)"},
     {"streams and events that were destroyed", "api/arguments_test.cc",
      "TEST(Handles, of_streams_and_events_are_refused_after_their_end)"},
 };

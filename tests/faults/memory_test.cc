@@ -1,4 +1,4 @@
-// Memory that a rank may not lock.
+// Memory that a rank may not lock, and addresses at which it has none.
 #include <linux/capability.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -46,6 +46,41 @@ TEST(LockedMemory, limit_of_nothing_does_not_matter) {
       });
       job.finish();
     });
+  }
+}
+
+/// Memory that was freed, or that only a device reaches: nothing tells it from other memory before
+/// the processor touches it, or the kernel for a socket.
+TEST(MemoryOutOfReach, ends_that_process_or_its_call_and_the_others_are_told) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    const ranks::Env env{{{"HOCKET_TRANSPORT", transport}}};
+    Job job(3);
+    job.start(ranks::patient_config(), [](Process& self) {
+      constexpr std::size_t bytes = 2'000'000;
+      std::vector<std::uint8_t> data(bytes);
+      void* memory = data.data();
+      if (self.rank == 1) {
+        ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would report it
+        memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      }
+      hocketResult_t result = hocketBcast(memory, bytes, hocketUint8, 1, self.comm, nullptr);
+      if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
+      self.keep(result);
+    });
+    const int status = job.wait(1);
+    job.finish();
+    const bool dies = transport == "shm";
+    if (dies) {
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) << status;
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      if (dies && rank == 1) continue;
+      const Report& report = job.report(rank);
+      EXPECT_EQ(dies ? hocketRemoteError : hocketSystemError, report.result) << report.text;
+      EXPECT_EQ(1, report.culprit) << report.text;
+      const char* const part = dies ? "rank 1" : "this process has no memory";
+      EXPECT_NE(nullptr, std::strstr(report.text, part)) << report.text;
+    }
   }
 }
 

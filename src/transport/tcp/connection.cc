@@ -21,6 +21,17 @@ ssize_t receive_now(int fd, void* data, std::size_t bytes) {
   return ::syscall(SYS_recvfrom, fd, data, bytes, MSG_DONTWAIT, nullptr, nullptr);
 }
 
+/// Of a system call on the socket. The rank itself is the culprit where the socket works, and the
+/// process has no memory at the address of a buffer.
+Status failure_of(const char* what, const MessageMatcher& matcher) {
+  if (errno != EFAULT) return system_error(what);
+  return {Code::system_error,
+          "a buffer of this call is at an address at which this process has no memory: it was "
+          "freed, it is shorter than the call says, or it is memory of a device. Look at what this "
+          "rank gave to the call",
+          matcher.rank()};
+}
+
 }  // namespace
 
 Connection::Connection(UniqueFd fd)
@@ -117,7 +128,7 @@ bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
     const ssize_t written = write_some();
     if (written < 0) {
       blocked_ = errno == EAGAIN || errno == EWOULDBLOCK;
-      if (!blocked_) fail_to_write(matcher, system_error("writing to the socket failed"));
+      if (!blocked_) fail_to_write(matcher, failure_of("writing to the socket failed", matcher));
       return moved;
     }
     moved = true;
@@ -251,7 +262,9 @@ bool Connection::receive(MessageMatcher& matcher) {
     std::size_t asked = 0;
     const ssize_t got = read_some(&asked);
     if (got < 0) {
-      if (errno != EAGAIN && errno != EWOULDBLOCK) fail(system_error("reading the socket failed"));
+      if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        fail(failure_of("reading the socket failed", matcher));
+      }
       return moved;
     }
     if (got == 0) {

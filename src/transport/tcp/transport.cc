@@ -412,7 +412,7 @@ void TcpTransport::drop(Link& link, std::size_t index) {
   if (link.matcher.ended()) return connection->release_buffers(link.matcher, false);
   const int peer = link.matcher.peer();
   Status why = connection->status();
-  const bool of_the_socket = why.culprit() < 0;  // not a protocol violation
+  const bool of_the_socket = why.culprit() < 0;  // no violation of the peer, no bad buffer here
   if (of_the_socket && connection->said_goodbye()) {
     connection->has_output() ? leave(link) : check_goodbyes(link);
     return connection->release_buffers(link.matcher, false);
