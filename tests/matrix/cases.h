@@ -25,6 +25,9 @@ struct WorldKind {
   const char* nodes = "";  // HOCKET_NODES
 };
 
+/// Under a sanitizer, of a world on one node: more ranks take the same ways through the code.
+inline constexpr int most_sanitized_ranks = 5;
+
 /// The path of an example of a plan.
 inline std::string example_plan(const std::string& name) {
   const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();

@@ -30,7 +30,8 @@ class Processes : public testing::TestWithParam<WorldKind> {};
 
 TEST_P(Processes, get_what_the_reference_says) {
   const WorldKind& kind = GetParam();
-  const std::vector<Case> cases = cases_of(kind, tests::sanitized ? 96 : 12, false);
+  const bool all = ranks::long_tests();
+  const std::vector<Case> cases = cases_of(kind, all ? 1 : tests::sanitized ? 96 : 12, all);
   const ranks::Env env(settings_of(kind));
   Meeting* const meeting = make_meeting(kind.ranks);
   {
