@@ -138,7 +138,7 @@ HOCKET_API hocketResult_t hocketCommDuplicate(hocketComm_t comm, hocketComm_t* n
  *          the same tag are made in the same order by all members. config as for
  *          hocketCommInitRankConfig; NULL: that of comm. In a group it is collected.
  * Blocks:  until all members have called it, at most the larger of deadline_ms and
- *          join_deadline_ms of config; then for a few operations that measure the machine. With
+ *          join_deadline_ms of config; then for a few operations by which they agree. With
  *          blocking = 0 in config (or inherited from comm) it returns hocketInProgress instead;
  *          meanwhile comm may be used and destroyed. Uses no stream.
  * Threads: one at a time on comm.

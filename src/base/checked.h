@@ -22,7 +22,7 @@ inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b
   return out;
 }
 
-/// The value in a narrower type, which has room for it.
+/// Converts a value to a narrower type. Asserts that the value fits.
 template <typename To, typename From>
 constexpr To narrowed(From value) {
   HOCKET_ASSERT(std::in_range<To>(value), "a number fits its type");

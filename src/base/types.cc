@@ -106,7 +106,8 @@ std::string hidden_difference(const Signature& a, const Signature& b) {
   if (a.same_call(same_plan) && a.plan != b.plan) {
     return "; they chose different plans, number " + std::to_string(b.plan) + " and number " +
            std::to_string(a.plan) +
-           ", for the same call, which is a defect of hocket: HOCKET_ALGORITHM chooses one for all";
+           ", for the same call. This is a defect of hocket: report it. Until then set "
+           "HOCKET_ALGORITHM, so that all ranks run the same algorithm";
   }
   const CollectiveRow* const row = find_row(a.collective);
   const bool both = is_varying(a) && is_varying(b) && a.collective == b.collective;

@@ -523,14 +523,21 @@ void Engine::report_failure() {
   host_.on_failure(status_, unreported.operation, unreported.tell_peers);
 }
 
+/// Takes the faults that the host knows. Returns true if one of them is an error; then the next
+/// round looks again.
+bool Engine::take_faults() {
+  fault_pending_.store(false, std::memory_order_relaxed);
+  host_.poll_faults(&news_);
+  if (news_.error.ok()) return false;
+  fault_pending_.store(true, std::memory_order_relaxed);
+  return true;
+}
+
 /// Returns true if a fault is new. A fault does not end an operation that still moves with messages
 /// that have arrived, nor one that its rank had ended before it failed: the others can end it too.
 bool Engine::look_at_faults(bool moved) {
   const bool was_known = !news_.error.ok();
-  fault_pending_.store(false, std::memory_order_relaxed);
-  host_.poll_faults(&news_);
-  if (news_.error.ok()) return false;
-  fault_pending_.store(true, std::memory_order_relaxed);  // in the next round again
+  if (!take_faults()) return false;
   if (!news_.at_once) {
     if (!was_known) return true;
     if (moved || (running_ && sequence_ < news_.operation)) return false;
@@ -539,15 +546,12 @@ bool Engine::look_at_faults(bool moved) {
   return true;
 }
 
-/// A call fails at once if an error is known that ends it, even if the other ranks have left here
-/// all that it needs. A call before the collective that failed may still end: the others have ended
-/// it.
+/// Ends the engine if a known error ends the call that is about to begin. Without this, a small
+/// call could still succeed, because the other ranks may have left all its data on the board. A
+/// call that comes before the failed collective may begin: the other ranks have ended that call.
 void Engine::look_at_faults_before_a_call() {
   if (!status_.ok() || running_ || !queue_.empty() || !messages_.empty()) return;
-  fault_pending_.store(false, std::memory_order_relaxed);
-  host_.poll_faults(&news_);
-  if (news_.error.ok()) return;
-  fault_pending_.store(true, std::memory_order_relaxed);
+  if (!take_faults()) return;
   if (news_.at_once || news_.operation <= sequence_ + 1) end(news_.error, false);
 }
 

@@ -164,6 +164,7 @@ class Engine {
   bool advance_collective();
   bool advance_messages();
   bool conclude_collective();
+  bool take_faults();
   bool look_at_faults(bool moved);
   void look_at_faults_before_a_call();
   void await_cause(const Status& status);

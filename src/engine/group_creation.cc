@@ -25,10 +25,9 @@ std::string GroupCreation::what_was_given() const {
   }
   if (ranks_.size() > most) list += fmt::format(" and {} more", ranks_.size() - most);
   return fmt::format(
-      "this rank gave the ranks {} of the parent, in this order from rank 0 of the new "
-      "communicator "
-      "on, and the tag {}: a member that gave other ranks, another order or another tag makes "
-      "another communicator",
+      "this rank gave the ranks {} of the parent, as ranks 0, 1, ... of the new communicator, and "
+      "the tag {}. A member that gave other ranks, another order or another tag makes another "
+      "communicator",
       list, tag_);
 }
 

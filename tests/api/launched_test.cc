@@ -12,8 +12,9 @@
 
 namespace {
 
-/// The monitor thread of what was destroyed ends a moment later. A fork while it allocates would
-/// leave a lock of the address sanitizer's allocator held in the child, which then waits for ever.
+/// After the last communicator of a process is destroyed, the monitor thread ends a moment later.
+/// If the process forks while that thread allocates memory, the child waits for ever for a lock of
+/// the address sanitizer's allocator.
 void wait_until_other_threads_have_ended() {
   constexpr int most_waits = 1000;  // the thread sanitizer has a thread that stays
   for (int i = 0; i < most_waits; ++i) {

@@ -266,7 +266,7 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
   EXPECT_EQ(static_cast<std::size_t>(calls), hashes.size());
 }
 
-// Ranks that choose differently for the same call differ in what they tell one another of it.
+// If two ranks choose different plans for one call, the hashes that they exchange differ.
 TEST(Selector, tells_calls_by_different_plans_apart) {
   const Question question{
       .collective = Collective::all_reduce, .dtype = Dtype::int32, .op = Op::sum, .count = 100};

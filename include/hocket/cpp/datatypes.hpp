@@ -41,8 +41,9 @@ class ContiguousType {
 
 namespace detail {
 
-/// The datatype of elements that are moved as bytes, from before a call to its return: operations
-/// do not need it afterwards.
+/// The datatype of elements that move as bytes. It exists during a call; the operation keeps what
+/// it needs of the datatype. It is not kept for later calls, because a forked child has no
+/// datatypes of its parent.
 template <typename T>
 class ElementBytes {
   static_assert(sizeof(T) <= INT_MAX, "hocket: an element has at most 2147483647 bytes");

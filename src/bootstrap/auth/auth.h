@@ -43,7 +43,7 @@ struct Credentials {
 
 enum class Purpose : std::uint8_t { coordinator = 1, node = 2, tree = 3, fetch = 4, data = 5 };
 
-/// Who the connecting end is, and what it connects for.
+/// The rank that opens a connection, and the purpose of the connection.
 struct Claim {
   Purpose purpose = Purpose::coordinator;
   std::int32_t rank = -1;    // the connecting rank

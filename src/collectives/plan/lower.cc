@@ -64,7 +64,7 @@ class Lowering {
                           " to be lowered");
   }
 
-  /// Plans number tags as they number ranks: 16 bits have room for max_ranks of them.
+  /// Tags have at most 16 bits. A plan has no more tags than ranks, and max_ranks fits 16 bits.
   static bool tags_fit(const Lane& lane, const Step& step) {
     if (step.kind != StepKind::send && step.kind != StepKind::recv) return true;
     for (std::uint32_t i = 0; i < lane.instances; ++i) {
