@@ -18,8 +18,8 @@ struct Call {
   Collective collective = Collective::all_reduce;
   std::size_t count = 1;
   bool varying = false;
-  std::size_t own_count = 1;  // varying: of what this rank gives or receives as one block
-  perf::Blocks blocks;        // varying: of what it gives to all ranks, or receives from all
+  std::size_t own_count = 1;  // varying: of this rank's own block
+  perf::Blocks blocks;        // varying: all ranks' blocks, at the rank that has them all
   std::vector<int> int_counts, int_starts;  // of the blocks, for MPI
   float* in = nullptr;
   float* out = nullptr;
