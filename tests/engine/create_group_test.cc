@@ -158,10 +158,10 @@ TEST_P(CreateGroup, of_members_that_give_different_things_ends_with_what_each_ga
       {{{2, 0}, 7, "the ranks 2, 0 of the parent"}, {{0, 2}, 7, "the ranks 0, 2 of the parent"}},
       {{{2, 0}, 7, "the tag 7"}, {{2, 0}, 8, "the tag 8"}},
       {{{2, 0}, 7, "the ranks 2, 0 of"}, {{2, 1, 0}, 7, "the ranks 2, 1, 0 of the parent"}}};
-  for (const auto& [of_0, of_2] : different) {
+  for (const auto& by_member : different) {
     ranks::run_ranks(3, [&](Rank& self) {
       if (self.rank != 1) {
-        const Given& given = self.rank == 0 ? of_0 : of_2;
+        const Given& given = self.rank == 0 ? by_member.first : by_member.second;
         hocketConfig_t config = ranks::patient_config();
         config.deadline_ms = config.join_deadline_ms = 300;
         hocketComm_t part = self.comm;
