@@ -228,6 +228,13 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// True if a plan, or the header of a program, can replace a plan that maps buffers in an operation
+/// where a buffer is not mapped: it begins in the same way, and maps no buffer.
+template <typename PlanOrHeader>
+bool replaces_mapping(const PlanOrHeader& plan) {
+  return plan.arrives_first && !plan.maps_input && !plan.maps_output;
+}
+
 /// The number of blocks of an input and of an output, as the collective's row says. A rank without
 /// such a buffer (has_input, has_output) may still address the blocks of the root's buffer.
 std::uint32_t input_blocks(const Plan& plan);

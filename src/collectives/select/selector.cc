@@ -277,7 +277,7 @@ Status Selector::find_alternative(const Question& question, const std::vector<Pr
     if (candidate.builder->file != nullptr) continue;
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
-    if (!program->header().arrives_first || maps_buffers(*program)) continue;
+    if (!replaces_mapping(program->header())) continue;
     *out = program;
     *price_ps = candidate.price_ps;
     return {};
