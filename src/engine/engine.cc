@@ -138,7 +138,8 @@ bool Engine::prepare(Operation& operation, const Call& call) {
   const Question question = question_of(call);
   Binding& binding = operation.binding;
   binding.repeated = operation.bound && operation.question == question &&
-                     operation.varying == call.varying && operation.own_count == call.count;
+                     operation.varying == call.varying && operation.own_count == call.count &&
+                     (!operation.counted || selector_->counts_unmapped(operation.kind));
   if (!binding.repeated && !bind(operation, call, question)) return false;
   binding.input = static_cast<const std::byte*>(call.input);
   binding.output = static_cast<std::byte*>(call.output);
@@ -159,6 +160,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   operation.staged = choice->staged;
   operation.call_hash = choice->call_hash;
   operation.kind = choice->kind;
+  operation.counted = choice->counted;
   Binding& binding = operation.binding;
   binding.sizes = choice->sizes;
   binding.dtype = call.dtype;
@@ -179,7 +181,7 @@ bool Engine::bind(Operation& operation, const Call& call, const Question& questi
   if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
   if (call.varying != nullptr) bind_blocks(operation, call);
   operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum && choice->holds;
+  operation.bound = call.op < Op::pre_mul_sum;
   return true;
 }
 

@@ -119,6 +119,7 @@ class Engine {
     const Program* program = nullptr;
     const Program* staged = nullptr;
     std::uint16_t kind = 0;  // Choice::kind
+    bool counted = false;    // Choice::counted
     Binding binding;
     std::uint64_t call_hash = 0;
     /// True if program, binding and hash are valid for another call with the same question, blocks

@@ -103,7 +103,9 @@ bool Execution::place_scratch() {
   }
   const Board& board = *links_->board;
   // Ranks that do not know all blocks could disagree about what fits.
-  large_scratch_ = stride_ * blocks > Board::small_scratch_bytes || !has_count(binding_->signature);
+  const bool rooted = row_of(binding_->signature.collective).rooted;
+  large_scratch_ =
+      !has_count(binding_->signature) || stride_ * blocks > Board::most_in_small_scratch(rooted);
   scratch_ = large_scratch_ ? board.scratch(0, operation_) : board.small_scratch(0, operation_);
   scratch_step_ = large_scratch_ ? board.large_scratch_step() : Board::small_scratch_step();
   return true;

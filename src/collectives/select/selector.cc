@@ -61,9 +61,7 @@ Status Selector::choose(const Question& question, const Choice** choice) {
   Entry* entry = nullptr;
   HOCKET_RETURN_IF_ERROR(find(question, &entry));
   *choice = &entry->choice;
-  if (!entry->is_other || unmapped_[entry->choice.kind] == 0) return {};
-  --unmapped_[entry->choice.kind];
-  *choice = &entry->unmapped;
+  if (entry->is_other && counts_unmapped(entry->choice.kind)) *choice = &entry->unmapped;
   return {};
 }
 
@@ -224,7 +222,7 @@ Status Selector::work_out(const Question& question, Entry* entry) {
   if (choice.staged == nullptr || forced != nullptr) return {};
   HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
   entry->is_other = true;
-  entry->unmapped.holds = false;
+  entry->unmapped.counted = true;
   return take(question, best_of(all), &entry->unmapped);
 }
 

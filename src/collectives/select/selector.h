@@ -49,9 +49,9 @@ struct Choice {
   std::uint64_t call_hash = 0;  // of the signatures of such calls; varying: without the blocks
   std::uint16_t plan = 0;       // of the signatures of such calls; for a message 0
   std::uint16_t kind = 0;       // for fell_back()
-  /// True if the choice is valid for each call with this question until fell_back(); false: call
-  /// choose() again.
-  bool holds = true;
+  /// True: before the choice is used for a further call with this question, counts_unmapped(kind)
+  /// must return true. False: the choice is valid for each of these calls until fell_back().
+  bool counted = false;
 };
 
 struct SelectorOptions {
@@ -79,6 +79,13 @@ class Selector {
   /// To be called if the operation ran Choice::staged, on all ranks. The next operations of the
   /// same collective and about the same size get the cheapest program that maps no buffers.
   void fell_back(std::uint16_t kind) { unmapped_[kind] = unmapped_operations; }
+  /// Counts an operation of that kind that chooses among the programs that map no buffers. False:
+  /// this operation tries the others again.
+  bool counts_unmapped(std::uint16_t kind) {
+    if (unmapped_[kind] == 0) return false;
+    --unmapped_[kind];
+    return true;
+  }
 
   /// From now on chooses this algorithm for collectives that have it; empty: the cheapest.
   void force(const std::string& algorithm);
