@@ -62,6 +62,38 @@ TEST(MemoryKinds, may_change_between_calls_that_choose_for_themselves) {
   });
 }
 
+std::string last_algorithm(hocketComm_t comm) {
+  const char *algorithm = nullptr, *transport = nullptr;
+  EXPECT_HOCKET(hocketCommLastAlgorithm(comm, &algorithm, &transport));
+  return algorithm;
+}
+
+// Also if each call repeats the previous one, so that the engine need not ask for its algorithm.
+TEST(MemoryKinds, that_change_between_like_calls_are_noticed_within_32_calls) {
+  constexpr std::size_t count = 1 << 18;
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}}};
+  ranks::run_ranks(2, [&](Rank& self) {
+    void* mapped[2] = {};
+    for (void*& memory : mapped) ASSERT_HOCKET(hocketMemAlloc(&memory, count * sizeof(int)));
+    std::vector<int> plain_in(count), plain_out(count);
+    const auto call = [&](hocketComm_t comm, bool is_mapped) {
+      int* const in = is_mapped ? static_cast<int*>(mapped[0]) : plain_in.data();
+      int* const out = is_mapped ? static_cast<int*>(mapped[1]) : plain_out.data();
+      EXPECT_HOCKET(hocketAllReduce(in, out, count, hocketInt32, hocketSum, comm, nullptr));
+      return last_algorithm(comm);
+    };
+    hocketComm_t other = nullptr;  // it has the same figures, and sees mapped memory only
+    ASSERT_HOCKET(hocketCommDuplicate(self.comm, &other, nullptr));
+    const std::string of_mapped = call(other, true);
+    for (int i = 0; i < 100; ++i) EXPECT_NE("direct", call(self.comm, false)) << "call " << i;
+    for (int i = 0; i < 31; ++i) call(self.comm, true);
+    for (int i = 0; i < 40; ++i) EXPECT_EQ(of_mapped, call(self.comm, true)) << "call " << i;
+    ASSERT_HOCKET(hocketCommDestroy(other));
+    self.meet();
+    for (void* memory : mapped) EXPECT_HOCKET(hocketMemFree(memory));
+  });
+}
+
 TEST(MemoryKinds, of_a_broadcast_only_the_roots_input_counts) {
   constexpr std::size_t count = 1 << 15;
   const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
@@ -76,9 +108,7 @@ TEST(MemoryKinds, of_a_broadcast_only_the_roots_input_counts) {
         ASSERT_HOCKET(hocketBroadcast(self.rank == root ? in : nullptr, out.data(), count,
                                       hocketInt32, root, self.comm, nullptr));
         EXPECT_EQ(std::vector<int>(count, root + 10), out);
-        const char *algorithm = nullptr, *transport = nullptr;
-        EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
-        EXPECT_STREQ(in_mapped ? "direct" : "staged", algorithm) << "root " << root;
+        EXPECT_EQ(in_mapped ? "direct" : "staged", last_algorithm(self.comm)) << "root " << root;
       }
     }
     self.meet();
