@@ -19,7 +19,7 @@ endforeach()
 
 # The label `once` marks tests whose result no sanitizer can change: they run in Release only. So do
 # tests that read nothing but sources. The thread sanitizer finds nothing in folders whose tests run
-# in one thread.
+# in one thread, or start programs that do.
 set(_left_out)
 if(HOCKET_SANITIZE)
   set(_left_out rules)
@@ -39,13 +39,16 @@ if(CMAKE_CROSSCOMPILING)
   list(APPEND _left_out api bootstrap engine)  # they start processes, which only qemu could
 endif()
 if(HOCKET_SANITIZE STREQUAL "thread")
-  list(APPEND _left_out base collectives memory perf reduce)
+  list(APPEND _left_out base collectives launcher memory perf reduce topo topology)
 endif()
 
 # ctest begins with these, so that none of them runs alone at the end.
 set(_longest_first engine faults rules_clang transport bootstrap launcher)
 # Their ranks compute all the time: beside another test they take three times as long.
 set(_alone matrix perf_program)
+if(NOT HOCKET_SANITIZE)
+  list(APPEND _alone engine)
+endif()
 
 set(_limit_s 900)
 if(CMAKE_CROSSCOMPILING)

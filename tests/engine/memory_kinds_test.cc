@@ -70,7 +70,7 @@ std::string last_algorithm(hocketComm_t comm) {
 
 // Also if each call repeats the previous one, so that the engine need not ask for its algorithm.
 TEST(MemoryKinds, that_change_between_like_calls_are_noticed_within_32_calls) {
-  constexpr std::size_t count = 1 << 18;
+  constexpr std::size_t count = 1 << 16;
   const Env env{{{"HOCKET_TRANSPORT", "shm"}}};
   ranks::run_ranks(2, [&](Rank& self) {
     void* mapped[2] = {};

@@ -154,7 +154,9 @@ TEST_P(Large, messages_of_many_chunks_arrive_whole) {
                                  {hocketBfloat16, hocketAvg},
                                  {hocketFloat16, reference::pre_mul_sum},
                                  {hocketInt64, hocketProd}}) {
-    if (ranks::sanitized && type != hocketUint8 && type != hocketBfloat16) continue;
+    // Under a sanitizer a type that is folded as it is, and a type whose sums are wide.
+    const hocketDataType_t plain = tests::thread_sanitized ? hocketFloat32 : hocketUint8;
+    if (ranks::sanitized && type != plain && type != hocketBfloat16) continue;
     for (const Row& row : rows) {
       if (!row.reduces && op != hocketSum && op != hocketMax) continue;
       Case c;
@@ -171,7 +173,8 @@ TEST_P(Large, messages_of_many_chunks_arrive_whole) {
       cases.push_back(c);
       c.alloc = !c.alloc;
       c.seed = seed++;
-      if (type == hocketFloat32 || ranks::long_tests()) cases.push_back(c);
+      const bool again = type == hocketFloat32 && !ranks::sanitized;
+      if (again || ranks::long_tests()) cases.push_back(c);
     }
   }
   std::set<std::string> ran;
