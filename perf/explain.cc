@@ -21,6 +21,7 @@ namespace inside = hocket::internal;
 // too many calls.
 constexpr double turn_us = 300;
 constexpr int least_turns = 5;
+constexpr int communicators = 3;  // of each algorithm
 constexpr const char* setting = "HOCKET_ALGORITHM";
 
 inside::Collective inside_name(Collective collective) {
@@ -56,7 +57,9 @@ Explainer::Explainer(const Options& options, const Job& job)
     : options_(options), job_(job), runner_(options, job.comm(), [](int, int) {}) {}
 
 Explainer::~Explainer() {
-  for (const Forced& forced : forced_) (void)hocketCommDestroy(forced.comm);
+  for (const Forced& forced : forced_) {
+    for (hocketComm_t comm : forced.comms) (void)hocketCommDestroy(comm);
+  }
 }
 
 bool Explainer::prepare(Failure* failure) {
@@ -115,12 +118,17 @@ bool Explainer::force(const std::string& algorithm, Failure* failure) {
   const char* const given = std::getenv(setting);
   const std::string before = given != nullptr ? given : "";
   ::setenv(setting, algorithm.c_str(), 1);
-  Forced forced{algorithm};
-  const bool made = ok(hocketCommDuplicate(job_.comm(), &forced.comm, nullptr),
-                       "hocketCommDuplicate", job_.comm(), failure);
+  forced_.push_back({algorithm, {}});
+  Forced& forced = forced_.back();
+  bool made = true;
+  while (made && forced.comms.size() < communicators) {
+    hocketComm_t comm = nullptr;
+    made = ok(hocketCommDuplicate(job_.comm(), &comm, nullptr), "hocketCommDuplicate", job_.comm(),
+              failure);
+    if (made) forced.comms.push_back(comm);
+  }
   ::setenv(setting, before.c_str(), 1);
   if (given == nullptr) ::unsetenv(setting);
-  if (made) forced_.push_back(forced);
   return made;
 }
 
@@ -138,10 +146,10 @@ std::vector<Operation> Explainer::operations(const RowSpec& spec, hocketComm_t c
 /// accesses a page of a peer's mapped buffer has a page fault: all mapped buffers are used once
 /// with each root.
 bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure) {
-  turn->operations = operations(spec, comm);
-  const std::size_t slots = turn->operations.front().slots().in;
+  std::vector<Operation>& of_roots = turn->operations.emplace_back(operations(spec, comm));
+  const std::size_t slots = of_roots.front().slots().in;
   const std::size_t buffers = options_.alloc_memory ? slots : 1;
-  for (Operation& operation : turn->operations) {
+  for (Operation& operation : of_roots) {
     // Twice at least: the first call may find that buffers are not mapped.
     for (std::size_t i = 0; i < std::max(buffers, std::size_t{2}); ++i) {
       if (!operation.iterate(i, failure)) return false;
@@ -149,7 +157,7 @@ bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Fail
   }
   if (!last_of(comm, &turn->candidate, failure) ||
       !ok(hocketGroupStart(), "hocketGroupStart", comm, failure) ||
-      !turn->operations.front().iterate(0, failure)) {
+      !of_roots.front().iterate(0, failure)) {
     return false;
   }
   hocketSimInfo_t info = HOCKET_SIM_INFO_INITIALIZER;
@@ -165,12 +173,14 @@ bool Explainer::measure(const RowSpec& spec, Point* point, Failure* failure) {
   std::vector<Turn> turns;
   for (const Forced& forced : forced_) {
     Turn turn;
-    if (!try_out(spec, forced.comm, &turn, failure)) return false;
+    for (hocketComm_t comm : forced.comms) {
+      if (!try_out(spec, comm, &turn, failure)) return false;
+    }
     if (turn.candidate.algorithm != forced.algorithm) continue;  // it cannot run this call
     turn.candidate.chosen = forced.algorithm == unforced.candidate.algorithm;
     turns.push_back(std::move(turn));
   }
-  const Expectation& e = unforced.operations.front().expectation();
+  const Expectation& e = unforced.operations.front().front().expectation();
   point->bytes = e.whole_count() * size_of(e.dtype);
   point->count = e.count;
   point->dtype = spec.dtype;
@@ -188,7 +198,7 @@ bool Explainer::measure(const RowSpec& spec, Point* point, Failure* failure) {
 
 /// How many calls a turn has: enough for its length, by the chosen algorithm, and all roots.
 bool Explainer::choose_calls(Turn* chosen, std::size_t* calls, Failure* failure) {
-  const std::size_t roots = chosen->operations.size();
+  const std::size_t roots = chosen->operations.front().size();
   for (std::size_t tried : {roots, 4 * roots}) {
     if (!time(chosen, tried, failure)) return false;
     const double enough = turn_us / std::max(chosen->times_us.back(), 0.01);
@@ -206,7 +216,9 @@ bool Explainer::take_turns(std::vector<Turn>* turns, std::size_t calls, Failure*
   const double start = now_us();
   for (int done = 0; done < options_.iterations; ++done) {
     for (std::size_t i = 0; i < turns->size(); ++i) {
-      Turn& turn = (*turns)[(i + static_cast<std::size_t>(done)) % turns->size()];
+      // Every second time in reverse, so that an algorithm does not always follow the same one.
+      const std::size_t next = done % 2 == 0 ? i : turns->size() - 1 - i;
+      Turn& turn = (*turns)[(next + static_cast<std::size_t>(done)) % turns->size()];
       if (!time(&turn, calls, failure)) return false;
     }
     unsigned char over =
@@ -219,13 +231,15 @@ bool Explainer::take_turns(std::vector<Turn>* turns, std::size_t calls, Failure*
 
 bool Explainer::time(Turn* turn, std::size_t calls, Failure* failure) {
   const std::size_t first = turn->times_us.size() * calls;  // of the algorithm: for the root
+  std::vector<Operation>& of_roots =
+      turn->operations[turn->times_us.size() % turn->operations.size()];
   double barriers_us = 0, us = 0;
   const bool apart = has_root(options_.collective);
   const auto run = [&](bool with_calls, double* took_us) {
     if (!barrier(failure)) return false;
     const double start = now_us();
     for (std::size_t k = first; k < first + calls; ++k) {
-      Operation& operation = turn->operations[k % turn->operations.size()];
+      Operation& operation = of_roots[k % of_roots.size()];
       if (with_calls && !operation.iterate(buffers_used_++, failure)) return false;
       if (apart && !barrier(failure)) return false;
     }

@@ -1,5 +1,8 @@
 // hocket-perf --explain: times every algorithm that can run a call beside its predicted time. An
-// algorithm is forced by a communicator of its own; the algorithms take turns.
+// algorithm is forced by communicators of its own; the algorithms take turns. Each has several
+// communicators, which it uses in turn: the time of a plan over TCP also depends on the connections
+// of the communicator, by up to 20 %, and that of a plan in shared memory on the pages of its
+// scratch.
 #pragma once
 
 #include <string>
@@ -18,7 +21,7 @@ class Explainer {
   Explainer(const Explainer&) = delete;
   Explainer& operator=(const Explainer&) = delete;
 
-  /// Makes the buffers, and a communicator for each algorithm. Otherwise sets *failure.
+  /// Makes the buffers, and the communicators for each algorithm. Otherwise sets *failure.
   bool prepare(Failure* failure);
   /// Measures all points; rank 0 prints them and the verdict.
   bool run(Failure* failure);
@@ -27,13 +30,14 @@ class Explainer {
  private:
   struct Forced {
     std::string algorithm;
-    hocketComm_t comm = nullptr;
+    std::vector<hocketComm_t> comms;
   };
   /// An algorithm that can run the calls of a row.
   struct Turn {
     Candidate candidate;
-    std::vector<Operation> operations;  // for each root; with no root, one operation
-    std::vector<double> times_us;       // of a call on this rank, for each turn
+    /// For each communicator, then for each root; with no root, one operation.
+    std::vector<std::vector<Operation>> operations;
+    std::vector<double> times_us;  // of a call on this rank, for each turn
   };
 
   void print(const std::string& text) const;
