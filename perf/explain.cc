@@ -144,11 +144,12 @@ std::vector<Operation> Explainer::operations(const RowSpec& spec, hocketComm_t c
 
 /// Runs the call once for each root, and asks for its price and its algorithm. A rank that first
 /// accesses a page of a peer's mapped buffer has a page fault: all mapped buffers are used once
-/// with each root.
+/// with each root; once for all communicators, because they share the mappings of the process.
 bool Explainer::try_out(const RowSpec& spec, hocketComm_t comm, Turn* turn, Failure* failure) {
+  const bool is_first = turn->operations.empty();  // of the communicators of this algorithm
   std::vector<Operation>& of_roots = turn->operations.emplace_back(operations(spec, comm));
   const std::size_t slots = of_roots.front().slots().in;
-  const std::size_t buffers = options_.alloc_memory ? slots : 1;
+  const std::size_t buffers = options_.alloc_memory && is_first ? slots : 1;
   for (Operation& operation : of_roots) {
     // Twice at least: the first call may find that buffers are not mapped.
     for (std::size_t i = 0; i < std::max(buffers, std::size_t{2}); ++i) {
