@@ -78,10 +78,11 @@ class Board {
   /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
   static constexpr std::size_t small_scratch_bytes = 4096;
-  /// How much of a small scratch an operation may use; with more it uses a large scratch. Without a
-  /// root all ranks wait for one another, so no rank can be far ahead, and two large scratches in
-  /// turn stay in the L1 cache, where eight small scratches of 4 KiB have no room: an all-reduce of
-  /// 4 KiB between 2 ranks took 1.2 us with small scratches, and 0.9 us with large ones.
+  /// How many bytes of a small scratch an operation may use. An operation that needs more uses a
+  /// large scratch. In a collective without a root every rank waits for all others, so no rank can
+  /// be far ahead, and eight scratches are of no use. Two large scratches, used in turn, stay in
+  /// the L1 cache; eight small scratches of 4 KiB do not. An all-reduce of 4 KiB between 2 ranks
+  /// took 1.2 us with small scratches, and 0.9 us with large scratches.
   static constexpr std::size_t most_in_small_scratch(bool rooted) {
     return rooted ? small_scratch_bytes : small_scratch_bytes / 4;
   }
