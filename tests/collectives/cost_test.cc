@@ -180,6 +180,27 @@ TEST(Price, of_ranks_that_share_processors_has_a_turn_for_each_rank_that_waited)
   EXPECT_EQ(price_of(ring, 4, 1, figures) / 1000, shared / 1000 + 3 * 2 * 5000);
 }
 
+TEST(Price, of_a_message_within_a_node_counts_what_its_receiver_reads_and_writes) {
+  Figures figures = round_figures();
+  figures.touch_ns_per_byte = 0;
+  figures.peer_ns_per_byte = 1;
+  figures.memory_ns_per_byte = 3;
+  // The message of the other node costs little, and the root is busy when it comes.
+  figures.link_ns_per_byte = 0;
+  figures.message_ns = 1;
+  const Layout two_and_one(std::vector<std::uint32_t>{0, 0, 1});
+  const Builder& gather = *find_builder("pairs", Collective::gather, Medium::messages);
+  Shape shape = shape_of(gather, 3);
+  shape.layout = &two_and_one;
+  const auto price_of_bytes = [&](std::size_t bytes) {
+    return price(gather, shape, bytes, Dtype::uint8, chunk_elements, figures) / 1000;
+  };
+  // The buffers are so large that their bytes lie in memory. The root copies its own block: it
+  // reads memory (3) and writes it (2 x 3). Then it reads what its peer has written (1), and writes
+  // memory (2 x 3).
+  EXPECT_EQ(price_of_bytes(9000) - price_of_bytes(8000), 1000 * (9 + 7));
+}
+
 TEST(Price, of_one_rank_is_that_of_its_copy) {
   for (const Builder& builder : group_builders()) {
     const std::size_t bytes = builder.collective == Collective::barrier ? 0 : 50;

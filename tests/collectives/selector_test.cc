@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -141,13 +142,57 @@ TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
       EXPECT_LE(chosen->price_ps, least + least / 20);
       differs |= chosen != candidates.begin();
       for (const Selector::Priced& one : candidates) {
-        EXPECT_GT(one.work_ps, 0);
+        EXPECT_GT(one.effects.work_ps, 0);
+        EXPECT_EQ(one.effects.hops, 0U) << "each rank has a core";
         if (one.price_ps > least + least / 20) break;
-        EXPECT_LE(chosen->work_ps, one.work_ps);
+        EXPECT_LE(chosen->effects.work_ps, one.effects.work_ps);
       }
     }
   }
   EXPECT_TRUE(differs) << "the cheapest always had the least work";
+}
+
+TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_cores) {
+  SelectorOptions options = two_ranks();
+  options.ranks = 6;
+  options.one_node = false;
+  options.figures.port_ns_per_byte = 0.3;
+  options.figures.turn_ns = 3000;
+  options.figures.crowd = 3;
+  bool differs = false;
+  for (const Collective collective : {Collective::all_gather, Collective::all_reduce,
+                                      Collective::reduce_scatter, Collective::reduce}) {
+    std::map<std::string, std::uint32_t> hops;  // of the smallest call
+    for (std::size_t size = 0; size < 60; ++size) {
+      const Question question{.collective = collective,
+                              .dtype = Dtype::float32,
+                              .root = row_of(collective).rooted ? 0 : -1,
+                              .count = (4 + size % 3) << (size / 3)};
+      Selector selector(options);
+      std::vector<Selector::Priced> candidates;
+      const Choice* choice = nullptr;
+      ASSERT_TRUE(selector.candidates(question, &candidates).ok());
+      ASSERT_TRUE(selector.choose(question, &choice).ok());
+      std::map<std::string, Effects> effects;
+      for (const Selector::Priced& one : candidates) {
+        effects[one.builder->algorithm] = one.effects;
+        const auto [first, is_first] = hops.try_emplace(one.builder->algorithm, one.effects.hops);
+        EXPECT_EQ(one.effects.hops, first->second) << first->first << ", " << question.count;
+      }
+      if (collective == Collective::all_gather) {
+        EXPECT_EQ(effects["one-shot"].hops, 1U) << question.count;
+        EXPECT_EQ(effects["ring"].hops, 3U) << "half of the ranks in each direction";
+      }
+      const Effects chosen = effects[choice->program->algorithm()];
+      const std::int64_t least = candidates.front().price_ps;
+      for (const Selector::Priced& one : candidates) {
+        if (one.price_ps > least + least / 20) break;
+        EXPECT_LE(chosen.hops, one.effects.hops);
+        differs |= one.effects.work_ps < chosen.work_ps;
+      }
+    }
+  }
+  EXPECT_TRUE(differs) << "the fewest hops always had the least work";
 }
 
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {

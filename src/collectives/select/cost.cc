@@ -107,14 +107,15 @@ Times time_of_chunks(const Simulated& simulated, std::size_t most) {
            each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
   };
   const Picoseconds busiest = continued(near.busiest, far.busiest);
-  return {std::max(continued(near.end, far.end), busiest), busiest, continued(near.work, far.work)};
+  return {std::max(continued(near.end, far.end), busiest), busiest, continued(near.work, far.work),
+          far.hops};
 }
 
 }  // namespace
 
 std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
                    std::size_t chunk_elements, const Figures& figures, const Effort& effort,
-                   std::int64_t* work) {
+                   Effects* effects) {
   if (is_p2p(builder.collective)) return 0;
   Shape priced = shape;
   Simulated simulated;
@@ -146,10 +147,11 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
   set_costs(builder.medium, figures, priced.ranks, &simulated);
   const Times times = time_of_chunks(simulated, effort.most_chunks);
-  if (work != nullptr) {
+  if (effects != nullptr) {
     // Where a few stand for all, their work is that of all ranks on their processor.
     const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.crowd);
-    *work = rounded(static_cast<double>(times.work) / ranks);
+    effects->work_ps = rounded(static_cast<double>(times.work) / ranks);
+    effects->hops = figures.crowd > 1 ? times.hops : 0;
   }
   const Picoseconds call = rounded(figures.call_ns * 1e3);
   if (priced_units == units) return call + times.end;

@@ -17,12 +17,19 @@ struct Effort {
   bool every_rank = false;        // simulates all ranks even if they are alike
 };
 
+/// What decides between algorithms of equal prices.
+struct Effects {
+  std::int64_t work_ps = 0;  // how long processors and links work for each rank
+  // If ranks share processors: Times::hops. In each hop a rank waits for a processor, which takes
+  // longer than the simulation says if threads outside of the job run there as well.
+  std::uint32_t hops = 0;
+};
+
 /// The price in picoseconds of one operation with blocks of equal counts. It is the same on all
 /// ranks: shape.rank and shape.root do not matter. Sends and receives have no price, because there
-/// is no choice between algorithms. If work is not null, *work receives how long processors and
-/// links work for each rank.
+/// is no choice between algorithms. If effects is not null, *effects receives what else is known.
 std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
                    std::size_t chunk_elements, const Figures& figures, const Effort& effort = {},
-                   std::int64_t* work = nullptr);
+                   Effects* effects = nullptr);
 
 }  // namespace hocket::internal

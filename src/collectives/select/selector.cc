@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-
-#include "collectives/select/cost.h"
+#include <tuple>
 
 namespace hocket::internal {
 namespace {
@@ -33,14 +32,15 @@ bool may_need_alignment(const Question& question) {
 }
 
 /// The cheapest candidate. Prices that differ by at most 5 % count as equal: of candidates with
-/// equal prices, the candidate whose operation needs the least time of processors and links.
+/// equal prices, the candidate with the fewest hops; of these, the candidate whose operation needs
+/// the least time of processors and links.
 const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates) {
   const std::int64_t most_ps = candidates.front().price_ps + candidates.front().price_ps / 20;
-  const Selector::Priced* best = &candidates.front();
-  for (const Selector::Priced& candidate : candidates) {
-    if (candidate.price_ps > most_ps) break;
-    if (candidate.work_ps < best->work_ps) best = &candidate;
-  }
+  const auto more = std::ranges::upper_bound(candidates, most_ps, {}, &Selector::Priced::price_ps);
+  const auto* const best = &*std::ranges::min_element(
+      candidates.begin(), more, {}, [](const Selector::Priced& candidate) {
+        return std::tuple(candidate.effects.hops, candidate.effects.work_ps);
+      });
   // Messages within a node must be clearly cheaper than load and store, by which a rank that makes
   // another call is found at once.
   if (best->builder->medium != Medium::messages) return *best;
@@ -192,10 +192,11 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(*builder, question, &program));
     if (!fits(*program, question)) continue;
-    Priced one{builder, 0};
+    Priced one;
+    one.builder = builder;
     if (priced) {
       one.price_ps = price(*builder, shape_of(question), count, question.dtype,
-                           chunk_elements(*program, question), options_.figures, {}, &one.work_ps);
+                           chunk_elements(*program, question), options_.figures, {}, &one.effects);
     }
     out->push_back(one);
   }

@@ -15,6 +15,7 @@
 #include "collectives/algorithms/builders.h"
 #include "collectives/plan/extents.h"
 #include "collectives/plan/program.h"
+#include "collectives/select/cost.h"
 #include "collectives/select/figures.h"
 #include "collectives/select/loaded_plan.h"
 #include "reduce/fold.h"
@@ -98,9 +99,9 @@ class Selector {
   /// The algorithms that can serve the question, cheapest first, each with its price in
   /// picoseconds.
   struct Priced {
-    const Builder* builder;
-    std::int64_t price_ps;
-    std::int64_t work_ps = 0;  // working time of processors and links, for each rank
+    const Builder* builder = nullptr;
+    std::int64_t price_ps = 0;
+    Effects effects;
   };
   Status candidates(const Question& question, std::vector<Priced>* out);
 

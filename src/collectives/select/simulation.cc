@@ -33,20 +33,24 @@ struct Active {
   std::uint32_t cursor = 0;  // of a step that waits for several
   std::uint32_t chunk = 0, chunks = 0;
   std::uint32_t next_waiter = none;
-  bool posted = false;      // the message of the step
+  bool posted = false;     // the message of the step
+  std::uint32_t hops = 0;  // of the messages that its first chunk depends on
+  std::uint32_t arriving_hops = 0;
   Picoseconds on_link = 0;  // of a message that is sent
-  Picoseconds in_port = 0;
+  Picoseconds in_port = 0;  // of its receiver
   bool done = false;
 };
 
 struct Flag {
   std::vector<Picoseconds> published;  // when, for each chunk
+  std::uint32_t hops = 0;              // Active::hops of the lane that publishes it
   std::uint32_t waiters = none;
 };
 
 /// A lane instance's progress in chunks.
 struct Progress {
   std::uint32_t chunks = 0;
+  std::uint32_t hops = 0;  // Active::hops
   std::uint32_t waiters = none;
 };
 
@@ -96,6 +100,7 @@ struct Message {
   Picoseconds on_link = 0;
   Picoseconds in_port = 0;
   Picoseconds latency = 0;
+  std::uint32_t hops = 0;
   std::uint32_t waiters = none;
 };
 
@@ -136,7 +141,7 @@ class Simulation {
       }
     }
     HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
-    return {end_, busiest(), work()};
+    return {end_, busiest(), work(), hops_};
   }
 
  private:
@@ -349,7 +354,7 @@ class Simulation {
 
   void begin_instance(Active& active, std::uint32_t instance) {
     active.instance = instance;
-    active.chunk = 0;
+    active.chunk = active.hops = 0;
     active.chunks =
         static_cast<std::uint32_t>(sizes_.chunks_of(active.lane->counts, active.lane->extents, 0));
   }
@@ -384,9 +389,12 @@ class Simulation {
     const bool last = active.chunk == active.chunks;
     Progress& progress = rank.progress[rank.first_progress[active.lane_index] + active.instance];
     progress.chunks = last ? ended : active.chunk;
+    progress.hops = active.hops;
     wake(progress.waiters, now_);
     if (active.lane->publishes >= 0) {
-      publish(rank.flags[static_cast<std::size_t>(active.lane->publishes)]);
+      Flag& flag = rank.flags[static_cast<std::size_t>(active.lane->publishes)];
+      flag.hops = std::max(flag.hops, active.hops);
+      publish(flag);
     }
     if (!last) return;
     const std::uint32_t following = active.instance + active.lane->window;
@@ -474,9 +482,17 @@ class Simulation {
       return false;
     }
     const Picoseconds seen = flag.published[chunks - 1] + costs_.sync;
-    if (seen <= now_) return true;
-    resume(active, seen);
-    return false;
+    if (seen > now_) {
+      resume(active, seen);
+      return false;
+    }
+    depend(active, flag.hops);
+    return true;
+  }
+
+  void depend(Active& active, std::uint32_t hops) {
+    if (active.chunk == 0) active.hops = std::max(active.hops, hops);
+    hops_ = std::max(hops_, active.hops);
   }
 
   bool await(Active& active, const Step& step) {
@@ -493,6 +509,7 @@ class Simulation {
         enlist(active, progress.waiters);
         return false;
       }
+      depend(active, progress.hops);
     }
     return true;
   }
@@ -545,15 +562,17 @@ class Simulation {
     const Way way = way_to(active, static_cast<std::uint32_t>(step.peer.at(active.instance)));
     now_ += way.local ? costs_.local_work() : costs_.work;
     const std::int64_t rate =
-        way.local ? costs_.femtoseconds_of_local() : costs_.femtoseconds_on_link;
+        way.local ? costs_.femtoseconds_of_local_send() : costs_.femtoseconds_on_link;
     const Picoseconds on_link = time_of(bytes_of(active) * way.messages, rate);
     Link& link = links_[way.link];
     link.sends_until = std::max(link.sends_until, now_) + on_link;
     link.sending += on_link;
     active.on_link = on_link;
-    active.in_port = time_of(
-        bytes_of(active), way.local ? costs_.femtoseconds_of_local() : costs_.femtoseconds_in_port);
-    now_ += active.in_port;
+    const auto port_of = [&](std::int64_t local) {
+      return time_of(bytes_of(active), way.local ? local : costs_.femtoseconds_in_port);
+    };
+    active.in_port = port_of(costs_.femtoseconds_of_local_recv());
+    now_ += port_of(costs_.femtoseconds_of_local_send());
     const Picoseconds left = std::max(link.sends_until, now_);
     events_.push({left, Event::left, index_of(active)});
     return false;
@@ -574,6 +593,7 @@ class Simulation {
     message.latency = way.local ? costs_.local_latency() : costs_.latency;
     message.on_link = sender.on_link;
     message.in_port = sender.in_port;
+    message.hops = sender.hops + 1;
     message.taking = std::max(way.local ? costs_.local_work() : costs_.work, sender.on_link);
     message.left = now_;
     for (std::uint32_t next = std::exchange(message.waiters, none); next != none;) {
@@ -612,12 +632,14 @@ class Simulation {
   /// The receiver waits for a message that has left.
   void expect(Active& receiver, const Message& message) {
     receiver.in_port = message.in_port;
+    receiver.arriving_hops = message.hops;
     events_.push(
         {std::max(now_, arrival_of(receiver, message)), Event::arrives, index_of(receiver)});
   }
 
   /// The processor has copied the bytes that came while it was idle; it copies the rest now.
-  void receive(const Active& receiver) {
+  void receive(Active& receiver) {
+    depend(receiver, receiver.arriving_hops);
     Processor& processor = receiver_of(receiver);
     processor.busy += receiver.in_port;
     processor.until = std::max(now_, processor.until + receiver.in_port);
@@ -638,6 +660,7 @@ class Simulation {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   Picoseconds now_ = 0;
   Picoseconds end_ = 0;
+  std::uint32_t hops_ = 0;
   Picoseconds looks_ = 0;  // steps that have waited for flags of peers
 };
 

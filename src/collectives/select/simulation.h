@@ -72,13 +72,16 @@ struct Costs {
   std::int64_t femtoseconds_on_link = 0;
   std::int64_t femtoseconds_in_port = 0;
 
-  /// The costs of a message within a node: the time until its flag is seen, and the time in which
-  /// the processors at both ends copy each byte, at the same time. The sender copies from memory to
+  /// The costs of a message within a node: the time until its receiver runs and sees its flag, and
+  /// the time in which the processors at both ends copy each byte. The sender copies from memory to
   /// bytes that a peer has read, the receiver from bytes that a peer has written to memory.
-  Picoseconds local_latency() const { return sync; }
+  Picoseconds local_latency() const { return sync + turn; }
   Picoseconds local_work() const { return std::min(work, sync); }
-  std::int64_t femtoseconds_of_local() const {
+  std::int64_t femtoseconds_of_local_send() const {
     return femtoseconds_of_peer + femtoseconds_of_memory;
+  }
+  std::int64_t femtoseconds_of_local_recv() const {
+    return femtoseconds_of_peer + femtoseconds_of_memory_written;
   }
 };
 
@@ -105,6 +108,9 @@ struct Times {
   Picoseconds busiest = 0;  // the longest working time of any processor or link
   // The working time of all processors and links, and the waits for flags of peers, per rank.
   Picoseconds work = 0;
+  // The longest chain of messages that depend on one another. Only first chunks count: further
+  // chunks take the same ways.
+  std::uint32_t hops = 0;
 };
 
 Times simulate(const Simulated& simulated);
