@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,27 @@ struct WorldKind {
   const char* nodes = "";  // HOCKET_NODES
 };
 
-/// Under a sanitizer, of a world on one node: more ranks take the same ways through the code.
-inline constexpr int most_sanitized_ranks = 5;
+/// Whether a sanitizer runs the world: more ranks on one node take the same ways through the code.
+inline bool suits_sanitizers(const WorldKind& kind) {
+  return kind.ranks <= 5 || *kind.nodes != '\0';
+}
+
+/// Whether the thread sanitizer, which is the slowest, runs the world in a test of large messages
+/// or of processes, of which it sees the threads of each alone.
+inline bool suits_the_thread_sanitizer(const WorldKind& kind) {
+  return kind.ranks <= 4 && (*kind.algorithm == '\0' || *kind.nodes != '\0');
+}
+
+/// The worlds of a test. By the thread sanitizer only `few`, if it is true.
+inline std::vector<WorldKind> worlds_of(std::span<const WorldKind> kinds, bool few = false) {
+  std::vector<WorldKind> worlds(kinds.begin(), kinds.end());
+  if (!tests::sanitized || ranks::long_tests()) return worlds;
+  std::erase_if(worlds, [&](const WorldKind& kind) {
+    return !suits_sanitizers(kind) ||
+           (few && tests::thread_sanitized && !suits_the_thread_sanitizer(kind));
+  });
+  return worlds;
+}
 
 /// The path of an example of a plan.
 inline std::string example_plan(const std::string& name) {

@@ -106,18 +106,7 @@ constexpr WorldKind kinds[] = {
     {7, "", "two-level", false, "1,4,2"},
 };
 
-/// Under a sanitizer the worlds of few ranks do.
-std::vector<WorldKind> worlds() {
-  std::vector<WorldKind> tried(std::begin(kinds), std::end(kinds));
-  if (ranks::sanitized && !ranks::long_tests()) {
-    std::erase_if(tried, [](const WorldKind& kind) {
-      return kind.ranks > most_sanitized_ranks && *kind.nodes == '\0';
-    });
-  }
-  return tried;
-}
-
-INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, testing::ValuesIn(worlds()), name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Worlds, Matrix, testing::ValuesIn(worlds_of(kinds)), name_of_kind);
 
 /// From rank 0 to rank 1: whatever the bits mean, they are moved and not computed with.
 TEST(Messages, keep_every_bit_of_every_type) {
@@ -199,7 +188,8 @@ constexpr WorldKind large_kinds[] = {{1, "", "", true},
                                      {4, "", "two-level", false, "2,2"},
                                      {4, "", "two-level", false, "3,1"},
                                      {7, "", "two-level", false, "1,4,2"}};
-INSTANTIATE_TEST_SUITE_P(Worlds, Large, testing::ValuesIn(large_kinds), name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Worlds, Large, testing::ValuesIn(worlds_of(large_kinds, true)),
+                         name_of_kind);
 
 }  // namespace
 }  // namespace matrix

@@ -240,16 +240,12 @@ constexpr WorldKind kinds[] = {{1, "", "", true},
                                {4, "", "two-level", false, "2,2"},
                                {4, "", "leaders", false, "3,1"},
                                {7, "", "two-level", false, "1,4,2"}};
-/// The thread sanitizer does not follow a fork of a job of one process. Under a sanitizer the
-/// worlds of few ranks do.
+/// The thread sanitizer does not follow a fork of a job of one process.
 std::vector<WorldKind> worlds() {
-  std::vector<WorldKind> tried(std::begin(kinds), std::end(kinds));
-  if (!tests::sanitized) return tried;
-  std::erase_if(tried, [](const WorldKind& kind) {
-    const bool many = kind.ranks > most_sanitized_ranks && *kind.nodes == '\0';
-    return kind.ranks == 1 || (many && !ranks::long_tests());
-  });
-  return tried;
+  std::vector<WorldKind> worlds = worlds_of(kinds, true);
+  if (tests::sanitized)
+    std::erase_if(worlds, [](const WorldKind& kind) { return kind.ranks == 1; });
+  return worlds;
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, UserOperators, testing::ValuesIn(worlds()), name_of_kind);
 

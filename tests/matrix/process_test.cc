@@ -74,7 +74,8 @@ constexpr WorldKind kinds[] = {
     {7, "", "two-level", false, "1,4,2"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Processes, testing::ValuesIn(kinds), name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Worlds, Processes, testing::ValuesIn(worlds_of(kinds, true)),
+                         name_of_kind);
 
 }  // namespace
 }  // namespace matrix
