@@ -15,24 +15,8 @@ constexpr unsigned quiet_polls_before_ring = 16;
 // So long an error waits for the collectives before the one that failed, if nothing moves.
 constexpr Nanos patience_with_earlier = nanos_per_s;
 
-// How often the record learns which ranks an operation waits for.
-constexpr Nanos between_looks = 100 * nanos_per_ms;
-
 // A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
-
-Question question_of(const Call& call) {
-  Question question{call.collective, call.dtype, call.op, call.root, call.count};
-  if (call.varying != nullptr) [[unlikely]] {
-    // Only what all ranks know: they must choose alike.
-    question.count = call.varying->longest;
-    question.total = call.varying->total;
-    question.varying = true;
-  }
-  if (call.user != nullptr) [[unlikely]]
-    question.unit = call.user->unit;
-  return question;
-}
 
 }  // namespace
 
@@ -43,7 +27,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       links_(std::move(links)),
       run_ahead_(*links_.board, options_.rank, links_.ranks_of_node),
       transports_(std::move(transports)),
-      selector_(std::move(selector)),
+      binder_(std::move(selector)),
       record_(options_.recorded, options_.sink),
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {
@@ -90,14 +74,6 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   return moved;
 }
 
-Status Engine::estimate(const Call& call, bool mapped, double* ns) {
-  const Choice* choice = nullptr;
-  HOCKET_RETURN_IF_ERROR(selector_->look(question_of(call), mapped, &choice));
-  const bool staged = choice->staged != nullptr && !mapped;
-  *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
-  return {};
-}
-
 void Engine::submit(const Call& call, Work* work) {
   if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
     look_at_faults_before_a_call();
@@ -131,106 +107,31 @@ void Engine::fail_work(Work* work) {
   work_has_ended_ = true;
 }
 
-bool Engine::prepare(Operation& operation, const Call& call) {
-  operation.started.reset();
-  operation.recorded = 0;
-  operation.admitted = operation.told = false;
-  const Question question = question_of(call);
-  Binding& binding = operation.binding;
-  binding.repeated = operation.bound && operation.question == question &&
-                     operation.varying == call.varying && operation.own_count == call.count &&
-                     (!operation.counted || selector_->counts_unmapped(operation.kind));
-  if (!binding.repeated && !bind(operation, call, question)) return false;
-  binding.input = static_cast<const std::byte*>(call.input);
-  binding.output = static_cast<std::byte*>(call.output);
-  binding.signature.sequence = call.number;
-  return true;
-}
-
-/// Finds the program of a call, and sets all that is alike in all calls of that kind.
-bool Engine::bind(Operation& operation, const Call& call, const Question& question) {
-  operation.bound = false;
-  const Choice* choice = nullptr;
-  if (Status status = selector_->choose(question, &choice); !status.ok()) {
+/// Returns false if no algorithm can run the call: that ends the engine.
+bool Engine::bind(const Call& call, BoundCall& bound) {
+  const Status status = binder_.bind(call, bound);
+  if (!status.ok()) [[unlikely]]
     fail(status);
-    return false;
-  }
-  HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
-  operation.program = choice->program;
-  operation.staged = choice->staged;
-  operation.call_hash = choice->call_hash;
-  operation.kind = choice->kind;
-  operation.counted = choice->counted;
-  Binding& binding = operation.binding;
-  binding.sizes = choice->sizes;
-  binding.dtype = call.dtype;
-  binding.op = call.op;
-  binding.stores = choice->stores;
-  binding.far_scratch = choice->far_scratch;
-  binding.p2p = is_p2p(call);
-  Signature& signature = binding.signature;
-  signature.count = call.count;
-  signature.root = binding.p2p ? -1 : call.root;  // not the peer of a message
-  signature.collective = call.collective;
-  signature.dtype = call.dtype;
-  signature.op = call.op;
-  signature.flags = signature_flags_;
-  signature.plan = choice->plan;
-  operation.varying = call.varying;
-  operation.own_count = call.count;
-  if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
-  if (call.varying != nullptr) bind_blocks(operation, call);
-  operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum;
-  return true;
+  return status.ok();
 }
 
 void Engine::forget_bindings() {
   HOCKET_ASSERT(idle(), "no operation runs by what is forgotten");
-  current_.bound = false;
+  current_.bound.reusable = false;
   spare_.clear();
-}
-
-/// Of an operator that the user has made: signature and its hash. Else it removes the one before.
-void Engine::bind_made(Operation& operation, const Call& call) {
-  Binding& binding = operation.binding;
-  operation.made = call.op >= Op::pre_mul_sum;
-  operation.user = call.user;
-  binding.user = call.user.get();
-  binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
-  binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
-  if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
-  if (call.user != nullptr) operation.call_hash = call_hash(binding.signature);
-}
-
-/// Of a varying call: sizes, signature and its hash.
-void Engine::bind_blocks(Operation& operation, const Call& call) {
-  const CollectiveRow& row = row_of(call.collective);
-  const VaryingBlocks& varying = *operation.varying;
-  Binding& binding = operation.binding;
-  const auto extents = [&](Blocks blocks, const VaryingBlocks::Side& side) {
-    if (blocks == Blocks::own) return equal_blocks(call.count, 1);
-    return table_of_blocks(side.counts, side.offsets);
-  };
-  binding.sizes.input = extents(row.input, varying.input);
-  binding.sizes.output = extents(row.output, varying.output);
-  binding.signature.count = varying.total;
-  if (shares_blocks(row)) binding.signature.root = varying.hash;
-  binding.signature.flags |= signature_flag::varying;
-  operation.call_hash = call_hash(binding.signature);
 }
 
 /// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
 /// look at is written while the arrival travels.
 void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
-  current_.work = work;
+  current_.reset(work);
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
-  if (!prepare(current_, call)) return;
+  if (!bind(call, current_.bound)) return;
   const Nanos begun = time();
-  Binding& binding = current_.binding;
-  const ProgramHeader& header = current_.program->header();
+  Binding& binding = current_.bound.binding;
+  const ProgramHeader& header = current_.bound.program->header();
   binding.message_sequence = sequence_;
   binding.mapped = 0;
   if (header.sends_messages) announce_collective();
@@ -238,11 +139,11 @@ void Engine::begin(const Call& call, Work* work) {
   if (header.uses_node) {
     binding.board_sequence = ++board_sequence_;
     // It covers all operations of the board up to this one.
-    binding.fingerprint = fingerprint(current_.call_hash ^ binding.fingerprint, sequence_);
+    binding.fingerprint = fingerprint(current_.bound.call_hash ^ binding.fingerprint, sequence_);
   }
-  current_.execution.start(*current_.program, current_.staged, binding, links_);
+  current_.execution.start(*current_.bound.program, current_.bound.staged, binding, links_);
   if (header.uses_node) current_.execution.advance();
-  last_program_.store(current_.program, std::memory_order_release);
+  last_program_.store(current_.bound.program, std::memory_order_release);
   record(current_, -1, sequence_, begun);
   conclude_collective();
 }
@@ -256,7 +157,7 @@ void Engine::announce_collective() {
   // Those on the board too: a peer may have sent a message of another call instead.
   while (at++ < arrived) announce(run_ahead_.collective(at), links_.board->signature(own, at));
   announced_on_board_ = arrived;
-  announce(sequence_, current_.binding.signature);
+  announce(sequence_, current_.bound.binding.signature);
 }
 
 void Engine::announce(std::uint64_t sequence, const Signature& signature) {
@@ -274,12 +175,13 @@ void Engine::announce(std::uint64_t sequence, const Signature& signature) {
 /// board. So a rank that has waited long for messages tells the ranks for which it waits which call
 /// it is in, and one that has waited long on the board looks for messages too.
 void Engine::look_for_other_calls(Nanos now) {
-  if (now - *current_.started < between_looks) return;
-  if (current_.program->header().sends_messages) {
+  if (now - *current_.started < Operation::between_looks) return;
+  if (current_.bound.program->header().sends_messages) {
     if (std::exchange(current_.told, true)) return;
     for (const int rank : waits_for(current_)) {
       Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
-      if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
+      if (transport != nullptr)
+        transport->tell_call(rank, sequence_, current_.bound.binding.signature);
     }
     return;
   }
@@ -295,7 +197,7 @@ void Engine::look_for_other_calls(Nanos now) {
 
 /// Finds out which of the caller's buffers peers can map, and their regions.
 void Engine::find_regions() {
-  Binding& binding = current_.binding;
+  Binding& binding = current_.bound.binding;
   const std::size_t element = size_of(binding.dtype);
   regions_seen_ = links_.regions->generation();
   const auto* input = binding.input;
@@ -342,9 +244,8 @@ bool Engine::conclude_collective() {
     return true;
   }
   last_program_.store(&execution.program(), std::memory_order_release);
-  if (&execution.program() != current_.program) [[unlikely]] {
-    selector_->fell_back(current_.kind);
-    current_.bound = false;
+  if (&execution.program() != current_.bound.program) [[unlikely]] {
+    binder_.fell_back(current_.bound);
   }
   running_ = false;
   record_end(current_, Code::ok);
@@ -363,8 +264,8 @@ std::vector<const Transport*> Engine::transports_of(const Program& program) cons
 }
 
 void Engine::record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun) {
-  operation.recorded =
-      record_.begin(operation.binding.signature, peer, sequence, operation.program, begun);
+  operation.recorded = record_.begin(operation.bound.binding.signature, peer, sequence,
+                                     operation.bound.program, begun);
 }
 
 void Engine::record_end(Operation& operation, Code code) {
@@ -381,7 +282,7 @@ void Engine::record_admission(Operation& operation, Nanos now) {
 void Engine::record_waits(Operation& operation, Nanos now) {
   record_admission(operation, now);
   if (now < operation.next_look) return;
-  operation.next_look = now + between_looks;
+  operation.next_look = now + Operation::between_looks;
   // Without memory for the list, the record keeps the one before.
   best_effort([&] { record_.waits(operation.recorded, waits_for(operation), now); });
 }
@@ -394,9 +295,9 @@ void Engine::begin_message(const Call& call, Work* work) {
     operation = std::move(spare_.back());
     spare_.pop_back();
   }
-  operation->work = work;
-  if (!prepare(*operation, call)) return fail_work(work);
-  Binding& binding = operation->binding;
+  operation->reset(work);
+  if (!bind(call, operation->bound)) return fail_work(work);
+  Binding& binding = operation->bound.binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
   binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
@@ -404,7 +305,7 @@ void Engine::begin_message(const Call& call, Work* work) {
   // Before it starts: what its transfers point to must last until they are cancelled.
   messages_.push_back(std::move(operation));
   Execution& execution = messages_.back()->execution;
-  execution.start(*messages_.back()->program, nullptr, binding, links_);
+  execution.start(*messages_.back()->bound.program, nullptr, binding, links_);
 }
 
 bool Engine::advance_messages() {
@@ -451,18 +352,19 @@ void Engine::prepare_to_sleep() {
 }
 
 std::size_t Engine::output_bytes(const Operation& operation) const {
-  return operation.binding.sizes.output.end() * size_of(operation.binding.dtype);
+  return operation.bound.binding.sizes.output.end() * size_of(operation.bound.binding.dtype);
 }
 
 /// True if another communicator of this process revoked it while peers wrote into it.
 bool Engine::output_was_revoked(const Operation& operation) const {
   return operation.execution.exports_output() && regions_seen_ != links_.regions->generation() &&
-         links_.regions->was_revoked(operation.binding.output, output_bytes(operation));
+         links_.regions->was_revoked(operation.bound.binding.output, output_bytes(operation));
 }
 
 void Engine::revoke(Operation& operation) {
   if (!operation.execution.exports_output()) return;
-  const Status status = links_.regions->revoke(operation.binding.output, output_bytes(operation));
+  const Status status =
+      links_.regions->revoke(operation.bound.binding.output, output_bytes(operation));
   if (!status.ok()) log_line(LogLevel::error, status.message());
 }
 
@@ -585,10 +487,11 @@ std::vector<int> Engine::waits_for(const Operation& operation) const {
 }
 
 bool Engine::has_begun(int rank, const Operation& operation) const {
-  if (operation.binding.p2p || !operation.program->header().sends_messages) return false;
+  if (operation.bound.binding.p2p || !operation.bound.program->header().sends_messages)
+    return false;
   const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
   return transport != nullptr &&
-         transport->latest_sequence_from(rank) >= operation.binding.message_sequence;
+         transport->latest_sequence_from(rank) >= operation.bound.binding.message_sequence;
 }
 
 void Engine::check_times(Nanos now) {
@@ -605,15 +508,15 @@ void Engine::check_times(Nanos now) {
 /// begun. A message that has not come shows less: its sender may wait for a third rank, so the
 /// other ranks are asked which of them has not begun.
 void Engine::miss_deadline(const Operation& operation, const std::vector<int>& ranks) {
-  const std::string missed = describe(operation.binding.signature) +
+  const std::string missed = describe(operation.bound.binding.signature) +
                              " did not end within its deadline of " +
                              std::to_string(options_.deadline / nanos_per_ms) + " ms";
   const Status status(Code::timeout,
                       missed + ": it still waits for " + names(ranks) +
                           "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
                       ranks.empty() ? -1 : ranks.front());
-  const bool seen = !operation.program->header().sends_messages || options_.ranks == 2;
-  if (operation.binding.p2p || seen) {
+  const bool seen = !operation.bound.program->header().sends_messages || options_.ranks == 2;
+  if (operation.bound.binding.p2p || seen) {
     return fail(status);
   }
   if (!status_.ok() || !unexplained_.ok()) return;
@@ -625,7 +528,7 @@ void Engine::check_time(Operation& operation, Nanos now) {
   if (!operation.started) {
     operation.started = now;
     operation.next_late_log = now + options_.late_log;
-    operation.next_look = now + between_looks;
+    operation.next_look = now + Operation::between_looks;
     record_.began(operation.recorded, now);
   }
   record_waits(operation, now);
@@ -634,7 +537,7 @@ void Engine::check_time(Operation& operation, Nanos now) {
   const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
   const std::vector<int> ranks = waits_for(operation);
-  const std::string what = describe(operation.binding.signature);
+  const std::string what = describe(operation.bound.binding.signature);
   for (int rank : ranks) {
     const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;
     if (entry == nullptr) continue;

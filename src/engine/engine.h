@@ -20,9 +20,10 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "collectives/execute/executor.h"
-#include "collectives/select/selector.h"
+#include "engine/binder.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
+#include "engine/operation.h"
 #include "engine/record.h"
 #include "engine/work.h"
 
@@ -84,25 +85,26 @@ class Engine {
   const std::vector<Transport*>& transports() const { return transports_; }
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
   /// mapped: local peers can map its buffers.
-  Status estimate(const Call& call, bool mapped, double* ns);
+  Status estimate(const Call& call, bool mapped, double* ns) {
+    return binder_.estimate(call, mapped, ns);
+  }
   /// Called before set_selector(): sets the algorithm for collectives that have it; empty: the
   /// cheapest.
   void force_algorithm(const char* algorithm) {
-    selector_->force(algorithm);
+    binder_.force_algorithm(algorithm);
     forget_bindings();
   }
   /// Called while no operation runs; all ranks add the same plans.
   void add_plan(std::shared_ptr<const LoadedPlan> plan, bool forced) {
-    selector_->add(std::move(plan), forced);
+    binder_.add_plan(std::move(plan), forced);
     forget_bindings();
   }
-  const LoadedPlans& loaded_plans() const { return selector_->loaded(); }
+  const LoadedPlans& loaded_plans() const { return binder_.loaded_plans(); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
     last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
-    first_selector_ = std::exchange(selector_, std::move(selector));
+    binder_.set_selector(std::move(selector), signature_flags);
     forget_bindings();
-    signature_flags_ = signature_flags;
   }
   /// Of the last collective; null before the first. Any thread.
   const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
@@ -114,31 +116,6 @@ class Engine {
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
  private:
-  struct Operation {
-    Execution execution;
-    const Program* program = nullptr;
-    const Program* staged = nullptr;
-    std::uint16_t kind = 0;  // Choice::kind
-    bool counted = false;    // Choice::counted
-    Binding binding;
-    std::uint64_t call_hash = 0;
-    /// True if program, binding and hash are valid for another call with the same question, blocks
-    /// and count, because calls often repeat. Always false with a user operator.
-    bool bound = false;
-    Question question;
-    std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
-    std::size_t own_count = 0;                     // Call::count
-    std::shared_ptr<const UserFold> user;          // binding points to it; or null
-    Work* work = nullptr;                          // the work that has the call; or null
-    bool made = false;                             // the operator was made by the user
-    std::optional<Nanos> started;                  // empty until the clock is first read
-    Nanos next_late_log = 0;
-    OperationRecord::Id recorded = 0;
-    bool admitted = false;  // is admitted, and the record says so
-    bool told = false;      // the peers were told in which call this rank waits
-    Nanos next_look = 0;    // when to look again at the ranks that it waits for
-  };
-
   void end(const Status& status, bool tell_peers);
   void find_regions();
   bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
@@ -151,11 +128,8 @@ class Engine {
   void begin_message(const Call& call, Work* work);
   void end_call(Work* work);
   void fail_work(Work* work);
-  bool prepare(Operation& operation, const Call& call);
-  bool bind(Operation& operation, const Call& call, const Question& question);
+  bool bind(const Call& call, BoundCall& bound);
   void forget_bindings();
-  void bind_blocks(Operation& operation, const Call& call);
-  void bind_made(Operation& operation, const Call& call);
   Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
   /// peer: of a message, else -1.
   void record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun);
@@ -186,11 +160,9 @@ class Engine {
   Links links_;
   RunAhead run_ahead_;  // of this rank
   std::vector<Transport*> transports_;
-  std::unique_ptr<Selector> selector_;
-  std::unique_ptr<Selector> first_selector_;  // the record has operations with its programs
+  Binder binder_;
   OperationRecord record_;
   Nanos now_ = 0;  // of this round; 0: the clock was not read
-  std::uint8_t signature_flags_ = 0;
   std::atomic<bool> fault_pending_{false};
   Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
