@@ -28,6 +28,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       run_ahead_(*links_.board, options_.rank, links_.ranks_of_node),
       transports_(std::move(transports)),
       binder_(std::move(selector)),
+      buffers_(*links_.regions, host_),
       record_(options_.recorded, options_.sink),
       sent_to_(static_cast<std::size_t>(options_.ranks)),
       received_from_(static_cast<std::size_t>(options_.ranks)) {
@@ -135,7 +136,7 @@ void Engine::begin(const Call& call, Work* work) {
   binding.message_sequence = sequence_;
   binding.mapped = 0;
   if (header.sends_messages) announce_collective();
-  if (header.maps_input || header.maps_output) find_regions();
+  if (header.maps_input || header.maps_output) buffers_.find(binding);
   if (header.uses_node) {
     binding.board_sequence = ++board_sequence_;
     // It covers all operations of the board up to this one.
@@ -195,31 +196,6 @@ void Engine::look_for_other_calls(Nanos now) {
     fail(*transport_failure_);
 }
 
-/// Finds out which of the caller's buffers peers can map, and their regions.
-void Engine::find_regions() {
-  Binding& binding = current_.bound.binding;
-  const std::size_t element = size_of(binding.dtype);
-  regions_seen_ = links_.regions->generation();
-  const auto* input = binding.input;
-  if (find_region(input, binding.sizes.input.end() * element, &binding.input_region))
-    binding.mapped |= 1;
-  const auto* output = binding.output;
-  if (find_region(output, binding.sizes.output.end() * element, &binding.output_region))
-    binding.mapped |= 2;
-}
-
-bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* offset) {
-  const std::uint64_t generation = links_.regions->generation();
-  SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
-  if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
-    seen = {buffer, bytes, generation, false, {}};
-    seen.mapped = links_.regions->find(buffer, bytes, &seen.offset) &&
-                  host_.export_region(seen.offset.region);
-  }
-  *offset = seen.offset;
-  return seen.mapped;
-}
-
 bool Engine::advance_collective() {
   const bool moved = current_.execution.advance();
   return conclude_collective() || moved;
@@ -235,7 +211,7 @@ bool Engine::conclude_collective() {
     return true;
   }
   if (!execution.done()) return false;
-  if (output_was_revoked(current_)) [[unlikely]] {
+  if (buffers_.output_was_revoked(execution)) [[unlikely]] {
     fail(Status(
         Code::remote_error,
         "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
@@ -351,23 +327,6 @@ void Engine::prepare_to_sleep() {
   for (Transport* transport : transports_) transport->prepare_to_sleep();
 }
 
-std::size_t Engine::output_bytes(const Operation& operation) const {
-  return operation.bound.binding.sizes.output.end() * size_of(operation.bound.binding.dtype);
-}
-
-/// True if another communicator of this process revoked it while peers wrote into it.
-bool Engine::output_was_revoked(const Operation& operation) const {
-  return operation.execution.exports_output() && regions_seen_ != links_.regions->generation() &&
-         links_.regions->was_revoked(operation.bound.binding.output, output_bytes(operation));
-}
-
-void Engine::revoke(Operation& operation) {
-  if (!operation.execution.exports_output()) return;
-  const Status status =
-      links_.regions->revoke(operation.bound.binding.output, output_bytes(operation));
-  if (!status.ok()) log_line(LogLevel::error, status.message());
-}
-
 void Engine::fail(const Status& status) {
   if (!status_.ok() || !unexplained_.ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
@@ -404,7 +363,7 @@ void Engine::end(const Status& error, bool tell_peers) {
   unexplained_ = Status();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
   for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
-  if (running_) best_effort([&] { revoke(current_); });
+  if (running_) best_effort([&] { buffers_.revoke_output(current_.execution); });
   if (running_) record_end(current_, status_.code());
   if (running_) fail_work(current_.work);
   for (const QueuedCall& queued : queue_) fail_work(queued.work);

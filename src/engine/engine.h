@@ -9,7 +9,6 @@
 // operations, so the communicator cannot go on.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -21,6 +20,7 @@
 #include "base/clock.h"
 #include "collectives/execute/executor.h"
 #include "engine/binder.h"
+#include "engine/buffer_regions.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
 #include "engine/operation.h"
@@ -117,8 +117,6 @@ class Engine {
 
  private:
   void end(const Status& status, bool tell_peers);
-  void find_regions();
-  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
   void begin(const Call& call, Work* work);
   void announce_collective();
   void announce(std::uint64_t sequence, const Signature& signature);
@@ -151,9 +149,6 @@ class Engine {
   bool has_begun(int rank, const Operation& operation) const;
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
-  std::size_t output_bytes(const Operation& operation) const;
-  void revoke(Operation& operation);
-  bool output_was_revoked(const Operation& operation) const;
 
   EngineHost& host_;
   const EngineOptions options_;
@@ -161,6 +156,7 @@ class Engine {
   RunAhead run_ahead_;  // of this rank
   std::vector<Transport*> transports_;
   Binder binder_;
+  BufferRegions buffers_;
   OperationRecord record_;
   Nanos now_ = 0;  // of this round; 0: the clock was not read
   std::atomic<bool> fault_pending_{false};
@@ -180,18 +176,8 @@ class Engine {
   std::vector<std::unique_ptr<Operation>> messages_;
   std::vector<std::unique_ptr<Operation>> spare_;
 
-  struct SeenBuffer {
-    const void* buffer = nullptr;
-    std::size_t bytes = 0;
-    std::uint64_t generation = 0;  // of Regions, when looked up
-    bool mapped = false;
-    RegionOffset offset;
-  };
-  std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
-
   std::uint64_t sequence_ = 0;            // of the last collective begun
   std::uint64_t board_sequence_ = 0;      // of the last one that used the board
-  std::uint64_t regions_seen_ = 0;        // generation of Regions when current_ looked for regions
   std::uint64_t announced_ = 0;           // the last collective that the transports know
   std::uint64_t announced_on_board_ = 0;  // the last operation of the board that they know
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
