@@ -26,7 +26,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       options_(options),
       links_(std::move(links)),
       run_ahead_(*links_.board, options_.rank, links_.ranks_of_node),
-      transports_(std::move(transports)),
+      transports_(std::move(transports), links_),
       binder_(std::move(selector)),
       buffers_(*links_.regions, host_),
       record_(options_.recorded, options_.sink),
@@ -47,25 +47,19 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
     return unexplained_.ok();
   }
   now_ = now.value_or(0);
-  bool moved = false;
-  for (Transport* transport : transports_) {
-    if (!transport->active()) continue;
-    moved |= transport->poll();
-    if (transport->failure() != nullptr) [[unlikely]]
-      transport_failure_ = transport->failure();
-  }
+  bool moved = transports_.poll();
   // What has arrived may show that an operation before this one was another call: then this one
   // must not end as if all were well.
-  if (transport_failure_ != nullptr && concerns_an_earlier(*transport_failure_)) [[unlikely]]
-    fail(*transport_failure_);
+  if (transports_.failure() != nullptr && concerns_an_earlier(*transports_.failure())) [[unlikely]]
+    fail(*transports_.failure());
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
     begin_next();
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (transport_failure_ != nullptr) [[unlikely]]
-    fail(*transport_failure_);
+  if (transports_.failure() != nullptr) [[unlikely]]
+    fail(*transports_.failure());
   if (moved) quiet_since_.reset();
   if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
     moved |= look_at_faults(moved);
@@ -135,7 +129,7 @@ void Engine::begin(const Call& call, Work* work) {
   const ProgramHeader& header = current_.bound.program->header();
   binding.message_sequence = sequence_;
   binding.mapped = 0;
-  if (header.sends_messages) announce_collective();
+  if (header.sends_messages) transports_.announce(binding);
   if (header.maps_input || header.maps_output) buffers_.find(binding);
   if (header.uses_node) {
     binding.board_sequence = ++board_sequence_;
@@ -149,28 +143,6 @@ void Engine::begin(const Call& call, Work* work) {
   conclude_collective();
 }
 
-/// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() {
-  const int own = links_.board->local_rank();
-  const std::uint64_t arrived = run_ahead_.arrived();
-  const std::uint64_t kept = std::min<std::uint64_t>(arrived, run_ahead_operations);
-  std::uint64_t at = std::max(announced_on_board_, arrived - kept);
-  // Those on the board too: a peer may have sent a message of another call instead.
-  while (at++ < arrived) announce(run_ahead_.collective(at), links_.board->signature(own, at));
-  announced_on_board_ = arrived;
-  announce(sequence_, current_.bound.binding.signature);
-}
-
-void Engine::announce(std::uint64_t sequence, const Signature& signature) {
-  if (sequence <= announced_) return;
-  announced_ = sequence;
-  for (Transport* transport : transports_) {
-    transport->begin_collective(sequence, signature);
-    if (transport->failure() != nullptr) [[unlikely]]
-      transport_failure_ = transport->failure();
-  }
-}
-
 /// If a peer makes another call, it may be that neither sends a message that the other one looks
 /// at: both may wait for messages (each is the root of its gather), or one of them waits on the
 /// board. So a rank that has waited long for messages tells the ranks for which it waits which call
@@ -179,21 +151,13 @@ void Engine::look_for_other_calls(Nanos now) {
   if (now - *current_.started < Operation::between_looks) return;
   if (current_.bound.program->header().sends_messages) {
     if (std::exchange(current_.told, true)) return;
-    for (const int rank : waits_for(current_)) {
-      Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
-      if (transport != nullptr)
-        transport->tell_call(rank, sequence_, current_.bound.binding.signature);
-    }
+    transports_.tell_call(current_);
     return;
   }
-  announce_collective();
-  for (Transport* transport : transports_) {
-    transport->poll();
-    if (transport->failure() != nullptr) [[unlikely]]
-      transport_failure_ = transport->failure();
-  }
-  if (transport_failure_ != nullptr) [[unlikely]]
-    fail(*transport_failure_);
+  transports_.announce(current_.bound.binding);
+  transports_.poll_all();
+  if (transports_.failure() != nullptr) [[unlikely]]
+    fail(*transports_.failure());
 }
 
 bool Engine::advance_collective() {
@@ -229,16 +193,6 @@ bool Engine::conclude_collective() {
   return true;
 }
 
-std::vector<const Transport*> Engine::transports_of(const Program& program) const {
-  const std::vector<std::uint32_t> peers = message_peers(program);
-  std::vector<const Transport*> used;
-  for (const Transport* transport : transports_) {
-    const auto carries = [&](std::uint32_t peer) { return links_.transport_to[peer] == transport; };
-    if (std::ranges::any_of(peers, carries)) used.push_back(transport);
-  }
-  return used;
-}
-
 void Engine::record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun) {
   operation.recorded = record_.begin(operation.bound.binding.signature, peer, sequence,
                                      operation.bound.program, begun);
@@ -260,7 +214,7 @@ void Engine::record_waits(Operation& operation, Nanos now) {
   if (now < operation.next_look) return;
   operation.next_look = now + Operation::between_looks;
   // Without memory for the list, the record keeps the one before.
-  best_effort([&] { record_.waits(operation.recorded, waits_for(operation), now); });
+  best_effort([&] { record_.waits(operation.recorded, transports_.waits_for(operation), now); });
 }
 
 void Engine::begin_message(const Call& call, Work* work) {
@@ -316,17 +270,6 @@ void Engine::ring_pending() {
   }
 }
 
-bool Engine::uses_board_only() const {
-  for (const Transport* transport : transports_) {
-    if (transport->active() && transport->wait_descriptor() >= 0) return false;
-  }
-  return true;
-}
-
-void Engine::prepare_to_sleep() {
-  for (Transport* transport : transports_) transport->prepare_to_sleep();
-}
-
 void Engine::fail(const Status& status) {
   if (!status_.ok() || !unexplained_.ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
@@ -362,7 +305,7 @@ void Engine::end(const Status& error, bool tell_peers) {
   status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(sequence_);
   unexplained_ = Status();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
-  for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
+  transports_.cancel(status_);
   if (running_) best_effort([&] { buffers_.revoke_output(current_.execution); });
   if (running_) record_end(current_, status_.code());
   if (running_) fail_work(current_.work);
@@ -436,23 +379,6 @@ std::string Engine::names(const std::vector<int>& ranks) const {
   return ranks.empty() ? "nobody else" : text;
 }
 
-/// The ranks that have not begun the operation come first: the others wait themselves, most likely
-/// for one of these.
-std::vector<int> Engine::waits_for(const Operation& operation) const {
-  std::vector<int> ranks = operation.execution.waits_for();
-  std::stable_partition(ranks.begin(), ranks.end(),
-                        [&](int rank) { return !has_begun(rank, operation); });
-  return ranks;
-}
-
-bool Engine::has_begun(int rank, const Operation& operation) const {
-  if (operation.bound.binding.p2p || !operation.bound.program->header().sends_messages)
-    return false;
-  const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
-  return transport != nullptr &&
-         transport->latest_sequence_from(rank) >= operation.bound.binding.message_sequence;
-}
-
 void Engine::check_times(Nanos now) {
   if (!quiet_since_ && (!news_.gone.empty() || !news_.error.ok())) quiet_since_ = now;
   if (!news_.error.ok() && now - *quiet_since_ >= patience_with_earlier) {
@@ -495,7 +421,7 @@ void Engine::check_time(Operation& operation, Nanos now) {
   // Messages that arrived before the fault was known have been handled since.
   const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
-  const std::vector<int> ranks = waits_for(operation);
+  const std::vector<int> ranks = transports_.waits_for(operation);
   const std::string what = describe(operation.bound.binding.signature);
   for (int rank : ranks) {
     const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;

@@ -25,6 +25,7 @@
 #include "engine/engine_host.h"
 #include "engine/operation.h"
 #include "engine/record.h"
+#include "engine/transport_set.h"
 #include "engine/work.h"
 
 namespace hocket::internal {
@@ -77,12 +78,8 @@ class Engine {
   /// Rings the peers that sleep and have not been rung since this rank last published. The caller
   /// calls it before it pauses for long.
   void ring_pending();
-  /// True if no active transport waits for a descriptor: only local peers, which ring the doorbell,
-  /// can have work for this rank.
-  bool uses_board_only() const;
-  /// Arms the wait descriptors of the transports for one sleep in poll.
-  void prepare_to_sleep();
-  const std::vector<Transport*>& transports() const { return transports_; }
+  TransportSet& transports() { return transports_; }
+  const TransportSet& transports() const { return transports_; }
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
   /// mapped: local peers can map its buffers.
   Status estimate(const Call& call, bool mapped, double* ns) {
@@ -110,16 +107,12 @@ class Engine {
   const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
   /// The latest operations. Any thread.
   const OperationRecord& record() const { return record_; }
-  /// The transports of a program's messages. Any thread.
-  std::vector<const Transport*> transports_of(const Program& program) const;
   /// The number of the last collective that has begun here; 0: none. Any thread.
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
  private:
   void end(const Status& status, bool tell_peers);
   void begin(const Call& call, Work* work);
-  void announce_collective();
-  void announce(std::uint64_t sequence, const Signature& signature);
   void look_for_other_calls(Nanos now);
   void begin_next();
   bool concerns_an_earlier(const Status& failure) const;
@@ -145,8 +138,6 @@ class Engine {
   void check_times(Nanos now);
   const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, Nanos now);
-  std::vector<int> waits_for(const Operation& operation) const;
-  bool has_begun(int rank, const Operation& operation) const;
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
 
@@ -154,7 +145,7 @@ class Engine {
   const EngineOptions options_;
   Links links_;
   RunAhead run_ahead_;  // of this rank
-  std::vector<Transport*> transports_;
+  TransportSet transports_;
   Binder binder_;
   BufferRegions buffers_;
   OperationRecord record_;
@@ -176,14 +167,11 @@ class Engine {
   std::vector<std::unique_ptr<Operation>> messages_;
   std::vector<std::unique_ptr<Operation>> spare_;
 
-  std::uint64_t sequence_ = 0;            // of the last collective begun
-  std::uint64_t board_sequence_ = 0;      // of the last one that used the board
-  std::uint64_t announced_ = 0;           // the last collective that the transports know
-  std::uint64_t announced_on_board_ = 0;  // the last operation of the board that they know
+  std::uint64_t sequence_ = 0;                          // of the last collective begun
+  std::uint64_t board_sequence_ = 0;                    // of the last one that used the board
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
   FaultNews news_;
-  const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them
-  std::optional<Nanos> quiet_since_;           // if faults are known: nothing has moved since then
+  std::optional<Nanos> quiet_since_;  // if faults are known: nothing has moved since then
   Status unexplained_;  // the error of a broken link or a deadline, until a fault names its cause
   std::optional<Nanos> unexplained_since_;
   struct Unreported {
