@@ -30,8 +30,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       binder_(std::move(selector)),
       buffers_(*links_.regions, host_),
       record_(options_.recorded, options_.sink),
-      sent_to_(static_cast<std::size_t>(options_.ranks)),
-      received_from_(static_cast<std::size_t>(options_.ranks)) {
+      messages_(options_.ranks) {
   links_.host = &host_;
   links_.run_ahead = &run_ahead_;
   HOCKET_ASSERT(links_.board != nullptr && links_.regions != nullptr, "an engine has its links");
@@ -113,7 +112,7 @@ bool Engine::bind(const Call& call, BoundCall& bound) {
 void Engine::forget_bindings() {
   HOCKET_ASSERT(idle(), "no operation runs by what is forgotten");
   current_.bound.reusable = false;
-  spare_.clear();
+  messages_.drop_spare();
 }
 
 /// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
@@ -218,32 +217,25 @@ void Engine::record_waits(Operation& operation, Nanos now) {
 }
 
 void Engine::begin_message(const Call& call, Work* work) {
-  std::unique_ptr<Operation> operation;
-  if (spare_.empty()) {
-    operation = std::make_unique<Operation>();
-  } else {
-    operation = std::move(spare_.back());
-    spare_.pop_back();
-  }
+  std::unique_ptr<Operation> operation = messages_.make();
   operation->reset(work);
   if (!bind(call, operation->bound)) return fail_work(work);
   Binding& binding = operation->bound.binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
-  auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
-  binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
+  binding.message_sequence = messages_.next_number(call.collective, call.root);
   record(*operation, call.root, binding.message_sequence, time());
   // Before it starts: what its transfers point to must last until they are cancelled.
-  messages_.push_back(std::move(operation));
-  Execution& execution = messages_.back()->execution;
-  execution.start(*messages_.back()->bound.program, nullptr, binding, links_);
+  Operation& message = messages_.add(std::move(operation));
+  message.execution.start(*message.bound.program, nullptr, binding, links_);
 }
 
 bool Engine::advance_messages() {
   bool moved = false;
   for (std::size_t i = 0; i < messages_.size();) {
-    Execution& execution = messages_[i]->execution;
+    Operation& message = messages_[i];
+    Execution& execution = message.execution;
     moved |= execution.advance();
-    if (record_.times_all()) record_admission(*messages_[i], time());
+    if (record_.times_all()) record_admission(message, time());
     if (execution.failed()) {
       fail(execution.status());
       return true;
@@ -253,11 +245,9 @@ bool Engine::advance_messages() {
       continue;
     }
     moved = true;
-    record_end(*messages_[i], Code::ok);
-    end_call(messages_[i]->work);
-    spare_.push_back(std::move(messages_[i]));
-    messages_[i] = std::move(messages_.back());
-    messages_.pop_back();
+    record_end(message, Code::ok);
+    end_call(message.work);
+    messages_.remove(i);
   }
   return moved;
 }
@@ -310,9 +300,9 @@ void Engine::end(const Status& error, bool tell_peers) {
   if (running_) record_end(current_, status_.code());
   if (running_) fail_work(current_.work);
   for (const QueuedCall& queued : queue_) fail_work(queued.work);
-  for (const auto& message : messages_) {
-    record_end(*message, status_.code());
-    fail_work(message->work);
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    record_end(messages_[i], status_.code());
+    fail_work(messages_[i].work);
   }
   running_ = false;
   queue_.clear();
@@ -386,7 +376,7 @@ void Engine::check_times(Nanos now) {
   }
   if (running_) check_time(current_, now);
   if (running_) look_for_other_calls(now);
-  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], now);
+  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(messages_[i], now);
 }
 
 /// ranks: those that the operation waits for here. Arrival lines show which local ranks have not

@@ -23,6 +23,7 @@
 #include "engine/buffer_regions.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
+#include "engine/message_operations.h"
 #include "engine/operation.h"
 #include "engine/record.h"
 #include "engine/transport_set.h"
@@ -164,12 +165,10 @@ class Engine {
     Work* work;
   };
   std::deque<QueuedCall> queue_;
-  std::vector<std::unique_ptr<Operation>> messages_;
-  std::vector<std::unique_ptr<Operation>> spare_;
+  MessageOperations messages_;
 
-  std::uint64_t sequence_ = 0;                          // of the last collective begun
-  std::uint64_t board_sequence_ = 0;                    // of the last one that used the board
-  std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
+  std::uint64_t sequence_ = 0;        // of the last collective begun
+  std::uint64_t board_sequence_ = 0;  // of the last one that used the board
   FaultNews news_;
   std::optional<Nanos> quiet_since_;  // if faults are known: nothing has moved since then
   Status unexplained_;  // the error of a broken link or a deadline, until a fault names its cause
