@@ -12,12 +12,6 @@ namespace {
 // the line has left the store buffer and the fence in ring() is cheap.
 constexpr unsigned quiet_polls_before_ring = 16;
 
-// So long an error waits for the collectives before the one that failed, if nothing moves.
-constexpr Nanos patience_with_earlier = nanos_per_s;
-
-// A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
-constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
-
 }  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
@@ -30,6 +24,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       binder_(std::move(selector)),
       buffers_(*links_.regions, host_),
       record_(options_.recorded, options_.sink),
+      faults_(host_),
       messages_(options_.ranks) {
   links_.host = &host_;
   links_.run_ahead = &run_ahead_;
@@ -41,9 +36,9 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
 
 bool Engine::run_once(const std::optional<Nanos>& now) {
   const Exclusive::Scope round(round_);
-  if (!unexplained_.ok()) [[unlikely]] {
+  if (!faults_.unexplained().ok()) [[unlikely]] {
     await_explanation(now);
-    return unexplained_.ok();
+    return faults_.unexplained().ok();
   }
   now_ = now.value_or(0);
   bool moved = transports_.poll();
@@ -59,8 +54,8 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   if (!messages_.empty()) moved |= advance_messages();
   if (transports_.failure() != nullptr) [[unlikely]]
     fail(*transports_.failure());
-  if (moved) quiet_since_.reset();
-  if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (moved) faults_.saw_move();
+  if (faults_.is_pending()) [[unlikely]]
     moved |= look_at_faults(moved);
   if (now) check_times(*now);
   quiet_ = moved ? 0 : quiet_ + 1;
@@ -69,7 +64,7 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
 }
 
 void Engine::submit(const Call& call, Work* work) {
-  if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (faults_.is_pending()) [[unlikely]]
     look_at_faults_before_a_call();
   if (!status_.ok()) return fail_work(work);
   now_ = 0;
@@ -97,7 +92,7 @@ void Engine::end_call(Work* work) {
 
 void Engine::fail_work(Work* work) {
   if (work == nullptr) return;
-  work->fail(status_.ok() ? unexplained_ : status_);
+  work->fail(status_.ok() ? faults_.unexplained() : status_);
   work_has_ended_ = true;
 }
 
@@ -261,30 +256,19 @@ void Engine::ring_pending() {
 }
 
 void Engine::fail(const Status& status) {
-  if (!status_.ok() || !unexplained_.ok()) return;
+  if (!status_.ok() || !faults_.unexplained().ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
   await_cause(status);
 }
 
+/// Perhaps the cause is known already.
 void Engine::await_cause(const Status& status) {
-  unexplained_ = status;
-  unexplained_since_.reset();
-  fault_pending_.store(true, std::memory_order_relaxed);
+  faults_.await_cause(status);
   await_explanation({});
 }
 
 void Engine::await_explanation(const std::optional<Nanos>& now) {
-  if (fault_pending_.exchange(false, std::memory_order_relaxed)) {
-    best_effort([this] { host_.poll_faults(&news_); });
-  }
-  if (!news_.error.ok()) return end(news_.error, false);
-  for (const FaultNews::Gone& gone : news_.gone) {
-    if (gone.rank != unexplained_.culprit()) continue;
-    return end(gone.why.ok() ? unexplained_ : gone.why, true);
-  }
-  if (!now) return;
-  if (!unexplained_since_) unexplained_since_ = now;
-  if (*now - *unexplained_since_ >= patience_for_explanation) end(unexplained_, true);
+  if (const auto ending = faults_.explain(now)) end(ending->error, ending->tell_peers);
 }
 
 void Engine::end(const Status& error, bool tell_peers) {
@@ -293,7 +277,7 @@ void Engine::end(const Status& error, bool tell_peers) {
   std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
   if (error.sequence() != 0) operation = std::min(operation, error.sequence());
   status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(sequence_);
-  unexplained_ = Status();  // perhaps `error` itself
+  faults_.forget_unexplained();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
   transports_.cancel(status_);
   if (running_) best_effort([&] { buffers_.revoke_output(current_.execution); });
@@ -319,26 +303,17 @@ void Engine::report_failure() {
   host_.on_failure(status_, unreported.operation, unreported.tell_peers);
 }
 
-/// Takes the faults that the host knows. Returns true if one of them is an error; then the next
-/// round looks again.
-bool Engine::take_faults() {
-  fault_pending_.store(false, std::memory_order_relaxed);
-  host_.poll_faults(&news_);
-  if (news_.error.ok()) return false;
-  fault_pending_.store(true, std::memory_order_relaxed);
-  return true;
-}
-
 /// Returns true if a fault is new. A fault does not end an operation that still moves with messages
 /// that have arrived, nor one that its rank had ended before it failed: the others can end it too.
 bool Engine::look_at_faults(bool moved) {
-  const bool was_known = !news_.error.ok();
-  if (!take_faults()) return false;
-  if (!news_.at_once) {
+  const FaultNews& news = faults_.news();
+  const bool was_known = !news.error.ok();
+  if (!faults_.take()) return false;
+  if (!news.at_once) {
     if (!was_known) return true;
-    if (moved || (running_ && sequence_ < news_.operation)) return false;
+    if (moved || (running_ && sequence_ < news.operation)) return false;
   }
-  end(news_.error, false);
+  end(news.error, false);
   return true;
 }
 
@@ -347,17 +322,9 @@ bool Engine::look_at_faults(bool moved) {
 /// call that comes before the failed collective may begin: the other ranks have ended that call.
 void Engine::look_at_faults_before_a_call() {
   if (!status_.ok() || running_ || !queue_.empty() || !messages_.empty()) return;
-  if (!take_faults()) return;
-  if (news_.at_once || news_.operation <= sequence_ + 1) end(news_.error, false);
-}
-
-/// The entry of a rank that is gone and whose last messages must have arrived; null: there is none.
-const FaultNews::Gone* Engine::given_up(int rank, Nanos now) const {
-  HOCKET_ASSERT(quiet_since_.has_value(), "patience is counted from a time");
-  for (const FaultNews::Gone& gone : news_.gone) {
-    if (gone.rank == rank && now - *quiet_since_ >= gone.patience) return &gone;
-  }
-  return nullptr;
+  if (!faults_.take()) return;
+  const FaultNews& news = faults_.news();
+  if (news.at_once || news.operation <= sequence_ + 1) end(news.error, false);
 }
 
 std::string Engine::names(const std::vector<int>& ranks) const {
@@ -370,10 +337,7 @@ std::string Engine::names(const std::vector<int>& ranks) const {
 }
 
 void Engine::check_times(Nanos now) {
-  if (!quiet_since_ && (!news_.gone.empty() || !news_.error.ok())) quiet_since_ = now;
-  if (!news_.error.ok() && now - *quiet_since_ >= patience_with_earlier) {
-    return end(news_.error, false);
-  }
+  if (faults_.patience_ends(now)) return end(faults_.news().error, false);
   if (running_) check_time(current_, now);
   if (running_) look_for_other_calls(now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(messages_[i], now);
@@ -394,7 +358,7 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
   if (operation.bound.binding.p2p || seen) {
     return fail(status);
   }
-  if (!status_.ok() || !unexplained_.ok()) return;
+  if (!status_.ok() || !faults_.unexplained().ok()) return;
   best_effort([&] { host_.ask_for_late_ranks(sequence_, missed); });
   await_cause(status.in_operation(sequence_));
 }
@@ -408,13 +372,12 @@ void Engine::check_time(Operation& operation, Nanos now) {
   }
   record_waits(operation, now);
   const Nanos waited = now - *operation.started;
-  // Messages that arrived before the fault was known have been handled since.
-  const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
+  const bool gone = faults_.may_give_up(now);
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
   const std::vector<int> ranks = transports_.waits_for(operation);
   const std::string what = describe(operation.bound.binding.signature);
   for (int rank : ranks) {
-    const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;
+    const FaultNews::Gone* const entry = gone ? faults_.given_up(rank, now) : nullptr;
     if (entry == nullptr) continue;
     const std::string text =
         entry->why.ok()

@@ -23,6 +23,7 @@
 #include "engine/buffer_regions.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
+#include "engine/known_faults.h"
 #include "engine/message_operations.h"
 #include "engine/operation.h"
 #include "engine/record.h"
@@ -56,7 +57,7 @@ class Engine {
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
   bool idle() const {
-    return !running_ && queue_.empty() && messages_.empty() && unexplained_.ok();
+    return !running_ && queue_.empty() && messages_.empty() && faults_.unexplained().ok();
   }
   /// The error that has ended the engine; OK before.
   const Status& status() const { return status_; }
@@ -66,7 +67,7 @@ class Engine {
   void fail(const Status& status);
   /// The same without the wait, for errors that arise outside of run_once().
   void fail_now(const Status& status) {
-    if (status_.ok()) end(unexplained_.ok() ? status : unexplained_, true);
+    if (status_.ok()) end(faults_.unexplained().ok() ? status : faults_.unexplained(), true);
   }
   /// True between the end of the engine by an error and report_failure().
   bool has_unreported_failure() const { return unreported_.has_value(); }
@@ -75,7 +76,7 @@ class Engine {
   void report_failure();
 
   /// Set by any thread: there is a fault to look at.
-  std::atomic<bool>& fault_pending() { return fault_pending_; }
+  std::atomic<bool>& fault_pending() { return faults_.pending(); }
   /// Rings the peers that sleep and have not been rung since this rank last published. The caller
   /// calls it before it pauses for long.
   void ring_pending();
@@ -131,13 +132,11 @@ class Engine {
   bool advance_collective();
   bool advance_messages();
   bool conclude_collective();
-  bool take_faults();
   bool look_at_faults(bool moved);
   void look_at_faults_before_a_call();
   void await_cause(const Status& status);
   void await_explanation(const std::optional<Nanos>& now);
   void check_times(Nanos now);
-  const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, Nanos now);
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
@@ -151,7 +150,7 @@ class Engine {
   BufferRegions buffers_;
   OperationRecord record_;
   Nanos now_ = 0;  // of this round; 0: the clock was not read
-  std::atomic<bool> fault_pending_{false};
+  KnownFaults faults_;
   Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
@@ -169,10 +168,6 @@ class Engine {
 
   std::uint64_t sequence_ = 0;        // of the last collective begun
   std::uint64_t board_sequence_ = 0;  // of the last one that used the board
-  FaultNews news_;
-  std::optional<Nanos> quiet_since_;  // if faults are known: nothing has moved since then
-  Status unexplained_;  // the error of a broken link or a deadline, until a fault names its cause
-  std::optional<Nanos> unexplained_since_;
   struct Unreported {
     std::uint64_t operation;  // as EngineHost::on_failure() has it
     bool tell_peers;
