@@ -23,7 +23,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       transports_(std::move(transports), links_),
       binder_(std::move(selector)),
       buffers_(*links_.regions, host_),
-      record_(options_.recorded, options_.sink),
+      recorder_(options_.recorded, options_.sink),
       faults_(host_),
       messages_(options_.ranks) {
   links_.host = &host_;
@@ -40,7 +40,7 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
     await_explanation(now);
     return faults_.unexplained().ok();
   }
-  now_ = now.value_or(0);
+  recorder_.begin_round(now);
   bool moved = transports_.poll();
   // What has arrived may show that an operation before this one was another call: then this one
   // must not end as if all were well.
@@ -67,7 +67,7 @@ void Engine::submit(const Call& call, Work* work) {
   if (faults_.is_pending()) [[unlikely]]
     look_at_faults_before_a_call();
   if (!status_.ok()) return fail_work(work);
-  now_ = 0;
+  recorder_.begin_round({});
   if (is_p2p(call)) return begin_message(call, work);
   if (running_ || !queue_.empty()) {
     queue_.push_back({call, work});
@@ -118,7 +118,7 @@ void Engine::begin(const Call& call, Work* work) {
   begun_.store(++sequence_, std::memory_order_relaxed);
   running_ = true;
   if (!bind(call, current_.bound)) return;
-  const Nanos begun = time();
+  const Nanos when = recorder_.time();
   Binding& binding = current_.bound.binding;
   const ProgramHeader& header = current_.bound.program->header();
   binding.message_sequence = sequence_;
@@ -132,8 +132,8 @@ void Engine::begin(const Call& call, Work* work) {
   }
   current_.execution.start(*current_.bound.program, current_.bound.staged, binding, links_);
   if (header.uses_node) current_.execution.advance();
-  last_program_.store(current_.bound.program, std::memory_order_release);
-  record(current_, -1, sequence_, begun);
+  recorder_.set_last_program(current_.bound.program);
+  recorder_.begin(current_, -1, sequence_, when);
   conclude_collective();
 }
 
@@ -163,7 +163,7 @@ bool Engine::advance_collective() {
 bool Engine::conclude_collective() {
   Execution& execution = current_.execution;
   ring_due_ |= execution.take_published();
-  if (record_.times_all()) record_admission(current_, time());
+  recorder_.look_at_admission(current_);
   if (execution.failed()) [[unlikely]] {
     fail(execution.status());
     return true;
@@ -177,38 +177,14 @@ bool Engine::conclude_collective() {
         "run at the same time receive buffers in different pages"));
     return true;
   }
-  last_program_.store(&execution.program(), std::memory_order_release);
+  recorder_.set_last_program(&execution.program());
   if (&execution.program() != current_.bound.program) [[unlikely]] {
     binder_.fell_back(current_.bound);
   }
   running_ = false;
-  record_end(current_, Code::ok);
+  recorder_.end(current_, Code::ok);
   end_call(current_.work);
   return true;
-}
-
-void Engine::record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun) {
-  operation.recorded = record_.begin(operation.bound.binding.signature, peer, sequence,
-                                     operation.bound.program, begun);
-}
-
-void Engine::record_end(Operation& operation, Code code) {
-  if (operation.recorded == 0) return;  // it did not begin
-  record_.end(operation.recorded, code, &operation.execution.program(), time());
-}
-
-void Engine::record_admission(Operation& operation, Nanos now) {
-  if (operation.admitted || !operation.execution.admitted()) return;
-  operation.admitted = true;
-  record_.admitted(operation.recorded, now);
-}
-
-void Engine::record_waits(Operation& operation, Nanos now) {
-  record_admission(operation, now);
-  if (now < operation.next_look) return;
-  operation.next_look = now + Operation::between_looks;
-  // Without memory for the list, the record keeps the one before.
-  best_effort([&] { record_.waits(operation.recorded, transports_.waits_for(operation), now); });
 }
 
 void Engine::begin_message(const Call& call, Work* work) {
@@ -218,7 +194,7 @@ void Engine::begin_message(const Call& call, Work* work) {
   Binding& binding = operation->bound.binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   binding.message_sequence = messages_.next_number(call.collective, call.root);
-  record(*operation, call.root, binding.message_sequence, time());
+  recorder_.begin(*operation, call.root, binding.message_sequence, recorder_.time());
   // Before it starts: what its transfers point to must last until they are cancelled.
   Operation& message = messages_.add(std::move(operation));
   message.execution.start(*message.bound.program, nullptr, binding, links_);
@@ -230,7 +206,7 @@ bool Engine::advance_messages() {
     Operation& message = messages_[i];
     Execution& execution = message.execution;
     moved |= execution.advance();
-    if (record_.times_all()) record_admission(message, time());
+    recorder_.look_at_admission(message);
     if (execution.failed()) {
       fail(execution.status());
       return true;
@@ -240,7 +216,7 @@ bool Engine::advance_messages() {
       continue;
     }
     moved = true;
-    record_end(message, Code::ok);
+    recorder_.end(message, Code::ok);
     end_call(message.work);
     messages_.remove(i);
   }
@@ -281,11 +257,11 @@ void Engine::end(const Status& error, bool tell_peers) {
   // Each of these must happen, even if there is no memory for one of them.
   transports_.cancel(status_);
   if (running_) best_effort([&] { buffers_.revoke_output(current_.execution); });
-  if (running_) record_end(current_, status_.code());
+  if (running_) recorder_.end(current_, status_.code());
   if (running_) fail_work(current_.work);
   for (const QueuedCall& queued : queue_) fail_work(queued.work);
   for (std::size_t i = 0; i < messages_.size(); ++i) {
-    record_end(messages_[i], status_.code());
+    recorder_.end(messages_[i], status_.code());
     fail_work(messages_[i].work);
   }
   running_ = false;
@@ -365,12 +341,10 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
 
 void Engine::check_time(Operation& operation, Nanos now) {
   if (!operation.started) {
-    operation.started = now;
     operation.next_late_log = now + options_.late_log;
-    operation.next_look = now + Operation::between_looks;
-    record_.began(operation.recorded, now);
+    recorder_.note_start(operation, now);
   }
-  record_waits(operation, now);
+  recorder_.look_at_waits(operation, transports_, now);
   const Nanos waited = now - *operation.started;
   const bool gone = faults_.may_give_up(now);
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;

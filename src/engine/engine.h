@@ -27,6 +27,7 @@
 #include "engine/message_operations.h"
 #include "engine/operation.h"
 #include "engine/record.h"
+#include "engine/recorder.h"
 #include "engine/transport_set.h"
 #include "engine/work.h"
 
@@ -101,14 +102,14 @@ class Engine {
   const LoadedPlans& loaded_plans() const { return binder_.loaded_plans(); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
-    last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
+    recorder_.set_last_program(nullptr);  // it was the old selector's
     binder_.set_selector(std::move(selector), signature_flags);
     forget_bindings();
   }
   /// Of the last collective; null before the first. Any thread.
-  const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
+  const Program* last_program() const { return recorder_.last_program(); }
   /// The latest operations. Any thread.
-  const OperationRecord& record() const { return record_; }
+  const OperationRecord& record() const { return recorder_.record(); }
   /// The number of the last collective that has begun here; 0: none. Any thread.
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
@@ -123,12 +124,6 @@ class Engine {
   void fail_work(Work* work);
   bool bind(const Call& call, BoundCall& bound);
   void forget_bindings();
-  Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
-  /// peer: of a message, else -1.
-  void record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun);
-  void record_end(Operation& operation, Code code);
-  void record_admission(Operation& operation, Nanos now);
-  void record_waits(Operation& operation, Nanos now);
   bool advance_collective();
   bool advance_messages();
   bool conclude_collective();
@@ -148,8 +143,7 @@ class Engine {
   TransportSet transports_;
   Binder binder_;
   BufferRegions buffers_;
-  OperationRecord record_;
-  Nanos now_ = 0;  // of this round; 0: the clock was not read
+  Recorder recorder_;
   KnownFaults faults_;
   Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
@@ -173,7 +167,6 @@ class Engine {
     bool tell_peers;
   };
   std::optional<Unreported> unreported_;  // of status_
-  std::atomic<const Program*> last_program_ = nullptr;
   std::atomic<std::uint64_t> begun_ = 0;  // sequence_, for other threads
 };
 
