@@ -6,13 +6,6 @@
 #include "base/log.h"
 
 namespace hocket::internal {
-namespace {
-
-// After a publication, sleeping peers are rung only after so many polls that moved nothing: by then
-// the line has left the store buffer and the fence in ring() is cheap.
-constexpr unsigned quiet_polls_before_ring = 16;
-
-}  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
                std::vector<Transport*> transports, std::unique_ptr<Selector> selector)
@@ -25,6 +18,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       buffers_(*links_.regions, host_),
       recorder_(options_.recorded, options_.sink),
       faults_(host_),
+      rings_(*links_.board, host_),
       messages_(options_.ranks) {
   links_.host = &host_;
   links_.run_ahead = &run_ahead_;
@@ -58,8 +52,7 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   if (faults_.is_pending()) [[unlikely]]
     moved |= look_at_faults(moved);
   if (now) check_times(*now);
-  quiet_ = moved ? 0 : quiet_ + 1;
-  if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
+  rings_.end_round(moved, running_);
   return moved;
 }
 
@@ -162,7 +155,7 @@ bool Engine::advance_collective() {
 /// Returns true if the operation has ended.
 bool Engine::conclude_collective() {
   Execution& execution = current_.execution;
-  ring_due_ |= execution.take_published();
+  rings_.add(execution.take_published());
   recorder_.look_at_admission(current_);
   if (execution.failed()) [[unlikely]] {
     fail(execution.status());
@@ -223,14 +216,6 @@ bool Engine::advance_messages() {
   return moved;
 }
 
-void Engine::ring_pending() {
-  if (!ring_due_) return;
-  ring_due_ = false;
-  for (int peer = 0; peer < links_.board->local_ranks(); ++peer) {
-    if (peer != links_.board->local_rank()) host_.ring(peer);
-  }
-}
-
 void Engine::fail(const Status& status) {
   if (!status_.ok() || !faults_.unexplained().ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
@@ -268,7 +253,7 @@ void Engine::end(const Status& error, bool tell_peers) {
   queue_.clear();
   messages_.clear();
   unreported_ = {operation, tell_peers};
-  ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
+  rings_.add(true);  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
 void Engine::report_failure() {

@@ -26,6 +26,7 @@
 #include "engine/known_faults.h"
 #include "engine/message_operations.h"
 #include "engine/operation.h"
+#include "engine/peer_rings.h"
 #include "engine/record.h"
 #include "engine/recorder.h"
 #include "engine/transport_set.h"
@@ -80,7 +81,7 @@ class Engine {
   std::atomic<bool>& fault_pending() { return faults_.pending(); }
   /// Rings the peers that sleep and have not been rung since this rank last published. The caller
   /// calls it before it pauses for long.
-  void ring_pending();
+  void ring_pending() { rings_.ring_pending(); }
   TransportSet& transports() { return transports_; }
   const TransportSet& transports() const { return transports_; }
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
@@ -145,14 +146,13 @@ class Engine {
   BufferRegions buffers_;
   Recorder recorder_;
   KnownFaults faults_;
+  PeerRings rings_;
   Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
   Operation current_;
   bool running_ = false;
-  bool ring_due_ = false;
   bool work_has_ended_ = false;
-  unsigned quiet_ = 0;
   struct QueuedCall {
     Call call;
     Work* work;
