@@ -70,7 +70,7 @@ void Engine::submit(const Call& call, Work* work) {
 }
 
 bool Engine::concerns_an_earlier(const Status& failure) const {
-  return failure.sequence() != 0 && failure.sequence() < sequence_;
+  return failure.sequence() != 0 && failure.sequence() < begun();
 }
 
 void Engine::begin_next() {
@@ -108,25 +108,26 @@ void Engine::forget_bindings() {
 void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
   current_.reset(work);
-  begun_.store(++sequence_, std::memory_order_relaxed);
+  const std::uint64_t sequence = begun() + 1;
+  begun_.store(sequence, std::memory_order_relaxed);
   running_ = true;
   if (!bind(call, current_.bound)) return;
   const Nanos when = recorder_.time();
   Binding& binding = current_.bound.binding;
   const ProgramHeader& header = current_.bound.program->header();
-  binding.message_sequence = sequence_;
+  binding.message_sequence = sequence;
   binding.mapped = 0;
   if (header.sends_messages) transports_.announce(binding);
   if (header.maps_input || header.maps_output) buffers_.find(binding);
   if (header.uses_node) {
-    binding.board_sequence = ++board_sequence_;
-    // It covers all operations of the board up to this one.
-    binding.fingerprint = fingerprint(current_.bound.call_hash ^ binding.fingerprint, sequence_);
+    // Both cover all operations of the board up to this one.
+    ++binding.board_sequence;
+    binding.fingerprint = fingerprint(current_.bound.call_hash ^ binding.fingerprint, sequence);
   }
   current_.execution.start(*current_.bound.program, current_.bound.staged, binding, links_);
   if (header.uses_node) current_.execution.advance();
   recorder_.set_last_program(current_.bound.program);
-  recorder_.begin(current_, -1, sequence_, when);
+  recorder_.begin(current_, -1, sequence, when);
   conclude_collective();
 }
 
@@ -235,9 +236,9 @@ void Engine::await_explanation(const std::optional<Nanos>& now) {
 void Engine::end(const Status& error, bool tell_peers) {
   if (!status_.ok()) return;
   HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
-  std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
+  std::uint64_t operation = running_ ? begun() : begun() + 1;
   if (error.sequence() != 0) operation = std::min(operation, error.sequence());
-  status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(sequence_);
+  status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(begun());
   faults_.forget_unexplained();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
   transports_.cancel(status_);
@@ -272,7 +273,7 @@ bool Engine::look_at_faults(bool moved) {
   if (!faults_.take()) return false;
   if (!news.at_once) {
     if (!was_known) return true;
-    if (moved || (running_ && sequence_ < news.operation)) return false;
+    if (moved || (running_ && begun() < news.operation)) return false;
   }
   end(news.error, false);
   return true;
@@ -285,7 +286,7 @@ void Engine::look_at_faults_before_a_call() {
   if (!status_.ok() || running_ || !queue_.empty() || !messages_.empty()) return;
   if (!faults_.take()) return;
   const FaultNews& news = faults_.news();
-  if (news.at_once || news.operation <= sequence_ + 1) end(news.error, false);
+  if (news.at_once || news.operation <= begun() + 1) end(news.error, false);
 }
 
 std::string Engine::names(const std::vector<int>& ranks) const {
@@ -320,8 +321,8 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
     return fail(status);
   }
   if (!status_.ok() || !faults_.unexplained().ok()) return;
-  best_effort([&] { host_.ask_for_late_ranks(sequence_, missed); });
-  await_cause(status.in_operation(sequence_));
+  best_effort([&] { host_.ask_for_late_ranks(begun(), missed); });
+  await_cause(status.in_operation(begun()));
 }
 
 void Engine::check_time(Operation& operation, Nanos now) {

@@ -160,14 +160,12 @@ class Engine {
   std::deque<QueuedCall> queue_;
   MessageOperations messages_;
 
-  std::uint64_t sequence_ = 0;        // of the last collective begun
-  std::uint64_t board_sequence_ = 0;  // of the last one that used the board
   struct Unreported {
     std::uint64_t operation;  // as EngineHost::on_failure() has it
     bool tell_peers;
   };
   std::optional<Unreported> unreported_;  // of status_
-  std::atomic<std::uint64_t> begun_ = 0;  // sequence_, for other threads
+  std::atomic<std::uint64_t> begun_ = 0;  // the number of the last collective that has begun
 };
 
 }  // namespace hocket::internal
