@@ -111,10 +111,11 @@ void Engine::begin(const Call& call, Work* work) {
   const std::uint64_t sequence = begun() + 1;
   begun_.store(sequence, std::memory_order_relaxed);
   running_ = true;
-  if (!bind(call, current_.bound)) return;
+  BoundCall& bound = current_.bound;
+  if (!bind(call, bound)) return;
   const Nanos when = recorder_.time();
-  Binding& binding = current_.bound.binding;
-  const ProgramHeader& header = current_.bound.program->header();
+  Binding& binding = bound.binding;
+  const ProgramHeader& header = bound.program->header();
   binding.message_sequence = sequence;
   binding.mapped = 0;
   if (header.sends_messages) transports_.announce(binding);
@@ -122,11 +123,11 @@ void Engine::begin(const Call& call, Work* work) {
   if (header.uses_node) {
     // Both cover all operations of the board up to this one.
     ++binding.board_sequence;
-    binding.fingerprint = fingerprint(current_.bound.call_hash ^ binding.fingerprint, sequence);
+    binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   }
-  current_.execution.start(*current_.bound.program, current_.bound.staged, binding, links_);
+  current_.execution.start(*bound.program, bound.staged, binding, links_);
   if (header.uses_node) current_.execution.advance();
-  recorder_.set_last_program(current_.bound.program);
+  recorder_.set_last_program(bound.program);
   recorder_.begin(current_, -1, sequence, when);
   conclude_collective();
 }
@@ -172,9 +173,8 @@ bool Engine::conclude_collective() {
     return true;
   }
   recorder_.set_last_program(&execution.program());
-  if (&execution.program() != current_.bound.program) [[unlikely]] {
+  if (&execution.program() != current_.bound.program) [[unlikely]]
     binder_.fell_back(current_.bound);
-  }
   running_ = false;
   recorder_.end(current_, Code::ok);
   end_call(current_.work);

@@ -115,27 +115,39 @@ class Engine {
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
  private:
-  void end(const Status& status, bool tell_peers);
-  void begin(const Call& call, Work* work);
-  void look_for_other_calls(Nanos now);
-  void begin_next();
-  bool concerns_an_earlier(const Status& failure) const;
-  void begin_message(const Call& call, Work* work);
-  void end_call(Work* work);
-  void fail_work(Work* work);
+  // ---- Calls
   bool bind(const Call& call, BoundCall& bound);
   void forget_bindings();
+  void begin(const Call& call, Work* work);
+  void begin_next();
+  void begin_message(const Call& call, Work* work);
   bool advance_collective();
-  bool advance_messages();
   bool conclude_collective();
+  bool advance_messages();
+  void end_call(Work* work);
+  void fail_work(Work* work);
+  // ---- Errors
+  bool concerns_an_earlier(const Status& failure) const;
   bool look_at_faults(bool moved);
   void look_at_faults_before_a_call();
   void await_cause(const Status& status);
   void await_explanation(const std::optional<Nanos>& now);
+  void end(const Status& status, bool tell_peers);
+  // ---- Operations that take long
   void check_times(Nanos now);
   void check_time(Operation& operation, Nanos now);
+  void look_for_other_calls(Nanos now);
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
+
+  struct QueuedCall {
+    Call call;
+    Work* work;
+  };
+  struct Unreported {
+    std::uint64_t operation;  // as EngineHost::on_failure() has it
+    bool tell_peers;
+  };
 
   EngineHost& host_;
   const EngineOptions options_;
@@ -147,25 +159,16 @@ class Engine {
   Recorder recorder_;
   KnownFaults faults_;
   PeerRings rings_;
-  Status status_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
-  Operation current_;
-  bool running_ = false;
-  bool work_has_ended_ = false;
-  struct QueuedCall {
-    Call call;
-    Work* work;
-  };
+  Operation current_;     // the collective under way, or the last one
+  bool running_ = false;  // current_ is under way
   std::deque<QueuedCall> queue_;
   MessageOperations messages_;
-
-  struct Unreported {
-    std::uint64_t operation;  // as EngineHost::on_failure() has it
-    bool tell_peers;
-  };
-  std::optional<Unreported> unreported_;  // of status_
   std::atomic<std::uint64_t> begun_ = 0;  // the number of the last collective that has begun
+  bool work_has_ended_ = false;
+  Status status_;
+  std::optional<Unreported> unreported_;  // of status_
 };
 
 }  // namespace hocket::internal

@@ -38,10 +38,11 @@ class TransportSet {
   /// The error for a message of a collective that this rank did not call; null: there is none.
   const Status* failure() const { return failure_; }
 
-  /// Tells the transports of the latest collective of this rank, and of those on the board before.
-  /// A message of another call may have arrived before: then failure() has its error.
+  /// Tells the transports which collective this rank has begun, and which ones on the board before.
+  /// If a message of another call has arrived already, failure() has its error. binding: of the
+  /// latest collective.
   void announce(const Binding& binding);
-  /// Tells the ranks that the collective waits for in which call this rank waits.
+  /// Tells each rank that the collective waits for in which call this rank waits.
   void tell_call(const Operation& collective);
   /// The ranks that the operation waits for. Those that have not begun it come first: the others
   /// wait themselves, most likely for one of these.
