@@ -334,7 +334,7 @@ void Engine::check_time(Operation& operation, Nanos now) {
   const Nanos waited = now - *operation.started;
   const bool gone = faults_.may_give_up(now);
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
-  const std::vector<int> ranks = transports_.waits_for(operation);
+  const std::vector<int> ranks = transports_.ranks_awaited_by(operation);
   const std::string what = describe(operation.bound.binding.signature);
   for (int rank : ranks) {
     const FaultNews::Gone* const entry = gone ? faults_.given_up(rank, now) : nullptr;

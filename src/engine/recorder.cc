@@ -13,7 +13,8 @@ void Recorder::look_at_waits(Operation& operation, const TransportSet& transport
   if (now < operation.next_look) return;
   operation.next_look = now + Operation::between_looks;
   // Without memory for the list, the record keeps the one before.
-  best_effort([&] { record_.waits(operation.recorded, transports.waits_for(operation), now); });
+  best_effort(
+      [&] { record_.waits(operation.recorded, transports.ranks_awaited_by(operation), now); });
 }
 
 }  // namespace hocket::internal

@@ -44,14 +44,14 @@ void TransportSet::announce(std::uint64_t sequence, const Signature& signature) 
 
 void TransportSet::tell_call(const Operation& collective) {
   const Binding& binding = collective.bound.binding;
-  for (const int rank : waits_for(collective)) {
+  for (const int rank : ranks_awaited_by(collective)) {
     Transport* const transport = to(rank);
     if (transport == nullptr) continue;
     transport->tell_call(rank, binding.message_sequence, binding.signature);
   }
 }
 
-std::vector<int> TransportSet::waits_for(const Operation& operation) const {
+std::vector<int> TransportSet::ranks_awaited_by(const Operation& operation) const {
   std::vector<int> ranks = operation.execution.waits_for();
   std::stable_partition(ranks.begin(), ranks.end(),
                         [&](int rank) { return !has_begun(rank, operation); });

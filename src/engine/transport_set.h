@@ -46,7 +46,7 @@ class TransportSet {
   void tell_call(const Operation& collective);
   /// The ranks that the operation waits for. Those that have not begun it come first: the others
   /// wait themselves, most likely for one of these.
-  std::vector<int> waits_for(const Operation& operation) const;
+  std::vector<int> ranks_awaited_by(const Operation& operation) const;
 
   /// True if no active transport waits for a descriptor: only local peers, which ring the doorbell,
   /// can have work for this rank.
