@@ -49,8 +49,7 @@ Communicator::Communicator(std::shared_ptr<Session> session, std::vector<int> me
       factory_(context.factory),
       errors_(context.errors),
       membership_(*session_, std::move(members), comm_id, config.name),
-      node_(*session_, membership_, shared_.mappings),
-      memory_(*session_, membership_, node_.doorbells(), shared_),
+      links_(*session_, membership_, shared_),
       oversubscription_(ranks_per_core(*session_)) {}
 
 Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> members,
@@ -72,9 +71,7 @@ Status Communicator::create(std::shared_ptr<Session> session, std::vector<int> m
 Status Communicator::make(const CommContext& context) {
   {
     const StopRequest::Scope scope(context.stop, [this] { tell_abort(); });
-    HOCKET_RETURN_IF_ERROR(node_.open(config_.join_deadline_ms));
-    HOCKET_RETURN_IF_ERROR(
-        factory_.make({*session_, membership_, config_, board(), node_.doorbells()}, &transports_));
+    HOCKET_RETURN_IF_ERROR(links_.open(config_, factory_));
   }
   make_engine();
   HOCKET_RETURN_IF_ERROR(start_dumps());
@@ -87,9 +84,7 @@ Communicator::~Communicator() {
   dump_.reset();
   membership_.unwatch_faults();
   if (errors_.is_set()) {
-    best_effort([this] {
-      for (auto& transport : transports_) transport->cancel(errors_.get());
-    });
+    best_effort([this] { links_.cancel(errors_.get()); });
   }
   leave();
 }
@@ -108,8 +103,7 @@ void Communicator::leave() {
   if (left_) return;
   left_ = true;
   if (trace_ != nullptr) trace_->flush();
-  for (auto& transport : transports_) best_effort([&] { transport->close(); });
-  session_->unlisten(membership_.comm_id());
+  links_.close();
   if (ranks() == 1) return;
   best_effort([this] { membership_.report_left(); });
 }
@@ -128,20 +122,6 @@ void Communicator::make_engine() {
     options.recorded = std::max<std::size_t>(options.recorded, least_recorded_in_trace);
   }
   options.sink = trace_.get();
-  Links links;
-  links.rank = rank();
-  links.board = &board();
-  links.ranks_of_node = membership_.local_members();
-  links.regions = &shared_.regions;
-  links.transport_to.resize(static_cast<std::size_t>(ranks()));
-  std::vector<Transport*> transports;
-  for (auto& transport : transports_) {
-    transports.push_back(transport.get());
-    for (int peer = 0; peer < ranks(); ++peer) {
-      Transport*& to = links.transport_to[static_cast<std::size_t>(peer)];
-      if (to == nullptr && transport->reaches(peer)) to = transport.get();
-    }
-  }
   // Until the ranks have agreed, the selector gets only options that are equal on all ranks.
   SelectorOptions common;
   common.rank = rank();
@@ -150,12 +130,12 @@ void Communicator::make_engine() {
   common.layout = membership_.layout();
   common.board_scratch_bytes = least_scratch_bytes();
   EngineHost& host = *this;
-  engine_ = std::make_unique<Engine>(host, options, std::move(links), std::move(transports),
+  engine_ = std::make_unique<Engine>(host, options, links_.links(), links_.transports(),
                                      std::make_unique<Selector>(common));
   membership_.watch_faults([this] {
     best_effort([this] { membership_.answer_overdue(engine_->begun()); });
     engine_->fault_pending().store(true, std::memory_order_relaxed);
-    node_.doorbells().wake();
+    links_.doorbells().wake();
   });
   engine_->fault_pending().store(true, std::memory_order_relaxed);  // faults from before the watch
 }
@@ -220,7 +200,7 @@ Status Communicator::agree(const std::optional<Figures>& known) {
     return status;
   }
   if (ranks() > 1) {
-    Calibration calibration(*session_, membership_, board(), config_, plans,
+    Calibration calibration(*session_, membership_, links_.board(), config_, plans,
                             [this](std::span<const Call> calls, const char* algorithm) {
                               engine_->force_algorithm(algorithm);
                               return run(calls);
@@ -295,19 +275,21 @@ void Communicator::log_ready(const Figures& f) const {
 
 std::string Communicator::name_of_rank(int rank) const { return membership_.name_of_rank(rank); }
 
-void Communicator::ring(int local_rank) { node_.doorbells().ring(local_rank); }
+void Communicator::ring(int local_rank) { links_.doorbells().ring(local_rank); }
 
 void Communicator::ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) {
   membership_.report_overdue(collective, what_waits);
 }
 
-bool Communicator::export_region(std::uint64_t region) { return memory_.export_region(region); }
+bool Communicator::export_region(std::uint64_t region) {
+  return links_.memory().export_region(region);
+}
 
-std::byte* Communicator::private_scratch(std::size_t bytes) { return scratch_.of(bytes); }
+std::byte* Communicator::private_scratch(std::size_t bytes) { return links_.scratch().of(bytes); }
 
 Status Communicator::map_remote(int peer, RegionOffset offset, std::size_t bytes,
                                 std::uint64_t operation, std::byte** out) {
-  return memory_.map_remote(peer, offset, bytes, operation, out);
+  return links_.memory().map_remote(peer, offset, bytes, operation, out);
 }
 
 void Communicator::poll_faults(FaultNews* news) {
@@ -365,7 +347,7 @@ void Communicator::abort() noexcept {
   if (!errors_.abort()) return;
   tell_abort();
   engine_->fault_pending().store(true, std::memory_order_relaxed);
-  node_.doorbells().wake();
+  links_.doorbells().wake();
 }
 
 void Communicator::tell_abort() noexcept {
@@ -391,7 +373,8 @@ bool Communicator::is_mapped(const Call& call) const {
 
 Communicator::Memory Communicator::memory() const {
   const auto local = static_cast<std::uint64_t>(local_ranks());
-  return {Board::bytes(local_ranks()), local * local * board().fifo_bytes(), scratch_.bytes()};
+  return {Board::bytes(local_ranks()), local * local * links_.board().fifo_bytes(),
+          links_.scratch().bytes()};
 }
 
 /// Messages have no plan to choose, and so no price: the bytes of a message are copied into a fifo

@@ -14,18 +14,16 @@
 #include "engine/call.h"
 #include "engine/call_order.h"
 #include "engine/comm_config.h"
+#include "engine/comm_links.h"
 #include "engine/engine.h"
 #include "engine/error_cell.h"
 #include "engine/handover.h"
 #include "engine/membership.h"
-#include "engine/node_segment.h"
-#include "engine/peer_memory.h"
 #include "engine/record_dump.h"
 #include "engine/shared_parts.h"
 #include "engine/trace_file.h"
 #include "engine/transport_factory.h"
 #include "engine/wait.h"
-#include "memory/scratch_area.h"
 
 namespace hocket::internal {
 
@@ -95,8 +93,10 @@ class Communicator final : private EngineHost {
   /// communicator with it instead of running the calls.
   void submit(std::span<const Call> calls, const Status& error, Work* work);
   /// Any thread: wakes the thread that drives the engine.
-  void wake_driver() { node_.doorbells().wake(); }
-  Sleeper sleeper() const { return {engine_.get(), &board(), node_.doorbells().event_fd()}; }
+  void wake_driver() { links_.doorbells().wake(); }
+  Sleeper sleeper() const {
+    return {engine_.get(), &links_.board(), links_.doorbells().event_fd()};
+  }
   Oversubscription& oversubscription() { return oversubscription_; }
 
   /// Appends the record of operations to the file; empty: to the log. Any thread.
@@ -156,7 +156,6 @@ class Communicator final : private EngineHost {
   Status verify_plan_files(LoadedPlans* out) const;
   void tell_abort() noexcept;
   void leave();
-  const Board& board() const { return node_.board(); }
 
   std::shared_ptr<Session> session_;
   const CommConfig config_;
@@ -166,10 +165,7 @@ class Communicator final : private EngineHost {
   Membership membership_;
   CallOrder order_;
   HandoverQueue handovers_;
-  NodeSegment node_;
-  PeerMemory memory_;
-  ScratchArea scratch_;
-  std::vector<std::unique_ptr<Transport>> transports_;
+  CommLinks links_;
   Oversubscription oversubscription_;
   std::unique_ptr<TraceFile> trace_;  // null without HOCKET_TRACE
   std::unique_ptr<Engine> engine_;

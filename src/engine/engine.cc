@@ -6,35 +6,6 @@
 #include "base/log.h"
 
 namespace hocket::internal {
-namespace {
-
-// After a publication, sleeping peers are rung only after so many polls that moved nothing: by then
-// the line has left the store buffer and the fence in ring() is cheap.
-constexpr unsigned quiet_polls_before_ring = 16;
-
-// So long an error waits for the collectives before the one that failed, if nothing moves.
-constexpr Nanos patience_with_earlier = nanos_per_s;
-
-// How often the record learns which ranks an operation waits for.
-constexpr Nanos between_looks = 100 * nanos_per_ms;
-
-// A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
-constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
-
-Question question_of(const Call& call) {
-  Question question{call.collective, call.dtype, call.op, call.root, call.count};
-  if (call.varying != nullptr) [[unlikely]] {
-    // Only what all ranks know: they must choose alike.
-    question.count = call.varying->longest;
-    question.total = call.varying->total;
-    question.varying = true;
-  }
-  if (call.user != nullptr) [[unlikely]]
-    question.unit = call.user->unit;
-  return question;
-}
-
-}  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
                std::vector<Transport*> transports, std::unique_ptr<Selector> selector)
@@ -42,11 +13,13 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       options_(options),
       links_(std::move(links)),
       run_ahead_(*links_.board, options_.rank, links_.ranks_of_node),
-      transports_(std::move(transports)),
-      selector_(std::move(selector)),
-      record_(options_.recorded, options_.sink),
-      sent_to_(static_cast<std::size_t>(options_.ranks)),
-      received_from_(static_cast<std::size_t>(options_.ranks)) {
+      transports_(std::move(transports), links_),
+      binder_(std::move(selector)),
+      buffers_(*links_.regions, host_),
+      recorder_(options_.recorded, options_.sink),
+      faults_(host_),
+      rings_(*links_.board, host_),
+      messages_(options_.ranks) {
   links_.host = &host_;
   links_.run_ahead = &run_ahead_;
   HOCKET_ASSERT(links_.board != nullptr && links_.regions != nullptr, "an engine has its links");
@@ -57,52 +30,37 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
 
 bool Engine::run_once(const std::optional<Nanos>& now) {
   const Exclusive::Scope round(round_);
-  if (!unexplained_.ok()) [[unlikely]] {
+  if (!faults_.unexplained().ok()) [[unlikely]] {
     await_explanation(now);
-    return unexplained_.ok();
+    return faults_.unexplained().ok();
   }
-  now_ = now.value_or(0);
-  bool moved = false;
-  for (Transport* transport : transports_) {
-    if (!transport->active()) continue;
-    moved |= transport->poll();
-    if (transport->failure() != nullptr) [[unlikely]]
-      transport_failure_ = transport->failure();
-  }
+  recorder_.begin_round(now);
+  bool moved = transports_.poll();
   // What has arrived may show that an operation before this one was another call: then this one
   // must not end as if all were well.
-  if (transport_failure_ != nullptr && concerns_an_earlier(*transport_failure_)) [[unlikely]]
-    fail(*transport_failure_);
+  if (transports_.failure() != nullptr && concerns_an_earlier(*transports_.failure())) [[unlikely]]
+    fail(*transports_.failure());
   if (running_) moved |= advance_collective();
   if (!running_ && !queue_.empty()) {
     begin_next();
     moved = true;
   }
   if (!messages_.empty()) moved |= advance_messages();
-  if (transport_failure_ != nullptr) [[unlikely]]
-    fail(*transport_failure_);
-  if (moved) quiet_since_.reset();
-  if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (transports_.failure() != nullptr) [[unlikely]]
+    fail(*transports_.failure());
+  if (moved) faults_.saw_move();
+  if (faults_.is_pending()) [[unlikely]]
     moved |= look_at_faults(moved);
   if (now) check_times(*now);
-  quiet_ = moved ? 0 : quiet_ + 1;
-  if (ring_due_ && (!running_ || quiet_ == quiet_polls_before_ring)) ring_pending();
+  rings_.end_round(moved, running_);
   return moved;
 }
 
-Status Engine::estimate(const Call& call, bool mapped, double* ns) {
-  const Choice* choice = nullptr;
-  HOCKET_RETURN_IF_ERROR(selector_->look(question_of(call), mapped, &choice));
-  const bool staged = choice->staged != nullptr && !mapped;
-  *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
-  return {};
-}
-
 void Engine::submit(const Call& call, Work* work) {
-  if (fault_pending_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (faults_.is_pending()) [[unlikely]]
     look_at_faults_before_a_call();
   if (!status_.ok()) return fail_work(work);
-  now_ = 0;
+  recorder_.begin_round({});
   if (is_p2p(call)) return begin_message(call, work);
   if (running_ || !queue_.empty()) {
     queue_.push_back({call, work});
@@ -112,7 +70,7 @@ void Engine::submit(const Call& call, Work* work) {
 }
 
 bool Engine::concerns_an_earlier(const Status& failure) const {
-  return failure.sequence() != 0 && failure.sequence() < sequence_;
+  return failure.sequence() != 0 && failure.sequence() < begun();
 }
 
 void Engine::begin_next() {
@@ -127,146 +85,51 @@ void Engine::end_call(Work* work) {
 
 void Engine::fail_work(Work* work) {
   if (work == nullptr) return;
-  work->fail(status_.ok() ? unexplained_ : status_);
+  work->fail(status_.ok() ? faults_.unexplained() : status_);
   work_has_ended_ = true;
 }
 
-bool Engine::prepare(Operation& operation, const Call& call) {
-  operation.started.reset();
-  operation.recorded = 0;
-  operation.admitted = operation.told = false;
-  const Question question = question_of(call);
-  Binding& binding = operation.binding;
-  binding.repeated = operation.bound && operation.question == question &&
-                     operation.varying == call.varying && operation.own_count == call.count &&
-                     (!operation.counted || selector_->counts_unmapped(operation.kind));
-  if (!binding.repeated && !bind(operation, call, question)) return false;
-  binding.input = static_cast<const std::byte*>(call.input);
-  binding.output = static_cast<std::byte*>(call.output);
-  binding.signature.sequence = call.number;
-  return true;
-}
-
-/// Finds the program of a call, and sets all that is alike in all calls of that kind.
-bool Engine::bind(Operation& operation, const Call& call, const Question& question) {
-  operation.bound = false;
-  const Choice* choice = nullptr;
-  if (Status status = selector_->choose(question, &choice); !status.ok()) {
+/// Returns false if no algorithm can run the call: that ends the engine.
+bool Engine::bind(const Call& call, BoundCall& bound) {
+  const Status status = binder_.bind(call, bound);
+  if (!status.ok()) [[unlikely]]
     fail(status);
-    return false;
-  }
-  HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
-  operation.program = choice->program;
-  operation.staged = choice->staged;
-  operation.call_hash = choice->call_hash;
-  operation.kind = choice->kind;
-  operation.counted = choice->counted;
-  Binding& binding = operation.binding;
-  binding.sizes = choice->sizes;
-  binding.dtype = call.dtype;
-  binding.op = call.op;
-  binding.stores = choice->stores;
-  binding.far_scratch = choice->far_scratch;
-  binding.p2p = is_p2p(call);
-  Signature& signature = binding.signature;
-  signature.count = call.count;
-  signature.root = binding.p2p ? -1 : call.root;  // not the peer of a message
-  signature.collective = call.collective;
-  signature.dtype = call.dtype;
-  signature.op = call.op;
-  signature.flags = signature_flags_;
-  signature.plan = choice->plan;
-  operation.varying = call.varying;
-  operation.own_count = call.count;
-  if (call.op >= Op::pre_mul_sum || operation.made) bind_made(operation, call);
-  if (call.varying != nullptr) bind_blocks(operation, call);
-  operation.question = question;
-  operation.bound = call.op < Op::pre_mul_sum;
-  return true;
+  return status.ok();
 }
 
 void Engine::forget_bindings() {
   HOCKET_ASSERT(idle(), "no operation runs by what is forgotten");
-  current_.bound = false;
-  spare_.clear();
-}
-
-/// Of an operator that the user has made: signature and its hash. Else it removes the one before.
-void Engine::bind_made(Operation& operation, const Call& call) {
-  Binding& binding = operation.binding;
-  operation.made = call.op >= Op::pre_mul_sum;
-  operation.user = call.user;
-  binding.user = call.user.get();
-  binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
-  binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
-  if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
-  if (call.user != nullptr) operation.call_hash = call_hash(binding.signature);
-}
-
-/// Of a varying call: sizes, signature and its hash.
-void Engine::bind_blocks(Operation& operation, const Call& call) {
-  const CollectiveRow& row = row_of(call.collective);
-  const VaryingBlocks& varying = *operation.varying;
-  Binding& binding = operation.binding;
-  const auto extents = [&](Blocks blocks, const VaryingBlocks::Side& side) {
-    if (blocks == Blocks::own) return equal_blocks(call.count, 1);
-    return table_of_blocks(side.counts, side.offsets);
-  };
-  binding.sizes.input = extents(row.input, varying.input);
-  binding.sizes.output = extents(row.output, varying.output);
-  binding.signature.count = varying.total;
-  if (shares_blocks(row)) binding.signature.root = varying.hash;
-  binding.signature.flags |= signature_flag::varying;
-  operation.call_hash = call_hash(binding.signature);
+  current_.bound.reusable = false;
+  messages_.drop_spare();
 }
 
 /// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
 /// look at is written while the arrival travels.
 void Engine::begin(const Call& call, Work* work) {
   HOCKET_ASSERT(!running_, "collectives run one after another");
-  current_.work = work;
-  begun_.store(++sequence_, std::memory_order_relaxed);
+  current_.reset(work);
+  const std::uint64_t sequence = begun() + 1;
+  begun_.store(sequence, std::memory_order_relaxed);
   running_ = true;
-  if (!prepare(current_, call)) return;
-  const Nanos begun = time();
-  Binding& binding = current_.binding;
-  const ProgramHeader& header = current_.program->header();
-  binding.message_sequence = sequence_;
+  BoundCall& bound = current_.bound;
+  if (!bind(call, bound)) return;
+  const Nanos when = recorder_.time();
+  Binding& binding = bound.binding;
+  const ProgramHeader& header = bound.program->header();
+  binding.message_sequence = sequence;
   binding.mapped = 0;
-  if (header.sends_messages) announce_collective();
-  if (header.maps_input || header.maps_output) find_regions();
+  if (header.sends_messages) transports_.announce(binding);
+  if (header.maps_input || header.maps_output) buffers_.find(binding);
   if (header.uses_node) {
-    binding.board_sequence = ++board_sequence_;
-    // It covers all operations of the board up to this one.
-    binding.fingerprint = fingerprint(current_.call_hash ^ binding.fingerprint, sequence_);
+    // Both cover all operations of the board up to this one.
+    ++binding.board_sequence;
+    binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   }
-  current_.execution.start(*current_.program, current_.staged, binding, links_);
+  current_.execution.start(*bound.program, bound.staged, binding, links_);
   if (header.uses_node) current_.execution.advance();
-  last_program_.store(current_.program, std::memory_order_release);
-  record(current_, -1, sequence_, begun);
+  recorder_.set_last_program(bound.program);
+  recorder_.begin(current_, -1, sequence, when);
   conclude_collective();
-}
-
-/// A message of another call may have arrived before: then current_ ends with the next round.
-void Engine::announce_collective() {
-  const int own = links_.board->local_rank();
-  const std::uint64_t arrived = run_ahead_.arrived();
-  const std::uint64_t kept = std::min<std::uint64_t>(arrived, run_ahead_operations);
-  std::uint64_t at = std::max(announced_on_board_, arrived - kept);
-  // Those on the board too: a peer may have sent a message of another call instead.
-  while (at++ < arrived) announce(run_ahead_.collective(at), links_.board->signature(own, at));
-  announced_on_board_ = arrived;
-  announce(sequence_, current_.binding.signature);
-}
-
-void Engine::announce(std::uint64_t sequence, const Signature& signature) {
-  if (sequence <= announced_) return;
-  announced_ = sequence;
-  for (Transport* transport : transports_) {
-    transport->begin_collective(sequence, signature);
-    if (transport->failure() != nullptr) [[unlikely]]
-      transport_failure_ = transport->failure();
-  }
 }
 
 /// If a peer makes another call, it may be that neither sends a message that the other one looks
@@ -274,48 +137,16 @@ void Engine::announce(std::uint64_t sequence, const Signature& signature) {
 /// board. So a rank that has waited long for messages tells the ranks for which it waits which call
 /// it is in, and one that has waited long on the board looks for messages too.
 void Engine::look_for_other_calls(Nanos now) {
-  if (now - *current_.started < between_looks) return;
-  if (current_.program->header().sends_messages) {
+  if (now - *current_.started < Operation::between_looks) return;
+  if (current_.bound.program->header().sends_messages) {
     if (std::exchange(current_.told, true)) return;
-    for (const int rank : waits_for(current_)) {
-      Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
-      if (transport != nullptr) transport->tell_call(rank, sequence_, current_.binding.signature);
-    }
+    transports_.tell_call(current_);
     return;
   }
-  announce_collective();
-  for (Transport* transport : transports_) {
-    transport->poll();
-    if (transport->failure() != nullptr) [[unlikely]]
-      transport_failure_ = transport->failure();
-  }
-  if (transport_failure_ != nullptr) [[unlikely]]
-    fail(*transport_failure_);
-}
-
-/// Finds out which of the caller's buffers peers can map, and their regions.
-void Engine::find_regions() {
-  Binding& binding = current_.binding;
-  const std::size_t element = size_of(binding.dtype);
-  regions_seen_ = links_.regions->generation();
-  const auto* input = binding.input;
-  if (find_region(input, binding.sizes.input.end() * element, &binding.input_region))
-    binding.mapped |= 1;
-  const auto* output = binding.output;
-  if (find_region(output, binding.sizes.output.end() * element, &binding.output_region))
-    binding.mapped |= 2;
-}
-
-bool Engine::find_region(const void* buffer, std::size_t bytes, RegionOffset* offset) {
-  const std::uint64_t generation = links_.regions->generation();
-  SeenBuffer& seen = seen_[(reinterpret_cast<std::uintptr_t>(buffer) >> 12) % seen_.size()];
-  if (seen.buffer != buffer || seen.bytes != bytes || seen.generation != generation) {
-    seen = {buffer, bytes, generation, false, {}};
-    seen.mapped = links_.regions->find(buffer, bytes, &seen.offset) &&
-                  host_.export_region(seen.offset.region);
-  }
-  *offset = seen.offset;
-  return seen.mapped;
+  transports_.announce(current_.bound.binding);
+  transports_.poll_all();
+  if (transports_.failure() != nullptr) [[unlikely]]
+    fail(*transports_.failure());
 }
 
 bool Engine::advance_collective() {
@@ -326,14 +157,14 @@ bool Engine::advance_collective() {
 /// Returns true if the operation has ended.
 bool Engine::conclude_collective() {
   Execution& execution = current_.execution;
-  ring_due_ |= execution.take_published();
-  if (record_.times_all()) record_admission(current_, time());
+  rings_.add(execution.take_published());
+  recorder_.look_at_admission(current_);
   if (execution.failed()) [[unlikely]] {
     fail(execution.status());
     return true;
   }
   if (!execution.done()) return false;
-  if (output_was_revoked(current_)) [[unlikely]] {
+  if (buffers_.output_was_revoked(execution)) [[unlikely]] {
     fail(Status(
         Code::remote_error,
         "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
@@ -341,78 +172,35 @@ bool Engine::conclude_collective() {
         "run at the same time receive buffers in different pages"));
     return true;
   }
-  last_program_.store(&execution.program(), std::memory_order_release);
-  if (&execution.program() != current_.program) [[unlikely]] {
-    selector_->fell_back(current_.kind);
-    current_.bound = false;
-  }
+  recorder_.set_last_program(&execution.program());
+  if (&execution.program() != current_.bound.program) [[unlikely]]
+    binder_.fell_back(current_.bound);
   running_ = false;
-  record_end(current_, Code::ok);
+  recorder_.end(current_, Code::ok);
   end_call(current_.work);
   return true;
 }
 
-std::vector<const Transport*> Engine::transports_of(const Program& program) const {
-  const std::vector<std::uint32_t> peers = message_peers(program);
-  std::vector<const Transport*> used;
-  for (const Transport* transport : transports_) {
-    const auto carries = [&](std::uint32_t peer) { return links_.transport_to[peer] == transport; };
-    if (std::ranges::any_of(peers, carries)) used.push_back(transport);
-  }
-  return used;
-}
-
-void Engine::record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun) {
-  operation.recorded =
-      record_.begin(operation.binding.signature, peer, sequence, operation.program, begun);
-}
-
-void Engine::record_end(Operation& operation, Code code) {
-  if (operation.recorded == 0) return;  // it did not begin
-  record_.end(operation.recorded, code, &operation.execution.program(), time());
-}
-
-void Engine::record_admission(Operation& operation, Nanos now) {
-  if (operation.admitted || !operation.execution.admitted()) return;
-  operation.admitted = true;
-  record_.admitted(operation.recorded, now);
-}
-
-void Engine::record_waits(Operation& operation, Nanos now) {
-  record_admission(operation, now);
-  if (now < operation.next_look) return;
-  operation.next_look = now + between_looks;
-  // Without memory for the list, the record keeps the one before.
-  best_effort([&] { record_.waits(operation.recorded, waits_for(operation), now); });
-}
-
 void Engine::begin_message(const Call& call, Work* work) {
-  std::unique_ptr<Operation> operation;
-  if (spare_.empty()) {
-    operation = std::make_unique<Operation>();
-  } else {
-    operation = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  operation->work = work;
-  if (!prepare(*operation, call)) return fail_work(work);
-  Binding& binding = operation->binding;
+  std::unique_ptr<Operation> operation = messages_.make();
+  operation->reset(work);
+  if (!bind(call, operation->bound)) return fail_work(work);
+  Binding& binding = operation->bound.binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
-  auto& counter = call.collective == Collective::send ? sent_to_ : received_from_;
-  binding.message_sequence = ++counter[static_cast<std::size_t>(call.root)];
-  record(*operation, call.root, binding.message_sequence, time());
+  binding.message_sequence = messages_.next_number(call.collective, call.root);
+  recorder_.begin(*operation, call.root, binding.message_sequence, recorder_.time());
   // Before it starts: what its transfers point to must last until they are cancelled.
-  messages_.push_back(std::move(operation));
-  Execution& execution = messages_.back()->execution;
-  execution.start(*messages_.back()->program, nullptr, binding, links_);
+  Operation& message = messages_.add(std::move(operation));
+  message.execution.start(*message.bound.program, nullptr, binding, links_);
 }
 
 bool Engine::advance_messages() {
   bool moved = false;
   for (std::size_t i = 0; i < messages_.size();) {
-    Execution& execution = messages_[i]->execution;
+    Operation& message = messages_[i];
+    Execution& execution = message.execution;
     moved |= execution.advance();
-    if (record_.times_all()) record_admission(*messages_[i], time());
+    recorder_.look_at_admission(message);
     if (execution.failed()) {
       fail(execution.status());
       return true;
@@ -422,99 +210,51 @@ bool Engine::advance_messages() {
       continue;
     }
     moved = true;
-    record_end(*messages_[i], Code::ok);
-    end_call(messages_[i]->work);
-    spare_.push_back(std::move(messages_[i]));
-    messages_[i] = std::move(messages_.back());
-    messages_.pop_back();
+    recorder_.end(message, Code::ok);
+    end_call(message.work);
+    messages_.remove(i);
   }
   return moved;
 }
 
-void Engine::ring_pending() {
-  if (!ring_due_) return;
-  ring_due_ = false;
-  for (int peer = 0; peer < links_.board->local_ranks(); ++peer) {
-    if (peer != links_.board->local_rank()) host_.ring(peer);
-  }
-}
-
-bool Engine::uses_board_only() const {
-  for (const Transport* transport : transports_) {
-    if (transport->active() && transport->wait_descriptor() >= 0) return false;
-  }
-  return true;
-}
-
-void Engine::prepare_to_sleep() {
-  for (Transport* transport : transports_) transport->prepare_to_sleep();
-}
-
-std::size_t Engine::output_bytes(const Operation& operation) const {
-  return operation.binding.sizes.output.end() * size_of(operation.binding.dtype);
-}
-
-/// True if another communicator of this process revoked it while peers wrote into it.
-bool Engine::output_was_revoked(const Operation& operation) const {
-  return operation.execution.exports_output() && regions_seen_ != links_.regions->generation() &&
-         links_.regions->was_revoked(operation.binding.output, output_bytes(operation));
-}
-
-void Engine::revoke(Operation& operation) {
-  if (!operation.execution.exports_output()) return;
-  const Status status = links_.regions->revoke(operation.binding.output, output_bytes(operation));
-  if (!status.ok()) log_line(LogLevel::error, status.message());
-}
-
 void Engine::fail(const Status& status) {
-  if (!status_.ok() || !unexplained_.ok()) return;
+  if (!status_.ok() || !faults_.unexplained().ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
   await_cause(status);
 }
 
+/// Perhaps the cause is known already.
 void Engine::await_cause(const Status& status) {
-  unexplained_ = status;
-  unexplained_since_.reset();
-  fault_pending_.store(true, std::memory_order_relaxed);
+  faults_.await_cause(status);
   await_explanation({});
 }
 
 void Engine::await_explanation(const std::optional<Nanos>& now) {
-  if (fault_pending_.exchange(false, std::memory_order_relaxed)) {
-    best_effort([this] { host_.poll_faults(&news_); });
-  }
-  if (!news_.error.ok()) return end(news_.error, false);
-  for (const FaultNews::Gone& gone : news_.gone) {
-    if (gone.rank != unexplained_.culprit()) continue;
-    return end(gone.why.ok() ? unexplained_ : gone.why, true);
-  }
-  if (!now) return;
-  if (!unexplained_since_) unexplained_since_ = now;
-  if (*now - *unexplained_since_ >= patience_for_explanation) end(unexplained_, true);
+  if (const auto ending = faults_.explain(now)) end(ending->error, ending->tell_peers);
 }
 
 void Engine::end(const Status& error, bool tell_peers) {
   if (!status_.ok()) return;
   HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
-  std::uint64_t operation = running_ ? sequence_ : sequence_ + 1;
+  std::uint64_t operation = running_ ? begun() : begun() + 1;
   if (error.sequence() != 0) operation = std::min(operation, error.sequence());
-  status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(sequence_);
-  unexplained_ = Status();  // perhaps `error` itself
+  status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(begun());
+  faults_.forget_unexplained();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
-  for (Transport* transport : transports_) best_effort([&] { transport->cancel(status_); });
-  if (running_) best_effort([&] { revoke(current_); });
-  if (running_) record_end(current_, status_.code());
+  transports_.cancel(status_);
+  if (running_) best_effort([&] { buffers_.revoke_output(current_.execution); });
+  if (running_) recorder_.end(current_, status_.code());
   if (running_) fail_work(current_.work);
   for (const QueuedCall& queued : queue_) fail_work(queued.work);
-  for (const auto& message : messages_) {
-    record_end(*message, status_.code());
-    fail_work(message->work);
+  for (std::size_t i = 0; i < messages_.size(); ++i) {
+    recorder_.end(messages_[i], status_.code());
+    fail_work(messages_[i].work);
   }
   running_ = false;
   queue_.clear();
   messages_.clear();
   unreported_ = {operation, tell_peers};
-  ring_due_ = true;  // local peers that sleep learn of it from their monitors too; this is sooner
+  rings_.add(true);  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
 void Engine::report_failure() {
@@ -525,26 +265,17 @@ void Engine::report_failure() {
   host_.on_failure(status_, unreported.operation, unreported.tell_peers);
 }
 
-/// Takes the faults that the host knows. Returns true if one of them is an error; then the next
-/// round looks again.
-bool Engine::take_faults() {
-  fault_pending_.store(false, std::memory_order_relaxed);
-  host_.poll_faults(&news_);
-  if (news_.error.ok()) return false;
-  fault_pending_.store(true, std::memory_order_relaxed);
-  return true;
-}
-
 /// Returns true if a fault is new. A fault does not end an operation that still moves with messages
 /// that have arrived, nor one that its rank had ended before it failed: the others can end it too.
 bool Engine::look_at_faults(bool moved) {
-  const bool was_known = !news_.error.ok();
-  if (!take_faults()) return false;
-  if (!news_.at_once) {
+  const FaultNews& news = faults_.news();
+  const bool was_known = !news.error.ok();
+  if (!faults_.take()) return false;
+  if (!news.at_once) {
     if (!was_known) return true;
-    if (moved || (running_ && sequence_ < news_.operation)) return false;
+    if (moved || (running_ && begun() < news.operation)) return false;
   }
-  end(news_.error, false);
+  end(news.error, false);
   return true;
 }
 
@@ -553,17 +284,9 @@ bool Engine::look_at_faults(bool moved) {
 /// call that comes before the failed collective may begin: the other ranks have ended that call.
 void Engine::look_at_faults_before_a_call() {
   if (!status_.ok() || running_ || !queue_.empty() || !messages_.empty()) return;
-  if (!take_faults()) return;
-  if (news_.at_once || news_.operation <= sequence_ + 1) end(news_.error, false);
-}
-
-/// The entry of a rank that is gone and whose last messages must have arrived; null: there is none.
-const FaultNews::Gone* Engine::given_up(int rank, Nanos now) const {
-  HOCKET_ASSERT(quiet_since_.has_value(), "patience is counted from a time");
-  for (const FaultNews::Gone& gone : news_.gone) {
-    if (gone.rank == rank && now - *quiet_since_ >= gone.patience) return &gone;
-  }
-  return nullptr;
+  if (!faults_.take()) return;
+  const FaultNews& news = faults_.news();
+  if (news.at_once || news.operation <= begun() + 1) end(news.error, false);
 }
 
 std::string Engine::names(const std::vector<int>& ranks) const {
@@ -575,68 +298,46 @@ std::string Engine::names(const std::vector<int>& ranks) const {
   return ranks.empty() ? "nobody else" : text;
 }
 
-/// The ranks that have not begun the operation come first: the others wait themselves, most likely
-/// for one of these.
-std::vector<int> Engine::waits_for(const Operation& operation) const {
-  std::vector<int> ranks = operation.execution.waits_for();
-  std::stable_partition(ranks.begin(), ranks.end(),
-                        [&](int rank) { return !has_begun(rank, operation); });
-  return ranks;
-}
-
-bool Engine::has_begun(int rank, const Operation& operation) const {
-  if (operation.binding.p2p || !operation.program->header().sends_messages) return false;
-  const Transport* const transport = links_.transport_to[static_cast<std::size_t>(rank)];
-  return transport != nullptr &&
-         transport->latest_sequence_from(rank) >= operation.binding.message_sequence;
-}
-
 void Engine::check_times(Nanos now) {
-  if (!quiet_since_ && (!news_.gone.empty() || !news_.error.ok())) quiet_since_ = now;
-  if (!news_.error.ok() && now - *quiet_since_ >= patience_with_earlier) {
-    return end(news_.error, false);
-  }
+  if (faults_.patience_ends(now)) return end(faults_.news().error, false);
   if (running_) check_time(current_, now);
   if (running_) look_for_other_calls(now);
-  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(*messages_[i], now);
+  for (std::size_t i = 0; i < messages_.size(); ++i) check_time(messages_[i], now);
 }
 
 /// ranks: those that the operation waits for here. Arrival lines show which local ranks have not
 /// begun. A message that has not come shows less: its sender may wait for a third rank, so the
 /// other ranks are asked which of them has not begun.
 void Engine::miss_deadline(const Operation& operation, const std::vector<int>& ranks) {
-  const std::string missed = describe(operation.binding.signature) +
+  const std::string missed = describe(operation.bound.binding.signature) +
                              " did not end within its deadline of " +
                              std::to_string(options_.deadline / nanos_per_ms) + " ms";
   const Status status(Code::timeout,
                       missed + ": it still waits for " + names(ranks) +
                           "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
                       ranks.empty() ? -1 : ranks.front());
-  const bool seen = !operation.program->header().sends_messages || options_.ranks == 2;
-  if (operation.binding.p2p || seen) {
+  const bool seen = !operation.bound.program->header().sends_messages || options_.ranks == 2;
+  if (operation.bound.binding.p2p || seen) {
     return fail(status);
   }
-  if (!status_.ok() || !unexplained_.ok()) return;
-  best_effort([&] { host_.ask_for_late_ranks(sequence_, missed); });
-  await_cause(status.in_operation(sequence_));
+  if (!status_.ok() || !faults_.unexplained().ok()) return;
+  best_effort([&] { host_.ask_for_late_ranks(begun(), missed); });
+  await_cause(status.in_operation(begun()));
 }
 
 void Engine::check_time(Operation& operation, Nanos now) {
   if (!operation.started) {
-    operation.started = now;
     operation.next_late_log = now + options_.late_log;
-    operation.next_look = now + between_looks;
-    record_.began(operation.recorded, now);
+    recorder_.note_start(operation, now);
   }
-  record_waits(operation, now);
+  recorder_.look_at_waits(operation, transports_, now);
   const Nanos waited = now - *operation.started;
-  // Messages that arrived before the fault was known have been handled since.
-  const bool gone = !news_.gone.empty() && quiet_since_ && now > *quiet_since_;
+  const bool gone = faults_.may_give_up(now);
   if (!gone && now < operation.next_late_log && waited < options_.deadline) return;
-  const std::vector<int> ranks = waits_for(operation);
-  const std::string what = describe(operation.binding.signature);
+  const std::vector<int> ranks = transports_.ranks_awaited_by(operation);
+  const std::string what = describe(operation.bound.binding.signature);
   for (int rank : ranks) {
-    const FaultNews::Gone* const entry = gone ? given_up(rank, now) : nullptr;
+    const FaultNews::Gone* const entry = gone ? faults_.given_up(rank, now) : nullptr;
     if (entry == nullptr) continue;
     const std::string text =
         entry->why.ok()

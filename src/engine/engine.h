@@ -9,7 +9,6 @@
 // operations, so the communicator cannot go on.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -20,10 +19,17 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "collectives/execute/executor.h"
-#include "collectives/select/selector.h"
+#include "engine/binder.h"
+#include "engine/buffer_regions.h"
 #include "engine/call.h"
 #include "engine/engine_host.h"
+#include "engine/known_faults.h"
+#include "engine/message_operations.h"
+#include "engine/operation.h"
+#include "engine/peer_rings.h"
 #include "engine/record.h"
+#include "engine/recorder.h"
+#include "engine/transport_set.h"
 #include "engine/work.h"
 
 namespace hocket::internal {
@@ -53,7 +59,7 @@ class Engine {
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
   bool idle() const {
-    return !running_ && queue_.empty() && messages_.empty() && unexplained_.ok();
+    return !running_ && queue_.empty() && messages_.empty() && faults_.unexplained().ok();
   }
   /// The error that has ended the engine; OK before.
   const Status& status() const { return status_; }
@@ -63,7 +69,7 @@ class Engine {
   void fail(const Status& status);
   /// The same without the wait, for errors that arise outside of run_once().
   void fail_now(const Status& status) {
-    if (status_.ok()) end(unexplained_.ok() ? status : unexplained_, true);
+    if (status_.ok()) end(faults_.unexplained().ok() ? status : faults_.unexplained(), true);
   }
   /// True between the end of the engine by an error and report_failure().
   bool has_unreported_failure() const { return unreported_.has_value(); }
@@ -72,169 +78,97 @@ class Engine {
   void report_failure();
 
   /// Set by any thread: there is a fault to look at.
-  std::atomic<bool>& fault_pending() { return fault_pending_; }
+  std::atomic<bool>& fault_pending() { return faults_.pending(); }
   /// Rings the peers that sleep and have not been rung since this rank last published. The caller
   /// calls it before it pauses for long.
-  void ring_pending();
-  /// True if no active transport waits for a descriptor: only local peers, which ring the doorbell,
-  /// can have work for this rank.
-  bool uses_board_only() const;
-  /// Arms the wait descriptors of the transports for one sleep in poll.
-  void prepare_to_sleep();
-  const std::vector<Transport*>& transports() const { return transports_; }
+  void ring_pending() { rings_.ring_pending(); }
+  TransportSet& transports() { return transports_; }
+  const TransportSet& transports() const { return transports_; }
   /// The price of a collective; 0: it has none, because no rank but the root knows its blocks.
   /// mapped: local peers can map its buffers.
-  Status estimate(const Call& call, bool mapped, double* ns);
+  Status estimate(const Call& call, bool mapped, double* ns) {
+    return binder_.estimate(call, mapped, ns);
+  }
   /// Called before set_selector(): sets the algorithm for collectives that have it; empty: the
   /// cheapest.
   void force_algorithm(const char* algorithm) {
-    selector_->force(algorithm);
+    binder_.force_algorithm(algorithm);
     forget_bindings();
   }
   /// Called while no operation runs; all ranks add the same plans.
   void add_plan(std::shared_ptr<const LoadedPlan> plan, bool forced) {
-    selector_->add(std::move(plan), forced);
+    binder_.add_plan(std::move(plan), forced);
     forget_bindings();
   }
-  const LoadedPlans& loaded_plans() const { return selector_->loaded(); }
+  const LoadedPlans& loaded_plans() const { return binder_.loaded_plans(); }
   /// signature_flags: as the selector has them.
   void set_selector(std::unique_ptr<Selector> selector, std::uint8_t signature_flags) {
-    last_program_.store(nullptr, std::memory_order_release);  // it was the old selector's
-    first_selector_ = std::exchange(selector_, std::move(selector));
+    recorder_.set_last_program(nullptr);  // it was the old selector's
+    binder_.set_selector(std::move(selector), signature_flags);
     forget_bindings();
-    signature_flags_ = signature_flags;
   }
   /// Of the last collective; null before the first. Any thread.
-  const Program* last_program() const { return last_program_.load(std::memory_order_acquire); }
+  const Program* last_program() const { return recorder_.last_program(); }
   /// The latest operations. Any thread.
-  const OperationRecord& record() const { return record_; }
-  /// The transports of a program's messages. Any thread.
-  std::vector<const Transport*> transports_of(const Program& program) const;
+  const OperationRecord& record() const { return recorder_.record(); }
   /// The number of the last collective that has begun here; 0: none. Any thread.
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
  private:
-  struct Operation {
-    Execution execution;
-    const Program* program = nullptr;
-    const Program* staged = nullptr;
-    std::uint16_t kind = 0;  // Choice::kind
-    bool counted = false;    // Choice::counted
-    Binding binding;
-    std::uint64_t call_hash = 0;
-    /// True if program, binding and hash are valid for another call with the same question, blocks
-    /// and count, because calls often repeat. Always false with a user operator.
-    bool bound = false;
-    Question question;
-    std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
-    std::size_t own_count = 0;                     // Call::count
-    std::shared_ptr<const UserFold> user;          // binding points to it; or null
-    Work* work = nullptr;                          // the work that has the call; or null
-    bool made = false;                             // the operator was made by the user
-    std::optional<Nanos> started;                  // empty until the clock is first read
-    Nanos next_late_log = 0;
-    OperationRecord::Id recorded = 0;
-    bool admitted = false;  // is admitted, and the record says so
-    bool told = false;      // the peers were told in which call this rank waits
-    Nanos next_look = 0;    // when to look again at the ranks that it waits for
-  };
-
-  void end(const Status& status, bool tell_peers);
-  void find_regions();
-  bool find_region(const void* buffer, std::size_t bytes, RegionOffset* offset);
+  // ---- Calls
+  bool bind(const Call& call, BoundCall& bound);
+  void forget_bindings();
   void begin(const Call& call, Work* work);
-  void announce_collective();
-  void announce(std::uint64_t sequence, const Signature& signature);
-  void look_for_other_calls(Nanos now);
   void begin_next();
-  bool concerns_an_earlier(const Status& failure) const;
   void begin_message(const Call& call, Work* work);
+  bool advance_collective();
+  bool conclude_collective();
+  bool advance_messages();
   void end_call(Work* work);
   void fail_work(Work* work);
-  bool prepare(Operation& operation, const Call& call);
-  bool bind(Operation& operation, const Call& call, const Question& question);
-  void forget_bindings();
-  void bind_blocks(Operation& operation, const Call& call);
-  void bind_made(Operation& operation, const Call& call);
-  Nanos time() const { return record_.times_all() ? monotonic_now() : now_; }
-  /// peer: of a message, else -1.
-  void record(Operation& operation, int peer, std::uint64_t sequence, Nanos begun);
-  void record_end(Operation& operation, Code code);
-  void record_admission(Operation& operation, Nanos now);
-  void record_waits(Operation& operation, Nanos now);
-  bool advance_collective();
-  bool advance_messages();
-  bool conclude_collective();
-  bool take_faults();
+  // ---- Errors
+  bool concerns_an_earlier(const Status& failure) const;
   bool look_at_faults(bool moved);
   void look_at_faults_before_a_call();
   void await_cause(const Status& status);
   void await_explanation(const std::optional<Nanos>& now);
+  void end(const Status& status, bool tell_peers);
+  // ---- Operations that take long
   void check_times(Nanos now);
-  const FaultNews::Gone* given_up(int rank, Nanos now) const;
   void check_time(Operation& operation, Nanos now);
-  std::vector<int> waits_for(const Operation& operation) const;
-  bool has_begun(int rank, const Operation& operation) const;
+  void look_for_other_calls(Nanos now);
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
-  std::size_t output_bytes(const Operation& operation) const;
-  void revoke(Operation& operation);
-  bool output_was_revoked(const Operation& operation) const;
+
+  struct QueuedCall {
+    Call call;
+    Work* work;
+  };
+  struct Unreported {
+    std::uint64_t operation;  // as EngineHost::on_failure() has it
+    bool tell_peers;
+  };
 
   EngineHost& host_;
   const EngineOptions options_;
   Links links_;
   RunAhead run_ahead_;  // of this rank
-  std::vector<Transport*> transports_;
-  std::unique_ptr<Selector> selector_;
-  std::unique_ptr<Selector> first_selector_;  // the record has operations with its programs
-  OperationRecord record_;
-  Nanos now_ = 0;  // of this round; 0: the clock was not read
-  std::uint8_t signature_flags_ = 0;
-  std::atomic<bool> fault_pending_{false};
-  Status status_;
+  TransportSet transports_;
+  Binder binder_;
+  BufferRegions buffers_;
+  Recorder recorder_;
+  KnownFaults faults_;
+  PeerRings rings_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
-  Operation current_;
-  bool running_ = false;
-  bool ring_due_ = false;
-  bool work_has_ended_ = false;
-  unsigned quiet_ = 0;
-  struct QueuedCall {
-    Call call;
-    Work* work;
-  };
+  Operation current_;     // the collective under way, or the last one
+  bool running_ = false;  // current_ is under way
   std::deque<QueuedCall> queue_;
-  std::vector<std::unique_ptr<Operation>> messages_;
-  std::vector<std::unique_ptr<Operation>> spare_;
-
-  struct SeenBuffer {
-    const void* buffer = nullptr;
-    std::size_t bytes = 0;
-    std::uint64_t generation = 0;  // of Regions, when looked up
-    bool mapped = false;
-    RegionOffset offset;
-  };
-  std::array<SeenBuffer, 16> seen_;  // recent lookups, by address
-
-  std::uint64_t sequence_ = 0;            // of the last collective begun
-  std::uint64_t board_sequence_ = 0;      // of the last one that used the board
-  std::uint64_t regions_seen_ = 0;        // generation of Regions when current_ looked for regions
-  std::uint64_t announced_ = 0;           // the last collective that the transports know
-  std::uint64_t announced_on_board_ = 0;  // the last operation of the board that they know
-  std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
-  FaultNews news_;
-  const Status* transport_failure_ = nullptr;  // Transport::failure(), of any of them
-  std::optional<Nanos> quiet_since_;           // if faults are known: nothing has moved since then
-  Status unexplained_;  // the error of a broken link or a deadline, until a fault names its cause
-  std::optional<Nanos> unexplained_since_;
-  struct Unreported {
-    std::uint64_t operation;  // as EngineHost::on_failure() has it
-    bool tell_peers;
-  };
+  MessageOperations messages_;
+  std::atomic<std::uint64_t> begun_ = 0;  // the number of the last collective that has begun
+  bool work_has_ended_ = false;
+  Status status_;
   std::optional<Unreported> unreported_;  // of status_
-  std::atomic<const Program*> last_program_ = nullptr;
-  std::atomic<std::uint64_t> begun_ = 0;  // sequence_, for other threads
 };
 
 }  // namespace hocket::internal

@@ -54,7 +54,7 @@ std::string waits_of(const RecordEntry& entry, const Membership& membership, Nan
 
 std::string transports_of(const Program& program, const Engine& engine, int ranks) {
   std::string names = program.header().uses_node && ranks > 1 ? "shm" : "";
-  for (const Transport* transport : engine.transports_of(program)) {
+  for (const Transport* transport : engine.transports().used_by(program)) {
     names += (names.empty() ? "" : ",") + std::string(transport->name());
   }
   return names.empty() ? "none" : names;

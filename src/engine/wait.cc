@@ -114,7 +114,7 @@ class Driver {
   }
 
   void sleep() {
-    const bool futex = sleepers_.size() == 1 && sleepers_[0].engine->uses_board_only();
+    const bool futex = sleepers_.size() == 1 && sleepers_[0].engine->transports().use_board_only();
     const std::uint32_t how = futex ? Board::asleep_in_futex : Board::asleep_in_poll;
     for (const Sleeper& sleeper : sleepers_) sleeper.board->announce_sleep(how);
     // This round sees all that was published before the announcement; a peer that publishes later
@@ -129,9 +129,10 @@ class Driver {
   void sleep_in_poll() {
     waits_.clear();
     for (const Sleeper& sleeper : sleepers_) {
-      sleeper.engine->prepare_to_sleep();
+      TransportSet& transports = sleeper.engine->transports();
+      transports.prepare_to_sleep();
       waits_.push_back({sleeper.event_fd, POLLIN, 0});
-      for (Transport* transport : sleeper.engine->transports()) {
+      for (const Transport* transport : transports.all()) {
         const int descriptor = transport->wait_descriptor();
         if (descriptor >= 0) waits_.push_back({descriptor, POLLIN, 0});
       }

@@ -1,0 +1,82 @@
+#include "engine/binder.h"
+
+#include "base/assert.h"
+
+namespace hocket::internal {
+namespace {
+
+/// Of an operator that the user has made: signature and its hash. Else it removes the one before.
+void bind_made(BoundCall& bound, const Call& call) {
+  Binding& binding = bound.binding;
+  bound.made = call.op >= Op::pre_mul_sum;
+  bound.user = call.user;
+  binding.user = call.user.get();
+  binding.signature.unit = call.user != nullptr ? call.user->unit : 0;
+  binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
+  if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
+  if (call.user != nullptr) bound.call_hash = call_hash(binding.signature);
+}
+
+/// Of a varying call: sizes, signature and its hash.
+void bind_blocks(BoundCall& bound, const Call& call) {
+  const CollectiveRow& row = row_of(call.collective);
+  const VaryingBlocks& varying = *bound.varying;
+  Binding& binding = bound.binding;
+  const auto extents = [&](Blocks blocks, const VaryingBlocks::Side& side) {
+    if (blocks == Blocks::own) return equal_blocks(call.count, 1);
+    return table_of_blocks(side.counts, side.offsets);
+  };
+  binding.sizes.input = extents(row.input, varying.input);
+  binding.sizes.output = extents(row.output, varying.output);
+  binding.signature.count = varying.total;
+  if (shares_blocks(row)) binding.signature.root = varying.hash;
+  binding.signature.flags |= signature_flag::varying;
+  bound.call_hash = call_hash(binding.signature);
+}
+
+}  // namespace
+
+/// Finds the program of a call, and sets all that is alike in all calls of that kind.
+Status Binder::bind_anew(const Call& call, const Question& question, BoundCall& bound) {
+  bound.reusable = false;
+  const Choice* choice = nullptr;
+  HOCKET_RETURN_IF_ERROR(selector_->choose(question, &choice));
+  HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
+  bound.program = choice->program;
+  bound.staged = choice->staged;
+  bound.call_hash = choice->call_hash;
+  bound.kind = choice->kind;
+  bound.counted = choice->counted;
+  Binding& binding = bound.binding;
+  binding.sizes = choice->sizes;
+  binding.dtype = call.dtype;
+  binding.op = call.op;
+  binding.stores = choice->stores;
+  binding.far_scratch = choice->far_scratch;
+  binding.p2p = is_p2p(call);
+  Signature& signature = binding.signature;
+  signature.count = call.count;
+  signature.root = binding.p2p ? -1 : call.root;  // not the peer of a message
+  signature.collective = call.collective;
+  signature.dtype = call.dtype;
+  signature.op = call.op;
+  signature.flags = signature_flags_;
+  signature.plan = choice->plan;
+  bound.varying = call.varying;
+  bound.own_count = call.count;
+  if (call.op >= Op::pre_mul_sum || bound.made) bind_made(bound, call);
+  if (call.varying != nullptr) bind_blocks(bound, call);
+  bound.question = question;
+  bound.reusable = call.op < Op::pre_mul_sum;
+  return {};
+}
+
+Status Binder::estimate(const Call& call, bool mapped, double* ns) {
+  const Choice* choice = nullptr;
+  HOCKET_RETURN_IF_ERROR(selector_->look(question_of(call), mapped, &choice));
+  const bool staged = choice->staged != nullptr && !mapped;
+  *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
+  return {};
+}
+
+}  // namespace hocket::internal

@@ -1,0 +1,54 @@
+// The sends and receives of the user that are under way, in no order, and their numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/operation.h"
+
+namespace hocket::internal {
+
+class MessageOperations {
+ public:
+  explicit MessageOperations(int ranks)
+      : sent_to_(static_cast<std::size_t>(ranks)),
+        received_from_(static_cast<std::size_t>(ranks)) {}
+
+  bool empty() const { return under_way_.empty(); }
+  std::size_t size() const { return under_way_.size(); }
+  Operation& operator[](std::size_t index) { return *under_way_[index]; }
+
+  /// An operation for the next message: a spare one if there is one.
+  std::unique_ptr<Operation> make() {
+    if (spare_.empty()) return std::make_unique<Operation>();
+    std::unique_ptr<Operation> operation = std::move(spare_.back());
+    spare_.pop_back();
+    return operation;
+  }
+  /// The number of the next message to the peer (send), or from it.
+  std::uint64_t next_number(Collective direction, int peer) {
+    auto& counter = direction == Collective::send ? sent_to_ : received_from_;
+    return ++counter[static_cast<std::size_t>(peer)];
+  }
+  Operation& add(std::unique_ptr<Operation> operation) {
+    return *under_way_.emplace_back(std::move(operation));
+  }
+  /// Keeps an operation that has ended as a spare one. The last operation takes its index.
+  void remove(std::size_t index) {
+    spare_.push_back(std::move(under_way_[index]));
+    under_way_[index] = std::move(under_way_.back());
+    under_way_.pop_back();
+  }
+  void clear() { under_way_.clear(); }
+  /// The next messages get new operations, which no call was bound to before.
+  void drop_spare() { spare_.clear(); }
+
+ private:
+  std::vector<std::unique_ptr<Operation>> under_way_, spare_;
+  std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
+};
+
+}  // namespace hocket::internal
