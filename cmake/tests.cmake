@@ -43,12 +43,16 @@ if(HOCKET_SANITIZE STREQUAL "thread")
 endif()
 
 # ctest begins with these, so that none of them runs alone at the end.
-set(_longest_first engine faults rules_clang transport bootstrap launcher)
+set(_longest_first engine rules_clang faults rules_headers transport bootstrap launcher)
 # Their ranks compute all the time: beside another test they take three times as long.
 set(_alone matrix perf_program)
 if(NOT HOCKET_SANITIZE)
   list(APPEND _alone engine)
 endif()
+
+# Their processes sleep most of the time: two of them take the place of one other test. So ./dev
+# lets tests take two places for each core (PROCESSORS).
+set(_waiting bootstrap exhaustion launcher launcher_between_hosts)
 
 set(_limit_s 900)
 if(CMAKE_CROSSCOMPILING)
@@ -62,6 +66,9 @@ function(hocket_test_defaults)
     if(_place GREATER_EQUAL 0)
       math(EXPR _cost "100 - ${_place}")
       set_tests_properties(${_test} PROPERTIES COST ${_cost})
+    endif()
+    if(NOT _test IN_LIST _waiting)
+      set_tests_properties(${_test} PROPERTIES PROCESSORS 2)
     endif()
     if(_test IN_LIST _alone)
       set_tests_properties(${_test} PROPERTIES RUN_SERIAL TRUE)

@@ -4,4 +4,4 @@
 cd "$(dirname "$0")/../.." || exit 1
 command -v clang++ >/dev/null || { echo "clang++ is not here"; exit 77; }
 find src -name '*.cc' -print0 |
-  xargs -0 -P "$(nproc)" -n 8 clang++ -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Iinclude -Isrc
+  xargs -0 -n 8 clang++ -std=c++20 -fsyntax-only -Wall -Wextra -Werror -Iinclude -Isrc

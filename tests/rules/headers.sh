@@ -22,6 +22,6 @@ first_includes() {
 
 find include src tools perf tests \( -name '*.h' -o -name '*.hpp' \) 2>/dev/null |
   grep -vxF -f <(first_includes) |
-  xargs -P "$(nproc)" -I{} "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
+  xargs -I{} "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
     -Iinclude -Isrc -Itests '-DSOURCE_ROOT=""' -include {} -x c++ /dev/null || status=1
 exit $status
