@@ -12,7 +12,8 @@
 namespace hocket::internal {
 namespace {
 
-// A call is large if it takes longer than so many turns of a processor.
+// A call is large if it takes longer than so many turns of a processor: one turn is then less than
+// 5 % of the price, a difference that counts as equal (selector.cc).
 constexpr Picoseconds turns_of_large_call = 20;
 
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster

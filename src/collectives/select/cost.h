@@ -28,7 +28,7 @@ struct Effects {
 
 /// The price in picoseconds of one operation with blocks of equal counts. It is the same on all
 /// ranks: shape.rank and shape.root do not matter. Sends and receives have no price, because there
-/// is no choice between algorithms. If effects is not null, *effects receives what else is known.
+/// is no choice between algorithms. If effects is not null, *effects is set too.
 std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count, Dtype dtype,
                    std::size_t chunk_elements, const Figures& figures, const Effort& effort = {},
                    Effects* effects = nullptr);

@@ -33,9 +33,8 @@ struct Active {
   std::uint32_t cursor = 0;  // of a step that waits for several
   std::uint32_t chunk = 0, chunks = 0;
   std::uint32_t next_waiter = none;
-  bool posted = false;     // the message of the step
-  std::uint32_t hops = 0;  // of the messages that its first chunk depends on
-  std::uint32_t arriving_hops = 0;
+  bool posted = false;      // the message of the step
+  std::uint32_t hops = 0;   // of the messages that its first chunk depends on
   Picoseconds on_link = 0;  // of a message that is sent
   Picoseconds in_port = 0;  // of its receiver
   bool done = false;
@@ -490,6 +489,7 @@ class Simulation {
     return true;
   }
 
+  /// The instance depends on a message that is the last of a chain of so many.
   void depend(Active& active, std::uint32_t hops) {
     if (active.chunk == 0) active.hops = std::max(active.hops, hops);
     hops_ = std::max(hops_, active.hops);
@@ -632,14 +632,13 @@ class Simulation {
   /// The receiver waits for a message that has left.
   void expect(Active& receiver, const Message& message) {
     receiver.in_port = message.in_port;
-    receiver.arriving_hops = message.hops;
+    depend(receiver, message.hops);
     events_.push(
         {std::max(now_, arrival_of(receiver, message)), Event::arrives, index_of(receiver)});
   }
 
   /// The processor has copied the bytes that came while it was idle; it copies the rest now.
-  void receive(Active& receiver) {
-    depend(receiver, receiver.arriving_hops);
+  void receive(const Active& receiver) {
     Processor& processor = receiver_of(receiver);
     processor.busy += receiver.in_port;
     processor.until = std::max(now_, processor.until + receiver.in_port);
