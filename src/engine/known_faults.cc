@@ -3,10 +3,12 @@
 namespace hocket::internal {
 namespace {
 
-// So long an error waits for the collectives before the one that failed, if nothing moves.
+// If nothing moves, this is how long the error of a failed collective waits for the collectives
+// before it, which can still end.
 constexpr Nanos patience_with_earlier = nanos_per_s;
 
-// A broken link, and a deadline that has passed, wait so long for the fault that names their cause.
+// How long the error of a broken link or of a missed deadline waits for the fault that names its
+// cause.
 constexpr Nanos patience_for_explanation = 500 * nanos_per_ms;
 
 }  // namespace

@@ -34,8 +34,8 @@ class KnownFaults {
   // ---- Patience with operations that can still end
   /// To be called when anything has moved.
   void saw_move() { quiet_since_.reset(); }
-  /// Returns true if the error has waited long enough for the collectives before the one that
-  /// failed.
+  /// Returns true if the error of a failed collective has waited long enough for the collectives
+  /// before it.
   bool patience_ends(Nanos now);
   /// True if ranks are gone, and their messages that arrived before that was known have been
   /// handled since.

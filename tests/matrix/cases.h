@@ -26,18 +26,19 @@ struct WorldKind {
   const char* nodes = "";  // HOCKET_NODES
 };
 
-/// Whether a sanitizer runs the world: more ranks on one node take the same ways through the code.
+/// Whether builds with a sanitizer run the world: more ranks on one node run the same code.
 inline bool suits_sanitizers(const WorldKind& kind) {
   return kind.ranks <= 5 || *kind.nodes != '\0';
 }
 
-/// Whether the thread sanitizer, which is the slowest, runs the world in a test of large messages
-/// or of processes, of which it sees the threads of each alone.
+/// Whether the thread sanitizer, which is the slowest, runs the world in a test of which it runs a
+/// part only: of large messages, or of ranks that are processes. It finds races between the threads
+/// of one process.
 inline bool suits_the_thread_sanitizer(const WorldKind& kind) {
   return kind.ranks <= 4 && (*kind.algorithm == '\0' || *kind.nodes != '\0');
 }
 
-/// The worlds of a test. By the thread sanitizer only `few`, if it is true.
+/// The worlds that a test runs in this build. few: the thread sanitizer runs a part of the test.
 inline std::vector<WorldKind> worlds_of(std::span<const WorldKind> kinds, bool few = false) {
   std::vector<WorldKind> worlds(kinds.begin(), kinds.end());
   if (!tests::sanitized || ranks::long_tests()) return worlds;
