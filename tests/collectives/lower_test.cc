@@ -149,7 +149,15 @@ TEST_P(EveryPlanLowered, has_every_step_in_its_place) {
       Program program;
       ASSERT_TRUE(lower(plan, &program).ok());
       expect_same(plan, program.header());
+      const Steps entry = entry_of(plan);
+      ASSERT_EQ(program.header().entry, entry.size());
+      for (std::size_t i = 0; i < entry.size(); ++i) {
+        expect_same(entry[i], program.code()[i], program);
+      }
       ASSERT_EQ(program.lanes().size(), plan.lanes.size());
+      if (!plan.lanes.empty()) {
+        EXPECT_EQ(program.lanes()[0].first, entry.size());
+      }
       std::uint32_t counters = 0, active = 0;
       for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane) {
         const LaneCode& lowered = program.lanes()[lane];
@@ -176,11 +184,12 @@ const char* yes(bool value) { return value ? "yes" : "no"; }
 /// As docs/protocol/plans.md shows a program of 2 ranks within a node. The fields that are not
 /// shown are 0 there, or false.
 std::string text_of(const Program& program) {
-  static const char* const kinds[] = {"fold",          "send", "recv", "arrive",
-                                      "await_arrival", "wait", "await"};
+  static const char* const kinds[] = {"fold",          "send", "recv",  "arrive",
+                                      "await_arrival", "wait", "await", "await_board"};
   static const char* const buffers[] = {"in", "out", "scratch", "line"};
   static const char* const counts[] = {"once", "one_block", "all_blocks"};
-  std::string text = "lane first count instances window counts     publishes\n";
+  std::string text = fmt::format("instructions of the entry: {}\n", program.header().entry);
+  text += "lane first count instances window counts     publishes\n";
   for (std::size_t i = 0; i < program.lanes().size(); ++i) {
     const LaneCode& lane = program.lanes()[i];
     text += fmt::format("{:<5}{:<6}{:<6}{:<10}{:<7}{:<11}{}\n", i, lane.first, lane.count,

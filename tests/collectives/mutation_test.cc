@@ -277,6 +277,7 @@ class Barrier {
         return under_way > 0 && under_way-- > 0;
       }
       case StepKind::fold:
+      case StepKind::await_board:
         break;
     }
     return true;

@@ -120,8 +120,12 @@ TEST(Print, shows_the_header_and_the_lanes_of_a_plan) {
                       at(Ranges(2).input(by_instance(4, 1)), by_instance(0, 1)))}));
   EXPECT_EQ(print(plan),
             "gather by example: rank 5 of 6, root 1, varying\n"
-            "cut 1; wide scratch 3 x 2 slots; line 2; load/store and messages; arrives first; maps "
-            "inputs; maps outputs; single chunk\n"
+            "cut 1; wide scratch 3 x 2 slots; line 2; load/store and messages; maps inputs; maps "
+            "outputs; single chunk\n"
+            "entry\n"
+            "  await board\n"
+            "  arrive\n"
+            "  await arrival of all\n"
             "lane 0 many: once, 3 instances, window 2\n"
             "lane 1 one: once\n"
             "lane 2 all: all blocks of the output, publishes 1\n"

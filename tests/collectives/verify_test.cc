@@ -216,6 +216,9 @@ std::vector<Fault> faults_of_arrivals() {
       {"arrives_without_a_node", "ring", all_gather, messages,
        [](Plans& p) { p[1].lanes.push_back(once("arrive", {arrive()})); },
        "'ring', rank 1, arrives, but does not use the node"},
+      {"awaits_the_board_in_a_lane", "staged", all_gather, node,
+       [](Plans& p) { p[1].lanes.push_back(once("again", {await_board()})); },
+       "belongs to the entry, which has it already"},
       {"arrives_in_each_chunk", "staged", all_gather, node,
        [](Plans& p) {
          p[2].arrives_first = false;

@@ -128,6 +128,8 @@ class Walker {
                see(thread, step, [&](std::uint32_t peer) { return published(peer, step.flag); });
       case StepKind::await:
         return await(thread, step);
+      case StepKind::await_board:  // no step of a lane
+        return true;
     }
     return false;
   }

@@ -1,7 +1,7 @@
 // The body of a load/store program as a device runs it: the same source compiles for the host,
 // where a thread stands for a thread block, and by nvcc. It reads only the program (program.h), the
-// sizes of the operation, and the addresses of all local ranks' buffers. If the program arrives
-// first, admission has ended before. can_run() refuses programs with messages.
+// sizes of the operation, and the addresses of all local ranks' buffers. A host has run the entry
+// of the program before. can_run() refuses programs with messages.
 //
 // Workers. A rank has R workers (thread blocks), which all run the whole program, each on its share
 // of every chunk: a share is a multiple of 16 bytes. So a flag has R instances, one for each

@@ -64,6 +64,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     status_ = {};
   }
   operation_ = binding.board_sequence;
+  in_lanes_ = false;
+  entry_.next = entry_.cursor = 0;
   large_scratch_ = false;
   const bool has_scratch = header_->scratch_blocks > 0 || staged != nullptr;
   if (has_scratch && !place_scratch()) return;
@@ -77,10 +79,13 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   if (header_->uses_node) {
     links.run_ahead->begin(operation_, binding.message_sequence);
-    phase_ = Phase::awaiting_board;
-    if (!board_is_free()) return;
+    if (board_is_free()) entry_.next = 1;  // mostly; await_board is the first step of the entry
   }
-  enter();
+  if (entry_.next == header_->entry) {
+    begin_lanes();
+  } else {
+    run_entry();
+  }
 }
 
 /// Finds the scratch of the operation: if it fits, a small one of the board. False: no memory.
@@ -111,18 +116,19 @@ bool Execution::place_scratch() {
   return true;
 }
 
-bool Execution::board_is_free() const {
-  return links_->run_ahead->all_have_arrived(RunAhead::required_by(operation_, large_scratch_));
-}
-
-void Execution::enter() {
-  admission_cursor_ = 0;
-  if (header_->arrives_first) {
-    phase_ = Phase::admission;
-    arrive();
-  } else {
-    begin_lanes();
+/// Runs the entry as far as possible, and begins the lanes when it has ended. Returns true if
+/// anything moved.
+bool Execution::run_entry() {
+  bool moved = false;
+  for (; entry_.next < header_->entry; ++entry_.next, entry_.cursor = 0, moved = true) {
+    const std::uint32_t before = entry_.cursor;
+    const Outcome outcome = step(entry_, code_[entry_.next]);
+    if (outcome == Outcome::failed) return true;
+    if (outcome == Outcome::blocked) return moved || entry_.cursor != before;
   }
+  if (staged_ != nullptr && !all_mapped_) use(*staged_);
+  begin_lanes();
+  return true;
 }
 
 /// PreMulSum: at first every block of this rank's scratch counts as an input of this rank.
@@ -174,7 +180,7 @@ void Execution::add_scalars(const Active& active, const Instruction& instruction
 }
 
 void Execution::begin_lanes() {
-  phase_ = Phase::lanes;
+  in_lanes_ = true;
   const ProgramHeader& header = *header_;
   active_count_ = header.active;
   if (active_.size() < active_count_) active_.resize(active_count_);
@@ -211,39 +217,13 @@ void Execution::begin_instance(Active& active, std::uint32_t instance) const {
 
 bool Execution::advance() {
   if (done_ || failed_) return false;
-  if (phase_ == Phase::lanes) [[likely]]
-    return advance_lanes();
-  return phase_ == Phase::admission ? advance_admission() : await_board();
-}
-
-bool Execution::await_board() {
-  RunAhead& run_ahead = *links_->run_ahead;
-  if (!board_is_free()) {
-    const int before = run_ahead.looked_at();
-    switch (run_ahead.look(RunAhead::required_by(operation_, large_scratch_))) {
-      case RunAhead::Look::waits:
-        return run_ahead.looked_at() != before;
-      case RunAhead::Look::disagrees:
-        fail(run_ahead.disagreement());
-        return true;
-      case RunAhead::Look::all_have_arrived:
-        break;
-    }
+  if (!in_lanes_) [[unlikely]] {
+    const bool moved = run_entry();
+    if (!in_lanes_) return moved;
+    advance_lanes();
+    return true;
   }
-  enter();
-  advance();
-  return true;
-}
-
-bool Execution::advance_admission() {
-  const std::uint32_t before = admission_cursor_;
-  const Outcome outcome = do_await_arrival(admission_cursor_, true, 0);
-  if (outcome == Outcome::failed) return true;
-  if (outcome == Outcome::blocked) return admission_cursor_ != before;
-  if (staged_ != nullptr && !all_mapped_) use(*staged_);
-  begin_lanes();
-  advance_lanes();
-  return true;
+  return advance_lanes();
 }
 
 bool Execution::advance_lanes() {
@@ -301,7 +281,9 @@ void Execution::complete_chunk(Active& active) {
   }
 }
 
-Execution::Outcome Execution::step(Active& active, const Instruction& instruction) {
+// Inline in the loop over the lanes, although the entry uses it too.
+[[gnu::always_inline]] inline Execution::Outcome Execution::step(Active& active,
+                                                                 const Instruction& instruction) {
   switch (instruction.kind) {
     case StepKind::fold:
       return do_fold(active, instruction);
@@ -318,6 +300,8 @@ Execution::Outcome Execution::step(Active& active, const Instruction& instructio
       return do_wait(active, instruction);
     case StepKind::await:
       return do_await(active, instruction);
+    case StepKind::await_board:
+      return do_await_board(active.cursor);
   }
   return fail(internal_error("a program holds an unknown instruction"));
 }
@@ -618,6 +602,16 @@ void Execution::arrive() {
   line.sequence.store(operation_, std::memory_order_release);
   links_->run_ahead->arrive(operation_, binding_->fingerprint);
   published_ = true;
+}
+
+/// cursor: the local rank that is looked at next.
+Execution::Outcome Execution::do_await_board(std::uint32_t& cursor) {
+  if (board_is_free()) return Outcome::next;
+  RunAhead& run_ahead = *links_->run_ahead;
+  const RunAhead::Look look = run_ahead.look(board_awaits());
+  cursor = static_cast<std::uint32_t>(run_ahead.looked_at());
+  if (look == RunAhead::Look::disagrees) return fail(run_ahead.disagreement());
+  return look == RunAhead::Look::waits ? Outcome::blocked : Outcome::next;
 }
 
 /// cursor: the local rank that is looked at next.

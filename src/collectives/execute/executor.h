@@ -2,12 +2,11 @@
 // Collectives and messages of every size move their bytes through advance(). Only the measurements
 // in engine/calibration.cc access memory without a program.
 //
-// A program that uses the node first waits until its part of the board is free: until no peer is so
-// far behind that it may still read there (transport/shm/run_ahead.h). This wait is no step,
-// because every plan needs it, and before all its steps. If the program arrives first, admission
-// follows: this rank publishes its arrival, waits for the arrival of all local peers, compares
-// signatures and maps the peers' buffers; if a buffer of some rank is not mapped, the program
-// `staged` runs instead. Then the lanes run.
+// The entry of a program runs before its lanes. It waits until this rank's part of the board is
+// free: until no peer is so far behind that it may still read there (transport/shm/run_ahead.h). If
+// the program arrives first, admission follows: this rank publishes its arrival, waits for the
+// arrival of all local peers, compares signatures and maps the peers' buffers; if a buffer of some
+// rank is not mapped, the program `staged` runs instead, which has the same entry.
 #pragma once
 
 #include <cstdint>
@@ -90,8 +89,7 @@ class Execution {
 
  private:
   enum class Outcome : std::uint8_t { blocked, next, failed };
-  enum class Phase : std::uint8_t { awaiting_board, admission, lanes };
-  /// A lane instance that is active.
+  /// A lane instance that is active, or the entry.
   struct Active {
     const LaneCode* lane = nullptr;
     std::uint32_t instance = 0;
@@ -100,7 +98,7 @@ class Execution {
     std::size_t chunk = 0, chunks = 1;
     bool posted = false;
     bool done = false;
-    Transfer transfer;
+    Transfer transfer = {};
   };
 
   /// A fold that is ready to run: only its addresses are still to be set.
@@ -124,13 +122,10 @@ class Execution {
   void make_ready(const Active& active, const Instruction& instruction);
   void fold_ready(const ReadyFold& ready);
   bool place_scratch();
-  bool board_is_free() const;
-  void enter();
+  bool run_entry();
   void begin_lanes();
   void begin_instance(Active& active, std::uint32_t instance) const;
   bool advance_lanes();
-  bool await_board();
-  bool advance_admission();
   bool run(Active& active);
   Outcome step(Active& active, const Instruction& instruction);
   Outcome do_fold(Active& active, const Instruction& instruction);
@@ -144,6 +139,10 @@ class Execution {
                    Fold* fold);
   Outcome do_message(Active& active, const Instruction& instruction);
   void post(Active& active, const Instruction& instruction, Transport& transport);
+  /// The operation at which all local peers must have arrived before the board is free.
+  std::uint64_t board_awaits() const { return RunAhead::required_by(operation_, large_scratch_); }
+  bool board_is_free() const { return links_->run_ahead->all_have_arrived(board_awaits()); }
+  Outcome do_await_board(std::uint32_t& cursor);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
   Outcome do_wait(Active& active, const Instruction& instruction);
   Outcome do_await(Active& active, const Instruction& instruction) const;
@@ -191,11 +190,12 @@ class Execution {
   std::size_t scratch_step_ = 0;  // to that of the next local rank
   bool large_scratch_ = false;
   std::uint64_t operation_ = 0;  // of the board
-  Phase phase_ = Phase::lanes;
   int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
-  bool admitted_ = false;  // peers have arrived, or a message has come
-  std::uint32_t admission_cursor_ = 0;
+  bool admitted_ = false;                   // peers have arrived, or a message has come
+  bool in_lanes_ = false;                   // the entry has ended
+  static constexpr LaneCode entry_code_{};  // its instructions are the first of the program
+  Active entry_{.lane = &entry_code_};
   Status status_;
   std::vector<Active> active_;
   std::size_t active_count_ = 0;

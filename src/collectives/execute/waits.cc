@@ -5,11 +5,17 @@
 
 namespace hocket::internal {
 
-/// The ranks that the step of an active lane waits for.
+/// The ranks that the step of an active lane, or of the entry, waits for.
 void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const {
   const Instruction& instruction = code_[active.lane->first + active.next];
   if (active.posted) {
     ranks.push_back(static_cast<int>(instruction.peer.at(active.instance)));
+    return;
+  }
+  if (instruction.kind == StepKind::await_board) {
+    for (int peer = 0; peer < links_->board->local_ranks(); ++peer) {
+      if (!has_arrived(peer, board_awaits())) ranks.push_back(rank_of(peer));
+    }
     return;
   }
   const bool arrival = instruction.kind == StepKind::await_arrival;
@@ -33,17 +39,12 @@ std::vector<int> Execution::waits_for() const {
   if (done_) return {};
   std::vector<int> all;
   if (mapping_of_ >= 0) all.push_back(rank_of(mapping_of_));
-  if (phase_ == Phase::lanes) {
+  if (in_lanes_) {
     for (std::size_t i = 0; i < active_count_; ++i) {
       if (!active_[i].done) add_awaited(active_[i], all);
     }
   } else {
-    const bool arrived = phase_ == Phase::admission;
-    const std::uint64_t operation =
-        arrived ? operation_ : RunAhead::required_by(operation_, large_scratch_);
-    for (int peer = 0; peer < links_->board->local_ranks(); ++peer) {
-      if (!has_arrived(peer, operation)) all.push_back(rank_of(peer));
-    }
+    add_awaited(entry_, all);
   }
   std::vector<int> ranks;
   for (const int rank : all) {

@@ -128,6 +128,7 @@ class LaneWriter {
       case StepKind::wait:
         return with_lag({{"wait", step.flag}, {"of", peer(step)}}, step);
       case StepKind::await:
+      case StepKind::await_board:  // no step of a lane
         break;
     }
     return await(step);

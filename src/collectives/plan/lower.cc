@@ -19,6 +19,8 @@ class Lowering {
 
   Status run() {
     std::uint64_t counters = 0, active = 0;
+    for (const Step& step : entry_of(plan_)) HOCKET_RETURN_IF_ERROR(add(step));
+    header_.entry = static_cast<std::uint32_t>(code_.size());
     for (const Lane& lane : plan_.lanes) {
       if (counters > most<std::uint32_t>) return too_large("lane instances");
       lanes_.push_back({.first = static_cast<std::uint32_t>(code_.size()),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "collectives/plan/steps.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -38,6 +40,16 @@ Layout::Layout(std::span<const std::uint32_t> node_of) {
     largest_ = std::max(largest_, static_cast<std::uint32_t>(ranks.size()));
     smallest_ = std::min(smallest_, static_cast<std::uint32_t>(ranks.size()));
   }
+}
+
+Steps entry_of(const Plan& plan) {
+  Steps entry;
+  if (plan.uses_node()) entry.push_back(steps::await_board());
+  if (plan.arrives_first) {
+    entry.push_back(steps::arrive());
+    entry.push_back(steps::await_arrival());
+  }
+  return entry;
 }
 
 std::uint32_t input_blocks(const Plan& plan) {

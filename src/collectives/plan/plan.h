@@ -30,6 +30,10 @@
 // lanes of the same rank wait for it by the step await. If the lane `publishes`, local peers wait
 // for its progress by the step wait.
 //
+// Entry. A plan that uses the node begins with steps that precede all lanes: it waits until this
+// rank's line and scratch are free; if it arrives first, it then arrives and awaits the arrival of
+// all local peers.
+//
 // Scratch. Scratch block b of chunk k lies in slot k % slots. The plan itself must say when a slot,
 // or a block that several instances use, may be overwritten.
 //
@@ -109,6 +113,9 @@ enum class StepKind : std::uint8_t {
   /// (end) has ended. A chunk before the first chunk, and an instance that the lane does not have,
   /// count as completed.
   await,
+  /// Only in the entry: waits until the line and the scratch of this rank are free, that is until
+  /// no local peer is so far behind that it may still read there (transport/shm/run_ahead.h).
+  await_board,
 };
 
 struct Step {
@@ -214,8 +221,8 @@ struct Plan {
   std::uint32_t scratch_blocks = 0;
   std::uint8_t slots = 1;
   bool wide_scratch = false;  // some rank has a wide range: scratch blocks have room for it
-  /// The rank arrives and awaits the arrival of all local peers before all lanes; else these are
-  /// steps.
+  /// The entry (entry_of()) has the arrival and awaits the arrival of all local peers; else lanes
+  /// have these steps.
   bool arrives_first = false;
   /// Steps access the inputs (outputs) of local peers directly: only if all of them are mapped.
   bool maps_input = false;
@@ -227,6 +234,10 @@ struct Plan {
   bool uses_node() const { return !node.empty(); }
   bool operator==(const Plan&) const = default;
 };
+
+/// The entry: the steps that a rank runs before all lanes. They follow from the fields above, so no
+/// builder and no user's plan can leave them out.
+Steps entry_of(const Plan& plan);
 
 /// True if a plan, or the header of a program, can replace a plan that maps buffers in an operation
 /// where a buffer is not mapped: it begins in the same way, and maps no buffer.

@@ -12,6 +12,7 @@
 //                               blocks 1, 2 and 3, each from its place to its own
 //   await 2 fold (4 back)       until lane 2, `fold`, has completed the chunk 4 before this chunk
 //   await end of 0 send[j]{j<3} until instances 0, 1 and 2 of lane 0, `send`, have ended
+//   await board                 until this rank's line and scratch are free
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -179,6 +180,8 @@ std::string print(const Plan& plan, const Step& step) {
       return fmt::format("wait {}", step.flag) + of_peer(step) + lag_text(step);
     case StepKind::await:
       return text_of_await(plan, step);
+    case StepKind::await_board:
+      return "await board";
   }
   return fmt::format("unknown step {}", static_cast<int>(step.kind));
 }
@@ -196,11 +199,13 @@ std::string print(const Plan& plan) {
   text += !plan.uses_node()                     ? "messages"
           : plan.node.size() < plan.shape.ranks ? "load/store and messages"
                                                 : "load/store";
-  if (plan.arrives_first) text += "; arrives first";
   if (plan.maps_input) text += "; maps inputs";
   if (plan.maps_output) text += "; maps outputs";
   if (plan.single_chunk) text += "; single chunk";
   text += '\n';
+  const Steps entry = entry_of(plan);
+  if (!entry.empty()) text += "entry\n";
+  for (const Step& step : entry) text += "  " + print(plan, step) + '\n';
   for (std::size_t i = 0; i < plan.lanes.size(); ++i) {
     const Lane lane = without_i(plan.lanes[i]);
     text += title_of(i, lane) + '\n';

@@ -4,6 +4,9 @@
 //
 //   ProgramHeader | LaneCode of every lane | Instruction of every step | Operand of every range
 //
+// The first instructions are those of the entry, which a host runs before the lanes, also for a
+// program whose lanes a device runs.
+//
 // Each of these is plain data without padding; the header says where each array begins.
 #pragma once
 
@@ -62,6 +65,7 @@ struct ProgramHeader {
   std::int32_t root;
   std::uint32_t lanes, first_lane;                // number; offset in bytes
   std::uint32_t instructions, first_instruction;  // likewise
+  std::uint32_t entry;                            // how many instructions the entry has
   std::uint32_t operands, first_operand;
   std::uint32_t input_blocks, output_blocks, line_blocks, scratch_blocks;
   std::uint32_t slots;
@@ -76,7 +80,7 @@ struct ProgramHeader {
   bool sends_messages;  // this rank, or another rank in the same operation
   std::uint8_t unused[2];
 };
-static_assert(sizeof(ProgramHeader) == 84);
+static_assert(sizeof(ProgramHeader) == 88);
 
 class Program {
  public:

@@ -73,6 +73,11 @@ Step recv(Index peer, Index tag, Index block, Range dst) {
 Step send_empty(Index peer, Index tag) { return message(StepKind::send, peer, tag); }
 Step recv_empty(Index peer, Index tag) { return message(StepKind::recv, peer, tag); }
 
+Step await_board() {
+  Step step;
+  step.kind = StepKind::await_board;
+  return step;
+}
 Step arrive() {
   Step step;
   step.kind = StepKind::arrive;

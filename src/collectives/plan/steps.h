@@ -74,6 +74,7 @@ Step send(Index peer, Index tag, Index block, Range src);
 Step recv(Index peer, Index tag, Index block, Range dst);
 Step send_empty(Index peer, Index tag);
 Step recv_empty(Index peer, Index tag);
+Step await_board();
 Step arrive();
 Step await_arrival();            // waits for all local peers
 Step await_arrival(Index peer);  // waits for a local rank

@@ -335,6 +335,8 @@ class Simulation {
     return own && !shared ? costs_.femtoseconds_per_touch : costs_.femtoseconds_of_peer;
   }
 
+  /// In the entry only the wait for the arrivals takes time: as all ranks begin at the same time,
+  /// the board is free.
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
     if (rank.plan->arrives_first) ++looks_;
@@ -433,6 +435,8 @@ class Simulation {
         return true;
       case StepKind::await:
         return await(active, step);
+      case StepKind::await_board:  // no step of a lane; the entry is priced by begin()
+        return true;
     }
     return true;
   }

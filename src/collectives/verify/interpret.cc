@@ -84,9 +84,9 @@ class Interpreter {
   std::span<const void* const> inputs_;
   std::span<void* const> outputs_;
   const Interpretation of_;
-  const Lane arrival_ = steps::once("arrival", {steps::arrive(), steps::await_arrival()});
-  std::size_t longest_ = 0;  // elements of the longest block of all ranks
-  std::size_t stride_ = 0;   // bytes between the blocks of scratch
+  std::vector<Lane> entries_;  // by rank: the entry as a lane; without steps if there is none
+  std::size_t longest_ = 0;    // elements of the longest block of all ranks
+  std::size_t stride_ = 0;     // bytes between the blocks of scratch
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
   std::deque<Thread> threads_;                         // a deque, so that threads do not move
@@ -112,15 +112,16 @@ Interpreter::Interpreter(std::span<const Plan> plans, std::span<const Sizes> siz
     rank.scratch.assign(stride_ * plan.scratch_blocks * plan.slots, std::byte{0xa5});
     rank.line.assign(line_payload_bytes, std::byte{0xa5});
     for (const Lane& lane : plan.lanes) rank.progress.emplace_back(lane.instances);
+    entries_.push_back(steps::once("entry", entry_of(plan)));
   }
 }
 
 Status Interpreter::run() {
   for (std::uint32_t r = 0; r < plans_.size(); ++r) {
-    if (plans_[r].arrives_first) {
-      threads_.push_back({.rank = r, .lane = &arrival_});
-    } else {
+    if (entries_[r].steps.empty()) {
       start_lanes(r);
+    } else {
+      threads_.push_back({.rank = r, .lane = &entries_[r]});
     }
   }
   std::vector<std::size_t> order;
@@ -179,7 +180,7 @@ void Interpreter::next_step(Thread& thread) {
   thread.next = 0;
   ++thread.chunk;
   thread.done = thread.chunk == thread.chunks;
-  if (thread.lane == &arrival_) {
+  if (thread.lane == &entries_[thread.rank]) {
     if (thread.done) start_lanes(thread.rank);
     return;
   }
@@ -211,6 +212,8 @@ bool Interpreter::may_go_on(Thread& thread, const Step& step) {
                        [&](std::uint32_t r) { return has_published(thread, step, r); });
     case StepKind::await:
       return has_awaited(thread, step);
+    case StepKind::await_board:
+      return true;  // the memory is new: no rank reads it in an earlier operation
   }
   return false;
 }

@@ -42,10 +42,11 @@
 //
 // Successive operations. A rank writes the scratch and the line of an earlier operation again only
 // when all ranks of its node have arrived at a later operation, and so have ended the earlier one
-// (transport/shm/run_ahead.h). The verifier checks of each plan that uses the node that it arrives
-// exactly once, that steps write only the scratch and the line of their own rank, and that an
-// arrival in this operation precedes every access to a peer's memory. So accesses of two operations
-// do not conflict, whatever their plans are.
+// (transport/shm/run_ahead.h); the step await_board waits for that. The verifier checks of each
+// plan that uses the node that it arrives exactly once, that steps write only the scratch and the
+// line of their own rank, and only after await_board, and that an arrival in this operation
+// precedes every access to a peer's memory. So accesses of two operations do not conflict, whatever
+// their plans are.
 #pragma once
 
 #include <cstdint>

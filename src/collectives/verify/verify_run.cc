@@ -33,6 +33,7 @@ void Run::make_threads() {
     const Plan& plan = plans_[r];
     Rank& rank = by_rank_[r];
     rank.caller = static_cast<int>(threads_.size());
+    rank.entry = entry_of(plan);
     threads_.push_back({.rank = r});
     for (std::uint32_t l = 0; l < plan.lanes.size(); ++l) {
       const Lane& lane = plan.lanes[l];
@@ -81,6 +82,10 @@ void Run::add_inputs() {
 }
 
 Status Run::run() {
+  for (const Rank& rank : by_rank_) {
+    order_->begin(rank.caller);
+    order_->tick(rank.caller);
+  }
   while (!runnable_.empty() && status_.ok()) {
     const int thread = runnable_.front();
     runnable_.pop_front();
@@ -104,43 +109,23 @@ void Run::wake(std::vector<int>& waiting) {
 Run::Outcome Run::go_on(int thread) {
   const Thread& t = threads_[thread];
   if (t.done || !status_.ok()) return Outcome::blocked;
-  if (t.lane == callers) return begin_or_end(thread);
-  if (t.next < lane_of(thread).steps.size()) return step(thread);
+  if (t.next < steps_of(thread).size()) return step(thread);
+  if (t.lane == callers) return go_on_as_caller(thread);
   end_chunk(thread);
   return Outcome::went_on;
 }
 
-/// The caller of a rank begins (next 0), awaits all arrivals if the plan says so (1), and ends when
-/// all lanes have ended (2).
-Run::Outcome Run::begin_or_end(int thread) {
+/// The caller of a rank has run the entry: it starts the lanes, and ends when all of them have
+/// ended.
+Run::Outcome Run::go_on_as_caller(int thread) {
   Thread& t = threads_[thread];
-  const Plan& plan = plans_[t.rank];
-  if (t.next == 0) {
-    order_->begin(thread);
-    order_->tick(thread);
-    if (plan.arrives_first) arrive(thread);
-    t.next = plan.arrives_first ? 1 : 2;
-    if (t.next == 2) start_lanes(t.rank);
-  }
-  if (t.next == 1) {
-    if (await_all_arrivals(thread) == Outcome::blocked) return Outcome::blocked;
-    order_->tick(thread);
-    t.next = 2;
+  if (t.next == steps_of(thread).size()) {
     start_lanes(t.rank);
+    ++t.next;
   }
   if (by_rank_[t.rank].left > 0) return Outcome::blocked;
   end_rank(thread);
   return status_.ok() ? Outcome::went_on : Outcome::failed;
-}
-
-Run::Outcome Run::await_all_arrivals(int thread) {
-  Thread& t = threads_[thread];
-  const auto locals = static_cast<std::uint32_t>(plans_[t.rank].node.size());
-  for (; t.checked < locals; ++t.checked) {
-    if (!hear_arrival(thread, t.checked)) return Outcome::blocked;
-  }
-  t.checked = 0;
-  return Outcome::went_on;
 }
 
 void Run::start_lanes(std::uint32_t rank) {
@@ -173,7 +158,7 @@ Run::Outcome Run::step(int thread) {
       return message(thread);
     case StepKind::arrive:
       order_->tick(thread);
-      arrive(thread);
+      if (!arrive(thread)) return Outcome::failed;
       next_step(thread);
       return Outcome::went_on;
     case StepKind::await_arrival:
@@ -182,6 +167,10 @@ Run::Outcome Run::step(int thread) {
       return wait(thread);
     case StepKind::await:
       return await(thread);
+    case StepKind::await_board:
+      by_rank_[threads_[thread].rank].board_is_free = true;
+      next_step(thread);
+      return Outcome::went_on;
   }
   return Outcome::failed;
 }
@@ -211,11 +200,15 @@ Run::Outcome Run::message(int thread) {
   return Outcome::went_on;
 }
 
-void Run::arrive(int thread) {
+bool Run::arrive(int thread) {
   Rank& rank = by_rank_[threads_[thread].rank];
+  if (!rank.board_is_free) {
+    return fail(thread, nullptr, "writes the arrival line before it has awaited its board");
+  }
   rank.arrived = true;
   rank.arrival = order_->note(thread);
   wake(rank.waiting);
+  return true;
 }
 
 /// False if that rank has not arrived; then the thread is woken when it has.
@@ -231,6 +224,15 @@ bool Run::hear_arrival(int thread, std::uint32_t local) {
   order_->hear(thread, rank.arrival);
   by_rank_[own].awaited[local].push_back(order_->next_end(thread));
   return true;
+}
+
+Run::Outcome Run::await_all_arrivals(int thread) {
+  Thread& t = threads_[thread];
+  const auto locals = static_cast<std::uint32_t>(plans_[t.rank].node.size());
+  for (; t.checked < locals; ++t.checked) {
+    if (!hear_arrival(thread, t.checked)) return Outcome::blocked;
+  }
+  return Outcome::went_on;
 }
 
 Run::Outcome Run::await_arrival(int thread) {
@@ -352,7 +354,8 @@ std::string Run::name_of_thread(Epoch epoch) const {
 std::string Run::at(int thread, const Memory* memory) const {
   const Thread& t = threads_[thread];
   if (t.lane == callers) {
-    return fmt::format("{} which awaits all arrivals", name_of_rank(plans_[t.rank]));
+    return fmt::format("{} in its entry ({})", name_of_rank(plans_[t.rank]),
+                       print(plans_[t.rank], current(thread)));
   }
   return name_of_step(plans_[t.rank], t.lane, t.instance, t.next) +
          fmt::format(" in chunk {} of {}", t.chunk, t.chunks) +
@@ -371,8 +374,8 @@ Status Run::stuck() const {
   int shown = 0;
   for (int thread = 0; thread < static_cast<int>(threads_.size()); ++thread) {
     const Thread& t = threads_[thread];
-    const bool lanes_run = by_rank_[t.rank].caller == thread ? t.next == 1 : !t.starts.empty();
-    if (t.done || !lanes_run) continue;
+    const bool runs = t.lane == callers ? t.next < steps_of(thread).size() : !t.starts.empty();
+    if (t.done || !runs) continue;
     if (++shown <= 4) text += (shown > 1 ? "; " : "") + at(thread);
   }
   if (shown > 4) text += fmt::format("; and {} more", shown - 4);

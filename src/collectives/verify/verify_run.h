@@ -32,7 +32,7 @@ class Run {
   static constexpr std::uint32_t callers = 0xffffffff;          // Thread::lane
 
   /// A thread runs every window-th instance of a lane, one after the other; or it is the caller of
-  /// a rank, which begins and ends the operation.
+  /// a rank, which runs the entry, starts the lanes, and ends the operation.
   struct Thread {
     std::uint32_t rank = 0;
     std::uint32_t lane = callers;
@@ -54,7 +54,8 @@ class Run {
     int caller = 0;   // the thread of the caller; the threads of the lanes follow it
     int threads = 0;  // how many threads the lanes have
     int left = 0;     // how many of these threads have not ended
-    bool arrived = false, ended = false;
+    Steps entry;
+    bool board_is_free = false, arrived = false, ended = false;
     Order::Note arrival;
     std::vector<int> waiting;                 // for the arrival
     std::vector<std::vector<Epoch>> awaited;  // ends of await_arrival, by local peer
@@ -69,8 +70,7 @@ class Run {
   void add_inputs();
   void wake(std::vector<int>& waiting);
   Outcome go_on(int thread);
-  Outcome begin_or_end(int thread);
-  Outcome await_all_arrivals(int thread);
+  Outcome go_on_as_caller(int thread);
   void start_lanes(std::uint32_t rank);
   void start(int thread, std::uint32_t instance);
   Outcome step(int thread);
@@ -80,7 +80,8 @@ class Run {
   Outcome wait(int thread);
   Outcome await(int thread);
   bool hear_chunk(int thread, Progress& progress, std::uint32_t chunk);
-  void arrive(int thread);
+  Outcome await_all_arrivals(int thread);
+  bool arrive(int thread);
   void next_step(int thread);
   void end_chunk(int thread);
   void end_rank(int thread);
@@ -115,7 +116,11 @@ class Run {
 
   const Plan& plan_of(int thread) const { return plans_[threads_[thread].rank]; }
   const Lane& lane_of(int thread) const { return plan_of(thread).lanes[threads_[thread].lane]; }
-  const Step& current(int thread) const { return lane_of(thread).steps[threads_[thread].next]; }
+  const Steps& steps_of(int thread) const {
+    const Thread& t = threads_[thread];
+    return t.lane == callers ? by_rank_[t.rank].entry : lane_of(thread).steps;
+  }
+  const Step& current(int thread) const { return steps_of(thread)[threads_[thread].next]; }
 
   std::span<const Plan> plans_;
   const Messages& messages_;

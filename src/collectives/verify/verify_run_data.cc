@@ -59,8 +59,12 @@ bool Run::has_met(int thread, std::uint32_t rank) const {
 
 bool Run::check_access(Memory& memory, int thread, const Spot& spot, bool writes) {
   const std::uint32_t rank = threads_[thread].rank;
-  if (spot.rank == rank) return true;
   const auto name = [&] { return name_of(spot, rank); };
+  if (spot.rank == rank) {
+    const bool on_board = plans_[rank].uses_node() && !is_callers(spot);
+    if (!writes || !on_board || by_rank_[rank].board_is_free) return true;
+    return fail(thread, &memory, fmt::format("writes {} before it has awaited its board", name()));
+  }
   if (!has_met(thread, spot.rank)) {
     return fail(thread, &memory,
                 fmt::format("{} {} before it has awaited that rank's arrival",

@@ -101,9 +101,10 @@ class StepsForm {
       if (step.lane < plan_.lanes.size()) return {};
       return fmt::format("names lane {} of {}", step.lane, plan_.lanes.size());
     }
-    if (static_cast<unsigned>(step.kind) > static_cast<unsigned>(StepKind::await)) {
+    if (static_cast<unsigned>(step.kind) > static_cast<unsigned>(StepKind::await_board)) {
       return "is of an unknown kind";
     }
+    if (step.kind == StepKind::await_board) return "belongs to the entry, which has it already";
     if (!plan_.uses_node()) return "needs links within a node";
     if (step.kind == StepKind::wait && step.flag >= public_flags) {
       return fmt::format("uses flag {} of {}", step.flag, public_flags);
