@@ -378,5 +378,62 @@ TEST(Selector, candidates_come_cheapest_first_with_their_prices) {
   EXPECT_GE(all[0].price_ps, 20'000'000) << "no less than one message, in picoseconds";
 }
 
+/// Six ranks, of which each is a node.
+SelectorOptions six_nodes() {
+  SelectorOptions options;
+  options.ranks = 6;
+  options.one_node = false;
+  return options;
+}
+
+TEST(Selector, interpolates_between_the_counts_that_were_simulated) {
+  const SelectorOptions options = six_nodes();
+  Selector selector(options);
+  const Shape shape{.collective = Collective::all_reduce, .ranks = 6};
+  // The counts after 8 are powers of two and quarters between them, and counts between these.
+  for (const std::size_t count : {1UL, 5UL, 8UL, 9UL, 11UL, 1000UL, 40'960UL, 45'000UL, 49'152UL,
+                                  1'000'003UL, 99'999'999UL}) {
+    std::vector<Selector::Priced> candidates;
+    ASSERT_TRUE(selector.candidates(all_reduce_of(4 * count), &candidates).ok());
+    for (const Selector::Priced& candidate : candidates) {
+      Program program;
+      ASSERT_TRUE(lower(candidate.builder->build(shape), &program).ok());
+      Effects effects;
+      const std::int64_t exact = price(*candidate.builder, shape, count, Dtype::float32,
+                                       selector.chunk_elements(program, all_reduce_of(4 * count)),
+                                       options.figures, {}, &effects);
+      SCOPED_TRACE(candidate.builder->algorithm + (" " + std::to_string(count)));
+      const bool simulated = count <= 8 || count == 40'960 || count == 49'152;
+      const double most = simulated ? 1 : 1.02;
+      EXPECT_LE(candidate.price_ps, exact * most);
+      EXPECT_GE(candidate.price_ps, exact / most);
+      EXPECT_LE(candidate.effects.work_ps, effects.work_ps * most);
+      EXPECT_GE(candidate.effects.work_ps, effects.work_ps / most);
+    }
+  }
+}
+
+TEST(Selector, simulates_few_of_many_counts_and_roots) {
+  Selector selector(six_nodes());
+  std::vector<Selector::Priced> candidates;
+  ASSERT_TRUE(selector.candidates(all_reduce_of(4), &candidates).ok());
+  const std::size_t algorithms = candidates.size();
+  for (std::size_t count = 1; count < 1 << 20; count += 1 + count / 100) {
+    choice_of(selector, 4 * count);
+  }
+  const std::size_t prices = selector.simulated_prices();
+  EXPECT_LE(prices, algorithms * (8 + 4 * 18)) << "4 between two powers of two";
+  const auto broadcast_from = [&](int root) {
+    const Choice* choice = nullptr;
+    const Question question{.collective = Collective::broadcast, .root = root, .count = 1000};
+    EXPECT_TRUE(selector.choose(question, &choice).ok());
+    EXPECT_EQ(choice->program->header().root, root);
+    return selector.simulated_prices();
+  };
+  const std::size_t of_one_root = broadcast_from(0);
+  EXPECT_GT(of_one_root, prices);
+  for (int root = 1; root < 6; ++root) EXPECT_EQ(broadcast_from(root), of_one_root);
+}
+
 }  // namespace
 }  // namespace hocket::internal

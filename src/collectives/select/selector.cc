@@ -194,14 +194,47 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
     if (!fits(*program, question)) continue;
     Priced one;
     one.builder = builder;
-    if (priced) {
-      one.price_ps = price(*builder, shape_of(question), count, question.dtype,
-                           chunk_elements(*program, question), options_.figures, {}, &one.effects);
-    }
+    if (priced) one = interpolated(*builder, question, count, chunk_elements(*program, question));
     out->push_back(one);
   }
   std::ranges::stable_sort(*out, {}, &Priced::price_ps);
   return {};
+}
+
+/// Calls of many different counts are common, and a simulation takes longer than most calls. So
+/// only a few counts are simulated: 1 to 8, and of the counts between two powers of two each
+/// quarter. Between them prices are taken as linear.
+Selector::Priced Selector::interpolated(const Builder& builder, const Question& question,
+                                        std::size_t count, std::size_t chunk_elements) {
+  constexpr int most_steps = 40;  // of 2: beyond, the next count could be too large for a size
+  const int steps = std::max(0, static_cast<int>(std::bit_width(count)) - 3);
+  const std::size_t below = count >> steps << steps;
+  Priced result = simulated(builder, question, below, chunk_elements);
+  if (below == count || steps > most_steps) return result;
+  const Priced& above =
+      simulated(builder, question, below + (std::size_t{1} << steps), chunk_elements);
+  // In integers, so that all ranks compute the same.
+  constexpr int parts = 1024;
+  const auto part = static_cast<std::int64_t>((count - below) * parts >> steps);
+  const auto between = [part](std::int64_t from, std::int64_t to) {
+    return from + (to - from) / parts * part + (to - from) % parts * part / parts;
+  };
+  result.price_ps = between(result.price_ps, above.price_ps);
+  result.effects.work_ps = between(result.effects.work_ps, above.effects.work_ps);
+  return result;
+}
+
+const Selector::Priced& Selector::simulated(const Builder& builder, const Question& question,
+                                            std::size_t count, std::size_t chunk_elements) {
+  const Shape shape = shape_of(question);
+  Priced& priced =
+      prices_[{&builder, question.dtype, shape.widened, shape.varying, count, chunk_elements}];
+  if (priced.builder == nullptr) {
+    priced.builder = &builder;
+    priced.price_ps = price(builder, shape, count, question.dtype, chunk_elements, options_.figures,
+                            {}, &priced.effects);
+  }
+  return priced;
 }
 
 Status Selector::work_out(const Question& question, Entry* entry) {

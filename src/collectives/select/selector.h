@@ -1,7 +1,8 @@
 // Chooses the program of an operation: computes the price of every candidate with figures measured
 // on this machine (cost.h), and takes the cheapest. The choice depends only on what all ranks share
-// (the call, the shape, the figures), so all ranks choose the same. It is computed once per kind of
-// call and kept in a table.
+// (the call, the shape, the figures), so all ranks choose the same. Choices for the latest calls
+// are kept, and all prices that were simulated: a call of a new count or root mostly needs no
+// simulation.
 #pragma once
 
 #include <array>
@@ -104,6 +105,10 @@ class Selector {
     Effects effects;
   };
   Status candidates(const Question& question, std::vector<Priced>* out);
+  /// How many prices were simulated since the selector was made.
+  std::size_t simulated_prices() const { return prices_.size(); }
+  /// The elements of each chunk of a block; 0: each block is one chunk.
+  std::size_t chunk_elements(const Program& program, const Question& question) const;
 
  private:
   struct Entry {
@@ -119,6 +124,10 @@ class Selector {
 
   Status find(const Question& question, Entry** found);
   void forget_choices();
+  Priced interpolated(const Builder& builder, const Question& question, std::size_t count,
+                      std::size_t chunk_elements);
+  const Priced& simulated(const Builder& builder, const Question& question, std::size_t count,
+                          std::size_t chunk_elements);
   std::vector<const Builder*> builders_for(const Question& question) const;
   Status work_out(const Question& question, Entry* entry);
   const Priced* forced_of(const std::vector<Priced>& candidates) const;
@@ -133,7 +142,6 @@ class Selector {
   bool fits(const Program& program, const Question& question) const;
   Sizes sizes_for(const Program& program, const Question& question,
                   std::size_t chunk_elements) const;
-  std::size_t chunk_elements(const Program& program, const Question& question) const;
   std::size_t message_bytes(const Question& question) const;
   bool has_levels() const;
   bool far_cores() const;
@@ -141,11 +149,15 @@ class Selector {
 
   SelectorOptions options_;
   std::vector<const Builder*> forced_;  // of options_.loaded, in the order of add()
-  std::array<Entry, 64> recent_;  // by hash; an evicted question is priced again, but not lowered
+  std::array<Entry, 64> recent_;        // by hash
   // By kind: for how many further operations to choose programs that map no buffers. It changes on
   // all ranks in the same way.
   std::array<std::uint8_t, (static_cast<std::size_t>(Collective::all_to_all) + 1) * kinds_of_size>
       unmapped_{};
+  // What was simulated. The operator matters only if it widens; the root does not matter.
+  // By builder, dtype, widened, varying, count, elements of a chunk.
+  using PriceKey = std::tuple<const Builder*, Dtype, bool, bool, std::size_t, std::size_t>;
+  std::map<PriceKey, Priced> prices_;
   // By builder, root, widened, varying.
   using ProgramKey = std::tuple<const Builder*, int, bool, bool>;
   std::map<ProgramKey, std::unique_ptr<Program>> programs_;
