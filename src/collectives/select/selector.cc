@@ -4,6 +4,8 @@
 #include <bit>
 #include <tuple>
 
+#include "base/mix.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -55,6 +57,22 @@ bool maps_buffers(const Program& program) {
   return program.header().maps_input || program.header().maps_output;
 }
 
+/// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
+/// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
+/// of users. Null: none has room, because an element of the user is too long.
+const Selector::Priced* alternative_of(const std::vector<Selector::Priced>& candidates) {
+  const auto found = std::ranges::find_if(candidates, [](const Selector::Priced& candidate) {
+    return candidate.builder->file == nullptr && replaces_mapping(candidate.program->header());
+  });
+  return found != candidates.end() ? &*found : nullptr;
+}
+
+/// Removes the candidates that map buffers.
+void drop_mapping(std::vector<Selector::Priced>* candidates) {
+  std::erase_if(*candidates,
+                [](const Selector::Priced& candidate) { return maps_buffers(*candidate.program); });
+}
+
 }  // namespace
 
 Status Selector::choose(const Question& question, const Choice** choice) {
@@ -99,6 +117,7 @@ void Selector::force(const std::string& algorithm) {
 void Selector::add(std::shared_ptr<const LoadedPlan> plan, bool forced) {
   if (forced) forced_.push_back(&plan->builder);
   options_.loaded.add(std::move(plan));
+  servers_.clear();
   forget_choices();
 }
 
@@ -129,10 +148,13 @@ bool Selector::serves(const Builder& builder, const Question& question) const {
   if (builder.collective != question.collective) return false;
   if (builder.medium == Medium::node && !options_.one_node) return false;
   if (builder.medium == Medium::both && !has_levels()) return false;
-  const bool in_order = options_.deterministic || question.op == Op::user_in_order;
-  if (in_order && !builder.rank_order) return false;
+  if (keeps_order(question) && !builder.rank_order) return false;
   if (question.op == Op::pre_mul_sum && !builder.scales) return false;
   return builder.varying || !question.varying;
+}
+
+bool Selector::keeps_order(const Question& question) const {
+  return options_.deterministic || question.op == Op::user_in_order;
 }
 
 /// Plans that use the node and messages are for several nodes, of which one has several ranks.
@@ -141,14 +163,29 @@ bool Selector::has_levels() const {
   return layout != nullptr && layout->nodes() > 1 && layout->ranks_of_largest() > 1;
 }
 
-std::vector<const Builder*> Selector::builders_for(const Question& question) const {
-  std::vector<const Builder*> found;
-  const auto look_at = [&](const Builder& builder) {
-    if (serves(builder, question)) found.push_back(&builder);
+/// The algorithms that serve such calls if their count fits.
+Status Selector::servers_of(const Question& question, const std::vector<Server>** out) {
+  const ServersKey key{question.collective,
+                       question.root,
+                       tells_partial_results(question.dtype, question.op),
+                       question.varying,
+                       keeps_order(question),
+                       question.op == Op::pre_mul_sum};
+  const auto known = servers_.find(key);
+  if (known != servers_.end()) {
+    *out = &known->second;
+    return {};
+  }
+  std::vector<Server> servers;
+  const auto look_at = [&](const Builder& builder) -> Status {
+    if (!serves(builder, question)) return {};
+    servers.push_back({&builder, nullptr});
+    return program_for(builder, question, &servers.back().program);
   };
-  for (const Builder& builder : builders()) look_at(builder);
-  for (const auto& plan : options_.loaded.all()) look_at(plan->builder);
-  return found;
+  for (const Builder& builder : builders()) HOCKET_RETURN_IF_ERROR(look_at(builder));
+  for (const auto& plan : options_.loaded.all()) HOCKET_RETURN_IF_ERROR(look_at(plan->builder));
+  *out = &(servers_[key] = std::move(servers));
+  return {};
 }
 
 /// Where not all ranks know all blocks, each block has one chunk: chunks must be alike on both
@@ -188,14 +225,12 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
   const bool priced = !is_p2p(question.collective) && (!question.varying || question.total > 0);
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   const std::size_t count = question.varying ? divide_up(question.total, ranks) : question.count;
-  for (const Builder* builder : builders_for(question)) {
-    const Program* program = nullptr;
-    HOCKET_RETURN_IF_ERROR(program_for(*builder, question, &program));
-    if (!fits(*program, question)) continue;
-    Priced one;
-    one.builder = builder;
-    if (priced) one = interpolated(*builder, question, count, chunk_elements(*program, question));
-    out->push_back(one);
+  const std::vector<Server>* servers = nullptr;
+  HOCKET_RETURN_IF_ERROR(servers_of(question, &servers));
+  for (const Server& server : *servers) {
+    if (!fits(*server.program, question)) continue;
+    const Price price = priced ? interpolated(server, question, count) : Price{};
+    out->push_back({server.builder, server.program, price.ps, price.effects});
   }
   std::ranges::stable_sort(*out, {}, &Priced::price_ps);
   return {};
@@ -204,60 +239,69 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
 /// Calls of many different counts are common, and a simulation takes longer than most calls. So
 /// only a few counts are simulated: 1 to 8, and of the counts between two powers of two each
 /// quarter. Between them prices are taken as linear.
-Selector::Priced Selector::interpolated(const Builder& builder, const Question& question,
-                                        std::size_t count, std::size_t chunk_elements) {
+Selector::Price Selector::interpolated(const Server& server, const Question& question,
+                                       std::size_t count) {
   constexpr int most_steps = 40;  // of 2: beyond, the next count could be too large for a size
+  const std::size_t chunk = chunk_elements(*server.program, question);
   const int steps = std::max(0, static_cast<int>(std::bit_width(count)) - 3);
   const std::size_t below = count >> steps << steps;
-  Priced result = simulated(builder, question, below, chunk_elements);
-  if (below == count || steps > most_steps) return result;
-  const Priced& above =
-      simulated(builder, question, below + (std::size_t{1} << steps), chunk_elements);
+  Price price = simulated(*server.builder, question, below, chunk);
+  if (below == count || steps > most_steps) return price;
+  const Price& above =
+      simulated(*server.builder, question, below + (std::size_t{1} << steps), chunk);
   // In integers, so that all ranks compute the same.
   constexpr int parts = 1024;
   const auto part = static_cast<std::int64_t>((count - below) * parts >> steps);
   const auto between = [part](std::int64_t from, std::int64_t to) {
     return from + (to - from) / parts * part + (to - from) % parts * part / parts;
   };
-  result.price_ps = between(result.price_ps, above.price_ps);
-  result.effects.work_ps = between(result.effects.work_ps, above.effects.work_ps);
-  return result;
+  price.ps = between(price.ps, above.ps);
+  price.effects.work_ps = between(price.effects.work_ps, above.effects.work_ps);
+  return price;
 }
 
-const Selector::Priced& Selector::simulated(const Builder& builder, const Question& question,
-                                            std::size_t count, std::size_t chunk_elements) {
+const Selector::Price& Selector::simulated(const Builder& builder, const Question& question,
+                                           std::size_t count, std::size_t chunk_elements) {
   const Shape shape = shape_of(question);
-  Priced& priced =
-      prices_[{&builder, question.dtype, shape.widened, shape.varying, count, chunk_elements}];
-  if (priced.builder == nullptr) {
-    priced.builder = &builder;
-    priced.price_ps = price(builder, shape, count, question.dtype, chunk_elements, options_.figures,
-                            {}, &priced.effects);
+  const auto [found, is_new] = prices_.try_emplace(
+      {&builder, question.dtype, shape.widened, shape.varying, count, chunk_elements});
+  Price& known = found->second;
+  if (is_new) {
+    known.ps = price(builder, shape, count, question.dtype, chunk_elements, options_.figures, {},
+                     &known.effects);
   }
-  return priced;
+  return known;
+}
+
+std::size_t Selector::HashOfSimulated::operator()(const Simulated& key) const {
+  const std::uint64_t bits =
+      (static_cast<std::uint64_t>(key.dtype) << 2) | (key.widened ? 2 : 0) | (key.varying ? 1 : 0);
+  return mix(reinterpret_cast<std::uintptr_t>(key.builder) ^ mix(key.count ^ mix(bits)) ^
+             (key.chunk_elements << 20));
 }
 
 Status Selector::work_out(const Question& question, Entry* entry) {
   std::vector<Priced> all;
   HOCKET_RETURN_IF_ERROR(candidates(question, &all));
   Choice& choice = entry->choice;
-  const Program* alternative = nullptr;
-  HOCKET_RETURN_IF_ERROR(find_alternative(question, all, &alternative, &choice.staged_price_ps));
-  if (alternative == nullptr) HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
+  const Priced* const alternative = alternative_of(all);
+  const Program* const staged = alternative != nullptr ? alternative->program : nullptr;
+  if (staged != nullptr) choice.staged_price_ps = alternative->price_ps;
+  if (staged == nullptr) drop_mapping(&all);
   if (all.empty()) {
     return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
                           " between these ranks");
   }
   const Priced* const forced = forced_of(all);
   const Priced& chosen = forced != nullptr ? *forced : best_of(all);
-  HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice.program));
-  if (maps_buffers(*choice.program)) choice.staged = alternative;
-  HOCKET_RETURN_IF_ERROR(take(question, chosen, &choice));
+  if (maps_buffers(*chosen.program)) choice.staged = staged;
+  take(question, chosen, &choice);
   if (choice.staged == nullptr || forced != nullptr) return {};
-  HOCKET_RETURN_IF_ERROR(drop_mapping(question, &all));
+  drop_mapping(&all);
   entry->is_other = true;
   entry->unmapped.counted = true;
-  return take(question, best_of(all), &entry->unmapped);
+  take(question, best_of(all), &entry->unmapped);
+  return {};
 }
 
 /// A forced algorithm that cannot carry this call (inline beyond its line, ring for a barrier)
@@ -278,7 +322,7 @@ const Selector::Priced* Selector::forced_of(const std::vector<Priced>& candidate
 }
 
 /// Sets all of a choice but `staged`, which it reads.
-Status Selector::take(const Question& question, const Priced& chosen, Choice* choice) {
+void Selector::take(const Question& question, const Priced& chosen, Choice* choice) {
   Signature signature;
   signature.count = question.count;
   signature.root = question.root;
@@ -290,43 +334,12 @@ Status Selector::take(const Question& question, const Priced& chosen, Choice* ch
   choice->call_hash = call_hash(signature);
   choice->price_ps = chosen.price_ps;
   choice->kind = kind_of(question);
-  HOCKET_RETURN_IF_ERROR(program_for(*chosen.builder, question, &choice->program));
+  choice->program = chosen.program;
   const Program& sized = choice->staged != nullptr ? *choice->staged : *choice->program;
   choice->sizes = sizes_for(*choice->program, question, chunk_elements(sized, question));
   choice->stores = stores(question);
   choice->far_scratch = choice->program->header().uses_node && far_cores() &&
                         message_bytes(question) >= least_far_scratch_bytes;
-  return {};
-}
-
-/// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
-/// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
-/// of users. Null: none has room, because an element of the user is too long.
-Status Selector::find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                                  const Program** out, std::int64_t* price_ps) {
-  *out = nullptr;
-  for (const Priced& candidate : candidates) {
-    if (candidate.builder->file != nullptr) continue;
-    const Program* program = nullptr;
-    HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
-    if (!replaces_mapping(program->header())) continue;
-    *out = program;
-    *price_ps = candidate.price_ps;
-    return {};
-  }
-  return {};
-}
-
-/// Removes the candidates that map buffers.
-Status Selector::drop_mapping(const Question& question, std::vector<Priced>* candidates) {
-  std::vector<Priced> kept;
-  for (const Priced& candidate : *candidates) {
-    const Program* program = nullptr;
-    HOCKET_RETURN_IF_ERROR(program_for(*candidate.builder, question, &program));
-    if (!maps_buffers(*program)) kept.push_back(candidate);
-  }
-  *candidates = std::move(kept);
-  return {};
 }
 
 /// Another core's line costs more than one from memory: the cores share no cache, or no near one.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "collectives/algorithms/builders.h"
@@ -101,6 +102,7 @@ class Selector {
   /// picoseconds.
   struct Priced {
     const Builder* builder = nullptr;
+    const Program* program = nullptr;
     std::int64_t price_ps = 0;
     Effects effects;
   };
@@ -124,20 +126,25 @@ class Selector {
 
   Status find(const Question& question, Entry** found);
   void forget_choices();
-  Priced interpolated(const Builder& builder, const Question& question, std::size_t count,
-                      std::size_t chunk_elements);
-  const Priced& simulated(const Builder& builder, const Question& question, std::size_t count,
-                          std::size_t chunk_elements);
-  std::vector<const Builder*> builders_for(const Question& question) const;
+  struct Server {
+    const Builder* builder;
+    const Program* program;
+  };
+  struct Price {
+    std::int64_t ps = 0;
+    Effects effects;
+  };
+  Status servers_of(const Question& question, const std::vector<Server>** out);
+  Price interpolated(const Server& server, const Question& question, std::size_t count);
+  const Price& simulated(const Builder& builder, const Question& question, std::size_t count,
+                         std::size_t chunk_elements);
   Status work_out(const Question& question, Entry* entry);
   const Priced* forced_of(const std::vector<Priced>& candidates) const;
-  Status take(const Question& question, const Priced& chosen, Choice* choice);
+  void take(const Question& question, const Priced& chosen, Choice* choice);
   std::uint16_t kind_of(const Question& question) const;
-  Status find_alternative(const Question& question, const std::vector<Priced>& candidates,
-                          const Program** out, std::int64_t* price_ps);
-  Status drop_mapping(const Question& question, std::vector<Priced>* candidates);
   Status program_for(const Builder& builder, const Question& question, const Program** out);
   Shape shape_of(const Question& question) const;
+  bool keeps_order(const Question& question) const;
   bool serves(const Builder& builder, const Question& question) const;
   bool fits(const Program& program, const Question& question) const;
   Sizes sizes_for(const Program& program, const Question& question,
@@ -154,10 +161,21 @@ class Selector {
   // all ranks in the same way.
   std::array<std::uint8_t, (static_cast<std::size_t>(Collective::all_to_all) + 1) * kinds_of_size>
       unmapped_{};
-  // What was simulated. The operator matters only if it widens; the root does not matter.
-  // By builder, dtype, widened, varying, count, elements of a chunk.
-  using PriceKey = std::tuple<const Builder*, Dtype, bool, bool, std::size_t, std::size_t>;
-  std::map<PriceKey, Priced> prices_;
+  /// What was simulated. The operator matters only if it widens; the root does not matter.
+  struct Simulated {
+    const Builder* builder;
+    Dtype dtype;
+    bool widened, varying;
+    std::size_t count, chunk_elements;
+    bool operator==(const Simulated&) const = default;
+  };
+  struct HashOfSimulated {
+    std::size_t operator()(const Simulated& key) const;
+  };
+  std::unordered_map<Simulated, Price, HashOfSimulated> prices_;
+  // By collective, root, widened, varying, in the order of ranks, PreMulSum.
+  using ServersKey = std::tuple<Collective, int, bool, bool, bool, bool>;
+  std::map<ServersKey, std::vector<Server>> servers_;
   // By builder, root, widened, varying.
   using ProgramKey = std::tuple<const Builder*, int, bool, bool>;
   std::map<ProgramKey, std::unique_ptr<Program>> programs_;
