@@ -40,8 +40,8 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   // must not end as if all were well.
   if (transports_.failure() != nullptr && concerns_an_earlier(*transports_.failure())) [[unlikely]]
     fail(*transports_.failure());
-  if (running_) moved |= advance_collective();
-  if (!running_ && !queue_.empty()) {
+  if (collectives_.running()) moved |= advance_collective();
+  if (collectives_.next_is_due()) {
     begin_next();
     moved = true;
   }
@@ -52,20 +52,20 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   if (faults_.is_pending()) [[unlikely]]
     moved |= look_at_faults(moved);
   if (now) check_times(*now);
-  rings_.end_round(moved, running_);
+  rings_.end_round(moved, collectives_.running());
   return moved;
 }
 
 void Engine::submit(const Call& call, Work* work) {
   if (faults_.is_pending()) [[unlikely]]
     look_at_faults_before_a_call();
-  if (!status_.ok()) return fail_work(work);
+  if (error_.is_set()) return fail_work(work);
   recorder_.begin_round({});
   if (is_p2p(call)) return begin_message(call, work);
-  if (running_ || !queue_.empty()) {
-    queue_.push_back({call, work});
-  } else {
+  if (collectives_.empty()) {
     begin(call, work);
+  } else {
+    collectives_.add(call, work);
   }
 }
 
@@ -74,8 +74,7 @@ bool Engine::concerns_an_earlier(const Status& failure) const {
 }
 
 void Engine::begin_next() {
-  const QueuedCall next = queue_.front();
-  queue_.pop_front();
+  const CollectiveOperations::Queued next = collectives_.take();
   begin(next.call, next.work);
 }
 
@@ -85,7 +84,7 @@ void Engine::end_call(Work* work) {
 
 void Engine::fail_work(Work* work) {
   if (work == nullptr) return;
-  work->fail(status_.ok() ? faults_.unexplained() : status_);
+  work->fail(error_.is_set() ? error_.status() : faults_.unexplained());
   work_has_ended_ = true;
 }
 
@@ -99,19 +98,16 @@ bool Engine::bind(const Call& call, BoundCall& bound) {
 
 void Engine::forget_bindings() {
   HOCKET_ASSERT(idle(), "no operation runs by what is forgotten");
-  current_.bound.reusable = false;
+  collectives_.current().bound.reusable = false;
   messages_.drop_spare();
 }
 
 /// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
 /// look at is written while the arrival travels.
 void Engine::begin(const Call& call, Work* work) {
-  HOCKET_ASSERT(!running_, "collectives run one after another");
-  current_.reset(work);
-  const std::uint64_t sequence = begun() + 1;
-  begun_.store(sequence, std::memory_order_relaxed);
-  running_ = true;
-  BoundCall& bound = current_.bound;
+  const std::uint64_t sequence = collectives_.begin(work);
+  Operation& current = collectives_.current();
+  BoundCall& bound = current.bound;
   if (!bind(call, bound)) return;
   const Nanos when = recorder_.time();
   Binding& binding = bound.binding;
@@ -125,10 +121,10 @@ void Engine::begin(const Call& call, Work* work) {
     ++binding.board_sequence;
     binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   }
-  current_.execution.start(*bound.program, bound.staged, binding, links_);
-  if (header.uses_node) current_.execution.advance();
+  current.execution.start(*bound.program, bound.staged, binding, links_);
+  if (header.uses_node) current.execution.advance();
   recorder_.set_last_program(bound.program);
-  recorder_.begin(current_, -1, sequence, when);
+  recorder_.begin(current, -1, sequence, when);
   conclude_collective();
 }
 
@@ -137,28 +133,30 @@ void Engine::begin(const Call& call, Work* work) {
 /// board. So a rank that has waited long for messages tells the ranks for which it waits which call
 /// it is in, and one that has waited long on the board looks for messages too.
 void Engine::look_for_other_calls(Nanos now) {
-  if (now - *current_.started < Operation::between_looks) return;
-  if (current_.bound.program->header().sends_messages) {
-    if (std::exchange(current_.told, true)) return;
-    transports_.tell_call(current_);
+  Operation& current = collectives_.current();
+  if (now - *current.started < Operation::between_looks) return;
+  if (current.bound.program->header().sends_messages) {
+    if (std::exchange(current.told, true)) return;
+    transports_.tell_call(current);
     return;
   }
-  transports_.announce(current_.bound.binding);
+  transports_.announce(current.bound.binding);
   transports_.poll_all();
   if (transports_.failure() != nullptr) [[unlikely]]
     fail(*transports_.failure());
 }
 
 bool Engine::advance_collective() {
-  const bool moved = current_.execution.advance();
+  const bool moved = collectives_.current().execution.advance();
   return conclude_collective() || moved;
 }
 
 /// Returns true if the operation has ended.
 bool Engine::conclude_collective() {
-  Execution& execution = current_.execution;
+  Operation& current = collectives_.current();
+  Execution& execution = current.execution;
   rings_.add(execution.take_published());
-  recorder_.look_at_admission(current_);
+  recorder_.look_at_admission(current);
   if (execution.failed()) [[unlikely]] {
     fail(execution.status());
     return true;
@@ -173,11 +171,11 @@ bool Engine::conclude_collective() {
     return true;
   }
   recorder_.set_last_program(&execution.program());
-  if (&execution.program() != current_.bound.program) [[unlikely]]
-    binder_.fell_back(current_.bound);
-  running_ = false;
-  recorder_.end(current_, Code::ok);
-  end_call(current_.work);
+  if (&execution.program() != current.bound.program) [[unlikely]]
+    binder_.fell_back(current.bound);
+  collectives_.end();
+  recorder_.end(current, Code::ok);
+  end_call(current.work);
   return true;
 }
 
@@ -218,7 +216,7 @@ bool Engine::advance_messages() {
 }
 
 void Engine::fail(const Status& status) {
-  if (!status_.ok() || !faults_.unexplained().ok()) return;
+  if (error_.is_set() || !faults_.unexplained().ok()) return;
   if (status.code() != Code::remote_error) return end(status, true);
   await_cause(status);
 }
@@ -234,35 +232,34 @@ void Engine::await_explanation(const std::optional<Nanos>& now) {
 }
 
 void Engine::end(const Status& error, bool tell_peers) {
-  if (!status_.ok()) return;
+  if (error_.is_set()) return;
   HOCKET_ASSERT(!error.ok(), "an engine ends by an error");
-  std::uint64_t operation = running_ ? begun() : begun() + 1;
+  const bool running = collectives_.running();
+  Operation& current = collectives_.current();
+  std::uint64_t operation = running ? begun() : begun() + 1;
   if (error.sequence() != 0) operation = std::min(operation, error.sequence());
-  status_ = error.sequence() != 0 || !running_ ? error : error.in_operation(begun());
+  error_.set(error.sequence() != 0 || !running ? error : error.in_operation(begun()), operation,
+             tell_peers);
   faults_.forget_unexplained();  // perhaps `error` itself
   // Each of these must happen, even if there is no memory for one of them.
-  transports_.cancel(status_);
-  if (running_) best_effort([&] { buffers_.revoke_output(current_.execution); });
-  if (running_) recorder_.end(current_, status_.code());
-  if (running_) fail_work(current_.work);
-  for (const QueuedCall& queued : queue_) fail_work(queued.work);
+  transports_.cancel(error_.status());
+  if (running) best_effort([&] { buffers_.revoke_output(current.execution); });
+  if (running) recorder_.end(current, error_.status().code());
+  if (running) fail_work(current.work);
+  for (const CollectiveOperations::Queued& queued : collectives_.queue()) fail_work(queued.work);
   for (std::size_t i = 0; i < messages_.size(); ++i) {
-    recorder_.end(messages_[i], status_.code());
+    recorder_.end(messages_[i], error_.status().code());
     fail_work(messages_[i].work);
   }
-  running_ = false;
-  queue_.clear();
+  collectives_.clear();
   messages_.clear();
-  unreported_ = {operation, tell_peers};
   rings_.add(true);  // local peers that sleep learn of it from their monitors too; this is sooner
 }
 
 void Engine::report_failure() {
-  if (!unreported_) return;
+  if (!has_unreported_failure()) return;
   HOCKET_ASSERT(!round_.held(), "a report may wait, a round of the engine does not");
-  const Unreported unreported = *unreported_;
-  unreported_.reset();
-  host_.on_failure(status_, unreported.operation, unreported.tell_peers);
+  error_.report(host_);
 }
 
 /// Returns true if a fault is new. A fault does not end an operation that still moves with messages
@@ -273,7 +270,7 @@ bool Engine::look_at_faults(bool moved) {
   if (!faults_.take()) return false;
   if (!news.at_once) {
     if (!was_known) return true;
-    if (moved || (running_ && begun() < news.operation)) return false;
+    if (moved || (collectives_.running() && begun() < news.operation)) return false;
   }
   end(news.error, false);
   return true;
@@ -283,7 +280,7 @@ bool Engine::look_at_faults(bool moved) {
 /// call could still succeed, because the other ranks may have left all its data on the board. A
 /// call that comes before the failed collective may begin: the other ranks have ended that call.
 void Engine::look_at_faults_before_a_call() {
-  if (!status_.ok() || running_ || !queue_.empty() || !messages_.empty()) return;
+  if (error_.is_set() || !collectives_.empty() || !messages_.empty()) return;
   if (!faults_.take()) return;
   const FaultNews& news = faults_.news();
   if (news.at_once || news.operation <= begun() + 1) end(news.error, false);
@@ -300,8 +297,8 @@ std::string Engine::names(const std::vector<int>& ranks) const {
 
 void Engine::check_times(Nanos now) {
   if (faults_.patience_ends(now)) return end(faults_.news().error, false);
-  if (running_) check_time(current_, now);
-  if (running_) look_for_other_calls(now);
+  if (collectives_.running()) check_time(collectives_.current(), now);
+  if (collectives_.running()) look_for_other_calls(now);
   for (std::size_t i = 0; i < messages_.size(); ++i) check_time(messages_[i], now);
 }
 
@@ -320,7 +317,7 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
   if (operation.bound.binding.p2p || seen) {
     return fail(status);
   }
-  if (!status_.ok() || !faults_.unexplained().ok()) return;
+  if (error_.is_set() || !faults_.unexplained().ok()) return;
   best_effort([&] { host_.ask_for_late_ranks(begun(), missed); });
   await_cause(status.in_operation(begun()));
 }

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +21,8 @@
 #include "engine/binder.h"
 #include "engine/buffer_regions.h"
 #include "engine/call.h"
+#include "engine/collective_operations.h"
+#include "engine/engine_error.h"
 #include "engine/engine_host.h"
 #include "engine/known_faults.h"
 #include "engine/message_operations.h"
@@ -59,20 +60,20 @@ class Engine {
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
   bool idle() const {
-    return !running_ && queue_.empty() && messages_.empty() && faults_.unexplained().ok();
+    return collectives_.empty() && messages_.empty() && faults_.unexplained().ok();
   }
   /// The error that has ended the engine; OK before.
-  const Status& status() const { return status_; }
+  const Status& status() const { return error_.status(); }
   /// Ends all operations with an error of this rank, of which the other ranks are told. If the
   /// error is that of a broken link, the engine first waits, for up to half a second, for a fault
   /// that names the cause; no operation moves in that time.
   void fail(const Status& status);
   /// The same without the wait, for errors that arise outside of run_once().
   void fail_now(const Status& status) {
-    if (status_.ok()) end(faults_.unexplained().ok() ? status : faults_.unexplained(), true);
+    if (!error_.is_set()) end(faults_.unexplained().ok() ? status : faults_.unexplained(), true);
   }
   /// True between the end of the engine by an error and report_failure().
-  bool has_unreported_failure() const { return unreported_.has_value(); }
+  bool has_unreported_failure() const { return error_.is_unreported(); }
   /// Passes the error that has ended the engine to EngineHost::on_failure(), which may block, once.
   /// It is called outside of run_once(), by drive(), before the error is returned to the user.
   void report_failure();
@@ -112,7 +113,7 @@ class Engine {
   /// The latest operations. Any thread.
   const OperationRecord& record() const { return recorder_.record(); }
   /// The number of the last collective that has begun here; 0: none. Any thread.
-  std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
+  std::uint64_t begun() const { return collectives_.begun(); }
 
  private:
   // ---- Calls
@@ -140,15 +141,6 @@ class Engine {
   void miss_deadline(const Operation& operation, const std::vector<int>& ranks);
   std::string names(const std::vector<int>& ranks) const;
 
-  struct QueuedCall {
-    Call call;
-    Work* work;
-  };
-  struct Unreported {
-    std::uint64_t operation;  // as EngineHost::on_failure() has it
-    bool tell_peers;
-  };
-
   EngineHost& host_;
   const EngineOptions options_;
   Links links_;
@@ -161,14 +153,10 @@ class Engine {
   PeerRings rings_;
   [[no_unique_address]] Exclusive round_;  // of run_once(): one thread drives the engine
 
-  Operation current_;     // the collective under way, or the last one
-  bool running_ = false;  // current_ is under way
-  std::deque<QueuedCall> queue_;
+  CollectiveOperations collectives_;
   MessageOperations messages_;
-  std::atomic<std::uint64_t> begun_ = 0;  // the number of the last collective that has begun
   bool work_has_ended_ = false;
-  Status status_;
-  std::optional<Unreported> unreported_;  // of status_
+  EngineError error_;
 };
 
 }  // namespace hocket::internal

@@ -11,14 +11,12 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "collectives/algorithms/builders.h"
-#include "engine/engine.h"
-#include "memory_transport.h"
+#include "engine/simulated_engine.h"
 #include "seed.h"
 
 namespace hocket::internal {
@@ -31,55 +29,42 @@ constexpr Nanos start_of_time = 5 * nanos_per_s;  // no relation to any clock of
 
 class World;
 
-/// One rank: its engine, and the host of it.
-class SimulatedRank final : private EngineHost {
+class SimulatedRank final : public testing::SimulatedEngine {
  public:
-  SimulatedRank(World& world, testing::MemoryNetwork& network, int rank,
-                const std::string& algorithm);
+  SimulatedRank(World& world, testing::SimulatedNodes& nodes, int rank,
+                const std::string& algorithm)
+      : SimulatedEngine(nodes, rank, deadline, algorithm), world_(world) {}
 
   /// What the control plane would bring.
   void hear(const Status& fault) {
     if (heard_.ok()) heard_ = fault;
-    engine->fault_pending().store(true);
+    engine().fault_pending().store(true);
   }
-  std::unique_ptr<Engine> engine;
 
  private:
   std::string name_of_rank(int rank) const override { return "rank " + std::to_string(rank); }
-  void ring(int) override {}
   void poll_faults(FaultNews* news) override {
     if (news->error.ok()) news->error = heard_;
   }
   void ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) override;
-  bool export_region(std::uint64_t) override { return false; }
   void on_failure(const Status& status, std::uint64_t operation, bool tell_peers) override;
-  std::byte* private_scratch(std::size_t bytes) override {
-    scratch_.resize(std::max(scratch_.size(), bytes + 1));
-    return scratch_.data();
-  }
-  Status map_remote(int, RegionOffset, std::size_t, std::uint64_t, std::byte**) override {
-    return internal_error("programs over messages map nothing");
-  }
 
   World& world_;
-  const int rank_;
-  std::vector<std::byte> segment_;
-  Board board_;  // of this rank alone: every rank is a node of its own
-  Regions regions_;
-  std::unique_ptr<testing::MemoryTransport> transport_;
-  std::vector<std::byte> scratch_;
   Status heard_;
 };
 
+/// Every rank is a node of its own.
+testing::SimulatedNodes make_nodes() { return testing::SimulatedNodes({0, 1, 2, 3}); }
+
 class World {
  public:
-  explicit World(const std::string& algorithm = {}) : network_(ranks), random_(tests::seed()) {
+  explicit World(const std::string& algorithm = {}) : random_(tests::seed()) {
     for (int r = 0; r < ranks; ++r) {
-      ranks_.push_back(std::make_unique<SimulatedRank>(*this, network_, r, algorithm));
+      ranks_.push_back(std::make_unique<SimulatedRank>(*this, nodes_, r, algorithm));
       order_.push_back(r);
     }
   }
-  Engine& engine(int rank) { return *ranks_[static_cast<std::size_t>(rank)]->engine; }
+  Engine& engine(int rank) { return ranks_[static_cast<std::size_t>(rank)]->engine(); }
   Nanos elapsed() const { return now_ - start_of_time; }
 
   void submit(int rank, const Call& call) { engine(rank).submit(call); }
@@ -126,53 +111,19 @@ class World {
   }
 
  private:
-  testing::MemoryNetwork network_;
+  testing::SimulatedNodes nodes_ = make_nodes();
   std::mt19937_64 random_;
   Nanos now_ = start_of_time;
   std::vector<std::unique_ptr<SimulatedRank>> ranks_;
   std::vector<int> order_;
 };
 
-/// Where all ranks are nodes of their own.
-SelectorOptions selector_options(int rank, const std::string& algorithm) {
-  SelectorOptions options;
-  options.rank = rank;
-  options.ranks = ranks;
-  options.one_node = false;
-  options.algorithm = algorithm;
-  return options;
-}
-
-SimulatedRank::SimulatedRank(World& world, testing::MemoryNetwork& network, int rank,
-                             const std::string& algorithm)
-    : world_(world), rank_(rank), segment_(Board::bytes(1) + 4096) {
-  const auto at = reinterpret_cast<std::uintptr_t>(segment_.data());
-  board_ = Board(segment_.data() + (4096 - at % 4096), 1, 0);
-  // Small messages are eager here, larger ones a rendezvous, and the largest several frames.
-  const MatcherOptions matcher{.eager_bytes = 1 << 10, .frame_bytes = 4 << 10};
-  transport_ = std::make_unique<testing::MemoryTransport>(network, rank, matcher);
-  EngineOptions options;
-  options.rank = rank;
-  options.ranks = ranks;
-  options.deadline = deadline;
-  Links links;
-  links.rank = rank;
-  links.board = &board_;
-  links.ranks_of_node = {rank};
-  links.regions = &regions_;
-  links.transport_to.assign(ranks, transport_.get());
-  EngineHost& host = *this;
-  engine = std::make_unique<Engine>(host, options, std::move(links),
-                                    std::vector<Transport*>{transport_.get()},
-                                    std::make_unique<Selector>(selector_options(rank, algorithm)));
-}
-
 void SimulatedRank::on_failure(const Status& status, std::uint64_t, bool tell_peers) {
-  if (tell_peers) world_.tell_all_but(rank_, status);
+  if (tell_peers) world_.tell_all_but(rank(), status);
 }
 
 void SimulatedRank::ask_for_late_ranks(std::uint64_t collective, const std::string& what_waits) {
-  world_.ask_all_but(rank_, collective, what_waits);
+  world_.ask_all_but(rank(), collective, what_waits);
 }
 
 /// The names of the algorithms over messages that the selector knows for a collective.
@@ -180,7 +131,7 @@ std::vector<std::string> algorithms_of(Collective collective) {
   std::vector<std::string> names;
   const Question question{collective, Dtype::int64, Op::sum, 0, 1000};
   std::vector<Selector::Priced> candidates;
-  EXPECT_TRUE(Selector(selector_options(0, {})).candidates(question, &candidates).ok());
+  EXPECT_TRUE(Selector(selector_options(make_nodes(), 0)).candidates(question, &candidates).ok());
   for (const Selector::Priced& candidate : candidates) {
     names.emplace_back(candidate.builder->algorithm);
   }
@@ -189,16 +140,9 @@ std::vector<std::string> algorithms_of(Collective collective) {
 
 constexpr std::size_t counts[] = {1, 5, 1000, 20'001};  // of 8 bytes each
 
-using Values = std::vector<std::int64_t>;
-Values values_of(int rank, std::size_t count) {
-  Values values(count);
-  std::iota(values.begin(), values.end(), (rank + 1) * 1'000'000);
-  return values;
-}
-
-Call call_of(Collective collective, const Values& input, Values& output, int root = -1) {
-  return {collective, input.data(), output.data(), input.size(), Dtype::int64, Op::sum, root};
-}
+using testing::call_of;
+using testing::Values;
+using testing::values_of;
 
 TEST(Seams, all_reduce_is_right_with_every_algorithm_over_messages) {
   const std::vector<std::string> algorithms = algorithms_of(Collective::all_reduce);
