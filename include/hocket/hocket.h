@@ -541,8 +541,10 @@ typedef enum {
  *          NULL. */
 HOCKET_API hocketResult_t hocketMemAlloc(void** ptr, size_t size);
 
-/* Effect:  frees memory of hocketMemAlloc. Its pages return to the system even while a peer still
- *          has them mapped.
+/* Effect:  frees memory of hocketMemAlloc. Buffers of up to 16 MiB are kept for later calls of
+ *          hocketMemAlloc, because peers have mapped them already: the last 64, of at most 64 MiB
+ *          together. The pages of other buffers return to the system, even while a peer still has
+ *          them mapped.
  * Needs:   ptr from hocketMemAlloc, and no operation that uses it under way. NULL does nothing. No
  *          later call may use the memory: as with free, hocket cannot tell its address from that of
  *          other memory.

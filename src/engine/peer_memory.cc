@@ -2,15 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/assert.h"
 
 namespace hocket::internal {
-namespace {
-
-constexpr std::size_t most_peer_regions = 256;
-
-}  // namespace
-
 PeerMemory::~PeerMemory() {
   for (const auto& [region, fetch] : region_fetches_) session_.forget(fetch);
 }
@@ -20,7 +17,7 @@ bool PeerMemory::export_region(std::uint64_t region) {
   if (offered_generation_ != regions.generation()) {
     offered_generation_ = regions.generation();
     std::erase_if(offered_, [&](std::uint64_t number) {
-      if (regions.descriptor(number)) return false;
+      if (regions.is_offered(number)) return false;
       session_.withdraw({DescriptorName::memory_space, number});
       return true;
     });
@@ -48,7 +45,7 @@ Status PeerMemory::map_remote(int peer, RegionOffset offset, std::size_t bytes,
     HOCKET_RETURN_IF_ERROR(fetch_region(peer, offset.region, operation, &fd));
     PeerMapping fresh;
     HOCKET_RETURN_IF_ERROR(shared_.mappings.of(fd.get(), &fresh.mapping));
-    if (peer_regions_.size() >= most_peer_regions) drop_peer_regions(operation);
+    if (peer_regions_.size() >= most_regions_) drop_half(operation);
     found = peer_regions_.emplace(PeerRegion{peer, offset.region}, std::move(fresh)).first;
   }
   found->second.used_by = operation;
@@ -72,10 +69,16 @@ Status PeerMemory::fetch_region(int peer, std::uint64_t region, std::uint64_t op
   return membership_.error_of_peer(peer, status);
 }
 
-/// Drops all regions but those that the running collective uses.
-void PeerMemory::drop_peer_regions(std::uint64_t in_use) {
-  std::erase_if(peer_regions_,
-                [in_use](const auto& entry) { return entry.second.used_by != in_use; });
+/// Drops the half of the regions whose last use was longest ago, but none that the running
+/// collective uses.
+void PeerMemory::drop_half(std::uint64_t running) {
+  std::vector<std::uint64_t> uses;
+  for (const auto& [region, mapping] : peer_regions_) uses.push_back(mapping.used_by);
+  const auto middle = uses.begin() + static_cast<std::ptrdiff_t>(uses.size() / 2);
+  std::ranges::nth_element(uses, middle);
+  std::erase_if(peer_regions_, [running, since = *middle](const auto& entry) {
+    return entry.second.used_by < since && entry.second.used_by != running;
+  });
 }
 
 Status PeerMemory::address_in(const Mapping& mapping, int peer, RegionOffset offset,

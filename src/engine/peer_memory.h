@@ -19,11 +19,15 @@ namespace hocket::internal {
 
 class PeerMemory {
  public:
-  /// The four arguments outlive it. When a descriptor arrives from a peer, it rings this rank's
-  /// doorbell.
+  /// The first four arguments outlive it. When a descriptor arrives from a peer, it rings this
+  /// rank's doorbell. most_regions: of peers that stay mapped.
   PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells,
-             SharedParts& shared)
-      : session_(session), membership_(membership), doorbells_(doorbells), shared_(shared) {}
+             SharedParts& shared, std::size_t most_regions = 4096)
+      : session_(session),
+        membership_(membership),
+        doorbells_(doorbells),
+        shared_(shared),
+        most_regions_(most_regions) {}
   ~PeerMemory();
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
@@ -35,7 +39,7 @@ class PeerMemory {
 
  private:
   Status fetch_region(int peer, std::uint64_t region, std::uint64_t operation, UniqueFd* fd);
-  void drop_peer_regions(std::uint64_t in_use);
+  void drop_half(std::uint64_t running);
   Status address_in(const Mapping& mapping, int peer, RegionOffset offset, std::size_t bytes,
                     std::byte** out) const;
 
@@ -48,6 +52,7 @@ class PeerMemory {
   const Membership& membership_;
   Doorbells& doorbells_;
   SharedParts& shared_;
+  const std::size_t most_regions_;
   std::map<PeerRegion, PeerMapping> peer_regions_;
   std::map<PeerRegion, std::shared_ptr<Fetch>> region_fetches_;  // under way
   std::set<std::uint64_t> offered_;       // own regions that peers may ask for

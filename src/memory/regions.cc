@@ -5,6 +5,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/assert.h"
@@ -16,6 +18,20 @@ namespace {
 std::size_t page_bytes() {
   static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
+}
+
+/// The bytes of a region for an allocation: whole pages, rounded up by at most a quarter, so that
+/// allocations of about the same size use the same kept regions. A page that nobody touches takes
+/// no memory.
+std::size_t region_bytes(std::size_t size) {
+  const std::size_t bytes = round_up(std::max<std::size_t>(size, 1), page_bytes());
+  return round_up(bytes, std::max(page_bytes(), std::bit_floor(bytes) / 4));
+}
+
+/// A mapping of a peer lives on, but holds no memory.
+void end_memory(std::uintptr_t base, std::size_t bytes, int fd) {
+  ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
+  ::munmap(reinterpret_cast<void*>(base), bytes);
 }
 }  // namespace
 
@@ -40,8 +56,15 @@ Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number
     return invalid_usage("this memory overlaps a buffer that is registered already");
   }
   region.number = next_number();
+  kept_.reserve(most_kept + 1);  // so that free() needs no memory
   *number = region.number;
-  by_address_.emplace(base, std::move(region));
+  address_of_.emplace(region.number, base);
+  try {
+    by_address_.emplace(base, std::move(region));
+  } catch (...) {
+    address_of_.erase(*number);
+    throw;
+  }
   generation_.fetch_add(1, std::memory_order_release);
   return {};
 }
@@ -50,7 +73,18 @@ Status Regions::allocate(std::size_t size, void** out) {
   if (size > SIZE_MAX / 2)
     return invalid_argument("size is " + std::to_string(size) + ", but at most " +
                             std::to_string(SIZE_MAX / 2) + " bytes can be allocated");
-  const std::size_t bytes = round_up(size == 0 ? 1 : size, page_bytes());
+  const std::size_t bytes = region_bytes(size);
+  *out = take_kept(bytes);
+  if (*out != nullptr) {
+    std::memset(*out, 0, round_up(size, page_bytes()));
+    return {};
+  }
+  const Status made = make(size, bytes, out);
+  return made.ok() || !end_kept() ? made : make(size, bytes, out);
+}
+
+/// Allocates a new region.
+Status Regions::make(std::size_t size, std::size_t bytes, void** out) {
   UniqueFd fd;
   HOCKET_RETURN_IF_ERROR(make_memfd("hocket-memory", bytes, &fd));
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -71,23 +105,81 @@ Status Regions::allocate(std::size_t size, void** out) {
 }
 
 Status Regions::free(void* pointer) {
-  Region region;
+  ByAddress::node_type ended;
   {
     std::lock_guard lock(mutex_);
     const auto found = by_address_.find(reinterpret_cast<std::uintptr_t>(pointer));
-    if (found == by_address_.end() || !found->second.allocated) {
+    if (found == by_address_.end() || !found->second.allocated || found->second.kept) {
       return invalid_argument(
           "ptr did not come from hocketMemAlloc, or was freed before: free each address that "
           "hocketMemAlloc returned once");
     }
-    region = std::move(found->second);
-    by_address_.erase(found);
-    generation_.fetch_add(1, std::memory_order_release);
+    Region& region = found->second;
+    if (region.size > most_kept_bytes / 4) {
+      ended = take_out(found);
+    } else {
+      kept_.push_back(found->first);
+      kept_bytes_ += region.size;
+      region.kept = true;
+      ended = take_out_surplus();
+    }
   }
-  ::fallocate(region.fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-              static_cast<off_t>(region.size));
-  ::munmap(pointer, region.size);
+  while (!ended.empty()) {
+    const Region& region = ended.mapped();
+    end_memory(ended.key(), region.size, region.fd.get());
+    std::lock_guard lock(mutex_);
+    ended = take_out_surplus();
+  }
   return {};
+}
+
+/// The memory of a kept region of that size, the one that was freed last; null: there is none. Its
+/// bytes are those of its last user.
+void* Regions::take_kept(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  for (auto kept = kept_.rbegin(); kept != kept_.rend(); ++kept) {
+    Region& region = by_address_.find(*kept)->second;
+    if (region.size != bytes || region.revoked) continue;
+    void* const memory = reinterpret_cast<void*>(*kept);
+    kept_.erase(std::prev(kept.base()));
+    kept_bytes_ -= bytes;
+    region.kept = false;
+    return memory;
+  }
+  return nullptr;
+}
+
+/// Takes the region out of the tables.
+Regions::ByAddress::node_type Regions::take_out(ByAddress::iterator region) {
+  address_of_.erase(region->second.number);
+  generation_.fetch_add(1, std::memory_order_release);
+  return by_address_.extract(region);
+}
+
+/// Ends all kept regions. False: there was none.
+bool Regions::end_kept() {
+  bool ended = false;
+  for (;; ended = true) {
+    std::lock_guard lock(mutex_);
+    const ByAddress::node_type oldest = take_out_oldest();
+    if (oldest.empty()) return ended;
+    end_memory(oldest.key(), oldest.mapped().size, oldest.mapped().fd.get());
+  }
+}
+
+/// Takes out a region if too much is kept; else nothing.
+Regions::ByAddress::node_type Regions::take_out_surplus() {
+  if (kept_.size() <= most_kept && kept_bytes_ <= most_kept_bytes) return {};
+  return take_out_oldest();
+}
+
+/// Takes out the kept region that was freed longest ago; nothing if none is kept.
+Regions::ByAddress::node_type Regions::take_out_oldest() {
+  if (kept_.empty()) return {};
+  const auto oldest = by_address_.find(kept_.front());
+  kept_.erase(kept_.begin());
+  kept_bytes_ -= oldest->second.size;
+  return take_out(oldest);
 }
 
 Status Regions::add(void* base, std::size_t size, int fd, std::uint64_t offset,
@@ -110,15 +202,21 @@ Status Regions::add(void* base, std::size_t size, int fd, std::uint64_t offset,
 
 Status Regions::remove(std::uint64_t number) {
   std::lock_guard lock(mutex_);
-  for (auto it = by_address_.begin(); it != by_address_.end(); ++it) {
-    if (it->second.number != number || it->second.allocated) continue;
-    by_address_.erase(it);
-    generation_.fetch_add(1, std::memory_order_release);
-    return {};
+  const auto found = numbered(number);
+  if (found == by_address_.end() || found->second.allocated) {
+    return invalid_argument(
+        "handle is no registration of this communicator, or it has ended before: end each "
+        "registration once");
   }
-  return invalid_argument(
-      "handle is no registration of this communicator, or it has ended before: end each "
-      "registration once");
+  address_of_.erase(number);
+  by_address_.erase(found);
+  generation_.fetch_add(1, std::memory_order_release);
+  return {};
+}
+
+Regions::ByAddress::iterator Regions::numbered(std::uint64_t number) {
+  const auto found = address_of_.find(number);
+  return found == address_of_.end() ? by_address_.end() : by_address_.find(found->second);
 }
 
 Regions::ByAddress::iterator Regions::holding(std::uintptr_t address, std::size_t bytes) {
@@ -142,26 +240,28 @@ bool Regions::find(const void* pointer, std::size_t bytes, RegionOffset* offset)
 
 std::byte* Regions::address(const RegionOffset& offset, std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  for (const auto& [base, region] : by_address_) {
-    if (region.number != offset.region || region.revoked) continue;
-    const std::uint64_t skipped = offset.offset - region.file_offset;
-    if (offset.offset < region.file_offset || skipped > region.size ||
-        bytes > region.size - skipped) {
-      return nullptr;
-    }
-    return reinterpret_cast<std::byte*>(base + skipped);
+  const auto found = numbered(offset.region);
+  if (found == by_address_.end() || found->second.revoked) return nullptr;
+  const Region& region = found->second;
+  const std::uint64_t skipped = offset.offset - region.file_offset;
+  if (offset.offset < region.file_offset || skipped > region.size ||
+      bytes > region.size - skipped) {
+    return nullptr;
   }
-  return nullptr;
+  return reinterpret_cast<std::byte*>(found->first + skipped);
+}
+
+bool Regions::is_offered(std::uint64_t number) {
+  std::lock_guard lock(mutex_);
+  const auto found = numbered(number);
+  return found != by_address_.end() && !found->second.revoked;
 }
 
 UniqueFd Regions::descriptor(std::uint64_t number) {
   std::lock_guard lock(mutex_);
-  for (const auto& [address, region] : by_address_) {
-    if (region.number == number && !region.revoked) {
-      return UniqueFd(::fcntl(region.fd.get(), F_DUPFD_CLOEXEC, 0));
-    }
-  }
-  return {};
+  const auto found = numbered(number);
+  if (found == by_address_.end() || found->second.revoked) return {};
+  return UniqueFd(::fcntl(found->second.fd.get(), F_DUPFD_CLOEXEC, 0));
 }
 
 bool Regions::was_revoked(const void* pointer, std::size_t bytes) {

@@ -1,5 +1,10 @@
 // Regions: buffers of this process that local peers can map, from hocketMemAlloc or registered with
 // a descriptor. Peers identify a region by its number, which is never used again.
+//
+// Kept regions. When a peer first uses a region, it fetches the descriptor and maps the file, which
+// takes as long as hundreds of small collectives. So free() keeps a region for a later allocate()
+// of about the same size: a program that allocates buffers for each call uses the same regions, and
+// its peers have mapped them already.
 #pragma once
 
 #include <atomic>
@@ -8,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,9 +36,15 @@ class Regions {
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
 
-  /// Allocates zeroed, page-aligned memory from a new memfd.
+  /// All regions that free() keeps have at most so many bytes together, and are at most so many.
+  static constexpr std::size_t most_kept_bytes = std::size_t{64} << 20;
+  static constexpr std::size_t most_kept = 64;
+
+  /// Allocates zeroed, page-aligned memory from a memfd.
   Status allocate(std::size_t size, void** out);
-  /// Frees memory of allocate(). Its pages return to the system even while peers have it mapped.
+  /// Frees memory of allocate(). Keeps it if it is not too long; then perhaps the memory that was
+  /// freed longest ago ends. The pages of memory that ends return to the system even while peers
+  /// have it mapped.
   Status free(void* pointer);
   /// Registers [base, base + size), which the caller has mapped shared from fd at file offset
   /// `offset`.
@@ -43,7 +55,9 @@ class Regions {
   bool find(const void* pointer, std::size_t bytes, RegionOffset* offset);
   /// The address of `bytes` bytes at `offset` in this process; null if no region holds them.
   std::byte* address(const RegionOffset& offset, std::size_t bytes);
-  /// A duplicate of the region's descriptor; empty if the region does not exist any more.
+  /// True if the region exists, and peers may map it.
+  bool is_offered(std::uint64_t number);
+  /// A duplicate of the region's descriptor; empty if peers may not map the region any more.
   UniqueFd descriptor(std::uint64_t number);
   /// Grows whenever a lookup may return another result than before.
   std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -64,16 +78,27 @@ class Regions {
     std::uint64_t file_offset;
     bool allocated;  // by allocate(): free() ends it
     bool revoked;
+    bool kept = false;  // it was freed
     // Pages that were revoked: [first, second).
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken = {};
   };
   using ByAddress = std::map<std::uintptr_t, Region>;
   ByAddress::iterator holding(std::uintptr_t address, std::size_t bytes);
+  ByAddress::iterator numbered(std::uint64_t number);
   Status insert(std::uintptr_t base, Region region, std::uint64_t* number);
   std::uint64_t next_number();
+  Status make(std::size_t size, std::size_t bytes, void** out);
+  void* take_kept(std::size_t bytes);
+  ByAddress::node_type take_out(ByAddress::iterator region);
+  ByAddress::node_type take_out_surplus();
+  ByAddress::node_type take_out_oldest();
+  bool end_kept();
 
   std::mutex mutex_;
   ByAddress by_address_;
+  std::unordered_map<std::uint64_t, std::uintptr_t> address_of_;  // by number
+  std::vector<std::uintptr_t> kept_;  // in the order of free(); has room for one too many
+  std::size_t kept_bytes_ = 0;
   std::uint64_t last_number_ = 0;  // 0: there was no region yet
   std::atomic<std::uint64_t> generation_{1};
 };

@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace hocket::internal {
 namespace {
@@ -56,6 +58,87 @@ TEST(Regions, free_refuses_what_it_did_not_make) {
   EXPECT_EQ(regions.free(static_cast<char*>(data) + 1).code(), Code::invalid_argument);
   EXPECT_TRUE(regions.free(data).ok());
   EXPECT_EQ(regions.free(data).code(), Code::invalid_argument);
+}
+
+TEST(Regions, freed_memory_is_allocated_again_with_zeros_in_the_region_that_peers_know) {
+  Regions regions;
+  RegionOffset first, second;
+  std::uint64_t generation = 0;
+  for (const std::size_t size : {300'000, 280'000, 300'000}) {
+    Allocation memory(regions, size);
+    auto* const bytes = static_cast<unsigned char*>(memory.data);
+    EXPECT_TRUE(std::all_of(bytes, bytes + size, [](unsigned char byte) { return byte == 0; }));
+    std::memset(memory.data, 7, size);
+    ASSERT_TRUE(regions.find(memory.data, size, &second));
+    if (first.region == 0) {
+      first = second;
+      generation = regions.generation();
+    }
+    EXPECT_EQ(first.region, second.region);
+    EXPECT_EQ(generation, regions.generation()) << "what was looked up before still holds";
+    Allocation other(regions, size);
+    ASSERT_TRUE(regions.find(other.data, size, &second));
+    EXPECT_NE(first.region, second.region) << "the first one is in use";
+    generation = regions.generation();
+  }
+  Allocation longer(regions, 400'000);
+  ASSERT_TRUE(regions.find(longer.data, 400'000, &second));
+  EXPECT_NE(first.region, second.region);
+}
+
+/// Of these regions, those that still exist.
+std::size_t existing(Regions& regions, const std::vector<RegionOffset>& all) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      all, [&](const RegionOffset& one) { return regions.is_offered(one.region); }));
+}
+
+/// Allocates and then frees that many buffers.
+std::vector<RegionOffset> freed(Regions& regions, int number, std::size_t size) {
+  std::vector<void*> all;
+  std::vector<RegionOffset> places;
+  for (int i = 0; i < number; ++i) {
+    EXPECT_TRUE(regions.allocate(size, &all.emplace_back()).ok());
+    EXPECT_TRUE(regions.find(all.back(), size, &places.emplace_back()));
+  }
+  for (void* one : all) EXPECT_TRUE(regions.free(one).ok());
+  for (void* one : all) EXPECT_EQ(Code::invalid_argument, regions.free(one).code());
+  return places;
+}
+
+TEST(Regions, little_freed_memory_is_kept) {
+  Regions regions;
+  const std::vector<RegionOffset> small = freed(regions, 100, 4096);
+  EXPECT_EQ(Regions::most_kept, existing(regions, small));
+  EXPECT_FALSE(regions.is_offered(small[0].region)) << "freed longest ago";
+  const std::vector<RegionOffset> longer = freed(regions, 20, 8 << 20);
+  EXPECT_EQ(Regions::most_kept_bytes / (8 << 20), existing(regions, longer));
+  EXPECT_EQ(0U, existing(regions, small));
+  const std::vector<RegionOffset> long_ones = freed(regions, 2, (16 << 20) + 1);
+  EXPECT_EQ(0U, existing(regions, long_ones));
+}
+
+TEST(Regions, revoked_memory_is_not_used_again) {
+  Regions regions;
+  RegionOffset place, other;
+  {
+    Allocation memory(regions, 8192);
+    ASSERT_TRUE(regions.find(memory.data, 8192, &place));
+    ASSERT_TRUE(regions.revoke(memory.data, 8192).ok());
+  }
+  Allocation memory(regions, 8192);
+  ASSERT_TRUE(regions.find(memory.data, 8192, &other));
+  EXPECT_NE(place.region, other.region);
+}
+
+TEST(Regions, kept_memory_ends_where_no_descriptor_is_left_for_new_memory) {
+  Regions regions;
+  const std::vector<RegionOffset> kept = freed(regions, 3, 4096);
+  EXPECT_EQ(3U, existing(regions, kept));
+  std::vector<UniqueFd> others;
+  for (int fd = 0; fd >= 0; fd = others.back().get()) others.emplace_back(::dup(STDIN_FILENO));
+  Allocation memory(regions, 1 << 20);
+  EXPECT_NE(nullptr, memory.data);
+  EXPECT_EQ(0U, existing(regions, kept));
 }
 
 TEST(Regions, a_late_peers_write_is_not_seen_after_revocation) {
