@@ -132,6 +132,7 @@ std::vector<std::string> algorithms_of(Collective collective) {
   const Question question{collective, Dtype::int64, Op::sum, 0, 1000};
   std::vector<Selector::Priced> candidates;
   EXPECT_TRUE(Selector(selector_options(make_nodes(), 0)).candidates(question, &candidates).ok());
+  names.reserve(candidates.size());
   for (const Selector::Priced& candidate : candidates) {
     names.emplace_back(candidate.builder->algorithm);
   }
