@@ -20,7 +20,7 @@ namespace hocket::internal {
 class PeerMemory {
  public:
   /// The first four arguments outlive it. When a descriptor arrives from a peer, it rings this
-  /// rank's doorbell. most_regions: of peers that stay mapped.
+  /// rank's doorbell. most_regions: how many regions of peers stay mapped.
   PeerMemory(Session& session, const Membership& membership, Doorbells& doorbells,
              SharedParts& shared, std::size_t most_regions = 4096)
       : session_(session),

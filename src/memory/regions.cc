@@ -20,15 +20,16 @@ std::size_t page_bytes() {
   return bytes;
 }
 
-/// The bytes of a region for an allocation: whole pages, rounded up by at most a quarter, so that
-/// allocations of about the same size use the same kept regions. A page that nobody touches takes
-/// no memory.
+/// The size of the region for an allocation of `size` bytes: whole pages, at most a quarter more
+/// than `size`. Allocations of about the same size get regions of the same size, so that free() and
+/// allocate() can hand them on. Pages that the program does not touch take no memory.
 std::size_t region_bytes(std::size_t size) {
   const std::size_t bytes = round_up(std::max<std::size_t>(size, 1), page_bytes());
   return round_up(bytes, std::max(page_bytes(), std::bit_floor(bytes) / 4));
 }
 
-/// A mapping of a peer lives on, but holds no memory.
+/// Unmaps a region, and gives its pages back to the system. A peer that still maps the file keeps
+/// the mapping, which then has no pages.
 void end_memory(std::uintptr_t base, std::size_t bytes, int fd) {
   ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
   ::munmap(reinterpret_cast<void*>(base), bytes);
@@ -80,7 +81,10 @@ Status Regions::allocate(std::size_t size, void** out) {
     return {};
   }
   const Status made = make(size, bytes, out);
-  return made.ok() || !end_kept() ? made : make(size, bytes, out);
+  if (made.ok()) return made;
+  // Perhaps kept regions hold what is missing, or a limit allows no more than the pages of `size`.
+  const std::size_t least = round_up(std::max<std::size_t>(size, 1), page_bytes());
+  return end_kept() || least < bytes ? make(size, least, out) : made;
 }
 
 /// Allocates a new region.
@@ -133,8 +137,9 @@ Status Regions::free(void* pointer) {
   return {};
 }
 
-/// The memory of a kept region of that size, the one that was freed last; null: there is none. Its
-/// bytes are those of its last user.
+/// Takes a region of that size out of the kept regions, and returns its address; null if none has
+/// that size. Of several it takes the region that was freed last. The memory still has the bytes
+/// that the program wrote before it freed the region.
 void* Regions::take_kept(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   for (auto kept = kept_.rbegin(); kept != kept_.rend(); ++kept) {

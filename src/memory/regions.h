@@ -3,8 +3,8 @@
 //
 // Kept regions. When a peer first uses a region, it fetches the descriptor and maps the file, which
 // takes as long as hundreds of small collectives. So free() keeps a region for a later allocate()
-// of about the same size: a program that allocates buffers for each call uses the same regions, and
-// its peers have mapped them already.
+// of about the same size. A program that allocates buffers for each call then gets the same regions
+// again, which its peers have mapped already.
 #pragma once
 
 #include <atomic>
@@ -36,15 +36,15 @@ class Regions {
   Regions(const Regions&) = delete;
   Regions& operator=(const Regions&) = delete;
 
-  /// All regions that free() keeps have at most so many bytes together, and are at most so many.
-  static constexpr std::size_t most_kept_bytes = std::size_t{64} << 20;
+  /// The number of regions that free() keeps, and their bytes together, have these limits.
   static constexpr std::size_t most_kept = 64;
+  static constexpr std::size_t most_kept_bytes = std::size_t{64} << 20;
 
   /// Allocates zeroed, page-aligned memory from a memfd.
   Status allocate(std::size_t size, void** out);
-  /// Frees memory of allocate(). Keeps it if it is not too long; then perhaps the memory that was
-  /// freed longest ago ends. The pages of memory that ends return to the system even while peers
-  /// have it mapped.
+  /// Frees memory of allocate(). A region of at most a quarter of most_kept_bytes is kept, and the
+  /// kept regions that were freed longest ago end until the limits hold. The pages of a region that
+  /// ends return to the system even while peers have it mapped.
   Status free(void* pointer);
   /// Registers [base, base + size), which the caller has mapped shared from fd at file offset
   /// `offset`.
@@ -78,7 +78,7 @@ class Regions {
     std::uint64_t file_offset;
     bool allocated;  // by allocate(): free() ends it
     bool revoked;
-    bool kept = false;  // it was freed
+    bool kept = false;  // freed, and in kept_
     // Pages that were revoked: [first, second).
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken = {};
   };
@@ -97,7 +97,9 @@ class Regions {
   std::mutex mutex_;
   ByAddress by_address_;
   std::unordered_map<std::uint64_t, std::uintptr_t> address_of_;  // by number
-  std::vector<std::uintptr_t> kept_;  // in the order of free(); has room for one too many
+  // Addresses of kept regions, the one freed longest ago first. Once a region exists, the vector
+  // has room for most_kept + 1 elements, so that free() allocates nothing.
+  std::vector<std::uintptr_t> kept_;
   std::size_t kept_bytes_ = 0;
   std::uint64_t last_number_ = 0;  // 0: there was no region yet
   std::atomic<std::uint64_t> generation_{1};

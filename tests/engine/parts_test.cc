@@ -118,7 +118,7 @@ TEST(Calibration, makes_no_figure_of_messages_0_whatever_the_noise) {
   }
 }
 
-constexpr std::size_t most_regions = 256;  // of the peer that stay mapped
+constexpr std::size_t most_regions = 256;  // how many regions of the peer stay mapped
 
 /// Rank 1 of two offers regions 1, 2, ... of so many bytes each, under numbers that no region of
 /// this process has; rank 0 maps them in `body`.

@@ -1,9 +1,10 @@
-// Fails each allocation of a small job in turn: a single allocation, or all from there on.
+// Fails an allocation of a small job with each call stack that leads to an allocation: this
+// allocation alone, or all from there on.
 //
-// A job makes some 15,000 allocations, but most of them at the same places: the calls that lead to
-// an allocation (its *place*) are those of an earlier one. So the test notes the places of a job in
-// which nothing fails, and lets the first allocation at each place fail: with LONG_TESTS at all
-// places, else at ten that the seed chooses.
+// A job makes some 15,000 allocations, but most of them have the call stack of an earlier one. So
+// the test notes the call stacks of a job in which nothing fails, and then lets the first
+// allocation with a call stack fail: with LONG_TESTS for all call stacks, else for ten that the
+// seed chooses. The call stacks are compared up to most_frames frames.
 #include <execinfo.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -17,33 +18,33 @@
 namespace exhaustion {
 namespace {
 
-using Place = std::uint64_t;  // a hash of return addresses
-constexpr Place nowhere = 0;
+using CallStack = std::uint64_t;  // a hash of return addresses
+constexpr CallStack none = 0;
 constexpr int most_frames = 12;
-constexpr std::size_t most_places = 1 << 15;
+constexpr std::size_t most_noted = 1 << 15;
 
-/// Lies in memory that the victim of the sound job shares with the test.
-struct Places {
+/// The call stacks of the allocations of a job, in memory that its victim shares with the test.
+struct Noted {
   std::atomic<std::size_t> count;
-  Place all[most_places];  // with repetitions
+  CallStack all[most_noted];  // one for each allocation
 };
 
 enum class Mode { once, from_there_on };
 
 std::atomic<bool> armed{false}, refusing{false};
-Place refused_at = nowhere;
+std::atomic<CallStack> refused_at{none};  // the next allocation with it fails
 Mode refused = Mode::once;
-Places* noted = nullptr;  // null: places are not noted
+Noted* noted = nullptr;  // null: call stacks are not noted
 
-/// The processes of all jobs are forked from the test, so a place has the same addresses in all.
-Place place_here() {
+/// The processes of all jobs are forked from the test, so functions have the same addresses in all.
+CallStack current_call_stack() {
   void* frames[most_frames];
   const int depth = ::backtrace(frames, most_frames);
-  Place place = 1;
+  CallStack stack = 1;
   for (int i = 0; i < depth; ++i) {
-    place = hocket::internal::mix(place ^ reinterpret_cast<std::uintptr_t>(frames[i]));
+    stack = hocket::internal::mix(stack ^ reinterpret_cast<std::uintptr_t>(frames[i]));
   }
-  return place;
+  return stack;
 }
 
 bool refuse() {
@@ -54,18 +55,14 @@ bool refuse() {
     return true;
   }
   inside = true;
-  const Place place = place_here();
+  CallStack stack = current_call_stack();
   inside = false;
   if (noted != nullptr) {
     const std::size_t number = noted->count.fetch_add(1);
-    if (number < most_places) noted->all[number] = place;
+    if (number < most_noted) noted->all[number] = stack;
   }
-  if (place != refused_at) return false;
-  if (refused == Mode::from_there_on) {
-    refusing = true;
-  } else {
-    refused_at = nowhere;
-  }
+  if (!refused_at.compare_exchange_strong(stack, none)) return false;
+  refusing = refused == Mode::from_there_on;
   errno = ENOMEM;
   return true;
 }
@@ -107,45 +104,42 @@ int posix_memalign(void** memory, size_t alignment, size_t bytes) {
 namespace exhaustion {
 namespace {
 
-Injection refuse_at(Place place, Mode mode) {
+void disarm() { armed = false; }
+
+Injection refuse_at(CallStack stack, Mode mode) {
   return {[=] {
-            refused_at = place;
+            refused_at = stack;
             refused = mode;
             armed = true;
           },
-          [] {
-            armed = false;
-            return 0UL;
-          }};
+          disarm};
 }
 
-/// The places of a job in which nothing fails, each once, in the order of their first allocations.
-std::vector<Place> places_of(const Scenario& scenario) {
+/// The call stacks that lead to allocations in a job in which nothing fails, each once, in the
+/// order of their first allocations.
+std::vector<CallStack> call_stacks_of(const Scenario& scenario) {
   void* const shared =
-      ::mmap(nullptr, sizeof(Places), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      ::mmap(nullptr, sizeof(Noted), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) std::abort();
-  auto* const places = static_cast<Places*>(shared);
+  auto* const all = static_cast<Noted*>(shared);
   const Injection note = {[=] {
-                            noted = places;
+                            noted = all;
                             armed = true;
                           },
-                          [] {
-                            armed = false;
-                            return 0UL;
-                          }};
+                          disarm};
   Job sound(scenario, note, long_deadline_ms);
   sound.judge("nothing refused");
   EXPECT_EQ(0, sound.victim().result) << sound.victim().text;
-  const std::size_t allocations = places->count;
+  const std::size_t allocations = all->count;
   EXPECT_LT(100U, allocations);
-  EXPECT_LT(allocations, most_places);
-  std::vector<Place> distinct;
-  std::set<Place> known;
-  for (std::size_t i = 0; i < std::min(allocations, most_places); ++i) {
-    if (known.insert(places->all[i]).second) distinct.push_back(places->all[i]);
+  EXPECT_LT(allocations, most_noted);
+  std::vector<CallStack> distinct;
+  std::set<CallStack> known;
+  for (std::size_t i = 0; i < std::min(allocations, most_noted); ++i) {
+    if (known.insert(all->all[i]).second) distinct.push_back(all->all[i]);
   }
-  ::munmap(shared, sizeof(Places));
-  std::printf("%zu allocations at %zu places\n", allocations, distinct.size());
+  ::munmap(shared, sizeof(Noted));
+  std::printf("%zu allocations with %zu call stacks\n", allocations, distinct.size());
   return distinct;
 }
 
@@ -163,23 +157,23 @@ TEST_P(OutOfMemory, at_any_allocation_is_an_error_with_a_reason) {
   unsigned char digest[32] = {};
   ASSERT_NE(nullptr, ::HMAC(::EVP_sha256(), "", 0, digest, 0, digest, nullptr));
   prepare_backtrace();
-  const std::vector<Place> places = places_of(GetParam());
-  ASSERT_LT(50U, places.size());
-  const std::size_t stride = ranks::long_tests() ? 1 : places.size() / 10;
+  const std::vector<CallStack> stacks = call_stacks_of(GetParam());
+  ASSERT_LT(50U, stacks.size());
+  const std::size_t stride = ranks::long_tests() ? 1 : stacks.size() / 10;
   std::vector<std::size_t> chosen;
-  for (std::size_t at = tests::seed() % stride; at < places.size(); at += stride) {
+  for (std::size_t at = tests::seed() % stride; at < stacks.size(); at += stride) {
     chosen.push_back(at);
   }
-  // One place alone, to debug it.
+  // One call stack alone, to debug it.
   if (const char* const only = std::getenv("EXHAUSTION_AT"); only != nullptr) {
-    chosen = {std::strtoul(only, nullptr, 0) % places.size()};
+    chosen = {std::strtoul(only, nullptr, 0) % stacks.size()};
   }
   Injections injections;
   for (const std::size_t at : chosen) {
-    const std::string name = "the first allocation at place " + std::to_string(at);
-    injections.emplace_back(name + " refused", refuse_at(places[at], Mode::once));
+    const std::string name = "the first allocation with call stack " + std::to_string(at);
+    injections.emplace_back(name + " refused", refuse_at(stacks[at], Mode::once));
     injections.emplace_back(name + " and all later ones refused",
-                            refuse_at(places[at], Mode::from_there_on));
+                            refuse_at(stacks[at], Mode::from_there_on));
   }
   const int errors = run_all(GetParam(), injections);
   std::printf("%zu jobs, %d errors\n", injections.size(), errors);

@@ -50,7 +50,6 @@ struct Report {
   const char* call;  // the last one made
   char after[200];   // the error of a barrier after a split that failed
   char text[600];    // the sentence of the error
-  unsigned long counted;
   float sum;
 };
 
@@ -61,8 +60,8 @@ struct Shared {
 };
 
 struct Injection {
-  std::function<void()> arm;              // in the victim, before its first call
-  std::function<unsigned long()> disarm;  // after its last call; returns the count
+  std::function<void()> arm;     // in the victim, before its first call
+  std::function<void()> disarm;  // after its last call
 };
 
 /// What a rank does. Allocates nothing itself once it is armed.
@@ -79,7 +78,7 @@ class Rank {
     const bool is_victim = rank_ == scenario_.victim;
     if (is_victim) injection.arm();
     work();
-    if (is_victim) mine_.counted = injection.disarm();
+    if (is_victim) injection.disarm();
   }
 
  private:

@@ -192,8 +192,9 @@ void add_until_stop(void* context, const void* in, void* inout, std::size_t coun
   if (left == 0) ::raise(SIGSTOP);
 }
 
-/// A rank that stands still in the middle of a direct all-reduce is taken for silent, then goes on:
-/// what it still writes must not reach the survivors' buffers.
+/// A rank stands still in the middle of a direct all-reduce. The other ranks (the survivors) take
+/// it for silent. Then the rank goes on, and writes into the outputs of the survivors: these writes
+/// must not reach the buffers that the survivors use.
 TEST(LateWriter, does_not_reach_a_buffer_after_its_error) {
   const Env env(
       {{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}, {"HOCKET_SILENCE_MS", "2000"}});

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -134,11 +135,17 @@ TEST(Regions, kept_memory_ends_where_no_descriptor_is_left_for_new_memory) {
   Regions regions;
   const std::vector<RegionOffset> kept = freed(regions, 3, 4096);
   EXPECT_EQ(3U, existing(regions, kept));
-  std::vector<UniqueFd> others;
-  for (int fd = 0; fd >= 0; fd = others.back().get()) others.emplace_back(::dup(STDIN_FILENO));
-  Allocation memory(regions, 1 << 20);
-  EXPECT_NE(nullptr, memory.data);
-  EXPECT_EQ(0U, existing(regions, kept));
+  rlimit before{};
+  ASSERT_EQ(0, ::getrlimit(RLIMIT_NOFILE, &before));
+  const UniqueFd next(::dup(STDIN_FILENO));
+  const rlimit none_is_left{static_cast<rlim_t>(next.get()) + 1, before.rlim_max};
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &none_is_left));
+  {
+    Allocation memory(regions, 1 << 20);
+    EXPECT_NE(nullptr, memory.data);
+    EXPECT_EQ(0U, existing(regions, kept));
+  }
+  ASSERT_EQ(0, ::setrlimit(RLIMIT_NOFILE, &before));
 }
 
 TEST(Regions, a_late_peers_write_is_not_seen_after_revocation) {

@@ -79,7 +79,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   if (header_->uses_node) {
     links.run_ahead->begin(operation_, binding.message_sequence);
-    if (board_is_free()) entry_.next = 1;  // mostly; await_board is the first step of the entry
+    // The first step of the entry is await_board. Mostly it need not wait.
+    if (board_is_free()) entry_.next = 1;
   }
   if (entry_.next == header_->entry) {
     begin_lanes();
@@ -281,7 +282,7 @@ void Execution::complete_chunk(Active& active) {
   }
 }
 
-// Inline in the loop over the lanes, although the entry uses it too.
+/// Always inline: it has two callers, so the compiler would call it in the loop over the lanes.
 [[gnu::always_inline]] inline Execution::Outcome Execution::step(Active& active,
                                                                  const Instruction& instruction) {
   switch (instruction.kind) {

@@ -12,21 +12,16 @@ void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const
     ranks.push_back(static_cast<int>(instruction.peer.at(active.instance)));
     return;
   }
-  if (instruction.kind == StepKind::await_board) {
-    for (int peer = 0; peer < links_->board->local_ranks(); ++peer) {
-      if (!has_arrived(peer, board_awaits())) ranks.push_back(rank_of(peer));
-    }
-    return;
-  }
-  const bool arrival = instruction.kind == StepKind::await_arrival;
+  const bool board = instruction.kind == StepKind::await_board;
+  const bool arrival = board || instruction.kind == StepKind::await_arrival;
   if (!arrival && instruction.kind != StepKind::wait) return;
   if (!instruction.all) {
     ranks.push_back(rank_of(static_cast<int>(instruction.peer.at(active.instance))));
     return;
   }
   for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
-    const bool here =
-        arrival ? has_arrived(peer, operation_) : wait_is_over(active, instruction, peer);
+    const bool here = arrival ? has_arrived(peer, board ? board_awaits() : operation_)
+                              : wait_is_over(active, instruction, peer);
     if (!here) ranks.push_back(rank_of(peer));
   }
 }

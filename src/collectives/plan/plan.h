@@ -121,7 +121,7 @@ enum class StepKind : std::uint8_t {
 struct Step {
   StepKind kind = StepKind::fold;
   bool finish = false;
-  bool all = false;        // wait, await_arrival
+  bool all = false;        // wait, await_arrival; await_board: true
   bool end = false;        // await
   std::uint16_t flag = 0;  // wait: below public_flags
   std::uint16_t lag = 0;   // wait, await: chunks back

@@ -76,6 +76,7 @@ Step recv_empty(Index peer, Index tag) { return message(StepKind::recv, peer, ta
 Step await_board() {
   Step step;
   step.kind = StepKind::await_board;
+  step.all = true;
   return step;
 }
 Step arrive() {

@@ -59,7 +59,8 @@ bool maps_buffers(const Program& program) {
 
 /// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
 /// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
-/// of users. Null: none has room, because an element of the user is too long.
+/// of users. Null if the scratch of no such candidate has room for an element of the user's
+/// datatype.
 const Selector::Priced* alternative_of(const std::vector<Selector::Priced>& candidates) {
   const auto found = std::ranges::find_if(candidates, [](const Selector::Priced& candidate) {
     return candidate.builder->file == nullptr && replaces_mapping(candidate.program->header());
@@ -117,7 +118,7 @@ void Selector::force(const std::string& algorithm) {
 void Selector::add(std::shared_ptr<const LoadedPlan> plan, bool forced) {
   if (forced) forced_.push_back(&plan->builder);
   options_.loaded.add(std::move(plan));
-  servers_.clear();
+  algorithms_.clear();
   forget_choices();
 }
 
@@ -164,27 +165,27 @@ bool Selector::has_levels() const {
 }
 
 /// The algorithms that serve such calls if their count fits.
-Status Selector::servers_of(const Question& question, const std::vector<Server>** out) {
-  const ServersKey key{question.collective,
-                       question.root,
-                       tells_partial_results(question.dtype, question.op),
-                       question.varying,
-                       keeps_order(question),
-                       question.op == Op::pre_mul_sum};
-  const auto known = servers_.find(key);
-  if (known != servers_.end()) {
+Status Selector::algorithms_for(const Question& question, const std::vector<Algorithm>** out) {
+  const AlgorithmsKey key{question.collective,
+                          question.root,
+                          tells_partial_results(question.dtype, question.op),
+                          question.varying,
+                          keeps_order(question),
+                          question.op == Op::pre_mul_sum};
+  const auto known = algorithms_.find(key);
+  if (known != algorithms_.end()) {
     *out = &known->second;
     return {};
   }
-  std::vector<Server> servers;
+  std::vector<Algorithm> algorithms;
   const auto look_at = [&](const Builder& builder) -> Status {
     if (!serves(builder, question)) return {};
-    servers.push_back({&builder, nullptr});
-    return program_for(builder, question, &servers.back().program);
+    algorithms.push_back({&builder, nullptr});
+    return program_for(builder, question, &algorithms.back().program);
   };
   for (const Builder& builder : builders()) HOCKET_RETURN_IF_ERROR(look_at(builder));
   for (const auto& plan : options_.loaded.all()) HOCKET_RETURN_IF_ERROR(look_at(plan->builder));
-  *out = &(servers_[key] = std::move(servers));
+  *out = &(algorithms_[key] = std::move(algorithms));
   return {};
 }
 
@@ -225,12 +226,12 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
   const bool priced = !is_p2p(question.collective) && (!question.varying || question.total > 0);
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   const std::size_t count = question.varying ? divide_up(question.total, ranks) : question.count;
-  const std::vector<Server>* servers = nullptr;
-  HOCKET_RETURN_IF_ERROR(servers_of(question, &servers));
-  for (const Server& server : *servers) {
-    if (!fits(*server.program, question)) continue;
-    const Price price = priced ? interpolated(server, question, count) : Price{};
-    out->push_back({server.builder, server.program, price.ps, price.effects});
+  const std::vector<Algorithm>* algorithms = nullptr;
+  HOCKET_RETURN_IF_ERROR(algorithms_for(question, &algorithms));
+  for (const Algorithm& algorithm : *algorithms) {
+    if (!fits(*algorithm.program, question)) continue;
+    const Price price = priced ? interpolated(algorithm, question, count) : Price{};
+    out->push_back({algorithm.builder, algorithm.program, price.ps, price.effects});
   }
   std::ranges::stable_sort(*out, {}, &Priced::price_ps);
   return {};
@@ -239,16 +240,16 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
 /// Calls of many different counts are common, and a simulation takes longer than most calls. So
 /// only a few counts are simulated: 1 to 8, and of the counts between two powers of two each
 /// quarter. Between them prices are taken as linear.
-Selector::Price Selector::interpolated(const Server& server, const Question& question,
+Selector::Price Selector::interpolated(const Algorithm& algorithm, const Question& question,
                                        std::size_t count) {
   constexpr int most_steps = 40;  // of 2: beyond, the next count could be too large for a size
-  const std::size_t chunk = chunk_elements(*server.program, question);
+  const std::size_t chunk = chunk_elements(*algorithm.program, question);
   const int steps = std::max(0, static_cast<int>(std::bit_width(count)) - 3);
   const std::size_t below = count >> steps << steps;
-  Price price = simulated(*server.builder, question, below, chunk);
+  Price price = simulated(*algorithm.builder, question, below, chunk);
   if (below == count || steps > most_steps) return price;
   const Price& above =
-      simulated(*server.builder, question, below + (std::size_t{1} << steps), chunk);
+      simulated(*algorithm.builder, question, below + (std::size_t{1} << steps), chunk);
   // In integers, so that all ranks compute the same.
   constexpr int parts = 1024;
   const auto part = static_cast<std::int64_t>((count - below) * parts >> steps);

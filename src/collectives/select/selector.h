@@ -126,7 +126,7 @@ class Selector {
 
   Status find(const Question& question, Entry** found);
   void forget_choices();
-  struct Server {
+  struct Algorithm {
     const Builder* builder;
     const Program* program;
   };
@@ -134,8 +134,8 @@ class Selector {
     std::int64_t ps = 0;
     Effects effects;
   };
-  Status servers_of(const Question& question, const std::vector<Server>** out);
-  Price interpolated(const Server& server, const Question& question, std::size_t count);
+  Status algorithms_for(const Question& question, const std::vector<Algorithm>** out);
+  Price interpolated(const Algorithm& algorithm, const Question& question, std::size_t count);
   const Price& simulated(const Builder& builder, const Question& question, std::size_t count,
                          std::size_t chunk_elements);
   Status work_out(const Question& question, Entry* entry);
@@ -174,8 +174,8 @@ class Selector {
   };
   std::unordered_map<Simulated, Price, HashOfSimulated> prices_;
   // By collective, root, widened, varying, in the order of ranks, PreMulSum.
-  using ServersKey = std::tuple<Collective, int, bool, bool, bool, bool>;
-  std::map<ServersKey, std::vector<Server>> servers_;
+  using AlgorithmsKey = std::tuple<Collective, int, bool, bool, bool, bool>;
+  std::map<AlgorithmsKey, std::vector<Algorithm>> algorithms_;
   // By builder, root, widened, varying.
   using ProgramKey = std::tuple<const Builder*, int, bool, bool>;
   std::map<ProgramKey, std::unique_ptr<Program>> programs_;
