@@ -5,7 +5,13 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/clock.h"
+
 namespace hocket::internal {
+
+/// How long the process may be without a descriptor for a connection, before that is an error:
+/// descriptors may become free.
+inline constexpr Nanos descriptor_patience = nanos_per_s;
 
 /// Closes a descriptor that the job does not need; returns false if there is none. Null: no part of
 /// the process has such descriptors.

@@ -156,7 +156,8 @@ void SessionCore::accept_tcp(const Credentials& credentials) {
         } else if (node_leader_) {
           node_leader_->accept_child(claim, std::move(fd));
         }
-      });
+      },
+      [this](const Status& why) { out_of_descriptors(why); });
 }
 
 /// The key for all connections after the join is known now; local peers that have it may connect.
@@ -169,15 +170,14 @@ Status SessionCore::table_known(const Key& key) {
   HOCKET_RETURN_IF_ERROR(
       listen_unix(socket_name(credentials, "descriptors", options_.rank), &listener, &taken));
   descriptors_.serve(std::move(listener), credentials,
-                     std::max<std::int64_t>(options_.silence_ms, 5000));
+                     std::max<std::int64_t>(options_.silence_ms, 5000),
+                     [this](const Status& why) { out_of_descriptors(why); });
   return {};
 }
 
 void SessionCore::joined(JoinResult joined) {
-  faults_.prepare_own_failure(
-      {Fault::Kind::failed, options_.rank, 0, 0, Code::system_error,
-       fmt::format("rank {} (process {} on {}) cannot go on: {}", options_.rank, self_.pid,
-                   self_.host, out_of_memory().message())});
+  faults_.prepare_own_failure({Fault::Kind::failed, options_.rank, 0, 0, Code::system_error,
+                               cannot_go_on(out_of_memory())});
   detector_ =
       std::make_unique<FailureDetector>(loop_, options_.rank, options_.silence_ms,
                                         std::move(joined), faults_, [this](const Fault& fault) {
@@ -251,6 +251,21 @@ bool SessionCore::fail(const Status& why) {
   }
   detector_->publish(faults_.own_failure());
   return true;
+}
+
+std::string SessionCore::cannot_go_on(const Status& why) const {
+  return fmt::format("rank {} (process {} on {}) cannot go on: {}", options_.rank, self_.pid,
+                     self_.host, why.message());
+}
+
+/// A connection of another rank cannot be accepted, so that rank would wait in vain.
+void SessionCore::out_of_descriptors(const Status& why) {
+  if (join_ended_) {
+    if (JoinRole* const joining = role()) joining->give_up(why);
+  } else if (detector_) {
+    detector_->raise(
+        {Fault::Kind::failed, options_.rank, 0, 0, Code::system_error, cannot_go_on(why)});
+  }
 }
 
 void SessionCore::process_exits() {

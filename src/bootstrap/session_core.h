@@ -66,6 +66,8 @@ class SessionCore final : private EventLoop::Client {
   bool keep_telling_abort(const std::shared_ptr<SessionCore>& core) noexcept;
   bool fail(const Status& why) override;
   void process_exits() override;
+  std::string cannot_go_on(const Status& why) const;
+  void out_of_descriptors(const Status& why);
   void close() noexcept;
   void check_forwarding_in(std::int64_t ms) noexcept;
 

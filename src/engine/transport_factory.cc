@@ -42,7 +42,9 @@ Status make_tcp(const TransportOptions& given, std::vector<std::unique_ptr<Trans
   session.listen(comm_id, [&membership, &doorbells = given.doorbells, adopter](
                               int peer, int index, UniqueFd fd, const Status& status) {
     const int rank = membership.rank_of_session(peer);
-    if (rank >= 0) adopter->adopt(rank, index, std::move(fd), status);
+    if (rank >= 0) {
+      adopter->adopt(rank, index, std::move(fd), membership.error_of_peer(rank, status));
+    }
     doorbells.wake();
   });
   return {};

@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
-#include <optional>
+#include <utility>
+
+#include "base/descriptors.h"
 
 namespace hocket::internal {
 namespace {
@@ -28,12 +30,13 @@ std::size_t most_unproved() {
 }  // namespace
 
 Acceptor::Acceptor(EventLoop& loop, UniqueFd listener, Credentials credentials, Judge judge,
-                   Accepted accepted)
+                   Accepted accepted, OutOfDescriptors out_of_descriptors)
     : loop_(loop),
       listener_(std::move(listener)),
       credentials_(credentials),
       judge_(std::move(judge)),
-      accepted_(std::move(accepted)) {
+      accepted_(std::move(accepted)),
+      out_of_descriptors_(std::move(out_of_descriptors)) {
   loop_.add(this);
   try {
     watch_ = loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
@@ -56,19 +59,32 @@ void Acceptor::accept_some() {
   for (int i = 0; i < accepts_per_wake; ++i) {
     UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
+      waits_since_.reset();
       // If there is no memory, this connection is closed.
       best_effort([&] { admit(std::move(fd)); });
       continue;
     }
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return waits_since_.reset();
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // Out of descriptors: closes an unproved connection. The new connection waits in the
-      // listener's queue.
-      make_room();
-      return pause();
+      if (wait_for_descriptor(errno)) return;
     }
     // Another error concerns one connection that failed before it was accepted.
   }
+}
+
+/// Returns false if there may be a descriptor now. An unproved connection is closed for the waiting
+/// one only after a pause, in which it may prove itself: else two connections that come at once
+/// could close each other again and again.
+bool Acceptor::wait_for_descriptor(int error) {
+  if (waits_since_ && make_room()) return false;
+  if (!waits_since_) waits_since_ = loop_.now();
+  if (!out_of_descriptors_ || loop_.now() - *waits_since_ < descriptor_patience) {
+    pause();
+    return true;
+  }
+  const OutOfDescriptors tell = std::exchange(out_of_descriptors_, nullptr);
+  best_effort([&] { tell(system_error("cannot accept a connection", error)); });
+  return false;
 }
 
 void Acceptor::pause() {
@@ -95,10 +111,8 @@ void Acceptor::admit(UniqueFd fd) {
 }
 
 /// Closes an unproved connection, of another listener if this one has none that has not sent its
-/// hello.
-void Acceptor::make_room() {
-  if (!spare_descriptor(false)) loop_.spare_descriptor();
-}
+/// hello. Returns false if there is none.
+bool Acceptor::make_room() { return spare_descriptor(false) || loop_.spare_descriptor(); }
 
 bool Acceptor::spare_descriptor(bool any) {
   const auto found = std::find_if(unproved_.begin(), unproved_.end(), [any](const auto& entry) {

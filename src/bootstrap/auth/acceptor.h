@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -17,14 +18,17 @@ namespace hocket::internal {
 /// Accepts connections on one listener. The number of unproved connections in the process and their
 /// time are limited, so that a port scan costs only a little time of this thread. When there are
 /// too many, the oldest connection that has not sent its hello is closed first. If there is no
-/// memory for a connection, the connection is closed.
+/// memory for a connection, the connection is closed. If there is no descriptor for a connection,
+/// it waits in the listener's queue, for descriptor_patience; then the owner is told.
 class Acceptor : private EventLoop::DescriptorHolder {
  public:
   using Judge = std::function<Verdict(const Claim& claim)>;
   using Accepted = std::function<void(const Claim& claim, UniqueFd fd)>;
+  /// Called once; must not destroy the Acceptor, which tries again at once afterwards.
+  using OutOfDescriptors = std::function<void(const Status& why)>;
 
   Acceptor(EventLoop& loop, UniqueFd listener, Credentials credentials, Judge judge,
-           Accepted accepted);
+           Accepted accepted, OutOfDescriptors out_of_descriptors);
   ~Acceptor() override;
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -49,8 +53,9 @@ class Acceptor : private EventLoop::DescriptorHolder {
   };
   bool spare_descriptor(bool any) override;
   void accept_some();
+  bool wait_for_descriptor(int error);
   void pause();
-  void make_room();
+  bool make_room();
   void admit(UniqueFd fd);
   void advance(std::uint64_t id);
   enum class Step { wait, drop, accept };
@@ -64,6 +69,8 @@ class Acceptor : private EventLoop::DescriptorHolder {
   Credentials credentials_;
   Judge judge_;
   Accepted accepted_;
+  OutOfDescriptors out_of_descriptors_;  // empty when it has been called
+  std::optional<Nanos> waits_since_;     // a connection waits for a descriptor
   Watch watch_;
   Timer resume_;
   std::uint64_t next_id_ = 0;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/descriptors.h"
+
 namespace hocket::internal {
 namespace {
 constexpr std::int64_t attempt_limit_ms = 10'000;  // longer than the acceptor's limit
@@ -63,17 +65,31 @@ void Dialer::give_up(bool refused) {
 
 void Dialer::attempt() {
   // An attempt at the deadline cannot succeed, so the error of the attempt before is reported.
-  if (!trouble_.empty() && loop_.now() >= options_.deadline) return give_up(false);
+  if (!trouble_.empty() && !no_socket_since_ && loop_.now() >= options_.deadline) {
+    return give_up(false);
+  }
   int error = 0;
   fd_ = connect_start(options_.endpoint, &error);
-  if (!fd_ || (error != 0 && error != EINPROGRESS)) {
-    return again(error_text(error), error == ECONNREFUSED);
-  }
+  if (!fd_) return no_socket(error);
+  no_socket_since_.reset();
+  if (error != 0 && error != EINPROGRESS) return again(error_text(error), error == ECONNREFUSED);
   stage_ = Stage::connecting;
   watch_ = loop_.watch(fd_.get(), EPOLLOUT, [this](std::uint32_t) { ready(); });
   const Nanos limit = std::min(options_.deadline, loop_.now() + attempt_limit_ms * nanos_per_ms);
   timer_ = loop_.at(limit, [this] { attempt_limit_passed(); });
   if (error == 0) ready();
+}
+
+/// Waits for a descriptor, but not long: the other end has no part in this error.
+void Dialer::no_socket(int error) {
+  const Nanos now = loop_.now();
+  if (!no_socket_since_) no_socket_since_ = now;
+  if (now < std::min(*no_socket_since_ + descriptor_patience, options_.deadline)) {
+    return again(error_text(error));
+  }
+  Result result;
+  result.status = system_error("cannot make a socket", error);
+  finish(std::move(result));
 }
 
 void Dialer::attempt_limit_passed() {

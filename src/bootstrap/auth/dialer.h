@@ -30,10 +30,16 @@ class Dialer {
     std::string name;  // of the other end, for messages: "the coordinator at 10.0.0.1:4000"
   };
   struct Result {
-    Status status;
+    Status status;           // Code::system_error: this process cannot make a socket
     bool duplicate = false;  // the other end has this connection, or opens it itself
     bool refused = false;    // no process listens there
     UniqueFd fd;
+
+    /// The error with its culprit.
+    Status error(int own_rank, int peer) const {
+      const bool own = status.code() == Code::system_error;
+      return {status.code(), status.message(), own ? own_rank : peer};
+    }
   };
   using Ended = std::function<void(Result result)>;
 
@@ -55,6 +61,7 @@ class Dialer {
   bool read_more(std::size_t wanted);
   bool send_all(const std::uint8_t* data, std::size_t size);
   void attempt_limit_passed();
+  void no_socket(int error);
   void again(const std::string& trouble, bool refused = false);
   void give_up(bool refused);
   void finish(Result result);
@@ -72,7 +79,8 @@ class Dialer {
   std::size_t received_ = 0;
   std::int64_t delay_ms_ = 5;
   std::string trouble_;  // why the last attempt failed; empty: no attempt has failed yet
-  std::optional<Nanos> refused_since_;  // all attempts since then were refused
+  std::optional<Nanos> refused_since_;    // all attempts since then were refused
+  std::optional<Nanos> no_socket_since_;  // no attempt since then had a socket
 };
 
 static_assert(verdict_message_bytes <= hello_bytes);

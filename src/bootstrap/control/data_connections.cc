@@ -75,9 +75,7 @@ void DataConnections::dialled(const Name& name, Dialer::Result result) {
     return;
   }
   Status status;
-  if (!result.fd) {
-    status = Status(result.status.code(), result.status.message(), std::get<1>(name));
-  }
+  if (!result.fd) status = result.error(rank_, std::get<1>(name));
   deliver(name, std::move(result.fd), status);
 }
 

@@ -12,8 +12,8 @@ constexpr std::size_t message_cap = 64;
 constexpr std::int64_t explanation_patience_ms = 500;
 }  // namespace
 
-void FdExchange::serve(UniqueFd listener, const Credentials& credentials,
-                       std::int64_t patience_ms) {
+void FdExchange::serve(UniqueFd listener, const Credentials& credentials, std::int64_t patience_ms,
+                       Acceptor::OutOfDescriptors out_of_descriptors) {
   credentials_ = credentials;
   patience_ms_ = patience_ms;
   acceptor_ = std::make_unique<Acceptor>(
@@ -22,7 +22,7 @@ void FdExchange::serve(UniqueFd listener, const Credentials& credentials,
         return claim.purpose == Purpose::fetch && claim.target == rank_ ? Verdict::accepted
                                                                         : Verdict::refused;
       },
-      [this](const Claim&, UniqueFd fd) { accept(std::move(fd)); });
+      [this](const Claim&, UniqueFd fd) { accept(std::move(fd)); }, std::move(out_of_descriptors));
 }
 
 void FdExchange::accept(UniqueFd fd) {
@@ -103,9 +103,7 @@ void FdExchange::dial(int number) {
 void FdExchange::dialled(int number, Dialer::Result result) {
   Peer& peer = peers_[number];
   peer.dialer.reset();
-  if (!result.fd) {
-    return end_all_of(number, Status(result.status.code(), result.status.message(), number));
-  }
+  if (!result.fd) return end_all_of(number, result.error(rank_, number));
   peer.conn = ControlConnection::open(
       loop_, std::move(result.fd), message_cap,
       [this, number](Message& message) { answered(number, message); },
@@ -141,7 +139,8 @@ void FdExchange::answered(int number, Message& message) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second->peer != number) return;
   if (message.lost_fds) {
-    return end(id, system_error("cannot take a descriptor of shared memory", EMFILE), {});
+    const Status why = system_error("cannot take a descriptor of shared memory", EMFILE);
+    return end(id, Status(why.code(), why.message(), rank_), {});
   }
   if (message.fds.empty()) return;
   end(id, {}, std::move(message.fds[0]));

@@ -22,7 +22,8 @@ class FdExchange {
       : loop_(loop), faults_(faults), rank_(rank) {}
 
   // On the event loop's thread:
-  void serve(UniqueFd listener, const Credentials& credentials, std::int64_t patience_ms);
+  void serve(UniqueFd listener, const Credentials& credentials, std::int64_t patience_ms,
+             Acceptor::OutOfDescriptors out_of_descriptors);
   void offer(DescriptorName name, UniqueFd fd);
   void withdraw(DescriptorName name);
   void fetch(const std::shared_ptr<Request>& request);

@@ -1,6 +1,7 @@
 #include "bootstrap/join/coordinator.h"
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <new>
@@ -26,12 +27,17 @@ std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& sess
 }
 
 void Coordinator::listen(UniqueFd listener, const Credentials& credentials) {
+  reserve_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   acceptor_ = std::make_unique<Acceptor>(
       loop_, std::move(listener), credentials,
       [](const Claim& claim) {
         return claim.purpose == Purpose::coordinator ? Verdict::accepted : Verdict::refused;
       },
-      [this](const Claim&, UniqueFd fd) { adopt(std::move(fd)); });
+      [this](const Claim&, UniqueFd fd) { adopt(std::move(fd)); },
+      [this](const Status& why) {
+        fail(why);
+        reserve_.reset();
+      });
 }
 
 void Coordinator::adopt(UniqueFd fd) {
@@ -227,7 +233,7 @@ void Coordinator::fail(Code code, int culprit, const std::string& text) {
   timer_ = loop_.after_ms(latecomers_ms_, [this] { end(); });
 }
 
-/// This process has no memory left: all ranks are told, or lose their connections.
+/// This process has no memory or no descriptor left: all ranks are told, or lose their connections.
 bool Coordinator::fail(const Status& why) {
   if (state_ == State::done || state_ == State::failed) return true;
   try {

@@ -60,6 +60,9 @@ class Coordinator : private EventLoop::Client {
   EventLoop& loop_;
   Key session_key_;
   std::unique_ptr<Acceptor> acceptor_;
+  // Is closed when this process has no descriptor left: then the acceptor takes the ranks'
+  // connections one after another, and each rank is told.
+  UniqueFd reserve_;
   std::function<void()> ended_;
   State state_ = State::gathering;
   Nanos deadline_ = 0;

@@ -51,7 +51,8 @@ void NodeLeader::start(UniqueFd listener) {
         [](const Claim& claim) {
           return claim.purpose == Purpose::node ? Verdict::accepted : Verdict::refused;
         },
-        [this](const Claim&, UniqueFd fd) { adopt_follower(std::move(fd)); });
+        [this](const Claim&, UniqueFd fd) { adopt_follower(std::move(fd)); },
+        [this](const Status& why) { give_up(why); });
   }
   if (setup_.options.has_key) return reach_coordinator();
   if (const Status status = start_own_coordinator(); !status.ok()) give_up(status);
@@ -106,6 +107,7 @@ void NodeLeader::reached(Dialer::Result result) {
                            "already and none is missing; look at the output of rank 0, and make a "
                            "new id with hocketGetUniqueId for each communicator"));
   }
+  if (result.status.code() == Code::system_error) return give_up(result.status);
   if (result.status.code() != Code::timeout) return fail(result.status);
   fail(Status(Code::timeout,
               fmt::format("the join deadline of {} ms passed: {}; does rank 0 (or hocket-run) run, "
@@ -168,8 +170,14 @@ void NodeLeader::all_done() {
   finish();
 }
 
-/// Tells the coordinator of a failure that all ranks should know.
+/// Tells the coordinator of a failure that all ranks should know. When this leader has confirmed,
+/// the coordinator may have ended the join before it receives this: then the ranks learn of the
+/// failure after the join.
 void NodeLeader::tell_coordinator(const Failure& failure) {
+  if (state_ == State::confirmed && failure.culprit >= 0) {
+    joined_.early.push_back(
+        {Fault::Kind::dead, failure.culprit, 0, 0, Code::remote_error, failure.text});
+  }
   if (coordinator_ && coordinator_->is_open()) {
     coordinator_->send(MessageType::fail, encode(failure));
   } else {
@@ -257,6 +265,7 @@ void NodeLeader::take_place(const TreePosition& place) {
 void NodeLeader::open_parent(Dialer::Result result) {
   parent_dialer_.reset();
   if (ended()) return;
+  if (result.status.code() == Code::system_error) return give_up(result.status);
   if (!result.fd) {
     return lost_rank(place_.parent_rank,
                      fmt::format("rank {}: {}", rank(), result.status.message()));

@@ -45,6 +45,7 @@ void RankJoin::reached(Dialer::Result result) {
     });
     return;
   }
+  if (result.status.code() == Code::system_error) return give_up(result.status);
   if (!result.fd) return fail(result.status);
   joined_.leader = ControlConnection::open(
       loop_, std::move(result.fd), body_cap(ranks()),
