@@ -8,10 +8,13 @@
 // fail.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
 #include <string>
 
 #include "bootstrap/simulated_job.h"
 #include "memory/shared_memory.h"
+#include "seed.h"
 
 namespace hocket::internal {
 namespace {
@@ -128,6 +131,102 @@ TEST_F(JoinSeams, a_rank_that_aborts_its_join_is_named_by_the_others) {
     EXPECT_EQ(ranks_[rank]->joined()->culprit(), 1) << ranks_[rank]->joined()->message();
   }
 }
+
+/// A job whose steps run in a random order. A rank, the victim, ends at a random moment.
+class RandomJob : protected testing::SimulatedJob {
+ public:
+  RandomJob(unsigned long seed, int victim) : victim_(victim), random_(seed) {
+    for (int rank = 0; rank < ranks; ++rank) come(rank);
+    run(random_() % most_steps);
+  }
+  /// Returns false if its join has ended already.
+  bool abort_join() {
+    if (ranks_[victim_]->joined()) return false;
+    ranks_[victim_]->core().stop_join();
+    run(most_steps);
+    return true;
+  }
+  void die() {
+    ranks_[victim_].reset();
+    run(most_steps);
+  }
+  /// reason: a part of the sentence that every rank has to get.
+  bool run_until_all_know(const std::string& reason, Nanos limit) {
+    return simulation_.run_until([&] { return others_know(reason); }, simulation_.now() + limit);
+  }
+  /// Of the other ranks, how many have joined.
+  int joined() const {
+    return static_cast<int>(std::ranges::count_if(
+        ranks_, [](const auto& rank) { return rank && rank->joined() && rank->joined()->ok(); }));
+  }
+  /// How each rank ended its join, and its faults.
+  std::string text() const {
+    std::string out;
+    for (const auto& rank : ranks_) {
+      out += "\n";
+      if (!rank) continue;
+      out += rank->joined() ? rank->joined()->message() : "still joins";
+      for (const Fault& fault : rank->core().faults().all()) out += "; " + fault.text;
+    }
+    return out;
+  }
+
+ private:
+  static constexpr unsigned long most_steps = 400;  // some 300 are a whole join
+  void run(unsigned long steps) {
+    for (; steps > 0; --steps) simulation_.step(random_);
+  }
+  bool others_know(const std::string& reason) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      if (rank == victim_) continue;
+      const std::optional<Status>& joined = ranks_[rank]->joined();
+      if (!joined) return false;
+      if (joined->ok() && !ranks_[rank]->knows(Fault::Kind::dead, victim_, reason)) return false;
+      if (joined->ok()) continue;
+      EXPECT_EQ(joined->culprit(), victim_) << "rank " << rank << ": " << joined->message();
+      EXPECT_NE(joined->message().find(reason), std::string::npos) << joined->message();
+    }
+    return true;
+  }
+  int victim_;
+  std::mt19937_64 random_;
+};
+
+/// By its number: 0 leads node 0, 1 follows there, 2 is the leader of a node in the tree.
+class RandomJobVictim : public ::testing::TestWithParam<int> {};
+
+/// A follower's failure may reach its leader before or after the leader has reached the
+/// coordinator or has confirmed, and the coordinator before or after it has ended the join.
+TEST_P(RandomJobVictim, that_aborts_its_join_at_any_moment_is_named_with_the_reason) {
+  const unsigned long first = tests::seed();
+  int failed = 0;
+  for (unsigned long seed = first; seed < first + 300; ++seed) {
+    RandomJob job(seed, GetParam());
+    if (!job.abort_join()) continue;
+    ASSERT_TRUE(job.run_until_all_know("it aborted its join", nanos_per_s))
+        << "seed " << seed << job.text();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed << job.text();
+    failed += job.joined() == 0;
+  }
+  EXPECT_LT(0, failed);
+}
+
+TEST_P(RandomJobVictim, that_dies_at_any_moment_is_named) {
+  const unsigned long first = tests::seed();
+  int failed = 0, joined = 0;
+  for (unsigned long seed = first; seed < first + 300; ++seed) {
+    RandomJob job(seed, GetParam());
+    job.die();
+    // A rank that dies before its join request is missing at the deadline.
+    ASSERT_TRUE(job.run_until_all_know("", 700 * nanos_per_s)) << "seed " << seed << job.text();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed << job.text();
+    (job.joined() > 0 ? joined : failed) += 1;
+  }
+  EXPECT_LT(0, failed);
+  EXPECT_LT(0, joined);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RandomJobVictim, ::testing::Values(0, 1, 2));
 
 /// By its number: 0 leads node 0, 1 follows there, 2 is the leader of a node in the tree.
 class JoinSeamsVictim : public JoinSeams, public ::testing::WithParamInterface<int> {};

@@ -10,13 +10,19 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "base/descriptors.h"
+#include "bootstrap/auth/acceptor.h"
 #include "bootstrap/auth/auth.h"
+#include "bootstrap/auth/dialer.h"
 #include "bootstrap/job.h"
 #include "bootstrap/net/control_messages.h"
+#include "bootstrap/simulated_loop.h"
 #include "memory/shared_memory.h"
 #include "seed.h"
 
@@ -184,6 +190,79 @@ TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
     const Status status = make_memfd("test", 4096, &memory);
     EXPECT_TRUE(status.ok()) << status.message();
     return 0;
+  });
+  EXPECT_EQ(0, processes.wait(0));
+}
+
+/// Two ranks connect to an acceptor whose process has one descriptor: the first rank proves itself
+/// and keeps the descriptor, though the second one waits.
+TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_second) {
+  Processes processes;
+  processes.start([] {
+    testing::Simulation simulation;
+    const auto loop = simulation.make_loop();
+    simulation.schedule(*loop);
+    Job job(2);
+    const Credentials credentials{job.options.key, job.options.job_id, false};
+    std::vector<std::unique_ptr<Dialer>> dialers;
+    std::vector<Dialer::Result> connected;
+    for (int rank = 0; rank < 2; ++rank) {
+      Dialer::Options options;
+      options.endpoint.tcp = job.options.coordinator;
+      options.credentials = credentials;
+      options.claim = {Purpose::coordinator, rank, -1, 0, 0};
+      options.deadline = simulation.now() + 60 * nanos_per_s;
+      dialers.push_back(Dialer::start(*loop, std::move(options), [&](Dialer::Result result) {
+        connected.push_back(std::move(result));
+      }));
+    }
+    simulation.settle();
+    std::vector<UniqueFd> used;
+    for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+    used.pop_back();
+    const Nanos begin = simulation.now();
+    std::vector<UniqueFd> accepted;
+    Status told;
+    const Acceptor acceptor(
+        *loop, std::move(job.listener), credentials, [](const Claim&) { return Verdict::accepted; },
+        [&](const Claim&, UniqueFd fd) { accepted.push_back(std::move(fd)); },
+        [&](const Status& why) {
+          told = why;
+          used.pop_back();
+        });
+    const auto has_told = [&] { return !told.ok(); };
+    EXPECT_FALSE(simulation.run_until(has_told, begin + descriptor_patience * 9 / 10));
+    EXPECT_EQ(1u, accepted.size());
+    EXPECT_TRUE(simulation.run_until(has_told, begin + descriptor_patience * 2));
+    EXPECT_NE(told.message().find("Too many open files"), std::string::npos) << told.message();
+    simulation.settle();
+    EXPECT_EQ(2u, connected.size()) << "its owner has closed a descriptor";
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(0, processes.wait(0));
+}
+
+TEST(Dialer, that_can_make_no_socket_fails_after_a_second_and_names_its_own_rank) {
+  Processes processes;
+  processes.start([] {
+    testing::Simulation simulation;
+    const auto loop = simulation.make_loop();
+    simulation.schedule(*loop);
+    Job job(2);
+    std::vector<UniqueFd> used;
+    for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+    const Nanos begin = simulation.now();
+    std::optional<Dialer::Result> ended;
+    Dialer::Options options;
+    options.endpoint.tcp = job.options.coordinator;
+    options.deadline = begin + 600 * nanos_per_s;
+    const auto dialer = Dialer::start(*loop, std::move(options),
+                                      [&](Dialer::Result result) { ended = std::move(result); });
+    EXPECT_TRUE(simulation.run_until([&] { return ended.has_value(); }, begin + 2 * nanos_per_s));
+    EXPECT_GE(simulation.now() - begin, descriptor_patience);
+    EXPECT_EQ(Code::system_error, ended->status.code());
+    EXPECT_EQ(1, ended->error(1, 0).culprit()) << "rank 1 dials rank 0";
+    return ::testing::Test::HasFailure() ? 1 : 0;
   });
   EXPECT_EQ(0, processes.wait(0));
 }

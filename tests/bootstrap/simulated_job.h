@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bootstrap/job.h"
@@ -33,10 +34,11 @@ class SimulatedRank {
   SessionCore& core() { return *core_; }
   SimulatedLoop& loop() { return *loop_; }
   const std::optional<Status>& joined() const { return joined_; }
-  bool knows(Fault::Kind kind, int rank) const {
+  /// text: a part of the fault's sentence.
+  bool knows(Fault::Kind kind, int rank, const std::string& text = {}) const {
     const std::vector<Fault> faults = core_->faults().all();
     return std::any_of(faults.begin(), faults.end(), [&](const Fault& fault) {
-      return fault.kind == kind && fault.rank == rank;
+      return fault.kind == kind && fault.rank == rank && fault.text.find(text) != std::string::npos;
     });
   }
   /// The process stands still: SIGSTOP.

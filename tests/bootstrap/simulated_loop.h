@@ -12,6 +12,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -142,6 +143,8 @@ class Simulation {
       while (step()) continue;
     } while (delivers());
   }
+  /// One round of one loop.
+  void step(std::mt19937_64& random) { loops_[random() % loops_.size()]->step(); }
   /// Runs the loops, and moves the clock, until done() holds; returns false if the clock would have
   /// to pass `limit` first.
   bool run_until(const std::function<bool()>& done, Nanos limit) {

@@ -38,7 +38,7 @@ TEST_P(OutOfDescriptors, however_few_there_are_is_an_error_with_a_reason) {
   for (unsigned long at = tests::seed() % stride; at < most; at += stride) {
     limits.emplace_back(std::to_string(at) + " descriptors", leave_descriptors(at));
   }
-  const int errors = run_all(GetParam(), limits);
+  const int errors = run_all(GetParam(), limits, "Too many open files");
   std::printf("%zu limits, %d errors\n", limits.size(), errors);
   EXPECT_LT(0, errors);
   EXPECT_GT(static_cast<int>(limits.size()), errors) << "the scenario needs more than that";

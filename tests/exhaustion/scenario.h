@@ -234,8 +234,9 @@ class Job {
 using Injections = std::vector<std::pair<std::string, Injection>>;
 
 /// Runs a job for each, several at once: most of them only wait. The number of those whose victim
-/// had an error.
-inline int run_all(const Scenario& scenario, const Injections& injections) {
+/// had an error; the error must say `reason`.
+inline int run_all(const Scenario& scenario, const Injections& injections,
+                   const char* reason = "") {
   constexpr std::size_t at_once = 24;
   std::deque<std::pair<std::string, std::unique_ptr<Job>>> running;
   int errors = 0;
@@ -243,7 +244,10 @@ inline int run_all(const Scenario& scenario, const Injections& injections) {
     auto [name, job] = std::move(running.front());
     running.pop_front();
     job->judge(name);
-    errors += job->victim().result != 0;
+    const Report& victim = job->victim();
+    errors += victim.result != 0;
+    if (victim.result == 0) return;
+    EXPECT_NE(nullptr, std::strstr(victim.text, reason)) << victim.text;
   };
   for (const auto& [name, injection] : injections) {
     if (running.size() == at_once) finish_one();

@@ -18,6 +18,9 @@ constexpr std::int64_t own_coordinator_extra_ms = 3'600'000;  // join requests b
 // long, the coordinator has ended. Shorter delays may be a full queue, or a network that starts.
 constexpr Nanos coordinator_refused_limit = 30 * nanos_per_s;
 
+// After the end of a connection the reason often follows.
+constexpr std::int64_t explanation_patience_ms = 500;
+
 /// The coordinators that this process has reached: if one of them refuses a connection, it has
 /// ended.
 class ReachedCoordinators {
@@ -131,6 +134,7 @@ void NodeLeader::open_coordinator(UniqueFd fd) {
   for (const auto& [id, follower] : followers_) {
     if (follower.has_come) pass_on_request(follower.request, follower.deadline);
   }
+  if (reported_) coordinator_->send(MessageType::fail, encode(*reported_));
   stop_if_asked();
 }
 
@@ -159,6 +163,7 @@ void NodeLeader::on_coordinator_message(Message& message) {
 }
 
 void NodeLeader::all_done() {
+  std::erase_if(followers_, [](const auto& entry) { return !entry.second.has_come; });
   // The steps that allocate come first: if memory is lacking, the join fails while followers_ is
   // still complete. The moves cannot fail.
   for (const auto& [id, follower] : followers_) joined_.followers[follower.request.rank];
@@ -170,25 +175,39 @@ void NodeLeader::all_done() {
   finish();
 }
 
-/// Tells the coordinator of a failure that all ranks should know. When this leader has confirmed,
-/// the coordinator may have ended the join before it receives this: then the ranks learn of the
-/// failure after the join.
-void NodeLeader::tell_coordinator(const Failure& failure) {
-  if (state_ == State::confirmed && failure.culprit >= 0) {
-    joined_.early.push_back(
-        {Fault::Kind::dead, failure.culprit, 0, 0, Code::remote_error, failure.text});
-  }
-  if (coordinator_ && coordinator_->is_open()) {
-    coordinator_->send(MessageType::fail, encode(failure));
-  } else {
-    fail(Status(failure.code, failure.text, failure.culprit));
-  }
+void NodeLeader::keep_for_after_join(const Failure& failure) {
+  if (state_ != State::confirmed || failure.culprit < 0) return;
+  joined_.early.push_back(
+      {Fault::Kind::dead, failure.culprit, 0, 0, Code::remote_error, failure.text});
 }
 
+/// Tells the coordinator of a failure of another rank. The coordinator then ends the join; or it
+/// has ended the join already, if this leader has confirmed: then the ranks learn of the failure
+/// after the join.
+void NodeLeader::tell_coordinator(const Failure& failure) {
+  keep_for_after_join(failure);
+  if (!reported_) reported_ = failure;
+  if (coordinator_) coordinator_->send(MessageType::fail, encode(failure));
+}
+
+/// A neighbour in the tree has closed or refused the connection. If it has ended, the coordinator
+/// learns that from it, perhaps with a reason: that must arrive before this rank's report.
+void NodeLeader::lost_neighbour(int culprit, const std::string& text) {
+  const Failure failure{Code::remote_error, culprit, text};
+  keep_for_after_join(failure);
+  if (lost_) return;
+  lost_ = loop_.after_ms(explanation_patience_ms, [this, failure] {
+    if (!ended()) tell_coordinator(failure);
+  });
+}
+
+/// Tells the neighbours in the tree too, because they see that their connections close, and must
+/// not report that first.
 void NodeLeader::report_failure(const Failure& failure) {
-  if (coordinator_ && coordinator_->is_open()) {
-    coordinator_->send(MessageType::fail, encode(failure));
-  }
+  const std::vector<std::uint8_t> body = encode(failure);
+  if (coordinator_) coordinator_->send(MessageType::fail, body);
+  if (joined_.parent) joined_.parent->send(MessageType::fail, body);
+  for (const auto& [node, child] : joined_.children) child->send(MessageType::fail, body);
 }
 
 void NodeLeader::pass_on_failure(const Failure& failure) {
@@ -267,39 +286,51 @@ void NodeLeader::open_parent(Dialer::Result result) {
   if (ended()) return;
   if (result.status.code() == Code::system_error) return give_up(result.status);
   if (!result.fd) {
-    return lost_rank(place_.parent_rank,
-                     fmt::format("rank {}: {}", rank(), result.status.message()));
+    return lost_neighbour(place_.parent_rank,
+                          fmt::format("rank {}: {}", rank(), result.status.message()));
   }
   joined_.parent = ControlConnection::open(
       loop_, std::move(result.fd), body_cap(ranks()),
       [this](Message& message) { on_parent_message(message); },
       [this](int) {
         if (ended()) return;
-        lost_rank(place_.parent_rank,
-                  fmt::format("rank {} lost its connection to rank {} at {} during the join",
-                              rank(), place_.parent_rank, place_.parent.text()));
+        lost_neighbour(place_.parent_rank,
+                       fmt::format("rank {} lost its connection to rank {} at {} during the join",
+                                   rank(), place_.parent_rank, place_.parent.text()));
       });
 }
 
 void NodeLeader::on_parent_message(Message& message) {
   if (ended()) return;
   if (message.type == MessageType::table && state_ == State::placed) return take_table(message);
-  if (take_early_fault(message)) return;
+  if (take_from_neighbour(message)) return;
   give_up(internal_error("a parent in the tree sent a message that does not belong into a join"));
 }
 
 void NodeLeader::on_child_message(Message& message) {
-  if (ended() || take_early_fault(message)) return;
+  if (ended() || take_from_neighbour(message)) return;
   give_up(internal_error("a child in the tree sent a message that does not belong into a join"));
 }
 
-/// A neighbour whose join has ended already sends heartbeats and faults.
-bool NodeLeader::take_early_fault(const Message& message) {
-  if (message.type == MessageType::heartbeat) return true;
+/// A neighbour gives up, or its join has ended already and it sends heartbeats and faults. Returns
+/// false if the message does not belong here.
+bool NodeLeader::take_from_neighbour(const Message& message) {
+  Failure failure;
   Fault fault;
-  if (message.type != MessageType::fault || !decode(message.body, ranks(), &fault)) return false;
-  joined_.early.push_back(fault);
-  return true;
+  switch (message.type) {
+    case MessageType::heartbeat:
+      return true;
+    case MessageType::fail:
+      if (!decode(message.body, &failure)) return false;
+      tell_coordinator(failure);
+      return true;
+    case MessageType::fault:
+      if (!decode(message.body, ranks(), &fault)) return false;
+      joined_.early.push_back(fault);
+      return true;
+    default:
+      return false;
+  }
 }
 
 Verdict NodeLeader::judge_child(const Claim& claim) const {
@@ -318,8 +349,8 @@ void NodeLeader::accept_child(const Claim& claim, UniqueFd fd) {
       [this, node, child](int) {
         joined_.children.erase(node);
         if (ended()) return;
-        lost_rank(child, fmt::format("rank {} lost its connection to rank {} during the join",
-                                     rank(), child));
+        lost_neighbour(child, fmt::format("rank {} lost its connection to rank {} during the join",
+                                          rank(), child));
       });
   if (state_ != State::linking && state_ != State::confirmed) return;
   conn->send(MessageType::table, table_bytes_);
@@ -327,6 +358,7 @@ void NodeLeader::accept_child(const Claim& claim, UniqueFd fd) {
 }
 
 void NodeLeader::take_table(const Message& message) {
+  if (reported_) return;  // the coordinator ends the join
   if (!JoinRole::take_table(message)) return;
   state_ = State::linking;
   table_bytes_ = message.body;
@@ -341,7 +373,7 @@ int NodeLeader::expected_children() const {
 }
 
 void NodeLeader::confirm() {
-  if (state_ != State::linking) return;
+  if (state_ != State::linking || reported_) return;
   if (static_cast<int>(joined_.children.size()) < expected_children()) return;
   for (const auto& [node, conn] : joined_.children) {
     if ((node - 1) / tree_arity != place_.node) {
@@ -354,15 +386,17 @@ void NodeLeader::confirm() {
 
 /// Gives the followers the table, the heartbeat page and one another's pidfds.
 Status NodeLeader::share_with_followers() {
-  int members = 0;
+  int members = 0, here = 1;
   for (const Member& member : joined_.table.members) members += member.node == joined_.node;
-  if (members != static_cast<int>(followers_.size()) + 1) {
+  for (const auto& [id, follower] : followers_) here += follower.has_come;
+  if (members != here) {
     return internal_error("the table of members does not fit this node");
   }
   UniqueFd page;
   HOCKET_RETURN_IF_ERROR(joined_.page->make(members, &page));
   const SharedFd shared_page = std::make_shared<const UniqueFd>(std::move(page));
   for (const auto& [id, follower] : followers_) {
+    if (!follower.has_come) continue;
     follower.conn->send(MessageType::table, table_bytes_);
     follower.conn->send(MessageType::heartbeat_page, {}, {shared_page});
     send_pidfds(follower);

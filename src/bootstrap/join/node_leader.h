@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,14 +56,16 @@ class NodeLeader final : public JoinRole {
   void open_parent(Dialer::Result result);
   void on_parent_message(Message& message);
   void on_child_message(Message& message);
-  bool take_early_fault(const Message& message);
+  bool take_from_neighbour(const Message& message);
   void take_table(const Message& message);
   Status share_with_followers();
   void send_pidfds(const Follower& to);
   int expected_children() const;
   void confirm();
   void all_done();
+  void keep_for_after_join(const Failure& failure);
   void tell_coordinator(const Failure& failure);
+  void lost_neighbour(int culprit, const std::string& text);
   void lost_rank(int culprit, const std::string& text) {
     tell_coordinator({Code::remote_error, culprit, text});
   }
@@ -74,6 +77,10 @@ class NodeLeader final : public JoinRole {
   std::string awaited() const override;
 
   State state_ = State::connecting;
+  // The first failure for the coordinator: it is sent as soon as this leader has reached the
+  // coordinator, which then ends the join.
+  std::optional<Failure> reported_;
+  std::optional<Timer> lost_;  // until the loss of the first neighbour is reported
   Failure failure_{Code::ok, -1, {}};  // another code: how the join failed
   std::unique_ptr<Acceptor> acceptor_;
   std::map<int, Follower> followers_;  // by order of connection
