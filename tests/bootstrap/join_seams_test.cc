@@ -14,6 +14,7 @@
 
 #include "bootstrap/simulated_job.h"
 #include "memory/shared_memory.h"
+#include "sanitized.h"
 #include "seed.h"
 
 namespace hocket::internal {
@@ -193,14 +194,17 @@ class RandomJob : protected testing::SimulatedJob {
 };
 
 /// By its number: 0 leads node 0, 1 follows there, 2 is the leader of a node in the tree.
-class RandomJobVictim : public ::testing::TestWithParam<int> {};
+class RandomJobVictim : public ::testing::TestWithParam<int> {
+ protected:
+  static constexpr unsigned long jobs = tests::sanitized ? 60 : 300;
+};
 
 /// A follower's failure may reach its leader before or after the leader has reached the
 /// coordinator or has confirmed, and the coordinator before or after it has ended the join.
 TEST_P(RandomJobVictim, that_aborts_its_join_at_any_moment_is_named_with_the_reason) {
   const unsigned long first = tests::seed();
   int failed = 0;
-  for (unsigned long seed = first; seed < first + 300; ++seed) {
+  for (unsigned long seed = first; seed < first + jobs; ++seed) {
     RandomJob job(seed, GetParam());
     if (!job.abort_join()) continue;
     ASSERT_TRUE(job.run_until_all_know("it aborted its join", nanos_per_s))
@@ -214,7 +218,7 @@ TEST_P(RandomJobVictim, that_aborts_its_join_at_any_moment_is_named_with_the_rea
 TEST_P(RandomJobVictim, that_dies_at_any_moment_is_named) {
   const unsigned long first = tests::seed();
   int failed = 0, joined = 0;
-  for (unsigned long seed = first; seed < first + 300; ++seed) {
+  for (unsigned long seed = first; seed < first + jobs; ++seed) {
     RandomJob job(seed, GetParam());
     job.die();
     // A rank that dies before its join request is missing at the deadline.
