@@ -7,8 +7,8 @@ namespace hocket::internal {
 inline constexpr int public_flags = 4;
 // Payload of an arrival line, in bytes: the rest of its 128 bytes.
 inline constexpr int line_payload_bytes = 104;
-// Arrival lines and small scratches of a rank. Operations use them in turn, so a rank may be ahead
-// of a local peer by at most one operation less.
+// Arrival lines and small scratches of a rank: a power of two. Operations use them in turn, so a
+// rank may be ahead of a local peer by at most one operation less.
 inline constexpr int run_ahead_operations = 8;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;

@@ -89,7 +89,9 @@ double measure_fold(std::size_t elements, bool from_memory) {
 Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
-  const auto in = [&](int rank) { return reinterpret_cast<float*>(board_.scratch(rank, 0)); };
+  const auto in = [&](int rank) {
+    return reinterpret_cast<float*>(board_.scratch(ScratchSize::large, rank, 0));
+  };
   const auto out = [&](int rank) { return in(rank) + 2 * push_elements; };
   const std::size_t mine = (me & 1) * push_elements;  // of two halves
   const FoldSource srcs[] = {{in(me) + mine, false}, {in(peer) + mine, false}};
@@ -157,9 +159,9 @@ Status Calibration::measure_peer(double* ns_per_byte) {
   const Call barrier;
   double write = 1e12, read = 1e12;
   for (int i = 0; i < 3; ++i) {
-    write = std::min(write, time_copy(own.data(), board_.scratch(me, 0)));
+    write = std::min(write, time_copy(own.data(), board_.scratch(ScratchSize::large, me, 0)));
     HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
-    read = std::min(read, time_copy(board_.scratch(peer, 0), own.data()));
+    read = std::min(read, time_copy(board_.scratch(ScratchSize::large, peer, 0), own.data()));
     HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   }
   // Two ranks on one core share its caches. Where ranks share cores, the kernel moves them: the

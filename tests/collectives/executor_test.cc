@@ -157,7 +157,9 @@ DrawnTask draw_task(std::uint32_t ranks, std::uint32_t ahead, std::mt19937_64& r
   group.root = row_of(builder.collective).input_at_root ? ahead : (ahead + 1) % ranks;
   group.varying = builder.varying && random() % 2 == 0;
   DrawnCall call = draw(builder, ranks, random(), group.varying, random);
-  if (random() % 8 != 0) call.count = std::min<std::size_t>(call.count, 7);  // a small scratch
+  // Mostly a small scratch, sometimes a medium or a large one.
+  if (random() % 8 != 0)
+    call.count = std::min<std::size_t>(call.count, random() % 4 == 0 ? 600 : 7);
   group.widened = tells_partial_results(call.dtype, call.op);
   const std::vector<Plan> plans = plans_of(builder, group);
   std::vector<Plan> staged;

@@ -44,9 +44,9 @@ class Ranks {
     ranks_[rank]->arrive(operation, fingerprints_[rank]);
   }
   /// Whether the next operation of the rank may begin.
-  RunAhead::Look may_begin(std::size_t rank, bool large_scratch = false) {
+  RunAhead::Look may_begin(std::size_t rank, ScratchSize scratch = ScratchSize::small) {
     const std::uint64_t operation = ranks_[rank]->arrived() + 1;
-    const std::uint64_t required = RunAhead::required_by(operation, large_scratch);
+    const std::uint64_t required = RunAhead::required_by(operation, scratch);
     if (ranks_[rank]->all_have_arrived(required)) return RunAhead::Look::all_have_arrived;
     return ranks_[rank]->look(required);
   }
@@ -82,14 +82,20 @@ TEST(RunAhead, waits_for_the_slowest_peer_when_it_is_eight_operations_ahead) {
   EXPECT_EQ(waits, ranks.may_begin(0));
 }
 
-TEST(RunAhead, with_a_large_scratch_is_one_operation) {
+TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
   Ranks ranks(2);
-  ASSERT_EQ(free, ranks.may_begin(0, true));
+  ASSERT_EQ(free, ranks.may_begin(0, ScratchSize::large));
   ranks.arrive(0);
-  EXPECT_EQ(waits, ranks.may_begin(0, true)) << "the other half may hold what the peer reads";
-  EXPECT_EQ(free, ranks.may_begin(0, false));
+  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::large)) << "the peer may read the other one";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::medium));
+    ranks.arrive(0);
+  }
+  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::medium)) << "the peer may read all four";
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::small));
   ranks.arrive(1);
-  EXPECT_EQ(free, ranks.may_begin(0, true));
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::medium));
+  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::large));
 }
 
 TEST(RunAhead, knows_without_a_look_what_an_operation_has_shown) {

@@ -66,7 +66,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   operation_ = binding.board_sequence;
   in_lanes_ = false;
   entry_.next = entry_.cursor = 0;
-  large_scratch_ = false;
+  scratch_size_ = ScratchSize::small;
   const bool has_scratch = header_->scratch_blocks > 0 || staged != nullptr;
   if (has_scratch && !place_scratch()) return;
   if (binding.op == Op::pre_mul_sum) [[unlikely]]
@@ -110,10 +110,13 @@ bool Execution::place_scratch() {
   const Board& board = *links_->board;
   // Ranks that do not know all blocks could disagree about what fits.
   const bool rooted = row_of(binding_->signature.collective).rooted;
-  large_scratch_ =
-      !has_count(binding_->signature) || stride_ * blocks > Board::most_in_small_scratch(rooted);
-  scratch_ = large_scratch_ ? board.scratch(0, operation_) : board.small_scratch(0, operation_);
-  scratch_step_ = large_scratch_ ? board.large_scratch_step() : Board::small_scratch_step();
+  if (rooted && has_count(binding_->signature)) {
+    scratch_size_ = Board::size_for(stride_ * blocks);
+  } else {
+    scratch_size_ = ScratchSize::large;
+  }
+  scratch_ = board.scratch(scratch_size_, 0, operation_);
+  scratch_step_ = board.scratch_step(scratch_size_);
   return true;
 }
 

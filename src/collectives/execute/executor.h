@@ -140,7 +140,7 @@ class Execution {
   Outcome do_message(Active& active, const Instruction& instruction);
   void post(Active& active, const Instruction& instruction, Transport& transport);
   /// The operation at which all local peers must have arrived before the board is free.
-  std::uint64_t board_awaits() const { return RunAhead::required_by(operation_, large_scratch_); }
+  std::uint64_t board_awaits() const { return RunAhead::required_by(operation_, scratch_size_); }
   bool board_is_free() const { return links_->run_ahead->all_have_arrived(board_awaits()); }
   Outcome do_await_board(std::uint32_t& cursor);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
@@ -188,7 +188,7 @@ class Execution {
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
-  bool large_scratch_ = false;
+  ScratchSize scratch_size_ = ScratchSize::small;
   std::uint64_t operation_ = 0;  // of the board
   int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;

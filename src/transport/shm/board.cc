@@ -33,9 +33,9 @@ std::size_t fifo_of_pair(int ranks) {
 std::size_t Board::scratch_bytes_of(int local_ranks) { return large_scratch(local_ranks); }
 
 std::size_t Board::bytes(int local_ranks) {
-  const std::size_t ranks = static_cast<std::size_t>(local_ranks);
-  return ranks * (sizeof(ControlPage) + small_scratch_step() + 2 * large_scratch(local_ranks)) +
-         ranks * ranks * fifo_of_pair(local_ranks);
+  const Board board(nullptr, local_ranks, 0);
+  const auto ranks = static_cast<std::size_t>(local_ranks);
+  return board.fifo_offset_ + ranks * ranks * board.fifo_bytes_;
 }
 
 Status Board::disagreement_with(int peer, std::uint64_t operation, const Signature& mine, int rank,
@@ -56,12 +56,18 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
     : base_(base),
       local_ranks_(local_ranks),
       local_rank_(local_rank),
-      small_scratch_offset_(static_cast<std::size_t>(local_ranks) * sizeof(ControlPage)),
-      scratch_offset_(small_scratch_offset_ +
-                      static_cast<std::size_t>(local_ranks) * small_scratch_step()),
-      scratch_bytes_(large_scratch(local_ranks)),
-      fifo_offset_(scratch_offset_ + static_cast<std::size_t>(local_ranks) * large_scratch_step()),
-      fifo_bytes_(fifo_of_pair(local_ranks)) {}
+      fifo_bytes_(fifo_of_pair(local_ranks)) {
+  const auto ranks = static_cast<std::size_t>(local_ranks);
+  std::size_t end = ranks * sizeof(ControlPage);
+  const auto add = [&](ScratchSize size, std::size_t bytes) {
+    areas_[static_cast<int>(size)] = {end, bytes};
+    end += ranks * scratch_step(size);
+  };
+  add(ScratchSize::small, small_scratch_bytes);
+  add(ScratchSize::medium, medium_scratch_bytes);
+  add(ScratchSize::large, large_scratch(local_ranks));
+  fifo_offset_ = end;
+}
 
 bool Board::ring(int to) const {
   Doorbell& bell = doorbell(to);

@@ -3,10 +3,11 @@
 // The rule. Before a rank writes anything of operation s to the board, it has seen that every local
 // peer has arrived at operation s - 7 or later. A rank arrives at an operation when it has ended
 // the previous one. So every peer has ended operation s - 8, whose arrival line, signature and
-// small scratch the rank overwrites. There are only two large scratches: before a rank writes to
-// one of them, every peer has arrived at s - 1, and so has ended s - 2. No rank reads the memory of
-// operation s - 8 (s - 2) any more, whatever plans the two operations have: a plan reads the memory
-// of peers only between its beginning and its end, and only that of its own operation.
+// small scratch the rank overwrites. There are only four medium scratches and two large ones:
+// before a rank writes to one of them, every peer has arrived at s - 3 (s - 1), and so has ended
+// s - 4 (s - 2). No rank reads the memory of operation s - 8 (s - 4, s - 2) any more, whatever
+// plans the two operations have: a plan reads the memory of peers only between its beginning and
+// its end, and only that of its own operation.
 //
 // A rank that has awaited the arrival of all peers, as every all-reduce does, knows that all have
 // come so far, and reads nothing. Otherwise it reads one word of each peer, which says at which
@@ -38,13 +39,11 @@ class RunAhead {
   RunAhead(const Board& board, int rank, const std::vector<int>& ranks_of_node)
       : board_(board), rank_(rank), ranks_of_node_(ranks_of_node) {}
 
-  /// An operation overwrites the memory of the operation that is so many operations before it.
-  static constexpr std::uint64_t lag(bool large_scratch) {
-    return large_scratch ? 2 : run_ahead_operations;
-  }
-  /// The operation at which all peers must have arrived before `operation` begins; 0: none.
-  static constexpr std::uint64_t required_by(std::uint64_t operation, bool large_scratch) {
-    const std::uint64_t ahead = lag(large_scratch) - 1;
+  /// The operation at which all peers must have arrived before `operation` begins; 0: none. The
+  /// operation before it is the latest whose memory `operation` may overwrite. scratch: an
+  /// operation without scratch counts as one with a small scratch.
+  static constexpr std::uint64_t required_by(std::uint64_t operation, ScratchSize scratch) {
+    const std::uint64_t ahead = Board::scratches(scratch) - 1;
     return operation > ahead ? operation - ahead : 0;
   }
 
