@@ -5,6 +5,9 @@
 // the test notes the call stacks of a job in which nothing fails, and then lets the first
 // allocation with a call stack fail: with LONG_TESTS for all call stacks, else for ten that the
 // seed chooses. The call stacks are compared up to most_frames frames.
+//
+// EXHAUSTION_NUMBERS=FIRST-LAST refuses the allocations with these numbers instead, each in a job
+// of its own. That all of them are refused takes a quarter of an hour for a scenario.
 #include <execinfo.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -33,6 +36,7 @@ enum class Mode { once, from_there_on };
 
 std::atomic<bool> armed{false}, refusing{false};
 std::atomic<CallStack> refused_at{none};  // the next allocation with it fails
+std::atomic<std::size_t> left{0};         // not 0: so many allocations until one fails
 Mode refused = Mode::once;
 Noted* noted = nullptr;  // null: call stacks are not noted
 
@@ -51,6 +55,11 @@ bool refuse() {
   static thread_local bool inside = false;  // of backtrace(), which may allocate
   if (!armed.load(std::memory_order_relaxed) || inside) return false;
   if (refusing.load(std::memory_order_relaxed)) {
+    errno = ENOMEM;
+    return true;
+  }
+  if (left.load(std::memory_order_relaxed) != 0) {
+    if (left.fetch_sub(1) != 1) return false;
     errno = ENOMEM;
     return true;
   }
@@ -115,6 +124,14 @@ Injection refuse_at(CallStack stack, Mode mode) {
           disarm};
 }
 
+Injection refuse_number(std::size_t number) {
+  return {[=] {
+            left = number;
+            armed = true;
+          },
+          disarm};
+}
+
 /// The call stacks that lead to allocations in a job in which nothing fails, each once, in the
 /// order of their first allocations.
 std::vector<CallStack> call_stacks_of(const Scenario& scenario) {
@@ -157,6 +174,18 @@ TEST_P(OutOfMemory, at_any_allocation_is_an_error_with_a_reason) {
   unsigned char digest[32] = {};
   ASSERT_NE(nullptr, ::HMAC(::EVP_sha256(), "", 0, digest, 0, digest, nullptr));
   prepare_backtrace();
+  if (const char* const range = std::getenv("EXHAUSTION_NUMBERS"); range != nullptr) {
+    std::size_t first = 0, last = 0;
+    ASSERT_EQ(2, std::sscanf(range, "%zu-%zu", &first, &last)) << "FIRST-LAST";
+    ASSERT_LT(0U, first);
+    Injections injections;
+    for (std::size_t number = first; number <= last; ++number) {
+      injections.emplace_back("allocation " + std::to_string(number), refuse_number(number));
+    }
+    const int errors = run_all(GetParam(), injections);
+    std::printf("%zu jobs, %d errors\n", injections.size(), errors);
+    return;
+  }
   const std::vector<CallStack> stacks = call_stacks_of(GetParam());
   ASSERT_LT(50U, stacks.size());
   const std::size_t stride = ranks::long_tests() ? 1 : stacks.size() / 10;
