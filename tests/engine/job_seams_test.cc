@@ -18,6 +18,7 @@
 
 #include "bootstrap/simulated_job.h"
 #include "engine/simulated_engine.h"
+#include "sanitized.h"
 #include "seed.h"
 
 namespace hocket::internal {
@@ -88,10 +89,11 @@ class RankOfJob final : public testing::SimulatedEngine {
   int watch_ = 0;
 };
 
-class JobSeams : public ::testing::Test, protected testing::SimulatedJob {
+class EngineJob : protected testing::SimulatedJob {
  protected:
+  explicit EngineJob(unsigned long seed) : random_(seed) {}
   /// All ranks join, and make engines.
-  void SetUp() override {
+  void make_engines() {
     ASSERT_NO_FATAL_FAILURE(join_all());
     for (int r = 0; r < ranks; ++r) {
       std::vector<std::uint32_t> node_of;
@@ -138,6 +140,41 @@ class JobSeams : public ::testing::Test, protected testing::SimulatedJob {
   void let_pass(Nanos time) {
     ASSERT_FALSE(run_until([] { return false; }, time));
   }
+  /// One round of a session or of an engine, which chance chooses.
+  void step() {
+    if (random_() % 2 == 0) return simulation_.step(random_);
+    run_engine(running_[random_() % running_.size()]);
+  }
+
+  std::mt19937_64 random_;
+  std::vector<int> running_;  // the ranks that neither have ended nor stand still
+
+ private:
+  /// Lets the engines take turns, in an order that the seed gives, until nothing moves any more.
+  /// Returns true if anything moved.
+  bool run_engines() {
+    bool any = false;
+    for (bool moved = true; moved; any |= moved) {
+      moved = false;
+      std::ranges::shuffle(running_, random_);
+      for (const int r : running_) moved |= run_engine(r);
+    }
+    return any;
+  }
+  bool run_engine(int rank) {
+    const bool moved = !engine(rank).idle() && engine(rank).run_once(now());
+    if (engine(rank).idle()) engine(rank).report_failure();
+    return moved;
+  }
+
+  std::optional<testing::SimulatedNodes> nodes_;
+  std::unique_ptr<RankOfJob> engines_[ranks];
+};
+
+class JobSeams : public ::testing::Test, protected EngineJob {
+ protected:
+  JobSeams() : EngineJob(tests::seed()) {}
+  void SetUp() override { make_engines(); }
   void submit_all_reduces(const std::vector<int>& of) {
     for (const int r : of)
       engine(r).submit(call_of(Collective::all_reduce, buffer_[r], buffer_[r]));
@@ -156,26 +193,7 @@ class JobSeams : public ::testing::Test, protected testing::SimulatedJob {
   }
 
  private:
-  /// Lets the engines take turns, in an order that the seed gives, until nothing moves any more.
-  /// Returns true if anything moved.
-  bool run_engines() {
-    bool any = false;
-    for (bool moved = true; moved; any |= moved) {
-      moved = false;
-      std::ranges::shuffle(running_, random_);
-      for (const int r : running_) {
-        if (!engine(r).idle()) moved |= engine(r).run_once(now());
-        if (engine(r).idle()) engine(r).report_failure();
-      }
-    }
-    return any;
-  }
-
-  std::mt19937_64 random_{tests::seed()};
-  std::optional<testing::SimulatedNodes> nodes_;
   std::vector<Values> buffer_{ranks, Values(1000)};
-  std::unique_ptr<RankOfJob> engines_[ranks];
-  std::vector<int> running_;  // the ranks that neither have ended nor stand still
 };
 
 TEST_F(JobSeams, engines_of_ranks_that_have_joined_give_the_right_results) {
@@ -278,6 +296,121 @@ TEST_F(JobSeams, all_ranks_leave_in_good_order) {
   }
   for (const auto& rank : ranks_) EXPECT_EQ(rank->loop().kept(), 0U);
 }
+
+enum class Event { none, death, failure, other_count };
+
+/// A few calls, in which something happens to one rank at a moment that chance chooses.
+class RandomEngineJob : private EngineJob {
+ public:
+  RandomEngineJob(unsigned long seed, Event event) : EngineJob(seed), event_(event) {
+    make_engines();
+    victim_ = static_cast<int>(random_() % ranks);
+  }
+  void run() {
+    submit_calls();
+    for (unsigned long steps = random_() % 400; steps > 0; --steps) step();
+    if (event_ == Event::death) die(victim_);
+    if (event_ == Event::failure) {
+      engine(victim_).fail_now(Status(Code::system_error, "no memory is left", victim_));
+    }
+    for (int steps = 0; steps < 400; ++steps) step();
+    ASSERT_TRUE(run_until_idle(5 * nanos_per_s)) << "a call does not end";
+    for (const int r : running_) judge(r);
+    if (event_ == Event::other_count) {
+      EXPECT_LT(0, errors_);
+    }
+  }
+  int errors() const { return errors_; }
+
+ private:
+  struct OneCall {
+    Collective collective;
+    std::size_t count;
+    int root;
+    std::vector<Values> inputs, outputs;  // by rank
+    Values expected;
+  };
+  void submit_calls() {
+    constexpr std::size_t counts[] = {1, 5, 300, 3000};
+    calls_.resize(6);
+    for (OneCall& call : calls_) {
+      const bool rooted = random_() % 2 == 0;
+      call.collective = rooted ? Collective::broadcast : Collective::all_reduce;
+      call.root = rooted ? static_cast<int>(random_() % ranks) : -1;
+      call.count = counts[random_() % 4];
+      call.expected.assign(call.count, 0);
+      for (int r = 0; r < ranks; ++r) {
+        call.inputs.push_back(values_of(r, call.count + 1));
+        call.outputs.emplace_back(call.count + 1);
+        for (std::size_t i = 0; i < call.count && (!rooted || r == call.root); ++i) {
+          call.expected[i] += call.inputs[r][i];
+        }
+      }
+    }
+    const std::size_t differs = random_() % calls_.size();
+    for (int r = 0; r < ranks; ++r) {
+      for (std::size_t i = 0; i < calls_.size(); ++i) {
+        OneCall& call = calls_[i];
+        Call submitted = call_of(call.collective, call.inputs[r], call.outputs[r], call.root);
+        const bool other = event_ == Event::other_count && r == victim_ && i == differs;
+        submitted.count = call.count + (other ? 1 : 0);
+        engine(r).submit(submitted);
+      }
+    }
+  }
+  void judge(int rank) {
+    const Status& status = engine(rank).status();
+    if (status.ok()) {
+      // Whatever happens, it had all that its calls needed.
+      for (OneCall& call : calls_) {
+        call.outputs[rank].resize(call.count);
+        EXPECT_EQ(call.expected, call.outputs[rank]) << "rank " << rank;
+      }
+      return;
+    }
+    ++errors_;
+    const std::string text = "rank " + std::to_string(rank) + ": " + status.message();
+    EXPECT_NE(Event::none, event_) << text;
+    if (event_ == Event::death) {
+      EXPECT_EQ(Code::remote_error, status.code()) << text;
+    }
+    if (event_ == Event::failure) {
+      EXPECT_EQ(Code::system_error, status.code()) << text;
+    }
+    // Of two ranks that make different calls each names the other.
+    if (event_ == Event::other_count) {
+      EXPECT_EQ(Code::mismatch, status.code()) << text;
+    } else {
+      EXPECT_EQ(victim_, status.culprit()) << text;
+    }
+  }
+
+  const Event event_;
+  int victim_ = 0, errors_ = 0;
+  std::vector<OneCall> calls_;
+};
+
+class RandomEvent : public ::testing::TestWithParam<Event> {};
+
+TEST_P(RandomEvent, at_any_moment_ends_the_calls_and_names_the_rank) {
+  const unsigned long jobs = tests::sanitized ? 25 : 100, first = tests::seed();
+  int errors = 0;
+  for (unsigned long seed = first; seed < first + jobs; ++seed) {
+    RandomEngineJob job(seed, GetParam());
+    ASSERT_NO_FATAL_FAILURE(job.run()) << "seed " << seed;
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    errors += job.errors();
+  }
+  EXPECT_EQ(GetParam() != Event::none, errors > 0);
+}
+
+constexpr const char* event_names[] = {"none", "death", "failure", "other_count"};
+INSTANTIATE_TEST_SUITE_P(JobSeams, RandomEvent,
+                         ::testing::Values(Event::none, Event::death, Event::failure,
+                                           Event::other_count),
+                         [](const auto& info) {
+                           return event_names[static_cast<int>(info.param)];
+                         });
 
 }  // namespace
 }  // namespace hocket::internal
