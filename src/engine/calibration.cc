@@ -84,8 +84,8 @@ double measure_fold(std::size_t elements, bool from_memory) {
 }  // namespace
 
 /// The cost of a fold into the memory of this rank and of a peer, with all of it in the caches of
-/// both, as in programs. It uses the scratch of the board, which no operation uses meanwhile. All
-/// local ranks measure at once, in pairs.
+/// both, as in programs. It uses large scratches of the board: after the first barrier no rank reads
+/// there for an earlier operation. All local ranks measure at once, in pairs.
 Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
@@ -104,6 +104,7 @@ Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   push.count = push_elements;
   push.stores = stores;
   const Call barrier;
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   double best = 1e12;
   float sum = 0;
   for (int i = 0; i < 5; ++i) {
@@ -139,8 +140,8 @@ Status Calibration::measure(Figures* out) {
 }
 
 /// What it takes to write a byte that a peer has just read, and to read a byte that it has just
-/// written: half of both. It uses the scratch of the board, which no operation uses meanwhile. All
-/// local ranks measure at once, in pairs.
+/// written: half of both. It uses large scratches of the board: after the first barrier no rank
+/// reads there for an earlier operation. All local ranks measure at once, in pairs.
 Status Calibration::measure_peer(double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
@@ -157,6 +158,7 @@ Status Calibration::measure_peer(double* ns_per_byte) {
     return static_cast<double>(monotonic_now() - begin);
   };
   const Call barrier;
+  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
   double write = 1e12, read = 1e12;
   for (int i = 0; i < 3; ++i) {
     write = std::min(write, time_copy(own.data(), board_.scratch(ScratchSize::large, me, 0)));

@@ -80,7 +80,7 @@ class NodeLeader final : public JoinRole {
   // The first failure for the coordinator: it is sent as soon as this leader has reached the
   // coordinator, which then ends the join.
   std::optional<Failure> reported_;
-  std::optional<Timer> lost_;  // until the loss of the first neighbour is reported
+  std::optional<Timer> lost_;          // until the loss of the first neighbour is reported
   Failure failure_{Code::ok, -1, {}};  // another code: how the join failed
   std::unique_ptr<Acceptor> acceptor_;
   std::map<int, Follower> followers_;  // by order of connection
