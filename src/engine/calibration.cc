@@ -84,8 +84,8 @@ double measure_fold(std::size_t elements, bool from_memory) {
 }  // namespace
 
 /// The cost of a fold into the memory of this rank and of a peer, with all of it in the caches of
-/// both, as in programs. It uses large scratches of the board: after the first barrier no rank reads
-/// there for an earlier operation. All local ranks measure at once, in pairs.
+/// both, as in programs. It uses large scratches of the board: after the first barrier no rank
+/// reads there for an earlier operation. All local ranks measure at once, in pairs.
 Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
