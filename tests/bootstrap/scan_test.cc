@@ -156,6 +156,13 @@ void limit_descriptors(rlim_t most) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// Leaves this process no descriptor.
+std::vector<UniqueFd> all_descriptors() {
+  std::vector<UniqueFd> used;
+  for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+  return used;
+}
+
 std::ptrdiff_t closed_by_peer(const std::vector<UniqueFd>& connections) {
   return std::ranges::count_if(connections, [](const UniqueFd& connection) {
     pollfd look{connection.get(), POLLRDHUP, 0};
@@ -185,8 +192,7 @@ TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
     while (closed_by_peer(idle) < 120 - 32 && monotonic_now() < deadline) ::usleep(1000);
     EXPECT_GE(32, accepted());
     EXPECT_LT(8, accepted());
-    std::vector<UniqueFd> used;
-    for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+    std::vector<UniqueFd> used = all_descriptors();
     UniqueFd memory;
     const Status status = make_memfd("test", 4096, &memory);
     EXPECT_TRUE(status.ok()) << status.message();
@@ -219,8 +225,7 @@ TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_s
       }));
     }
     simulation.settle();
-    std::vector<UniqueFd> used;
-    for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+    std::vector<UniqueFd> used = all_descriptors();
     used.pop_back();
     const Nanos begin = simulation.now();
     std::vector<UniqueFd> accepted;
@@ -251,8 +256,7 @@ TEST(Dialer, that_can_make_no_socket_fails_after_a_second_and_names_its_own_rank
     const auto loop = simulation.make_loop();
     simulation.schedule(*loop);
     Job job(2);
-    std::vector<UniqueFd> used;
-    for (int fd; (fd = ::dup(STDERR_FILENO)) >= 0;) used.emplace_back(fd);
+    std::vector<UniqueFd> used = all_descriptors();
     const Nanos begin = simulation.now();
     std::optional<Dialer::Result> ended;
     Dialer::Options options;

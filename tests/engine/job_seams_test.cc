@@ -380,6 +380,8 @@ class RandomEngineJob : private EngineJob {
     // Of two ranks that make different calls each names the other.
     if (event_ == Event::other_count) {
       EXPECT_EQ(Code::mismatch, status.code()) << text;
+      const std::string victim = "rank " + std::to_string(victim_) + " ";
+      EXPECT_NE(std::string::npos, status.message().find(victim)) << text;
     } else {
       EXPECT_EQ(victim_, status.culprit()) << text;
     }

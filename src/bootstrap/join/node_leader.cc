@@ -190,8 +190,8 @@ void NodeLeader::tell_coordinator(const Failure& failure) {
   if (coordinator_) coordinator_->send(MessageType::fail, encode(failure));
 }
 
-/// A neighbour in the tree has closed or refused the connection. If it has ended, the coordinator
-/// learns that from it, perhaps with a reason: that must arrive before this rank's report.
+/// A neighbour in the tree has closed or refused the connection. If the neighbour has ended, the
+/// coordinator sees that too, perhaps with a reason, which must arrive before this rank's report.
 void NodeLeader::lost_neighbour(int culprit, const std::string& text) {
   const Failure failure{Code::remote_error, culprit, text};
   keep_for_after_join(failure);
