@@ -1,0 +1,29 @@
+# The training layer is a user of the library: it calls hocket.hpp only. Its core is a shared
+# library; the adapter for libtorch is a static library, which programs outside of this tree compile
+# from installed sources, because libtorch has no stable ABI.
+set(HOCKET_TORCH "" CACHE STRING
+    "Folder of libtorch's CMake packages: builds the adapter for libtorch; empty: without it")
+
+file(GLOB _training CONFIGURE_DEPENDS src/training/*.cc)
+add_library(hocket_training SHARED ${_training})
+add_library(hocket::training ALIAS hocket_training)
+target_include_directories(hocket_training PUBLIC ${CMAKE_SOURCE_DIR}/include PRIVATE src)
+target_link_libraries(hocket_training PUBLIC hocket
+  PRIVATE fmt::fmt hwy::hwy nlohmann_json::nlohmann_json Threads::Threads)
+target_compile_options(hocket_training PRIVATE -fvisibility=default)
+set_target_properties(hocket_training PROPERTIES
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+if(HOCKET_TORCH)
+  set(CMAKE_POLICY_DEFAULT_CMP0074 NEW)
+  find_package(Torch REQUIRED PATHS ${HOCKET_TORCH} NO_DEFAULT_PATH)
+  if(Torch_VERSION VERSION_LESS 2.7)
+    message(FATAL_ERROR "hocket::torch needs libtorch 2.7 or newer, not ${Torch_VERSION}")
+  endif()
+  file(GLOB _adapter CONFIGURE_DEPENDS src/training/torch/*.cc)
+  add_library(hocket_torch STATIC ${_adapter})
+  add_library(hocket::torch ALIAS hocket_torch)
+  target_include_directories(hocket_torch PRIVATE src)
+  target_link_libraries(hocket_torch PUBLIC hocket_training torch_cpu c10)
+  target_include_directories(hocket_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
+endif()

@@ -1,0 +1,122 @@
+#include "training/agreement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+namespace hocket::training {
+namespace {
+
+constexpr const char* operation = "hocket::training";
+
+/// Everything that must be equal, as text.
+std::string full_text(const Parameter& parameter) {
+  std::string text = describe(parameter);
+  if (!parameter.strides.empty()) {
+    text += fmt::format(", strides {}", fmt::join(parameter.strides, " x "));
+  }
+  return text;
+}
+
+/// FNV-1a, 64 bits: equal on all ranks for equal texts.
+std::uint64_t hash(const std::string& text) {
+  std::uint64_t value = 0xcbf29ce484222325;
+  for (const char c : text) {
+    value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return value;
+}
+
+/// The ranks whose value is not that of rank 0.
+template <typename Range>
+std::vector<int> other_ranks(const Range& of_ranks) {
+  std::vector<int> others;
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    if (of_ranks[rank] != of_ranks[0]) others.push_back(static_cast<int>(rank));
+  }
+  return others;
+}
+
+[[noreturn]] void differ(const std::vector<int>& others, const std::string& sentence) {
+  throw Mismatch(operation,
+                 sentence +
+                     ". All ranks must build the same model, with parameters of the same "
+                     "names, types and sizes in the same order",
+                 others.size() == 1 ? others.front() : -1);
+}
+
+/// The texts of all ranks about one parameter, cut to a fixed length.
+std::vector<std::string> texts_of_ranks(Communicator& comm, const std::string& own) {
+  constexpr std::size_t length = 480;
+  std::vector<char> mine(length), all(length * static_cast<std::size_t>(comm.ranks()));
+  std::copy_n(own.begin(), std::min(own.size(), length - 1), mine.begin());
+  comm.all_gather(mine, all);
+  std::vector<std::string> texts;
+  for (auto at = all.begin(); at != all.end(); at += length) texts.emplace_back(&*at);
+  return texts;
+}
+
+}  // namespace
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::vector<std::string> runs;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - i <= 2) {
+      end = i + 1;
+      runs.push_back(std::to_string(ranks[i]));
+    } else {
+      runs.push_back(fmt::format("{} to {}", ranks[i], ranks[end - 1]));
+    }
+    i = end;
+  }
+  if (runs.size() == 1) return (ranks.size() == 1 ? "rank " : "ranks ") + runs[0];
+  const std::string last = runs.back();
+  runs.pop_back();
+  return fmt::format("ranks {} and {}", fmt::join(runs, ", "), last);
+}
+
+void require_same_parameters(Communicator& comm, const std::vector<Parameter>& parameters) {
+  std::vector<std::uint64_t> hashes;
+  std::string all_texts;
+  for (const Parameter& parameter : parameters) {
+    const std::string text = full_text(parameter);
+    hashes.push_back(hash(text));
+    all_texts += text + '\n';
+  }
+  const std::uint64_t mine[] = {parameters.size(), hash(all_texts)};
+  std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(comm.ranks()));
+  comm.all_gather(mine, all);
+  std::vector<std::uint64_t> counts, models;
+  for (std::size_t i = 0; i < all.size(); i += 2) {
+    counts.push_back(all[i]);
+    models.push_back(all[i + 1]);
+  }
+  if (other_ranks(models).empty() && other_ranks(counts).empty()) return;
+
+  // The first parameter that differs; a model with fewer parameters differs where it ends.
+  hashes.resize(*std::max_element(counts.begin(), counts.end()));
+  std::vector<std::uint64_t> least = hashes, most = hashes;
+  comm.all_reduce(least, hocketMin);
+  comm.all_reduce(most, hocketMax);
+  const auto first = static_cast<std::size_t>(
+      std::mismatch(least.begin(), least.end(), most.begin()).first - least.begin());
+  const std::string own = first < parameters.size() ? full_text(parameters[first]) : "";
+  const std::vector<std::string> texts = texts_of_ranks(comm, own);
+  const std::vector<int> others = other_ranks(texts);
+  const auto what = [](const std::string& text) { return text.empty() ? "no parameter" : text; };
+  if (others.empty())
+    differ({}, fmt::format("the models of the ranks differ at parameter {}", first));
+  const auto other = static_cast<std::size_t>(others.front());
+  differ(others,
+         fmt::format("the models of the ranks differ at parameter {}: rank 0 has {} there "
+                     "(of {}), {} {} {} (of {})",
+                     first, what(texts[0]), counts[0], ranks_text(others),
+                     others.size() == 1 ? "has" : "have", what(texts[other]), counts[other]));
+}
+
+}  // namespace hocket::training
