@@ -54,7 +54,9 @@ inline std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
+/// A new file: some file systems wait for the disk when an old file gets new contents.
 inline void spill(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
