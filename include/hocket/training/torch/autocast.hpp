@@ -15,9 +15,9 @@ namespace hocket::training {
 struct AutocastState {
   bool enabled = false;
   at::ScalarType dtype = at::kBFloat16;
-  /// Keeps the converted parameters until the outermost scope ends. A parameter that is converted
-  /// while gradients are disabled is kept without its place in the graph: a later use with
-  /// gradients enabled would find it, and the parameter would get no gradient.
+  /// Keeps the converted parameters until the outermost scope ends. Older versions of libtorch keep
+  /// a parameter that is converted while gradients are disabled without its place in the graph: a
+  /// later use with gradients enabled finds it, and the parameter gets no gradient.
   bool cache = true;
 
   /// That of the calling thread.
