@@ -90,13 +90,14 @@ struct GradientReducer::Body {
       : options(given),
         parameters(checked(std::move(all))),
         layout(parameters, reverse_order(parameters.size()), options.limits),
+        reduction(given.reduction != nullptr ? given.reduction : std::make_shared<AllReduce>()),
         communicator(own_communicator(comm, parameters)),
         progress(parameters.size()),
         used(parameters.size(), 1) {
     for (const BucketLayout::ArenaSize& arena : layout.arenas()) {
       arenas.emplace(arena.dtype, Memory<std::byte>(arena.bytes));
     }
-    incomplete.resize(layout.buckets().size());
+    use_layout();
   }
 
   std::byte* address(const Bucket& bucket) {
@@ -115,6 +116,14 @@ struct GradientReducer::Body {
   std::byte* gradient(int parameter) {
     return address(bucket_of(parameter), slot(parameter).begin);
   }
+  BucketData data_of(std::size_t index) {
+    const Bucket& bucket = layout.buckets()[index];
+    return {static_cast<int>(index), &bucket, address(bucket)};
+  }
+  void use_layout() {
+    incomplete.resize(layout.buckets().size());
+    reduction->lay_out(parameters, layout);
+  }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
 
   void require_alive() const {
@@ -125,7 +134,7 @@ struct GradientReducer::Body {
   void communicate(Action action) {
     try {
       action();
-    } catch (const Error&) {
+    } catch (...) {
       failure = std::current_exception();
       throw;
     }
@@ -137,7 +146,6 @@ struct GradientReducer::Body {
   void ready(int parameter);
   void complete(int parameter);
   void launch_complete_buckets();
-  void launch(const Bucket& bucket);
   void absent(int parameter);
   void settle(int parameter);
   void end();
@@ -152,6 +160,7 @@ struct GradientReducer::Body {
   const std::vector<Parameter> parameters;
   BucketLayout layout;
   std::map<hocketDataType_t, Memory<std::byte>> arenas;
+  const std::shared_ptr<BucketReduction> reduction;
   Communicator communicator;
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
 
@@ -224,18 +233,9 @@ void GradientReducer::Body::complete(int parameter) {
 
 void GradientReducer::Body::launch_complete_buckets() {
   while (launched < incomplete.size() && incomplete[launched] == 0) {
-    launch(layout.buckets()[launched]);
+    communicate([this] { reduction->begin(data_of(launched), communicator, stream); });
     ++launched;
   }
-}
-
-void GradientReducer::Body::launch(const Bucket& bucket) {
-  communicate([&] {
-    std::byte* const data = address(bucket);
-    check(hocketAllReduce(data, data, bucket.elements, bucket.dtype, options.op, communicator.get(),
-                          stream.get()),
-          "hocketAllReduce");
-  });
 }
 
 void GradientReducer::Body::absent(int parameter) {
@@ -297,6 +297,9 @@ void GradientReducer::Body::agree_on_status() {
     if (!strict) communicator.all_reduce(used, hocketMax, stream);
     communicator.all_reduce(problems, hocketMax, stream);
     stream.synchronize();
+    for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+      reduction->finish(data_of(b), communicator, stream);
+    }
   });
   if (problems[0] > 0) report_missing();
 }
@@ -354,7 +357,7 @@ void GradientReducer::Body::reorder() {
                       from, from + place.elements * element_bytes(bucket_of(parameter).dtype)));
   }
   layout = std::move(next);
-  incomplete.resize(layout.buckets().size());
+  use_layout();
   for (auto& [dtype, arena] : arenas) std::memset(arena.data(), 0, arena.size());
   for (int parameter = 0; parameter < static_cast<int>(parameters.size()); ++parameter) {
     std::byte* const place = gradient(parameter);
@@ -374,6 +377,15 @@ const std::vector<Parameter>& GradientReducer::parameters() const { return body_
 const BucketLayout& GradientReducer::layout() const { return body_->layout; }
 Communicator& GradientReducer::communicator() { return body_->communicator; }
 void* GradientReducer::gradient(int parameter) const { return body_->gradient(parameter); }
+std::vector<TensorRange> GradientReducer::held() const {
+  std::vector<TensorRange> all;
+  for (int p = 0; p < static_cast<int>(body_->parameters.size()); ++p) {
+    const Parameter& parameter = body_->parameters[static_cast<std::size_t>(p)];
+    all.push_back({parameter, 0, parameter.elements(), body_->gradient(p)});
+  }
+  return all;
+}
+bool GradientReducer::sharded() const { return false; }
 void GradientReducer::begin(bool synchronize) { body_->begin(synchronize); }
 void GradientReducer::ready(int parameter) { body_->ready(parameter); }
 void GradientReducer::absent(int parameter) { body_->absent(parameter); }

@@ -19,6 +19,8 @@
 #include <hocket/hocket.hpp>
 #include <hocket/training/buckets.hpp>
 #include <hocket/training/parameter.hpp>
+#include <hocket/training/reduction.hpp>
+#include <hocket/training/tensor_range.hpp>
 #include <memory>
 #include <span>
 #include <vector>
@@ -37,9 +39,9 @@ class GradientOwner {
 };
 
 struct ReducerOptions {
-  BucketLimits limits;
-  /// hocketAvg or hocketSum.
-  hocketRedOp_t op = hocketAvg;
+  BucketLimits limits{};
+  /// How buckets are reduced; null: AllReduce, the average in each type.
+  std::shared_ptr<BucketReduction> reduction{};
   /// Parameters may receive no gradient in a backward, on some ranks or on all. Without it that is
   /// an error at the end of backward, on all ranks.
   bool find_unused_parameters = false;
@@ -75,6 +77,13 @@ class GradientReducer {
   /// Where the gradient of the parameter lies: elements() elements of its type, aligned to 64
   /// bytes. It moves only in begin(), once, after the first backward that was synchronized.
   [[nodiscard]] void* gradient(int parameter) const;
+
+  /// The gradients that this rank holds after end(), in the order of the parameters: every
+  /// parameter as a whole, or, where the reducer is sharded, this rank's ranges. They move when
+  /// gradient() does.
+  [[nodiscard]] std::vector<TensorRange> held() const;
+  /// Whether ranks hold different ranges. If not, all ranks hold the same values.
+  [[nodiscard]] bool sharded() const;
 
   /// A forward and a backward follow. synchronize = false: backward reduces nothing, so that
   /// gradients can be added up over several backwards. A begin() without an end() is allowed (a

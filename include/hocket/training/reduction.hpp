@@ -1,0 +1,53 @@
+// How the gradients of a bucket are reduced: what PyTorch calls a communication hook.
+#pragma once
+
+#include <cstddef>
+#include <hocket/hocket.hpp>
+#include <hocket/training/buckets.hpp>
+#include <span>
+
+namespace hocket::training {
+
+/// A bucket whose gradients are complete.
+struct BucketData {
+  int index = 0;  // its place in the order of communication
+  const Bucket* bucket = nullptr;
+  std::byte* data = nullptr;  // bucket->elements elements of bucket->dtype
+};
+
+/// A way to reduce buckets. A reducer calls begin() for every bucket, in the order of their
+/// indices, while backward computes, and finish() for every bucket, in the same order, when
+/// backward has ended. After finish() the bucket's elements are the average over the ranks (or what
+/// the program wants instead of that: the same on every rank).
+///
+/// All ranks make these calls in the same order, so both may begin collectives: on the stream, or,
+/// in finish(), in the calling thread. Operations on the stream that begin() put there have ended
+/// when finish() is called. An exception that either throws ends the reducer, and the other ranks
+/// receive an error too.
+class BucketReduction {
+ public:
+  virtual ~BucketReduction() = default;
+  /// Called before the first bucket, and again if buckets change: what was kept for each bucket is
+  /// void. Not collective.
+  virtual void lay_out(std::span<const Parameter> parameters, const BucketLayout& layout) {
+    (void)parameters, (void)layout;
+  }
+  virtual void begin(const BucketData& bucket, Communicator& comm, const Stream& stream) = 0;
+  virtual void finish(const BucketData& bucket, Communicator& comm, const Stream& stream) {
+    (void)bucket, (void)comm, (void)stream;
+  }
+};
+
+/// One all-reduce in the bucket's own type, in place: what a reducer does without a
+/// BucketReduction.
+class AllReduce final : public BucketReduction {
+ public:
+  /// op: hocketAvg or hocketSum.
+  explicit AllReduce(hocketRedOp_t op = hocketAvg) : op_(op) {}
+  void begin(const BucketData& bucket, Communicator& comm, const Stream& stream) override;
+
+ private:
+  hocketRedOp_t op_;
+};
+
+}  // namespace hocket::training
