@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "training/agreement.h"
 
 namespace hocket::training {
 namespace {

@@ -90,10 +90,14 @@ void describe_rest(CLI::App& app, Options* o, Pending* pending) {
   app.add_option("--report", pending->report, "A line for a reader, or a line of JSON")
       ->check(CLI::IsMember({"line", "json"}))
       ->capture_default_str();
-  number<std::int64_t>(app, "--report-every", &o->report_every, 1, most, "Steps between reports");
+  number<std::int64_t>(app, "--report-every", &o->report_every, 1, most, "Steps between reports. Default: 10, with json 1")
+      ->default_str("");
   app.add_option("--trace", o->trace,
                  "File for the times of all ranks, to be opened in ui.perfetto.dev")
       ->option_text("FILE");
+  app.add_option("--record-samples", o->record_samples,
+                 "Folder for a file of each rank: step, epoch and the numbers of the sequences")
+      ->option_text("DIR");
   number<std::int64_t>(app, "--sample", &o->sample, 0, 1 << 20,
                        "Bytes of text that the model writes at the end");
   app.add_option("--prompt", o->prompt, "What the sample goes on from (default: a new line)")
@@ -110,6 +114,7 @@ std::string check_combination(Options* o) {
   if (o->save_every > 0 && o->save.empty()) return "--save-every needs --save DIR";
   if (o->prompt.empty()) return "--prompt needs at least one byte";
   if (o->steps == 0 && o->seconds == 0) o->steps = 500;
+  if (o->report_every == 0) o->report_every = o->json ? 1 : 10;
   return {};
 }
 

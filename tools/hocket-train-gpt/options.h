@@ -34,9 +34,9 @@ struct Options {
   std::int64_t save_every = 0;  // 0: at the end only
   // What is printed.
   std::int64_t validate_every = 0;  // 0: at the end only
-  std::int64_t report_every = 10;
+  std::int64_t report_every = 0;
   bool json = false;
-  std::string trace;
+  std::string trace, record_samples;
   std::int64_t sample = 200;
   double temperature = 0.8;
   std::int64_t top_k = 40;
