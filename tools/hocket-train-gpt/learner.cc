@@ -3,11 +3,12 @@
 #include <ATen/autocast_mode.h>
 
 #include <hocket/training/torch/ddp.hpp>
-#include <hocket/training/torch/tensors.hpp>
 #include <optional>
 #include <utility>
 
 #include "agree.h"
+#include "model.h"
+#include "sample.h"
 
 namespace hocket::gpt {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 using training::Phase;
 using training::StepRecorder;
 using training::TensorRange;
-
-constexpr const char* operation = "hocket-train-gpt";
 
 /// Products are computed in bfloat16 while such an object exists.
 class Autocast {
@@ -59,22 +58,64 @@ void add_timings(Reducer& reducer, StepRecorder& recorder) {
   }
 }
 
-template <typename Optimizer>
-void set_learning_rate(Optimizer& optimizer, double rate) {
-  for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+struct Batch {
+  at::Tensor input, target;  // [windows, sequence] of int64
+};
+
+Batch batch_of(Windows windows) {
+  const auto rows = static_cast<std::int64_t>(windows.size());
+  const auto columns = static_cast<std::int64_t>(windows.front().size());
+  const at::Tensor bytes = torch::empty({rows, columns}, torch::kLong);
+  auto* to = bytes.data_ptr<std::int64_t>();
+  for (const std::string_view window : windows) {
+    for (const char c : window) *to++ = static_cast<unsigned char>(c);
+  }
+  return {bytes.slice(1, 0, columns - 1), bytes.slice(1, 1, columns)};
 }
 
-/// Every rank has the parameters, the gradients and the optimizer's state.
-class Replicated : public Learner {
+Gpt make_model(const Options& o) {
+  at::set_num_threads(o.threads);
+  torch::manual_seed(o.seed);
+  return Gpt(ModelOptions{
+      .layers = o.layers, .width = o.width, .heads = o.heads, .sequence = o.sequence});
+}
+
+/// What does not depend on how the ranks share the work.
+class WithModel : public Learner {
  public:
-  Replicated(const Options& options, Gpt& model, Communicator* comm)
-      : options_(options),
-        model_(model),
-        optimizer_(groups_of(model, options.weight_decay),
+  explicit WithModel(const Options& options) : options_(options), model_(make_model(options)) {}
+
+  double evaluate(Windows windows) override {
+    const torch::NoGradGuard no_grad;
+    return loss(windows).item<double>();
+  }
+  std::string sample(const std::string& prompt, const SampleOptions& options) override {
+    return gpt::sample(model_, prompt, options);
+  }
+  std::int64_t parameter_count() override { return model_->parameter_count(); }
+
+ protected:
+  at::Tensor loss(Windows windows) {
+    const Batch batch = batch_of(windows);
+    const Autocast autocast(options_.bfloat16);
+    return model_->loss(batch.input, batch.target);
+  }
+
+  const Options& options_;
+  Gpt model_;
+};
+
+/// Every rank has the parameters, the gradients and the optimizer's state. Without a communicator
+/// the ranks train models of their own.
+class Replicated : public WithModel {
+ public:
+  Replicated(const Options& options, Communicator* comm)
+      : WithModel(options),
+        optimizer_(groups_of(model_, options.weight_decay),
                    torch::optim::AdamWOptions(options.learning_rate)) {
-    if (comm != nullptr) ddp_.emplace(*model, *comm);
+    if (comm != nullptr) ddp_.emplace(*model_, *comm);
     // As the optimizer's first step would make it: so that a checkpoint has a place to load it to.
-    for (const at::Tensor& p : model->parameters()) {
+    for (const at::Tensor& p : model_->parameters()) {
       auto state = std::make_unique<torch::optim::AdamWParamState>();
       state->step(0);
       state->exp_avg(torch::zeros_like(p));
@@ -83,36 +124,37 @@ class Replicated : public Learner {
     }
   }
 
-  double learn(const Batch& batch, double weight, bool last, StepRecorder& recorder) override {
-    const auto forward = [&] {
-      const Autocast autocast(options_.bfloat16);
-      return model_->loss(batch.input, batch.target);
-    };
+  double learn(Windows windows, double weight, bool last, StepRecorder& recorder) override {
     recorder.enter(Phase::forward);
     std::optional<training::DistributedDataParallel::NoSync> alone;
     if (ddp_ && !last) alone.emplace(ddp_->no_sync());
-    const at::Tensor loss = ddp_ ? ddp_->run(forward) : forward();
+    const auto forward = [&] { return loss(windows); };
+    const at::Tensor result = ddp_ ? ddp_->run(forward) : forward();
     recorder.enter(Phase::backward);
-    (weight == 1 ? loss : loss * weight).backward();
+    (weight == 1 ? result : result * weight).backward();
     if (ddp_ && last) add_timings(ddp_->reducer(), recorder);
     recorder.enter(Phase::other);
-    return loss.item<double>();
+    return result.item<double>();
   }
-  double clip(double largest) override {
-    return torch::nn::utils::clip_grad_norm_(model_->parameters(), largest);
-  }
-  void step(double learning_rate, StepRecorder& recorder) override {
+  double step(double learning_rate, double largest_norm, StepRecorder& recorder) override {
     recorder.enter(Phase::optimizer);
-    set_learning_rate(optimizer_, learning_rate);
+    const double norm =
+        largest_norm > 0
+            ? torch::nn::utils::clip_grad_norm_(model_->parameters(), largest_norm)
+            : 0;
+    for (auto& group : optimizer_.param_groups()) group.options().set_lr(learning_rate);
     optimizer_.step();
     optimizer_.zero_grad();
     recorder.enter(Phase::other);
+    return norm;
   }
   std::vector<TensorRange> ranges() override {
     std::vector<TensorRange> all;
     const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-      all.push_back({training::describe_tensor(operation, name, tensor), 0,
-                     static_cast<std::size_t>(tensor.numel()), tensor.data_ptr()});
+      all.push_back({{name, hocketFloat32, tensor.sizes().vec(), {}},
+                     0,
+                     static_cast<std::size_t>(tensor.numel()),
+                     tensor.data_ptr<float>()});
     };
     for (const auto& named : model_->named_parameters()) {
       add("parameter/" + named.key(), named.value());
@@ -132,29 +174,21 @@ class Replicated : public Learner {
         *optimizer_.state().at(parameter.unsafeGetTensorImpl()));
   }
 
-  const Options& options_;
-  Gpt& model_;
   torch::optim::AdamW optimizer_;
   std::optional<training::DistributedDataParallel> ddp_;
 };
 
 }  // namespace
 
-std::unique_ptr<Learner> make_learner(const Options& options, Gpt& model, Communicator& comm) {
+std::unique_ptr<Learner> make_learner(const Options& options, Communicator& comm) {
   switch (options.strategy) {
     case Strategy::none:
-      return std::make_unique<Replicated>(options, model, nullptr);
+      return std::make_unique<Replicated>(options, nullptr);
     case Strategy::ddp:
-      return std::make_unique<Replicated>(options, model, &comm);
+      return std::make_unique<Replicated>(options, &comm);
     default:
       throw Refused(std::string("--strategy ") + name_of(options.strategy) + " is not here yet", 2);
   }
-}
-
-double evaluate(const Options& options, Gpt& model, const Batch& batch) {
-  const torch::NoGradGuard no_grad;
-  const Autocast autocast(options.bfloat16);
-  return model->loss(batch.input, batch.target).item<double>();
 }
 
 }  // namespace hocket::gpt

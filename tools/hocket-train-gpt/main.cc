@@ -3,11 +3,12 @@
 #include <exception>
 #include <hocket/hocket.hpp>
 #include <optional>
+#include <string>
 
 #include "agree.h"
 #include "options.h"
 #include "stop.h"
-#include "train.h"
+#include "trainer.h"
 
 namespace hocket::gpt {
 namespace {
@@ -33,7 +34,7 @@ int run_as_rank(const Options& options, const std::optional<int>& parsed, const 
     }
     agree(comm, parsed ? text : "", parsed.value_or(0));
     watch_signals();
-    train(options, comm);
+    Trainer(options, comm).run();
     return 0;
   } catch (const Refused& refusal) {  // all ranks know it
     std::string line = refusal.what();

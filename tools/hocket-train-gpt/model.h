@@ -80,7 +80,7 @@ struct GptImpl : torch::nn::Module {
   at::Tensor forward(const at::Tensor& input) {
     at::Tensor x = tokens(input) + positions->weight.slice(0, 0, input.size(1));
     for (Block& block : blocks) {
-      const auto call = [block](at::Tensor from) mutable { return block->forward(std::move(from)); };
+      const auto call = [&block](at::Tensor from) { return block->forward(std::move(from)); };
       x = run_block ? run_block(call, x) : call(x);
     }
     return at::linear(norm(x), tokens->weight);

@@ -10,9 +10,7 @@
 #include <hocket/training/checkpoint.hpp>
 
 #include "agree.h"
-#include "sample.h"
 #include "stop.h"
-#include "train.h"
 
 namespace hocket::gpt {
 namespace {
@@ -23,30 +21,9 @@ using training::Phase;
 constexpr const char* of_sampler = "sampler.";
 constexpr std::int64_t most_validation_windows = 64;
 
-Batch batch_of(const std::vector<std::string_view>& windows) {
-  const auto rows = static_cast<std::int64_t>(windows.size());
-  const auto columns = static_cast<std::int64_t>(windows.front().size());
-  at::Tensor bytes = torch::empty({rows, columns}, torch::kLong);
-  auto* to = bytes.data_ptr<std::int64_t>();
-  for (const std::string_view window : windows) {
-    for (const char c : window) *to++ = static_cast<unsigned char>(c);
-  }
-  return {bytes.slice(1, 0, columns - 1), bytes.slice(1, 1, columns)};
-}
-
-std::string text_of(const ModelOptions& o) {
+std::string model_text(const Options& o) {
   return fmt::format("{} layers, width {}, {} heads, sequence {}", o.layers, o.width, o.heads,
                      o.sequence);
-}
-
-ModelOptions model_options(const Options& o) {
-  return {.layers = o.layers, .width = o.width, .heads = o.heads, .sequence = o.sequence};
-}
-
-Gpt make_model(const Options& o) {
-  at::set_num_threads(o.threads);
-  torch::manual_seed(o.seed);
-  return Gpt(model_options(o));
 }
 
 const std::string& value(const Metadata& metadata, const std::string& name) {
@@ -62,15 +39,14 @@ const std::string& value(const Metadata& metadata, const std::string& name) {
 Trainer::Trainer(const Options& options, Communicator& comm)
     : options_(options),
       comm_(comm),
-      model_(make_model(options)),
       output_(comm.rank() == 0, options.json) {
-  require_equal(comm, "command line", gpt::text_of(options));
+  require_equal(comm, "command line", text_of(options));
   all_do(comm, [this] { text_.emplace(options_.text, options_.sequence); });
   require_equal(comm, "text", fmt::format("{} bytes, checksum {:016x}", text_->bytes(),
                                           text_->hash()));
   sampler_.emplace(static_cast<std::uint64_t>(text_->training_windows()), comm,
                    training::SamplerOptions{.seed = options.seed});
-  learner_ = make_learner(options, model_, comm);
+  learner_ = make_learner(options, comm);
   if (!options.resume.empty()) resume();
   if (!options.save.empty()) {
     all_do(comm, [this] {
@@ -93,21 +69,22 @@ void Trainer::resume() {
   } catch (const Mismatch& error) {
     throw Refused(fmt::format("cannot resume from {}, whose model is not that of the command line "
                               "({}): {}",
-                              options_.resume, text_of(model_->options), error.what()),
+                              options_.resume, model_text(options_), error.what()),
                   1);
   }
   all_do(comm_, [&] {
     const Metadata& metadata = loaded.metadata.at(0);
-    if (const std::string& model = value(metadata, "model"); model != text_of(model_->options)) {
+    if (const std::string& model = value(metadata, "model"); model != model_text(options_)) {
       throw std::runtime_error(fmt::format("cannot resume from {}: its model has {}, that of the "
                                            "command line {}",
-                                           options_.resume, model, text_of(model_->options)));
+                                           options_.resume, model, model_text(options_)));
     }
     Metadata sampler;
     for (const auto& [name, text] : metadata) {
       if (name.starts_with(of_sampler)) sampler[name.substr(std::strlen(of_sampler))] = text;
     }
     sampler_->resume(sampler);
+    learner_->loaded();
     step_ = first_step_ = std::stoll(value(metadata, "step"));
     learner_->set_steps(std::stoll(value(metadata, "optimizer.steps")));
   });
@@ -120,7 +97,7 @@ void Trainer::resume() {
 void Trainer::save() {
   Metadata metadata = {{"step", std::to_string(step_)},
                        {"optimizer.steps", std::to_string(learner_->steps())},
-                       {"model", text_of(model_->options)},
+                       {"model", model_text(options_)},
                        {"ranks", std::to_string(comm_.ranks())}};
   for (const auto& [name, text] : sampler_->state()) metadata[of_sampler + name] = text;
   const std::string name =
@@ -130,7 +107,7 @@ void Trainer::save() {
   output_.note(fmt::format("saved {}/{}", options_.save, name));
 }
 
-Batch Trainer::next_batch() {
+std::vector<std::string_view> Trainer::next_batch() {
   const auto samples = static_cast<std::size_t>(options_.batch);
   std::vector<std::uint64_t> numbers = sampler_->next_batch(samples);
   if (numbers.empty()) {
@@ -142,7 +119,7 @@ Batch Trainer::next_batch() {
   for (const std::uint64_t number : numbers) {
     windows.push_back(text_->training(static_cast<std::int64_t>(number)));
   }
-  return batch_of(windows);
+  return windows;
 }
 
 /// One line for each batch: the step, the epoch, and the windows.
@@ -200,15 +177,14 @@ Trainer::Agreement Trainer::train_step() {
   const std::uint64_t tokens_before = tokens_;
   double loss = 0;
   for (std::int64_t part = 0; part < options_.accumulate; ++part) {
-    const Batch batch = next_batch();
-    tokens_ += static_cast<std::uint64_t>(batch.input.numel());
+    const std::vector<std::string_view> batch = next_batch();
+    tokens_ += batch.size() * static_cast<std::size_t>(options_.sequence);
     const double weight = 1 / static_cast<double>(options_.accumulate);
     loss += weight * learner_->learn(batch, weight, part + 1 == options_.accumulate, recorder_);
   }
   const Agreement agreement = agree_on(loss);
-  const double norm = options_.clip > 0 ? learner_->clip(options_.clip) : 0;
   const double rate = learning_rate();
-  learner_->step(rate, recorder_);
+  const double norm = learner_->step(rate, options_.clip, recorder_);
   ++step_;
   elapsed_s_ = agreement.elapsed_s;
   saved_ = false;
@@ -235,7 +211,7 @@ double Trainer::validate() {
   const auto flush = [&] {
     if (windows.empty()) return;
     const auto n = static_cast<double>(windows.size());
-    sum_and_windows[0] += n * evaluate(options_, model_, batch_of(windows));
+    sum_and_windows[0] += n * learner_->evaluate(windows);
     sum_and_windows[1] += n;
     windows.clear();
   };
@@ -252,7 +228,7 @@ void Trainer::run() {
   output_.note(fmt::format(
       "{} parameters ({}), {} bytes of text: {} sequences to train on, {} to validate; strategy {}, "
       "{} ranks x batch {} x {}",
-      model_->parameter_count(), text_of(model_->options), text_->bytes(),
+      learner_->parameter_count(), model_text(options_), text_->bytes(),
       text_->training_windows(), text_->validation_windows(), name_of(options_.strategy),
       comm_.ranks(), options_.batch, options_.accumulate));
   begin_s_ = training::now_s();
@@ -281,7 +257,7 @@ void Trainer::finish() {
   if (stopped_) return;
   output_.validation(step_, validate());
   if (comm_.rank() == 0 && options_.sample > 0) {
-    output_.sample(options_.prompt, sample(model_, options_.prompt,
+    output_.sample(options_.prompt, learner_->sample(options_.prompt,
                                            {.bytes = options_.sample,
                                             .temperature = options_.temperature,
                                             .top_k = options_.top_k,
@@ -289,7 +265,5 @@ void Trainer::finish() {
   }
   comm_.barrier();  // rank 0 may still compute
 }
-
-void train(const Options& options, Communicator& comm) { Trainer(options, comm).run(); }
 
 }  // namespace hocket::gpt

@@ -7,9 +7,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "learner.h"
-#include "model.h"
 #include "options.h"
 #include "output.h"
 #include "text.h"
@@ -37,7 +38,7 @@ class Trainer {
   Agreement agree_on(double loss);
   [[nodiscard]] double progress() const;
   [[nodiscard]] double learning_rate() const;
-  Batch next_batch();
+  std::vector<std::string_view> next_batch();
   void record_samples(const std::vector<std::uint64_t>& windows);
   double validate();
   void finish();
@@ -46,7 +47,6 @@ class Trainer {
   Communicator& comm_;
   std::optional<Text> text_;
   std::optional<training::DistributedSampler> sampler_;
-  Gpt model_;
   std::unique_ptr<Learner> learner_;
   std::optional<training::StepTrace> trace_;
   training::StepRecorder recorder_;
