@@ -161,7 +161,8 @@ struct GradientReducer::Body {
   bool reordered = false;
   bool synchronizes = false;
   bool uneven = false, divide_by_active = false;
-  std::size_t active = 0;  // ranks that are not done
+  std::size_t active = 0;  // how many ranks were not done in the last announcement
+  int last_active = 0;     // the lowest of those, when there were any
   Phase phase = Phase::idle;
   Role role = Role::computes;
   std::exception_ptr failure;
@@ -340,6 +341,9 @@ std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
     if (turns.back() == Turn::other) other.push_back(rank);
   }
   active = backward.size() + other.size();
+  const auto first =
+      std::find_if(turns.begin(), turns.end(), [](Turn each) { return each != Turn::done; });
+  if (first != turns.end()) last_active = static_cast<int>(first - turns.begin());
   if (!backward.empty() && !other.empty()) {
     throw Mismatch(operation,
                    fmt::format("{} began a backward while {} began a forward that broadcasts "
@@ -448,6 +452,7 @@ void GradientReducer::shadow() {
   body_->end();
 }
 bool GradientReducer::uneven() const { return body_->uneven; }
+int GradientReducer::last_active() const { return body_->last_active; }
 bool GradientReducer::was_used(int parameter) const {
   return body_->used.at(static_cast<std::size_t>(parameter)) != 0;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <hocket/training/gradients.hpp>
+#include <hocket/training/join.hpp>
 #include <random>
 
 #include "seed.h"
@@ -452,38 +453,50 @@ TEST(Gradients, a_backward_that_fails_on_one_rank_is_told_to_the_others_and_the_
   });
 }
 
-/// What the ranks apply in all steps, if rank r has r + 1 steps.
-TEST(Gradients, of_ranks_with_more_steps_are_reduced_with_zeros_of_those_that_are_done) {
+TEST(Join, of_ranks_with_more_steps_the_gradients_are_reduced_with_zeros_of_those_that_are_done) {
   for (const bool divide_by_active : {false, true}) {
     run_ranks(3, [&](Communicator& comm) {
       GradientReducer reducer(comm, small_model(), {.limits = one_each});
-      reducer.set_uneven(true, divide_by_active);
-      for (int step = 0; step <= comm.rank(); ++step) {
-        reducer.begin();
-        for (const int p : {3, 2, 1, 0}) {
-          compute(reducer, comm.rank(), step, p);
-          reducer.ready(p);
+      int root = -1;
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        Join join(reducer, {.divide_by_active = divide_by_active,
+                            .finished = [&](int rank) { root = rank; }});
+        for (int step = 0; step <= comm.rank(); ++step) {  // rank 2 has three steps
+          reducer.begin();
+          for (const int p : {3, 2, 1, 0}) {
+            compute(reducer, comm.rank(), step, p);
+            reducer.ready(p);
+          }
+          reducer.end();
+          float sum = 0;
+          for (int rank = step; rank < 3; ++rank) sum += value(rank, step, 2, 4);
+          EXPECT_FLOAT_EQ(gradient(reducer, 2)[4],
+                          sum / static_cast<float>(divide_by_active ? 3 - step : 3));
         }
-        reducer.end();
-        float sum = 0;
-        for (int rank = step; rank < 3; ++rank) sum += value(rank, step, 2, 4);
+        join.finish();
         EXPECT_FLOAT_EQ(gradient(reducer, 2)[4],
-                        sum / static_cast<float>(divide_by_active ? 3 - step : 3));
+                        value(2, 2, 2, 4) / (divide_by_active ? 1.0f : 3.0f));
+        EXPECT_EQ(root, 2);
+        EXPECT_THROW(join.finish(), InvalidUsage);
       }
-      int shadowed = 0;
-      using Turn = GradientReducer::Turn;
-      for (auto turns = reducer.announce(Turn::done); std::ranges::count(turns, Turn::done) < 3;
-           turns = reducer.announce(Turn::done)) {
-        EXPECT_EQ(turns[0], Turn::done);
-        EXPECT_EQ(turns[2], Turn::backward);
-        reducer.shadow();
-        ++shadowed;
-      }
-      EXPECT_EQ(shadowed, 2 - comm.rank());
-      EXPECT_FLOAT_EQ(gradient(reducer, 2)[4],
-                      value(2, 2, 2, 4) / (divide_by_active ? 1.0f : 3.0f));
     });
   }
+}
+
+TEST(Join, that_an_exception_ends_gives_the_other_ranks_an_error) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model());
+    const auto loop = [&] {
+      Join join(reducer);
+      if (comm.rank() == 1) throw std::runtime_error("no more data");
+      join.finish();
+    };
+    if (comm.rank() == 1) {
+      EXPECT_THROW(loop(), std::runtime_error);
+    } else {
+      EXPECT_EQ(message_of<Error>(loop).empty(), false);
+    }
+  });
 }
 
 TEST(Gradients, ranks_that_announce_different_calls_are_told_so) {

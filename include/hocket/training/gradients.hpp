@@ -125,6 +125,8 @@ class GradientReducer {
   /// Takes part, with zeros, in a backward that the other ranks have announced.
   void shadow();
   [[nodiscard]] bool uneven() const;
+  /// The lowest rank that was not done in the last announcement in which any rank was not.
+  [[nodiscard]] int last_active() const;
 
   /// After end(): whether any rank had a gradient for the parameter. If not, its place is zero.
   [[nodiscard]] bool was_used(int parameter) const;
