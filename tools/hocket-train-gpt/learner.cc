@@ -1,7 +1,7 @@
 #include "learner.h"
 
-#include <ATen/autocast_mode.h>
-
+#include <hocket/training/torch/activation_checkpoint.hpp>
+#include <hocket/training/torch/autocast.hpp>
 #include <hocket/training/torch/ddp.hpp>
 #include <optional>
 #include <utility>
@@ -16,27 +16,6 @@ namespace {
 using training::Phase;
 using training::StepRecorder;
 using training::TensorRange;
-
-/// Products are computed in bfloat16 while such an object exists.
-class Autocast {
- public:
-  explicit Autocast(bool bfloat16) : on_(bfloat16) {
-    if (!on_) return;
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::increment_nesting();
-  }
-  ~Autocast() {
-    if (!on_) return;
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-
- private:
-  const bool on_;
-};
 
 /// Weights of products decay; biases and normalisations, which have one dimension, do not.
 std::vector<torch::optim::OptimizerParamGroup> groups_of(Gpt& model, double weight_decay) {
@@ -76,8 +55,14 @@ Batch batch_of(Windows windows) {
 Gpt make_model(const Options& o) {
   at::set_num_threads(o.threads);
   torch::manual_seed(o.seed);
-  return Gpt(ModelOptions{
+  Gpt model(ModelOptions{
       .layers = o.layers, .width = o.width, .heads = o.heads, .sequence = o.sequence});
+  if (o.checkpoint_activations) {
+    model->run_block = [](const auto& block, const at::Tensor& input) {
+      return training::checkpoint({.name = "block", .preserve_rng = false}, block, input);
+    };
+  }
+  return model;
 }
 
 /// What does not depend on how the ranks share the work.
@@ -97,7 +82,7 @@ class WithModel : public Learner {
  protected:
   at::Tensor loss(Windows windows) {
     const Batch batch = batch_of(windows);
-    const Autocast autocast(options_.bfloat16);
+    const training::AutocastGuard autocast(at::kBFloat16, options_.bfloat16);
     return model_->loss(batch.input, batch.target);
   }
 
