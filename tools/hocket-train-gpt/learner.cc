@@ -143,8 +143,8 @@ class Replicated : public WithModel {
     };
     for (const auto& named : model_->named_parameters()) {
       add("parameter/" + named.key(), named.value());
-      add("optimizer.exp_avg/" + named.key(), state_of(named.value()).exp_avg());
-      add("optimizer.exp_avg_sq/" + named.key(), state_of(named.value()).exp_avg_sq());
+      add("exp_avg/" + named.key(), state_of(named.value()).exp_avg());
+      add("exp_avg_sq/" + named.key(), state_of(named.value()).exp_avg_sq());
     }
     return all;
   }
