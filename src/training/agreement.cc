@@ -1,11 +1,9 @@
-#include "training/agreement.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <hocket/training/agreement.hpp>
 
 namespace hocket::training {
 namespace {
@@ -50,7 +48,7 @@ std::vector<int> other_ranks(const Range& of_ranks) {
 
 /// The texts of all ranks about one parameter, cut to a fixed length.
 std::vector<std::string> texts_of_ranks(Communicator& comm, const std::string& own) {
-  constexpr std::size_t length = 480;
+  constexpr std::size_t length = 1000;
   std::vector<char> mine(length), all(length * static_cast<std::size_t>(comm.ranks()));
   std::copy_n(own.begin(), std::min(own.size(), length - 1), mine.begin());
   comm.all_gather(mine, all);
@@ -78,6 +76,38 @@ std::string ranks_text(const std::vector<int>& ranks) {
   const std::string last = runs.back();
   runs.pop_back();
   return fmt::format("ranks {} and {}", fmt::join(runs, ", "), last);
+}
+
+void run_on_all(Communicator& comm, const char* operation, const std::function<void()>& action) {
+  std::exception_ptr own;
+  std::string text;
+  int code[] = {hocketSuccess};
+  try {
+    action();
+  } catch (const Error& error) {
+    own = std::current_exception();
+    code[0] = error.code();
+    text = error.what();
+  } catch (const std::exception& error) {
+    own = std::current_exception();
+    code[0] = hocketInternalError;
+    text = error.what();
+  }
+  std::vector<int> codes(static_cast<std::size_t>(comm.ranks()));
+  comm.all_gather(code, codes);
+  const auto failed =
+      std::find_if(codes.begin(), codes.end(), [](int each) { return each != hocketSuccess; });
+  if (failed == codes.end()) return;
+  const std::vector<std::string> texts = texts_of_ranks(comm, text);
+  if (own != nullptr) std::rethrow_exception(own);
+  const auto rank = failed - codes.begin();
+  const std::string sentence =
+      fmt::format("rank {} failed: {}", rank, texts[static_cast<std::size_t>(rank)]);
+  if (*failed == hocketInternalError) {
+    throw Error(hocketRemoteError, operation, sentence, static_cast<int>(rank));
+  }
+  detail::throw_error(static_cast<hocketResult_t>(*failed), operation, sentence,
+                      static_cast<int>(rank));
 }
 
 void require_same_parameters(Communicator& comm, const std::vector<Parameter>& parameters) {

@@ -3,26 +3,21 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <hocket/training/agreement.hpp>
 #include <hocket/training/gradients.hpp>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "training/agreement.h"
+#include "training/convert.h"
+#include "training/missing.h"
 
 namespace hocket::training {
 namespace {
 
 constexpr const char* operation = "hocket::training::GradientReducer";
 
-/// Why a parameter's gradient of this rank is not in the result.
-enum class Missing : std::uint8_t {
-  no = 0,
-  absent = 1,  // backward made none
-  late = 2,    // backward made one, or one more, after the bucket had been launched
-};
-
-std::vector<Parameter> checked(std::vector<Parameter> parameters) {
+void require_valid(const std::vector<Parameter>& parameters) {
   std::set<std::string_view> names;
   for (const Parameter& parameter : parameters) {
     if (element_bytes(parameter.dtype) < 2) {
@@ -37,40 +32,13 @@ std::vector<Parameter> checked(std::vector<Parameter> parameters) {
                                                    parameter.name));
     }
   }
-  return parameters;
 }
 
+/// After the ranks have agreed that they have the same, valid parameters.
 Communicator own_communicator(Communicator& comm, const std::vector<Parameter>& parameters) {
+  run_on_all(comm, operation, [&] { require_valid(parameters); });
   require_same_parameters(comm, parameters);
   return comm.duplicate({.name = "gradients"});
-}
-
-[[noreturn]] void throw_missing(const Parameter& parameter, std::size_t further,
-                                const std::vector<int>& absent, const std::vector<int>& late,
-                                std::size_t ranks) {
-  const std::string others =
-      further == 0 ? "" : fmt::format(" ({} more parameters have a problem too)", further);
-  if (!late.empty()) {
-    throw Mismatch(operation,
-                   fmt::format("parameter {} received a gradient on {} after its bucket had been "
-                               "reduced, because it became ready more often than in the first "
-                               "backward{}. Use each parameter as often in every step",
-                               describe(parameter), ranks_text(late), others),
-                   late.size() == 1 ? late.front() : -1);
-  }
-  if (absent.size() == ranks) {
-    throw Mismatch(
-        operation,
-        fmt::format("parameter {} received no gradient in this backward on any rank{}: the loss "
-                    "does not depend on it. Set find_unused_parameters, or do not train it",
-                    describe(parameter), others));
-  }
-  throw Mismatch(operation,
-                 fmt::format("parameter {} received no gradient in this backward on {}, but "
-                             "received one on the other ranks{}. Use the same parameters on all "
-                             "ranks, or set find_unused_parameters",
-                             describe(parameter), ranks_text(absent), others),
-                 absent.size() == 1 ? absent.front() : -1);
 }
 
 }  // namespace
@@ -85,13 +53,18 @@ struct GradientReducer::Body {
     Missing missing = Missing::no;  // in this backward
   };
   enum class Phase { idle, begun, backward };
+  enum class Role {
+    computes,   // this rank has a backward of its own
+    shadows,    // it takes part in that of other ranks, with zeros
+    abandoned,  // its backward failed
+  };
 
   Body(Communicator& comm, std::vector<Parameter> all, const ReducerOptions& given)
       : options(given),
-        parameters(checked(std::move(all))),
+        parameters(std::move(all)),
+        communicator(own_communicator(comm, parameters)),
         layout(parameters, reverse_order(parameters.size()), options.limits),
         reduction(given.reduction != nullptr ? given.reduction : std::make_shared<AllReduce>()),
-        communicator(own_communicator(comm, parameters)),
         progress(parameters.size()),
         used(parameters.size(), 1) {
     for (const BucketLayout::ArenaSize& arena : layout.arenas()) {
@@ -116,6 +89,9 @@ struct GradientReducer::Body {
   std::byte* gradient(int parameter) {
     return address(bucket_of(parameter), slot(parameter).begin);
   }
+  std::size_t gradient_bytes(int parameter) const {
+    return slot(parameter).elements * element_bytes(bucket_of(parameter).dtype);
+  }
   BucketData data_of(std::size_t index) {
     const Bucket& bucket = layout.buckets()[index];
     return {static_cast<int>(index), &bucket, address(bucket)};
@@ -125,32 +101,43 @@ struct GradientReducer::Body {
     reduction->lay_out(parameters, layout);
   }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
+  int count() const { return static_cast<int>(parameters.size()); }
 
   void require_alive() const {
     if (failure != nullptr) std::rethrow_exception(failure);
   }
-  /// Runs something that communicates; its error ends the reducer.
+  /// Runs something that communicates; its error ends the reducer, on all ranks.
   template <typename Action>
   void communicate(Action action) {
     try {
       action();
     } catch (...) {
       failure = std::current_exception();
+      hocketCommAbort(communicator.get());
       throw;
     }
   }
 
   // ---- One backward.
 
-  void begin(bool synchronized);
+  void begin(bool synchronized, Role role = Role::computes);
   void ready(int parameter);
   void complete(int parameter);
   void launch_complete_buckets();
   void absent(int parameter);
   void settle(int parameter);
   void end();
+  void abandon();
+  /// Whether the used parameters are found out in this backward.
+  bool looks_for_unused() const {
+    return options.find_unused_parameters || (options.static_graph && synchronized_backwards == 1);
+  }
   void agree_on_status();
-  [[noreturn]] void report_missing();
+
+  // ---- Ranks with different numbers of backwards.
+
+  std::vector<Turn> announce(Turn turn);
+  void average_over_active();
 
   // ---- The order in which gradients become complete.
 
@@ -158,10 +145,10 @@ struct GradientReducer::Body {
 
   const ReducerOptions options;
   const std::vector<Parameter> parameters;
+  Communicator communicator;
   BucketLayout layout;
   std::map<hocketDataType_t, Memory<std::byte>> arenas;
   const std::shared_ptr<BucketReduction> reduction;
-  Communicator communicator;
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
 
   std::vector<Progress> progress;       // by parameter
@@ -169,24 +156,31 @@ struct GradientReducer::Body {
   std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
   std::size_t launched = 0;             // buckets of this backward
   std::vector<int> ready_order;         // of the first backward that is synchronized
-  int synchronized_backwards = 0;
+  int synchronized_backwards = 0;       // that have ended, on all ranks
+  bool observed = false;                // a backward of this rank that was synchronized has ended
   bool reordered = false;
   bool synchronizes = false;
+  bool uneven = false, divide_by_active = false;
+  std::size_t active = 0;  // how many ranks were not done in the last announcement
+  int last_active = 0;     // the lowest of those, when there were any
   Phase phase = Phase::idle;
+  Role role = Role::computes;
   std::exception_ptr failure;
 };
 
-void GradientReducer::Body::begin(bool synchronized) {
+void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   require_alive();
   if (phase == Phase::backward) {
     // Other ranks wait for the buckets of this backward.
     end();
     throw InvalidUsage(operation, "the backward before has not ended: end() was not called");
   }
+  if (synchronized && uneven && new_role == Role::computes) announce(Turn::backward);
   if (synchronized && synchronized_backwards > 0 && options.reorder && !reordered) {
     communicate([this] { reorder(); });
   }
   synchronizes = synchronized;
+  role = new_role;
   phase = Phase::begun;
   launched = 0;
   for (std::size_t b = 0; b < incomplete.size(); ++b) {
@@ -204,17 +198,23 @@ void GradientReducer::Body::ready(int parameter) {
   if (phase == Phase::idle) {
     throw InvalidUsage(operation, "begin() must be called before a gradient becomes ready");
   }
-  phase = Phase::backward;
   Progress& mine = of(parameter);
   ++mine.times;
   mine.unreduced = true;
+  if (phase == Phase::begun) {
+    phase = Phase::backward;
+    // With a static graph some parameters are known to receive nothing.
+    for (int p = 0; synchronizes && observed && p < count(); ++p) {
+      if (of(p).expected == 0) settle(p);
+    }
+  }
   if (!synchronizes) return;
   const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
-  if (bucket < launched) {
+  if (bucket < launched || (mine.expected == 0 && options.static_graph)) {
     mine.missing = Missing::late;
     return;
   }
-  if (synchronized_backwards == 0) {
+  if (!observed) {
     // How often each parameter becomes ready is not known yet, so nothing is launched before the
     // end.
     if (mine.times == 1) ready_order.push_back(parameter);
@@ -246,7 +246,7 @@ void GradientReducer::Body::absent(int parameter) {
   if (phase == Phase::idle) {
     throw InvalidUsage(operation, "begin() must be called before absent()");
   }
-  if (!synchronizes || synchronized_backwards == 0) return;
+  if (!synchronizes || !observed) return;
   phase = Phase::backward;
   settle(parameter);
 }
@@ -255,14 +255,11 @@ void GradientReducer::Body::absent(int parameter) {
 void GradientReducer::Body::settle(int parameter) {
   Progress& mine = of(parameter);
   if (mine.complete) return;
+  if (role == Role::abandoned) mine.missing = Missing::abandoned;
   if (mine.times == 0) {
-    mine.missing = Missing::absent;
+    if (role == Role::computes && mine.expected > 0) mine.missing = Missing::absent;
     if (options.owner != nullptr) mine.unreduced = options.owner->needs_gradient(parameter);
-    if (!mine.unreduced) {
-      const Slot& place = slot(parameter);
-      std::memset(gradient(parameter), 0,
-                  place.elements * element_bytes(bucket_of(parameter).dtype));
-    }
+    if (!mine.unreduced) std::memset(gradient(parameter), 0, gradient_bytes(parameter));
   }
   complete(parameter);
 }
@@ -274,61 +271,108 @@ void GradientReducer::Body::end() {
   }
   phase = Phase::idle;
   if (!synchronizes) return;
-  const bool first = synchronized_backwards++ == 0;
-  for (int parameter = 0; parameter < static_cast<int>(parameters.size()); ++parameter) {
-    if (first) of(parameter).expected = std::max(of(parameter).times, 1);
+  const bool first = !observed && role == Role::computes;
+  ++synchronized_backwards;
+  observed = observed || first;
+  for (int parameter = 0; parameter < count(); ++parameter) {
     settle(parameter);
+    if (!first) continue;
+    const int least = options.static_graph ? 0 : 1;
+    of(parameter).expected = std::max(of(parameter).times, least);
   }
   agree_on_status();
 }
 
 /// Waits for the buckets and exchanges what the ranks missed.
 void GradientReducer::Body::agree_on_status() {
-  const bool strict = !options.find_unused_parameters;
-  std::int64_t late = 0, absent = 0;
-  for (std::size_t i = 0; i < progress.size(); ++i) {
-    late += progress[i].missing == Missing::late ? 1 : 0;
-    absent += progress[i].missing == Missing::absent ? 1 : 0;
-    used[i] = progress[i].unreduced ? 1 : 0;
-    progress[i].unreduced = false;
+  const bool finds_unused = looks_for_unused();
+  std::vector<Missing> missing;
+  std::int64_t problems[1] = {0};
+  std::vector<std::uint8_t> mine_used;
+  for (Progress& each : progress) {
+    if (each.missing == Missing::absent && finds_unused) each.missing = Missing::no;
+    problems[0] += each.missing == Missing::no ? 0 : 1;
+    missing.push_back(each.missing);
+    mine_used.push_back(each.unreduced ? 1 : 0);
+    each.unreduced = false;
   }
-  std::int64_t problems[1] = {late + (strict ? absent : 0)};
   communicate([&] {
-    if (!strict) communicator.all_reduce(used, hocketMax, stream);
+    if (finds_unused) {
+      used = std::move(mine_used);
+      communicator.all_reduce(used, hocketMax, stream);
+    }
     communicator.all_reduce(problems, hocketMax, stream);
     stream.synchronize();
     for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
       reduction->finish(data_of(b), communicator, stream);
     }
+    if (uneven && divide_by_active) average_over_active();
   });
-  if (problems[0] > 0) report_missing();
+  if (problems[0] == 0) return;
+  try {
+    report_missing(operation, communicator, parameters, missing);
+  } catch (const Mismatch&) {
+    throw;
+  } catch (const Error&) {
+    // That backward failed on a rank does not end the reducer; an error of the communication does.
+    if (communicator.async_error() != hocketSuccess) failure = std::current_exception();
+    throw;
+  }
 }
 
-/// Every rank comes here, and throws the same.
-void GradientReducer::Body::report_missing() {
+void GradientReducer::Body::abandon() {
+  if (phase == Phase::idle || failure != nullptr) return;
+  role = Role::abandoned;
+  end();
+}
+
+std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
+  require_alive();
+  if (!uneven) throw InvalidUsage(operation, "announce() needs set_uneven(true)");
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(communicator.ranks()));
+  const std::uint8_t mine[] = {static_cast<std::uint8_t>(turn)};
+  communicate([&] { communicator.all_gather(mine, codes); });
+  std::vector<Turn> turns;
+  std::vector<int> backward, other;
+  for (const std::uint8_t code : codes) {
+    const int rank = static_cast<int>(turns.size());
+    turns.push_back(static_cast<Turn>(code));
+    if (turns.back() == Turn::backward) backward.push_back(rank);
+    if (turns.back() == Turn::other) other.push_back(rank);
+  }
+  active = backward.size() + other.size();
+  const auto first =
+      std::find_if(turns.begin(), turns.end(), [](Turn each) { return each != Turn::done; });
+  if (first != turns.end()) last_active = static_cast<int>(first - turns.begin());
+  if (!backward.empty() && !other.empty()) {
+    throw Mismatch(operation,
+                   fmt::format("{} began a backward while {} began a forward that broadcasts "
+                               "buffers: all ranks must make the same calls in the same order",
+                               ranks_text(backward), ranks_text(other)));
+  }
+  return turns;
+}
+
+/// The gradients were divided by the number of all ranks.
+void GradientReducer::Body::average_over_active() {
   const auto ranks = static_cast<std::size_t>(communicator.ranks());
-  const std::size_t count = parameters.size();
-  std::vector<std::uint8_t> mine(count), all(count * ranks);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (progress[i].missing == Missing::absent && options.find_unused_parameters) continue;
-    mine[i] = static_cast<std::uint8_t>(progress[i].missing);
+  if (active == 0 || active == ranks) return;
+  const double factor = static_cast<double>(ranks) / static_cast<double>(active);
+  for (const Bucket& bucket : layout.buckets()) {
+    std::byte* const data = address(bucket);
+    if (bucket.dtype == hocketFloat64) {
+      auto* const elements = reinterpret_cast<double*>(data);
+      for (std::size_t i = 0; i < bucket.elements; ++i) elements[i] *= factor;
+    } else if (bucket.dtype == hocketFloat32) {
+      auto* const elements = reinterpret_cast<float*>(data);
+      for (std::size_t i = 0; i < bucket.elements; ++i) elements[i] *= static_cast<float>(factor);
+    } else {
+      std::vector<float> wide(bucket.elements);
+      widen(data, wide.data(), wide.size(), bucket.dtype);
+      for (float& each : wide) each *= static_cast<float>(factor);
+      narrow(wide.data(), data, wide.size(), bucket.dtype);
+    }
   }
-  communicate([&] { communicator.all_gather(mine, all); });
-  std::size_t first = count, further = 0;  // parameters that a rank missed
-  for (std::size_t i = 0; i < count; ++i) {
-    bool missed = false;
-    for (std::size_t rank = 0; rank < ranks; ++rank) missed = missed || all[rank * count + i] != 0;
-    if (!missed) continue;
-    if (first < count) ++further;
-    first = std::min(first, i);
-  }
-  std::vector<int> absent, late;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto what = static_cast<Missing>(all[rank * count + first]);
-    if (what == Missing::absent) absent.push_back(static_cast<int>(rank));
-    if (what == Missing::late) late.push_back(static_cast<int>(rank));
-  }
-  throw_missing(parameters[first], further, absent, late, ranks);
 }
 
 /// Gives the parameters new places, in the order in which they became ready on rank 0.
@@ -351,10 +395,7 @@ void GradientReducer::Body::reorder() {
                                                  : of(parameter).unreduced;
     if (!needed) continue;
     const std::byte* const from = gradient(parameter);
-    const Slot& place = slot(parameter);
-    saved.emplace(parameter,
-                  std::vector<std::byte>(
-                      from, from + place.elements * element_bytes(bucket_of(parameter).dtype)));
+    saved.emplace(parameter, std::vector<std::byte>(from, from + gradient_bytes(parameter)));
   }
   layout = std::move(next);
   use_layout();
@@ -390,6 +431,28 @@ void GradientReducer::begin(bool synchronize) { body_->begin(synchronize); }
 void GradientReducer::ready(int parameter) { body_->ready(parameter); }
 void GradientReducer::absent(int parameter) { body_->absent(parameter); }
 void GradientReducer::end() { body_->end(); }
+void GradientReducer::abandon() noexcept {
+  try {
+    body_->abandon();
+  } catch (...) {
+    // The exception that ended backward is under way. An error of the communication is kept, and
+    // the next call throws it.
+  }
+}
+void GradientReducer::set_uneven(bool uneven, bool divide_by_active) {
+  body_->uneven = uneven;
+  body_->divide_by_active = divide_by_active;
+  body_->active = static_cast<std::size_t>(body_->communicator.ranks());
+}
+std::vector<GradientReducer::Turn> GradientReducer::announce(Turn turn) {
+  return body_->announce(turn);
+}
+void GradientReducer::shadow() {
+  body_->begin(true, Body::Role::shadows);
+  body_->end();
+}
+bool GradientReducer::uneven() const { return body_->uneven; }
+int GradientReducer::last_active() const { return body_->last_active; }
 bool GradientReducer::was_used(int parameter) const {
   return body_->used.at(static_cast<std::size_t>(parameter)) != 0;
 }

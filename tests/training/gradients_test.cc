@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <hocket/training/gradients.hpp>
+#include <hocket/training/join.hpp>
 #include <random>
 
 #include "seed.h"
@@ -374,6 +375,167 @@ TEST(Gradients, wrong_parameters_and_calls_are_refused) {
     EXPECT_NE(message_of<InvalidUsage>([&] { reducer.begin(); }).find("end() was not called"),
               std::string::npos);
     reducer.begin();
+  });
+}
+
+TEST(Gradients, parameters_that_one_rank_refuses_are_an_error_on_all_ranks) {
+  run_ranks(3, [](Communicator& comm) {
+    std::vector<Parameter> mine = small_model();
+    if (comm.rank() == 1) mine[2].dtype = hocketInt64;
+    const std::string message =
+        message_of<InvalidArgument>([&] { GradientReducer reducer(comm, mine); });
+    EXPECT_NE(message.find("parameter 'second.weight' has the datatype"), std::string::npos)
+        << message;
+    EXPECT_EQ(message.find("rank 1 failed") != std::string::npos, comm.rank() != 1) << message;
+  });
+}
+
+TEST(Gradients, with_a_static_graph_what_the_first_backward_left_out_is_not_waited_for) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .static_graph = true});
+    for (int step = 0; step < 3; ++step) {
+      reducer.begin();
+      for (const int p : {3, 1, 0}) {  // 2 is never used; rank 1 never uses 1
+        if (p == 1 && comm.rank() == 1) continue;
+        compute(reducer, comm.rank(), step, p);
+        reducer.ready(p);
+        if (step == 0 || p != 1) continue;
+        // The bucket of 2, which lies before that of 1, does not hold this one back.
+        const volatile float* place = gradient(reducer, 1).data();
+        while (*place != value(0, step, 1, 0) / 2) std::this_thread::yield();
+      }
+      reducer.end();
+      EXPECT_FALSE(reducer.was_used(2));
+      EXPECT_TRUE(reducer.was_used(1));
+      EXPECT_EQ(gradient(reducer, 0)[3], mean(2, step, 0, 3));
+      EXPECT_EQ(gradient(reducer, 1)[3], value(0, step, 1, 3) / 2);
+      EXPECT_EQ(gradient(reducer, 2)[3], 0.0f);
+    }
+    // Now rank 0 uses parameter 2, and rank 1 does not use parameter 0.
+    reducer.begin();
+    for (const int p : {3, 2, 1, 0}) {
+      if (comm.rank() == 1 && p != 3) continue;
+      compute(reducer, comm.rank(), 3, p);
+      reducer.ready(p);
+    }
+    const std::string message = message_of<Mismatch>([&] { reducer.end(); });
+    EXPECT_NE(message.find("'first.weight' (float32, 8 x 3) received no gradient in this backward "
+                           "on rank 1"),
+              std::string::npos)
+        << message;
+  });
+}
+
+TEST(Gradients, a_backward_that_fails_on_one_rank_is_told_to_the_others_and_the_next_one_works) {
+  run_ranks(3, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    for (int step = 0; step < 4; ++step) {
+      reducer.begin();
+      const bool fails = comm.rank() == 1 && step % 2 == 0;
+      for (const int p : {3, 2, 1, 0}) {
+        if (fails && p == 1) break;
+        compute(reducer, comm.rank(), step, p);
+        reducer.ready(p);
+      }
+      if (fails) {
+        reducer.abandon();
+        reducer.abandon();  // nothing is under way any more
+        continue;
+      }
+      const std::string message = message_of<RemoteError>([&] { reducer.end(); });
+      if (step % 2 == 1) {
+        EXPECT_EQ(message, "");
+        expect_means(reducer, 3, step);
+      } else {
+        EXPECT_NE(message.find("backward failed on rank 1"), std::string::npos) << message;
+      }
+    }
+  });
+}
+
+TEST(Join, of_ranks_with_more_steps_the_gradients_are_reduced_with_zeros_of_those_that_are_done) {
+  for (const bool divide_by_active : {false, true}) {
+    run_ranks(3, [&](Communicator& comm) {
+      GradientReducer reducer(comm, small_model(), {.limits = one_each});
+      int root = -1;
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        Join join(reducer, {.divide_by_active = divide_by_active,
+                            .finished = [&](int rank) { root = rank; }});
+        for (int step = 0; step <= comm.rank(); ++step) {  // rank 2 has three steps
+          reducer.begin();
+          for (const int p : {3, 2, 1, 0}) {
+            compute(reducer, comm.rank(), step, p);
+            reducer.ready(p);
+          }
+          reducer.end();
+          float sum = 0;
+          for (int rank = step; rank < 3; ++rank) sum += value(rank, step, 2, 4);
+          EXPECT_FLOAT_EQ(gradient(reducer, 2)[4],
+                          sum / static_cast<float>(divide_by_active ? 3 - step : 3));
+        }
+        join.finish();
+        EXPECT_FLOAT_EQ(gradient(reducer, 2)[4],
+                        value(2, 2, 2, 4) / (divide_by_active ? 1.0f : 3.0f));
+        EXPECT_EQ(root, 2);
+        EXPECT_THROW(join.finish(), InvalidUsage);
+      }
+    });
+  }
+}
+
+TEST(Join, that_an_exception_ends_gives_the_other_ranks_an_error) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model());
+    const auto loop = [&] {
+      Join join(reducer);
+      if (comm.rank() == 1) throw std::runtime_error("no more data");
+      join.finish();
+    };
+    if (comm.rank() == 1) {
+      EXPECT_THROW(loop(), std::runtime_error);
+    } else {
+      EXPECT_EQ(message_of<Error>(loop).empty(), false);
+    }
+  });
+}
+
+TEST(Gradients, ranks_that_announce_different_calls_are_told_so) {
+  run_ranks(3, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model());
+    EXPECT_THROW(reducer.announce(GradientReducer::Turn::other), InvalidUsage);
+    reducer.set_uneven(true);
+    const std::string message = message_of<Mismatch>([&] {
+      if (comm.rank() == 1) {
+        reducer.begin();
+      } else {
+        reducer.announce(GradientReducer::Turn::other);
+      }
+    });
+    EXPECT_NE(message.find("rank 1 began a backward while ranks 0 and 2 began a forward"),
+              std::string::npos)
+        << message;
+  });
+}
+
+TEST(Gradients, after_an_error_a_new_reducer_has_memory_that_peers_map) {
+  run_ranks(2, [](Communicator& comm) {
+    std::vector<Communicator> second;
+    second.push_back(comm.duplicate());
+    auto reducer = std::make_unique<GradientReducer>(comm, small_model());
+    const auto path = [](GradientReducer& of) {
+      of.begin();
+      for (const int p : {3, 2, 1, 0}) of.ready(p);
+      of.end();
+      return of.communicator().memory_path(std::span(static_cast<float*>(of.gradient(0)), 24));
+    };
+    const hocketMemoryPath_t before = path(*reducer);
+    comm.barrier();
+    if (comm.rank() == 0) reducer->communicator().abort();
+    EXPECT_THROW(path(*reducer), Error);
+    EXPECT_EQ(static_cast<const float*>(reducer->gradient(0))[0], 0.0f);  // it stays readable
+    reducer = std::make_unique<GradientReducer>(second[0], small_model());
+    EXPECT_EQ(path(*reducer), before);
+    EXPECT_EQ(before, hocketPathMapped);
   });
 }
 

@@ -45,6 +45,9 @@ struct ReducerOptions {
   /// Parameters may receive no gradient in a backward, on some ranks or on all. Without it that is
   /// an error at the end of backward, on all ranks.
   bool find_unused_parameters = false;
+  /// The graph is the same in every step: the parameters to which this rank gives no gradient in
+  /// the first backward that is synchronized receive none later either, and nothing waits for them.
+  bool static_graph = false;
   /// After the first backward, puts the parameters into buckets in the order in which their
   /// gradients became complete on rank 0.
   bool reorder = true;
@@ -61,8 +64,8 @@ class GradientReducer {
   /// Collective. Makes a communicator of its own (a duplicate of comm, which may be destroyed
   /// afterwards), and allocates the gradients, which are zero.
   /// Throws hocket::Mismatch on all ranks if the ranks' parameters differ, and names the first
-  /// parameter that does; InvalidArgument if a parameter's type is no floating-point type of at
-  /// least 16 bits, or two parameters have one name.
+  /// parameter that does; InvalidArgument, also on all ranks, if on any rank a parameter's type is
+  /// no floating-point type of at least 16 bits, or two parameters have one name.
   GradientReducer(Communicator& comm, std::vector<Parameter> parameters,
                   const ReducerOptions& options = {});
   /// Waits for the reductions that were begun.
@@ -102,10 +105,32 @@ class GradientReducer {
   /// received no gradient (without find_unused_parameters) or received one after its bucket was
   /// reduced; the message names the parameter and the ranks.
   void end();
+  /// Backward has failed on this rank. Completes the collectives that other ranks wait for; their
+  /// end() throws RemoteError, with this rank as the culprit. The averages are void. Does nothing
+  /// if no backward is under way. Throws nothing.
+  void abandon() noexcept;
+
+  // ---- Ranks with different numbers of backwards. See Join.
+
+  /// What a rank does next, as it tells the others.
+  enum class Turn : std::uint8_t { done = 0, backward = 1, other = 2 };
+  /// From now on every rank announces each synchronized backward to the others, so that ranks that
+  /// have no more data can take part. divide_by_active: the average is over the ranks that have
+  /// data.
+  void set_uneven(bool uneven, bool divide_by_active = false);
+  /// Collective among ranks that make different calls: tells the other ranks what this rank does
+  /// next, and returns what each rank does. begin(true) announces itself. Throws Mismatch on all
+  /// ranks if ranks that are not done do different things.
+  std::vector<Turn> announce(Turn turn);
+  /// Takes part, with zeros, in a backward that the other ranks have announced.
+  void shadow();
+  [[nodiscard]] bool uneven() const;
+  /// The lowest rank that was not done in the last announcement in which any rank was not.
+  [[nodiscard]] int last_active() const;
 
   /// After end(): whether any rank had a gradient for the parameter. If not, its place is zero.
   [[nodiscard]] bool was_used(int parameter) const;
-  /// Whether a backward is under way that will reduce gradients.
+  /// Whether the last begin() was to synchronize.
   [[nodiscard]] bool synchronizes() const;
 
  private:
