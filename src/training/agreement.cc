@@ -111,14 +111,20 @@ void run_on_all(Communicator& comm, const char* operation, const std::function<v
 }
 
 void require_same_parameters(Communicator& comm, const std::vector<Parameter>& parameters) {
+  std::vector<std::string> lines;
+  for (const Parameter& parameter : parameters) lines.push_back(full_text(parameter));
+  require_same_lines(comm, "parameter", lines);
+}
+
+void require_same_lines(Communicator& comm, const char* what,
+                        const std::vector<std::string>& lines) {
   std::vector<std::uint64_t> hashes;
-  std::string all_texts;
-  for (const Parameter& parameter : parameters) {
-    const std::string text = full_text(parameter);
-    hashes.push_back(hash(text));
-    all_texts += text + '\n';
+  std::string all_lines;
+  for (const std::string& line : lines) {
+    hashes.push_back(hash(line));
+    all_lines += line + '\n';
   }
-  const std::uint64_t mine[] = {parameters.size(), hash(all_texts)};
+  const std::uint64_t mine[] = {lines.size(), hash(all_lines)};
   std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(comm.ranks()));
   comm.all_gather(mine, all);
   std::vector<std::uint64_t> counts, models;
@@ -128,25 +134,26 @@ void require_same_parameters(Communicator& comm, const std::vector<Parameter>& p
   }
   if (other_ranks(models).empty() && other_ranks(counts).empty()) return;
 
-  // The first parameter that differs; a model with fewer parameters differs where it ends.
+  // The first line that differs; a model with fewer lines differs where they end.
   hashes.resize(*std::max_element(counts.begin(), counts.end()));
   std::vector<std::uint64_t> least = hashes, most = hashes;
   comm.all_reduce(least, hocketMin);
   comm.all_reduce(most, hocketMax);
   const auto first = static_cast<std::size_t>(
       std::mismatch(least.begin(), least.end(), most.begin()).first - least.begin());
-  const std::string own = first < parameters.size() ? full_text(parameters[first]) : "";
-  const std::vector<std::string> texts = texts_of_ranks(comm, own);
+  const std::vector<std::string> texts =
+      texts_of_ranks(comm, first < lines.size() ? lines[first] : "");
   const std::vector<int> others = other_ranks(texts);
-  const auto what = [](const std::string& text) { return text.empty() ? "no parameter" : text; };
-  if (others.empty())
-    differ({}, fmt::format("the models of the ranks differ at parameter {}", first));
+  const std::string where = fmt::format("the models of the ranks differ at {} {}", what, first);
+  if (others.empty()) differ({}, where);
+  const auto shown = [&](const std::string& text) {
+    return text.empty() ? fmt::format("no {}", what) : text;
+  };
   const auto other = static_cast<std::size_t>(others.front());
   differ(others,
-         fmt::format("the models of the ranks differ at parameter {}: rank 0 has {} there "
-                     "(of {}), {} {} {} (of {})",
-                     first, what(texts[0]), counts[0], ranks_text(others),
-                     others.size() == 1 ? "has" : "have", what(texts[other]), counts[other]));
+         fmt::format("{}: rank 0 has {} there (of {}), {} {} {} (of {})", where, shown(texts[0]),
+                     counts[0], ranks_text(others), others.size() == 1 ? "has" : "have",
+                     shown(texts[other]), counts[other]));
 }
 
 }  // namespace hocket::training

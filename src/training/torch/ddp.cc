@@ -5,10 +5,15 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/nn/module.h>
 
+#include <cstring>
+#include <hocket/training/agreement.hpp>
 #include <hocket/training/torch/compat.hpp>
 #include <hocket/training/torch/ddp.hpp>
+#include <sstream>
 #include <string>
-#include <unordered_map>
+#include <typeinfo>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "training/torch/memory.h"
@@ -16,6 +21,7 @@
 namespace hocket::training {
 namespace {
 
+using ::torch::autograd::Node;
 using ::torch::autograd::variable_list;
 
 constexpr const char* operation = "hocket::training::DistributedDataParallel";
@@ -32,16 +38,26 @@ struct Trained {
 /// The trainable parameters, each once, in the order of the module.
 std::vector<Trained> trained_parameters(const ::torch::nn::Module& module) {
   std::vector<Trained> all;
-  std::unordered_map<const void*, std::size_t> seen;
+  std::unordered_set<const void*> seen;
   for (const auto& named : module.named_parameters()) {
     const at::Tensor& parameter = named.value();
     if (!parameter.defined() || !parameter.requires_grad()) continue;
-    if (!seen.emplace(parameter.unsafeGetTensorImpl(), all.size()).second) continue;
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     all.push_back({named.key(), parameter, {}, {}, 0});
   }
   if (all.empty()) {
     throw InvalidArgument(operation, "the module has no parameter that requires a gradient");
   }
+  return all;
+}
+
+/// On all ranks, or on none.
+std::vector<Trained> agreed_parameters(const ::torch::nn::Module& module, Communicator& comm) {
+  std::vector<Trained> all;
+  run_on_all(comm, operation, [&] {
+    all = trained_parameters(module);
+    for (const Trained& each : all) describe_tensor(operation, each.name, each.parameter);
+  });
   return all;
 }
 
@@ -53,22 +69,54 @@ std::vector<Parameter> described(const std::vector<Trained>& trained) {
   return all;
 }
 
+std::string line_of(const std::string& name, const at::Tensor& tensor) {
+  std::ostringstream line;
+  line << '\'' << name << "' ("
+       << (tensor.defined() ? c10::toString(tensor.scalar_type()) : "undefined");
+  if (tensor.defined()) line << ", " << tensor.sizes();
+  return line.str() + ")";
+}
+
+/// What is broadcast beside the trained parameters, each tensor once.
+struct Rest {
+  std::vector<at::Tensor> frozen, buffers;
+  std::vector<std::string> lines;
+};
+
+Rest rest_of(const ::torch::nn::Module& module, const std::vector<Trained>& trained) {
+  std::unordered_set<const void*> seen;
+  for (const Trained& each : trained) seen.insert(each.parameter.unsafeGetTensorImpl());
+  Rest rest;
+  const auto add = [&](const auto& all, std::vector<at::Tensor>& to) {
+    for (const auto& named : all) {
+      const at::Tensor& tensor = named.value();
+      if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+      to.push_back(tensor);
+      rest.lines.push_back(line_of(named.key(), tensor));
+    }
+  };
+  add(module.named_parameters(), rest.frozen);
+  add(module.named_buffers(), rest.buffers);
+  return rest;
+}
+
 }  // namespace
 
-struct DistributedDataParallel::Body final : GradientOwner {
+struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_from_this<Body> {
   Body(::torch::nn::Module& net, Communicator& comm, const DdpOptions& given)
       : module(net),
         options(given),
-        trained(trained_parameters(net)),
+        trained(agreed_parameters(net, comm)),
         reducer(comm, described(trained),
                 {.limits = given.limits,
+                 .reduction = given.reduction,
                  .find_unused_parameters = given.find_unused_parameters,
+                 .static_graph = given.static_graph,
                  .owner = this}) {
     for (int p = 0; p < count(); ++p) moved(p, reducer.gradient(p));
-    std::vector<at::Tensor> state;
-    for (const at::Tensor& parameter : module.parameters()) state.push_back(parameter);
-    for (const at::Tensor& buffer : module.buffers()) state.push_back(buffer);
-    broadcast_tensors(operation, reducer.communicator(), state, 0);
+    require_same_lines(reducer.communicator(), "buffer or frozen parameter",
+                       rest_of(module, trained).lines);
+    broadcast_model(0);
   }
 
   int count() const { return static_cast<int>(trained.size()); }
@@ -77,19 +125,54 @@ struct DistributedDataParallel::Body final : GradientOwner {
   bool needs_gradient(int parameter) override;
   void moved(int parameter, void* address) override;
 
-  void begin();
+  void broadcast_model(int root);
+  void broadcast_buffers(int root);
+  void begin_forward();
+  std::vector<int> unreached(const std::vector<at::Tensor>& outputs) const;
+
+  /// What a forward has found out for its backward.
+  struct Forward {
+    bool synchronize = true;
+    std::vector<int> unreached;  // parameters
+  };
+  void on_output_gradient(const Forward& forward);
   void on_gradient(int parameter);
   void take_over(int parameter);
-  void on_output_gradient();
   void end();
+  void abandon() noexcept {
+    in_backward = false;
+    reducer.abandon();
+  }
 
   ::torch::nn::Module& module;
   const DdpOptions options;
   std::vector<Trained> trained;
   GradientReducer reducer;
   std::shared_ptr<int> no_sync = std::make_shared<int>(0);
-  bool end_is_queued = false;  // in this backward
+  bool in_backward = false;
+  int forwards = 0;  // since the last backward
 };
+
+namespace {
+
+/// Ends a step when autograd has ended a backward. If backward throws, autograd destroys its
+/// callbacks without a call: then the other ranks are told.
+template <typename Body>
+class EndOfBackward {
+ public:
+  explicit EndOfBackward(std::shared_ptr<Body> body) : body_(std::move(body)) {}
+  EndOfBackward(const EndOfBackward&) = delete;
+  EndOfBackward& operator=(const EndOfBackward&) = delete;
+  ~EndOfBackward() {
+    if (body_ != nullptr) body_->abandon();
+  }
+  void run() { std::exchange(body_, nullptr)->end(); }
+
+ private:
+  std::shared_ptr<Body> body_;
+};
+
+}  // namespace
 
 /// A gradient elsewhere, which the program has set itself, is taken over too.
 bool DistributedDataParallel::Body::needs_gradient(int parameter) {
@@ -132,30 +215,76 @@ void DistributedDataParallel::Body::take_over(int parameter) {
   gradient = mine.place;
 }
 
-void DistributedDataParallel::Body::begin() {
-  end_is_queued = false;
-  reducer.begin(*no_sync == 0);
-  if (!options.broadcast_buffers || !reducer.synchronizes()) return;
-  broadcast_tensors(operation, reducer.communicator(), module.buffers(), 0);
+void DistributedDataParallel::Body::broadcast_model(int root) {
+  Rest rest = rest_of(module, trained);
+  for (const Trained& each : trained) rest.frozen.push_back(each.parameter);
+  broadcast_tensors(reducer.communicator(), rest.frozen, root);
+  broadcast_tensors(reducer.communicator(), rest.buffers, root);
 }
 
-void DistributedDataParallel::Body::on_gradient(int parameter) {
-  if (!at(parameter).parameter.grad().defined()) return;  // backward made none
-  take_over(parameter);
-  reducer.ready(parameter);
+void DistributedDataParallel::Body::broadcast_buffers(int root) {
+  broadcast_tensors(reducer.communicator(), rest_of(module, trained).buffers, root);
+}
+
+void DistributedDataParallel::Body::begin_forward() {
+  ++forwards;
+  if (!options.broadcast_buffers || *no_sync > 0 || module.buffers().empty()) return;
+  if (reducer.uneven()) reducer.announce(GradientReducer::Turn::other);
+  broadcast_buffers(reducer.uneven() ? reducer.last_active() : 0);
+}
+
+/// The parameters that the outputs do not depend on; empty where a custom function hides it.
+std::vector<int> DistributedDataParallel::Body::unreached(
+    const std::vector<at::Tensor>& outputs) const {
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> ahead;
+  const auto visit = [&](const Node* node) {
+    if (node != nullptr && seen.insert(node).second) ahead.push_back(node);
+  };
+  for (const at::Tensor& output : outputs) {
+    visit(::torch::autograd::impl::gradient_edge(output).function.get());
+  }
+  while (!ahead.empty()) {
+    const Node* const node = ahead.back();
+    ahead.pop_back();
+    if (std::strstr(typeid(*node).name(), "CppNode") != nullptr) return {};
+    for (const auto& edge : node->next_edges()) visit(edge.function.get());
+  }
+  std::vector<int> all;
+  for (int p = 0; p < count(); ++p) {
+    if (!seen.contains(trained[static_cast<std::size_t>(p)].accumulator.get())) all.push_back(p);
+  }
+  return all;
 }
 
 /// The first output whose gradient is known belongs to the outermost backward. (A hook of a
 /// parameter may run in a backward inside of it: of a checkpointed part.)
-void DistributedDataParallel::Body::on_output_gradient() {
-  if (end_is_queued) return;
-  end_is_queued = true;
-  ::torch::autograd::Engine::get_default_engine().queue_callback([this] { end(); });
+void DistributedDataParallel::Body::on_output_gradient(const Forward& forward) {
+  if (in_backward) return;
+  reducer.begin(forward.synchronize);
+  in_backward = true;
+  auto last = std::make_shared<EndOfBackward<Body>>(shared_from_this());
+  ::torch::autograd::Engine::get_default_engine().queue_callback([last] { last->run(); });
+  // Several forwards before one backward: what one does not use another may.
+  const bool only_this = std::exchange(forwards, 0) == 1;
+  if (!only_this || !forward.synchronize) return;
+  for (const int p : forward.unreached) reducer.absent(p);
+}
+
+void DistributedDataParallel::Body::on_gradient(int parameter) {
+  if (!at(parameter).parameter.grad().defined()) return;  // backward made none
+  TORCH_CHECK(in_backward, "hocket: parameter '", at(parameter).name,
+              "' received a gradient from a forward that did not run in "
+              "DistributedDataParallel::run: the other ranks would not receive it");
+  take_over(parameter);
+  reducer.ready(parameter);
 }
 
 void DistributedDataParallel::Body::end() {
+  in_backward = false;
   reducer.end();
-  if (!reducer.synchronizes() || !options.find_unused_parameters) return;
+  if (!reducer.synchronizes()) return;
+  if (!options.find_unused_parameters && !options.static_graph) return;
   // A gradient that only other ranks have.
   for (int p = 0; p < count(); ++p) {
     if (reducer.was_used(p)) at(p).parameter.mutable_grad() = at(p).place;
@@ -192,19 +321,33 @@ GradientReducer& DistributedDataParallel::reducer() { return body_->reducer; }
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
   return NoSync(body_->no_sync);
 }
+Join DistributedDataParallel::join(bool divide_by_active) {
+  return Join(body_->reducer,
+              {.divide_by_active = divide_by_active,
+               .other = [body = body_.get()](int root) { body->broadcast_buffers(root); },
+               .finished = [body = body_.get()](int root) { body->broadcast_model(root); }});
+}
 
-bool DistributedDataParallel::begin() {
+bool DistributedDataParallel::begin_forward() {
   if (!c10::GradMode::is_enabled()) return false;
-  body_->begin();
+  body_->begin_forward();
   return true;
 }
 
-void DistributedDataParallel::end_step_at(const at::Tensor& output) {
-  if (!output.defined() || !output.requires_grad()) return;
-  // The hook may outlive this object, with its tensor.
-  output.register_hook([body = std::weak_ptr<Body>(body_)](const at::Tensor&) {
-    if (const auto alive = body.lock()) alive->on_output_gradient();
-  });
+void DistributedDataParallel::end_forward(const std::vector<at::Tensor>& outputs) {
+  std::vector<at::Tensor> differentiable;
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && output.requires_grad()) differentiable.push_back(output);
+  }
+  const auto forward = std::make_shared<Body::Forward>();
+  forward->synchronize = *body_->no_sync == 0;
+  if (body_->options.find_unused_parameters) forward->unreached = body_->unreached(differentiable);
+  for (const at::Tensor& output : differentiable) {
+    // The hook may outlive this object, with its tensor.
+    output.register_hook([body = std::weak_ptr<Body>(body_), forward](const at::Tensor&) {
+      if (const auto alive = body.lock()) alive->on_output_gradient(*forward);
+    });
+  }
 }
 
 }  // namespace hocket::training

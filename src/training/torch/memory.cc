@@ -52,9 +52,7 @@ at::Tensor tensor_over(void* address, const at::Tensor& like) {
   return at::from_blob(address, like.sizes(), like.options());
 }
 
-void broadcast_tensors(const char* operation, Communicator& comm,
-                       const std::vector<at::Tensor>& tensors, int root) {
-  (void)operation;
+void broadcast_tensors(Communicator& comm, const std::vector<at::Tensor>& tensors, int root) {
   const c10::AutoGradMode no_grad(false);
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // what is not dense, and its dense copy
   std::vector<at::Tensor> dense;

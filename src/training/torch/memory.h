@@ -21,7 +21,6 @@ at::Tensor tensor_over(void* address, const at::Tensor& like);
 
 /// Collective. The tensors of root overwrite those of the other ranks. All ranks have tensors of
 /// the same sizes and types. They may have any type and strides.
-void broadcast_tensors(const char* operation, Communicator& comm,
-                       const std::vector<at::Tensor>& tensors, int root);
+void broadcast_tensors(Communicator& comm, const std::vector<at::Tensor>& tensors, int root);
 
 }  // namespace hocket::training

@@ -15,10 +15,12 @@
 #include <concepts>
 #include <functional>
 #include <hocket/training/gradients.hpp>
+#include <hocket/training/join.hpp>
 #include <hocket/training/torch/tensors.hpp>
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace torch::nn {
 class Module;
@@ -31,8 +33,13 @@ struct DdpOptions {
   /// Before each forward that synchronizes, the buffers of rank 0 (running statistics of
   /// normalisation, for example) overwrite those of the other ranks.
   bool broadcast_buffers = true;
-  /// See ReducerOptions.
+  /// See ReducerOptions. A parameter that the outputs of a forward do not depend on holds no bucket
+  /// back, unless the graph has nodes of custom functions (checkpointed parts, for example), which
+  /// hide what they use.
   bool find_unused_parameters = false;
+  bool static_graph = false;
+  /// See ReducerOptions.
+  std::shared_ptr<BucketReduction> reduction{};
 };
 
 /// Keeps replicas of a module equal on all ranks: averages the gradients of all ranks while
@@ -46,16 +53,20 @@ struct DdpOptions {
 /// Trainable parameters are those with requires_grad when the constructor runs. A parameter that
 /// occurs under two names (tied weights) is reduced once, under the first name.
 ///
+/// The gradients of a backward are reduced if it began in an output of run(). Several forwards may
+/// run before one backward, and several backwards may follow one another: each is reduced, and
+/// .grad is then the sum of their averages.
+///
 /// Used by one thread at a time; every rank makes the same calls. backward() throws hocket::Error
 /// as GradientReducer::end() does, c10::Error for gradients that cannot be reduced (sparse; with
-/// create_graph).
+/// create_graph). If backward throws on one rank, it throws on the others too.
 class DistributedDataParallel {
  public:
   /// Collective. The communicator is duplicated, and may be destroyed afterwards. The module must
   /// outlive this object.
-  /// Throws hocket::Mismatch on all ranks if their modules differ; InvalidArgument if a parameter
-  /// has a type, a layout or a device that cannot be reduced, or the module has no trainable
-  /// parameter.
+  /// Throws on all ranks: hocket::Mismatch if their modules differ; InvalidArgument if on any rank
+  /// a parameter has a type, a layout or a device that cannot be reduced, or the module has no
+  /// trainable parameter.
   DistributedDataParallel(::torch::nn::Module& module, Communicator& comm,
                           const DdpOptions& options = {});
   ~DistributedDataParallel();
@@ -69,10 +80,12 @@ class DistributedDataParallel {
   auto run(Forward&& forward) {
     static_assert(!std::is_void_v<std::invoke_result_t<Forward>>,
                   "hocket: the forward must return its output, whose backward ends the step");
-    const bool learns = begin();
+    const bool learns = begin_forward();
     auto output = std::forward<Forward>(forward)();
     if (learns) {
-      for_each_tensor(output, [this](const at::Tensor& tensor) { end_step_at(tensor); });
+      std::vector<at::Tensor> tensors;
+      for_each_tensor(output, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
+      end_forward(tensors);
     }
     return output;
   }
@@ -102,13 +115,17 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync();
 
+  /// Ranks may have different numbers of batches until finish() of the result: see Join. Afterwards
+  /// all ranks have the parameters and buffers of a rank that had the most.
+  [[nodiscard]] Join join(bool divide_by_active = false);
+
   /// The reducer: buckets and communicator.
   [[nodiscard]] GradientReducer& reducer();
 
  private:
   struct Body;
-  bool begin();
-  void end_step_at(const at::Tensor& output);
+  bool begin_forward();
+  void end_forward(const std::vector<at::Tensor>& outputs);
   std::shared_ptr<Body> body_;  // autograd's hooks share it
 };
 
