@@ -43,6 +43,7 @@ class GradientStore {
   /// Multiplies the averages by the factor, and adds what was held before.
   void finish();
   void discard();
+  [[nodiscard]] bool holds() const { return holds_; }
 
   [[nodiscard]] bool sharded() const { return sharding_ != Sharding::none; }
   [[nodiscard]] bool pooled() const { return sharding_ == Sharding::zero2; }
