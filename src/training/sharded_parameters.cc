@@ -49,6 +49,8 @@ struct ShardedParameters::Body {
   GradientReducer& reducer;
   std::shared_ptr<Arenas> arenas;  // null: the program owns the parameters
   std::vector<void*> places;       // by parameter
+  std::function<void()> on_update;
+  std::vector<Piece> pieces;  // sharded: they stay where they are
   Stream stream = Stream::create();
 };
 
@@ -102,6 +104,7 @@ std::size_t ShardedParameters::arena_bytes() const {
 }
 
 std::vector<ShardedParameters::Piece> ShardedParameters::pieces() const {
+  if (!body_->pieces.empty()) return body_->pieces;
   const GradientReducer& reducer = body_->reducer;
   std::map<std::pair<std::string_view, std::size_t>, void*> gradients;
   const std::vector<TensorRange> held = reducer.held();
@@ -121,7 +124,21 @@ std::vector<ShardedParameters::Piece> ShardedParameters::pieces() const {
            .state = shards.offset(b, body_->rank()) / width + each.at});
     }
   }
+  if (reducer.sharded()) body_->pieces = pieces;
   return pieces;
+}
+
+bool ShardedParameters::has_whole_parameters() const {
+  const ShardLayout& shards = body_->reducer.shards();
+  for (std::size_t b = 0; b < body_->buckets().size(); ++b) {
+    for (int rank = 0; rank < shards.ranks(); ++rank) {
+      for (const ShardLayout::Piece& piece : shards.pieces(b, rank)) {
+        const auto p = static_cast<std::size_t>(piece.parameter);
+        if (piece.elements != body_->reducer.parameters()[p].elements()) return false;
+      }
+    }
+  }
+  return true;
 }
 
 std::vector<BucketLayout::ArenaSize> ShardedParameters::sizes() const {
@@ -150,6 +167,10 @@ void ShardedParameters::update(std::span<const Piece> pieces,
     for (; next < body_->buckets().size(); ++next) body_->begin_gather(next);
     body_->stream.synchronize();
   });
+  if (body_->on_update) body_->on_update();
+}
+void ShardedParameters::on_update(std::function<void()> action) {
+  body_->on_update = std::move(action);
 }
 
 void ShardedParameters::gather() {

@@ -58,9 +58,13 @@ class ShardedParameters {
   void update(std::span<const Piece> pieces, const std::function<void(const Piece&)>& update);
   /// Collective. Gathers what the ranks have written to their pieces.
   void gather();
+  /// Called at the end of update() and gather(), when parameters have been written.
+  void on_update(std::function<void()> action);
   /// Collective. Whether no held gradient of any rank is infinite or NaN.
   [[nodiscard]] bool gradients_are_finite() const;
 
+  /// Every bucket is cut between parameters.
+  [[nodiscard]] bool has_whole_parameters() const;
   [[nodiscard]] GradientReducer& reducer() const;
 
  private:
