@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <hocket/training/sampler.hpp>
 
-#include "training/agreement.h"
+#include <hocket/training/agreement.hpp>
 #include "training/state.h"
 
 namespace hocket::training {

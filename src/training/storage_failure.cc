@@ -25,6 +25,8 @@ Outcome run(const std::function<void()>& action) {
     action();
   } catch (const Failure& failure) {
     return {failure.code(), failure.what(), failure.culprit()};
+  } catch (const Error& error) {
+    return {error.code(), error.what(), error.culprit()};
   } catch (const std::bad_alloc&) {
     return {hocketSystemError, "there is not enough memory"};
   } catch (const std::exception& error) {

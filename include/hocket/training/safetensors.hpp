@@ -12,7 +12,7 @@ struct ExportOptions {
   /// The kinds of tensors that are exported. Their names in the file are without the kind.
   std::vector<std::string> kinds = {"parameter", "buffer"};
   /// The file's metadata.
-  Metadata metadata;
+  Metadata metadata = {};
 };
 
 /// Writes tensors of a checkpoint to a file, which replaces an older file of this path in one step.
