@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "training/convert.h"
+#include "training/gradient_store.h"
 #include "training/missing.h"
 
 namespace hocket::training {
@@ -34,6 +34,18 @@ void require_valid(const std::vector<Parameter>& parameters) {
   }
 }
 
+/// Null: the store reduces into shards.
+std::shared_ptr<BucketReduction> chosen_reduction(const ReducerOptions& options) {
+  if (options.reduction != nullptr && options.sharding == Sharding::zero2) {
+    throw InvalidArgument(
+        operation,
+        "Sharding::zero2 reduces into shards, so it takes no BucketReduction: use "
+        "Sharding::zero1, or leave the reduction out");
+  }
+  if (options.sharding != Sharding::none) return options.reduction;
+  return options.reduction != nullptr ? options.reduction : std::make_shared<AllReduce>();
+}
+
 /// After the ranks have agreed that they have the same, valid parameters.
 Communicator own_communicator(Communicator& comm, const std::vector<Parameter>& parameters) {
   run_on_all(comm, operation, [&] { require_valid(parameters); });
@@ -51,6 +63,8 @@ struct GradientReducer::Body {
     bool complete = false;          // in this backward: its bucket need not wait for it
     bool unreduced = false;         // its place has a gradient that was not reduced yet
     Missing missing = Missing::no;  // in this backward
+    bool outside = false;  // zero2: the owner keeps the gradient, until its bucket has a place
+    bool zero = false;     // zero2: it has none, and its place becomes zero
   };
   enum class Phase { idle, begun, backward };
   enum class Role {
@@ -64,21 +78,13 @@ struct GradientReducer::Body {
         parameters(std::move(all)),
         communicator(own_communicator(comm, parameters)),
         layout(parameters, reverse_order(parameters.size()), options.limits),
-        reduction(given.reduction != nullptr ? given.reduction : std::make_shared<AllReduce>()),
+        store(layout, options.sharding, options.cut, communicator.ranks(), communicator.rank()),
+        reduction(chosen_reduction(given)),
         progress(parameters.size()),
         used(parameters.size(), 1) {
-    for (const BucketLayout::ArenaSize& arena : layout.arenas()) {
-      arenas.emplace(arena.dtype, Memory<std::byte>(arena.bytes));
-    }
     use_layout();
   }
 
-  std::byte* address(const Bucket& bucket) {
-    return arenas.at(bucket.dtype).data() + bucket.offset;
-  }
-  std::byte* address(const Bucket& bucket, std::size_t element) {
-    return address(bucket) + element * element_bytes(bucket.dtype);
-  }
   const Slot& slot(int parameter) const {
     const BucketLayout::Place place = layout.place(parameter);
     return bucket_of(parameter).slots[static_cast<std::size_t>(place.slot)];
@@ -87,18 +93,24 @@ struct GradientReducer::Body {
     return layout.buckets()[static_cast<std::size_t>(layout.place(parameter).bucket)];
   }
   std::byte* gradient(int parameter) {
-    return address(bucket_of(parameter), slot(parameter).begin);
+    const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
+    std::byte* data = store.address(bucket);
+    if (data == nullptr && synchronizes) {
+      communicate([&] { data = store.acquire(bucket, launched); });
+    }
+    if (data == nullptr) return nullptr;
+    return data + slot(parameter).begin * element_bytes(bucket_of(parameter).dtype);
   }
   std::size_t gradient_bytes(int parameter) const {
     return slot(parameter).elements * element_bytes(bucket_of(parameter).dtype);
   }
   BucketData data_of(std::size_t index) {
     const Bucket& bucket = layout.buckets()[index];
-    return {static_cast<int>(index), &bucket, address(bucket)};
+    return {static_cast<int>(index), &bucket, store.address(index)};
   }
   void use_layout() {
     incomplete.resize(layout.buckets().size());
-    reduction->lay_out(parameters, layout);
+    if (reduction != nullptr) reduction->lay_out(parameters, layout);
   }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
   int count() const { return static_cast<int>(parameters.size()); }
@@ -124,6 +136,8 @@ struct GradientReducer::Body {
   void ready(int parameter);
   void complete(int parameter);
   void launch_complete_buckets();
+  void launch(std::size_t bucket);
+  void reduce_again();
   void absent(int parameter);
   void settle(int parameter);
   void end();
@@ -137,7 +151,6 @@ struct GradientReducer::Body {
   // ---- Ranks with different numbers of backwards.
 
   std::vector<Turn> announce(Turn turn);
-  void average_over_active();
 
   // ---- The order in which gradients become complete.
 
@@ -147,8 +160,8 @@ struct GradientReducer::Body {
   const std::vector<Parameter> parameters;
   Communicator communicator;
   BucketLayout layout;
-  std::map<hocketDataType_t, Memory<std::byte>> arenas;
-  const std::shared_ptr<BucketReduction> reduction;
+  GradientStore store;
+  const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
 
   std::vector<Progress> progress;       // by parameter
@@ -176,9 +189,12 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
     throw InvalidUsage(operation, "the backward before has not ended: end() was not called");
   }
   if (synchronized && uneven && new_role == Role::computes) announce(Turn::backward);
-  if (synchronized && synchronized_backwards > 0 && options.reorder && !reordered) {
+  if (synchronized && synchronized_backwards > 0 && options.reorder && !store.sharded() &&
+      !reordered) {
     communicate([this] { reorder(); });
   }
+  const auto ranks = static_cast<double>(communicator.ranks());
+  store.begin(uneven && divide_by_active && active > 0 ? ranks / static_cast<double>(active) : 1);
   synchronizes = synchronized;
   role = new_role;
   phase = Phase::begun;
@@ -190,6 +206,7 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
     each.times = 0;
     each.complete = false;
     each.missing = Missing::no;
+    each.zero = false;
   }
 }
 
@@ -208,17 +225,25 @@ void GradientReducer::Body::ready(int parameter) {
       if (of(p).expected == 0) settle(p);
     }
   }
-  if (!synchronizes) return;
   const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
+  mine.outside = store.address(bucket) == nullptr;
+  if (mine.outside && options.owner == nullptr) {
+    throw InvalidUsage(operation,
+                       fmt::format("parameter {} is ready, but has no place: gradient() was null, "
+                                   "and there is no GradientOwner that keeps the gradient",
+                                   describe(parameters[static_cast<std::size_t>(parameter)])));
+  }
+  if (!synchronizes) return;
+  if (bucket < launched && store.pooled() && synchronized_backwards == 0) return;  // reduce_again()
   if (bucket < launched || (mine.expected == 0 && options.static_graph)) {
     mine.missing = Missing::late;
     return;
   }
   if (!observed) {
     // How often each parameter becomes ready is not known yet, so nothing is launched before the
-    // end.
+    // end; except from a pool, which would not have places for all buckets.
     if (mine.times == 1) ready_order.push_back(parameter);
-    return;
+    if (!store.pooled()) return;
   }
   if (mine.times >= mine.expected) complete(parameter);
 }
@@ -233,9 +258,51 @@ void GradientReducer::Body::complete(int parameter) {
 
 void GradientReducer::Body::launch_complete_buckets() {
   while (launched < incomplete.size() && incomplete[launched] == 0) {
-    communicate([this] { reduction->begin(data_of(launched), communicator, stream); });
+    communicate([this] { launch(launched); });
     ++launched;
   }
+}
+
+void GradientReducer::Body::launch(std::size_t index) {
+  if (!store.pooled()) {
+    if (reduction == nullptr) return store.reduce(index, communicator, stream);
+    return reduction->begin(data_of(index), communicator, stream);
+  }
+  const Bucket& bucket = layout.buckets()[index];
+  std::byte* const data = store.acquire(index, launched);
+  for (const Slot& each : bucket.slots) {
+    Progress& mine = of(each.parameter);
+    std::byte* const place = data + each.begin * element_bytes(bucket.dtype);
+    if (mine.outside) {
+      options.owner->deliver(each.parameter, place);
+    } else if (mine.zero) {
+      std::memset(place, 0, each.elements * element_bytes(bucket.dtype));
+    }
+    mine.outside = false;
+    if (options.owner != nullptr) options.owner->moved(each.parameter, nullptr);
+  }
+  store.reduce(index, communicator, stream);
+}
+
+/// In the first backward from a pool: gradients that came after their bucket had been launched,
+/// because their parameter is used several times. All ranks reduce the buckets of such gradients
+/// once more, and add the averages.
+void GradientReducer::Body::reduce_again() {
+  const std::vector<Bucket>& buckets = layout.buckets();
+  std::vector<std::uint8_t> again(buckets.size());
+  for (int p = 0; p < count(); ++p) {
+    if (of(p).outside) again[static_cast<std::size_t>(layout.place(p).bucket)] = 1;
+  }
+  communicator.all_reduce(again, hocketMax, stream);
+  stream.synchronize();
+  store.finish();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (again[b] == 0) continue;
+    for (const Slot& each : buckets[b].slots) of(each.parameter).zero = true;
+    launched = b;
+    launch(b);
+  }
+  launched = buckets.size();
 }
 
 void GradientReducer::Body::absent(int parameter) {
@@ -259,7 +326,12 @@ void GradientReducer::Body::settle(int parameter) {
   if (mine.times == 0) {
     if (role == Role::computes && mine.expected > 0) mine.missing = Missing::absent;
     if (options.owner != nullptr) mine.unreduced = options.owner->needs_gradient(parameter);
-    if (!mine.unreduced) std::memset(gradient(parameter), 0, gradient_bytes(parameter));
+    if (store.pooled()) {
+      mine.outside = mine.unreduced;
+      mine.zero = !mine.unreduced;
+    } else if (!mine.unreduced) {
+      std::memset(gradient(parameter), 0, gradient_bytes(parameter));
+    }
   }
   complete(parameter);
 }
@@ -280,6 +352,7 @@ void GradientReducer::Body::end() {
     const int least = options.static_graph ? 0 : 1;
     of(parameter).expected = std::max(of(parameter).times, least);
   }
+  if (synchronized_backwards == 1 && store.pooled()) communicate([this] { reduce_again(); });
   agree_on_status();
 }
 
@@ -298,17 +371,20 @@ void GradientReducer::Body::agree_on_status() {
   }
   communicate([&] {
     if (finds_unused) {
+      // What is held from backwards before was used too.
+      for (std::size_t i = 0; store.holds() && i < used.size(); ++i) mine_used[i] |= used[i];
       used = std::move(mine_used);
       communicator.all_reduce(used, hocketMax, stream);
     }
     communicator.all_reduce(problems, hocketMax, stream);
     stream.synchronize();
-    for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+    for (std::size_t b = 0; reduction != nullptr && b < layout.buckets().size(); ++b) {
       reduction->finish(data_of(b), communicator, stream);
     }
-    if (uneven && divide_by_active) average_over_active();
+    store.finish();
   });
   if (problems[0] == 0) return;
+  store.discard();
   try {
     report_missing(operation, communicator, parameters, missing);
   } catch (const Mismatch&) {
@@ -353,28 +429,6 @@ std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
   return turns;
 }
 
-/// The gradients were divided by the number of all ranks.
-void GradientReducer::Body::average_over_active() {
-  const auto ranks = static_cast<std::size_t>(communicator.ranks());
-  if (active == 0 || active == ranks) return;
-  const double factor = static_cast<double>(ranks) / static_cast<double>(active);
-  for (const Bucket& bucket : layout.buckets()) {
-    std::byte* const data = address(bucket);
-    if (bucket.dtype == hocketFloat64) {
-      auto* const elements = reinterpret_cast<double*>(data);
-      for (std::size_t i = 0; i < bucket.elements; ++i) elements[i] *= factor;
-    } else if (bucket.dtype == hocketFloat32) {
-      auto* const elements = reinterpret_cast<float*>(data);
-      for (std::size_t i = 0; i < bucket.elements; ++i) elements[i] *= static_cast<float>(factor);
-    } else {
-      std::vector<float> wide(bucket.elements);
-      widen(data, wide.data(), wide.size(), bucket.dtype);
-      for (float& each : wide) each *= static_cast<float>(factor);
-      narrow(wide.data(), data, wide.size(), bucket.dtype);
-    }
-  }
-}
-
 /// Gives the parameters new places, in the order in which they became ready on rank 0.
 void GradientReducer::Body::reorder() {
   reordered = true;
@@ -398,8 +452,8 @@ void GradientReducer::Body::reorder() {
     saved.emplace(parameter, std::vector<std::byte>(from, from + gradient_bytes(parameter)));
   }
   layout = std::move(next);
+  store.lay_out(layout);
   use_layout();
-  for (auto& [dtype, arena] : arenas) std::memset(arena.data(), 0, arena.size());
   for (int parameter = 0; parameter < static_cast<int>(parameters.size()); ++parameter) {
     std::byte* const place = gradient(parameter);
     if (const auto found = saved.find(parameter); found != saved.end()) {
@@ -419,14 +473,14 @@ const BucketLayout& GradientReducer::layout() const { return body_->layout; }
 Communicator& GradientReducer::communicator() { return body_->communicator; }
 void* GradientReducer::gradient(int parameter) const { return body_->gradient(parameter); }
 std::vector<TensorRange> GradientReducer::held() const {
-  std::vector<TensorRange> all;
-  for (int p = 0; p < static_cast<int>(body_->parameters.size()); ++p) {
-    const Parameter& parameter = body_->parameters[static_cast<std::size_t>(p)];
-    all.push_back({parameter, 0, parameter.elements(), body_->gradient(p)});
-  }
-  return all;
+  return body_->store.held(body_->parameters);
 }
-bool GradientReducer::sharded() const { return false; }
+bool GradientReducer::sharded() const { return body_->store.sharded(); }
+void GradientReducer::discard() { body_->store.discard(); }
+const ShardLayout& GradientReducer::shards() const { return body_->store.shards(); }
+TrainingMemory GradientReducer::memory() const {
+  return {.gradient_arena = body_->store.arena_bytes(), .gradient_pool = body_->store.pool_bytes()};
+}
 void GradientReducer::begin(bool synchronize) { body_->begin(synchronize); }
 void GradientReducer::ready(int parameter) { body_->ready(parameter); }
 void GradientReducer::absent(int parameter) { body_->absent(parameter); }
@@ -440,6 +494,12 @@ void GradientReducer::abandon() noexcept {
   }
 }
 void GradientReducer::set_uneven(bool uneven, bool divide_by_active) {
+  if (uneven && sharded()) {
+    throw InvalidUsage(operation,
+                       "ranks with sharded gradients must make the same number of steps: a rank "
+                       "without data would be missing in the steps of the sharded optimizer. Give "
+                       "all ranks the same number of batches, or use Sharding::none");
+  }
   body_->uneven = uneven;
   body_->divide_by_active = divide_by_active;
   body_->active = static_cast<std::size_t>(body_->communicator.ranks());

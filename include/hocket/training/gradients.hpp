@@ -20,6 +20,7 @@
 #include <hocket/training/buckets.hpp>
 #include <hocket/training/parameter.hpp>
 #include <hocket/training/reduction.hpp>
+#include <hocket/training/shards.hpp>
 #include <hocket/training/tensor_range.hpp>
 #include <memory>
 #include <span>
@@ -35,12 +36,19 @@ class GradientOwner {
   /// Whether the program still needs the gradient that lies at the parameter's place.
   virtual bool needs_gradient(int parameter) = 0;
   /// The place of the parameter's gradient has moved, and the gradient with it if it was needed.
+  /// Sharding::zero2: null when the gradient's reduction has begun; the gradient is void then.
   virtual void moved(int parameter, void* place) = 0;
+  /// Sharding::zero2: the parameter has a place now. The owner writes the gradient to it that it
+  /// kept because gradient() was null when the parameter became ready.
+  virtual void deliver(int parameter, void* place) { (void)parameter, (void)place; }
 };
 
 struct ReducerOptions {
   BucketLimits limits{};
-  /// How buckets are reduced; null: AllReduce, the average in each type.
+  /// What this rank holds after a backward: the averages of all gradients, or those of its shard.
+  Sharding sharding = Sharding::none;
+  ShardCut cut = ShardCut::elements;
+  /// How buckets are reduced; null: the average in each type. Not with Sharding::zero2.
   std::shared_ptr<BucketReduction> reduction{};
   /// Parameters may receive no gradient in a backward, on some ranks or on all. Without it that is
   /// an error at the end of backward, on all ranks.
@@ -49,7 +57,8 @@ struct ReducerOptions {
   /// the first backward that is synchronized receive none later either, and nothing waits for them.
   bool static_graph = false;
   /// After the first backward, puts the parameters into buckets in the order in which their
-  /// gradients became complete on rank 0.
+  /// gradients became complete on rank 0. Not with sharding, where the layout decides who holds
+  /// what.
   bool reorder = true;
   /// Outlives the reducer; may be null.
   GradientOwner* owner = nullptr;
@@ -79,6 +88,12 @@ class GradientReducer {
 
   /// Where the gradient of the parameter lies: elements() elements of its type, aligned to 64
   /// bytes. It moves only in begin(), once, after the first backward that was synchronized.
+  ///
+  /// Sharding::zero2: memory for gradients is two places, each as large as the largest bucket. So
+  /// this is called in a backward that synchronizes, when the gradient was computed. It may wait
+  /// until an older bucket has been reduced. It is null if older buckets are not complete yet, or
+  /// the backward does not synchronize: then the program keeps the gradient, calls ready(), and
+  /// gives it to the reducer in GradientOwner::deliver().
   [[nodiscard]] void* gradient(int parameter) const;
 
   /// The gradients that this rank holds after end(), in the order of the parameters: every
@@ -87,6 +102,14 @@ class GradientReducer {
   [[nodiscard]] std::vector<TensorRange> held() const;
   /// Whether ranks hold different ranges. If not, all ranks hold the same values.
   [[nodiscard]] bool sharded() const;
+  /// Sharded: the held gradients have been used. Without that a further backward that synchronizes
+  /// adds its averages to them. (In Sharding::zero1 this takes memory for a second shard, from the
+  /// first such backward on.) Places that hold all gradients are the program's to write or to add
+  /// to.
+  void discard();
+  /// The ranges of all ranks, and the bytes that were allocated for gradients.
+  [[nodiscard]] const ShardLayout& shards() const;
+  [[nodiscard]] TrainingMemory memory() const;
 
   /// A forward and a backward follow. synchronize = false: backward reduces nothing, so that
   /// gradients can be added up over several backwards. A begin() without an end() is allowed (a
@@ -116,7 +139,7 @@ class GradientReducer {
   enum class Turn : std::uint8_t { done = 0, backward = 1, other = 2 };
   /// From now on every rank announces each synchronized backward to the others, so that ranks that
   /// have no more data can take part. divide_by_active: the average is over the ranks that have
-  /// data.
+  /// data. Throws InvalidUsage if gradients are sharded.
   void set_uneven(bool uneven, bool divide_by_active = false);
   /// Collective among ranks that make different calls: tells the other ranks what this rank does
   /// next, and returns what each rank does. begin(true) announces itself. Throws Mismatch on all

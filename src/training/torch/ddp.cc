@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "training/torch/memory.h"
+#include "training/torch/rebind.h"
 
 namespace hocket::training {
 namespace {
@@ -109,11 +110,14 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
         trained(agreed_parameters(net, comm)),
         reducer(comm, described(trained),
                 {.limits = given.limits,
+                 .sharding = given.sharding,
+                 .cut = given.cut,
                  .reduction = given.reduction,
                  .find_unused_parameters = given.find_unused_parameters,
                  .static_graph = given.static_graph,
                  .owner = this}) {
     for (int p = 0; p < count(); ++p) moved(p, reducer.gradient(p));
+    if (reducer.sharded()) move_parameters();
     require_same_lines(reducer.communicator(), "buffer or frozen parameter",
                        rest_of(module, trained).lines);
     broadcast_model(0);
@@ -124,7 +128,12 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
 
   bool needs_gradient(int parameter) override;
   void moved(int parameter, void* address) override;
+  void deliver(int parameter, void* address) override;
 
+  void move_parameters();
+  void make_parameters();
+  void require_places() const;
+  void drop_gradients();
   void broadcast_model(int root);
   void broadcast_buffers(int root);
   void begin_forward();
@@ -142,6 +151,7 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
   void abandon() noexcept {
     in_backward = false;
     reducer.abandon();
+    drop_gradients();
   }
 
   ::torch::nn::Module& module;
@@ -151,6 +161,9 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
   std::shared_ptr<int> no_sync = std::make_shared<int>(0);
   bool in_backward = false;
   int forwards = 0;  // since the last backward
+  std::unique_ptr<ShardedParameters> parameters;
+  bool has_optimizer = false;  // the program has asked for the parameters
+  bool has_averages = false;   // a backward was synchronized
 };
 
 namespace {
@@ -177,7 +190,7 @@ class EndOfBackward {
 /// A gradient elsewhere, which the program has set itself, is taken over too.
 bool DistributedDataParallel::Body::needs_gradient(int parameter) {
   if (!at(parameter).parameter.grad().defined()) return false;
-  take_over(parameter);
+  if (options.sharding != Sharding::zero2) take_over(parameter);
   return true;
 }
 
@@ -186,8 +199,13 @@ void DistributedDataParallel::Body::moved(int parameter, void* address) {
   at::Tensor& gradient = mine.parameter.mutable_grad();
   const bool bound =
       gradient.defined() && mine.place.defined() && gradient.data_ptr() == mine.place.data_ptr();
-  mine.place = tensor_over(address, mine.parameter);
+  mine.place = address != nullptr ? tensor_over(address, mine.parameter) : at::Tensor();
   if (bound) gradient = mine.place;
+}
+
+void DistributedDataParallel::Body::deliver(int parameter, void* address) {
+  at(parameter).place = tensor_over(address, at(parameter).parameter);
+  take_over(parameter);
 }
 
 /// Makes .grad the tensor over the parameter's place, with the same values.
@@ -204,15 +222,81 @@ void DistributedDataParallel::Body::take_over(int parameter) {
         "is part of a graph: backward with create_graph is not possible with "
         "DistributedDataParallel");
   }
-  if (gradient.scalar_type() != mine.place.scalar_type() ||
-      gradient.sizes() != mine.place.sizes() || gradient.device() != mine.place.device()) {
+  if (gradient.scalar_type() != mine.parameter.scalar_type() ||
+      gradient.sizes() != mine.parameter.sizes() || gradient.device() != mine.parameter.device()) {
     refuse("has another type, shape or device than the parameter");
+  }
+  if (!mine.place.defined()) {
+    void* const address = reducer.gradient(parameter);
+    if (address == nullptr) return;  // zero2: .grad stays where it is until deliver()
+    mine.place = tensor_over(address, mine.parameter);
   }
   if (gradient.data_ptr() != mine.place.data_ptr()) {
     const c10::AutoGradMode no_grad(false);
     mine.place.copy_(gradient);
   }
   gradient = mine.place;
+}
+
+/// Sharded: the averages are the reducer's, and a .grad would have other values.
+void DistributedDataParallel::Body::drop_gradients() {
+  if (!reducer.sharded() || !reducer.synchronizes()) return;
+  for (Trained& each : trained) each.parameter.mutable_grad() = at::Tensor();
+}
+
+void DistributedDataParallel::Body::move_parameters() {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  for (const Trained& each : trained) {
+    names.push_back(each.name);
+    tensors.push_back(each.parameter);
+  }
+  run_on_all(reducer.communicator(), operation,
+             [&] { require_movable(operation, names, tensors); });
+  parameters = std::make_unique<ShardedParameters>(reducer);
+  for (int p = 0; p < count(); ++p) {
+    move_parameter(at(p).parameter, parameters->place(p), parameters->memory());
+  }
+}
+
+/// What optimizers of hocket see. They write to parameters; autograd is told.
+void DistributedDataParallel::Body::make_parameters() {
+  has_optimizer = true;
+  if (parameters == nullptr) {
+    std::vector<void*> places;
+    for (const Trained& each : trained) {
+      if (!each.parameter.is_non_overlapping_and_dense()) {
+        throw InvalidArgument(operation, "parameter '" + each.name +
+                                             "' has gaps in its memory: optimizers of hocket need "
+                                             "dense parameters. Replace it by its clone");
+      }
+      places.push_back(each.parameter.data_ptr());
+    }
+    parameters = std::make_unique<ShardedParameters>(reducer, std::move(places));
+  }
+  parameters->on_update([this] {
+    for (const Trained& each : trained) each.parameter.unsafeGetTensorImpl()->bump_version();
+  });
+}
+
+void DistributedDataParallel::Body::require_places() const {
+  if (reducer.sharded() && has_averages && !has_optimizer) {
+    throw InvalidUsage(operation,
+                       "gradients are sharded, so each parameter's .grad is undefined after "
+                       "backward, and optimizers of libtorch do nothing. Use "
+                       "hocket::training::ShardedAdamW or ShardedOptimizer over parameters(), or "
+                       "Sharding::none");
+  }
+  if (parameters == nullptr) return;
+  for (int p = 0; p < count(); ++p) {
+    const Trained& mine = trained[static_cast<std::size_t>(p)];
+    if (mine.parameter.numel() == 0 || mine.parameter.data_ptr() == parameters->place(p)) continue;
+    throw InvalidUsage(operation,
+                       "parameter '" + mine.name +
+                           "' has other memory than the optimizer knows, because its data was "
+                           "replaced (by Module::to or set_data). Make DistributedDataParallel "
+                           "after such changes");
+  }
 }
 
 void DistributedDataParallel::Body::broadcast_model(int root) {
@@ -228,6 +312,7 @@ void DistributedDataParallel::Body::broadcast_buffers(int root) {
 
 void DistributedDataParallel::Body::begin_forward() {
   ++forwards;
+  require_places();
   if (!options.broadcast_buffers || *no_sync > 0 || module.buffers().empty()) return;
   if (reducer.uneven()) reducer.announce(GradientReducer::Turn::other);
   broadcast_buffers(reducer.uneven() ? reducer.last_active() : 0);
@@ -282,8 +367,15 @@ void DistributedDataParallel::Body::on_gradient(int parameter) {
 
 void DistributedDataParallel::Body::end() {
   in_backward = false;
-  reducer.end();
+  try {
+    reducer.end();
+  } catch (...) {
+    drop_gradients();
+    throw;
+  }
   if (!reducer.synchronizes()) return;
+  has_averages = true;
+  if (reducer.sharded()) return drop_gradients();
   if (!options.find_unused_parameters && !options.static_graph) return;
   // A gradient that only other ranks have.
   for (int p = 0; p < count(); ++p) {
@@ -318,6 +410,10 @@ DistributedDataParallel::~DistributedDataParallel() {
 DistributedDataParallel::DistributedDataParallel(DistributedDataParallel&&) noexcept = default;
 
 GradientReducer& DistributedDataParallel::reducer() { return body_->reducer; }
+ShardedParameters& DistributedDataParallel::parameters() {
+  body_->make_parameters();
+  return *body_->parameters;
+}
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
   return NoSync(body_->no_sync);
 }

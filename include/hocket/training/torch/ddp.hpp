@@ -16,6 +16,7 @@
 #include <functional>
 #include <hocket/training/gradients.hpp>
 #include <hocket/training/join.hpp>
+#include <hocket/training/sharded_parameters.hpp>
 #include <hocket/training/torch/tensors.hpp>
 #include <memory>
 #include <type_traits>
@@ -40,6 +41,9 @@ struct DdpOptions {
   bool static_graph = false;
   /// See ReducerOptions.
   std::shared_ptr<BucketReduction> reduction{};
+  /// ZeRO-1 and ZeRO-2: see zero.hpp. Optimizers of hocket only, over parameters().
+  Sharding sharding = Sharding::none;
+  ShardCut cut = ShardCut::elements;
 };
 
 /// Keeps replicas of a module equal on all ranks: averages the gradients of all ranks while
@@ -118,6 +122,9 @@ class DistributedDataParallel {
   /// Ranks may have different numbers of batches until finish() of the result: see Join. Afterwards
   /// all ranks have the parameters and buffers of a rank that had the most.
   [[nodiscard]] Join join(bool divide_by_active = false);
+
+  /// What an optimizer of hocket works on: see sharded_optimizer.hpp and zero.hpp.
+  [[nodiscard]] ShardedParameters& parameters();
 
   /// The reducer: buckets and communicator.
   [[nodiscard]] GradientReducer& reducer();

@@ -1,0 +1,257 @@
+#include "training/range_math.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "training/range_math.cc"
+#include "hwy/foreach_target.h"
+#include "training/small_floats-inl.h"
+
+// Element i of a run belongs to lane i % 16 of a sum, whatever the length of the vectors.
+#ifndef HOCKET_TRAINING_SUM_LANES
+#define HOCKET_TRAINING_SUM_LANES
+namespace hocket::training {
+constexpr std::size_t sum_lanes = 16;
+}  // namespace hocket::training
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace hocket::training {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+
+template <class E>
+std::size_t scale_elements(void* data, std::size_t count, double factor) {
+  using T = typename E::Wide;
+  const hn::ScalableTag<T> d;
+  const auto by = hn::Set(d, static_cast<T>(factor));
+  auto* const elements = static_cast<typename E::Narrow*>(data);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    E::store(d, hn::Mul(E::load(d, elements + i), by), elements + i);
+  }
+  return i;
+}
+
+template <class E>
+std::size_t add_elements(void* to, const void* from, std::size_t count) {
+  const hn::ScalableTag<typename E::Wide> d;
+  auto* const sums = static_cast<typename E::Narrow*>(to);
+  const auto* const terms = static_cast<const typename E::Narrow*>(from);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    E::store(d, hn::Add(E::load(d, sums + i), E::load(d, terms + i)), sums + i);
+  }
+  return i;
+}
+
+/// A vector of float64.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> load_wide(D d, const typename E::Narrow* from) {
+  if constexpr (std::is_same_v<typename E::Wide, double>) {
+    return E::load(d, from);
+  } else {
+    const hn::Rebind<float, D> narrow;
+    return hn::PromoteTo(d, E::load(narrow, from));
+  }
+}
+
+template <class E>
+std::size_t square_elements(const void* data, std::size_t count, double* sums) {
+  const hn::CappedTag<double, sum_lanes> d;
+  const auto* const elements = static_cast<const typename E::Narrow*>(data);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + sum_lanes <= count; i += sum_lanes) {
+    for (std::size_t lane = 0; lane < sum_lanes; lane += lanes) {
+      const auto value = load_wide<E>(d, elements + i + lane);
+      hn::StoreU(hn::Add(hn::LoadU(d, sums + lane), hn::Mul(value, value)), d, sums + lane);
+    }
+  }
+  return i;
+}
+
+template <class E>
+std::size_t largest_element(const void* data, std::size_t count, double* largest) {
+  using T = typename E::Wide;
+  const hn::ScalableTag<T> d;
+  const auto* const elements = static_cast<const typename E::Narrow*>(data);
+  const std::size_t lanes = hn::Lanes(d);
+  auto most = hn::Zero(d);
+  auto unordered = hn::Zero(d);  // becomes NaN with the first NaN: x - x is 0 or NaN
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto value = hn::Abs(E::load(d, elements + i));
+    most = hn::Max(most, value);
+    unordered = hn::IfThenElse(hn::IsNaN(value), value, unordered);
+  }
+  *largest = static_cast<double>(hn::GetLane(hn::MaxOfLanes(d, most)));
+  if (!hn::AllFalse(d, hn::IsNaN(unordered))) {
+    *largest = std::numeric_limits<double>::quiet_NaN();
+  }
+  return i;
+}
+
+using Half = Small<Float16Bits>;
+using Brain = Small<Bfloat16Bits>;
+
+/// Calls action.template operator()<Element>().
+template <class Action>
+std::size_t with_element(hocketDataType_t dtype, Action action) {
+  switch (dtype) {
+    case hocketFloat64:
+      return action.template operator()<Plain<double>>();
+    case hocketFloat32:
+      return action.template operator()<Plain<float>>();
+    case hocketFloat16:
+      return action.template operator()<Half>();
+    default:
+      return action.template operator()<Brain>();
+  }
+}
+
+std::size_t scale_vectors(void* data, std::size_t count, hocketDataType_t dtype, double factor) {
+  return with_element(dtype, [&]<class E>() { return scale_elements<E>(data, count, factor); });
+}
+std::size_t add_vectors(void* to, const void* from, std::size_t count, hocketDataType_t dtype) {
+  return with_element(dtype, [&]<class E>() { return add_elements<E>(to, from, count); });
+}
+std::size_t square_vectors(const void* data, std::size_t count, hocketDataType_t dtype,
+                           double* sums) {
+  return with_element(dtype, [&]<class E>() { return square_elements<E>(data, count, sums); });
+}
+std::size_t largest_vectors(const void* data, std::size_t count, hocketDataType_t dtype,
+                            double* largest) {
+  return with_element(dtype, [&]<class E>() { return largest_element<E>(data, count, largest); });
+}
+
+#else
+
+std::size_t scale_vectors(void*, std::size_t, hocketDataType_t, double) { return 0; }
+std::size_t add_vectors(void*, const void*, std::size_t, hocketDataType_t) { return 0; }
+std::size_t square_vectors(const void*, std::size_t, hocketDataType_t, double*) { return 0; }
+std::size_t largest_vectors(const void*, std::size_t, hocketDataType_t, double*) { return 0; }
+
+#endif  // HWY_TARGET != HWY_SCALAR
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hocket::training
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hocket::training {
+HWY_EXPORT(scale_vectors);
+HWY_EXPORT(add_vectors);
+HWY_EXPORT(square_vectors);
+HWY_EXPORT(largest_vectors);
+
+namespace {
+
+/// One element as its wide type, in plain code: the last elements of a run.
+template <class T, class Format>
+struct Access {
+  using Narrow = std::conditional_t<std::is_void_v<Format>, T, std::uint16_t>;
+  static T load(const void* data, std::size_t i) {
+    const Narrow element = static_cast<const Narrow*>(data)[i];
+    if constexpr (std::is_void_v<Format>) {
+      return element;
+    } else {
+      return Format::widen(element);
+    }
+  }
+  static void store(void* data, std::size_t i, T value) {
+    if constexpr (std::is_void_v<Format>) {
+      static_cast<Narrow*>(data)[i] = value;
+    } else {
+      static_cast<Narrow*>(data)[i] = Format::narrow(value);
+    }
+  }
+  static T factor(double value) { return static_cast<T>(value); }
+};
+
+template <class Action>
+void with_access(hocketDataType_t dtype, Action action) {
+  switch (dtype) {
+    case hocketFloat64:
+      return action(Access<double, void>());
+    case hocketFloat32:
+      return action(Access<float, void>());
+    case hocketFloat16:
+      return action(Access<float, small::Float16>());
+    default:
+      return action(Access<float, small::Bfloat16>());
+  }
+}
+
+double sum_of_squares(const void* data, std::size_t count, hocketDataType_t dtype) {
+  double sums[sum_lanes] = {};
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(square_vectors)(data, count, dtype, sums);
+  with_access(dtype, [&](auto access) {
+    for (std::size_t i = done; i < count; ++i) {
+      const double value = access.load(data, i);
+      sums[i % sum_lanes] += value * value;
+    }
+  });
+  for (std::size_t half = sum_lanes / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
+double largest(const void* data, std::size_t count, hocketDataType_t dtype) {
+  double most = 0;
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(largest_vectors)(data, count, dtype, &most);
+  with_access(dtype, [&](auto access) {
+    for (std::size_t i = done; i < count; ++i) {
+      const double value = std::abs(static_cast<double>(access.load(data, i)));
+      if (!(value <= most)) most = std::isnan(most) ? most : value;
+    }
+  });
+  return most;
+}
+
+}  // namespace
+
+void scale(void* data, std::size_t count, hocketDataType_t dtype, double factor) {
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(scale_vectors)(data, count, dtype, factor);
+  with_access(dtype, [&](auto access) {
+    for (std::size_t i = done; i < count; ++i) {
+      access.store(data, i, access.load(data, i) * access.factor(factor));
+    }
+  });
+}
+
+void add(void* to, const void* from, std::size_t count, hocketDataType_t dtype) {
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(add_vectors)(to, from, count, dtype);
+  with_access(dtype, [&](auto access) {
+    for (std::size_t i = done; i < count; ++i) {
+      access.store(to, i, access.load(to, i) + access.load(from, i));
+    }
+  });
+}
+
+double sum_of_powers(const void* data, std::size_t count, hocketDataType_t dtype, double p) {
+  if (p == 2) return sum_of_squares(data, count, dtype);
+  if (std::isinf(p)) return largest(data, count, dtype);
+  double sum = 0;
+  with_access(dtype, [&](auto access) {
+    for (std::size_t i = 0; i < count; ++i) {
+      sum += std::pow(std::abs(static_cast<double>(access.load(data, i))), p);
+    }
+  });
+  return sum;
+}
+
+bool all_finite(const void* data, std::size_t count, hocketDataType_t dtype) {
+  return std::isfinite(largest(data, count, dtype));
+}
+
+}  // namespace hocket::training
+#endif
