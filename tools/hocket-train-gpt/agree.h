@@ -43,4 +43,22 @@ void all_do(Communicator& comm, Action action) {
   agree(comm, problem);
 }
 
+/// Runs a collective call of hocket that throws the same error on all ranks, and turns this error
+/// into Refused, with the text before it. An error of the communication stays what it is.
+template <typename Action>
+auto refusing(const std::string& before, Action action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    switch (error.code()) {
+      case hocketRemoteError:
+      case hocketTimeout:
+      case hocketAborted:
+        throw;
+      default:
+        throw Refused(before + error.what(), 1);
+    }
+  }
+}
+
 }  // namespace hocket::gpt

@@ -133,6 +133,7 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
       "  hocket-run -n 2 hocket-train-gpt --text book.txt --seconds 60 --save out\n"
       "  hocket-run -n 3 hocket-train-gpt --text book.txt --seconds 60 --resume out");
   app.name("hocket-train-gpt");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("hocket-train-gpt: {}; see hocket-train-gpt --help\n", error.what());
   });

@@ -63,15 +63,10 @@ Trainer::Trainer(const Options& options, Communicator& comm)
 
 void Trainer::resume() {
   const std::vector<training::TensorRange> ranges = learner_->ranges();
-  training::LoadedCheckpoint loaded;
-  try {
-    loaded = training::load_checkpoint(comm_, options_.resume, ranges);
-  } catch (const Mismatch& error) {
-    throw Refused(fmt::format("cannot resume from {}, whose model is not that of the command line "
-                              "({}): {}",
-                              options_.resume, model_text(options_), error.what()),
-                  1);
-  }
+  const training::LoadedCheckpoint loaded = refusing(
+      fmt::format("cannot resume from {} with the model of the command line ({}): ",
+                  options_.resume, model_text(options_)),
+      [&] { return training::load_checkpoint(comm_, options_.resume, ranges); });
   all_do(comm_, [&] {
     const Metadata& metadata = loaded.metadata.at(0);
     if (const std::string& model = value(metadata, "model"); model != model_text(options_)) {
@@ -100,9 +95,10 @@ void Trainer::save() {
                        {"model", model_text(options_)},
                        {"ranks", std::to_string(comm_.ranks())}};
   for (const auto& [name, text] : sampler_->state()) metadata[of_sampler + name] = text;
-  const std::string name =
-      training::save_checkpoint(comm_, options_.save, learner_->ranges(), metadata,
-                                {.label = fmt::format("step-{}", step_), .keep = 2});
+  const std::string name = refusing("", [&] {
+    return training::save_checkpoint(comm_, options_.save, learner_->ranges(), metadata,
+                                     {.label = fmt::format("step-{}", step_), .keep = 2});
+  });
   saved_ = true;
   output_.note(fmt::format("saved {}/{}", options_.save, name));
 }
@@ -251,7 +247,7 @@ void Trainer::run() {
 void Trainer::finish() {
   if (!options_.save.empty() && !saved_) save();
   if (trace_) {
-    trace_->write(options_.trace);
+    refusing("", [this] { trace_->write(options_.trace); });
     output_.note("wrote the trace " + options_.trace + "; ui.perfetto.dev shows it");
   }
   if (stopped_) return;
