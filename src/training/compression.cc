@@ -1,7 +1,7 @@
 #include <hocket/training/compression.hpp>
 #include <vector>
 
-#include "training/convert.h"
+#include "training/range_math.h"
 
 namespace hocket::training {
 

@@ -5,7 +5,7 @@
 #include <hocket/training/agreement.hpp>
 #include <hocket/training/loss_scaler.hpp>
 
-#include "training/scale.h"
+#include "training/range_math.h"
 #include "training/state.h"
 
 namespace hocket::training {
@@ -50,7 +50,7 @@ bool LossScaler::unscale(Communicator& comm, std::span<const TensorRange> gradie
       gradients, [](const TensorRange& range) { return element_bytes(range.tensor.dtype) < 2; });
   if (wrong != gradients.end()) found = wrong_type;
   for (const TensorRange& range : gradients) {
-    if (found != wrong_type && !multiply(range, factor / scale_)) found = not_finite;
+    if (found != wrong_type && !training::scale(range, factor / scale_)) found = not_finite;
   }
   found = comm.all_reduce(found, hocketMax);
   if (found == wrong_type) {

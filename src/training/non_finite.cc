@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "training/scale.h"
+#include "training/range_math.h"
 
 namespace hocket::training {
 namespace {
@@ -30,7 +30,7 @@ std::vector<std::uint8_t> bad_parameters(std::span<const Parameter> parameters,
                                                            "gradients are float64, float32, "
                                                            "float16 or bfloat16"));
     }
-    if (!is_finite(range)) bad[found->second] = 1;
+    if (!all_finite(range)) bad[found->second] = 1;
   }
   return bad;
 }

@@ -25,17 +25,44 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-template <class E>
-std::size_t scale_elements(void* data, std::size_t count, double factor) {
+/// Writes products only if `writes`. A finite number times 0 is 0, another number times 0 is NaN:
+/// *check is NaN if any element is not finite, else 0.
+template <class E, bool writes>
+std::size_t scale_elements(void* data, std::size_t count, double factor, double* check) {
   using T = typename E::Wide;
   const hn::ScalableTag<T> d;
   const auto by = hn::Set(d, static_cast<T>(factor));
+  const auto zero = hn::Zero(d);
+  auto sum = zero;
   auto* const elements = static_cast<typename E::Narrow*>(data);
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    E::store(d, hn::Mul(E::load(d, elements + i), by), elements + i);
+    const auto value = E::load(d, elements + i);
+    sum = hn::Add(sum, hn::Mul(value, zero));
+    if constexpr (writes) E::store(d, hn::Mul(value, by), elements + i);
   }
+  *check = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  return i;
+}
+
+template <class E>
+std::size_t narrow_elements(const float* from, void* to, std::size_t count) {
+  const hn::ScalableTag<float> d;
+  auto* const halves = static_cast<typename E::Narrow*>(to);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) E::store(d, hn::LoadU(d, from + i), halves + i);
+  return i;
+}
+
+template <class E>
+std::size_t widen_elements(const void* from, float* to, std::size_t count) {
+  const hn::ScalableTag<float> d;
+  const auto* const halves = static_cast<const typename E::Narrow*>(from);
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(E::load(d, halves + i), d, to + i);
   return i;
 }
 
@@ -117,8 +144,22 @@ std::size_t with_element(hocketDataType_t dtype, Action action) {
   }
 }
 
-std::size_t scale_vectors(void* data, std::size_t count, hocketDataType_t dtype, double factor) {
-  return with_element(dtype, [&]<class E>() { return scale_elements<E>(data, count, factor); });
+std::size_t scale_vectors(void* data, std::size_t count, hocketDataType_t dtype, double factor,
+                          double* check) {
+  return with_element(
+      dtype, [&]<class E>() { return scale_elements<E, true>(data, count, factor, check); });
+}
+std::size_t check_vectors(void* data, std::size_t count, hocketDataType_t dtype, double* check) {
+  return with_element(dtype,
+                      [&]<class E>() { return scale_elements<E, false>(data, count, 1, check); });
+}
+std::size_t narrow_vectors(const float* from, void* to, std::size_t count, hocketDataType_t dtype) {
+  return dtype == hocketFloat16 ? narrow_elements<Half>(from, to, count)
+                                : narrow_elements<Brain>(from, to, count);
+}
+std::size_t widen_vectors(const void* from, float* to, std::size_t count, hocketDataType_t dtype) {
+  return dtype == hocketFloat16 ? widen_elements<Half>(from, to, count)
+                                : widen_elements<Brain>(from, to, count);
 }
 std::size_t add_vectors(void* to, const void* from, std::size_t count, hocketDataType_t dtype) {
   return with_element(dtype, [&]<class E>() { return add_elements<E>(to, from, count); });
@@ -134,7 +175,10 @@ std::size_t largest_vectors(const void* data, std::size_t count, hocketDataType_
 
 #else
 
-std::size_t scale_vectors(void*, std::size_t, hocketDataType_t, double) { return 0; }
+std::size_t scale_vectors(void*, std::size_t, hocketDataType_t, double, double*) { return 0; }
+std::size_t check_vectors(void*, std::size_t, hocketDataType_t, double*) { return 0; }
+std::size_t narrow_vectors(const float*, void*, std::size_t, hocketDataType_t) { return 0; }
+std::size_t widen_vectors(const void*, float*, std::size_t, hocketDataType_t) { return 0; }
 std::size_t add_vectors(void*, const void*, std::size_t, hocketDataType_t) { return 0; }
 std::size_t square_vectors(const void*, std::size_t, hocketDataType_t, double*) { return 0; }
 std::size_t largest_vectors(const void*, std::size_t, hocketDataType_t, double*) { return 0; }
@@ -148,6 +192,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hocket::training {
 HWY_EXPORT(scale_vectors);
+HWY_EXPORT(check_vectors);
+HWY_EXPORT(narrow_vectors);
+HWY_EXPORT(widen_vectors);
 HWY_EXPORT(add_vectors);
 HWY_EXPORT(square_vectors);
 HWY_EXPORT(largest_vectors);
@@ -219,13 +266,17 @@ double largest(const void* data, std::size_t count, hocketDataType_t dtype) {
 
 }  // namespace
 
-void scale(void* data, std::size_t count, hocketDataType_t dtype, double factor) {
-  const std::size_t done = HWY_DYNAMIC_DISPATCH(scale_vectors)(data, count, dtype, factor);
+bool scale(void* data, std::size_t count, hocketDataType_t dtype, double factor) {
+  double check = 0;
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(scale_vectors)(data, count, dtype, factor, &check);
   with_access(dtype, [&](auto access) {
     for (std::size_t i = done; i < count; ++i) {
-      access.store(data, i, access.load(data, i) * access.factor(factor));
+      const auto value = access.load(data, i);
+      check += value * 0;
+      access.store(data, i, value * access.factor(factor));
     }
   });
+  return check == 0;
 }
 
 void add(void* to, const void* from, std::size_t count, hocketDataType_t dtype) {
@@ -250,7 +301,31 @@ double sum_of_powers(const void* data, std::size_t count, hocketDataType_t dtype
 }
 
 bool all_finite(const void* data, std::size_t count, hocketDataType_t dtype) {
-  return std::isfinite(largest(data, count, dtype));
+  double check = 0;
+  auto* const unchanged = const_cast<void*>(data);
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(check_vectors)(unchanged, count, dtype, &check);
+  with_access(dtype, [&](auto access) {
+    for (std::size_t i = done; i < count; ++i) check += access.load(data, i) * 0;
+  });
+  return check == 0;
+}
+
+void narrow(const float* from, void* to, std::size_t count, hocketDataType_t dtype) {
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(narrow_vectors)(from, to, count, dtype);
+  auto* const halves = static_cast<std::uint16_t*>(to);
+  for (std::size_t i = done; i < count; ++i) {
+    halves[i] =
+        dtype == hocketFloat16 ? small::Float16::narrow(from[i]) : small::Bfloat16::narrow(from[i]);
+  }
+}
+
+void widen(const void* from, float* to, std::size_t count, hocketDataType_t dtype) {
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(widen_vectors)(from, to, count, dtype);
+  const auto* const halves = static_cast<const std::uint16_t*>(from);
+  for (std::size_t i = done; i < count; ++i) {
+    to[i] = dtype == hocketFloat16 ? small::Float16::widen(halves[i])
+                                   : small::Bfloat16::widen(halves[i]);
+  }
 }
 
 }  // namespace hocket::training

@@ -5,6 +5,7 @@
 #include <hocket/hocket.h>
 
 #include <cstddef>
+#include <hocket/training/tensor_range.hpp>
 
 // Below AVX2 only SSE4 is compiled, to save compile time; with a sanitizer, less (compiler.cmake).
 #ifndef HWY_DISABLED_TARGETS
@@ -14,8 +15,8 @@
 namespace hocket::training {
 
 /// data[i] *= factor. For float32 and narrower types the factor is rounded to float32, and products
-/// are computed in float32.
-void scale(void* data, std::size_t count, hocketDataType_t dtype, double factor);
+/// are computed in float32. Returns whether no element was infinite or NaN before.
+bool scale(void* data, std::size_t count, hocketDataType_t dtype, double factor);
 /// to[i] += from[i]; sums of 16-bit numbers are computed in float32.
 void add(void* to, const void* from, std::size_t count, hocketDataType_t dtype);
 /// The sum of |data[i]| to the power p, or with p infinite the largest |data[i]|; NaN if any
@@ -23,5 +24,18 @@ void add(void* to, const void* from, std::size_t count, hocketDataType_t dtype);
 double sum_of_powers(const void* data, std::size_t count, hocketDataType_t dtype, double p);
 /// Whether no element is infinite or NaN.
 bool all_finite(const void* data, std::size_t count, hocketDataType_t dtype);
+
+inline bool scale(const TensorRange& range, double factor) {
+  return scale(range.data, range.elements, range.tensor.dtype, factor);
+}
+inline bool all_finite(const TensorRange& range) {
+  return all_finite(range.data, range.elements, range.tensor.dtype);
+}
+
+/// Rounds count numbers to dtype (float16 or bfloat16): to nearest, ties to even. What is too large
+/// for float16 becomes infinite. A NaN stays a NaN.
+void narrow(const float* from, void* to, std::size_t count, hocketDataType_t dtype);
+/// Exact.
+void widen(const void* from, float* to, std::size_t count, hocketDataType_t dtype);
 
 }  // namespace hocket::training

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <hocket/training/agreement.hpp>
 #include <hocket/training/sampler.hpp>
 
-#include <hocket/training/agreement.hpp>
 #include "training/state.h"
 
 namespace hocket::training {

@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <hocket/training/agreement.hpp>
 #include <new>
 #include <numeric>
 #include <system_error>
-
-#include "training/agreement.h"
 
 namespace hocket::training::storage {
 namespace {

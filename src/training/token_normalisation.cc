@@ -1,6 +1,6 @@
 #include <hocket/training/token_normalisation.hpp>
 
-#include "training/scale.h"
+#include "training/range_math.h"
 
 namespace hocket::training {
 
@@ -27,7 +27,7 @@ void scale_gradients(std::span<const TensorRange> gradients, double factor) {
                               " cannot be scaled: gradients are float64, float32, float16 or "
                               "bfloat16");
   }
-  for (const TensorRange& range : gradients) multiply(range, factor);
+  for (const TensorRange& range : gradients) scale(range, factor);
 }
 
 }  // namespace hocket::training

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-
 namespace hocket::training {
 namespace {
 
@@ -47,10 +46,8 @@ std::string gathered(Communicator& comm, const std::string& mine) {
 
 /// Writes the text to the file. Returns an errno.
 int write_file(const std::string& path, const std::string& text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"),
-                                                             [](std::FILE* f) {
-                                                               return f ? std::fclose(f) : 0;
-                                                             });
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+      std::fopen(path.c_str(), "w"), [](std::FILE* f) { return f ? std::fclose(f) : 0; });
   if (file == nullptr) return errno;
   errno = 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
@@ -118,7 +115,8 @@ double StepTrace::common_us(double here_s, const Offset& last) const {
 std::string StepTrace::text(const Offset& last) {
   const int rank = comm_.rank();
   std::string text =
-      metadata("process_name", rank, 0, {{"name", "rank " + std::to_string(rank) + " (training)"}}) +
+      metadata("process_name", rank, 0,
+               {{"name", "rank " + std::to_string(rank) + " (training)"}}) +
       metadata("process_sort_index", rank, 0, {{"sort_index", rank}}) +
       metadata("hocket_training", rank, 0,
                {{"clock_uncertainty_us", 1e6 * std::max(first_.uncertainty_s, last.uncertainty_s)},
@@ -128,14 +126,10 @@ std::string StepTrace::text(const Offset& last) {
     const auto [row, is_new] = rows.emplace(span.row, static_cast<int>(rows.size()) + 1);
     if (is_new) text += metadata("thread_name", rank, row->second, {{"name", span.row}});
     const double begin_us = common_us(span.begin_s, last);
-    Json event = {{"name", span.name},
-                  {"cat", "training"},
-                  {"ph", "X"},
-                  {"dur", common_us(span.end_s, last) - begin_us},
-                  {"pid", rank},
-                  {"tid", row->second},
-                  {"ts", begin_us},
-                  {"args", Json::parse(span.values)}};
+    Json event = {{"name", span.name}, {"cat", "training"},
+                  {"ph", "X"},         {"dur", common_us(span.end_s, last) - begin_us},
+                  {"pid", rank},       {"tid", row->second},
+                  {"ts", begin_us},    {"args", Json::parse(span.values)}};
     text += dumped(event) + ",\n";
   }
   return text;
@@ -149,9 +143,10 @@ void StepTrace::write(const std::string& path) {
   }
   comm_.broadcast(problem, 0);
   if (problem[0] == 0) return;
-  throw SystemError(operation, "rank 0 cannot write the trace to " + path + ": " +
-                                   std::strerror(problem[0]) + ". Name a file in a folder that "
-                                   "exists and has space",
+  throw SystemError(operation,
+                    "rank 0 cannot write the trace to " + path + ": " + std::strerror(problem[0]) +
+                        ". Name a file in a folder that "
+                        "exists and has space",
                     0);
 }
 

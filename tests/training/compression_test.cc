@@ -9,7 +9,7 @@
 #include <random>
 
 #include "seed.h"
-#include "training/convert.h"
+#include "training/range_math.h"
 #include "training/ranks.h"
 
 namespace hocket::training {

@@ -10,9 +10,8 @@
 #include <random>
 
 #include "seed.h"
-#include "training/convert.h"
+#include "training/range_math.h"
 #include "training/ranks.h"
-#include "training/scale.h"
 
 namespace hocket::training {
 namespace {
@@ -85,12 +84,12 @@ TEST(LossScaler, divides_gradients_of_every_type_and_finds_each_number_that_is_n
         for (const float value : {nan, infinity, -infinity}) {
           const double before = gradient.get(bad);
           gradient.set(bad, value);
-          EXPECT_FALSE(is_finite(ranges[0])) << elements << ' ' << bad;
+          EXPECT_FALSE(all_finite(ranges[0])) << elements << ' ' << bad;
           EXPECT_FALSE(scaler.unscale(alone[0], ranges)) << elements << ' ' << bad;
           gradient.set(bad, before);
         }
       }
-      EXPECT_TRUE(is_finite(ranges[0]));
+      EXPECT_TRUE(all_finite(ranges[0]));
     }
   }
 }
@@ -101,8 +100,8 @@ TEST(LossScaler, the_largest_finite_numbers_are_finite) {
   for (std::size_t i = 0; i < std::size(all_types); ++i) {
     Gradient gradient("g", all_types[i], 40);
     gradient.fill(largest[i]);
-    EXPECT_TRUE(is_finite(gradient.range())) << i;
-    EXPECT_TRUE(multiply(gradient.range(), 0.5));
+    EXPECT_TRUE(all_finite(gradient.range())) << i;
+    EXPECT_TRUE(scale(gradient.range(), 0.5));
     EXPECT_EQ(gradient.get(39), largest[i] / 2);
   }
 }

@@ -94,7 +94,13 @@ TEST(StepReport, says_which_part_of_the_communication_was_hidden) {
        0.006,
        0.002,
        2.0 / 3},
-      {"waiting for more than the buckets", {{0, 8, 0.000, 0.004}}, 0.003, 0.009, 0.004, 0.006, 0.75},
+      {"waiting for more than the buckets",
+       {{0, 8, 0.000, 0.004}},
+       0.003,
+       0.009,
+       0.004,
+       0.006,
+       0.75},
   };
   for (const Communicated& test : cases) {
     StepRecorder recorder;
