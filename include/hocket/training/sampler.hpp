@@ -90,6 +90,8 @@ class DistributedSampler {
   /// How many samples this rank will still receive in this epoch.
   [[nodiscard]] std::uint64_t remaining() const noexcept;
 
+  /// Samples of the dataset.
+  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   /// How many samples of this epoch's order all ranks together have received, after calls that
   /// every rank has made. The same on all ranks. size at the end of the epoch.
