@@ -9,7 +9,11 @@ install(DIRECTORY include/hocket/cpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hoc
 install(FILES examples/plans/cube.json examples/plans/chain.json examples/plans/rails.json
         docs/plan.schema.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/plans)
-install(TARGETS hocket LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS hocket hocket_training LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The training layer. Its adapter for libtorch is compiled by the programs that use it: see
+# hocket-config.cmake.in.
+install(DIRECTORY include/hocket/training DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
+install(DIRECTORY src/training/torch DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/adapter/training)
 if(TARGET hocket-run)
   install(TARGETS hocket-run hocket-topo hocket-trace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
@@ -18,6 +22,7 @@ set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/hocket)
 configure_package_config_file(cmake/hocket-config.cmake.in ${CMAKE_BINARY_DIR}/hocket-config.cmake
   INSTALL_DESTINATION ${_package}
   PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR
+            CMAKE_INSTALL_DATADIR
   NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/hocket-config-version.cmake
   COMPATIBILITY SameMinorVersion)

@@ -462,6 +462,18 @@ HOCKET_API hocketResult_t hocketStreamQuery(hocketStream_t stream);
  *          changes. */
 HOCKET_API hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event);
 
+/* Effect:  calls function(context) when all operations that were put on the stream before have
+ *          ended, with or without an error; what is put on the stream afterwards waits for it. As
+ *          cudaLaunchHostFunc.
+ * Needs:   function not NULL; it returns, throws nothing and calls nothing of hocket. Not in a
+ *          group.
+ * Blocks:  NULL stream: the function runs in this call. Host stream: no; it runs in the worker.
+ * Threads: any, at any time.
+ * Errors:  hocketInvalidArgument; hocketInvalidUsage: in a group; hocketSystemError: no worker
+ *          thread. The function is not called. */
+HOCKET_API hocketResult_t hocketLaunchHostFunc(hocketStream_t stream, void (*function)(void*),
+                                               void* context);
+
 /* Effect:  ends the worker thread and frees the stream.
  * Needs:   no other call uses the stream any more. NULL does nothing. Not in a group.
  * Blocks:  until all operations that were put on it have ended, each by its deadline.

@@ -76,6 +76,18 @@ hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event)
   });
 }
 
+hocketResult_t hocketLaunchHostFunc(hocketStream_t stream, void (*function)(void*), void* context) {
+  return api::guarded(__func__, nullptr, [&]() -> Status {
+    HOCKET_RETURN_IF_ERROR(check(stream));
+    if (function == nullptr) return no("function");
+    if (stream != nullptr) {
+      return stream->stream->push_mark([function, context] { function(context); });
+    }
+    function(context);
+    return {};
+  });
+}
+
 hocketResult_t hocketStreamDestroy(hocketStream_t stream) {
   if (stream == nullptr) return hocketSuccess;
   return api::guarded(__func__, nullptr, [&]() -> Status {

@@ -519,6 +519,9 @@ TEST(Group, refuses_to_wait_for_what_it_has_collected) {
   refused(hocketStreamSynchronize(nullptr), "hocketStreamSynchronize");
   refused(hocketStreamQuery(stream), "hocketStreamQuery");
   refused(hocketStreamWaitEvent(stream, event), "hocketStreamWaitEvent");
+  refused(hocketLaunchHostFunc(
+              stream, [](void*) {}, nullptr),
+          "hocketLaunchHostFunc");
   refused(hocketEventRecord(event, stream), "hocketEventRecord");
   refused(hocketEventSynchronize(event), "hocketEventSynchronize");
   refused(hocketEventQuery(event), "hocketEventQuery");

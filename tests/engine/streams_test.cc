@@ -1,5 +1,7 @@
 // Streams: order, overlap, events, and communicators whose calls do not block.
 #include <atomic>
+#include <thread>
+#include <vector>
 
 #include "matrix/ranks.h"
 
@@ -220,6 +222,41 @@ TEST(Streams, events_return_the_result_of_the_operation_before_them) {
   });
 }
 
+TEST(Streams, call_a_function_of_the_program_in_their_order_after_an_error_too) {
+  ranks::run_ranks(2, [](Rank& self) {
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    struct Seen {
+      float data[4] = {1, 1, 1, 1};
+      std::vector<float> values;
+      std::thread::id thread;
+    } seen;
+    const auto look = [](void* context) {
+      auto& mine = *static_cast<Seen*>(context);
+      mine.values.push_back(mine.data[3]);
+      mine.thread = std::this_thread::get_id();
+    };
+    const auto reduce = [&](std::size_t count) {
+      EXPECT_HOCKET(hocketAllReduce(seen.data, seen.data, count, hocketFloat32, hocketSum,
+                                    self.comm, stream));
+    };
+    EXPECT_HOCKET(hocketLaunchHostFunc(stream, look, &seen));
+    reduce(4);
+    EXPECT_HOCKET(hocketLaunchHostFunc(stream, look, &seen));
+    reduce(4);
+    reduce(self.rank == 0 ? 3 : 4);  // an error
+    EXPECT_HOCKET(hocketLaunchHostFunc(stream, look, &seen));
+    EXPECT_EQ(hocketMismatch, hocketStreamSynchronize(stream));
+    EXPECT_EQ((std::vector<float>{1, 2, 4}), seen.values);
+    EXPECT_NE(std::this_thread::get_id(), seen.thread);
+    EXPECT_HOCKET(hocketLaunchHostFunc(nullptr, look, &seen));
+    EXPECT_EQ(4u, seen.values.size());
+    EXPECT_EQ(std::this_thread::get_id(), seen.thread);
+    EXPECT_EQ(hocketInvalidArgument, hocketLaunchHostFunc(stream, nullptr, &seen));
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
 TEST(Streams, and_events_that_were_destroyed_are_refused) {
   ranks::run_ranks(1, [](Rank& self) {
     hocketStream_t stream = nullptr;
@@ -237,6 +274,8 @@ TEST(Streams, and_events_that_were_destroyed_are_refused) {
         hocketStreamWaitEvent(stream, live),
         hocketEventRecord(live, stream),
         hocketStreamDestroy(stream),
+        hocketLaunchHostFunc(
+            stream, [](void*) {}, nullptr),
         hocketStreamWaitEvent(nullptr, event),
         hocketEventRecord(event, nullptr),
         hocketEventSynchronize(event),

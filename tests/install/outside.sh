@@ -1,10 +1,10 @@
 #!/bin/bash
-# usage: outside.sh BUILD_DIR CMAKE CC CXX
+# usage: outside.sh BUILD_DIR CMAKE CC CXX [TORCH]
 # Installs into a new prefix, moves it, and builds an outside C99 program and a C++20 one against
 # it, once by the CMake package and once by pkg-config. All run on 2 ranks with the installed
-# hocket-run.
+# hocket-run. TORCH: libtorch's CMake packages: a C++ program that trains is built too.
 set -euo pipefail
-build=$1 cmake=$2 cc=$3 cxx=$4
+build=$1 cmake=$2 cc=$3 cxx=$4 torch=${5-}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -24,7 +24,8 @@ HOCKET_PLAN_FILES=$plans/cube.json:$plans/chain.json HOCKET_ALGORITHM=cube \
   "$prefix/bin/hocket-run" -n 4 "$prefix/bin/hocket-perf" all_reduce -b 8 -e 1K -n 10 >/dev/null
 
 step "nothing but the public headers, and no word of what the library itself links"
-headers=$(cd "$prefix/include" && find . -type f ! -path './hocket/cpp/*.hpp' | sort | tr '\n' ' ')
+headers=$(cd "$prefix/include" && find . -type f ! -path './hocket/cpp/*.hpp' \
+  ! -path './hocket/training/*.hpp' | sort | tr '\n' ' ')
 expected='./hocket/collectives.h ./hocket/communicators.h ./hocket/hocket.h ./hocket/hocket.hpp '
 expected+='./hocket/operators.h '
 [[ $headers == "$expected" ]] || { echo "headers: $headers"; exit 1; }
@@ -39,6 +40,17 @@ step "by find_package"
 "$cmake" --build "$work/by-cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside"
 "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside_cpp"
+
+"$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside_training"
+
+if [[ -n $torch ]]; then
+  step "training with libtorch, by find_package"
+  "$cmake" -S "$here/outside" -B "$work/torch" -DOUTSIDE_TORCH=ON -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_PREFIX_PATH="$prefix;$torch" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
+    >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  "$cmake" --build "$work/torch" >"$work/log" || { cat "$work/log"; exit 1; }
+  "$prefix/bin/hocket-run" -n 2 "$work/torch/outside_torch"
+fi
 
 step "by pkg-config"
 export PKG_CONFIG_PATH=$pc

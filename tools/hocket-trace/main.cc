@@ -40,7 +40,7 @@ void add_file(const std::filesystem::path& path, Trace* trace) {
   while (std::getline(file, line)) {
     ++number;
     const bool cut_off = file.eof();
-    if (line == "[" || line.empty()) continue;
+    if (line == "[" || line == "]" || line.empty()) continue;
     if (line.ends_with(',')) line.pop_back();
     const Json event = Json::parse(line, nullptr, false);
     if (event.is_discarded() && cut_off) return;

@@ -3,6 +3,8 @@
 
 #include <hocket/cpp/error.hpp>
 #include <hocket/cpp/owner.hpp>
+#include <memory>
+#include <utility>
 
 namespace hocket {
 
@@ -35,6 +37,19 @@ class Stream {
   }
   /// What is put on the stream afterwards begins when the event has happened.
   void wait(const Event& event);
+  /// Calls function() in the stream's worker when everything that was put on the stream before has
+  /// ended, with or without an error (hocketLaunchHostFunc). It throws nothing and calls nothing of
+  /// hocket. Streams copy it, and destroy the copy after the call.
+  template <typename Function>
+  void run(Function function) {
+    auto copy = std::make_unique<Function>(std::move(function));
+    const auto call = [](void* context) {
+      const std::unique_ptr<Function> owner(static_cast<Function*>(context));
+      (*owner)();
+    };
+    check(hocketLaunchHostFunc(live(), call, copy.get()), "hocketLaunchHostFunc");
+    (void)copy.release();  // call frees it
+  }
   /// A new event, which stands for everything that was put on the stream before.
   Event record();
 

@@ -13,10 +13,10 @@ namespace hocket::training {
 /// A trainable parameter. Its gradient has the same type, sizes and strides. The training layer
 /// reduces it as a run of elements(); it compares everything here between the ranks.
 struct Parameter {
-  std::string name;                        // as errors and checkpoints call it; unique in a model
+  std::string name{};                      // as errors and checkpoints call it; unique in a model
   hocketDataType_t dtype = hocketFloat32;  // a floating-point type
-  std::vector<std::int64_t> sizes;         // elements in each dimension; empty: a scalar
-  std::vector<std::int64_t> strides;       // in elements; empty: row-major
+  std::vector<std::int64_t> sizes{};       // elements in each dimension; empty: a scalar
+  std::vector<std::int64_t> strides{};     // in elements; empty: row-major
 
   /// The product of the sizes.
   [[nodiscard]] std::size_t elements() const noexcept {

@@ -1,5 +1,6 @@
 // The streams and events of hocket.hpp.
 #include <latch>
+#include <memory>
 
 #include "hpp/job.h"
 
@@ -28,6 +29,21 @@ TEST(CppStream, an_event_is_the_future_of_what_was_put_on_the_stream_before) {
     reduced.wait();
     EXPECT_TRUE(reduced.done());
     EXPECT_EQ(Ints(4, 2), data);
+  });
+}
+
+TEST(CppStream, runs_a_function_between_its_operations) {
+  job::run(2, [](Communicator& comm) {
+    Stream stream = Stream::create();
+    Ints data(4, 1), seen;
+    comm.all_reduce(data, hocketSum, stream);
+    stream.run([&data, &seen, keep = std::make_unique<int>(10)] {
+      for (int& each : data) seen.push_back(each++ + *keep);
+    });
+    comm.all_reduce(data, hocketSum, stream);
+    stream.synchronize();
+    EXPECT_EQ(Ints(4, 12), seen);
+    EXPECT_EQ(Ints(4, 6), data);
   });
 }
 
