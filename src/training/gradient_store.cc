@@ -70,6 +70,7 @@ std::byte* GradientStore::acquire(std::size_t bucket, std::size_t launched) {
 
 void GradientStore::begin(double factor) {
   factor_ = factor;
+  adds_ = holds_;
   std::fill(has_average_.begin(), has_average_.end(), holds_ ? 1 : 0);
   if (sharding_ != Sharding::zero1 || !holds_ || is_saved_) return;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {

@@ -43,7 +43,8 @@ class GradientStore {
   /// Multiplies the averages by the factor, and adds what was held before.
   void finish();
   void discard();
-  [[nodiscard]] bool holds() const { return holds_; }
+  /// Whether this backward adds to what is held.
+  [[nodiscard]] bool adds() const { return adds_; }
 
   [[nodiscard]] bool sharded() const { return sharding_ != Sharding::none; }
   [[nodiscard]] bool pooled() const { return sharding_ == Sharding::zero2; }
@@ -81,7 +82,8 @@ class GradientStore {
   Place places_[2];
   std::size_t pool_bytes_ = 0;
   double factor_ = 1;
-  bool holds_ = false;             // averages that were not discarded
+  bool holds_ = false;  // averages that were not discarded
+  bool adds_ = false;
   std::vector<char> has_average_;  // zero2, by bucket: the shard has one already
   bool is_saved_ = false;
   std::vector<std::vector<std::byte>> saved_;  // zero1, by bucket: what was held before

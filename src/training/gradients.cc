@@ -372,7 +372,7 @@ void GradientReducer::Body::agree_on_status() {
   communicate([&] {
     if (finds_unused) {
       // What is held from backwards before was used too.
-      for (std::size_t i = 0; store.holds() && i < used.size(); ++i) mine_used[i] |= used[i];
+      for (std::size_t i = 0; store.adds() && i < used.size(); ++i) mine_used[i] |= used[i];
       used = std::move(mine_used);
       communicator.all_reduce(used, hocketMax, stream);
     }

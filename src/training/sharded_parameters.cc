@@ -34,7 +34,6 @@ struct ShardedParameters::Body {
     }
   }
   void begin_gather(std::size_t bucket) const {
-    if (!reducer.sharded()) return;
     const ShardLayout& shards = reducer.shards();
     const auto counts = shards.counts(bucket), begins = shards.begins(bucket);
     const auto mine = static_cast<std::size_t>(rank());
@@ -45,6 +44,9 @@ struct ShardedParameters::Body {
                            stream.get()),
           "hocketAllGatherV");
   }
+
+  std::vector<Piece> whole_pieces() const;
+  std::vector<Piece> own_pieces() const;
 
   GradientReducer& reducer;
   std::shared_ptr<Arenas> arenas;  // null: the program owns the parameters
@@ -103,29 +105,53 @@ std::size_t ShardedParameters::arena_bytes() const {
   return bytes;
 }
 
-std::vector<ShardedParameters::Piece> ShardedParameters::pieces() const {
-  if (!body_->pieces.empty()) return body_->pieces;
-  const GradientReducer& reducer = body_->reducer;
-  std::map<std::pair<std::string_view, std::size_t>, void*> gradients;
-  const std::vector<TensorRange> held = reducer.held();
-  for (const TensorRange& range : held) gradients[{range.tensor.name, range.begin}] = range.data;
+/// Whole parameters, in the order of the model: buckets, and gradients with them, may still change.
+std::vector<ShardedParameters::Piece> ShardedParameters::Body::whole_pieces() const {
+  std::map<hocketDataType_t, std::size_t> next;
+  std::vector<Piece> pieces;
+  for (int p = 0; p < static_cast<int>(places.size()); ++p) {
+    const Parameter& its = reducer.parameters()[static_cast<std::size_t>(p)];
+    std::size_t& state = next[its.dtype];
+    if (its.elements() > 0) {
+      pieces.push_back({.parameter = p,
+                        .begin = 0,
+                        .elements = its.elements(),
+                        .values = places[static_cast<std::size_t>(p)],
+                        .gradient = reducer.gradient(p),
+                        .state = state});
+    }
+    const std::size_t unit = bucket_alignment / element_bytes(its.dtype);
+    state += (its.elements() + unit - 1) / unit * unit;
+  }
+  return pieces;
+}
+
+std::vector<ShardedParameters::Piece> ShardedParameters::Body::own_pieces() const {
+  std::map<std::pair<std::string, std::size_t>, void*> gradients;
+  for (const TensorRange& range : reducer.held()) {
+    gradients[{range.tensor.name, range.begin}] = range.data;
+  }
   const ShardLayout& shards = reducer.shards();
   std::vector<Piece> pieces;
-  for (std::size_t b = 0; b < body_->buckets().size(); ++b) {
-    const std::size_t width = element_bytes(body_->buckets()[b].dtype);
-    for (const ShardLayout::Piece& each : shards.pieces(b, body_->rank())) {
-      const std::string& name = reducer.parameters()[static_cast<std::size_t>(each.parameter)].name;
-      pieces.push_back(
-          {.parameter = each.parameter,
-           .begin = each.begin,
-           .elements = each.elements,
-           .values = static_cast<std::byte*>(place(each.parameter)) + each.begin * width,
-           .gradient = gradients.at({name, each.begin}),
-           .state = shards.offset(b, body_->rank()) / width + each.at});
+  for (std::size_t b = 0; b < buckets().size(); ++b) {
+    const std::size_t width = element_bytes(buckets()[b].dtype);
+    for (const ShardLayout::Piece& each : shards.pieces(b, rank())) {
+      const auto p = static_cast<std::size_t>(each.parameter);
+      pieces.push_back({.parameter = each.parameter,
+                        .begin = each.begin,
+                        .elements = each.elements,
+                        .values = static_cast<std::byte*>(places[p]) + each.begin * width,
+                        .gradient = gradients.at({reducer.parameters()[p].name, each.begin}),
+                        .state = shards.offset(b, rank()) / width + each.at});
     }
   }
-  if (reducer.sharded()) body_->pieces = pieces;
   return pieces;
+}
+
+std::vector<ShardedParameters::Piece> ShardedParameters::pieces() const {
+  if (!body_->reducer.sharded()) return body_->whole_pieces();
+  if (body_->pieces.empty()) body_->pieces = body_->own_pieces();
+  return body_->pieces;
 }
 
 bool ShardedParameters::has_whole_parameters() const {
@@ -157,6 +183,10 @@ std::vector<TensorRange> ShardedParameters::ranges() const {
 void ShardedParameters::update(std::span<const Piece> pieces,
                                const std::function<void(const Piece&)>& update) {
   body_->together([&] {
+    if (!body_->reducer.sharded()) {
+      for (const Piece& piece : pieces) update(piece);
+      return;
+    }
     std::size_t next = 0;  // bucket
     for (const Piece& piece : pieces) {
       const auto bucket =

@@ -43,8 +43,8 @@ class ShardedParameters {
     void* gradient = nullptr;  // the average, after end() of the reducer
     std::size_t state = 0;     // where its state may begin among that of its type, in elements
   };
-  /// In the order of the buckets. They stay where they are if the reducer is sharded; otherwise
-  /// gradients move when GradientReducer::gradient() does.
+  /// Sharded: in the order of the buckets. Otherwise: in the order of the model, and gradients move
+  /// when GradientReducer::gradient() does, but nothing else changes.
   [[nodiscard]] std::vector<Piece> pieces() const;
   /// How many elements this rank has of each type, with the gaps between pieces.
   [[nodiscard]] std::vector<BucketLayout::ArenaSize> sizes() const;

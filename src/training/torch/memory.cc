@@ -26,6 +26,19 @@ bool is_dense(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_d
 
 }  // namespace
 
+at::ScalarType scalar_type(hocketDataType_t dtype) {
+  switch (dtype) {
+    case hocketFloat64:
+      return at::kDouble;
+    case hocketFloat16:
+      return at::kHalf;
+    case hocketBfloat16:
+      return at::kBFloat16;
+    default:
+      return at::kFloat;
+  }
+}
+
 Parameter describe_tensor(const char* operation, const std::string& name,
                           const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& what) {

@@ -70,10 +70,4 @@ void move_parameter(const at::Tensor& parameter, void* place, std::shared_ptr<co
   parameter.unsafeGetTensorImpl()->set_storage_offset(0);
 }
 
-at::Tensor run_over(void* address, std::size_t count, const at::TensorOptions& options,
-                    std::shared_ptr<const void> owner) {
-  return at::from_blob(
-      address, {static_cast<std::int64_t>(count)}, [owner = std::move(owner)](void*) {}, options);
-}
-
 }  // namespace hocket::training

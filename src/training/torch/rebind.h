@@ -18,8 +18,4 @@ void require_movable(const char* operation, const std::vector<std::string>& name
 /// strides and the tensor's identity stay. The tensor keeps the memory's owner alive.
 void move_parameter(const at::Tensor& parameter, void* place, std::shared_ptr<const void> owner);
 
-/// A tensor of one dimension over count elements at address, which keeps the owner alive.
-at::Tensor run_over(void* address, std::size_t count, const at::TensorOptions& options,
-                    std::shared_ptr<const void> owner);
-
 }  // namespace hocket::training
