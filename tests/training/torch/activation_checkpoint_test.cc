@@ -397,5 +397,21 @@ TEST(ActivationCheckpoint, a_parameter_of_several_parts_is_reduced_once_by_data_
   });
 }
 
+TEST(ActivationCheckpoint, a_parameter_inside_counts_as_used_where_unused_ones_are_searched_for) {
+  run_ranks(2, [&](Communicator& comm) {
+    Tied net;
+    net.eval();
+    net.register_parameter("unused", torch::ones({3}, torch::kDouble));
+    DistributedDataParallel ddp(net, comm, {.find_unused_parameters = true});
+    for (int step = 0; step < 3; ++step) {
+      net.zero_grad();
+      ddp.run([&] { return net.forward(data().to(torch::kDouble), false); }).sum().backward();
+      for (const auto& each : net.named_parameters()) {
+        EXPECT_EQ(each.value().grad().defined(), each.key() != "unused") << each.key();
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace hocket::training
