@@ -45,7 +45,7 @@ class Learner {
   /// The number of steps that the optimizer has made, which AdamW needs. Not collective.
   virtual std::int64_t steps() = 0;
   virtual void set_steps(std::int64_t steps) = 0;
-  /// After a load into the ranges.
+  /// Collective: after a load into the ranges.
   virtual void loaded() {}
 
   /// The loss without learning. Not collective.
@@ -59,5 +59,8 @@ class Learner {
 /// Collective. The options outlive the learner. Throws hocket::Error if the models of the ranks
 /// differ, and Refused if the strategy does not fit the job.
 std::unique_ptr<Learner> make_learner(const Options& options, Communicator& comm);
+/// Its parts: dp and none, and the strategies that communicate.
+std::unique_ptr<Learner> make_local(const Options& options, int replicas);
+std::unique_ptr<Learner> make_distributed(const Options& options, Communicator& comm);
 
 }  // namespace hocket::gpt

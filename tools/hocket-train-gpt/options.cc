@@ -112,6 +112,10 @@ std::string check_combination(Options* o) {
     return fmt::format("--heads {} must divide --width {}", o->heads, o->width);
   }
   if (o->save_every > 0 && o->save.empty()) return "--save-every needs --save DIR";
+  if (o->torch_optimizer && (o->strategy == Strategy::none || o->strategy == Strategy::dp)) {
+    return fmt::format("--optimizer torch needs --strategy ddp, zero1 or zero2, not {}",
+                       name_of(o->strategy));
+  }
   if (o->prompt.empty()) return "--prompt needs at least one byte";
   if (o->steps == 0 && o->seconds == 0) o->steps = 500;
   if (o->report_every == 0) o->report_every = o->json ? 1 : 10;

@@ -49,6 +49,9 @@ Trainer::Trainer(const Options& options, Communicator& comm)
   learner_ = make_learner(options, comm);
   if (!options.resume.empty()) resume();
   if (!options.save.empty()) {
+    if (options.strategy == Strategy::none && comm.ranks() > 1) {
+      throw Refused("--save with --strategy none needs one rank: the ranks have different models", 2);
+    }
     all_do(comm, [this] {
       if (comm_.rank() == 0) std::filesystem::create_directories(options_.save);
     });
@@ -67,6 +70,7 @@ void Trainer::resume() {
       fmt::format("cannot resume from {} with the model of the command line ({}): ",
                   options_.resume, model_text(options_)),
       [&] { return training::load_checkpoint(comm_, options_.resume, ranges); });
+  learner_->loaded();
   all_do(comm_, [&] {
     const Metadata& metadata = loaded.metadata.at(0);
     if (const std::string& model = value(metadata, "model"); model != model_text(options_)) {
@@ -79,7 +83,6 @@ void Trainer::resume() {
       if (name.starts_with(of_sampler)) sampler[name.substr(std::strlen(of_sampler))] = text;
     }
     sampler_->resume(sampler);
-    learner_->loaded();
     step_ = first_step_ = std::stoll(value(metadata, "step"));
     learner_->set_steps(std::stoll(value(metadata, "optimizer.steps")));
   });
