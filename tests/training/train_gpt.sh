@@ -27,7 +27,8 @@ for i in {1..220}; do printf 'The quick brown fox %03d jumps over the lazy dog.'
   head -c $((601 * 16 + 1)) >"$out/text"
 
 # ---- The loss goes down, by every strategy
-for options in "1 --strategy none" "1 --strategy dp" "2 --strategy ddp" "2 --strategy ddp --dtype bf16" \
+for options in "1 --strategy none" "1 --strategy dp" "2 --strategy ddp" \
+  "2 --strategy ddp --dtype bf16" \
   "3 --strategy ddp --checkpoint-activations --accumulate 2" "2 --strategy zero1" \
   "3 --strategy zero2 --accumulate 2" "2 --strategy zero1 --optimizer torch"; do
   # shellcheck disable=SC2086
