@@ -110,6 +110,7 @@ struct GradientReducer::Body {
   }
   void use_layout() {
     incomplete.resize(layout.buckets().size());
+    timings.buckets.resize(layout.buckets().size());
     if (reduction != nullptr) reduction->lay_out(parameters, layout);
   }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
@@ -168,6 +169,7 @@ struct GradientReducer::Body {
   std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
   std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
   std::size_t launched = 0;             // buckets of this backward
+  CommunicationTimings timings;         // of it; the stream's worker writes ends
   std::vector<int> ready_order;         // of the first backward that is synchronized
   int synchronized_backwards = 0;       // that have ended, on all ranks
   bool observed = false;                // a backward of this rank that was synchronized has ended
@@ -258,7 +260,12 @@ void GradientReducer::Body::complete(int parameter) {
 
 void GradientReducer::Body::launch_complete_buckets() {
   while (launched < incomplete.size() && incomplete[launched] == 0) {
-    communicate([this] { launch(launched); });
+    communicate([this] {
+      BucketTiming& timing = timings.buckets[launched];
+      timing = {static_cast<int>(launched), layout.buckets()[launched].bytes(), now_s(), 0};
+      launch(launched);
+      stream.run([&timing] { timing.end_s = now_s(); });
+    });
     ++launched;
   }
 }
@@ -377,7 +384,9 @@ void GradientReducer::Body::agree_on_status() {
       communicator.all_reduce(used, hocketMax, stream);
     }
     communicator.all_reduce(problems, hocketMax, stream);
+    timings.wait_begin_s = now_s();
     stream.synchronize();
+    timings.wait_end_s = now_s();
     for (std::size_t b = 0; reduction != nullptr && b < layout.buckets().size(); ++b) {
       reduction->finish(data_of(b), communicator, stream);
     }
@@ -481,6 +490,7 @@ const ShardLayout& GradientReducer::shards() const { return body_->store.shards(
 TrainingMemory GradientReducer::memory() const {
   return {.gradient_arena = body_->store.arena_bytes(), .gradient_pool = body_->store.pool_bytes()};
 }
+CommunicationTimings GradientReducer::last_timings() const { return body_->timings; }
 void GradientReducer::begin(bool synchronize) { body_->begin(synchronize); }
 void GradientReducer::ready(int parameter) { body_->ready(parameter); }
 void GradientReducer::absent(int parameter) { body_->absent(parameter); }

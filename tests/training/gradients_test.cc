@@ -120,6 +120,32 @@ TEST(Gradients, are_reduced_while_backward_still_computes) {
   });
 }
 
+TEST(Gradients, tell_when_their_buckets_were_communicated) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    for (int step = 0; step < 3; ++step) {
+      const double begin = now_s();
+      reducer.begin();
+      for (const int p : {3, 2, 1, 0}) reducer.ready(p);
+      reducer.end();
+      const CommunicationTimings timings = reducer.last_timings();
+      ASSERT_EQ(timings.buckets.size(), 4u);
+      double last = begin;
+      for (const BucketTiming& bucket : timings.buckets) {
+        EXPECT_EQ(bucket.bytes,
+                  reducer.layout().buckets()[static_cast<std::size_t>(bucket.bucket)].bytes());
+        EXPECT_LE(begin, bucket.begin_s);
+        EXPECT_LE(bucket.begin_s, bucket.end_s);
+        EXPECT_LE(last, bucket.end_s);
+        last = bucket.end_s;
+      }
+      EXPECT_LE(timings.wait_begin_s, timings.wait_end_s);
+      EXPECT_LE(last, timings.wait_end_s);
+      EXPECT_LE(timings.wait_end_s, now_s());
+    }
+  });
+}
+
 TEST(Gradients, after_the_first_backward_buckets_have_the_order_of_rank_0) {
   run_ranks(3, [](Communicator& comm) {
     GradientReducer reducer(comm, small_model(), {.limits = one_each});

@@ -22,6 +22,7 @@
 #include <hocket/training/reduction.hpp>
 #include <hocket/training/shards.hpp>
 #include <hocket/training/tensor_range.hpp>
+#include <hocket/training/timing.hpp>
 #include <memory>
 #include <span>
 #include <vector>
@@ -151,6 +152,9 @@ class GradientReducer {
   /// The lowest rank that was not done in the last announcement in which any rank was not.
   [[nodiscard]] int last_active() const;
 
+  /// When the buckets of the last backward that was synchronized were communicated, and how long
+  /// end() waited for them.
+  [[nodiscard]] CommunicationTimings last_timings() const;
   /// After end(): whether any rank had a gradient for the parameter. If not, its place is zero.
   [[nodiscard]] bool was_used(int parameter) const;
   /// Whether the last begin() was to synchronize.
