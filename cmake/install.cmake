@@ -18,6 +18,14 @@ if(TARGET hocket-run)
   install(TARGETS hocket-run hocket-topo hocket-trace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 
+if(TARGET hocket-train-gpt)
+  get_target_property(_libtorch torch_cpu LOCATION)
+  get_filename_component(_libtorch ${_libtorch} DIRECTORY)
+  set_target_properties(hocket-train-gpt PROPERTIES
+    INSTALL_RPATH "${CMAKE_INSTALL_RPATH};${_libtorch}")
+  install(TARGETS hocket-train-gpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
 set(_package ${CMAKE_INSTALL_LIBDIR}/cmake/hocket)
 configure_package_config_file(cmake/hocket-config.cmake.in ${CMAKE_BINARY_DIR}/hocket-config.cmake
   INSTALL_DESTINATION ${_package}

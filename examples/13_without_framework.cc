@@ -73,9 +73,9 @@ int main() {
   try {
     auto comm = hocket::Communicator::from_environment({.name = "training"});
     Model model(1);  // the same on every rank
-    GradientReducer reducer(comm, {Parameter{.name = "w", .sizes = {width}},
-                                   Parameter{.name = "b", .sizes = {width}},
-                                   Parameter{.name = "v", .sizes = {width}}});
+    GradientReducer reducer(
+        comm, {Parameter{.name = "w", .sizes = {width}}, Parameter{.name = "b", .sizes = {width}},
+               Parameter{.name = "v", .sizes = {width}}});
     std::mt19937 random(100 + static_cast<unsigned>(comm.rank()));  // other samples on each rank
     std::uniform_real_distribution<float> uniform(-1, 1);
     double first = 0, last = 0;

@@ -27,8 +27,9 @@ for i in {1..220}; do printf 'The quick brown fox %03d jumps over the lazy dog.'
   head -c $((601 * 16 + 1)) >"$out/text"
 
 # ---- The loss goes down, by every strategy
-for options in "1 --strategy none" "2 --strategy ddp" "2 --strategy ddp --dtype bf16" \
-  "3 --strategy ddp --checkpoint-activations --accumulate 2"; do
+for options in "1 --strategy none" "1 --strategy dp" "2 --strategy ddp" "2 --strategy ddp --dtype bf16" \
+  "3 --strategy ddp --checkpoint-activations --accumulate 2" "2 --strategy zero1" \
+  "3 --strategy zero2 --accumulate 2" "2 --strategy zero1 --optimizer torch"; do
   # shellcheck disable=SC2086
   train $options --steps 60 --report json --sample 20
   check "$options: exit status" test $? = 0
@@ -40,14 +41,14 @@ for options in "1 --strategy none" "2 --strategy ddp" "2 --strategy ddp --dtype 
 done
 
 # ---- A resume at another number of ranks trains on the samples that were left
-resumes() {  # RANKS_BEFORE RANKS_AFTER OPTIONS...: 8 steps, then until the epoch has ended
+resumes() {  # RANKS_BEFORE RANKS_AFTER STRATEGY_AFTER: 8 steps, then until the epoch has ended
   rm -rf "$out/checkpoints" "$out/samples"
-  train "$1" --steps 8 --save "$out/checkpoints" --record-samples "$out/samples" --sample 0 "${@:3}"
+  train "$1" --steps 8 --save "$out/checkpoints" --record-samples "$out/samples" --sample 0
   check "$1 to $2: first part" test $? = 0
   local done=$((8 * 4 * $1))
   local left=$(((571 - done + 4 * $2 - 1) / (4 * $2)))
   train "$2" --steps $((8 + left)) --resume "$out/checkpoints" --record-samples "$out/samples" \
-    --sample 0 "${@:3}"
+    --sample 0 --strategy "$3"
   check "$1 to $2: second part" test $? = 0
   check "$1 to $2: says where it goes on" says \
     "^resumed 000001-step-8 at step 8: $done of 571 sequences of epoch 0 are done, on $1 ranks"
@@ -57,8 +58,9 @@ resumes() {  # RANKS_BEFORE RANKS_AFTER OPTIONS...: 8 steps, then until the epoc
   local repeated=$(($(wc -l <"$out/seen") - 571))
   check "$1 to $2: $repeated repeated" test $repeated -lt "$2"
 }
-resumes 2 3
-resumes 3 1
+resumes 2 3 ddp
+resumes 3 1 none
+resumes 2 3 zero2
 
 # ---- A resume at the same number of ranks gives the bits of a training without a break
 train 2 --steps 12 --seed 7 --report json --sample 0
@@ -117,6 +119,9 @@ refused() {  # STATUS PATTERN OPTIONS...
 refused 2 '--heads 3 must divide --width 32' --heads 3
 refused 2 '--strategy: .*fsdp' --strategy fsdp
 refused 2 '--steps: ' --steps 0
+refused 2 'dp is one process with --replicas threads, but the job has 2 ranks' --strategy dp
+refused 2 '--optimizer torch needs --strategy ddp, zero1 or zero2' --strategy none --optimizer torch
+refused 2 '--save with --strategy none needs one rank' --strategy none --save "$out/none"
 refused 2 '--save-every needs --save DIR' --save-every 3
 refused 2 'not expected: --colour' --colour
 refused 1 'cannot read the text /nowhere: No such file or directory' --text /nowhere

@@ -30,7 +30,8 @@ void agree(Communicator& comm, const std::string& problem, int status) {
   const std::vector<std::string> texts = gather_texts(comm, problem);
   const auto first = std::ranges::find_if(texts, [](const auto& text) { return !text.empty(); });
   if (first == texts.end()) return;
-  const bool all_say_so = std::ranges::all_of(texts, [&](const auto& text) { return text == *first; });
+  const bool all_say_so =
+      std::ranges::all_of(texts, [&](const auto& text) { return text == *first; });
   throw Refused(all_say_so ? *first : fmt::format("rank {}: {}", first - texts.begin(), *first),
                 status);
 }
@@ -39,10 +40,11 @@ void require_equal(Communicator& comm, const std::string& what, const std::strin
   const std::vector<std::string> texts = gather_texts(comm, text);
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;
-    throw Refused(fmt::format("the {} of rank {} differs from that of rank 0, and must be the same on "
-                              "all ranks. Rank 0: {}. Rank {}: {}",
-                              what, rank, texts[0], rank, texts[rank]),
-                  2);
+    throw Refused(
+        fmt::format("the {} of rank {} differs from that of rank 0, and must be the same on "
+                    "all ranks. Rank 0: {}. Rank {}: {}",
+                    what, rank, texts[0], rank, texts[rank]),
+        2);
   }
 }
 

@@ -40,10 +40,10 @@ void set_learning_rate(ShardedAdamW& optimizer, double rate) { optimizer.set_lea
 void make(std::unique_ptr<TorchAdamW>* optimizer, training::DistributedDataParallel& ddp,
           double weight_decay) {
   using TorchOptions = torch::optim::AdamWOptions;
-  *optimizer = std::make_unique<TorchAdamW>(
-      ddp, TorchOptions().weight_decay(0),
-      std::vector<training::OptimizerGroup<TorchOptions>>{
-          {decays, TorchOptions().weight_decay(weight_decay)}});
+  *optimizer =
+      std::make_unique<TorchAdamW>(ddp, TorchOptions().weight_decay(0),
+                                   std::vector<training::OptimizerGroup<TorchOptions>>{
+                                       {decays, TorchOptions().weight_decay(weight_decay)}});
 }
 void set_learning_rate(TorchAdamW& optimizer, double rate) {
   for (auto& group : optimizer.optimizer().param_groups()) group.options().set_lr(rate);

@@ -12,10 +12,11 @@ std::unique_ptr<Learner> make_learner(const Options& options, Communicator& comm
       return make_local(options, 1);
     case Strategy::dp:
       if (comm.ranks() > 1) {
-        throw Refused(fmt::format("--strategy dp is one process with --replicas threads, but the job "
-                                  "has {} ranks: start it without hocket-run",
-                                  comm.ranks()),
-                      2);
+        throw Refused(
+            fmt::format("--strategy dp is one process with --replicas threads, but the job "
+                        "has {} ranks: start it without hocket-run",
+                        comm.ranks()),
+            2);
       }
       return make_local(options, options.replicas);
     default:

@@ -98,9 +98,9 @@ class Local : public WithModel {
   }
   double step(double learning_rate, double largest_norm, StepRecorder& recorder) override {
     recorder.enter(Phase::optimizer);
-    const double norm =
-        largest_norm > 0 ? torch::nn::utils::clip_grad_norm_(model_->parameters(), largest_norm)
-                         : 0;
+    const double norm = largest_norm > 0
+                            ? torch::nn::utils::clip_grad_norm_(model_->parameters(), largest_norm)
+                            : 0;
     optimizer_.set_learning_rate(learning_rate);
     optimizer_.step();
     recorder.enter(Phase::other);

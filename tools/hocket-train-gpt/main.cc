@@ -20,8 +20,7 @@ void complain(int rank, const char* text, const char* more = "") {
 
 /// The rank that caused the error.
 std::string blame(const Error& error) {
-  return error.culprit() < 0 ? ""
-                             : " (caused by rank " + std::to_string(error.culprit()) + ")";
+  return error.culprit() < 0 ? "" : " (caused by rank " + std::to_string(error.culprit()) + ")";
 }
 
 int run_as_rank(const Options& options, const std::optional<int>& parsed, const std::string& text,

@@ -67,8 +67,8 @@ struct GptImpl : torch::nn::Module {
       : options(o),
         tokens(register_module("tokens", torch::nn::Embedding(o.vocabulary, o.width))),
         positions(register_module("positions", torch::nn::Embedding(o.sequence, o.width))),
-        norm(register_module("norm",
-                             torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))) {
+        norm(
+            register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))) {
     for (std::int64_t i = 0; i < o.layers; ++i) {
       blocks.push_back(register_module("block" + std::to_string(i), Block(o)));
     }

@@ -47,9 +47,10 @@ void describe_model(CLI::App& app, Options* o, Pending* pending) {
 }
 
 void describe_training(CLI::App& app, Options* o, Pending* pending) {
-  app.add_option("--strategy", pending->strategy,
-                 "none: no communication; dp: one process, replicas in threads; ddp: every rank has "
-                 "all; zero1: optimizer state is sharded; zero2: gradients too")
+  app.add_option(
+         "--strategy", pending->strategy,
+         "none: no communication; dp: one process, replicas in threads; ddp: every rank has "
+         "all; zero1: optimizer state is sharded; zero2: gradients too")
       ->check(CLI::IsMember({"none", "dp", "ddp", "zero1", "zero2"}))
       ->capture_default_str();
   number<std::int64_t>(app, "--batch", &o->batch, 1, 1 << 20,
@@ -90,7 +91,8 @@ void describe_rest(CLI::App& app, Options* o, Pending* pending) {
   app.add_option("--report", pending->report, "A line for a reader, or a line of JSON")
       ->check(CLI::IsMember({"line", "json"}))
       ->capture_default_str();
-  number<std::int64_t>(app, "--report-every", &o->report_every, 1, most, "Steps between reports. Default: 10, with json 1")
+  number<std::int64_t>(app, "--report-every", &o->report_every, 1, most,
+                       "Steps between reports. Default: 10, with json 1")
       ->default_str("");
   app.add_option("--trace", o->trace,
                  "File for the times of all ranks, to be opened in ui.perfetto.dev")
@@ -142,7 +144,8 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
     return fmt::format("hocket-train-gpt: {}; see hocket-train-gpt --help\n", error.what());
   });
   app.footer(
-      "SIGINT and SIGTERM end the training after the step that runs, with a checkpoint if --save is "
+      "SIGINT and SIGTERM end the training after the step that runs, with a checkpoint if --save "
+      "is "
       "given. Exit status: 0; 1: an error of a rank; 2: wrong options.");
   Pending pending;
   app.add_option("--text", options->text, "The text: a file in UTF-8")
@@ -172,7 +175,8 @@ std::optional<int> parse_options(int argc, char** argv, Options* options, std::s
 
 std::string text_of(const Options& o) {
   return fmt::format(
-      "strategy {}, model {} x {} x {} x {}, {}, batch {} x {}, steps {}, seconds {}, learning rate "
+      "strategy {}, model {} x {} x {} x {}, {}, batch {} x {}, steps {}, seconds {}, learning "
+      "rate "
       "{}, warm-up {}, weight decay {}, clip {}, seed {}, {}, save '{}' every {}, resume '{}', "
       "validate every {}, report every {}, trace '{}', sample {}",
       name_of(o.strategy), o.layers, o.width, o.heads, o.sequence, o.bfloat16 ? "bf16" : "fp32",

@@ -96,6 +96,8 @@ std::string_view Text::training(std::int64_t window) const {
                                          static_cast<std::size_t>(sequence_ + 1));
 }
 
-std::string_view Text::validation(std::int64_t window) const { return training(training_ + window); }
+std::string_view Text::validation(std::int64_t window) const {
+  return training(training_ + window);
+}
 
 }  // namespace hocket::gpt

@@ -37,20 +37,19 @@ const std::string& value(const Metadata& metadata, const std::string& name) {
 }  // namespace
 
 Trainer::Trainer(const Options& options, Communicator& comm)
-    : options_(options),
-      comm_(comm),
-      output_(comm.rank() == 0, options.json) {
+    : options_(options), comm_(comm), output_(comm.rank() == 0, options.json) {
   require_equal(comm, "command line", text_of(options));
   all_do(comm, [this] { text_.emplace(options_.text, options_.sequence); });
-  require_equal(comm, "text", fmt::format("{} bytes, checksum {:016x}", text_->bytes(),
-                                          text_->hash()));
+  require_equal(comm, "text",
+                fmt::format("{} bytes, checksum {:016x}", text_->bytes(), text_->hash()));
   sampler_.emplace(static_cast<std::uint64_t>(text_->training_windows()), comm,
                    training::SamplerOptions{.seed = options.seed});
   learner_ = make_learner(options, comm);
   if (!options.resume.empty()) resume();
   if (!options.save.empty()) {
     if (options.strategy == Strategy::none && comm.ranks() > 1) {
-      throw Refused("--save with --strategy none needs one rank: the ranks have different models", 2);
+      throw Refused("--save with --strategy none needs one rank: the ranks have different models",
+                    2);
     }
     all_do(comm, [this] {
       if (comm_.rank() == 0) std::filesystem::create_directories(options_.save);
@@ -66,17 +65,18 @@ Trainer::Trainer(const Options& options, Communicator& comm)
 
 void Trainer::resume() {
   const std::vector<training::TensorRange> ranges = learner_->ranges();
-  const training::LoadedCheckpoint loaded = refusing(
-      fmt::format("cannot resume from {} with the model of the command line ({}): ",
-                  options_.resume, model_text(options_)),
-      [&] { return training::load_checkpoint(comm_, options_.resume, ranges); });
+  const training::LoadedCheckpoint loaded =
+      refusing(fmt::format("cannot resume from {} with the model of the command line ({}): ",
+                           options_.resume, model_text(options_)),
+               [&] { return training::load_checkpoint(comm_, options_.resume, ranges); });
   learner_->loaded();
   all_do(comm_, [&] {
     const Metadata& metadata = loaded.metadata.at(0);
     if (const std::string& model = value(metadata, "model"); model != model_text(options_)) {
-      throw std::runtime_error(fmt::format("cannot resume from {}: its model has {}, that of the "
-                                           "command line {}",
-                                           options_.resume, model, model_text(options_)));
+      throw std::runtime_error(
+          fmt::format("cannot resume from {}: its model has {}, that of the "
+                      "command line {}",
+                      options_.resume, model, model_text(options_)));
     }
     Metadata sampler;
     for (const auto& [name, text] : metadata) {
@@ -86,10 +86,11 @@ void Trainer::resume() {
     step_ = first_step_ = std::stoll(value(metadata, "step"));
     learner_->set_steps(std::stoll(value(metadata, "optimizer.steps")));
   });
-  output_.note(fmt::format(
-      "resumed {} at step {}: {} of {} sequences of epoch {} are done, on {} ranks before and {} now",
-      loaded.name, step_, sampler_->consumed(), text_->training_windows(), sampler_->epoch(),
-      value(loaded.metadata.at(0), "ranks"), comm_.ranks()));
+  output_.note(
+      fmt::format("resumed {} at step {}: {} of {} sequences of epoch {} are done, on {} ranks "
+                  "before and {} now",
+                  loaded.name, step_, sampler_->consumed(), text_->training_windows(),
+                  sampler_->epoch(), value(loaded.metadata.at(0), "ranks"), comm_.ranks()));
 }
 
 void Trainer::save() {
@@ -142,16 +143,16 @@ double Trainer::progress() const {
 }
 
 double Trainer::learning_rate() const {
-  const double warm = options_.warm_up == 0 ? 1
-                                            : static_cast<double>(step_ + 1) /
-                                                  static_cast<double>(options_.warm_up);
+  const double warm = options_.warm_up == 0
+                          ? 1
+                          : static_cast<double>(step_ + 1) / static_cast<double>(options_.warm_up);
   constexpr double pi = 3.14159265358979323846;
   const double cosine = 0.1 + 0.45 * (1 + std::cos(pi * progress()));
   return options_.learning_rate * std::min(warm, 1.0) * cosine;
 }
 
-/// The times of rank 0 and the signals of any rank count for all. A loss that is not finite ends the
-/// training on all ranks.
+/// The times of rank 0 and the signals of any rank count for all. A loss that is not finite ends
+/// the training on all ranks.
 Trainer::Agreement Trainer::agree_on(double loss) {
   const double mine[3] = {loss, training::now_s() - begin_s_, stop_wished() ? 1.0 : 0.0};
   std::vector<double> all(3 * static_cast<std::size_t>(comm_.ranks()));
@@ -193,8 +194,8 @@ Trainer::Agreement Trainer::train_step() {
                   .loss = agreement.loss,
                   .learning_rate = rate,
                   .gradient_norm = norm,
-                  .tokens_per_s = comm_.ranks() * static_cast<double>(tokens_ - tokens_before) /
-                                  report.total_s,
+                  .tokens_per_s =
+                      comm_.ranks() * static_cast<double>(tokens_ - tokens_before) / report.total_s,
                   .epoch = sampler_->epoch(),
                   .consumed = sampler_->consumed()});
   }
@@ -224,12 +225,13 @@ double Trainer::validate() {
 }
 
 void Trainer::run() {
-  output_.note(fmt::format(
-      "{} parameters ({}), {} bytes of text: {} sequences to train on, {} to validate; strategy {}, "
-      "{} ranks x batch {} x {}",
-      learner_->parameter_count(), model_text(options_), text_->bytes(),
-      text_->training_windows(), text_->validation_windows(), name_of(options_.strategy),
-      comm_.ranks(), options_.batch, options_.accumulate));
+  output_.note(
+      fmt::format("{} parameters ({}), {} bytes of text: {} sequences to train on, {} to validate; "
+                  "strategy {}, "
+                  "{} ranks x batch {} x {}",
+                  learner_->parameter_count(), model_text(options_), text_->bytes(),
+                  text_->training_windows(), text_->validation_windows(),
+                  name_of(options_.strategy), comm_.ranks(), options_.batch, options_.accumulate));
   begin_s_ = training::now_s();
   while (options_.steps == 0 || step_ < options_.steps) {
     const Agreement agreement = train_step();
@@ -256,11 +258,11 @@ void Trainer::finish() {
   if (stopped_) return;
   output_.validation(step_, validate());
   if (comm_.rank() == 0 && options_.sample > 0) {
-    output_.sample(options_.prompt, learner_->sample(options_.prompt,
-                                           {.bytes = options_.sample,
-                                            .temperature = options_.temperature,
-                                            .top_k = options_.top_k,
-                                            .seed = options_.seed}));
+    output_.sample(options_.prompt,
+                   learner_->sample(options_.prompt, {.bytes = options_.sample,
+                                                      .temperature = options_.temperature,
+                                                      .top_k = options_.top_k,
+                                                      .seed = options_.seed}));
   }
   comm_.barrier();  // rank 0 may still compute
 }

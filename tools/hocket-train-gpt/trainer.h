@@ -55,7 +55,7 @@ class Trainer {
   std::int64_t step_ = 0;        // steps of the whole training that have ended
   std::int64_t first_step_ = 0;  // of this run
   double begin_s_ = 0;
-  double elapsed_s_ = 0;  // on rank 0, as all ranks know it
+  double elapsed_s_ = 0;      // on rank 0, as all ranks know it
   std::uint64_t tokens_ = 0;  // of this rank
   bool saved_ = false;        // since the last step
   bool stopped_ = false;      // by a signal

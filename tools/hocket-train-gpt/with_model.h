@@ -29,8 +29,8 @@ inline Batch batch_of(Windows windows) {
 inline Gpt make_model(const Options& o) {
   at::set_num_threads(o.threads);
   torch::manual_seed(o.seed);
-  Gpt model(ModelOptions{
-      .layers = o.layers, .width = o.width, .heads = o.heads, .sequence = o.sequence});
+  Gpt model(
+      ModelOptions{.layers = o.layers, .width = o.width, .heads = o.heads, .sequence = o.sequence});
   if (o.checkpoint_activations) {
     model->run_block = [](const auto& block, const at::Tensor& input) {
       return training::checkpoint({.name = "block", .preserve_rng = false}, block, input);

@@ -28,8 +28,8 @@ namespace hocket::training {
 
 enum class Phase { other, forward, backward, optimizer };
 
-/// Where the time of one step of this rank went. forward, backward, exposed, optimizer and other add
-/// up to total.
+/// Where the time of one step of this rank went. forward, backward, exposed, optimizer and other
+/// add up to total.
 struct StepReport {
   std::int64_t step = 0;
   double total_s = 0;
@@ -60,8 +60,8 @@ struct ProcessMemory {
   std::size_t peak_resident = 0;  // VmHWM
   std::size_t proportional = 0;   // PSS: a page that n processes share counts 1/n
 };
-/// Reads /proc/self. The proportional part takes the kernel about a millisecond a GiB, so it is read
-/// only where asked for. What the kernel does not tell is 0.
+/// Reads /proc/self. The proportional part takes the kernel about a millisecond a GiB, so it is
+/// read only where asked for. What the kernel does not tell is 0.
 [[nodiscard]] ProcessMemory process_memory(bool with_proportional);
 
 /// Spans of all ranks, on the clock of rank 0, for a viewer of Chrome's trace format.
@@ -103,7 +103,7 @@ class StepRecorder {
  public:
   struct Options {
     bool proportional_memory = false;  // see process_memory()
-    StepTrace* trace = nullptr;        // receives every phase, wait and bucket; outlives the recorder
+    StepTrace* trace = nullptr;  // receives every phase, wait and bucket; outlives the recorder
   };
   StepRecorder() = default;
   explicit StepRecorder(const Options& options) : options_(options) {}
