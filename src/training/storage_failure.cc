@@ -9,7 +9,7 @@
 #include <numeric>
 #include <system_error>
 
-#include "training/agreement.h"
+#include <hocket/training/agreement.hpp>
 
 namespace hocket::training::storage {
 namespace {
