@@ -97,6 +97,13 @@ struct GradientReducer::Body {
       arenas.emplace(arena.dtype, Memory<std::byte>(arena.bytes));
     }
     incomplete.resize(layout.buckets().size());
+    overlaps = estimated_us() >= options.least_overlap_us;
+  }
+  /// The time of all buckets one after another; equal on all ranks, as the measured figures are.
+  float estimated_us() {
+    Group buckets;
+    for (const Bucket& bucket : layout.buckets()) reduce(bucket, nullptr);
+    return buckets.simulate_end().value_or(0);
   }
 
   std::byte* address(const Bucket& bucket) {
@@ -137,7 +144,7 @@ struct GradientReducer::Body {
   void ready(int parameter);
   void complete(int parameter);
   void launch_complete_buckets();
-  void launch(const Bucket& bucket);
+  void reduce(const Bucket& bucket, hocketStream_t on);
   void absent(int parameter);
   void settle(int parameter);
   void end();
@@ -154,6 +161,9 @@ struct GradientReducer::Body {
   std::map<hocketDataType_t, Memory<std::byte>> arenas;
   Communicator communicator;
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
+  /// Whether the stream reduces buckets while backward computes; else end() reduces them all, in
+  /// the calling thread.
+  bool overlaps = true;
 
   std::vector<Progress> progress;       // by parameter
   std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
@@ -224,18 +234,18 @@ void GradientReducer::Body::complete(int parameter) {
 
 void GradientReducer::Body::launch_complete_buckets() {
   while (launched < incomplete.size() && incomplete[launched] == 0) {
-    launch(layout.buckets()[launched]);
+    if (overlaps) {
+      communicate([this] { reduce(layout.buckets()[launched], stream.get()); });
+    }
     ++launched;
   }
 }
 
-void GradientReducer::Body::launch(const Bucket& bucket) {
-  communicate([&] {
-    std::byte* const data = address(bucket);
-    check(hocketAllReduce(data, data, bucket.elements, bucket.dtype, options.op, communicator.get(),
-                          stream.get()),
-          "hocketAllReduce");
-  });
+void GradientReducer::Body::reduce(const Bucket& bucket, hocketStream_t on) {
+  std::byte* const data = address(bucket);
+  check(hocketAllReduce(data, data, bucket.elements, bucket.dtype, options.op, communicator.get(),
+                        on),
+        "hocketAllReduce");
 }
 
 void GradientReducer::Body::absent(int parameter) {
@@ -294,9 +304,13 @@ void GradientReducer::Body::agree_on_status() {
   }
   std::int64_t problems[1] = {late + (strict ? absent : 0)};
   communicate([&] {
-    if (!strict) communicator.all_reduce(used, hocketMax, stream);
-    communicator.all_reduce(problems, hocketMax, stream);
-    stream.synchronize();
+    const StreamRef where = overlaps ? StreamRef(stream) : StreamRef(caller_thread);
+    if (!overlaps) {
+      for (const Bucket& bucket : layout.buckets()) reduce(bucket, nullptr);
+    }
+    if (!strict) communicator.all_reduce(used, hocketMax, where);
+    communicator.all_reduce(problems, hocketMax, where);
+    if (overlaps) stream.synchronize();
   });
   if (problems[0] > 0) report_missing();
 }

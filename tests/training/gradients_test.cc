@@ -64,7 +64,7 @@ TEST(Gradients, every_place_has_the_mean_of_all_ranks_whatever_the_order_on_each
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [&](Communicator& comm) {
       std::mt19937_64 random(seed + static_cast<std::uint64_t>(comm.rank()));
-      GradientReducer reducer(comm, small_model(), {.limits = one_each});
+      GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
       std::vector<int> order = reverse_order(4);
       for (int step = 0; step < 6; ++step) {
         std::shuffle(order.begin(), order.end(), random);
@@ -104,7 +104,7 @@ TEST(Gradients, of_all_types_are_averaged_in_one_step) {
 
 TEST(Gradients, are_reduced_while_backward_still_computes) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 2; ++step) {
       reducer.begin();
       for (const int p : {3, 2, 1, 0}) {
@@ -119,9 +119,27 @@ TEST(Gradients, are_reduced_while_backward_still_computes) {
   });
 }
 
+TEST(Gradients, that_take_little_time_are_reduced_at_the_end) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    for (int step = 0; step < 2; ++step) {
+      reducer.begin();
+      for (const int p : {3, 2, 1, 0}) {
+        compute(reducer, comm.rank(), step, p);
+        reducer.ready(p);
+      }
+      const float own = gradient(reducer, 3)[0];
+      comm.barrier();  // the other rank has launched its buckets, too
+      EXPECT_EQ(gradient(reducer, 3)[0], own);
+      reducer.end();
+      expect_means(reducer, 2, step);
+    }
+  });
+}
+
 TEST(Gradients, after_the_first_backward_buckets_have_the_order_of_rank_0) {
   run_ranks(3, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     const std::vector<int> order =
         comm.rank() == 0 ? std::vector<int>{1, 3, 0, 2} : std::vector<int>{0, 1, 2, 3};
     for (int step = 0; step < 3; ++step) {
@@ -171,7 +189,7 @@ TEST(Gradients, that_the_program_needs_move_with_their_places) {
 
 TEST(Gradients, add_up_over_backwards_that_do_not_synchronize) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int round = 0; round < 3; ++round) {
       for (int p = 0; p < 4; ++p) std::ranges::fill(gradient(reducer, p), 0.0f);
       for (const bool synchronize : {false, false, true}) {
@@ -193,7 +211,7 @@ TEST(Gradients, add_up_over_backwards_that_do_not_synchronize) {
 
 TEST(Gradients, a_parameter_without_a_gradient_on_one_rank_is_an_error_on_all) {
   run_ranks(3, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 4; ++step) {
       const bool skips = step == 2 && comm.rank() == 1;
       reducer.begin();
@@ -281,7 +299,7 @@ TEST(Gradients, an_unused_parameter_keeps_what_earlier_backwards_added_up) {
 
 TEST(Gradients, a_parameter_that_becomes_ready_twice_is_reduced_after_the_second_time) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 3; ++step) {
       reducer.begin();
       std::ranges::fill(gradient(reducer, 3), 1.0f);  // the module of parameter 3 is used twice
@@ -301,7 +319,7 @@ TEST(Gradients, a_parameter_that_becomes_ready_twice_is_reduced_after_the_second
 
 TEST(Gradients, a_gradient_that_comes_after_its_bucket_was_reduced_is_an_error_on_all_ranks) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 2; ++step) {
       reducer.begin();
       for (const int p : {3, 2, 1, 0}) {
