@@ -49,8 +49,10 @@ nlohmann::json run(const Arguments& arguments, hocket::Communicator& comm) {
   if (arguments.parity) return lab::compare_gradients(workload, comm, arguments.mode);
   std::vector<lab::Measured> measured =
       lab::measure(workload, arguments.modes, arguments.mode, arguments.plan, comm);
-  nlohmann::json out = {{"workload", workload.name}, {"rows", workload.rows},
-                        {"ranks", comm.ranks()},     {"bucket_mb", arguments.mode.bucket_mb},
+  nlohmann::json out = {{"workload", workload.name},
+                        {"rows", workload.rows},
+                        {"ranks", comm.ranks()},
+                        {"bucket_mb", arguments.mode.bucket_mb},
                         {"samples", nlohmann::json::object()}};
   for (const lab::Measured& mode : measured) {
     nlohmann::json& of = out["samples"][mode.mode];

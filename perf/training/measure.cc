@@ -30,8 +30,8 @@ Sample train(Mode& mode, const Batch& batch) {
   const auto backward = Clock::now();
   mode.optimize();
   const auto end = Clock::now();
-  return {ms(end - begin),      ms(forward - begin), ms(backward - forward),
-          ms(end - backward), processor_ms() - cpu};
+  return {ms(end - begin), ms(forward - begin), ms(backward - forward), ms(end - backward),
+          processor_ms() - cpu};
 }
 
 void communicate_alone(Mode& mode, Sample& sample) {
@@ -75,8 +75,8 @@ std::vector<Measured> measure(const Workload& workload, const std::vector<std::s
     for (std::size_t turn = 0; turn < made.size(); ++turn) {
       // Forwards in even rounds and backwards in odd ones, from another beginning each time.
       const std::size_t place = round % 2 == 0 ? turn : made.size() - 1 - turn;
-      const std::size_t which = (place + static_cast<std::size_t>(round + plan.warmup) / 2) %
-                                made.size();
+      const std::size_t which =
+          (place + static_cast<std::size_t>(round + plan.warmup) / 2) % made.size();
       comm.barrier();
       for (int step = 0; step < plan.burst; ++step) {
         Sample sample = train(*made[which], batches[static_cast<std::size_t>(step) % 4]);

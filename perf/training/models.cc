@@ -126,7 +126,8 @@ Batch make_batch(const Workload& workload, int rank, int step) {
     return {text.narrow(1, 0, sequence).contiguous(), text.narrow(1, 1, sequence).contiguous()};
   }
   const std::int64_t width = workload.name == "mlp" ? 1024 : 64;
-  return {torch::randn({workload.rows, width}, random), torch::randn({workload.rows, width}, random)};
+  return {torch::randn({workload.rows, width}, random),
+          torch::randn({workload.rows, width}, random)};
 }
 
 Batch joined(const Batch& first, const Batch& second) {

@@ -12,8 +12,7 @@
 namespace lab {
 namespace {
 
-c10::intrusive_ptr<c10d::Store> make_store(hocket::Communicator& comm,
-                                           const ModeOptions& options) {
+c10::intrusive_ptr<c10d::Store> make_store(hocket::Communicator& comm, const ModeOptions& options) {
   c10d::TCPStoreOptions store;
   store.isServer = comm.rank() == 0;
   store.port = 0;  // the server takes a free port
@@ -58,7 +57,8 @@ class ReducerMode final : public Mode {
         parameters, buckets, group_, std::vector<bool>(parameters.size(), false),
         static_cast<std::int64_t>(cap),
         /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, names,
-        static_cast<std::int64_t>(first_cap), /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, bucket_caps);
+        static_cast<std::int64_t>(first_cap), /*skip_all_reduce_unused_params=*/false,
+        /*use_python_reducer=*/false, bucket_caps);
     logger_ = std::make_shared<c10d::Logger>(reducer_);
     logger_->set_construction_data_and_log("lab", {}, -1, false, false, false);
     reducer_->set_logger(logger_);
