@@ -1,45 +1,35 @@
 #include "measure.h"
 
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 
 namespace lab {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms(Clock::duration duration) {
-  return std::chrono::duration<double, std::milli>(duration).count();
-}
-
-double processor_ms() {
-  timespec time{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
-}
-
 Sample train(Mode& mode, const Batch& batch) {
-  const double cpu = processor_ms();
-  const auto begin = Clock::now();
+  const Moment begin = Moment::now();
   mode.zero_grad();
   const at::Tensor loss = mode.forward(batch);
-  const auto forward = Clock::now();
+  const Moment forward = Moment::now();
   loss.backward();
-  const auto backward = Clock::now();
+  const Moment backward = Moment::now();
   mode.optimize();
-  const auto end = Clock::now();
-  return {ms(end - begin), ms(forward - begin), ms(backward - forward), ms(end - backward),
-          processor_ms() - cpu};
+  const Moment end = Moment::now();
+  const Moment& computed = mode.computed();
+  return {end.ms_since(begin),
+          forward.ms_since(begin),
+          backward.ms_since(forward),
+          computed.ms_since(forward),
+          end.ms_since(backward),
+          end.processor_ms_since(begin),
+          computed.processor_ms_since(forward)};
 }
 
 void communicate_alone(Mode& mode, Sample& sample) {
-  const double cpu = processor_ms();
-  const auto begin = Clock::now();
+  const Moment begin = Moment::now();
   mode.communicate();
-  sample[5] = ms(Clock::now() - begin);
-  sample[6] = processor_ms() - cpu;
+  const Moment end = Moment::now();
+  sample[7] = end.ms_since(begin);
+  sample[8] = end.processor_ms_since(begin);
 }
 
 /// Replaces the samples of this rank by the means over the ranks.

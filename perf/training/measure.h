@@ -9,10 +9,12 @@
 
 namespace lab {
 
-/// What is measured of a step, in ms; cpu: processor time of all threads of a rank; alone: time of
-/// the communication without a backward, and its processor time.
-inline constexpr std::array<const char*, 7> part_names = {
-    "step", "forward", "backward", "optimizer", "cpu", "alone", "alone_cpu"};
+/// What is measured of a step, in ms. computed: from the begin of backward until all gradients are
+/// computed. cpu: processor time of all threads of a rank, in the step and until computed. alone:
+/// the communication without a backward.
+inline constexpr std::array<const char*, 9> part_names = {"step",         "forward",   "backward",
+                                                          "computed",     "optimizer", "cpu",
+                                                          "computed_cpu", "alone",     "alone_cpu"};
 using Sample = std::array<double, part_names.size()>;  // means over the ranks
 
 struct Plan {

@@ -18,7 +18,7 @@ class HocketMode final : public Mode {
   HocketMode(const Workload& workload, hocket::Communicator& comm, const ModeOptions& options)
       : Mode(workload), ddp_(model(), comm, {.limits = limits(options)}) {}
   at::Tensor forward(const Batch& batch) override {
-    return ddp_.run([&] { return model().loss(batch); });
+    return ddp_.run([&] { return loss(batch); });
   }
   void communicate() override {
     auto& reducer = ddp_.reducer();
@@ -43,6 +43,17 @@ Mode::Mode(const Workload& workload) : model_(make_model(workload)) {
     optimizer_ =
         std::make_unique<torch::optim::SGD>(model_->parameters(), torch::optim::SGDOptions(0.01));
   }
+}
+
+/// The callback is queued by the first hook of the loss, so it runs before the callbacks in which
+/// reducers wait for their buckets.
+at::Tensor Mode::loss(const Batch& batch) {
+  at::Tensor loss = model_->loss(batch);
+  loss.register_hook([computed = computed_](const at::Tensor&) {
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [computed] { *computed = Moment::now(); });
+  });
+  return loss;
 }
 
 std::unique_ptr<Mode> make_mode(const std::string& name, const Workload& workload,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models.h"
+#include "moment.h"
 
 namespace lab {
 
@@ -17,17 +18,23 @@ class Mode {
   virtual ~Mode() = default;
 
   /// The loss; its backward() communicates.
-  virtual at::Tensor forward(const Batch& batch) { return model_->loss(batch); }
+  virtual at::Tensor forward(const Batch& batch) { return loss(batch); }
   virtual void optimize() { optimizer_->step(); }
   virtual void zero_grad() { optimizer_->zero_grad(); }
   /// All communication of a step, without its backward.
   virtual void communicate() {}
   [[nodiscard]] Model& model() { return *model_; }
+  /// When autograd had computed all gradients of the last backward. What follows until backward()
+  /// returns is a wait for communication.
+  [[nodiscard]] const Moment& computed() const { return *computed_; }
 
  protected:
-  std::shared_ptr<Model> model_;
+  /// The model's loss. Every forward calls it, so that computed() is known.
+  at::Tensor loss(const Batch& batch);
 
  private:
+  std::shared_ptr<Model> model_;
+  std::shared_ptr<Moment> computed_ = std::make_shared<Moment>();
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 

@@ -66,9 +66,9 @@ class ReducerMode final : public Mode {
   at::Tensor forward(const Batch& batch) override {
     reducer_->rebuild_buckets();
     reducer_->prepare_for_forward();
-    at::Tensor loss = model().loss(batch);
+    at::Tensor result = loss(batch);
     reducer_->prepare_for_backward({});
-    return loss;
+    return result;
   }
   /// Optimizer::zero_grad() of C++ refuses gradients that are views of the reducer's buckets.
   void zero_grad() override {
