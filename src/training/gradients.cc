@@ -83,6 +83,16 @@ struct GradientReducer::Body {
         progress(parameters.size()),
         used(parameters.size(), 1) {
     use_layout();
+    // A pool has no places for all buckets at once, so it reduces them during backward.
+    overlaps = store.pooled() || estimated_us() >= options.least_overlap_us;
+  }
+  /// The time of all buckets one after another; equal on all ranks, as the measured figures are.
+  float estimated_us() {
+    Group buckets;
+    for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+      AllReduce().begin(data_of(b), communicator, caller_thread);
+    }
+    return buckets.simulate_end().value_or(0);
   }
 
   const Slot& slot(int parameter) const {
@@ -113,6 +123,7 @@ struct GradientReducer::Body {
     timings.buckets.resize(layout.buckets().size());
     if (reduction != nullptr) reduction->lay_out(parameters, layout);
   }
+  StreamRef where() const { return overlaps ? StreamRef(stream) : StreamRef(caller_thread); }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
   int count() const { return static_cast<int>(parameters.size()); }
 
@@ -164,6 +175,10 @@ struct GradientReducer::Body {
   GradientStore store;
   const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
+  /// Whether the stream reduces buckets while backward computes; else end() reduces them all, in
+  /// the calling thread.
+  bool overlaps = true;
+  bool ending = false;  // in end()
 
   std::vector<Progress> progress;       // by parameter
   std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
@@ -201,6 +216,7 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   role = new_role;
   phase = Phase::begun;
   launched = 0;
+  ending = false;
   for (std::size_t b = 0; b < incomplete.size(); ++b) {
     incomplete[b] = layout.buckets()[b].slots.size();
   }
@@ -259,12 +275,17 @@ void GradientReducer::Body::complete(int parameter) {
 }
 
 void GradientReducer::Body::launch_complete_buckets() {
-  while (launched < incomplete.size() && incomplete[launched] == 0) {
+  // Without overlap end() reduces them all.
+  while ((overlaps || ending) && launched < incomplete.size() && incomplete[launched] == 0) {
     communicate([this] {
       BucketTiming& timing = timings.buckets[launched];
       timing = {static_cast<int>(launched), layout.buckets()[launched].bytes(), now_s(), 0};
       launch(launched);
-      stream.run([&timing] { timing.end_s = now_s(); });
+      if (overlaps) {
+        stream.run([&timing] { timing.end_s = now_s(); });
+      } else {
+        timing.end_s = now_s();
+      }
     });
     ++launched;
   }
@@ -272,8 +293,8 @@ void GradientReducer::Body::launch_complete_buckets() {
 
 void GradientReducer::Body::launch(std::size_t index) {
   if (!store.pooled()) {
-    if (reduction == nullptr) return store.reduce(index, communicator, stream);
-    return reduction->begin(data_of(index), communicator, stream);
+    if (reduction == nullptr) return store.reduce(index, communicator, where());
+    return reduction->begin(data_of(index), communicator, where());
   }
   const Bucket& bucket = layout.buckets()[index];
   std::byte* const data = store.acquire(index, launched);
@@ -288,7 +309,7 @@ void GradientReducer::Body::launch(std::size_t index) {
     mine.outside = false;
     if (options.owner != nullptr) options.owner->moved(each.parameter, nullptr);
   }
-  store.reduce(index, communicator, stream);
+  store.reduce(index, communicator, where());
 }
 
 /// In the first backward from a pool: gradients that came after their bucket had been launched,
@@ -351,6 +372,7 @@ void GradientReducer::Body::end() {
   phase = Phase::idle;
   if (!synchronizes) return;
   const bool first = !observed && role == Role::computes;
+  ending = true;
   ++synchronized_backwards;
   observed = observed || first;
   for (int parameter = 0; parameter < count(); ++parameter) {
@@ -359,6 +381,7 @@ void GradientReducer::Body::end() {
     const int least = options.static_graph ? 0 : 1;
     of(parameter).expected = std::max(of(parameter).times, least);
   }
+  launch_complete_buckets();
   if (synchronized_backwards == 1 && store.pooled()) communicate([this] { reduce_again(); });
   agree_on_status();
 }
@@ -381,14 +404,14 @@ void GradientReducer::Body::agree_on_status() {
       // What is held from backwards before was used too.
       for (std::size_t i = 0; store.adds() && i < used.size(); ++i) mine_used[i] |= used[i];
       used = std::move(mine_used);
-      communicator.all_reduce(used, hocketMax, stream);
+      communicator.all_reduce(used, hocketMax, where());
     }
-    communicator.all_reduce(problems, hocketMax, stream);
+    communicator.all_reduce(problems, hocketMax, where());
     timings.wait_begin_s = now_s();
     stream.synchronize();
     timings.wait_end_s = now_s();
     for (std::size_t b = 0; reduction != nullptr && b < layout.buckets().size(); ++b) {
-      reduction->finish(data_of(b), communicator, stream);
+      reduction->finish(data_of(b), communicator, where());
     }
     store.finish();
   });

@@ -61,6 +61,10 @@ struct ReducerOptions {
   /// gradients became complete on rank 0. Not with sharding, where the layout decides who holds
   /// what.
   bool reorder = true;
+  /// If all buckets together take less than this many microseconds, by the figures that were
+  /// measured when the communicator was made, end() reduces them in the calling thread. To overlap
+  /// them would take longer: a worker and the thread that waits for it must be woken.
+  float least_overlap_us = 500;
   /// Outlives the reducer; may be null.
   GradientOwner* owner = nullptr;
 };
