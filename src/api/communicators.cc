@@ -371,6 +371,7 @@ hocketResult_t hocketCommGetAsyncError(hocketComm_t comm, hocketResult_t* asyncE
     const Status error = comm->communicator->error();
     if (error.ok() && !comm->blocking && comm->communicator->order().pending()) {
       *asyncError = hocketInProgress;
+      if (comm->own != nullptr) comm->own->waiters()->ask();
     } else {
       *asyncError = static_cast<hocketResult_t>(error.code());
     }

@@ -69,7 +69,7 @@ hocketResult_t hocketStreamWaitEvent(hocketStream_t stream, hocketEvent_t event)
     HOCKET_RETURN_IF_ERROR(check(stream, event));
     const std::uint64_t number = event->event->recorded();
     if (stream == nullptr) {
-      event->event->await(number);
+      event->event->synchronize();
       return {};
     }
     return stream->stream->push_mark([shared = event->event, number] { shared->await(number); });
@@ -112,7 +112,8 @@ hocketResult_t hocketEventCreate(hocketEvent_t* event) {
 hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(check(stream, event));
-    const std::uint64_t number = event->event->record();
+    const std::uint64_t number =
+        event->event->record(stream != nullptr ? stream->stream->waiters() : nullptr);
     if (stream == nullptr) {
       event->event->complete(number, {});
       return {};
@@ -130,7 +131,7 @@ hocketResult_t hocketEventRecord(hocketEvent_t event, hocketStream_t stream) {
 hocketResult_t hocketEventSynchronize(hocketEvent_t event) {
   return api::guarded(__func__, nullptr, [&]() -> Status {
     HOCKET_RETURN_IF_ERROR(check(nullptr, event));
-    event->event->await(event->event->recorded());
+    event->event->synchronize();
     return {};
   });
 }

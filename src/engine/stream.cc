@@ -3,7 +3,10 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <optional>
 #include <system_error>
+
+#include "engine/wait.h"
 
 namespace hocket::internal {
 
@@ -53,6 +56,7 @@ Status HostStream::add(Entry entry) {
 }
 
 void HostStream::work() {
+  driven_for = waiters_.get();
   std::unique_lock lock(mutex_);
   for (;;) {
     added_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
@@ -77,6 +81,7 @@ Status HostStream::take_error() {
 }
 
 Status HostStream::synchronize() {
+  const Waiters::Scope waits(*waiters_);
   std::unique_lock lock(mutex_);
   drained_.wait(lock, [this] { return tasks_.empty() && !running_; });
   return take_error();
@@ -85,6 +90,7 @@ Status HostStream::synchronize() {
 Status HostStream::query() {
   std::lock_guard lock(mutex_);
   if (!tasks_.empty() || running_) {
+    waiters_->ask();
     return {Code::in_progress, "the stream still has work"};
   }
   return take_error();
@@ -100,8 +106,9 @@ bool HostStream::is_current_thread() const {
   return thread_.get_id() == std::this_thread::get_id();
 }
 
-std::uint64_t Event::record() {
+std::uint64_t Event::record(std::shared_ptr<Waiters> waiters) {
   std::lock_guard lock(mutex_);
+  waiters_ = std::move(waiters);
   return ++recorded_;
 }
 
@@ -121,8 +128,18 @@ std::uint64_t Event::recorded() const {
 
 Status Event::result() const {
   std::lock_guard lock(mutex_);
+  if (completed_ < recorded_ && waiters_ != nullptr) waiters_->ask();
   if (completed_ < recorded_) return {Code::in_progress, "the event has not been reached"};
   return result_;
+}
+
+void Event::synchronize() const {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t number = recorded_;
+  const std::shared_ptr<Waiters> waiters = waiters_;
+  std::optional<Waiters::Scope> waits;
+  if (waiters != nullptr) waits.emplace(*waiters);
+  changed_.wait(lock, [&] { return completed_ >= number; });
 }
 
 void Event::await(std::uint64_t number) const {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/status.h"
+#include "engine/waiters.h"
 
 namespace hocket::internal {
 
@@ -36,6 +37,8 @@ class HostStream {
   Status last_result() const;
   /// True in a task of this stream, which must not wait for the stream.
   bool is_current_thread() const;
+  /// The threads that wait for this stream, events included. It may outlive the stream.
+  const std::shared_ptr<Waiters>& waiters() const { return waiters_; }
 
  private:
   struct Entry {
@@ -56,6 +59,7 @@ class HostStream {
   bool ending_ = false;
   Status error_;        // the first one
   Status last_result_;  // of an operation
+  const std::shared_ptr<Waiters> waiters_ = std::make_shared<Waiters>();
   std::thread thread_;
 };
 
@@ -63,13 +67,17 @@ class HostStream {
 /// by a later point.
 class Event {
  public:
-  /// Returns the number of a new point. complete(number) is called when the stream reaches it;
-  /// result: of the operation before it.
-  std::uint64_t record();
+  /// waiters: those of the stream; null: of none. Returns the number of a new point.
+  /// complete(number) is called when the stream reaches it; result: of the operation before it.
+  std::uint64_t record(std::shared_ptr<Waiters> waiters);
   void complete(std::uint64_t number, const Status& result);
   std::uint64_t recorded() const;
   /// Code::in_progress until the stream has reached the last recorded point; then the result there.
   Status result() const;
+  /// Blocks until the last recorded point. The calling thread counts as one that waits for the
+  /// stream.
+  void synchronize() const;
+  /// The same for an earlier point, without that: for the workers of other streams.
   void await(std::uint64_t number) const;
 
  private:
@@ -77,6 +85,7 @@ class Event {
   mutable std::condition_variable changed_;
   std::uint64_t recorded_ = 0, completed_ = 0;
   Status result_;  // of the point completed_
+  std::shared_ptr<Waiters> waiters_;
 };
 
 }  // namespace hocket::internal

@@ -12,6 +12,9 @@
 #include "base/unique_fd.h"
 
 namespace hocket::internal {
+
+thread_local Waiters* driven_for = nullptr;
+
 namespace {
 
 // A sleeping thread wakes so often without a ring: it is enough for deadlines and log lines.
@@ -59,6 +62,8 @@ class Driver {
         if (quiet > polls_without_pause) pause_briefly();
         continue;
       }
+      policy = &oversubscription_.policy();
+      if (quiet <= policy->polls) continue;
       now = monotonic_now();
       if (quiet == policy->polls + 1) quiet_since = *now;
       const WaitPhase phase = policy->phase(quiet, *now - quiet_since);
@@ -69,7 +74,6 @@ class Driver {
       for (const Sleeper& sleeper : sleepers_) sleeper.engine->ring_pending();
       if (oversubscription_.is_due(*now)) {
         oversubscription_.look(std::this_thread::get_id(), *now, run_delay());
-        policy = &oversubscription_.policy();
       }
       const bool on_a_peers_core =
           !looked && !oversubscription_.shares_core() && peer_on_this_core();
@@ -157,6 +161,8 @@ const WaitPolicy& Oversubscription::policy() const {
   static const WaitPolicy own_core;
   // Over tcp each poll is a system call per connection: time in which the peer could run.
   static const WaitPolicy shared_core{.polls = 1, .spin = 0, .yield = 500'000};
+  static const WaitPolicy background{.polls = 16, .spin = 0, .yield = 0};
+  if (driven_for != nullptr && !driven_for->any()) return background;
   return shares_core() ? shared_core : own_core;
 }
 

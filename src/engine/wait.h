@@ -18,6 +18,9 @@
 // nanoseconds. A thread reads it only when it has polled without success and is about to yield or
 // to sleep, at most once in 10 ms. Each rank decides for itself: the ranks of one operation may
 // wait in different ways.
+//
+// The worker of a stream for which no thread waits sleeps after a few polls: the threads that put
+// the operations on the stream compute meanwhile, and every poll takes the core from one of them.
 #pragma once
 
 #include <atomic>
@@ -27,6 +30,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/waiters.h"
 
 namespace hocket::internal {
 
@@ -46,12 +50,17 @@ struct WaitPolicy {
   }
 };
 
+/// Who waits for the calls that the calling thread drives. Set by the worker of a stream; null: the
+/// calls are its own.
+extern thread_local Waiters* driven_for;
+
 /// Whether the threads that drive a communicator share their core. Used by one thread at a time.
 class Oversubscription {
  public:
   explicit Oversubscription(double ranks_per_core) : by_ranks_(ranks_per_core > 1) {}
 
   bool shares_core() const { return by_ranks_ || shared_until_.has_value(); }
+  /// Of the calling thread, now.
   const WaitPolicy& policy() const;
 
   /// Whether the run delay should be read now.

@@ -170,8 +170,9 @@ void commit_checkpoint(const std::string& directory, const std::string& name) {
 }
 
 void discard_checkpoint(const std::string& directory, const std::string& name) noexcept {
-  std::error_code ignored;
-  fs::remove_all(temporary_path(directory, name), ignored);
+  // After the death of a rank, a survivor may still create its file while this rank removes.
+  std::error_code error = std::make_error_code(std::errc::directory_not_empty);
+  for (int i = 0; i < 3 && error; ++i) fs::remove_all(temporary_path(directory, name), error);
 }
 
 void remove_old_checkpoints(const std::string& directory, const std::string& name, int keep) {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <hocket/training/agreement.hpp>
 #include <hocket/training/clip.hpp>
+#include <hocket/training/non_finite.hpp>
 
 #include "training/range_math.h"
 
@@ -13,34 +13,11 @@ constexpr const char* operation = "hocket::training::gradient_norm";
 
 /// Every rank comes here, because all have the same norm.
 [[noreturn]] void report_nonfinite(GradientReducer& reducer, double norm) {
-  const std::vector<Parameter>& parameters = reducer.parameters();
-  Communicator& comm = reducer.communicator();
-  std::vector<std::uint8_t> mine(parameters.size());
-  for (const TensorRange& range : reducer.held()) {
-    if (all_finite(range.data, range.elements, range.tensor.dtype)) continue;
-    std::size_t p = 0;
-    while (parameters[p].name != range.tensor.name) ++p;
-    mine[p] = 1;
-  }
-  std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(comm.ranks()));
-  comm.all_gather(mine, all);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < comm.ranks(); ++rank) {
-      if (all[static_cast<std::size_t>(rank) * mine.size() + p] != 0) ranks.push_back(rank);
-    }
-    if (ranks.empty()) continue;
-    throw InvalidArgument(
-        operation, fmt::format("the norm of the gradients is {}: the averaged gradient of "
-                               "parameter {} is not finite, in the elements that {} {}. Lower the "
-                               "learning rate or the loss's scale, or skip the step",
-                               norm, describe(parameters[p]), ranks_text(ranks),
-                               ranks.size() == 1 ? "holds" : "hold"));
-  }
-  throw InvalidArgument(operation,
-                        fmt::format("the norm of the gradients is {}, though every gradient is "
-                                    "finite: their powers are too large for float64",
-                                    norm));
+  const std::optional<NonFinite> found = find_non_finite(reducer);
+  const std::string why =
+      found.has_value() ? found->text() + ". Lower the learning rate, or skip the step"
+                        : "every gradient is finite, but their powers are too large for float64";
+  throw InvalidArgument(operation, fmt::format("the norm of the gradients is {}: {}", norm, why));
 }
 
 }  // namespace

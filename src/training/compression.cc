@@ -29,8 +29,7 @@ void CompressedAllReduce::lay_out(std::span<const Parameter>, const BucketLayout
   }
 }
 
-void CompressedAllReduce::begin(const BucketData& bucket, Communicator& comm,
-                                const Stream& stream) {
+void CompressedAllReduce::begin(const BucketData& bucket, Communicator& comm, StreamRef stream) {
   Memory<std::uint16_t>& narrowed = body_->narrowed[static_cast<std::size_t>(bucket.index)];
   if (bucket.bucket->dtype != hocketFloat32) return body_->plain.begin(bucket, comm, stream);
   narrow(reinterpret_cast<const float*>(bucket.data), narrowed.data(), narrowed.size(),
@@ -40,7 +39,7 @@ void CompressedAllReduce::begin(const BucketData& bucket, Communicator& comm,
         "hocketAllReduce");
 }
 
-void CompressedAllReduce::finish(const BucketData& bucket, Communicator&, const Stream&) {
+void CompressedAllReduce::finish(const BucketData& bucket, Communicator&, StreamRef) {
   const Memory<std::uint16_t>& narrowed = body_->narrowed[static_cast<std::size_t>(bucket.index)];
   widen(narrowed.data(), reinterpret_cast<float*>(bucket.data), narrowed.size(), body_->wire);
 }

@@ -79,7 +79,7 @@ void GradientStore::begin(double factor) {
   is_saved_ = true;
 }
 
-void GradientStore::reduce(std::size_t bucket, Communicator& comm, Stream& stream) {
+void GradientStore::reduce(std::size_t bucket, Communicator& comm, StreamRef stream) {
   std::byte* const data = address(bucket);
   std::byte* to = data + own_begin_bytes(bucket);
   Place& place = places_[bucket % 2];

@@ -38,7 +38,7 @@ class GradientStore {
   /// A backward begins, which may write to the places. Averages will be multiplied by factor.
   void begin(double factor);
   /// Begins the reduction of a bucket into shards, on the stream.
-  void reduce(std::size_t bucket, Communicator& comm, Stream& stream);
+  void reduce(std::size_t bucket, Communicator& comm, StreamRef stream);
   /// All reductions have ended; in zero2 those of the buckets in the pool, which leave the pool.
   /// Multiplies the averages by the factor, and adds what was held before.
   void finish();

@@ -83,6 +83,16 @@ struct GradientReducer::Body {
         progress(parameters.size()),
         used(parameters.size(), 1) {
     use_layout();
+    // A pool has no places for all buckets at once, so it reduces them during backward.
+    overlaps = store.pooled() || estimated_us() >= options.least_overlap_us;
+  }
+  /// The time of all buckets one after another; equal on all ranks, as the measured figures are.
+  float estimated_us() {
+    Group buckets;
+    for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
+      AllReduce().begin(data_of(b), communicator, caller_thread);
+    }
+    return buckets.simulate_end().value_or(0);
   }
 
   const Slot& slot(int parameter) const {
@@ -110,8 +120,10 @@ struct GradientReducer::Body {
   }
   void use_layout() {
     incomplete.resize(layout.buckets().size());
+    timings.buckets.resize(layout.buckets().size());
     if (reduction != nullptr) reduction->lay_out(parameters, layout);
   }
+  StreamRef where() const { return overlaps ? StreamRef(stream) : StreamRef(caller_thread); }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
   int count() const { return static_cast<int>(parameters.size()); }
 
@@ -163,11 +175,16 @@ struct GradientReducer::Body {
   GradientStore store;
   const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
+  /// Whether the stream reduces buckets while backward computes; else end() reduces them all, in
+  /// the calling thread.
+  bool overlaps = true;
+  bool ending = false;  // in end()
 
   std::vector<Progress> progress;       // by parameter
   std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
   std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
   std::size_t launched = 0;             // buckets of this backward
+  CommunicationTimings timings;         // of it; the stream's worker writes ends
   std::vector<int> ready_order;         // of the first backward that is synchronized
   int synchronized_backwards = 0;       // that have ended, on all ranks
   bool observed = false;                // a backward of this rank that was synchronized has ended
@@ -199,6 +216,7 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   role = new_role;
   phase = Phase::begun;
   launched = 0;
+  ending = false;
   for (std::size_t b = 0; b < incomplete.size(); ++b) {
     incomplete[b] = layout.buckets()[b].slots.size();
   }
@@ -257,16 +275,26 @@ void GradientReducer::Body::complete(int parameter) {
 }
 
 void GradientReducer::Body::launch_complete_buckets() {
-  while (launched < incomplete.size() && incomplete[launched] == 0) {
-    communicate([this] { launch(launched); });
+  // Without overlap end() reduces them all.
+  while ((overlaps || ending) && launched < incomplete.size() && incomplete[launched] == 0) {
+    communicate([this] {
+      BucketTiming& timing = timings.buckets[launched];
+      timing = {static_cast<int>(launched), layout.buckets()[launched].bytes(), now_s(), 0};
+      launch(launched);
+      if (overlaps) {
+        stream.run([&timing] { timing.end_s = now_s(); });
+      } else {
+        timing.end_s = now_s();
+      }
+    });
     ++launched;
   }
 }
 
 void GradientReducer::Body::launch(std::size_t index) {
   if (!store.pooled()) {
-    if (reduction == nullptr) return store.reduce(index, communicator, stream);
-    return reduction->begin(data_of(index), communicator, stream);
+    if (reduction == nullptr) return store.reduce(index, communicator, where());
+    return reduction->begin(data_of(index), communicator, where());
   }
   const Bucket& bucket = layout.buckets()[index];
   std::byte* const data = store.acquire(index, launched);
@@ -281,7 +309,7 @@ void GradientReducer::Body::launch(std::size_t index) {
     mine.outside = false;
     if (options.owner != nullptr) options.owner->moved(each.parameter, nullptr);
   }
-  store.reduce(index, communicator, stream);
+  store.reduce(index, communicator, where());
 }
 
 /// In the first backward from a pool: gradients that came after their bucket had been launched,
@@ -344,6 +372,7 @@ void GradientReducer::Body::end() {
   phase = Phase::idle;
   if (!synchronizes) return;
   const bool first = !observed && role == Role::computes;
+  ending = true;
   ++synchronized_backwards;
   observed = observed || first;
   for (int parameter = 0; parameter < count(); ++parameter) {
@@ -352,6 +381,7 @@ void GradientReducer::Body::end() {
     const int least = options.static_graph ? 0 : 1;
     of(parameter).expected = std::max(of(parameter).times, least);
   }
+  launch_complete_buckets();
   if (synchronized_backwards == 1 && store.pooled()) communicate([this] { reduce_again(); });
   agree_on_status();
 }
@@ -374,12 +404,14 @@ void GradientReducer::Body::agree_on_status() {
       // What is held from backwards before was used too.
       for (std::size_t i = 0; store.adds() && i < used.size(); ++i) mine_used[i] |= used[i];
       used = std::move(mine_used);
-      communicator.all_reduce(used, hocketMax, stream);
+      communicator.all_reduce(used, hocketMax, where());
     }
-    communicator.all_reduce(problems, hocketMax, stream);
+    communicator.all_reduce(problems, hocketMax, where());
+    timings.wait_begin_s = now_s();
     stream.synchronize();
+    timings.wait_end_s = now_s();
     for (std::size_t b = 0; reduction != nullptr && b < layout.buckets().size(); ++b) {
-      reduction->finish(data_of(b), communicator, stream);
+      reduction->finish(data_of(b), communicator, where());
     }
     store.finish();
   });
@@ -481,6 +513,7 @@ const ShardLayout& GradientReducer::shards() const { return body_->store.shards(
 TrainingMemory GradientReducer::memory() const {
   return {.gradient_arena = body_->store.arena_bytes(), .gradient_pool = body_->store.pool_bytes()};
 }
+CommunicationTimings GradientReducer::last_timings() const { return body_->timings; }
 void GradientReducer::begin(bool synchronize) { body_->begin(synchronize); }
 void GradientReducer::ready(int parameter) { body_->ready(parameter); }
 void GradientReducer::absent(int parameter) { body_->absent(parameter); }

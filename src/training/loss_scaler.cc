@@ -39,7 +39,10 @@ bool LossScaler::unscale(GradientReducer& gradients, double factor) {
                        "time would divide them by the scale again");
   }
   reducers_.push_back(&gradients);
-  return unscale(gradients.communicator(), gradients.held(), factor);
+  const bool finite = unscale(gradients.communicator(), gradients.held(), factor);
+  // No optimizer's step will discard them, and the next averages are not to be added to them.
+  if (!finite) gradients.discard();
+  return finite;
 }
 
 bool LossScaler::unscale(Communicator& comm, std::span<const TensorRange> gradients,

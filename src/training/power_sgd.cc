@@ -124,7 +124,7 @@ void PowerSgd::lay_out(std::span<const Parameter> parameters, const BucketLayout
   body.reduced = std::move(next);
 }
 
-void PowerSgd::begin(const BucketData& bucket, Communicator& comm, const Stream& stream) {
+void PowerSgd::begin(const BucketData& bucket, Communicator& comm, StreamRef stream) {
   Body& body = *body_;
   Body::Reduced& reduced = body.reduced[static_cast<std::size_t>(bucket.index)];
   reduced.compressed = reduced.steps++ >= body.options.start_step && !reduced.second.empty();
@@ -151,7 +151,7 @@ void PowerSgd::begin(const BucketData& bucket, Communicator& comm, const Stream&
   comm.all_reduce(reduced.first, hocketAvg, stream);
 }
 
-void PowerSgd::finish(const BucketData& bucket, Communicator& comm, const Stream&) {
+void PowerSgd::finish(const BucketData& bucket, Communicator& comm, StreamRef) {
   Body& body = *body_;
   Body::Reduced& reduced = body.reduced[static_cast<std::size_t>(bucket.index)];
   if (!reduced.compressed) return;

@@ -54,6 +54,24 @@ TEST(Oversubscription, follows_the_run_delay_where_ranks_have_a_core_each) {
   EXPECT_EQ(WaitPhase::poll, load.policy().phase(1000, 0));
 }
 
+TEST(WaitPolicy, of_a_worker_sleeps_after_a_few_polls_while_no_thread_waits_for_its_stream) {
+  const Oversubscription alone(1);
+  Waiters waiters;
+  driven_for = &waiters;
+  EXPECT_EQ(WaitPhase::poll, alone.policy().phase(16, 0));
+  EXPECT_EQ(WaitPhase::sleep, alone.policy().phase(17, 0));
+  {
+    const Waiters::Scope waits(waiters);
+    EXPECT_EQ(WaitPhase::poll, alone.policy().phase(1000, 0));
+  }
+  EXPECT_EQ(WaitPhase::sleep, alone.policy().phase(17, 0));
+  waiters.ask();
+  EXPECT_EQ(WaitPhase::poll, alone.policy().phase(17, 0)) << "a thread asks again and again";
+  EXPECT_EQ(WaitPhase::sleep, alone.policy().phase(17, 0)) << "it has stopped asking";
+  driven_for = nullptr;
+  EXPECT_EQ(WaitPhase::poll, alone.policy().phase(1000, 0)) << "of a thread's own calls";
+}
+
 TEST(Oversubscription, compares_no_thread_with_another_and_needs_no_schedstat) {
   std::thread::id other;
   std::thread([&other] { other = std::this_thread::get_id(); }).join();

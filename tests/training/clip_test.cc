@@ -125,8 +125,7 @@ TEST(Clip, norm_that_is_not_finite_is_returned_or_an_error_on_all_ranks_that_nam
           const std::string message = message_of<InvalidArgument>(
               [&] { (void)clip_grad_norm(reducer, 1, {.p = p, .error_if_nonfinite = true}); });
           // Element 70 of 192: in the second shard of three.
-          const char* const holders =
-              sharding == Sharding::none ? "ranks 0 to 2 hold" : "rank 1 holds";
+          const char* const holders = sharding == Sharding::none ? "on ranks 0 to 2" : "on rank 1";
           EXPECT_NE(message.find("'w' (float32, 37 x 5)"), std::string::npos) << message;
           EXPECT_NE(message.find(holders), std::string::npos) << message;
         }

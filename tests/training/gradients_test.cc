@@ -65,7 +65,7 @@ TEST(Gradients, every_place_has_the_mean_of_all_ranks_whatever_the_order_on_each
   for (const int ranks : {1, 2, 3, 5}) {
     run_ranks(ranks, [&](Communicator& comm) {
       std::mt19937_64 random(seed + static_cast<std::uint64_t>(comm.rank()));
-      GradientReducer reducer(comm, small_model(), {.limits = one_each});
+      GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
       std::vector<int> order = reverse_order(4);
       for (int step = 0; step < 6; ++step) {
         std::shuffle(order.begin(), order.end(), random);
@@ -105,7 +105,7 @@ TEST(Gradients, of_all_types_are_averaged_in_one_step) {
 
 TEST(Gradients, are_reduced_while_backward_still_computes) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 2; ++step) {
       reducer.begin();
       for (const int p : {3, 2, 1, 0}) {
@@ -120,9 +120,53 @@ TEST(Gradients, are_reduced_while_backward_still_computes) {
   });
 }
 
+TEST(Gradients, tell_when_their_buckets_were_communicated) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    for (int step = 0; step < 3; ++step) {
+      const double begin = now_s();
+      reducer.begin();
+      for (const int p : {3, 2, 1, 0}) reducer.ready(p);
+      reducer.end();
+      const CommunicationTimings timings = reducer.last_timings();
+      ASSERT_EQ(timings.buckets.size(), 4u);
+      double last = begin;
+      for (const BucketTiming& bucket : timings.buckets) {
+        EXPECT_EQ(bucket.bytes,
+                  reducer.layout().buckets()[static_cast<std::size_t>(bucket.bucket)].bytes());
+        EXPECT_LE(begin, bucket.begin_s);
+        EXPECT_LE(bucket.begin_s, bucket.end_s);
+        EXPECT_LE(last, bucket.end_s);
+        last = bucket.end_s;
+      }
+      EXPECT_LE(timings.wait_begin_s, timings.wait_end_s);
+      EXPECT_LE(last, timings.wait_end_s);
+      EXPECT_LE(timings.wait_end_s, now_s());
+    }
+  });
+}
+
+TEST(Gradients, that_take_little_time_are_reduced_at_the_end) {
+  run_ranks(2, [](Communicator& comm) {
+    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    for (int step = 0; step < 2; ++step) {
+      reducer.begin();
+      for (const int p : {3, 2, 1, 0}) {
+        compute(reducer, comm.rank(), step, p);
+        reducer.ready(p);
+      }
+      const float own = gradient(reducer, 3)[0];
+      comm.barrier();  // the other rank has launched its buckets, too
+      EXPECT_EQ(gradient(reducer, 3)[0], own);
+      reducer.end();
+      expect_means(reducer, 2, step);
+    }
+  });
+}
+
 TEST(Gradients, after_the_first_backward_buckets_have_the_order_of_rank_0) {
   run_ranks(3, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     const std::vector<int> order =
         comm.rank() == 0 ? std::vector<int>{1, 3, 0, 2} : std::vector<int>{0, 1, 2, 3};
     for (int step = 0; step < 3; ++step) {
@@ -172,7 +216,7 @@ TEST(Gradients, that_the_program_needs_move_with_their_places) {
 
 TEST(Gradients, add_up_over_backwards_that_do_not_synchronize) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int round = 0; round < 3; ++round) {
       for (int p = 0; p < 4; ++p) std::ranges::fill(gradient(reducer, p), 0.0f);
       for (const bool synchronize : {false, false, true}) {
@@ -194,7 +238,7 @@ TEST(Gradients, add_up_over_backwards_that_do_not_synchronize) {
 
 TEST(Gradients, a_parameter_without_a_gradient_on_one_rank_is_an_error_on_all) {
   run_ranks(3, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 4; ++step) {
       const bool skips = step == 2 && comm.rank() == 1;
       reducer.begin();
@@ -282,7 +326,7 @@ TEST(Gradients, an_unused_parameter_keeps_what_earlier_backwards_added_up) {
 
 TEST(Gradients, a_parameter_that_becomes_ready_twice_is_reduced_after_the_second_time) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 3; ++step) {
       reducer.begin();
       std::ranges::fill(gradient(reducer, 3), 1.0f);  // the module of parameter 3 is used twice
@@ -302,7 +346,7 @@ TEST(Gradients, a_parameter_that_becomes_ready_twice_is_reduced_after_the_second
 
 TEST(Gradients, a_gradient_that_comes_after_its_bucket_was_reduced_is_an_error_on_all_ranks) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each});
+    GradientReducer reducer(comm, small_model(), {.limits = one_each, .least_overlap_us = 0});
     for (int step = 0; step < 2; ++step) {
       reducer.begin();
       for (const int p : {3, 2, 1, 0}) {
@@ -392,7 +436,8 @@ TEST(Gradients, parameters_that_one_rank_refuses_are_an_error_on_all_ranks) {
 
 TEST(Gradients, with_a_static_graph_what_the_first_backward_left_out_is_not_waited_for) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, small_model(), {.limits = one_each, .static_graph = true});
+    GradientReducer reducer(comm, small_model(),
+                            {.limits = one_each, .static_graph = true, .least_overlap_us = 0});
     for (int step = 0; step < 3; ++step) {
       reducer.begin();
       for (const int p : {3, 1, 0}) {  // 2 is never used; rank 1 never uses 1

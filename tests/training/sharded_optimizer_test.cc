@@ -142,6 +142,21 @@ TEST(ShardedAdamW, gives_every_rank_the_bits_of_one_rank_without_sharding) {
   }
 }
 
+/// With ranks in processes: see CMakeLists.txt.
+TEST(Processes, update_shards_and_have_the_bits_of_one_rank_without_sharding) {
+  const std::vector<std::byte> expected = expected_after(4);
+  Communicator comm = Communicator::from_environment();
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+    Model model(comm, sharding);
+    ShardedAdamW optimizer(*model.parameters, {}, no_decay_for_vectors());
+    for (int step = 0; step < 4; ++step) {
+      model.backward(step);
+      optimizer.step();
+    }
+    EXPECT_EQ(model.bytes(), expected) << static_cast<int>(sharding);
+  }
+}
+
 TEST(ShardedAdamW, groups_have_options_of_their_own) {
   run_ranks(2, [](Communicator& comm) {
     Model model(comm, Sharding::zero1);

@@ -19,9 +19,11 @@ void run_on_all(Communicator& comm, const char* operation, const std::function<v
 /// the first parameter whose name, type, sizes or strides differ, with the ranks.
 void require_same_parameters(Communicator& comm, const std::vector<Parameter>& parameters);
 
-/// The same for anything that can be described: throws Mismatch on all ranks if the lists of the ranks
-/// differ, and names the first line that does. what: what a line describes, such as "parameter".
-void require_same_lines(Communicator& comm, const char* what, const std::vector<std::string>& lines);
+/// The same for anything that can be described: throws Mismatch on all ranks if the lists of the
+/// ranks differ, and names the first line that does. what: what a line describes, such as
+/// "parameter".
+void require_same_lines(Communicator& comm, const char* what,
+                        const std::vector<std::string>& lines);
 
 /// "rank 1", "ranks 0 and 2", "ranks 0 to 3 and 5".
 [[nodiscard]] std::string ranks_text(const std::vector<int>& ranks);

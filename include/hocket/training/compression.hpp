@@ -17,8 +17,8 @@ class CompressedAllReduce final : public BucketReduction {
   explicit CompressedAllReduce(hocketDataType_t wire);
   ~CompressedAllReduce() override;
   void lay_out(std::span<const Parameter> parameters, const BucketLayout& layout) override;
-  void begin(const BucketData& bucket, Communicator& comm, const Stream& stream) override;
-  void finish(const BucketData& bucket, Communicator& comm, const Stream& stream) override;
+  void begin(const BucketData& bucket, Communicator& comm, StreamRef stream) override;
+  void finish(const BucketData& bucket, Communicator& comm, StreamRef stream) override;
 
  private:
   struct Body;
@@ -43,8 +43,8 @@ class PowerSgd final : public BucketReduction {
   explicit PowerSgd(const PowerSgdOptions& options = {});
   ~PowerSgd() override;
   void lay_out(std::span<const Parameter> parameters, const BucketLayout& layout) override;
-  void begin(const BucketData& bucket, Communicator& comm, const Stream& stream) override;
-  void finish(const BucketData& bucket, Communicator& comm, const Stream& stream) override;
+  void begin(const BucketData& bucket, Communicator& comm, StreamRef stream) override;
+  void finish(const BucketData& bucket, Communicator& comm, StreamRef stream) override;
 
  private:
   struct Body;

@@ -22,6 +22,7 @@
 #include <hocket/training/reduction.hpp>
 #include <hocket/training/shards.hpp>
 #include <hocket/training/tensor_range.hpp>
+#include <hocket/training/timing.hpp>
 #include <memory>
 #include <span>
 #include <vector>
@@ -60,6 +61,10 @@ struct ReducerOptions {
   /// gradients became complete on rank 0. Not with sharding, where the layout decides who holds
   /// what.
   bool reorder = true;
+  /// If all buckets together take less than this many microseconds, by the figures that were
+  /// measured when the communicator was made, end() reduces them in the calling thread. To overlap
+  /// them would take longer: a worker and the thread that waits for it must be woken.
+  float least_overlap_us = 500;
   /// Outlives the reducer; may be null.
   GradientOwner* owner = nullptr;
 };
@@ -151,6 +156,9 @@ class GradientReducer {
   /// The lowest rank that was not done in the last announcement in which any rank was not.
   [[nodiscard]] int last_active() const;
 
+  /// When the buckets of the last backward that was synchronized were communicated, and how long
+  /// end() waited for them.
+  [[nodiscard]] CommunicationTimings last_timings() const;
   /// After end(): whether any rank had a gradient for the parameter. If not, its place is zero.
   [[nodiscard]] bool was_used(int parameter) const;
   /// Whether the last begin() was to synchronize.

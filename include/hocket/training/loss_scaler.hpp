@@ -39,7 +39,8 @@ class LossScaler {
   [[nodiscard]] double scale() const noexcept { return scale_; }
 
   /// Collective. Divides the gradients that this rank holds by scale(), and returns whether they
-  /// were finite on all ranks. If not, no rank may make its optimizer's step. Between two update()
+  /// were finite on all ranks. If not, no rank may make its optimizer's step; sharded gradients are
+  /// discarded. Between two update()
   /// once for each optimizer's gradients, after backward and before gradients are clipped.
   /// factor: multiplies them too (see token_normalisation.hpp). One small all-reduce.
   /// Throws InvalidUsage if the reducer's gradients were unscaled since the last update().

@@ -20,9 +20,10 @@ struct BucketData {
 /// backward has ended. After finish() the bucket's elements are the average over the ranks (or what
 /// the program wants instead of that: the same on every rank).
 ///
-/// All ranks make these calls in the same order, so both may begin collectives: on the stream, or,
-/// in finish(), in the calling thread. Operations on the stream that begin() put there have ended
-/// when finish() is called. An exception that either throws ends the reducer, and the other ranks
+/// All ranks make these calls in the same order, so both may begin collectives: on the stream
+/// (which is the calling thread where all buckets take little time, see ReducerOptions), or, in
+/// finish(), in the calling thread. Operations on the stream that begin() put there have ended when
+/// finish() is called. An exception that either throws ends the reducer, and the other ranks
 /// receive an error too.
 class BucketReduction {
  public:
@@ -32,8 +33,8 @@ class BucketReduction {
   virtual void lay_out(std::span<const Parameter> parameters, const BucketLayout& layout) {
     (void)parameters, (void)layout;
   }
-  virtual void begin(const BucketData& bucket, Communicator& comm, const Stream& stream) = 0;
-  virtual void finish(const BucketData& bucket, Communicator& comm, const Stream& stream) {
+  virtual void begin(const BucketData& bucket, Communicator& comm, StreamRef stream) = 0;
+  virtual void finish(const BucketData& bucket, Communicator& comm, StreamRef stream) {
     (void)bucket, (void)comm, (void)stream;
   }
 };
@@ -44,7 +45,7 @@ class AllReduce final : public BucketReduction {
  public:
   /// op: hocketAvg or hocketSum.
   explicit AllReduce(hocketRedOp_t op = hocketAvg) : op_(op) {}
-  void begin(const BucketData& bucket, Communicator& comm, const Stream& stream) override;
+  void begin(const BucketData& bucket, Communicator& comm, StreamRef stream) override;
 
  private:
   hocketRedOp_t op_;

@@ -150,6 +150,16 @@ TEST(Zero, has_the_bits_of_ddp_with_our_adamw_on_two_ranks) {
   }
 }
 
+/// With ranks in processes: see CMakeLists.txt.
+TEST(ProcessesTorch, have_with_sharding_the_bits_of_ddp_with_our_adamw) {
+  Communicator comm = Communicator::from_environment();
+  at::set_num_threads(1);
+  const auto expected = train_with_our_adamw(comm, Sharding::none, ShardCut::elements, 4);
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+    EXPECT_TRUE(equal(expected, train_with_our_adamw(comm, sharding, ShardCut::elements, 4)));
+  }
+}
+
 TEST(Zero, is_close_to_ddp_for_any_number_of_ranks) {
   for (const int ranks : {1, 3, 5}) {
     const auto expected = train(ranks, [](Communicator& comm) {

@@ -17,6 +17,8 @@
 // With sharding, the trainable parameters lie in memory of hocket; they keep their sizes, strides,
 // views and identity. The averaged gradients belong to the ranks' shards: after backward every
 // .grad is undefined, step() uses the shards and discards them, and zero_grad() has nothing to do.
+// A loop that leaves a step() out calls ddp.reducer().discard() instead, or the next averages are
+// added.
 // Use clip_grad_norm() of clip.hpp over ddp.reducer(). An optimizer of libtorch over
 // net->parameters() would find no gradients: the next forward throws InvalidUsage unless an
 // optimizer of hocket exists.

@@ -1,0 +1,86 @@
+// training-lab: trains one model in several modes whose steps alternate, and prints what each step
+// took as JSON. hocket-run starts it; training.py calls it and makes the table.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "measure.h"
+#include "parity.h"
+
+namespace {
+
+struct Arguments {
+  std::string workload = "mlp", json;
+  std::vector<std::string> modes{"none", "hocket"};
+  int rows = 0;
+  bool parity = false;
+  lab::ModeOptions mode;
+  lab::Plan plan;
+};
+
+int parse(int argc, char** argv, Arguments* arguments) {
+  CLI::App app("Trains one model in several modes, step by step in turn");
+  Arguments& a = *arguments;
+  app.add_option("--workload", a.workload, "mlp, tensors, gpt10m or gpt85m");
+  app.add_option("--modes", a.modes, "none, hocket, reducer")->delimiter(',');
+  app.add_option("--rows", a.rows, "rows of a rank's batch; 0: the workload's own");
+  app.add_option("--rounds", a.plan.rounds, "how often each mode has its turn");
+  app.add_option("--burst", a.plan.burst, "steps of a turn; those after the first are measured");
+  app.add_option("--warmup", a.plan.warmup, "rounds before those that are measured");
+  app.add_flag("--alone", a.plan.alone, "measures communication without a backward too");
+  app.add_option("--bucket-mb", a.mode.bucket_mb, "MiB of a bucket");
+  app.add_option("--interface", a.mode.interface_name, "of Gloo's connections");
+  app.add_option("--address", a.mode.address, "of rank 0, for Gloo");
+  app.add_flag("--parity", a.parity, "compares the gradients of all ranks with one process");
+  app.add_option("--json", a.json, "file for the results; else standard output");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? -1 : 2;
+  }
+  return 0;
+}
+
+nlohmann::json run(const Arguments& arguments, hocket::Communicator& comm) {
+  const lab::Workload workload = lab::workload(arguments.workload, arguments.rows);
+  if (arguments.parity) return lab::compare_gradients(workload, comm, arguments.mode);
+  std::vector<lab::Measured> measured =
+      lab::measure(workload, arguments.modes, arguments.mode, arguments.plan, comm);
+  nlohmann::json out = {{"workload", workload.name},
+                        {"rows", workload.rows},
+                        {"ranks", comm.ranks()},
+                        {"bucket_mb", arguments.mode.bucket_mb},
+                        {"samples", nlohmann::json::object()}};
+  for (const lab::Measured& mode : measured) {
+    nlohmann::json& of = out["samples"][mode.mode];
+    for (std::size_t part = 0; part < lab::part_names.size(); ++part) {
+      std::vector<double> values;
+      for (const lab::Sample& sample : mode.samples) values.push_back(sample[part]);
+      of[lab::part_names[part]] = values;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  Arguments arguments;
+  if (const int status = parse(argc, argv, &arguments); status != 0) return std::max(status, 0);
+  at::set_num_threads(1);
+  auto comm = hocket::Communicator::from_environment();
+  const nlohmann::json result = run(arguments, comm);
+  if (comm.rank() != 0) return 0;
+  if (arguments.json.empty()) {
+    std::cout << result << '\n';
+    return 0;
+  }
+  std::ofstream(arguments.json) << result << '\n';
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << "training-lab: " << error.what() << '\n';
+  return 1;
+}
