@@ -36,6 +36,10 @@ for options in "1 --strategy none" "1 --strategy dp" "2 --strategy ddp" \
   check "$options: exit status" test $? = 0
   check "$options: the loss went down" holds "$(json loss | tail -n 1) < 0.6 * $(json loss | head -n 1)"
   check "$options: 60 lines of steps" test "$(json loss | wc -l)" = 60
+  case $options in [23]*)
+    check "$options: the last step communicated every gradient" \
+      holds "$(json bytes | tail -n 1) >= 4 * 21472 && $(json communication_s | tail -n 1) > 0" ;;
+  esac
   check "$options: a validation" holds "$(json validation_loss) < 4"
   check "$options: a sample of the model" says '"prompt":"\\n","sample":"'
   check "$options: nothing on standard error" test ! -s "$out/stderr"
