@@ -48,8 +48,9 @@ class ShardedAdamW {
   ShardedAdamW& operator=(const ShardedAdamW&) = delete;
 
   /// Collective. Updates this rank's shard with the held gradients, gathers the other ranks', and
-  /// discards the gradients. Parameters that no rank used in this backward stay as they are, with
-  /// their state. Returns false if it did nothing because of skip_nonfinite.
+  /// discards the gradients. (Without sharding they are the program's to zero.) Parameters that no
+  /// rank used in this backward stay as they are, with their state. Returns false if it did nothing
+  /// because of skip_nonfinite.
   bool step(const StepOptions& options = {});
 
   /// Options of a group; those of all other parameters come last. They may be changed between

@@ -150,8 +150,8 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
   void end();
   void abandon() noexcept {
     in_backward = false;
+    drop_gradients();  // void, and perhaps of a kind that cannot be reduced
     reducer.abandon();
-    drop_gradients();
   }
 
   ::torch::nn::Module& module;

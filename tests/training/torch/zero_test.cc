@@ -86,7 +86,9 @@ struct Mixed : torch::nn::Module {
     transposed = register_parameter("transposed", (number(7 * 16) * 0.3).view({7, 16}).t());
     wide = register_parameter("wide", number(7).to(torch::kDouble));
     frozen = register_parameter("frozen", number(16), false);
-    extra = register_parameter("extra", number(33));
+    // A part of a larger storage that nobody else uses.
+    extra = torch::empty({0}).set_(number(40).storage(), 5, {33}, {1});
+    register_parameter("extra", extra);
     scalar = register_parameter("scalar", torch::tensor(0.5f));
     register_buffer("calls", torch::zeros({1}));
   }
@@ -441,6 +443,45 @@ TEST(Zero, writes_of_a_step_between_forward_and_backward_are_noticed) {
     optimizer.step();
     EXPECT_THROW(loss.backward(), c10::Error);
   });
+}
+
+/// Gives a sparse gradient on the last rank.
+struct SometimesSparse : torch::nn::Module {
+  SometimesSparse() {
+    table = register_parameter("table", torch::ones({4, 3}));
+    factor = register_parameter("factor", torch::ones({3}));
+  }
+  at::Tensor forward(bool sparse) {
+    const at::Tensor rows = torch::embedding(table, torch::tensor({1, 2}), -1, false, sparse);
+    return rows * factor;
+  }
+  at::Tensor table, factor;
+};
+
+TEST(Zero, a_backward_that_throws_on_one_rank_throws_on_all_and_the_next_step_works) {
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+    train(2, [&](Communicator& comm) {
+      SometimesSparse net;
+      DistributedDataParallel ddp(net, comm, {.limits = small_buckets, .sharding = sharding});
+      ShardedAdamW optimizer(ddp.parameters(), {.learning_rate = 0.1});
+      const auto backward = [&](bool sparse) {
+        ddp.run([&] { return net.forward(sparse); }).sum().backward();
+      };
+      backward(false);
+      optimizer.step();
+      const auto before = values_of(net);
+      if (comm.rank() == 1) {
+        EXPECT_NE(message_of<c10::Error>([&] { backward(true); }).find("is sparse"),
+                  std::string::npos);
+      } else {
+        EXPECT_NE(message_of<Error>([&] { backward(false); }), "");
+      }
+      backward(false);
+      optimizer.step();
+      EXPECT_FALSE(equal(values_of(net), before));
+      return values_of(net);
+    });
+  }
 }
 
 TEST(Zero, clips_by_the_norm_of_the_whole_model) {
