@@ -154,7 +154,8 @@ def parity(options, results):
         ok = found["bit_equal"] and found["ranks_equal"] and found["full_batch"] <= 1e-5
         rows.append([TITLES[workload], bits, f"{found['full_batch']:.1e}", equal, verdict(ok)])
     columns = ["parity, 2 ranks", "half-batches one by one", "full batch", "ranks", "target"]
-    table("Gradients of 2 ranks beside those of one process (targets: same bits, 1e-5)", columns, rows)
+    title = "Gradients of 2 ranks beside those of one process (targets: same bits, 1e-5)"
+    table(title, columns, rows)
 
 
 def exposed(options, samples):
@@ -259,7 +260,8 @@ def measure_overlap(options, samples):
         rows.append([*row, f"{share:.0%}", f"{waiting:.0%}", target])
     columns = ["ms", "backward", "communication", "both", "its processor time", "hidden"]
     columns += ["less processor time", ">= 70 %"]
-    table(f"Overlap: GPT 10.9 M, two hosts, {rate} Mbit/s, {options.bucket_mb} MiB a bucket", columns, rows)
+    title = f"Overlap: GPT 10.9 M, two hosts, {rate} Mbit/s, {options.bucket_mb} MiB a bucket"
+    table(title, columns, rows)
     return {"rate_mbit": rate, "modes": found, "samples": stored(shaped)}
 
 

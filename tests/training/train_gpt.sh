@@ -34,7 +34,8 @@ for options in "1 --strategy none" "1 --strategy dp" "2 --strategy ddp" \
   # shellcheck disable=SC2086
   train $options --steps 60 --report json --sample 20
   check "$options: exit status" test $? = 0
-  check "$options: the loss went down" holds "$(json loss | tail -n 1) < 0.6 * $(json loss | head -n 1)"
+  check "$options: the loss went down" \
+    holds "$(json loss | tail -n 1) < 0.6 * $(json loss | head -n 1)"
   check "$options: 60 lines of steps" test "$(json loss | wc -l)" = 60
   case $options in [23]*)
     check "$options: the last step communicated every gradient" \
