@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "training/small_floats.h"
+#include "training/range_math.h"
 
 namespace hocket::training {
 namespace {
@@ -46,14 +46,6 @@ struct State {
   StateArray exp_avg, exp_avg_sq, master;
   std::size_t bytes;
 };
-
-void widen(hocketDataType_t dtype, const void* from, float* to, std::size_t count) {
-  const auto* const halves = static_cast<const std::uint16_t*>(from);
-  for (std::size_t i = 0; i < count; ++i) {
-    to[i] = dtype == hocketFloat16 ? small::Float16::widen(halves[i])
-                                   : small::Bfloat16::widen(halves[i]);
-  }
-}
 
 }  // namespace
 
@@ -97,7 +89,7 @@ struct ShardedAdamW::Body {
   void read_parameters() {
     for (const Piece& piece : parameters.pieces()) {
       const AdamWData data = data_of(piece);
-      if (data.master != nullptr) widen(data.dtype, piece.values, data.master, piece.elements);
+      if (data.master != nullptr) widen(piece.values, data.master, piece.elements, data.dtype);
     }
   }
   bool step(const StepOptions& options);

@@ -29,7 +29,9 @@
 //
 // In ZeRO-2 a gradient leaves .grad as soon as its bucket has a place. Those that backward computes
 // before older buckets are complete stay in .grad until then, so memory is as memory_of() says if
-// backward goes through the parameters in the reverse of their order.
+// backward goes through the parameters in the reverse of their order. Gradients pass through two
+// places of the largest bucket's size: where 50 MiB matter, set DdpOptions::limits to smaller
+// buckets.
 #pragma once
 
 #include <torch/optim/optimizer.h>
