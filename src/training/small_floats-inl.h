@@ -42,7 +42,7 @@ struct Bfloat16Bits {
     return hn::BitCast(d, hn::ShiftLeft<16>(bits));
   }
   template <class D>
-  static HWY_INLINE Bits<D> narrow(D d, hn::Vec<D> v) {
+  static HWY_INLINE Bits<D> narrow(D, hn::Vec<D> v) {
     const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
