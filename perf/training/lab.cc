@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fstream>
+#include <hocket/training/report.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +26,8 @@ int parse(int argc, char** argv, Arguments* arguments) {
   CLI::App app("Trains one model in several modes, step by step in turn");
   Arguments& a = *arguments;
   app.add_option("--workload", a.workload, "mlp, tensors, gpt10m or gpt85m");
-  app.add_option("--modes", a.modes, "none, hocket, reducer")->delimiter(',');
+  app.add_option("--modes", a.modes, "none, hocket, fused, zero1, zero2, checkpointed, reducer")
+      ->delimiter(',');
   app.add_option("--rows", a.rows, "rows of a rank's batch; 0: the workload's own");
   app.add_option("--rounds", a.plan.rounds, "how often each mode has its turn");
   app.add_option("--burst", a.plan.burst, "steps of a turn; those after the first are measured");
@@ -44,16 +46,20 @@ int parse(int argc, char** argv, Arguments* arguments) {
   return 0;
 }
 
+/// Bytes of a rank's process after the last step, a page that two ranks share counted by half.
+double mean_pss(hocket::Communicator& comm) {
+  const auto mine = static_cast<double>(hocket::training::process_memory(true).proportional);
+  return comm.all_reduce(mine, hocketAvg);
+}
+
 nlohmann::json run(const Arguments& arguments, hocket::Communicator& comm) {
   const lab::Workload workload = lab::workload(arguments.workload, arguments.rows);
   if (arguments.parity) return lab::compare_gradients(workload, comm, arguments.mode);
   std::vector<lab::Measured> measured =
       lab::measure(workload, arguments.modes, arguments.mode, arguments.plan, comm);
-  nlohmann::json out = {{"workload", workload.name},
-                        {"rows", workload.rows},
-                        {"ranks", comm.ranks()},
-                        {"bucket_mb", arguments.mode.bucket_mb},
-                        {"samples", nlohmann::json::object()}};
+  nlohmann::json out = {{"workload", workload.name}, {"rows", workload.rows},
+                        {"ranks", comm.ranks()},     {"bucket_mb", arguments.mode.bucket_mb},
+                        {"pss", mean_pss(comm)},     {"samples", nlohmann::json::object()}};
   for (const lab::Measured& mode : measured) {
     nlohmann::json& of = out["samples"][mode.mode];
     for (std::size_t part = 0; part < lab::part_names.size(); ++part) {

@@ -1,5 +1,6 @@
 #include "models.h"
 
+#include <hocket/training/torch/activation_checkpoint.hpp>
 #include <stdexcept>
 
 namespace lab {
@@ -74,7 +75,12 @@ class Gpt final : public Model {
   }
   at::Tensor loss(const Batch& batch) override {
     at::Tensor x = tokens_(batch.data) + positions_(torch::arange(batch.data.size(1)));
-    for (const auto& block : *blocks_) x = block->as<Block>()->forward(x);
+    for (const auto& block : *blocks_) {
+      const auto run = [block](const at::Tensor& in) { return block->as<Block>()->forward(in); };
+      x = checkpoints_activations
+              ? hocket::training::checkpoint({.name = "block", .preserve_rng = false}, run, x)
+              : run(x);
+    }
     const at::Tensor logits = head_(norm_(x));
     return torch::nn::functional::cross_entropy(logits.view({-1, vocabulary}),
                                                 batch.target.reshape({-1}));

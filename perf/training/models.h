@@ -19,6 +19,7 @@ struct Batch {
 class Model : public torch::nn::Module {
  public:
   virtual at::Tensor loss(const Batch& batch) = 0;
+  bool checkpoints_activations = false;  // of each block of a GPT
 };
 
 /// What is trained: a model and the rows of a batch of one rank.

@@ -1,5 +1,6 @@
 #include "modes.h"
 
+#include <hocket/training/sharded_optimizer.hpp>
 #include <hocket/training/torch/ddp.hpp>
 #include <stdexcept>
 
@@ -13,10 +14,13 @@ hocket::training::BucketLimits limits(const ModeOptions& options) {
   return limits;
 }
 
-class HocketMode final : public Mode {
+using hocket::training::Sharding;
+
+class HocketMode : public Mode {
  public:
-  HocketMode(const Workload& workload, hocket::Communicator& comm, const ModeOptions& options)
-      : Mode(workload), ddp_(model(), comm, {.limits = limits(options)}) {}
+  HocketMode(const Workload& workload, hocket::Communicator& comm, const ModeOptions& options,
+             Sharding sharding = Sharding::none)
+      : Mode(workload), ddp_(model(), comm, {.limits = limits(options), .sharding = sharding}) {}
   at::Tensor forward(const Batch& batch) override {
     return ddp_.run([&] { return loss(batch); });
   }
@@ -29,8 +33,29 @@ class HocketMode final : public Mode {
     reducer.end();
   }
 
- private:
+ protected:
   hocket::training::DistributedDataParallel ddp_;
+};
+
+/// With hocket's AdamW, whole on every rank or sharded.
+class FusedMode final : public HocketMode {
+ public:
+  FusedMode(const Workload& workload, hocket::Communicator& comm, const ModeOptions& options,
+            Sharding sharding)
+      : HocketMode(workload, comm, options, sharding),
+        optimizer_(ddp_.parameters(), {.learning_rate = 3e-4}) {}
+  void optimize() override { optimizer_.step(); }
+  void zero_grad() override { model().zero_grad(); }
+
+ private:
+  hocket::training::ShardedAdamW optimizer_;
+};
+
+class CheckpointedMode final : public Mode {
+ public:
+  explicit CheckpointedMode(const Workload& workload) : Mode(workload) {
+    model().checkpoints_activations = true;
+  }
 };
 
 }  // namespace
@@ -60,12 +85,19 @@ std::unique_ptr<Mode> make_mode(const std::string& name, const Workload& workloa
                                 hocket::Communicator& comm, const ModeOptions& options) {
   if (name == "none") return std::make_unique<Mode>(workload);
   if (name == "hocket") return std::make_unique<HocketMode>(workload, comm, options);
+  if (name == "checkpointed") return std::make_unique<CheckpointedMode>(workload);
+  for (const auto& [fused, sharding] : {std::pair{"fused", Sharding::none},
+                                        {"zero1", Sharding::zero1},
+                                        {"zero2", Sharding::zero2}}) {
+    if (name == fused) return std::make_unique<FusedMode>(workload, comm, options, sharding);
+  }
   if (name == "reducer") {
     if (auto mode = make_reducer(workload, comm, options)) return mode;
     throw std::invalid_argument(
         "the mode 'reducer' was not built: Gloo's headers are missing (Debian: libgloo-dev)");
   }
-  throw std::invalid_argument("no mode '" + name + "': none, hocket or reducer");
+  throw std::invalid_argument("no mode '" + name +
+                              "': none, hocket, fused, zero1, zero2, checkpointed or reducer");
 }
 
 }  // namespace lab

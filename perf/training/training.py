@@ -185,6 +185,40 @@ def exposed(options, samples):
     table("Exposed communication: what it adds to a step without it", columns, rows)
 
 
+def strategies(options):
+    """Steps with an optimizer, in turns, and the memory of a rank with one mode alone."""
+    modes = ["hocket", "fused", "zero1", "zero2"] + ["reducer"] * options.reducer
+    titles = {"hocket": "DDP, libtorch's AdamW", "fused": "DDP, hocket's AdamW", "zero1": "ZeRO-1"}
+    titles |= {"zero2": "ZeRO-2", "reducer": "c10d Reducer, libtorch's AdamW"}
+    found = []
+    for workload in [each for each in options.workloads if each.startswith("gpt")]:
+        rounds, burst = PLANS[workload]
+        arguments = ["--workload", workload, "--burst", burst, "--warmup", 1, "--rounds"]
+        samples, pss = Samples(), {}
+        for _ in range(1 if options.quick else options.repeat):
+            turns = 1 if options.quick else rounds
+            samples.add(lab(2, *arguments, turns, "--modes", ",".join(modes)))
+        for mode in modes:
+            pss[mode] = lab(2, *arguments, 1, "--modes", mode)["pss"]
+        rows = []
+        for mode in modes:
+            step = samples.median(workload, 2, mode)
+            optimizer = samples.median(workload, 2, mode, "optimizer")
+            row = {"mode": mode, "step_ms": step, "optimizer_ms": optimizer, "pss": pss[mode]}
+            found.append({"workload": workload, **row})
+            mib = pss[mode] / 2**20
+            rows.append([titles[mode], f"{step:.0f}", f"{optimizer:.0f}", f"{mib:.0f}"])
+        columns = [f"{TITLES[workload]}, 2 ranks", "step, ms", "optimizer, ms", "PSS, MiB"]
+        table("Steps with an optimizer, and the memory of a rank", columns, rows)
+        checkpointed = Samples()
+        checkpointed.add(lab(2, *arguments, rounds, "--modes", "none,checkpointed"))
+        ratio = checkpointed.median(workload, 2, "checkpointed")
+        ratio /= checkpointed.median(workload, 2, "none")
+        found.append({"workload": workload, "checkpointed": ratio})
+        print(f"  with checkpointed activations a step takes {ratio:.2f} x as long (target: 1.35)")
+    return found
+
+
 def scaling(samples):
     rows = []
     for workload, ranks, mode in sorted(samples.of):
@@ -277,7 +311,7 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="few steps: shows that all works")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each case")
     parser.add_argument("--workloads", default="mlp,tensors,gpt10m,gpt85m")
-    parser.add_argument("--parts", default="parity,steps,scaling,overlap")
+    parser.add_argument("--parts", default="parity,steps,strategies,scaling,overlap")
     parser.add_argument("--python", help="a Python that has torch 2.13; default: build/peers/gloo")
     parser.add_argument("--no-reducer", dest="reducer", action="store_false")
     parser.add_argument("--bucket-mb", type=float, default=1.5, help="of the overlap")
@@ -314,6 +348,8 @@ def main():
             measure_steps(options, samples, "gpt10m", ranks, modes)
     if "steps" in options.parts:
         exposed(options, samples)
+    if "strategies" in options.parts:
+        out["strategies"] = strategies(options)
     if "scaling" in options.parts:
         scaling(samples)
     if "overlap" in options.parts:
