@@ -6,10 +6,13 @@ bin=$1 kills=${2:-20} failed=0
 export OMP_NUM_THREADS=1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-RANDOM=${TEST_SEED:-$(($(date +%s) % 32768))}
-seed=$RANDOM
+seed=${TEST_SEED:-$RANDOM}
 RANDOM=$seed
-fail() { echo "FAILED (repeat with TEST_SEED=$seed): $*"; tail -n 5 "$out/stdout" "$out/stderr"; failed=1; }
+fail() {
+  echo "FAILED (repeat with TEST_SEED=$seed): $*"
+  tail -n 5 "$out/stdout" "$out/stderr"
+  failed=1
+}
 
 for i in {1..400}; do printf 'The quick brown fox %03d jumps over the lazy dog.' "$i"; done \
   >"$out/text"
@@ -33,7 +36,8 @@ for ((kill = 1; kill <= kills; ++kill)); do
   kill -KILL "$victim"
   wait $job
   status=$?
-  rank=$(sed -n "s/^hocket-run: rank \([0-9]*\) on .* (pid $victim) was killed.*/\1/p" "$out/stderr")
+  killed="s/^hocket-run: rank \([0-9]*\) on .* (pid $victim) was killed.*/\1/p"
+  rank=$(sed -n "$killed" "$out/stderr")
   what="kill $kill: rank $rank of $ranks, $strategy"
   ((status == 137)) || fail "$what: hocket-run exited with $status"
   named=$(grep -cE "^hocket-train-gpt: rank [0-9]+: .*\(caused by rank $rank\)" "$out/stderr")
