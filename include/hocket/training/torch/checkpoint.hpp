@@ -23,11 +23,11 @@ namespace hocket::training {
 /// device, or has gaps or overlaps in memory (an expanded tensor): make it contiguous.
 [[nodiscard]] std::vector<TensorRange> module_ranges(const ::torch::nn::Module& module);
 
-/// Writes parameters and buffers of a checkpoint to a file that torch::load(module, path) reads,
-/// and torch.jit.load() in Python. The directory is as for load_checkpoint(). The module says what
-/// belongs into the file; its own values are the same afterwards, but no other thread may use it
-/// meanwhile. Not collective: one process calls it.
-/// Throws as load_checkpoint() does: for example Mismatch if the module is of another model.
+/// Writes parameters and buffers of a checkpoint to a file that torch::load(module, path) reads.
+/// The directory is as for load_checkpoint(). The module says what belongs into the file; its own
+/// values are the same afterwards, but no other thread may use it meanwhile. Not collective: one
+/// process calls it. Throws as load_checkpoint() does: for example Mismatch if the module is of
+/// another model.
 void export_torch(const std::string& directory, ::torch::nn::Module& module,
                   const std::string& path);
 
