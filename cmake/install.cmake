@@ -13,6 +13,8 @@ install(TARGETS hocket hocket_training LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDI
 # The training layer. Its adapter for libtorch is compiled by the programs that use it: see
 # hocket-config.cmake.in.
 install(DIRECTORY include/hocket/training DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)
+file(GLOB _headers_for_adapter CONFIGURE_DEPENDS src/training/*.h)
+install(FILES ${_headers_for_adapter} DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/adapter/training)
 install(DIRECTORY src/training/torch DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/adapter/training)
 if(TARGET hocket-run)
   install(TARGETS hocket-run hocket-topo hocket-trace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -25,7 +25,8 @@ of_libtorch() {
   grep -rlE '#include [<"](torch|ATen|c10|hocket/training/torch|training/torch)/' \
     include src tools perf tests --include='*.h' --include='*.hpp'
   find include src tests -path '*/training/torch/*.h*'
-  grep -rl '#include "model.*\.h"' tools/hocket-train-gpt perf/training --include='*.h'
+  grep -rl '#include "model.*\.h"' tools/hocket-train-gpt --include='*.h'
+  find perf/training -name '*.h'
 }
 
 find include src tools perf tests \( -name '*.h' -o -name '*.hpp' \) 2>/dev/null |
