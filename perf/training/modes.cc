@@ -1,8 +1,11 @@
 #include "modes.h"
 
+#include <torch/csrc/autograd/engine.h>
+
 #include <hocket/training/sharded_optimizer.hpp>
 #include <hocket/training/torch/ddp.hpp>
 #include <stdexcept>
+#include <utility>
 
 namespace lab {
 namespace {
