@@ -1,5 +1,7 @@
 #include "modes.h"
 
+#include <torch/csrc/autograd/engine.h>
+
 #include <hocket/training/torch/ddp.hpp>
 #include <stdexcept>
 
