@@ -86,7 +86,7 @@ class GradientStore {
   bool adds_ = false;
   std::vector<char> has_average_;  // zero2, by bucket: the shard has one already
   bool is_saved_ = false;
-  std::vector<std::vector<std::byte>> saved_;  // zero1, by bucket: what was held before
+  std::vector<std::vector<std::byte>> saved_;  // zero1, by bucket: averages held before
 };
 
 }  // namespace hocket::training

@@ -13,7 +13,7 @@ struct NormOptions {
 };
 
 /// Collective, after end() of the reducer. The norm of the averaged gradients of the whole model.
-/// It counts every element once, whoever holds it, and is the same on all ranks.
+/// It counts every element once, whichever rank holds the element. All ranks get the same norm.
 ///
 /// Sums are in float64, so the number of ranks changes the result by rounding only: for p = 2 and N
 /// elements in total by a relative error of at most N x 2^-57 + 2^-50.

@@ -128,7 +128,7 @@ class GradientReducer {
   /// reduced yet, or that the owner needs, is reduced; otherwise the parameter's place becomes
   /// zero.
   void absent(int parameter);
-  /// Backward has ended. Reduces what is left and waits for all buckets.
+  /// Backward has ended. Reduces the buckets that are not reduced yet, and waits for all buckets.
   /// Throws, after all buckets have been reduced and on all ranks, hocket::Mismatch if a parameter
   /// received no gradient (without find_unused_parameters) or received one after its bucket was
   /// reduced; the message names the parameter and the ranks.

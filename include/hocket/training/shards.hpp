@@ -5,7 +5,7 @@
 //   ShardCut::parameters
 //                      |----- rank 0 -----|----- rank 1 -----|- rank 2 --|
 //
-// Outside of the core nobody sees an offset in a bucket: a rank holds pieces of parameters.
+// Offsets in buckets stay inside the core: other code sees which pieces of parameters a rank holds.
 #pragma once
 
 #include <cstddef>
