@@ -537,6 +537,7 @@ TEST(Join, of_ranks_with_more_steps_the_gradients_are_reduced_with_zeros_of_thos
 TEST(Join, that_an_exception_ends_gives_the_other_ranks_an_error) {
   run_ranks(2, [](Communicator& comm) {
     GradientReducer reducer(comm, small_model());
+    comm.barrier();  // rank 1 fails after all ranks have their reducer
     const auto loop = [&] {
       Join join(reducer);
       if (comm.rank() == 1) throw std::runtime_error("no more data");
@@ -595,6 +596,7 @@ TEST(Gradients, an_error_of_the_communication_ends_the_reducer_on_all_ranks) {
     GradientReducer reducer(comm, small_model());
     reducer.begin();
     for (const int p : {3, 2, 1, 0}) reducer.ready(p);
+    comm.barrier();  // rank 1 aborts after all ranks have announced all gradients
     if (comm.rank() == 1) {
       reducer.communicator().abort();
     }

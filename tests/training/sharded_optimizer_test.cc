@@ -314,6 +314,7 @@ TEST(ShardedParameters, tell_the_other_ranks_of_an_update_that_throws) {
   run_ranks(2, [](Communicator& comm) {
     Model model(comm, Sharding::zero1);
     model.backward(0);
+    comm.barrier();  // rank 1 fails after the backward of all ranks
     const auto step = [&] {
       model.parameters->update(model.parameters->pieces(), [&](const ShardedParameters::Piece&) {
         if (comm.rank() == 1) throw std::runtime_error("out of luck");
