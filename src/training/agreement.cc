@@ -2,8 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <hocket/training/agreement.hpp>
+#include <numeric>
+
+#include "training/storage_failure.h"
+#include "training/text_hash.h"
 
 namespace hocket::training {
 namespace {
@@ -17,15 +20,6 @@ std::string full_text(const Parameter& parameter) {
     text += fmt::format(", strides {}", fmt::join(parameter.strides, " x "));
   }
   return text;
-}
-
-/// FNV-1a, 64 bits: equal on all ranks for equal texts.
-std::uint64_t hash(const std::string& text) {
-  std::uint64_t value = 0xcbf29ce484222325;
-  for (const char c : text) {
-    value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  return value;
 }
 
 /// The ranks whose value is not that of rank 0.
@@ -44,17 +38,6 @@ std::vector<int> other_ranks(const Range& of_ranks) {
                      ". All ranks must build the same model, with parameters of the same "
                      "names, types and sizes in the same order",
                  others.size() == 1 ? others.front() : -1);
-}
-
-/// The texts of all ranks about one parameter, cut to a fixed length.
-std::vector<std::string> texts_of_ranks(Communicator& comm, const std::string& own) {
-  constexpr std::size_t length = 1000;
-  std::vector<char> mine(length), all(length * static_cast<std::size_t>(comm.ranks()));
-  std::copy_n(own.begin(), std::min(own.size(), length - 1), mine.begin());
-  comm.all_gather(mine, all);
-  std::vector<std::string> texts;
-  for (auto at = all.begin(); at != all.end(); at += length) texts.emplace_back(&*at);
-  return texts;
 }
 
 }  // namespace
@@ -78,36 +61,49 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("ranks {} and {}", fmt::join(runs, ", "), last);
 }
 
-void run_on_all(Communicator& comm, const char* operation, const std::function<void()>& action) {
-  std::exception_ptr own;
-  std::string text;
-  int code[] = {hocketSuccess};
-  try {
-    action();
-  } catch (const Error& error) {
-    own = std::current_exception();
-    code[0] = error.code();
-    text = error.what();
-  } catch (const std::exception& error) {
-    own = std::current_exception();
-    code[0] = hocketInternalError;
-    text = error.what();
+void run_on_all(Communicator& comm, const char* operation, const std::string& note,
+                const std::function<void()>& action) {
+  const storage::Outcome mine = storage::outcome_of(action);
+  std::vector<std::int32_t> codes(static_cast<std::size_t>(comm.ranks()));
+  const std::int32_t own_code[] = {static_cast<std::int32_t>(mine.code)};
+  comm.all_gather(own_code, codes);
+  std::vector<int> failed;
+  for (std::size_t rank = 0; rank < codes.size(); ++rank) {
+    if (codes[rank] != hocketSuccess) failed.push_back(static_cast<int>(rank));
   }
-  std::vector<int> codes(static_cast<std::size_t>(comm.ranks()));
-  comm.all_gather(code, codes);
-  const auto failed =
-      std::find_if(codes.begin(), codes.end(), [](int each) { return each != hocketSuccess; });
-  if (failed == codes.end()) return;
-  const std::vector<std::string> texts = texts_of_ranks(comm, text);
-  if (own != nullptr) std::rethrow_exception(own);
-  const auto rank = failed - codes.begin();
-  const std::string sentence =
-      fmt::format("rank {} failed: {}", rank, texts[static_cast<std::size_t>(rank)]);
-  if (*failed == hocketInternalError) {
-    throw Error(hocketRemoteError, operation, sentence, static_cast<int>(rank));
+  if (failed.empty()) return;
+  const int first = failed.front();
+  std::string sentence =
+      fmt::format("rank {}: {}", first, broadcast_bytes(comm, mine.sentence, first));
+  failed.erase(failed.begin());
+  if (!failed.empty()) sentence += fmt::format(" ({} failed too)", ranks_text(failed));
+  if (!note.empty()) sentence += ". " + note;
+  hocket::detail::throw_error(static_cast<hocketResult_t>(codes[static_cast<std::size_t>(first)]),
+                              operation, sentence, first);
+}
+
+std::vector<std::string> gather_bytes(Communicator& comm, const std::string& own) {
+  std::vector<std::size_t> lengths(static_cast<std::size_t>(comm.ranks()));
+  const std::size_t own_length[] = {own.size()};
+  comm.all_gather(own_length, lengths);
+  std::string together(std::accumulate(lengths.begin(), lengths.end(), std::size_t{0}), '\0');
+  comm.all_gather(own, together, Blocks(lengths));
+  std::vector<std::string> all;
+  std::size_t begin = 0;
+  for (const std::size_t length : lengths) {
+    all.push_back(together.substr(begin, length));
+    begin += length;
   }
-  detail::throw_error(static_cast<hocketResult_t>(*failed), operation, sentence,
-                      static_cast<int>(rank));
+  return all;
+}
+
+std::string broadcast_bytes(Communicator& comm, const std::string& own, int root) {
+  std::size_t length[] = {own.size()};
+  comm.broadcast(length, root);
+  std::string bytes = own;
+  bytes.resize(length[0]);
+  if (!bytes.empty()) comm.broadcast(bytes, root);
+  return bytes;
 }
 
 void require_same_parameters(Communicator& comm, const std::vector<Parameter>& parameters) {
@@ -121,10 +117,10 @@ void require_same_lines(Communicator& comm, const char* what,
   std::vector<std::uint64_t> hashes;
   std::string all_lines;
   for (const std::string& line : lines) {
-    hashes.push_back(hash(line));
+    hashes.push_back(text_hash(line));
     all_lines += line + '\n';
   }
-  const std::uint64_t mine[] = {lines.size(), hash(all_lines)};
+  const std::uint64_t mine[] = {lines.size(), text_hash(all_lines)};
   std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(comm.ranks()));
   comm.all_gather(mine, all);
   std::vector<std::uint64_t> counts, models;
@@ -142,7 +138,7 @@ void require_same_lines(Communicator& comm, const char* what,
   const auto first = static_cast<std::size_t>(
       std::mismatch(least.begin(), least.end(), most.begin()).first - least.begin());
   const std::vector<std::string> texts =
-      texts_of_ranks(comm, first < lines.size() ? lines[first] : "");
+      gather_bytes(comm, first < lines.size() ? lines[first] : "");
   const std::vector<int> others = other_ranks(texts);
   const std::string where = fmt::format("the models of the ranks differ at {} {}", what, first);
   if (others.empty()) differ({}, where);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <hocket/training/agreement.hpp>
 #include <set>
 
 #include "training/checkpoint_directory.h"
@@ -30,7 +31,7 @@ std::string join(const std::string& directory, const std::string& name) {
 /// Rank 0 reads the manifest for all ranks.
 CheckpointFiles open_for_all(Communicator& comm, const std::string& directory, std::string* name) {
   std::string bytes;
-  agree(comm, operation, "", [&] {
+  run_on_all(comm, operation, [&] {
     if (comm.rank() != 0) return;
     *name = choose_checkpoint(directory);
     bytes = manifest_bytes(join(directory, *name));
@@ -102,22 +103,22 @@ void require_asked(Communicator& comm, const CheckpointFiles& files,
 LoadedCheckpoint load_checkpoint(Communicator& comm, const std::string& directory,
                                  std::span<const TensorRange> ranges, const LoadOptions& options) {
   std::vector<TensorRange> own;
-  agree(comm, operation, "", [&] {
+  run_on_all(comm, operation, [&] {
     for (const TensorRange& range : ranges) own.push_back(checked_range(range));
   });
   std::string name;
   CheckpointFiles files = open_for_all(comm, directory, &name);
-  agree(comm, operation, "", [&] {
+  run_on_all(comm, operation, [&] {
     for (const TensorRange& range : own) (void)files.stored(range);
   });
   const LoadOptions agreed = strictest_of_all(comm, options);
   require_asked(comm, files, own, agreed.unasked);
   if (agreed.verify_first) {
-    agree(comm, operation, "The memory of all ranks is unchanged", [&] {
+    run_on_all(comm, operation, "The memory of all ranks is unchanged", [&] {
       for (const TensorRange& range : own) files.read(range, nullptr);
     });
   }
-  agree(comm, operation, "The memory of the ranges may have changed", [&] {
+  run_on_all(comm, operation, "The memory of the ranges may have changed", [&] {
     for (const TensorRange& range : own) files.read(range, range.data);
   });
   if (name.empty()) name = directory;

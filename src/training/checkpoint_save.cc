@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <hocket/training/agreement.hpp>
 #include <random>
 #include <tuple>
 
@@ -12,6 +13,7 @@
 #include "training/dense_tensor.h"
 #include "training/storage_failure.h"
 #include "training/storage_file.h"
+#include "training/text_hash.h"
 
 namespace hocket::training {
 namespace {
@@ -35,13 +37,6 @@ void require_metadata(const Metadata& metadata) {
     refuse(fmt::format("the metadata have {} bytes, and at most {} are allowed", bytes,
                        largest_metadata));
   }
-}
-
-/// FNV-1a, 64 bits.
-std::uint64_t hash(const std::string& text) {
-  std::uint64_t value = 0xcbf29ce484222325;
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value;
 }
 
 /// A save after its arguments have been checked. All ranks make the same calls.
@@ -79,7 +74,7 @@ void Save::plan() {
   });
   const std::string own = encode(ranges_);
   // Ranks that hold the same, as with DDP, need not tell one another.
-  const std::uint64_t length_and_hash[] = {own.size(), hash(own)};
+  const std::uint64_t length_and_hash[] = {own.size(), text_hash(own)};
   std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(comm_.ranks()));
   comm_.all_gather(length_and_hash, all);
   bool are_equal = true;
@@ -96,7 +91,7 @@ void Save::plan() {
 }
 
 void Save::begin(const std::string& label) {
-  agree(comm_, operation, "", [&] {
+  run_on_all(comm_, operation, [&] {
     if (comm_.rank() == 0) name_ = begin_checkpoint(directory_, label);
   });
   name_ = broadcast_bytes(comm_, name_);
@@ -141,8 +136,8 @@ void Save::write_own_file() {
 }
 
 void Save::write() {
-  agree(comm_, operation, "Nothing was saved, and earlier checkpoints are unchanged",
-        [&] { write_own_file(); });
+  run_on_all(comm_, operation, "Nothing was saved, and earlier checkpoints are unchanged",
+             [&] { write_own_file(); });
   collect_checksums();
 }
 
@@ -165,7 +160,7 @@ void Save::collect_checksums() {
 
 void Save::commit(const Metadata& metadata) {
   const std::vector<std::string> all_metadata = gather_bytes(comm_, encode(metadata));
-  agree(comm_, operation, "Nothing was saved, and earlier checkpoints are unchanged", [&] {
+  run_on_all(comm_, operation, "Nothing was saved, and earlier checkpoints are unchanged", [&] {
     if (comm_.rank() != 0) return;
     const std::string folder = temporary_path(directory_, name_);
     for (std::uint32_t rank = 0; rank < plan_.file_bytes.size(); ++rank) {
@@ -192,7 +187,7 @@ std::string save_checkpoint(Communicator& comm, const std::string& directory,
                             std::span<const TensorRange> ranges, const Metadata& metadata,
                             const SaveOptions& options) {
   std::vector<TensorRange> own;
-  agree(comm, operation, "", [&] {
+  run_on_all(comm, operation, [&] {
     require_label(options.label);
     if (options.keep < 0) {
       refuse(fmt::format("keep is {}: it is 0 for all checkpoints, or their number", options.keep));
@@ -210,13 +205,14 @@ std::string save_checkpoint(Communicator& comm, const std::string& directory,
     save.discard();
     throw;
   }
-  agree(comm, operation,
-        fmt::format("Checkpoint '{}' is complete, but an older checkpoint could not be removed",
-                    save.name()),
-        [&] {
-          if (comm.rank() != 0 || options.keep == 0) return;
-          remove_old_checkpoints(directory, save.name(), options.keep);
-        });
+  run_on_all(
+      comm, operation,
+      fmt::format("Checkpoint '{}' is complete, but an older checkpoint could not be removed",
+                  save.name()),
+      [&] {
+        if (comm.rank() != 0 || options.keep == 0) return;
+        remove_old_checkpoints(directory, save.name(), options.keep);
+      });
   return save.name();
 }
 

@@ -1,11 +1,10 @@
-// Errors of files and of their contents, and how all ranks learn of the error of one rank.
+// Errors of files and of their contents, before other ranks know them.
 #pragma once
 
 #include <functional>
 #include <hocket/hocket.hpp>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 namespace hocket::training::storage {
 
@@ -35,18 +34,16 @@ class Failure : public std::runtime_error {
 /// A call of the system failed: "cannot DO 'PATH': REASON", with the reason of an errno.
 [[noreturn]] void system_failure(const std::string& verb, const std::string& path, int error);
 
+/// How an action ended: hocketSuccess, or the code and the text of what it threw.
+struct Outcome {
+  hocketResult_t code = hocketSuccess;
+  std::string sentence{};
+  int culprit = -1;
+};
+Outcome outcome_of(const std::function<void()>& action);
+
 /// Runs an action that communicates with no rank, and throws a Failure of it as the hocket::Error
 /// of the operation.
 void locally(const char* operation, const std::function<void()>& action);
-
-/// Collective. The same on all ranks: if the action of a rank fails, all ranks throw the error of
-/// the first such rank, which the message names. note: a sentence that is added to the message.
-void agree(Communicator& comm, const char* operation, const std::string& note,
-           const std::function<void()>& action);
-
-/// Collective. The bytes of every rank.
-std::vector<std::string> gather_bytes(Communicator& comm, const std::string& own);
-/// Collective. The bytes of rank 0.
-std::string broadcast_bytes(Communicator& comm, const std::string& own);
 
 }  // namespace hocket::training::storage

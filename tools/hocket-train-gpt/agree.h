@@ -4,7 +4,6 @@
 #include <hocket/hocket.hpp>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 namespace hocket::gpt {
 
@@ -17,9 +16,6 @@ class Refused : public std::runtime_error {
  private:
   int status_;
 };
-
-/// Collective. The texts of all ranks, by rank.
-std::vector<std::string> gather_texts(Communicator& comm, const std::string& mine);
 
 /// Collective. Throws Refused on all ranks if a rank has a problem: the text of the first rank that
 /// has one, with its number if not all ranks say the same. Empty: this rank has none.

@@ -9,11 +9,22 @@
 
 namespace hocket::training {
 
-/// Collective. Runs an action that communicates with no other rank. If the action throws on any
-/// rank, this throws on all ranks: there the exception of the action, elsewhere a hocket::Error of
-/// the same class (hocket::Error itself for other exceptions), whose message begins with the rank
-/// that failed and whose culprit is that rank. So no rank waits for a rank that has failed.
-void run_on_all(Communicator& comm, const char* operation, const std::function<void()>& action);
+/// Collective. Runs an action that communicates with no other rank. If it throws on any rank, all
+/// ranks throw the same error of the operation, so that no rank waits for one that has failed: a
+/// hocket::Error with the code of the first rank that failed (hocketInternalError for other
+/// exceptions). The message names this rank, which is the culprit, and the further ranks that
+/// failed; the note, a sentence without its full stop, is added to it.
+void run_on_all(Communicator& comm, const char* operation, const std::string& note,
+                const std::function<void()>& action);
+inline void run_on_all(Communicator& comm, const char* operation,
+                       const std::function<void()>& action) {
+  run_on_all(comm, operation, "", action);
+}
+
+/// Collective. The bytes of every rank, by rank.
+[[nodiscard]] std::vector<std::string> gather_bytes(Communicator& comm, const std::string& own);
+/// Collective. The bytes of root.
+[[nodiscard]] std::string broadcast_bytes(Communicator& comm, const std::string& own, int root = 0);
 
 /// Collective. Throws Mismatch on all ranks if the parameters differ: the number of parameters, or
 /// the first parameter whose name, type, sizes or strides differ, with the ranks.
