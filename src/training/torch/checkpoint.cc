@@ -20,6 +20,7 @@
 #include "training/dense_tensor.h"
 #include "training/storage_failure.h"
 #include "training/storage_file.h"
+#include "training/torch/types.h"
 
 namespace hocket::training {
 namespace {
@@ -27,49 +28,13 @@ namespace {
 using ::torch::nn::Module;
 using namespace storage;
 
-std::optional<hocketDataType_t> stored_type(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return hocketFloat64;
-    case at::kFloat:
-      return hocketFloat32;
-    case at::kHalf:
-      return hocketFloat16;
-    case at::kBFloat16:
-      return hocketBfloat16;
-    case at::kFloat8_e4m3fn:
-      return hocketFloat8e4m3;
-    case at::kFloat8_e5m2:
-      return hocketFloat8e5m2;
-    case at::kLong:
-      return hocketInt64;
-    case at::kInt:
-      return hocketInt32;
-    case at::kShort:
-      return hocketInt16;
-    case at::kChar:
-      return hocketInt8;
-    case at::kUInt64:
-      return hocketUint64;
-    case at::kUInt32:
-      return hocketUint32;
-    case at::kUInt16:
-      return hocketUint16;
-    case at::kByte:
-    case at::kBool:
-      return hocketUint8;
-    default:
-      return std::nullopt;
-  }
-}
-
 TensorRange range_of(const std::string& name, const at::Tensor& tensor) {
   const auto refuse_as = [&](const std::string& what) { refuse("'" + name + "' " + what); };
   if (tensor.layout() != at::kStrided) refuse_as("is sparse; checkpoints have dense tensors");
   if (!tensor.device().is_cpu()) {
     refuse_as("is on device " + tensor.device().str() + "; checkpoints have tensors in CPU memory");
   }
-  const std::optional<hocketDataType_t> dtype = stored_type(tensor.scalar_type());
+  const std::optional<hocketDataType_t> dtype = datatype(tensor.scalar_type());
   if (!dtype) {
     refuse_as(std::string("has type ") + c10::toString(tensor.scalar_type()) +
               ", which checkpoints do not have");
@@ -157,7 +122,7 @@ using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;  // to, from
 void add_copy(const std::string& path, const std::string& name, const at::Tensor& to,
               const at::Tensor& from, Copies* copies) {
   const auto describe = [](const at::Tensor& tensor) {
-    const auto dtype = stored_type(tensor.scalar_type()).value_or(hocketMaxDataType);
+    const auto dtype = datatype(tensor.scalar_type()).value_or(hocketMaxDataType);
     return describe_type({"", dtype, tensor.sizes().vec(), {}});
   };
   if (to.scalar_type() != from.scalar_type() || to.sizes() != from.sizes()) {

@@ -4,40 +4,14 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/core/GradMode.h>
 
+#include "training/torch/types.h"
+
 namespace hocket::training {
 namespace {
-
-hocketDataType_t datatype(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return hocketFloat64;
-    case at::kFloat:
-      return hocketFloat32;
-    case at::kHalf:
-      return hocketFloat16;
-    case at::kBFloat16:
-      return hocketBfloat16;
-    default:
-      return hocketMaxDataType;
-  }
-}
 
 bool is_dense(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
 
 }  // namespace
-
-at::ScalarType scalar_type(hocketDataType_t dtype) {
-  switch (dtype) {
-    case hocketFloat64:
-      return at::kDouble;
-    case hocketFloat16:
-      return at::kHalf;
-    case hocketBfloat16:
-      return at::kBFloat16;
-    default:
-      return at::kFloat;
-  }
-}
 
 Parameter describe_tensor(const char* operation, const std::string& name,
                           const at::Tensor& tensor) {
@@ -48,12 +22,12 @@ Parameter describe_tensor(const char* operation, const std::string& name,
   if (!tensor.device().is_cpu()) {
     refuse("is on device " + tensor.device().str() + "; only tensors in CPU memory can be reduced");
   }
-  const hocketDataType_t dtype = datatype(tensor.scalar_type());
-  if (dtype == hocketMaxDataType) {
+  const std::optional<hocketDataType_t> dtype = datatype(tensor.scalar_type());
+  if (!dtype || element_bytes(*dtype) < 2) {
     refuse(std::string("has type ") + c10::toString(tensor.scalar_type()) +
            "; float64, float32, float16 and bfloat16 can be reduced");
   }
-  Parameter parameter{name, dtype, tensor.sizes().vec(), {}};
+  Parameter parameter{name, *dtype, tensor.sizes().vec(), {}};
   if (is_dense(tensor) && !tensor.is_contiguous()) parameter.strides = tensor.strides().vec();
   return parameter;
 }

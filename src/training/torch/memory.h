@@ -10,8 +10,6 @@
 
 namespace hocket::training {
 
-at::ScalarType scalar_type(hocketDataType_t dtype);
-
 /// The parameter as the core knows it. Throws InvalidArgument, in the name of the operation, if its
 /// type, layout or device cannot be reduced.
 Parameter describe_tensor(const char* operation, const std::string& name, const at::Tensor& tensor);

@@ -10,6 +10,7 @@
 
 #include "training/range_math.h"
 #include "training/torch/memory.h"
+#include "training/torch/types.h"
 
 namespace hocket::training::detail {
 namespace {
