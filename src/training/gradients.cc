@@ -3,200 +3,16 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <hocket/training/agreement.hpp>
-#include <hocket/training/gradients.hpp>
-#include <map>
-#include <set>
 #include <utility>
 
-#include "training/gradient_store.h"
-#include "training/missing.h"
+#include "training/gradients_body.h"
 
 namespace hocket::training {
 namespace {
 
 constexpr const char* operation = "hocket::training::GradientReducer";
 
-void require_valid(const std::vector<Parameter>& parameters) {
-  std::set<std::string_view> names;
-  for (const Parameter& parameter : parameters) {
-    if (element_bytes(parameter.dtype) < 2) {
-      throw InvalidArgument(
-          operation, fmt::format("parameter '{}' has the datatype {}: gradients are float64, "
-                                 "float32, float16 or bfloat16",
-                                 parameter.name, static_cast<int>(parameter.dtype)));
-    }
-    if (!names.insert(parameter.name).second) {
-      throw InvalidArgument(operation, fmt::format("two parameters have the name '{}': checkpoints "
-                                                   "and errors could not tell them apart",
-                                                   parameter.name));
-    }
-  }
-}
-
-/// Null: the store reduces into shards.
-std::shared_ptr<BucketReduction> chosen_reduction(const ReducerOptions& options) {
-  if (options.reduction != nullptr && options.sharding == Sharding::zero2) {
-    throw InvalidArgument(
-        operation,
-        "Sharding::zero2 reduces into shards, so it takes no BucketReduction: use "
-        "Sharding::zero1, or leave the reduction out");
-  }
-  if (options.sharding != Sharding::none) return options.reduction;
-  return options.reduction != nullptr ? options.reduction : std::make_shared<AllReduce>();
-}
-
-/// After the ranks have agreed that they have the same, valid parameters.
-Communicator own_communicator(Communicator& comm, const std::vector<Parameter>& parameters) {
-  run_on_all(comm, operation, [&] { require_valid(parameters); });
-  require_same_parameters(comm, parameters);
-  return comm.duplicate({.name = "gradients"});
-}
-
 }  // namespace
-
-struct GradientReducer::Body {
-  /// What is known of a parameter.
-  struct Progress {
-    int times = 0;                  // how often it became ready in this backward
-    int expected = 1;               // how often it became ready in the first backward
-    bool complete = false;          // in this backward: its bucket need not wait for it
-    bool unreduced = false;         // its place has a gradient that was not reduced yet
-    Missing missing = Missing::no;  // in this backward
-    bool outside = false;  // zero2: the owner keeps the gradient, until its bucket has a place
-    bool zero = false;     // zero2: it has none, and its place becomes zero
-  };
-  enum class Phase { idle, begun, backward };
-  enum class Role {
-    computes,   // this rank has a backward of its own
-    shadows,    // it takes part in that of other ranks, with zeros
-    abandoned,  // its backward failed
-  };
-
-  Body(Communicator& comm, std::vector<Parameter> all, const ReducerOptions& given)
-      : options(given),
-        parameters(std::move(all)),
-        communicator(own_communicator(comm, parameters)),
-        layout(parameters, reverse_order(parameters.size()), options.limits),
-        store(layout, options.sharding, options.cut, communicator.ranks(), communicator.rank()),
-        reduction(chosen_reduction(given)),
-        progress(parameters.size()),
-        used(parameters.size(), 1) {
-    use_layout();
-    // A pool has no places for all buckets at once, so it reduces them during backward.
-    overlaps = store.pooled() || estimated_us() >= options.least_overlap_us;
-  }
-  /// The time of all buckets one after another; equal on all ranks, as the measured figures are.
-  float estimated_us() {
-    Group buckets;
-    for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
-      AllReduce().begin(data_of(b), communicator, caller_thread);
-    }
-    return buckets.simulate_end().value_or(0);
-  }
-
-  const Slot& slot(int parameter) const {
-    const BucketLayout::Place place = layout.place(parameter);
-    return bucket_of(parameter).slots[static_cast<std::size_t>(place.slot)];
-  }
-  const Bucket& bucket_of(int parameter) const {
-    return layout.buckets()[static_cast<std::size_t>(layout.place(parameter).bucket)];
-  }
-  std::byte* gradient(int parameter) {
-    const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
-    std::byte* data = store.address(bucket);
-    if (data == nullptr && synchronizes) {
-      communicate([&] { data = store.acquire(bucket, launched); });
-    }
-    if (data == nullptr) return nullptr;
-    return data + slot(parameter).begin * element_bytes(bucket_of(parameter).dtype);
-  }
-  std::size_t gradient_bytes(int parameter) const {
-    return slot(parameter).elements * element_bytes(bucket_of(parameter).dtype);
-  }
-  BucketData data_of(std::size_t index) {
-    const Bucket& bucket = layout.buckets()[index];
-    return {static_cast<int>(index), &bucket, store.address(index)};
-  }
-  void use_layout() {
-    incomplete.resize(layout.buckets().size());
-    timings.buckets.resize(layout.buckets().size());
-    if (reduction != nullptr) reduction->lay_out(parameters, layout);
-  }
-  StreamRef where() const { return overlaps ? StreamRef(stream) : StreamRef(caller_thread); }
-  Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
-  int count() const { return static_cast<int>(parameters.size()); }
-
-  void require_alive() const {
-    if (failure != nullptr) std::rethrow_exception(failure);
-  }
-  /// Runs something that communicates; its error ends the reducer, on all ranks.
-  template <typename Action>
-  void communicate(Action action) {
-    try {
-      action();
-    } catch (...) {
-      failure = std::current_exception();
-      hocketCommAbort(communicator.get());
-      throw;
-    }
-  }
-
-  // ---- One backward.
-
-  void begin(bool synchronized, Role role = Role::computes);
-  void ready(int parameter);
-  void complete(int parameter);
-  void launch_complete_buckets();
-  void launch(std::size_t bucket);
-  void reduce_again();
-  void absent(int parameter);
-  void settle(int parameter);
-  void end();
-  void abandon();
-  /// Whether the used parameters are found out in this backward.
-  bool looks_for_unused() const {
-    return options.find_unused_parameters || (options.static_graph && synchronized_backwards == 1);
-  }
-  void agree_on_status();
-
-  // ---- Ranks with different numbers of backwards.
-
-  std::vector<Turn> announce(Turn turn);
-
-  // ---- The order in which gradients become complete.
-
-  void reorder();
-
-  const ReducerOptions options;
-  const std::vector<Parameter> parameters;
-  Communicator communicator;
-  BucketLayout layout;
-  GradientStore store;
-  const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
-  Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
-  /// Whether the stream reduces buckets while backward computes; else end() reduces them all, in
-  /// the calling thread.
-  bool overlaps = true;
-  bool ending = false;  // in end()
-
-  std::vector<Progress> progress;       // by parameter
-  std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
-  std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
-  std::size_t launched = 0;             // buckets of this backward
-  CommunicationTimings timings;         // of it; the stream's worker writes ends
-  std::vector<int> ready_order;         // of the first backward that is synchronized
-  int synchronized_backwards = 0;       // that have ended, on all ranks
-  bool observed = false;                // a backward of this rank that was synchronized has ended
-  bool reordered = false;
-  bool synchronizes = false;
-  bool uneven = false, divide_by_active = false;
-  std::size_t active = 0;  // how many ranks were not done in the last announcement
-  int last_active = 0;     // the lowest of those, when there were any
-  Phase phase = Phase::idle;
-  Role role = Role::computes;
-  std::exception_ptr failure;
-};
 
 void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   require_alive();
@@ -205,13 +21,12 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
     end();
     throw InvalidUsage(operation, "the backward before has not ended: end() was not called");
   }
-  if (synchronized && uneven && new_role == Role::computes) announce(Turn::backward);
+  if (synchronized && uneven.on() && new_role == Role::computes) announce(Turn::backward);
   if (synchronized && synchronized_backwards > 0 && options.reorder && !store.sharded() &&
       !reordered) {
     communicate([this] { reorder(); });
   }
-  const auto ranks = static_cast<double>(communicator.ranks());
-  store.begin(uneven && divide_by_active && active > 0 ? ranks / static_cast<double>(active) : 1);
+  store.begin(uneven.factor(communicator.ranks()));
   synchronizes = synchronized;
   role = new_role;
   phase = Phase::begun;
@@ -436,63 +251,11 @@ void GradientReducer::Body::abandon() {
 
 std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
   require_alive();
-  if (!uneven) throw InvalidUsage(operation, "announce() needs set_uneven(true)");
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(communicator.ranks()));
-  const std::uint8_t mine[] = {static_cast<std::uint8_t>(turn)};
-  communicate([&] { communicator.all_gather(mine, codes); });
+  if (!uneven.on()) throw InvalidUsage(operation, "announce() needs set_uneven(true)");
   std::vector<Turn> turns;
-  std::vector<int> backward, other;
-  for (const std::uint8_t code : codes) {
-    const int rank = static_cast<int>(turns.size());
-    turns.push_back(static_cast<Turn>(code));
-    if (turns.back() == Turn::backward) backward.push_back(rank);
-    if (turns.back() == Turn::other) other.push_back(rank);
-  }
-  active = backward.size() + other.size();
-  const auto first =
-      std::find_if(turns.begin(), turns.end(), [](Turn each) { return each != Turn::done; });
-  if (first != turns.end()) last_active = static_cast<int>(first - turns.begin());
-  if (!backward.empty() && !other.empty()) {
-    throw Mismatch(operation,
-                   fmt::format("{} began a backward while {} began a forward that broadcasts "
-                               "buffers: all ranks must make the same calls in the same order",
-                               ranks_text(backward), ranks_text(other)));
-  }
+  communicate([&] { turns = UnevenSteps::exchange(communicator, turn); });
+  uneven.note(turns);
   return turns;
-}
-
-/// Gives the parameters new places, in the order in which they became ready on rank 0.
-void GradientReducer::Body::reorder() {
-  reordered = true;
-  std::vector<int> order = ready_order;  // those that did not become ready come last
-  std::vector<char> in_order(parameters.size());
-  for (const int parameter : order) in_order[static_cast<std::size_t>(parameter)] = 1;
-  for (const int parameter : reverse_order(parameters.size())) {
-    if (!in_order[static_cast<std::size_t>(parameter)]) order.push_back(parameter);
-  }
-  communicator.broadcast(order, 0);
-  BucketLayout next(parameters, order, options.limits);
-
-  // The arenas stay: their size does not depend on the order. Gradients that are still needed are
-  // saved first.
-  std::map<int, std::vector<std::byte>> saved;
-  for (int parameter = 0; parameter < static_cast<int>(parameters.size()); ++parameter) {
-    const bool needed = options.owner != nullptr ? options.owner->needs_gradient(parameter)
-                                                 : of(parameter).unreduced;
-    if (!needed) continue;
-    const std::byte* const from = gradient(parameter);
-    saved.emplace(parameter, std::vector<std::byte>(from, from + gradient_bytes(parameter)));
-  }
-  layout = std::move(next);
-  store.lay_out(layout);
-  use_layout();
-  for (int parameter = 0; parameter < static_cast<int>(parameters.size()); ++parameter) {
-    std::byte* const place = gradient(parameter);
-    if (const auto found = saved.find(parameter); found != saved.end()) {
-      std::copy(found->second.begin(), found->second.end(), place);
-    }
-    if (options.owner != nullptr) options.owner->moved(parameter, place);
-  }
 }
 
 GradientReducer::GradientReducer(Communicator& comm, std::vector<Parameter> parameters,
@@ -533,9 +296,7 @@ void GradientReducer::set_uneven(bool uneven, bool divide_by_active) {
                        "without data would be missing in the steps of the sharded optimizer. Give "
                        "all ranks the same number of batches, or use Sharding::none");
   }
-  body_->uneven = uneven;
-  body_->divide_by_active = divide_by_active;
-  body_->active = static_cast<std::size_t>(body_->communicator.ranks());
+  body_->uneven.set(uneven, divide_by_active, body_->communicator.ranks());
 }
 std::vector<GradientReducer::Turn> GradientReducer::announce(Turn turn) {
   return body_->announce(turn);
@@ -544,8 +305,8 @@ void GradientReducer::shadow() {
   body_->begin(true, Body::Role::shadows);
   body_->end();
 }
-bool GradientReducer::uneven() const { return body_->uneven; }
-int GradientReducer::last_active() const { return body_->last_active; }
+bool GradientReducer::uneven() const { return body_->uneven.on(); }
+int GradientReducer::last_active() const { return body_->uneven.last_active(); }
 bool GradientReducer::was_used(int parameter) const {
   return body_->used.at(static_cast<std::size_t>(parameter)) != 0;
 }

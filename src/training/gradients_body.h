@@ -1,0 +1,136 @@
+// What a reducer of gradients consists of. gradients.cc has a backward, gradients_layout.cc the
+// places of gradients, uneven_steps.h ranks with different numbers of backwards.
+#pragma once
+
+#include <exception>
+#include <hocket/training/gradients.hpp>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "training/gradient_store.h"
+#include "training/missing.h"
+#include "training/uneven_steps.h"
+
+namespace hocket::training {
+
+struct GradientReducer::Body {
+  /// What is known of a parameter.
+  struct Progress {
+    int times = 0;                  // how often it became ready in this backward
+    int expected = 1;               // how often it became ready in the first backward
+    bool complete = false;          // in this backward: its bucket need not wait for it
+    bool unreduced = false;         // its place has a gradient that was not reduced yet
+    Missing missing = Missing::no;  // in this backward
+    bool outside = false;  // zero2: the owner keeps the gradient, until its bucket has a place
+    bool zero = false;     // zero2: it has none, and its place becomes zero
+  };
+  enum class Phase { idle, begun, backward };
+  enum class Role {
+    computes,   // this rank has a backward of its own
+    shadows,    // it takes part in that of other ranks, with zeros
+    abandoned,  // its backward failed
+  };
+
+  Body(Communicator& comm, std::vector<Parameter> all, const ReducerOptions& given);
+  /// The time of all buckets one after another; equal on all ranks, as the measured figures are.
+  float estimated_us();
+
+  const Slot& slot(int parameter) const {
+    const BucketLayout::Place place = layout.place(parameter);
+    return bucket_of(parameter).slots[static_cast<std::size_t>(place.slot)];
+  }
+  const Bucket& bucket_of(int parameter) const {
+    return layout.buckets()[static_cast<std::size_t>(layout.place(parameter).bucket)];
+  }
+  std::byte* gradient(int parameter) {
+    const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
+    std::byte* data = store.address(bucket);
+    if (data == nullptr && synchronizes) {
+      communicate([&] { data = store.acquire(bucket, launched); });
+    }
+    if (data == nullptr) return nullptr;
+    return data + slot(parameter).begin * element_bytes(bucket_of(parameter).dtype);
+  }
+  std::size_t gradient_bytes(int parameter) const {
+    return slot(parameter).elements * element_bytes(bucket_of(parameter).dtype);
+  }
+  BucketData data_of(std::size_t index) {
+    const Bucket& bucket = layout.buckets()[index];
+    return {static_cast<int>(index), &bucket, store.address(index)};
+  }
+  void use_layout();
+  StreamRef where() const { return overlaps ? StreamRef(stream) : StreamRef(caller_thread); }
+  Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
+  int count() const { return static_cast<int>(parameters.size()); }
+
+  void require_alive() const {
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
+  /// Runs something that communicates; its error ends the reducer, on all ranks.
+  template <typename Action>
+  void communicate(Action action) {
+    try {
+      action();
+    } catch (...) {
+      failure = std::current_exception();
+      hocketCommAbort(communicator.get());
+      throw;
+    }
+  }
+
+  // ---- One backward.
+
+  void begin(bool synchronized, Role role = Role::computes);
+  void ready(int parameter);
+  void complete(int parameter);
+  void launch_complete_buckets();
+  void launch(std::size_t bucket);
+  void reduce_again();
+  void absent(int parameter);
+  void settle(int parameter);
+  void end();
+  void abandon();
+  /// Whether the used parameters are found out in this backward.
+  bool looks_for_unused() const {
+    return options.find_unused_parameters || (options.static_graph && synchronized_backwards == 1);
+  }
+  void agree_on_status();
+
+  // ---- Ranks with different numbers of backwards.
+
+  std::vector<Turn> announce(Turn turn);
+
+  // ---- The order in which gradients become complete.
+
+  void reorder();
+
+  const ReducerOptions options;
+  const std::vector<Parameter> parameters;
+  Communicator communicator;
+  BucketLayout layout;
+  GradientStore store;
+  const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
+  Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
+  /// Whether the stream reduces buckets while backward computes; else end() reduces them all, in
+  /// the calling thread.
+  bool overlaps = true;
+  bool ending = false;  // in end()
+
+  std::vector<Progress> progress;       // by parameter
+  std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
+  std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
+  std::size_t launched = 0;             // buckets of this backward
+  CommunicationTimings timings;         // of it; the stream's worker writes ends
+  std::vector<int> ready_order;         // of the first backward that is synchronized
+  int synchronized_backwards = 0;       // that have ended, on all ranks
+  bool observed = false;                // a backward of this rank that was synchronized has ended
+  bool reordered = false;
+  bool synchronizes = false;
+  UnevenSteps uneven;
+  Phase phase = Phase::idle;
+  Role role = Role::computes;
+  std::exception_ptr failure;
+};
+
+}  // namespace hocket::training
