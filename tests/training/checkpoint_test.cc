@@ -2,15 +2,18 @@
 // is an error on all ranks.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <hocket/training/checkpoint.hpp>
 #include <numeric>
 
 #include "seed.h"
+#include "training/checkpoint_directory.h"
 #include "training/checkpoint_manifest.h"
 #include "training/checkpoint_model.h"
 #include "training/checkpoint_plan.h"
 #include "training/crc32c.h"
 #include "training/ranks.h"
+#include "training/storage_failure.h"
 
 namespace hocket::training {
 namespace {
@@ -335,6 +338,14 @@ TEST(Checkpoints, that_cannot_be_written_are_an_error_on_all_ranks) {
   spill(folder / "latest/x", "");
   EXPECT_TRUE(has(error_of_all<SystemError>(2, 0, save_to(folder.path())), "cannot rename"));
   EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"file", "latest"}));
+}
+
+TEST(Checkpoints, latest_is_written_last) {
+  const Folder folder;
+  const std::string name = storage::begin_checkpoint(folder.path(), "s");
+  std::filesystem::create_directories(folder / (name + "/in-the-way"));
+  EXPECT_THROW(storage::commit_checkpoint(folder.path(), name), storage::Failure);
+  EXPECT_FALSE(std::filesystem::exists(folder / "latest"));
 }
 
 TEST(Checkpoints, remove_what_a_save_left_that_did_not_end) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "training/ranks.h"
 #include "training/small_floats.h"
@@ -79,6 +80,7 @@ class Model final : public GradientOwner {
       const int offset = 2 * rank - (reducer_ranks() - 1);
       put(its.dtype, place, i, scale * (centre + offset));
     }
+    if (p == 0 && first_element) put(its.dtype, place, 0, *first_element);
   }
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> all;
@@ -97,6 +99,7 @@ class Model final : public GradientOwner {
   const int rank;
   GradientReducer reducer;
   std::unique_ptr<ShardedParameters> parameters;
+  std::optional<double> first_element;  // of this rank's gradients, instead of what is computed
 
  private:
   int reducer_ranks() const { return const_cast<GradientReducer&>(reducer).communicator().ranks(); }
@@ -200,7 +203,10 @@ TEST(ShardedAdamW, skips_a_step_on_all_ranks_if_a_gradient_of_any_rank_is_not_fi
       Model model(comm, sharding), other(comm, sharding);
       ShardedAdamW optimizer(*model.parameters), of_other(*other.parameters);
       const std::vector<std::byte> before = model.bytes();
-      model.backward(0, comm.rank() == 1 ? std::numeric_limits<double>::infinity() : 1);
+      // In the shard of one rank.
+      if (comm.rank() == 1) model.first_element = std::numeric_limits<double>::infinity();
+      model.backward(0);
+      model.first_element.reset();
       EXPECT_FALSE(optimizer.step({.skip_nonfinite = true}));
       EXPECT_EQ(model.bytes(), before);
       EXPECT_EQ(optimizer.steps(), 0);
