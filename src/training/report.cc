@@ -162,7 +162,7 @@ void StepRecorder::add(const CommunicationTimings& timings) {
     report_.bytes += bucket.bytes;
     if (options_.trace == nullptr) continue;
     // Buckets are queued one after another: each has a row, in turn, so that they may overlap.
-    options_.trace->add(fmt::format("bucket {}", bucket.bucket),
+    options_.trace->add(fmt::format("{} {}", timings.what, bucket.bucket),
                         fmt::format("buckets {}", bucket.bucket % 4), bucket.begin_s, bucket.end_s,
                         {{"bytes", static_cast<double>(bucket.bytes)}});
   }

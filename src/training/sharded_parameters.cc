@@ -33,16 +33,24 @@ struct ShardedParameters::Body {
       throw;
     }
   }
-  void begin_gather(std::size_t bucket) const {
+  void begin_gather(std::size_t bucket) {
     const ShardLayout& shards = reducer.shards();
     const auto counts = shards.counts(bucket), begins = shards.begins(bucket);
     const auto mine = static_cast<std::size_t>(rank());
     const Bucket& its = buckets()[bucket];
     std::byte* const all = address(bucket);
+    BucketTiming& timing = timings.buckets[bucket];
+    timing = {static_cast<int>(bucket), its.bytes(), now_s(), 0};
     check(hocketAllGatherV(all + begins[mine] * element_bytes(its.dtype), counts[mine], all,
                            counts.data(), begins.data(), its.dtype, reducer.communicator().get(),
                            stream.get()),
           "hocketAllGatherV");
+    stream.run([&timing] { timing.end_s = now_s(); });
+  }
+  void finish_gathers() {
+    timings.wait_begin_s = now_s();
+    stream.synchronize();
+    timings.wait_end_s = now_s();
   }
 
   std::vector<Piece> whole_pieces() const;
@@ -53,6 +61,7 @@ struct ShardedParameters::Body {
   std::vector<void*> places;       // by parameter
   std::function<void()> on_update;
   std::vector<Piece> pieces;  // sharded: they stay where they are
+  CommunicationTimings timings{.buckets = {}, .what = "gather"};  // the stream's worker writes ends
   Stream stream = Stream::create();
 };
 
@@ -187,6 +196,7 @@ void ShardedParameters::update(std::span<const Piece> pieces,
       for (const Piece& piece : pieces) update(piece);
       return;
     }
+    body_->timings.buckets.resize(body_->buckets().size());
     std::size_t next = 0;  // bucket
     for (const Piece& piece : pieces) {
       const auto bucket =
@@ -195,10 +205,11 @@ void ShardedParameters::update(std::span<const Piece> pieces,
       update(piece);
     }
     for (; next < body_->buckets().size(); ++next) body_->begin_gather(next);
-    body_->stream.synchronize();
+    body_->finish_gathers();
   });
   if (body_->on_update) body_->on_update();
 }
+CommunicationTimings ShardedParameters::last_timings() const { return body_->timings; }
 void ShardedParameters::on_update(std::function<void()> action) {
   body_->on_update = std::move(action);
 }

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <hocket/training/report.hpp>
 #include <hocket/training/sharded_optimizer.hpp>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
 
+#include "training/folder.h"
 #include "training/ranks.h"
 #include "training/small_floats.h"
 
@@ -313,6 +315,49 @@ TEST(ShardedAdamW, allocates_what_the_formula_says) {
         EXPECT_EQ(memory.optimizer_state, expected.optimizer_state);
       });
     }
+  }
+}
+
+TEST(ShardedParameters, tell_when_their_buckets_were_gathered) {
+  const tests::Folder folder;
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+    run_ranks(2, [&](Communicator& comm) {
+      Model model(comm, sharding);
+      ShardedAdamW optimizer(*model.parameters);
+      StepTrace trace(comm);
+      StepRecorder recorder(StepRecorder::Options{.trace = &trace});
+      model.backward(0);
+      recorder.begin(1);
+      recorder.enter(Phase::optimizer);
+      const double begin = now_s();
+      optimizer.step();
+      const CommunicationTimings timings = model.parameters->last_timings();
+      recorder.add(timings);
+      const StepReport report = recorder.end();
+      trace.write(folder / "trace");
+      const bool is_traced =
+          tests::slurp(folder / "trace").find("\"gather 0\"") != std::string::npos;
+      comm.barrier();  // all ranks have read the trace
+      EXPECT_EQ(is_traced, sharding != Sharding::none);
+      if (sharding == Sharding::none) {
+        EXPECT_TRUE(timings.buckets.empty());
+        return;
+      }
+      std::size_t bytes = 0;
+      double last = begin;
+      ASSERT_EQ(timings.buckets.size(), model.reducer.layout().buckets().size());
+      for (const BucketTiming& bucket : timings.buckets) {
+        bytes += model.reducer.layout().buckets()[static_cast<std::size_t>(bucket.bucket)].bytes();
+        EXPECT_LE(begin, bucket.begin_s);
+        EXPECT_LE(std::max(last, bucket.begin_s), bucket.end_s);
+        last = bucket.end_s;
+      }
+      EXPECT_LE(timings.wait_begin_s, timings.wait_end_s);
+      EXPECT_LE(last, timings.wait_end_s);
+      EXPECT_EQ(report.bytes, bytes);
+      EXPECT_GT(report.communication_s, 0);
+      EXPECT_GE(report.exposed_s, timings.wait_end_s - timings.wait_begin_s);
+    });
   }
 }
 

@@ -112,6 +112,11 @@ for rank in 0 1; do
       "$(grep -c "\"name\":\"$span\".*\"ph\":\"X\".*\"pid\":$rank," "$out/trace.json")"
   done
 done
+train 2 --steps 3 --strategy zero1 --trace "$out/zero1.json" --report json --sample 0
+check "zero1: a gather in the trace of each step" test 3 = \
+  "$(grep -c '"name":"gather 0".*"ph":"X".*"pid":1,' "$out/zero1.json")"
+check "zero1: a step communicates gradients and parameters" \
+  test "$(json bytes | tail -n 1)" -ge $((8 * 21472))
 check "hocket-trace reads it" "$bin/hocket-trace" "$out/trace.json" -o "$out/joined.json"
 
 # ---- What is wrong is refused, once, on all ranks

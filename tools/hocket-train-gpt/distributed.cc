@@ -19,14 +19,6 @@ using training::StepRecorder;
 using training::TensorRange;
 using TorchAdamW = training::ShardedOptimizer<torch::optim::AdamW>;
 
-/// Adds what a reducer or an optimizer communicated in the phase that runs.
-template <typename Communicating>
-void add_timings(Communicating& communicating, StepRecorder& recorder) {
-  if constexpr (requires { recorder.add(communicating.last_timings()); }) {
-    recorder.add(communicating.last_timings());
-  }
-}
-
 void make(std::unique_ptr<ShardedAdamW>* optimizer, training::DistributedDataParallel& ddp,
           double weight_decay) {
   training::AdamWOptions decaying, other;
@@ -64,7 +56,7 @@ class Distributed : public WithModel {
     const at::Tensor result = ddp_.run([&] { return loss(windows); });
     recorder.enter(Phase::backward);
     (result * weight).backward();
-    if (last) add_timings(ddp_.reducer(), recorder);
+    if (last) recorder.add(ddp_.reducer().last_timings());
     recorder.enter(Phase::other);
     return result.item<double>();
   }
@@ -76,7 +68,7 @@ class Distributed : public WithModel {
     if (largest_norm > 0) options.gradient_scale = training::clip_factor(norm, largest_norm);
     optimizer_->step(options);
     model_->zero_grad();
-    add_timings(ddp_.parameters(), recorder);
+    recorder.add(ddp_.parameters().last_timings());
     recorder.enter(Phase::other);
     return norm;
   }

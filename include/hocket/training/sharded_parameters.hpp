@@ -7,6 +7,7 @@
 #include <hocket/hocket.hpp>
 #include <hocket/training/gradients.hpp>
 #include <hocket/training/tensor_range.hpp>
+#include <hocket/training/timing.hpp>
 #include <memory>
 #include <span>
 #include <vector>
@@ -58,6 +59,9 @@ class ShardedParameters {
   void update(std::span<const Piece> pieces, const std::function<void(const Piece&)>& update);
   /// Collective. Gathers what the ranks have written to their pieces.
   void gather();
+  /// When the buckets of the last update() or gather() were gathered, and how long it waited for
+  /// them after the last piece. Without sharding nothing is gathered.
+  [[nodiscard]] CommunicationTimings last_timings() const;
   /// Called at the end of update() and gather(), when parameters have been written.
   void on_update(std::function<void()> action);
   /// Collective. Whether no held gradient of any rank is infinite or NaN.

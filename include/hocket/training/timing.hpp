@@ -24,8 +24,9 @@ struct BucketTiming {
 /// The communication of a backward, or of a sharded optimizer's step.
 struct CommunicationTimings {
   std::vector<BucketTiming> buckets;
-  double wait_begin_s = 0;  // nothing was left to compute, ...
-  double wait_end_s = 0;    // ... and everything communicated had ended
+  double wait_begin_s = 0;      // nothing was left to compute, ...
+  double wait_end_s = 0;        // ... and everything communicated had ended
+  const char* what = "bucket";  // as a trace calls each of them
 };
 
 }  // namespace hocket::training
