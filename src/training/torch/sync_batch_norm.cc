@@ -20,7 +20,7 @@ namespace {
 using ::torch::autograd::AutogradContext;
 using ::torch::autograd::variable_list;
 
-constexpr const char* operation = "hocket::training::SyncBatchNorm";
+constexpr const char* norm_operation = "hocket::training::SyncBatchNorm";
 
 /// The mean and the variance of each feature over the samples of all ranks.
 struct Statistics final : ::torch::CustomClassHolder {
@@ -58,12 +58,12 @@ std::span<double> doubles(const at::Tensor& tensor) {
 
 /// Throws on all ranks if a rank has a problem, or there is too little to normalise.
 void require_all(const Statistics& statistics, std::span<const double> all, std::size_t part) {
-  if (!statistics.problem.empty()) throw InvalidArgument(operation, statistics.problem);
+  if (!statistics.problem.empty()) throw InvalidArgument(norm_operation, statistics.problem);
   double count = 0;
   for (std::size_t at = 0; at < all.size(); at += part) {
     if (all[at] < 0) {
       const int rank = static_cast<int>(at / part);
-      throw InvalidArgument(operation,
+      throw InvalidArgument(norm_operation,
                             "the input of rank " + std::to_string(rank) +
                                 " cannot be normalised (the error of that rank says why)",
                             rank);
@@ -71,9 +71,9 @@ void require_all(const Statistics& statistics, std::span<const double> all, std:
     count += all[at];
   }
   if (count < 2) {
-    throw InvalidArgument(operation, "all ranks together have " +
-                                         std::to_string(static_cast<int>(count)) +
-                                         " values for each feature: the variance needs at least 2");
+    throw InvalidArgument(norm_operation,
+                          "all ranks together have " + std::to_string(static_cast<int>(count)) +
+                              " values for each feature: the variance needs at least 2");
   }
 }
 
@@ -228,7 +228,7 @@ void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
   if (is_training()) return normalise(input);
   if (const std::string problem = problem_of(input, options.num_features()); !problem.empty()) {
-    throw InvalidArgument(operation, problem);
+    throw InvalidArgument(norm_operation, problem);
   }
   const bool of_batch = !running_mean.defined();
   return at::batch_norm(input, weight, bias, running_mean, running_var, of_batch, 0, options.eps(),

@@ -14,8 +14,8 @@ namespace {
 
 using tests::message_of;
 
-struct NetImpl : torch::nn::Cloneable<NetImpl> {
-  NetImpl() { NetImpl::reset(); }
+struct RegressionImpl : torch::nn::Cloneable<RegressionImpl> {
+  RegressionImpl() { RegressionImpl::reset(); }
   void reset() override {
     in = register_module("in", torch::nn::Linear(4, 6));
     out = register_module("out", torch::nn::Linear(6, 2));
@@ -33,12 +33,12 @@ struct NetImpl : torch::nn::Cloneable<NetImpl> {
   torch::nn::Linear in{nullptr}, out{nullptr}, unused{nullptr};
   at::Tensor calls;
 };
-TORCH_MODULE(Net);
+TORCH_MODULE(Regression);
 
 at::Tensor rows(int count, int width) {
   return torch::sin(torch::arange(count * width, torch::kDouble)).view({count, width});
 }
-at::Tensor squares(NetImpl& net, const at::Tensor& x, const at::Tensor& y) {
+at::Tensor squares(RegressionImpl& net, const at::Tensor& x, const at::Tensor& y) {
   return torch::mse_loss(net.forward(x), y);
 }
 
@@ -46,11 +46,11 @@ TEST(DataParallel, gives_the_gradients_and_the_loss_of_the_whole_batch) {
   for (const int replicas : {1, 2, 3, 5}) {
     for (const int count : {1, 3, 7, 12}) {
       for (const bool mean : {true, false}) {
-        Net net, whole(std::dynamic_pointer_cast<NetImpl>(net->clone()));
+        Regression net, whole(std::dynamic_pointer_cast<RegressionImpl>(net->clone()));
         const at::Tensor x = rows(count, 4), y = rows(count, 2) * 0.5;
         DataParallel parallel(net, replicas);
         parallel.set_loss_is_mean(mean);
-        const auto loss = [mean](NetImpl& net, const at::Tensor& x, const at::Tensor& y) {
+        const auto loss = [mean](RegressionImpl& net, const at::Tensor& x, const at::Tensor& y) {
           const at::Tensor differences = (net.forward(x) - y).square();
           return mean ? differences.mean() : differences.sum();
         };
@@ -79,11 +79,11 @@ TEST(DataParallel, gives_the_gradients_and_the_loss_of_the_whole_batch) {
 }
 
 TEST(DataParallel, forward_puts_the_rows_together_without_gradients) {
-  Net net;
+  Regression net;
   DataParallel parallel(net, 3);
   const at::Tensor x = rows(7, 4);
   const at::Tensor y = parallel.forward(
-      [](NetImpl& net, const at::Tensor& x) {
+      [](RegressionImpl& net, const at::Tensor& x) {
         net.gradients = torch::GradMode::is_enabled();
         return net.forward(x);
       },
@@ -93,14 +93,14 @@ TEST(DataParallel, forward_puts_the_rows_together_without_gradients) {
 }
 
 TEST(DataParallel, parts_run_in_threads_with_the_state_of_the_caller) {
-  Net net;
+  Regression net;
   DataParallel parallel(net, 3);
   std::mutex mutex;
   std::set<std::thread::id> threads;
   const AutocastGuard autocast(at::kHalf);
   net->eval();
   parallel.forward(
-      [&](NetImpl& net, const at::Tensor& x) {
+      [&](RegressionImpl& net, const at::Tensor& x) {
         const std::lock_guard lock(mutex);
         threads.insert(std::this_thread::get_id());
         EXPECT_TRUE(AutocastState::current().enabled);
@@ -137,14 +137,14 @@ TEST(DataParallel, a_factory_makes_replicas_of_modules_that_have_no_clone) {
 }
 
 TEST(DataParallel, wrong_batches_and_the_errors_of_replicas_are_thrown) {
-  Net net;
+  Regression net;
   DataParallel parallel(net, 2);
   EXPECT_THROW(DataParallel(net, 0), InvalidArgument);
   EXPECT_NE(
       message_of<InvalidArgument>([&] { parallel.backward(squares, rows(4, 4), rows(3, 2)); }), "");
   EXPECT_NE(
       message_of<InvalidArgument>([&] { parallel.backward(squares, rows(0, 4), rows(0, 2)); }), "");
-  const auto fails = [](NetImpl&, const at::Tensor& x) -> at::Tensor {
+  const auto fails = [](RegressionImpl&, const at::Tensor& x) -> at::Tensor {
     if (x.size(0) == 1) throw std::runtime_error("the second part");
     return x;
   };

@@ -13,8 +13,8 @@ namespace hocket::training {
 namespace {
 
 /// With a checkpointed part that has random numbers, and a norm over all ranks.
-struct Net : torch::nn::Module {
-  explicit Net(std::shared_ptr<Communicator> norms)
+struct Deep : torch::nn::Module {
+  explicit Deep(std::shared_ptr<Communicator> norms)
       : norm(register_module("norm",
                              SyncBatchNorm(torch::nn::BatchNormOptions(12), std::move(norms)))) {}
   at::Tensor forward(const at::Tensor& x) {
@@ -35,7 +35,7 @@ TEST(ProcessesTorch, learn_with_checkpointing_sync_batch_norm_autocast_and_a_los
   at::set_num_threads(1);
   Communicator comm = Communicator::from_environment();
   torch::manual_seed(100 + static_cast<std::uint64_t>(comm.rank()));  // other random numbers
-  Net net(std::make_shared<Communicator>(comm.duplicate()));
+  Deep net(std::make_shared<Communicator>(comm.duplicate()));
   DistributedDataParallel ddp(net, comm);
   torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(0.02));
   LossScaler scaler({.initial_scale = 1024, .growth_interval = 10});
