@@ -26,7 +26,8 @@ int parse(int argc, char** argv, Arguments* arguments) {
   CLI::App app("Trains one model in several modes, step by step in turn");
   Arguments& a = *arguments;
   app.add_option("--workload", a.workload, "mlp, tensors, gpt10m or gpt85m");
-  app.add_option("--modes", a.modes, "none, hocket, fused, zero1, zero2, checkpointed, reducer")
+  app.add_option("--modes", a.modes,
+                 "none, barrier, hocket, fused, zero1, zero2, checkpointed, reducer")
       ->delimiter(',');
   app.add_option("--rows", a.rows, "rows of a rank's batch; 0: the workload's own");
   app.add_option("--rounds", a.plan.rounds, "how often each mode has its turn");

@@ -54,6 +54,23 @@ class FusedMode final : public HocketMode {
   hocket::training::ShardedAdamW optimizer_;
 };
 
+/// The ranks wait for one another at the end of each backward and move nothing: what any way to add
+/// up gradients costs at least where ranks take different times for their backward.
+class BarrierMode final : public Mode {
+ public:
+  BarrierMode(const Workload& workload, hocket::Communicator& comm) : Mode(workload), comm_(comm) {}
+  at::Tensor forward(const Batch& batch) override {
+    at::Tensor loss = this->loss(batch);
+    loss.register_hook([this](const at::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback([this] { comm_.barrier(); });
+    });
+    return loss;
+  }
+
+ private:
+  hocket::Communicator& comm_;
+};
+
 class CheckpointedMode final : public Mode {
  public:
   explicit CheckpointedMode(const Workload& workload) : Mode(workload) {
@@ -87,6 +104,7 @@ at::Tensor Mode::loss(const Batch& batch) {
 std::unique_ptr<Mode> make_mode(const std::string& name, const Workload& workload,
                                 hocket::Communicator& comm, const ModeOptions& options) {
   if (name == "none") return std::make_unique<Mode>(workload);
+  if (name == "barrier") return std::make_unique<BarrierMode>(workload, comm);
   if (name == "hocket") return std::make_unique<HocketMode>(workload, comm, options);
   if (name == "checkpointed") return std::make_unique<CheckpointedMode>(workload);
   for (const auto& [fused, sharding] : {std::pair{"fused", Sharding::none},
@@ -99,8 +117,9 @@ std::unique_ptr<Mode> make_mode(const std::string& name, const Workload& workloa
     throw std::invalid_argument(
         "the mode 'reducer' was not built: Gloo's headers are missing (Debian: libgloo-dev)");
   }
-  throw std::invalid_argument("no mode '" + name +
-                              "': none, hocket, fused, zero1, zero2, checkpointed or reducer");
+  throw std::invalid_argument(
+      "no mode '" + name +
+      "': none, barrier, hocket, fused, zero1, zero2, checkpointed or reducer");
 }
 
 }  // namespace lab

@@ -44,9 +44,10 @@ struct ModeOptions {
   std::string address;         // of rank 0, for Gloo's store
 };
 
-/// Collective. none; hocket: DDP with libtorch's optimizer; fused, zero1, zero2: with hocket's
-/// AdamW; checkpointed: none, with checkpointed activations; reducer: c10d's Reducer over Gloo.
-/// Throws std::invalid_argument if the mode is unknown or was not built.
+/// Collective. none; barrier: none, but ranks wait for one another; hocket: DDP with libtorch's
+/// optimizer; fused, zero1, zero2: with hocket's AdamW; checkpointed: none, with checkpointed
+/// activations; reducer: c10d's Reducer over Gloo. Throws std::invalid_argument if the mode is
+/// unknown or was not built.
 std::unique_ptr<Mode> make_mode(const std::string& name, const Workload& workload,
                                 hocket::Communicator& comm, const ModeOptions& options);
 
