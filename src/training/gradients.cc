@@ -97,7 +97,7 @@ void GradientReducer::Body::launch_complete_buckets() {
       timing = {static_cast<int>(launched), layout.buckets()[launched].bytes(), now_s(), 0};
       launch(launched);
       if (overlaps) {
-        stream.run([&timing] { timing.end_s = now_s(); });
+        stream_of(launched).run([&timing] { timing.end_s = now_s(); });
       } else {
         timing.end_s = now_s();
       }
@@ -108,8 +108,8 @@ void GradientReducer::Body::launch_complete_buckets() {
 
 void GradientReducer::Body::launch(std::size_t index) {
   if (!store.pooled()) {
-    if (reduction == nullptr) return store.reduce(index, communicator, where());
-    return reduction->begin(data_of(index), communicator, where());
+    if (reduction == nullptr) return store.reduce(index, communicator_of(index), where(index));
+    return reduction->begin(data_of(index), communicator_of(index), where(index));
   }
   const Bucket& bucket = layout.buckets()[index];
   std::byte* const data = store.acquire(index, launched);
@@ -124,7 +124,7 @@ void GradientReducer::Body::launch(std::size_t index) {
     mine.outside = false;
     if (options.owner != nullptr) options.owner->moved(each.parameter, nullptr);
   }
-  store.reduce(index, communicator, where());
+  store.reduce(index, communicator_of(index), where(index));
 }
 
 /// In the first backward from a pool: gradients that came after their bucket had been launched,
@@ -224,6 +224,7 @@ void GradientReducer::Body::agree_on_status() {
     communicator.all_reduce(problems, hocketMax, where());
     timings.wait_begin_s = now_s();
     stream.synchronize();
+    if (second_lane) second_lane->stream.synchronize();
     timings.wait_end_s = now_s();
     for (std::size_t b = 0; reduction != nullptr && b < layout.buckets().size(); ++b) {
       reduction->finish(data_of(b), communicator, where());

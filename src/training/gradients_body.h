@@ -5,6 +5,7 @@
 #include <exception>
 #include <hocket/training/gradients.hpp>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,16 @@ struct GradientReducer::Body {
   }
   void use_layout();
   StreamRef where() const { return overlaps ? StreamRef(stream) : StreamRef(caller_thread); }
+  StreamRef where(std::size_t bucket) {
+    return overlaps ? StreamRef(stream_of(bucket)) : StreamRef(caller_thread);
+  }
+  bool uses_second_lane(std::size_t bucket) const { return second_lane && bucket % 2 == 1; }
+  Stream& stream_of(std::size_t bucket) {
+    return uses_second_lane(bucket) ? second_lane->stream : stream;
+  }
+  Communicator& communicator_of(std::size_t bucket) {
+    return uses_second_lane(bucket) ? second_lane->communicator : communicator;
+  }
   Progress& of(int parameter) { return progress[static_cast<std::size_t>(parameter)]; }
   int count() const { return static_cast<int>(parameters.size()); }
 
@@ -75,6 +86,7 @@ struct GradientReducer::Body {
     } catch (...) {
       failure = std::current_exception();
       hocketCommAbort(communicator.get());
+      if (second_lane) hocketCommAbort(second_lane->communicator.get());
       throw;
     }
   }
@@ -112,6 +124,14 @@ struct GradientReducer::Body {
   GradientStore store;
   const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
+  /// Where buckets overlap, two of them are in flight: those with odd indices are reduced by a
+  /// communicator and a stream of their own. While one waits for its peers, the other moves bytes.
+  struct Lane {
+    explicit Lane(Communicator&& own) : communicator(std::move(own)) {}
+    Communicator communicator;
+    Stream stream = Stream::create();
+  };
+  std::optional<Lane> second_lane;
   /// Whether the stream reduces buckets while backward computes; else end() reduces them all, in
   /// the calling thread.
   bool overlaps = true;

@@ -64,6 +64,7 @@ GradientReducer::Body::Body(Communicator& comm, std::vector<Parameter> all,
   use_layout();
   // A pool has no places for all buckets at once, so it reduces them during backward.
   overlaps = store.pooled() || estimated_us() >= options.least_overlap_us;
+  if (overlaps) second_lane.emplace(communicator.duplicate({.name = "gradients, second lane"}));
 }
 
 float GradientReducer::Body::estimated_us() {

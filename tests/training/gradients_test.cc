@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <hocket/training/gradients.hpp>
 #include <hocket/training/join.hpp>
@@ -616,6 +618,77 @@ TEST(Gradients, after_an_error_a_new_reducer_has_memory_that_peers_map) {
     reducer = std::make_unique<GradientReducer>(second[0], small_model());
     EXPECT_EQ(path(*reducer), before);
     EXPECT_EQ(before, hocketPathMapped);
+  });
+}
+
+/// Holds bucket 0 back until bucket 1 has been reduced, on this rank.
+class SecondFirst final : public BucketReduction {
+ public:
+  void begin(const BucketData& bucket, Communicator& comm, StreamRef stream) override {
+    const auto run = [&](void (*function)(void*)) {
+      check(hocketLaunchHostFunc(stream.get(), function, this), "hocketLaunchHostFunc");
+    };
+    if (bucket.index == 0) run([](void* self) { static_cast<SecondFirst*>(self)->await(); });
+    reduce_.begin(bucket, comm, stream);
+    if (bucket.index == 1) run([](void* self) { static_cast<SecondFirst*>(self)->second_ = true; });
+  }
+  bool in_time = true;
+
+ private:
+  void await() {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!second_ && in_time) {
+      std::this_thread::yield();
+      in_time = std::chrono::steady_clock::now() < limit;
+    }
+  }
+  AllReduce reduce_;
+  std::atomic<bool> second_ = false;
+};
+
+TEST(Gradients, two_buckets_are_in_flight) {
+  run_ranks(2, [](Communicator& comm) {
+    const auto reduction = std::make_shared<SecondFirst>();
+    GradientReducer reducer(
+        comm, small_model(),
+        {.limits = one_each, .reduction = reduction, .reorder = false, .least_overlap_us = 0});
+    reducer.begin();
+    for (const int p : {3, 2, 1, 0}) {
+      compute(reducer, comm.rank(), 0, p);
+      reducer.ready(p);
+    }
+    reducer.end();
+    EXPECT_TRUE(reduction->in_time);
+    expect_means(reducer, 2, 0);
+  });
+}
+
+/// Fails on one rank, and only on the communicator of the buckets with odd indices.
+class AbortsSecond final : public BucketReduction {
+ public:
+  void begin(const BucketData& bucket, Communicator& comm, StreamRef stream) override {
+    reduce_.begin(bucket, comm, stream);
+    if (bucket.index == 1 && comm.rank() == 1) comm.abort();
+  }
+
+ private:
+  AllReduce reduce_;
+};
+
+TEST(Gradients, an_error_of_the_second_communicator_ends_the_reducer_on_all_ranks) {
+  run_ranks(3, [](Communicator& comm) {
+    GradientReducer reducer(
+        comm, small_model(),
+        {.limits = one_each, .reduction = std::make_shared<AbortsSecond>(), .least_overlap_us = 0});
+    comm.barrier();
+    reducer.begin();
+    const auto backward = [&] {
+      for (const int p : {3, 2, 1, 0}) reducer.ready(p);
+      reducer.end();
+    };
+    EXPECT_NE(message_of<Error>(backward), "");
+    EXPECT_THROW(reducer.begin(), Error);
+    EXPECT_NE(reducer.communicator().async_error(), hocketSuccess);
   });
 }
 

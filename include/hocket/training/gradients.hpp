@@ -75,8 +75,9 @@ struct ReducerOptions {
 /// communication ends the reducer: each later call throws it again.
 class GradientReducer {
  public:
-  /// Collective. Makes a communicator of its own (a duplicate of comm, which may be destroyed
-  /// afterwards), and allocates the gradients, which are zero.
+  /// Collective. Makes communicators of its own (duplicates of comm, which may be destroyed
+  /// afterwards): one, or two where buckets are reduced during backward, so that two buckets are in
+  /// flight. Allocates the gradients, which are zero.
   /// Throws hocket::Mismatch on all ranks if the ranks' parameters differ, and names the first
   /// parameter that does; InvalidArgument, also on all ranks, if on any rank a parameter's type is
   /// no floating-point type of at least 16 bits, or two parameters have one name.
@@ -89,6 +90,7 @@ class GradientReducer {
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const;
   [[nodiscard]] const BucketLayout& layout() const;
+  /// The first of the reducer's communicators.
   [[nodiscard]] Communicator& communicator();
 
   /// Where the gradient of the parameter lies: elements() elements of its type, aligned to 64

@@ -20,11 +20,12 @@ struct BucketData {
 /// backward has ended. After finish() the bucket's elements are the average over the ranks (or what
 /// the program wants instead of that: the same on every rank).
 ///
-/// All ranks make these calls in the same order, so both may begin collectives: on the stream
-/// (which is the calling thread where all buckets take little time, see ReducerOptions), or, in
-/// finish(), in the calling thread. Operations on the stream that begin() put there have ended when
-/// finish() is called. An exception that either throws ends the reducer, and the other ranks
-/// receive an error too.
+/// All ranks make these calls in the same order, so both may begin collectives of the communicator
+/// that they are given. begin() puts them on the stream (which is the calling thread where all
+/// buckets take little time, see ReducerOptions); it may be that of another communicator for the
+/// next bucket, because two buckets are in flight. finish() may also call them in the calling
+/// thread. Operations on the stream that begin() put there have ended when finish() is called. An
+/// exception that either throws ends the reducer, and the other ranks receive an error too.
 class BucketReduction {
  public:
   virtual ~BucketReduction() = default;
