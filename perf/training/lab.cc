@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fstream>
-#include <hocket/training/report.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -27,7 +26,7 @@ int parse(int argc, char** argv, Arguments* arguments) {
   Arguments& a = *arguments;
   app.add_option("--workload", a.workload, "mlp, tensors, gpt10m or gpt85m");
   app.add_option("--modes", a.modes,
-                 "none, barrier, hocket, fused, zero1, zero2, checkpointed, reducer")
+                 "none, barrier, hocket, fused, zero1, zero2, dp, checkpointed, reducer")
       ->delimiter(',');
   app.add_option("--rows", a.rows, "rows of a rank's batch; 0: the workload's own");
   app.add_option("--rounds", a.plan.rounds, "how often each mode has its turn");
@@ -35,6 +34,7 @@ int parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--warmup", a.plan.warmup, "rounds before those that are measured");
   app.add_flag("--alone", a.plan.alone, "measures communication without a backward too");
   app.add_option("--bucket-mb", a.mode.bucket_mb, "MiB of a bucket");
+  app.add_option("--replicas", a.mode.replicas, "of the mode dp, each a thread");
   app.add_option("--interface", a.mode.interface_name, "of Gloo's connections");
   app.add_option("--address", a.mode.address, "of rank 0, for Gloo");
   app.add_flag("--parity", a.parity, "compares the gradients of all ranks with one process");
@@ -47,22 +47,21 @@ int parse(int argc, char** argv, Arguments* arguments) {
   return 0;
 }
 
-/// Bytes of a rank's process after the last step, a page that two ranks share counted by half.
-double mean_pss(hocket::Communicator& comm) {
-  const auto mine = static_cast<double>(hocket::training::process_memory(true).proportional);
-  return comm.all_reduce(mine, hocketAvg);
-}
-
 nlohmann::json run(const Arguments& arguments, hocket::Communicator& comm) {
   const lab::Workload workload = lab::workload(arguments.workload, arguments.rows);
   if (arguments.parity) return lab::compare_gradients(workload, comm, arguments.mode);
-  std::vector<lab::Measured> measured =
+  const lab::Measurements measured =
       lab::measure(workload, arguments.modes, arguments.mode, arguments.plan, comm);
-  nlohmann::json out = {{"workload", workload.name}, {"rows", workload.rows},
-                        {"ranks", comm.ranks()},     {"bucket_mb", arguments.mode.bucket_mb},
-                        {"pss", mean_pss(comm)},     {"samples", nlohmann::json::object()}};
-  for (const lab::Measured& mode : measured) {
+  nlohmann::json out = {{"workload", workload.name},
+                        {"rows", workload.rows},
+                        {"ranks", comm.ranks()},
+                        {"bucket_mb", arguments.mode.bucket_mb},
+                        {"pss", measured.pss},
+                        {"freed", measured.freed},
+                        {"samples", nlohmann::json::object()}};
+  for (const lab::Measured& mode : measured.modes) {
     nlohmann::json& of = out["samples"][mode.mode];
+    out["computed_bytes"][mode.mode] = mode.computed_bytes;
     for (std::size_t part = 0; part < lab::part_names.size(); ++part) {
       std::vector<double> values;
       for (const lab::Sample& sample : mode.samples) values.push_back(sample[part]);

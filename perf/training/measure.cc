@@ -1,6 +1,10 @@
 #include "measure.h"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <hocket/training/report.hpp>
+#include <utility>
 
 namespace lab {
 namespace {
@@ -32,6 +36,10 @@ void communicate_alone(Mode& mode, Sample& sample) {
   sample[8] = end.processor_ms_since(begin);
 }
 
+double own_pss() {
+  return static_cast<double>(hocket::training::process_memory(true).proportional);
+}
+
 /// Replaces the samples of this rank by the means over the ranks.
 void average(std::vector<Measured>& measured, hocket::Communicator& comm) {
   std::vector<double> all;
@@ -50,14 +58,14 @@ void average(std::vector<Measured>& measured, hocket::Communicator& comm) {
 
 }  // namespace
 
-std::vector<Measured> measure(const Workload& workload, const std::vector<std::string>& modes,
-                              const ModeOptions& options, const Plan& plan,
-                              hocket::Communicator& comm) {
+Measurements measure(const Workload& workload, const std::vector<std::string>& modes,
+                     const ModeOptions& options, const Plan& plan, hocket::Communicator& comm) {
   std::vector<std::unique_ptr<Mode>> made;
   std::vector<Measured> measured;
   for (const std::string& name : modes) {
     made.push_back(make_mode(name, workload, comm, options));
-    measured.push_back({name, {}});
+    const auto computed = static_cast<double>(made.back()->computed_bytes());
+    measured.push_back({name, {}, comm.all_reduce(computed, hocketAvg)});
   }
   std::vector<Batch> batches;
   for (int step = 0; step < 4; ++step) batches.push_back(make_batch(workload, comm.rank(), step));
@@ -81,7 +89,12 @@ std::vector<Measured> measure(const Workload& workload, const std::vector<std::s
     }
   }
   average(measured, comm);
-  return measured;
+  const double before = own_pss();
+  malloc_trim(0);
+  const double pss = own_pss();
+  comm.barrier();  // all ranks have read theirs while all have their models
+  return {std::move(measured), comm.all_reduce(pss, hocketAvg),
+          comm.all_reduce(before - pss, hocketAvg)};
 }
 
 }  // namespace lab

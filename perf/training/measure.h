@@ -27,12 +27,20 @@ struct Plan {
 struct Measured {
   std::string mode;
   std::vector<Sample> samples;
+  double computed_bytes = 0;  // of a rank, by Mode::computed_bytes(); the mean
+};
+
+struct Measurements {
+  std::vector<Measured> modes;
+  // Bytes of a rank's process after the last step, while it has the models and optimizers of all
+  // modes: a page that two ranks share counts by half; the mean. freed: what the program has freed,
+  // and malloc keeps for later; pss is without it.
+  double pss = 0, freed = 0;
 };
 
 /// Collective. In every round each mode has a turn of plan.burst steps, in an order that changes
 /// from round to round. All ranks begin a turn together.
-std::vector<Measured> measure(const Workload& workload, const std::vector<std::string>& modes,
-                              const ModeOptions& options, const Plan& plan,
-                              hocket::Communicator& comm);
+Measurements measure(const Workload& workload, const std::vector<std::string>& modes,
+                     const ModeOptions& options, const Plan& plan, hocket::Communicator& comm);
 
 }  // namespace lab

@@ -189,31 +189,53 @@ def exposed(options, samples):
     table("Exposed communication: what it adds to a step without it", columns, rows)
 
 
+def with_optimizer(options, workload, arguments, modes):
+    """Steps of the modes in turns, and of DataParallel: one process, as many rows. The memory of a
+    rank is that of a run with this mode alone."""
+    rounds = 1 if options.quick else PLANS[workload][0]
+    samples, memory = Samples(), {}
+    for _ in range(1 if options.quick else options.repeat):
+        together = lab(2, *arguments, rounds, "--modes", ",".join(modes))
+        samples.add(together)
+        alone = ["--modes", "dp", "--replicas", 2, "--rows", 2 * together["rows"]]
+        dp = lab(1, *arguments, rounds, *alone)
+        samples.add({**dp, "ranks": 2})
+    memory["dp"] = dp["pss"], dp["computed_bytes"]["dp"], dp["freed"]
+    for mode in [*modes, "none"]:
+        result = lab(2, *arguments, 1, "--modes", mode)
+        memory[mode] = result["pss"], result["computed_bytes"][mode], result["freed"]
+    return samples, memory
+
+
 def strategies(options):
-    """Steps with an optimizer, in turns, and the memory of a rank with one mode alone."""
+    """Steps with an optimizer, and memory: PSS, and what memory_of() computes."""
     modes = ["hocket", "fused", "zero1", "zero2"] + ["reducer"] * options.reducer
     titles = {"hocket": "DDP, libtorch's AdamW", "fused": "DDP, hocket's AdamW", "zero1": "ZeRO-1"}
     titles |= {"zero2": "ZeRO-2", "reducer": "c10d Reducer, libtorch's AdamW"}
+    titles |= {"dp": "DataParallel, one process"}
     found = []
     for workload in [each for each in options.workloads if each.startswith("gpt")]:
         rounds, burst = PLANS[workload]
         arguments = ["--workload", workload, "--burst", burst, "--warmup", 1, "--rounds"]
-        samples, pss = Samples(), {}
-        for _ in range(1 if options.quick else options.repeat):
-            turns = 1 if options.quick else rounds
-            samples.add(lab(2, *arguments, turns, "--modes", ",".join(modes)))
-        for mode in modes:
-            pss[mode] = lab(2, *arguments, 1, "--modes", mode)["pss"]
+        samples, memory = with_optimizer(options, workload, arguments, modes)
+        # Libraries, activations and the rest of a process: what the mode `none` has beyond its
+        # parameters, gradients and state.
+        rest = memory["none"][0] - memory["none"][1]
         rows = []
-        for mode in modes:
+        for mode in [*modes, "dp"]:
             step = samples.median(workload, 2, mode)
             optimizer = samples.median(workload, 2, mode, "optimizer")
-            row = {"mode": mode, "step_ms": step, "optimizer_ms": optimizer, "pss": pss[mode]}
+            pss, computed, freed = memory[mode]
+            row = {"mode": mode, "step_ms": step, "optimizer_ms": optimizer, "pss": pss}
+            row |= {"computed": computed, "rest": rest, "freed": freed}
             found.append({"workload": workload, **row})
-            mib = pss[mode] / 2**20
-            rows.append([titles[mode], f"{step:.0f}", f"{optimizer:.0f}", f"{mib:.0f}"])
-        columns = [f"{TITLES[workload]}, 2 ranks", "step, ms", "optimizer, ms", "PSS, MiB"]
+            mib = [f"{bytes_ / 2**20:.0f}" for bytes_ in (freed, pss, computed)]
+            difference = f"{(pss - computed - rest) / 2**20:+.0f}"
+            rows.append([titles[mode], f"{step:.0f}", f"{optimizer:.0f}", *mib, difference])
+        columns = [f"{TITLES[workload]}, 2 ranks", "step, ms", "optimizer, ms"]
+        columns += ["freed, MiB", "PSS", "computed", "PSS - computed - rest"]
         table("Steps with an optimizer, and the memory of a rank", columns, rows)
+        print(f"  rest: the {rest / 2**20:.0f} MiB that a rank without communication has besides")
         checkpointed = Samples()
         checkpointed.add(lab(2, *arguments, rounds, "--modes", "none,checkpointed"))
         ratio = checkpointed.median(workload, 2, "checkpointed")

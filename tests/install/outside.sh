@@ -45,7 +45,7 @@ step "by find_package"
 
 if [[ -n $torch ]]; then
   step "training with libtorch, by find_package"
-  "$cmake" -S "$here/outside" -B "$work/torch" -DOUTSIDE_TORCH=ON -DCMAKE_BUILD_TYPE=Debug \
+  "$cmake" -S "$here/outside" -B "$work/torch" -DOUTSIDE_TORCH=ON -DCMAKE_BUILD_TYPE=None \
     -DCMAKE_PREFIX_PATH="$prefix;$torch" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   "$cmake" --build "$work/torch" >"$work/log" || { cat "$work/log"; exit 1; }

@@ -1,6 +1,9 @@
 // Trains a linear layer on every rank's own data, from an installed tree.
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
+#include <cstdio>
 #include <hocket/training/torch/ddp.hpp>
 
 int main() {
