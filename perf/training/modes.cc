@@ -109,9 +109,9 @@ class DataParallelMode final : public Mode {
     all_computed();
     return torch::zeros({}, torch::requires_grad());
   }
-  /// While gradients are added up, every replica has its own.
+  /// After the step. While gradients are added up, every replica has its own.
   std::size_t computed_bytes() override {
-    return 2 * replicas_ * parameter_bytes() + state_bytes();
+    return (replicas_ + 1) * parameter_bytes() + state_bytes();
   }
 
  private:
