@@ -11,6 +11,18 @@ target_include_directories(hocket_training PUBLIC ${CMAKE_SOURCE_DIR}/include PR
 target_link_libraries(hocket_training PUBLIC hocket
   PRIVATE fmt::fmt hwy::hwy nlohmann_json::nlohmann_json Threads::Threads)
 target_compile_options(hocket_training PRIVATE -fvisibility=default)
+# A precompiled header of its own, because the symbols of this library are visible.
+hocket_precompiled(precompiled_training fmt::fmt)
+if(TARGET precompiled_training)
+  target_compile_options(precompiled_training PRIVATE -fvisibility=default)
+endif()
+hocket_precompile(precompiled_training hocket_training)
+set_source_files_properties(src/training/adamw_vectors.cc src/training/range_math.cc PROPERTIES
+  SKIP_PRECOMPILE_HEADERS ON)  # see precompile.cmake
+# JSON is a large template library, and is written once a step or less.
+set_source_files_properties(
+  src/training/report.cc src/training/safetensors_header.cc src/training/trace.cc PROPERTIES
+  COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
 set_target_properties(hocket_training PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
