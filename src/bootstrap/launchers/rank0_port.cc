@@ -43,16 +43,10 @@ Status read_answer(int fd, const JoinWait& wait, const std::string& doing,
   return {};
 }
 
-/// One search over the ports of one host. trouble: why nothing was found.
-Status ask_host(const std::string& host, std::uint16_t first_port, const JobId& job_id,
-                const JoinWait& wait, const std::string& doing, Rank0Answer* out, bool* found,
-                std::string* trouble) {
-  std::vector<Address> addresses;
-  if (const Status status = resolve_all(host, &addresses); !status.ok()) {
-    *trouble = status.message();
-    return {};
-  }
-  Address address = addresses.front();
+/// One search over the ports of one address. trouble: why nothing was found.
+Status ask_address(Address address, std::uint16_t first_port, const JobId& job_id,
+                   const JoinWait& wait, const std::string& doing, Rank0Answer* out, bool* found,
+                   std::string* trouble) {
   for (int i = 0; i < ports_per_job; ++i) {
     address.port = static_cast<std::uint16_t>(first_port + i);
     UniqueFd fd;
@@ -67,11 +61,28 @@ Status ask_host(const std::string& host, std::uint16_t first_port, const JobId& 
       *trouble = "another program, or another release of hocket, listens at " + address.text();
     } else if (out->job_id != job_id) {
       *trouble = "rank 0 of another job listens at " + address.text() +
-                 " (the ranks of one job have equal numbers of ranks and the same launcher)";
+                 " (did one launcher start all ranks, with one MASTER_PORT?)";
     } else {
       *found = true;
       return {};
     }
+  }
+  return {};
+}
+
+/// The same over all addresses of a host: rank 0 may listen on any of them.
+Status ask_host(const std::string& host, std::uint16_t first_port, const JobId& job_id,
+                const JoinWait& wait, const std::string& doing, Rank0Answer* out, bool* found,
+                std::string* trouble) {
+  std::vector<Address> addresses;
+  if (const Status status = resolve_all(host, &addresses); !status.ok()) {
+    *trouble = status.message();
+    return {};
+  }
+  for (const Address& address : addresses) {
+    HOCKET_RETURN_IF_ERROR(
+        ask_address(address, first_port, job_id, wait, doing, out, found, trouble));
+    if (*found) return {};
   }
   return {};
 }
