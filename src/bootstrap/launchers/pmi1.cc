@@ -25,11 +25,18 @@ constexpr const char* at_the_barrier =
     "hocketCommInitFromEnv (PMI does not say which rank is missing: look at the output of the "
     "ranks)";
 
+Status closed() {
+  return {Code::remote_error,
+          "the launcher's PMI server closed the connection: the launcher ends the job, or this "
+          "process has used PMI before and ended that conversation"};
+}
+
 Status send_line(int fd, const std::string& text) {
   std::size_t sent = 0;
   while (sent < text.size()) {
     const ssize_t done = ::send(fd, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (done < 0 && errno == EINTR) continue;
+    if (done < 0 && (errno == EPIPE || errno == ECONNRESET)) return closed();
     if (done <= 0) return system_error("cannot write to the PMI server of the launcher");
     sent += static_cast<std::size_t>(done);
   }
@@ -83,11 +90,7 @@ Status Pmi1::read_line(const JoinWait& wait, PmiLine* out) {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0 && errno != ECONNRESET)
       return system_error("cannot read from the launcher's PMI server");
-    if (got <= 0) {
-      return {Code::remote_error,
-              "the launcher's PMI server closed the connection: the launcher ends the job, or this "
-              "process has used PMI before and ended that conversation"};
-    }
+    if (got <= 0) return closed();
     received_.append(bytes, static_cast<std::size_t>(got));
   }
 }
