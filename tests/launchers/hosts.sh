@@ -4,8 +4,8 @@ key "$work/key"
 if have mpirun.mpich; then
   sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -launcher ssh -launcher-exec "$HOSTS_RSH" \
     -hosts h1,h2 -ppn 2 -n 4 "$rank" sum
-  check "Hydra, 2 hosts, a rank dies" fails "${mpich[@]}" -disable-auto-cleanup -launcher ssh \
-    -launcher-exec "$HOSTS_RSH" -hosts h1,h2 -ppn 1 -n 2 "$rank" die 1 <<<"rank 0: culprit 1"
+  check "Hydra, 2 hosts, a rank dies" fails "${mpich[@]}" -launcher ssh -launcher-exec \
+    "$HOSTS_RSH" -hosts h1,h2 -ppn 1 -n 2 "${in_shell[@]}" "$rank" die 1 <<<"rank 0: culprit 1"
 fi
 if have mpirun.openmpi; then
   remote=(--mca plm_rsh_agent "$HOSTS_RSH" --host h1:2,h2:2)

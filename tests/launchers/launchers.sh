@@ -79,6 +79,9 @@ key() {  # FILE: a new job key
 
 openmpi=(mpirun.openmpi --allow-run-as-root --oversubscribe --mca orte_base_help_aggregate 0)
 mpich=(mpirun.mpich)
+# When a signal has killed a rank, Hydra kills the others in the same millisecond; where a shell
+# turns the signal into an exit status, they go on.
+in_shell=(sh -c '"$0" "$@"; exit $?')
 torch=("$torchrun" --no-python)
 # Ranks that are started by hand: Kubernetes sets the same variables.
 by_hand() {  # RANKS VARIABLES... -- COMMAND: one status for all, 1 if any failed

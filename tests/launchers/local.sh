@@ -12,8 +12,7 @@ wrong_key="refused this rank's job key
 if have mpirun.mpich; then
   sums 3 1 | check "Hydra" 0 "${mpich[@]}" -n 3 "$rank" sum
   sums 2 1 | check "Hydra -pmi-port" 0 "${mpich[@]}" -pmi-port -n 2 "$rank" sum
-  # By itself Hydra kills the other ranks at once.
-  check "Hydra, a rank dies" fails "${mpich[@]}" -disable-auto-cleanup -n 3 "$rank" die 1 \
+  check "Hydra, a rank dies" fails "${mpich[@]}" -n 3 "${in_shell[@]}" "$rank" die 1 \
     <<<"$two_survivors"
   check "Hydra, exit status" 5 "${mpich[@]}" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
   check "Hydra, a rank is missing" fails env HOCKET_JOIN_DEADLINE_MS=1000 \
