@@ -22,7 +22,7 @@ endforeach()
 # in one thread, or start programs that do.
 set(_left_out)
 if(HOCKET_SANITIZE)
-  set(_left_out rules)
+  set(_left_out rules launchers)
 endif()
 # The tests of exhaustion replace malloc, as the sanitizers do.
 if(HOCKET_SANITIZE)
@@ -30,7 +30,7 @@ if(HOCKET_SANITIZE)
 endif()
 # Without optimization and on an emulated processor the tests of the library's parts run.
 if(CMAKE_BUILD_TYPE STREQUAL "Debug" OR CMAKE_CROSSCOMPILING)
-  set(_left_out exhaustion faults rules install launcher matrix perf)
+  set(_left_out exhaustion faults rules install launcher launchers matrix perf)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
   list(APPEND _left_out collectives cuda)  # minutes; the address sanitizer runs all of it, with -O1
@@ -52,7 +52,8 @@ endif()
 
 # Their processes sleep most of the time: two of them take the place of one other test. So ./dev
 # lets tests take two places for each core (PROCESSORS).
-set(_waiting bootstrap exhaustion launcher launcher_between_hosts)
+set(_waiting bootstrap exhaustion launcher launcher_between_hosts launchers_local launchers_hosts
+    launchers_slurm)
 
 set(_limit_s 900)
 if(CMAKE_CROSSCOMPILING)

@@ -82,16 +82,20 @@ HOCKET_API hocketResult_t hocketCommInitRankScalable(hocketComm_t* newcomm, int 
 HOCKET_API hocketResult_t hocketCommInitAll(hocketComm_t* comms, int ndev, const int* devlist);
 
 /* Effect:  joins this process to its job, with the rank and the number of ranks that the launcher
- *          (hocket-run) gives. Without a launcher *comm receives a communicator of this process
- *          alone. While a communicator from this call lives, further ones reuse its connections,
- *          and its interface, transports and silence limit.
+ *          gives: hocket-run, torchrun, mpirun of Open MPI or MPICH, srun, or RANK, WORLD_SIZE and
+ *          MASTER_ADDR (docs/LAUNCHING.md). An MPI program may call it before or after MPI_Init.
+ *          Without a launcher *comm receives a communicator of this process alone. While a
+ *          communicator from this call lives, further ones reuse its connections, and its
+ *          interface, transports and silence limit.
  * Needs:   comm not NULL; config as for hocketCommInitRankConfig, or NULL. All ranks of the job
  *          make the same sequence of calls to hocketCommInitFromEnv and hocketCommDestroy (of
  *          communicators from hocketCommInitFromEnv). Not in a group.
  * Blocks:  as hocketCommInitRankConfig; uses no stream.
  * Threads: one at a time in a process.
- * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage also if the launcher's data are damaged
- *          or the process closed the descriptor that holds them. */
+ * Errors:  as hocketCommInitRankConfig; hocketInvalidUsage also if the launcher's variables or
+ *          data are damaged or contradict one another, or if ranks on several hosts have no key;
+ *          hocketRemoteError if the launcher's server (PMI, PMIx) fails. The error names the
+ *          launcher and the variables that gave the rank. */
 HOCKET_API hocketResult_t hocketCommInitFromEnv(hocketComm_t* comm, const hocketConfig_t* config);
 
 #define HOCKET_SPLIT_NOCOLOR -1

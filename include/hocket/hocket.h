@@ -144,7 +144,8 @@
  *   HOCKET_DUMP_SIGNAL        USR1 or USR2: the signal at which all records are dumped
  *   HOCKET_TRACE              folder for the times of all operations (hocket-trace joins them)
  *   HOCKET_PLAN_FILES         user-defined plans (docs/PLANS.md): paths with colons between them
- *   HOCKET_JOB_KEY_FILE       reserved, without effect in this version
+ *   HOCKET_JOB_KEY_FILE       file with the job key, for launchers other than hocket-run
+ *   HOCKET_TRUST_NETWORK      1: ranks on several hosts may join without a secret
  *   HOCKET_SSH                the command that hocket-run starts to reach another host
  *   HOCKET_LAUNCH_FD          hocket-run sets it for its ranks; do not set it
  *   HOCKET_RANK               rank; hocket-run sets it and the next three for scripts only

@@ -46,6 +46,11 @@ bool parse_flag(std::string_view value, const SettingInfo&, Settings* settings) 
   return true;
 }
 
+bool parse_trust(std::string_view value, const SettingInfo&, Settings* settings) {
+  settings->trust_network = value == "1";
+  return value == "0" || value == "1";
+}
+
 template <std::string Settings::*member>
 bool parse_text(std::string_view value, const SettingInfo&, Settings* settings) {
   settings->*member = value;
@@ -187,10 +192,14 @@ constexpr Setting table[] = {
       "algorithms; must be equal on all ranks."},
      parse_text<&Settings::plan_files>},
     {{"HOCKET_JOB_KEY_FILE", SettingKind::text, "a file of mode 0600: 64 hexadecimal digits", "",
-      "Reserved, without effect in this version: the file with the job key, for launchers that "
-      "give "
-      "their ranks no key."},
+      "The file with the job key, for launchers other than hocket-run; the same key on all hosts, "
+      "in "
+      "a file of this user that no other user may read."},
      parse_text<&Settings::job_key_file>},
+    {{"HOCKET_TRUST_NETWORK", SettingKind::flag, "0|1", "0",
+      "1: under torchrun, srun and RANK with WORLD_SIZE, ranks on several hosts join without a "
+      "secret: every process that reaches these hosts over the network may join too."},
+     parse_trust},
     {{"HOCKET_SSH", SettingKind::text, "a command and its options", "ssh",
       "The command that hocket-run starts to reach another host; --ssh overrides it."},
      parse_text<&Settings::ssh>},

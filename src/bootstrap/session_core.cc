@@ -37,7 +37,9 @@ Status check(const JoinOptions& options) {
                ? Status()
                : invalid_argument("the coordinator's address has no port");
   }
-  const char* remedy = "start all ranks with hocket-run, which gives them one key";
+  const char* remedy =
+      "start all ranks with hocket-run, which gives them one key, or name "
+      "a file with a key by HOCKET_JOB_KEY_FILE";
   if (!options.share_memory || options.node_of_host >= 0) {
     return invalid_usage(
         fmt::format("ranks without a job key meet over shared memory only, and it is switched off "

@@ -1,11 +1,12 @@
 #include "engine/job.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <utility>
 #include <vector>
 
-#include "bootstrap/join/launch.h"
+#include "bootstrap/launchers/launcher.h"
 #include "engine/comm_id.h"
 #include "topology/machine.h"
 
@@ -60,6 +61,25 @@ JobId next_session(JobId job, std::uint64_t made) {
   return job;
 }
 
+/// A copy for one session. It has a listener of its own; until_joined belongs to the first session.
+LaunchInfo share(const LaunchInfo& met) {
+  LaunchInfo copy;
+  copy.key = met.key;
+  copy.has_key = met.has_key;
+  copy.job_id = met.job_id;
+  copy.coordinator = met.coordinator;
+  copy.rank = met.rank;
+  copy.ranks = met.ranks;
+  if (met.coordinator_listener) {
+    copy.coordinator_listener =
+        UniqueFd(::fcntl(met.coordinator_listener.get(), F_DUPFD_CLOEXEC, 3));
+  }
+  copy.source = met.source;
+  copy.variables = met.variables;
+  copy.met = true;
+  return copy;
+}
+
 }  // namespace
 
 Status open_job(const CommConfig& config, UniqueId* id) {
@@ -78,38 +98,61 @@ Status join_job(const UniqueId& id, int rank, int ranks, const CommConfig& confi
   return make_communicator(options, config, 0, nullptr, context, out);
 }
 
+/// Fills in all that a join needs. A process without a launcher, or with one rank alone, gets
+/// info->ranks = 1 and no key.
+Status LaunchedJob::find_launch(const CommConfig& config, const Settings& settings,
+                                StopRequest* stop, LaunchInfo* info) {
+  const Status detected = detect_launch(settings, info);
+  if (!detected.ok()) return info->source.empty() ? Status() : detected;
+  if (parent_joined_) {
+    return invalid_usage("this process was forked from rank " + std::to_string(info->rank) +
+                         " after that one had joined the job: a rank is one process. Fork before "
+                         "the first hocketCommInitFromEnv, or use hocketCommInitRank with an id "
+                         "from hocketGetUniqueId");
+  }
+  if (!met_) {
+    HOCKET_RETURN_IF_ERROR(under_launcher(
+        *info, meet(settings, config.interface, config.join_deadline_ms, stop, info)));
+    if (info->met) met_ = share(*info);
+    return {};
+  }
+  *info = share(*met_);
+  info->join_ms = config.join_deadline_ms;
+  return {};
+}
+
+Status LaunchedJob::join_session(const CommConfig& config, LaunchInfo& info, JoinOptions options,
+                                 std::shared_ptr<Session>* out) {
+  options.job_id = next_session(options.job_id, made_);
+  if (info.met) options.join_deadline_ms = info.join_ms;
+  if (info.coordinator_listener && info.has_key) {
+    HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
+                                             std::move(info.coordinator_listener),
+                                             &options.coordinator, options.join_deadline_ms));
+  }
+  return under_launcher(info, Session::join(options, out));
+}
+
 Status LaunchedJob::join(const CommConfig& config, const Settings& settings,
                          const CommContext& context, std::unique_ptr<Communicator>* out) {
   const std::lock_guard lock(mutex_);
   LaunchInfo info;
-  const Status detected = detect_launch(settings, &info);
-  if (!detected.ok() && info.source.empty()) {
+  HOCKET_RETURN_IF_ERROR(find_launch(config, settings, context.stop, &info));
+  const bool alone = info.source != "hocket-run" && !info.met;
+  if (alone) {
     UniqueId id;
     HOCKET_RETURN_IF_ERROR(open_job(config, &id));
     return join_job(id, 0, 1, config, context, out);
   }
-  HOCKET_RETURN_IF_ERROR(detected);
   JoinOptions options = join_options(config, info.rank, info.ranks, context.stop);
   HOCKET_RETURN_IF_ERROR(place_in_node(config, &options));
   options.key = info.key;
   options.has_key = info.has_key;
   options.job_id = info.job_id;
   options.coordinator = info.coordinator;
-  if (parent_joined_) {
-    return invalid_usage("this process was forked from rank " + std::to_string(info.rank) +
-                         " after that one had joined the job: a rank is one process. Fork before "
-                         "the first hocketCommInitFromEnv, or use hocketCommInitRank with an id "
-                         "from hocketGetUniqueId");
-  }
   std::shared_ptr<Session> session = session_.lock();
   if (session == nullptr) {
-    options.job_id = next_session(options.job_id, made_);
-    if (info.coordinator_listener) {
-      HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
-                                               std::move(info.coordinator_listener),
-                                               &options.coordinator, config.join_deadline_ms));
-    }
-    HOCKET_RETURN_IF_ERROR(Session::join(options, &session));
+    HOCKET_RETURN_IF_ERROR(join_session(config, info, options, &session));
     session_ = session;
     joined_ = true;
   }

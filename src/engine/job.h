@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/settings.h"
 #include "base/stop.h"
+#include "bootstrap/join/launch.h"
 #include "bootstrap/join/unique_id.h"
 #include "engine/comm_config.h"
 #include "engine/communicator.h"
@@ -40,9 +42,16 @@ class LaunchedJob {
               std::unique_ptr<Communicator>* out);
 
  private:
+  Status find_launch(const CommConfig& config, const Settings& settings, StopRequest* stop,
+                     LaunchInfo* info);
+  Status join_session(const CommConfig& config, LaunchInfo& info, JoinOptions options,
+                      std::shared_ptr<Session>* out);
+
   std::mutex mutex_;
   std::weak_ptr<Session> session_;  // under mutex_
-  std::uint64_t made_ = 0;          // communicators; under mutex_
+  /// What this process learned when it met the other ranks, which it can do once; under mutex_.
+  std::optional<LaunchInfo> met_;
+  std::uint64_t made_ = 0;  // communicators; under mutex_
   std::atomic<bool> joined_{false};
   const bool parent_joined_;
 };

@@ -1,5 +1,3 @@
-#include "bootstrap/join/launch.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,6 +7,8 @@
 
 #include <cstdlib>
 #include <fstream>
+
+#include "bootstrap/launchers/launcher.h"
 
 namespace hocket::internal {
 namespace {
@@ -153,9 +153,9 @@ TEST(Launch, an_unsound_record_is_refused_with_the_reason) {
   }
 }
 
-class Environment {
+class Variables {
  public:
-  ~Environment() {
+  ~Variables() {
     for (const std::string& name : names_) ::unsetenv(name.c_str());
   }
   void set(const std::string& name, const std::string& value) {
@@ -167,54 +167,8 @@ class Environment {
   std::vector<std::string> names_;
 };
 
-TEST(Launch, other_launchers_are_recognised_in_order_and_named) {
-  const struct {
-    std::vector<std::string> variables;
-    const char* named;
-  } rows[] = {
-      {{"RANK", "TORCHELASTIC_RUN_ID"}, "torchrun"},
-      {{"OMPI_COMM_WORLD_RANK"}, "Open MPI"},
-      {{"PMI_RANK"}, "PMI"},
-      {{"PMI_PORT"}, "PMI"},
-      {{"SLURM_PROCID", "SLURM_STEP_ID"}, "srun"},
-      // Launchers within launchers: the inner one counts.
-      {{"RANK", "TORCHELASTIC_RUN_ID", "SLURM_PROCID", "SLURM_STEP_ID"}, "torchrun"},
-      {{"OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "SLURM_STEP_ID"}, "Open MPI"},
-      {{"PMI_RANK", "SLURM_PROCID", "SLURM_STEP_ID"}, "PMI"},
-      // A batch script and a stray variable are no ranks.
-      {{"SLURM_PROCID"}, "no launcher"},
-      {{"RANK"}, "no launcher"},
-      {{}, "no launcher"},
-  };
-  for (const auto& row : rows) {
-    Environment environment;
-    for (const std::string& name : row.variables) environment.set(name, "1");
-    LaunchInfo info;
-    const Status status = detect_launch(Settings(), &info);
-    EXPECT_EQ(status.code(), Code::invalid_usage) << row.named;
-    EXPECT_NE(status.message().find(row.named), std::string::npos) << status.message();
-    EXPECT_NE(status.message().find("hocketCommInitRank"), std::string::npos) << status.message();
-  }
-}
-
-/// As the operators of Kubernetes do it: each process would be a job of its own.
-TEST(Launch, ranks_without_a_launcher_are_no_jobs_of_one) {
-  for (const char* ranks : {"4", "1"}) {
-    Environment environment;
-    environment.set("RANK", "0");
-    environment.set("WORLD_SIZE", ranks);
-    environment.set("MASTER_ADDR", "10.0.0.1");
-    LaunchInfo info;
-    const Status status = detect_launch(Settings(), &info);
-    EXPECT_EQ(status.code(), Code::invalid_usage);
-    const bool named = status.message().find("WORLD_SIZE") != std::string::npos;
-    EXPECT_EQ(named, *ranks == '4') << status.message();
-    EXPECT_EQ(info.source.empty(), *ranks == '1') << "one rank alone is a job";
-  }
-}
-
 TEST(Launch, hocket_run_within_another_launcher_counts) {
-  Environment environment;
+  Variables environment;
   environment.set("OMPI_COMM_WORLD_RANK", "3");
   UniqueFd record;
   ASSERT_TRUE(make_launch_record(some_place(1, 2), -1, &record).ok());

@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "bootstrap/join/launch.h"
+#include "bootstrap/launchers/launcher.h"
 #include "bootstrap/session.h"
 
 namespace hocket::internal::launch_test {

@@ -17,12 +17,12 @@ const std::map<std::string, int> level_of = {
 /// Inside a module: its folders, and its own files (under the module's name, or each under its
 /// own).
 const std::map<std::string, int> inner_level_of = {
-    {"bootstrap/types.h", 1},  {"bootstrap/net", 2},          {"bootstrap/auth", 3},
-    {"bootstrap/control", 4},  {"bootstrap/join", 5},         {"bootstrap", 6},
-    {"collectives/plan", 1},   {"collectives/algorithms", 2}, {"collectives/execute", 2},
-    {"collectives/verify", 2}, {"collectives/select", 3},     {"transport", 1},
-    {"transport/self", 2},     {"transport/shm", 2},          {"transport/tcp", 2},
-    {"training", 1},           {"training/torch", 2},
+    {"bootstrap/types.h", 1},   {"bootstrap/net", 2},      {"bootstrap/auth", 3},
+    {"bootstrap/control", 4},   {"bootstrap/join", 5},     {"bootstrap/launchers", 6},
+    {"bootstrap", 7},           {"collectives/plan", 1},   {"collectives/algorithms", 2},
+    {"collectives/execute", 2}, {"collectives/verify", 2}, {"collectives/select", 3},
+    {"transport", 1},           {"transport/self", 2},     {"transport/shm", 2},
+    {"transport/tcp", 2},       {"training", 1},           {"training/torch", 2},
 };
 
 std::string folder(const std::string& path, int depth) {

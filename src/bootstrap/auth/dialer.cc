@@ -197,7 +197,8 @@ void Dialer::read_verdict() {
     result.status = {
         Code::remote_error,
         fmt::format("{} {}: it belongs to another job, or the ranks were given different keys "
-                    "(all need the same unique id, or one hocket-run)",
+                    "(all need the same unique id, one hocket-run, or the same "
+                    "HOCKET_JOB_KEY_FILE)",
                     options_.name,
                     verdict == Verdict::wrong_key ? "refused this rank's job key"
                                                   : "could not prove the job key")};

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -45,19 +44,6 @@ Status bad_record(int fd, const std::string& why) {
                        "inherited descriptors");
 }
 
-/// Another launcher, or the user, has set RANK and a WORLD_SIZE of several processes. Each of them
-/// would otherwise be a job of its own.
-bool has_ranks() {
-  const char* ranks = std::getenv("WORLD_SIZE");
-  return ranks != nullptr && *ranks != 0 && std::string_view(ranks) != "1" &&
-         std::getenv("RANK") != nullptr;
-}
-
-bool has(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != 0;
-}
-
 Status check_record(int fd, const Record& record, off_t length) {
   if (length < 16 || std::memcmp(record.magic, record_magic, sizeof record_magic) != 0) {
     return bad_record(fd, "it holds no launch record");
@@ -92,7 +78,30 @@ Status take_listener(int fd, int listener, LaunchInfo* info) {
   return {};
 }
 
-Status read_hocket_run(const Settings& settings, LaunchInfo* info) {
+Status parse_key(const std::string& path, std::string_view text, Key* key) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+  const auto digit = [](char c) -> int {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+  };
+  const bool sound = text.size() == 2 * key->size() &&
+                     std::ranges::all_of(text, [&](char c) { return digit(c) >= 0; });
+  if (!sound) {
+    return invalid_argument("the job key file " + path +
+                            " must hold exactly 64 hexadecimal digits; `openssl rand -hex 32` "
+                            "makes them");
+  }
+  for (std::size_t i = 0; i < key->size(); ++i) {
+    (*key)[i] = static_cast<std::uint8_t>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status read_launch_record(const Settings& settings, LaunchInfo* info) {
   const int fd = *settings.launch_fd;
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0) {
@@ -117,66 +126,6 @@ Status read_hocket_run(const Settings& settings, LaunchInfo* info) {
   info->rank = record.rank;
   info->ranks = record.ranks;
   return record.listener < 0 ? Status() : take_listener(fd, record.listener, info);
-}
-
-// Launchers in the order in which they are looked for. A launcher that runs inside another launcher
-// keeps the variables of that launcher, so launchers that others start come first.
-struct Detector {
-  const char* name;
-  bool (*present)(const Settings&);
-  Status (*read)(const Settings&, LaunchInfo*);  // null: recognised only
-};
-
-constexpr Detector detectors[] = {
-    {"hocket-run", [](const Settings& s) { return s.launch_fd.has_value(); }, read_hocket_run},
-    {"torchrun", [](const Settings&) { return has("TORCHELASTIC_RUN_ID") && has("RANK"); },
-     nullptr},
-    {"Open MPI's mpirun", [](const Settings&) { return has("OMPI_COMM_WORLD_RANK"); }, nullptr},
-    {"MPICH's mpirun or another PMI launcher",
-     [](const Settings&) { return has("PMI_RANK") || has("PMI_PORT"); }, nullptr},
-    // Without a step this is sbatch's script or salloc's shell, which are no ranks.
-    {"Slurm's srun", [](const Settings&) { return has("SLURM_STEP_ID") && has("SLURM_PROCID"); },
-     nullptr},
-    {"a launcher that sets RANK and WORLD_SIZE", [](const Settings&) { return has_ranks(); },
-     nullptr},
-};
-
-Status parse_key(const std::string& path, std::string_view text, Key* key) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  const auto digit = [](char c) -> int {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-  };
-  const bool sound = text.size() == 2 * key->size() &&
-                     std::ranges::all_of(text, [&](char c) { return digit(c) >= 0; });
-  if (!sound) {
-    return invalid_argument("the job key file " + path +
-                            " must hold exactly 64 hexadecimal digits; `openssl rand -hex 32` "
-                            "makes them");
-  }
-  for (std::size_t i = 0; i < key->size(); ++i) {
-    (*key)[i] = static_cast<std::uint8_t>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
-  }
-  return {};
-}
-
-}  // namespace
-
-Status detect_launch(const Settings& settings, LaunchInfo* info) {
-  *info = LaunchInfo();
-  for (const Detector& detector : detectors) {
-    if (!detector.present(settings)) continue;
-    info->source = detector.name;
-    if (detector.read != nullptr) return detector.read(settings, info);
-    return invalid_usage("this process was started by " + info->source +
-                         ", which hocket cannot read yet (that comes with the next version); "
-                         "start the program with hocket-run, or use hocketCommInitRank");
-  }
-  return invalid_usage(
-      "no launcher started this process; start the program with `hocket-run -n RANKS PROGRAM`, or "
-      "use hocketCommInitRank with an id from hocketGetUniqueId");
 }
 
 Status make_launch_record(const LaunchInfo& info, int listener, UniqueFd* record_fd) {

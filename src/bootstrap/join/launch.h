@@ -1,10 +1,13 @@
-// The data that a launcher gives to a process: its rank, the coordinator's address and the job key.
+// The data that a launcher gives to a process: its rank, the coordinator's address and the job key;
+// and the launch record of hocket-run. bootstrap/launchers finds the launcher.
 //
 // hocket-run hands each rank an inherited descriptor, named by HOCKET_LAUNCH_FD: a sealed memfd
 // with one launch record (docs/protocol/launch.md), so that the key is never in an argument list or
 // an environment, where other users could read it.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/settings.h"
@@ -21,14 +24,19 @@ struct LaunchInfo {
   Address coordinator;  // where rank 0 listens
   int rank = 0;
   int ranks = 1;
-  UniqueFd coordinator_listener;  // rank 0 only: the coordinator's, which the launcher made
-  std::string source;             // "hocket-run": for messages
+  UniqueFd
+      coordinator_listener;  // rank 0 only: the coordinator's, which the launcher or meet() made
+  std::string source;        // "hocket-run": for messages
+  std::string variables;     // "RANK=1, WORLD_SIZE=4": for messages; hocket-run has none
+  bool met = false;          // meet() has filled in key and address
+  std::int64_t join_ms = 0;  // met: what is left of the join deadline
+  /// met: what other ranks use until they have joined, such as rank 0's server.
+  std::shared_ptr<void> until_joined;
 };
 
-/// Finds the launcher that started this process and reads its data. May be called again: each call
-/// returns the same data, with another duplicate of the listener. If there is no launcher, or
-/// hocket does not support it, the error says what to do.
-Status detect_launch(const Settings& settings, LaunchInfo* info);
+/// Reads the record of hocket-run. May be called again: each call returns the same data, with
+/// another duplicate of the listener.
+Status read_launch_record(const Settings& settings, LaunchInfo* info);
 
 /// For the launcher: a sealed, close-on-exec memfd with the record of one rank. listener is the
 /// descriptor number of the coordinator's listening socket in the rank; -1: none.

@@ -185,4 +185,19 @@ Address default_address() {
   return loopback(false);
 }
 
+bool first_outward_address(Address* out) {
+  for (const bool v6 : {false, true}) {
+    const bool found = any_interface([&](const char*, const Address& address, unsigned flags) {
+      if (address.v6 != v6 || (flags & IFF_UP) == 0 || is_loopback(address) ||
+          is_link_local(address)) {
+        return false;
+      }
+      *out = address;
+      return true;
+    });
+    if (found) return true;
+  }
+  return false;
+}
+
 }  // namespace hocket::internal

@@ -26,5 +26,8 @@ Status interface_address(const std::string& interface, bool prefer_v6, Address* 
 Status address_towards(const Address& to, Address* out);
 /// The address of the default route, loopback if there is none.
 Address default_address();
+/// The first address of this host that other hosts may reach: of an interface that is up, neither
+/// loopback nor link-local, IPv4 before IPv6. False if there is none.
+bool first_outward_address(Address* out);
 
 }  // namespace hocket::internal

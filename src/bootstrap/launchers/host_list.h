@@ -1,0 +1,16 @@
+// The compressed list in which Slurm names the hosts of a step.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace hocket::internal {
+
+/// "h[1-2,05],login" becomes h1, h2, h05, login; "a[1-2]b[1-2]" becomes a1b1, a1b2, a2b1, a2b2. A
+/// list that does not follow these rules, or has more than `most` hosts, is an error.
+Status expand_host_list(std::string_view list, std::size_t most, std::vector<std::string>* hosts);
+
+}  // namespace hocket::internal

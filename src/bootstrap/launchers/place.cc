@@ -1,0 +1,209 @@
+#include "bootstrap/launchers/place.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "base/limits.h"
+#include "bootstrap/launchers/host_list.h"
+
+namespace hocket::internal {
+namespace {
+
+constexpr std::size_t most_hosts = 65'536;
+
+struct Launcher {
+  const char* name;
+  const char* rank;  // the variables of the rank and of the number of ranks
+  const char* ranks;
+  bool (*present)(const Environment&);
+  Status (*complete)(const Environment&, Place*);
+};
+
+/// True if at least two of the three variables are set: one alone may belong to anything.
+bool has_plain_ranks(const Environment& environment) {
+  int set = 0;
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR"}) set += environment.has(name);
+  return set >= 2;
+}
+
+/// Rank 0 listens on the host that MASTER_ADDR names. MASTER_PORT is a part of the job's name only:
+/// under torchrun another server has that port.
+Status complete_master(const Environment& environment, const std::string& run, Place* place) {
+  place->host_variable = "MASTER_ADDR";
+  const std::string host = environment.text("MASTER_ADDR");
+  const bool loopback = host == "localhost" || host.starts_with("127.") || host == "::1";
+  place->one_host = loopback || environment.number("LOCAL_WORLD_SIZE") == place->ranks;
+  place->hosts.assign(1, host);
+  // Not the number of ranks: ranks that disagree about it shall meet, and be told.
+  place->job = fmt::format("{} port {}", run, environment.text("MASTER_PORT"));
+  if (place->ranks == 1 || !host.empty()) return {};
+  return invalid_usage(
+      fmt::format("{} give this process a rank, but MASTER_ADDR is not set, so that the rank "
+                  "cannot find rank 0: "
+                  "set MASTER_ADDR to a host name or an address of rank 0's host, on all ranks",
+                  place->variables));
+}
+
+Status complete_torchrun(const Environment& environment, Place* place) {
+  return complete_master(
+      environment,
+      fmt::format("torchrun {} restart {}", environment.text("TORCHELASTIC_RUN_ID"),
+                  environment.text("TORCHELASTIC_RESTART_COUNT")),
+      place);
+}
+
+Status complete_plain(const Environment& environment, Place* place) {
+  return complete_master(environment, "ranks", place);
+}
+
+Status complete_open_mpi(const Environment& environment, Place* place) {
+  place->exchange = Exchange::pmix;
+  place->one_host = environment.number("OMPI_COMM_WORLD_LOCAL_SIZE") == place->ranks;
+  return {};
+}
+
+/// srun --mpi=pmix, and other launchers with a PMIx server: the server says how many ranks there
+/// are.
+Status complete_pmix(const Environment& environment, Place* place) {
+  place->exchange = Exchange::pmix;
+  place->one_host = environment.number("SLURM_STEP_NUM_NODES") == 1;
+  return {};
+}
+
+Status complete_pmi1(const Environment& environment, Place* place) {
+  place->exchange = Exchange::pmi1;
+  place->one_host = place->ranks > 0 && environment.number("MPI_LOCALNRANKS") == place->ranks;
+  if (environment.has("PMI_FD") || environment.has("PMI_PORT")) return {};
+  return invalid_usage(fmt::format(
+      "{} give this process a rank, but neither PMI_FD nor PMI_PORT is set: the launcher offers no "
+      "PMI-1 server that could tell the ranks where rank 0 is. Use hocketCommInitRank with an id "
+      "from "
+      "hocketGetUniqueId, which the program passes to all ranks (MPI_Bcast)",
+      place->variables));
+}
+
+/// srun without an exchange: rank 0 is on the first host of the step, unless the user placed the
+/// tasks.
+Status complete_slurm(const Environment& environment, Place* place) {
+  place->one_host = environment.number("SLURM_STEP_NUM_NODES") == 1;
+  place->host_variable = "SLURM_STEP_NODELIST";
+  place->job =
+      fmt::format("slurm {}.{} restart {}", environment.text("SLURM_JOB_ID"),
+                  environment.text("SLURM_STEP_ID"), environment.text("SLURM_RESTART_COUNT"));
+  const std::string list = environment.text("SLURM_STEP_NODELIST");
+  if (const Status status = expand_host_list(list, most_hosts, &place->hosts); !status.ok()) {
+    return invalid_usage(
+        fmt::format("cannot find rank 0's host in SLURM_STEP_NODELIST: {}", status.message()));
+  }
+  const bool placed = environment.text("SLURM_DISTRIBUTION").starts_with("arbitrary");
+  if (!placed) place->hosts.resize(1);
+  return {};
+}
+
+// Without a step this is sbatch's script or salloc's shell, which are no ranks.
+constexpr Launcher srun = {
+    "Slurm's srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+    [](const Environment& e) { return e.has("SLURM_STEP_ID") && e.has("SLURM_PROCID"); },
+    complete_slurm};
+
+constexpr Launcher launchers[] = {
+    {"torchrun", "RANK", "WORLD_SIZE",
+     [](const Environment& e) { return e.has("TORCHELASTIC_RUN_ID") && e.has("RANK"); },
+     complete_torchrun},
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     [](const Environment& e) { return e.has("OMPI_COMM_WORLD_RANK"); }, complete_open_mpi},
+    {"a PMIx launcher", "PMIX_RANK", nullptr,
+     [](const Environment& e) { return e.has("PMIX_RANK") && e.has("PMIX_NAMESPACE"); },
+     complete_pmix},
+    {"a PMI-1 launcher", "PMI_RANK", "PMI_SIZE",
+     [](const Environment& e) { return e.has("PMI_RANK"); }, complete_pmi1},
+    {"a PMI-1 launcher", nullptr, nullptr,
+     [](const Environment& e) { return e.has("PMI_PORT") && e.has("PMI_ID"); }, complete_pmi1},
+    srun,
+    {"a launcher that sets RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", has_plain_ranks,
+     complete_plain},
+};
+
+/// Reads one of the two numbers; a launcher's server gives the number of ranks if it has no
+/// variable.
+Status read_number(const Environment& environment, const Launcher& launcher, const char* variable,
+                   int least, int most, int* out) {
+  if (variable == nullptr) return {};
+  const std::optional<int> number = environment.number(variable);
+  if (number && *number >= least && *number <= most) {
+    *out = *number;
+    return {};
+  }
+  return invalid_usage(fmt::format(
+      "this process was started by {}, but {}: it must be a whole number from {} to {}. "
+      "Set it, or unset the variables of that launcher (hocketCommInitRank with an id "
+      "from hocketGetUniqueId works under any launcher)",
+      launcher.name, environment.quoted(variable), least, most));
+}
+
+Status read_place(const Environment& environment, const Launcher& launcher, Place* place) {
+  place->launcher = launcher.name;
+  place->in_slurm = environment.has("SLURM_STEP_ID");
+  for (const char* name : {launcher.rank, launcher.ranks}) {
+    if (name == nullptr) continue;
+    place->variables += (place->variables.empty() ? "" : ", ") + environment.quoted(name);
+  }
+  if (place->variables.empty()) place->variables = environment.quoted("PMI_PORT");
+  HOCKET_RETURN_IF_ERROR(
+      read_number(environment, launcher, launcher.ranks, 1, max_ranks, &place->ranks));
+  const int most = launcher.ranks != nullptr ? place->ranks - 1 : max_ranks - 1;
+  HOCKET_RETURN_IF_ERROR(read_number(environment, launcher, launcher.rank, 0, most, &place->rank));
+  return launcher.complete(environment, place);
+}
+
+/// A number that only the launcher's server knows contradicts nothing.
+bool says_the_same(const Environment& environment, const Launcher& launcher, const Place& place) {
+  const bool rank = place.rank < 0 || environment.number(launcher.rank) == place.rank;
+  const bool ranks = place.ranks == 0 || launcher.ranks == nullptr ||
+                     environment.number(launcher.ranks) == place.ranks;
+  return rank && ranks;
+}
+
+/// Open MPI's mpirun in a rank of Hydra, or the other way round. Open MPI closes PMI_FD in the
+/// ranks that it starts, so that an open PMI_FD cannot be left from an outer Hydra.
+Status check_nesting(const Environment& environment, const SocketTest& is_socket,
+                     const Place& place) {
+  if (place.exchange != Exchange::pmix || !environment.has("PMI_RANK")) return {};
+  const std::optional<int> fd = environment.number("PMI_FD");
+  if (environment.number("PMI_RANK") == place.rank || !fd || !is_socket(*fd)) return {};
+  return invalid_usage(fmt::format(
+      "the variables of two launchers contradict each other: {} ({}), but {} and {} (a PMI-1 "
+      "launcher): one launcher runs inside the other. Unset the variables of the outer one before "
+      "the "
+      "inner one starts, for example by `env -u OMPI_COMM_WORLD_RANK -u PMIX_RANK mpirun ...`",
+      place.variables, place.launcher, environment.quoted("PMI_RANK"),
+      environment.quoted("PMI_SIZE")));
+}
+
+}  // namespace
+
+Status find_place(const Environment& environment, const SocketTest& is_socket, Place* place,
+                  bool* found) {
+  *place = Place();
+  const Launcher* chosen = nullptr;
+  for (const Launcher& launcher : launchers) {
+    if (!launcher.present(environment)) continue;
+    if (chosen == nullptr) {
+      chosen = &launcher;
+      *found = true;
+      HOCKET_RETURN_IF_ERROR(read_place(environment, launcher, place));
+    } else if (launcher.rank != nullptr && !says_the_same(environment, launcher, *place)) {
+      place->others += (place->others.empty() ? "" : ", ") + environment.quoted(launcher.rank);
+    }
+  }
+  *found = chosen != nullptr;
+  return check_nesting(environment, is_socket, *place);
+}
+
+Status srun_place(const Environment& environment, Place* place) {
+  *place = Place();
+  return read_place(environment, srun, place);
+}
+
+}  // namespace hocket::internal

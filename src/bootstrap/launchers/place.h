@@ -1,0 +1,49 @@
+// Which launcher started this process, and which rank the launcher's variables give it. Reads only
+// an environment: nothing here opens a connection.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bootstrap/launchers/environment.h"
+
+namespace hocket::internal {
+
+/// How the ranks of a job learn the address of rank 0 and the job key.
+enum class Exchange {
+  pmix,     // from the launcher's PMIx server
+  pmi1,     // from the launcher's PMI-1 server
+  derived,  // every rank computes where rank 0 listens; the launcher gives no secret
+};
+
+struct Place {
+  std::string launcher;   // "torchrun"
+  std::string variables;  // "RANK=1, WORLD_SIZE=4": what the place was read from, for messages
+  std::string others;     // variables of other launchers that say something else, for messages
+  Exchange exchange = Exchange::derived;
+  int rank = -1;          // -1: only the launcher's server knows it
+  int ranks = 0;          // 0: the same
+  bool one_host = false;  // the launcher says that all ranks run on one host
+  bool in_slurm = false;
+  // Exchange::derived only:
+  std::vector<std::string> hosts;  // the names that the host of rank 0 may have
+  std::string host_variable;       // which variable gave them
+  std::string job;                 // equal on all ranks of a job, different between jobs
+};
+
+/// True if the descriptor is an open socket of this process.
+using SocketTest = std::function<bool(int fd)>;
+
+/// *found: false if no launcher's variables are set. The launchers, in the order in which they
+/// count: torchrun, Open MPI and PMIx, PMI-1, Slurm, and RANK with WORLD_SIZE and MASTER_ADDR.
+/// Launchers that are started by others come first, because they leave the others' variables as
+/// they are.
+Status find_place(const Environment& environment, const SocketTest& is_socket, Place* place,
+                  bool* found);
+
+/// The place that srun's variables give, whatever other launchers say.
+Status srun_place(const Environment& environment, Place* place);
+
+}  // namespace hocket::internal

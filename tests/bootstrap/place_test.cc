@@ -1,0 +1,187 @@
+// The place that the variables of a launcher give to a process.
+#include "bootstrap/launchers/place.h"
+
+#include <gtest/gtest.h>
+
+#include "bootstrap/launchers/host_list.h"
+
+namespace hocket::internal {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+/// An environment of "NAME=value" lines.
+class Fake {
+ public:
+  explicit Fake(Lines lines) : lines_(std::move(lines)) {
+    for (const std::string& line : lines_) entries_.push_back(line.c_str());
+    entries_.push_back(nullptr);
+  }
+  Environment get() const { return Environment(entries_.data()); }
+
+ private:
+  Lines lines_;
+  std::vector<const char*> entries_;
+};
+
+Status place_of(const Lines& lines, Place* place, bool* found, bool sockets = true) {
+  return find_place(
+      Fake(lines).get(), [=](int) { return sockets; }, place, found);
+}
+
+const Lines torchrun = {"RANK=3",         "WORLD_SIZE=4",      "TORCHELASTIC_RUN_ID=none",
+                        "MASTER_ADDR=h1", "MASTER_PORT=29500", "LOCAL_WORLD_SIZE=2"};
+const Lines open_mpi = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2",
+                        "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_RANK=1", "PMIX_NAMESPACE=17"};
+const Lines hydra = {"PMI_RANK=0", "PMI_SIZE=3", "PMI_FD=7", "MPI_LOCALNRANKS=1"};
+const Lines pmix = {"PMIX_RANK=2", "PMIX_NAMESPACE=slurm.pmix.1.0", "SLURM_PROCID=2",
+                    "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=4"};
+const Lines slurm = {"SLURM_PROCID=5",  "SLURM_STEP_ID=0",
+                     "SLURM_JOB_ID=7",  "SLURM_STEP_NUM_TASKS=8",
+                     "SLURM_NTASKS=99", "SLURM_STEP_NODELIST=n[3-4],login"};
+
+Lines both(Lines a, const Lines& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(Place, is_that_of_the_launcher_and_of_the_innermost_one) {
+  const struct {
+    Lines lines;
+    const char* launcher;
+    int rank, ranks;
+    Exchange exchange;
+    bool one_host;
+  } rows[] = {
+      {torchrun, "torchrun", 3, 4, Exchange::derived, false},
+      {open_mpi, "Open MPI's mpirun", 1, 2, Exchange::pmix, true},
+      {hydra, "a PMI-1 launcher", 0, 3, Exchange::pmi1, false},
+      {{"PMI_PORT=h1:4000", "PMI_ID=2"}, "a PMI-1 launcher", -1, 0, Exchange::pmi1, false},
+      {pmix, "a PMIx launcher", 2, 0, Exchange::pmix, false},
+      {slurm, "Slurm's srun", 5, 8, Exchange::derived, false},
+      {both(torchrun, slurm), "torchrun", 3, 4, Exchange::derived, false},
+      {both(open_mpi, slurm), "Open MPI's mpirun", 1, 2, Exchange::pmix, true},
+      {both(hydra, slurm), "a PMI-1 launcher", 0, 3, Exchange::pmi1, false},
+      {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h1"},
+       "a launcher that sets RANK and WORLD_SIZE",
+       1,
+       2,
+       Exchange::derived,
+       false},
+      {{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"},
+       "a launcher that sets RANK and WORLD_SIZE",
+       1,
+       2,
+       Exchange::derived,
+       true},
+  };
+  for (const auto& row : rows) {
+    Place place;
+    bool found = false;
+    const Status status = place_of(row.lines, &place, &found);
+    ASSERT_TRUE(status.ok() && found) << row.lines[0] << ": " << status.message();
+    EXPECT_EQ(place.launcher, row.launcher);
+    EXPECT_EQ(place.rank, row.rank) << row.launcher;
+    EXPECT_EQ(place.ranks, row.ranks) << row.launcher;
+    EXPECT_EQ(place.exchange, row.exchange) << row.launcher;
+    EXPECT_EQ(place.one_host, row.one_host) << row.launcher;
+  }
+}
+
+TEST(Place, is_not_found_where_no_variable_makes_a_rank) {
+  for (const Lines& lines :
+       {Lines{}, Lines{"SLURM_PROCID=0", "SLURM_NTASKS=4"}, Lines{"RANK=3"}, Lines{"WORLD_SIZE=4"},
+        Lines{"OMPI_COMM_WORLD_RANK="}, Lines{"PMIX_RANK=0"}}) {
+    Place place;
+    bool found = true;
+    EXPECT_TRUE(place_of(lines, &place, &found).ok());
+    EXPECT_FALSE(found) << lines[0];
+  }
+}
+
+TEST(Place, with_a_wrong_variable_is_refused_by_name) {
+  const struct {
+    Lines lines;
+    const char* named;
+  } rows[] = {
+      {{"RANK=1", "WORLD_SIZE=2"}, "MASTER_ADDR is not set"},
+      {{"RANK=1", "MASTER_ADDR=h"}, "WORLD_SIZE is not set"},
+      {{"WORLD_SIZE=2", "MASTER_ADDR=h"}, "RANK is not set"},
+      {{"RANK=2", "WORLD_SIZE=2", "MASTER_ADDR=h"}, "RANK=2"},
+      {{"RANK=-1", "WORLD_SIZE=2", "MASTER_ADDR=h"}, "RANK=-1"},
+      {{"RANK=0", "WORLD_SIZE=2x", "MASTER_ADDR=h"}, "WORLD_SIZE=2x"},
+      {{"RANK=0", "WORLD_SIZE=99999999", "MASTER_ADDR=h"}, "WORLD_SIZE=99999999"},
+      {{"OMPI_COMM_WORLD_RANK=1"}, "OMPI_COMM_WORLD_SIZE is not set"},
+      {{"PMI_RANK=0", "PMI_SIZE=1"}, "neither PMI_FD nor PMI_PORT"},
+      {{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=h[1-"},
+       "SLURM_STEP_NODELIST"},
+  };
+  for (const auto& row : rows) {
+    Place place;
+    bool found = false;
+    const Status status = place_of(row.lines, &place, &found);
+    EXPECT_EQ(status.code(), Code::invalid_usage) << row.named;
+    EXPECT_TRUE(found) << row.named;
+    EXPECT_NE(status.message().find(row.named), std::string::npos) << status.message();
+  }
+}
+
+TEST(Place, of_two_launchers_that_contradict_each_other_is_refused_if_both_may_be_meant) {
+  Place place;
+  bool found = false;
+  const Lines nested = both(open_mpi, hydra);
+  EXPECT_TRUE(place_of(nested, &place, &found, false).ok()) << "PMI_FD is closed: Hydra is outside";
+  EXPECT_EQ(place.ranks, 2);
+  const Status status = place_of(nested, &place, &found, true);
+  EXPECT_EQ(status.code(), Code::invalid_usage);
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK=1", "PMI_RANK=0", "PMI_SIZE=3"}) {
+    EXPECT_NE(status.message().find(variable), std::string::npos) << status.message();
+  }
+}
+
+TEST(Place, names_the_variables_of_another_launcher_that_says_something_else) {
+  Place place;
+  bool found = false;
+  ASSERT_TRUE(place_of(both(torchrun, slurm), &place, &found).ok());
+  EXPECT_EQ(place.others, "SLURM_PROCID=5");
+  EXPECT_EQ(place.variables, "RANK=3, WORLD_SIZE=4");
+}
+
+TEST(Place, of_srun_is_on_the_first_host_or_on_any_if_the_user_placed_the_tasks) {
+  Place place;
+  bool found = false;
+  ASSERT_TRUE(place_of(slurm, &place, &found).ok());
+  EXPECT_EQ(place.hosts, Lines{"n3"});
+  ASSERT_TRUE(place_of(both(slurm, {"SLURM_DISTRIBUTION=arbitrary"}), &place, &found).ok());
+  EXPECT_EQ(place.hosts, (Lines{"n3", "n4", "login"}));
+}
+
+TEST(HostList, is_expanded) {
+  const struct {
+    const char* list;
+    Lines hosts;
+  } rows[] = {
+      {"h", {"h"}},
+      {"h[1-2,5]", {"h1", "h2", "h5"}},
+      {"h[08-11]", {"h08", "h09", "h10", "h11"}},
+      {"a[1,2]-x,b", {"a1-x", "a2-x", "b"}},
+      {"r[1-2]n[0-1]", {"r1n0", "r1n1", "r2n0", "r2n1"}},
+  };
+  for (const auto& row : rows) {
+    Lines hosts;
+    const Status status = expand_host_list(row.list, 100, &hosts);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(hosts, row.hosts) << row.list;
+  }
+}
+
+TEST(HostList, that_is_wrong_or_too_long_is_refused) {
+  Lines hosts;
+  for (const char* list : {"", "h[1-", "h]1[", "h[2-1]", "h[x]", "h[]", "h,,i", "h[1-200]",
+                           "h[1-20]n[1-20]", "h[1-9999999999]"}) {
+    EXPECT_EQ(expand_host_list(list, 100, &hosts).code(), Code::invalid_argument) << list;
+  }
+}
+
+}  // namespace
+}  // namespace hocket::internal

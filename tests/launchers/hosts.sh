@@ -1,0 +1,64 @@
+# Cases on the two hosts h1 and h2 of tests/rig/hosts: sourced by launchers.sh.
+key "$work/key"
+
+if have mpirun.mpich; then
+  sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -launcher ssh -launcher-exec "$HOSTS_RSH" \
+    -hosts h1,h2 -ppn 2 -n 4 "$rank" sum
+  check "Hydra, 2 hosts, a rank dies" fails "${mpich[@]}" -launcher ssh -launcher-exec \
+    "$HOSTS_RSH" -hosts h1,h2 -ppn 1 -n 2 "${in_shell[@]}" "$rank" die 1 <<<"rank 0: culprit 1"
+fi
+if have mpirun.openmpi; then
+  remote=(--mca plm_rsh_agent "$HOSTS_RSH" --host h1:2,h2:2)
+  sums 4 2 | check "Open MPI, 2 hosts" 0 "${openmpi[@]}" "${remote[@]}" -n 4 "$rank" sum
+  check "Open MPI, 2 hosts, a rank dies" fails "${openmpi[@]}" "${remote[@]}" -n 4 \
+    "$rank" die 3 <<<"rank 0: culprit 3
+rank 1: culprit 3
+rank 2: culprit 3"
+  sums 4 2 | check "Open MPI, 2 hosts, before MPI_Init" 0 "${openmpi[@]}" "${remote[@]}" -n 4 \
+    "$rank" sum libmpi.so.40,before
+fi
+if [[ $torchrun ]]; then
+  # The agent of h2 in the background; its ranks print there too.
+  agents() {  # VARIABLE=VALUE COMMAND...
+    local setting=$1 agent="$torchrun --no-python --nnodes 2 --nproc-per-node 1 --master-addr h1
+      --master-port 29511 --node-rank"
+    shift
+    agent=$(tr -s '\n ' ' ' <<<"$agent")
+    $HOSTS_RSH h2 "$setting $agent 1 $*" &
+    env "$setting" $agent 0 "$@"
+    local status=$?
+    wait $! && return $status
+  }
+  export torchrun
+  export -f agents
+  sums 2 2 | check "torchrun, 2 hosts" 0 agents HOCKET_JOB_KEY_FILE="$work/key" "$rank" sum
+  check "torchrun, 2 hosts, a rank dies" fails agents HOCKET_JOB_KEY_FILE="$work/key" \
+    "$rank" die 1 <<<"rank 0: culprit 1"
+fi
+master() {  # VARIABLES... -- COMMAND: rank 0 on h1 and rank 1 on h2
+  local variables=()
+  while [[ $1 != -- ]]; do variables+=("$1"); shift; done
+  shift
+  $HOSTS_RSH h2 "RANK=1 WORLD_SIZE=2 ${variables[*]} $*" &
+  env RANK=0 WORLD_SIZE=2 "${variables[@]}" "$@"
+  local status=$?
+  wait $! && return $status
+}
+export -f master
+sums 2 2 | check "variables, 2 hosts" 0 master MASTER_ADDR=h1 HOCKET_JOB_KEY_FILE="$work/key" \
+  -- "$rank" sum
+sums 2 2 | check "variables, 2 hosts, a trusted network" 0 master MASTER_ADDR=10.77.1.1 \
+  MASTER_PORT=1234 HOCKET_TRUST_NETWORK=1 HOCKET_LOG=warn -- "$rank" sum
+check "variables, 2 hosts, no key" fails master MASTER_ADDR=h1 -- "$rank" join \
+  <<<"2 times HOCKET_JOB_KEY_FILE"
+key "$work/key0"
+key "$work/key1"
+printf '#!/bin/sh\nHOCKET_JOB_KEY_FILE=%s/key$RANK exec %s join\n' "$work" "$rank" >"$work/wrong"
+chmod 700 "$work/wrong"
+check "variables, 2 hosts, a wrong key" fails master MASTER_ADDR=h1 HOCKET_JOIN_DEADLINE_MS=1000 \
+  -- "$work/wrong" <<<"refused this rank's job key
+RANK=1, WORLD_SIZE=2
+1 connection with another job's key was refused, the last from 10.77.1.2"
+check "variables, 2 hosts, rank 0 is missing" fails $HOSTS_RSH h2 "RANK=1 WORLD_SIZE=2 \
+  MASTER_ADDR=h1 HOCKET_JOIN_DEADLINE_MS=500 HOCKET_JOB_KEY_FILE=$work/key $rank join" \
+  <<<"looking for rank 0 on h1 (MASTER_ADDR)"

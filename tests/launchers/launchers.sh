@@ -1,0 +1,106 @@
+#!/bin/bash
+# hocketCommInitFromEnv under real launchers, on one host and on two.
+#
+# usage: launchers.sh RANK TORCHRUN RIG GROUP
+#   RANK      the program that the launchers start (rank.cc)
+#   TORCHRUN  empty: none is installed
+#   RIG       tests/rig
+#   GROUP     local, hosts or slurm. hosts and slurm start themselves again inside the rig
+# LAUNCHERS_ONLY=TEXT: only the cases with this text in their name.
+# Exit status: 1 if a case failed; 77 if no launcher of the group is installed.
+set -u -o pipefail
+rank=$1 torchrun=$2 rig=$3 group=$4
+here=$(realpath "$0")
+inside=${LAUNCHERS_INSIDE-}
+export -n LAUNCHERS_INSIDE
+export HOCKET_JOIN_DEADLINE_MS=20000
+work=${LAUNCHERS_WORK:-$(mktemp -d)}
+[[ $inside ]] || trap 'rm -rf "$work"' EXIT
+export LAUNCHERS_WORK=$work
+missing=''
+
+case $group:$inside in
+  hosts:)
+    LAUNCHERS_INSIDE=1 "$rig/hosts" -- "$here" "$@"
+    exit
+    ;;
+  slurm:)
+    LAUNCHERS_INSIDE=1 "$rig/slurm" -- "$here" "$@"
+    exit
+    ;;
+esac
+
+have() {  # PROGRAM...: true if all are installed
+  local program
+  for program in "$@"; do
+    command -v "$program" >/dev/null || { missing+=" $program"; return 1; }
+  done
+}
+
+# Runs COMMAND (a program or an exported function) and compares its status (a number, or `fails`)
+# and what it printed: each line of standard input must be a part of it. A line `N times TEXT` wants
+# N lines with that text.
+check() {  # NAME STATUS COMMAND...
+  local name=$1 wanted=$2 output status start=$SECONDS line count
+  shift 2
+  [[ $name == *"${LAUNCHERS_ONLY-}"* ]] || return 0
+  output=$(timeout 60 bash -c '"$@"' case "$@" 2>&1 </dev/null)
+  status=$?
+  : >"$work/ran"  # a file, because many cases run at the end of a pipe
+  local wrong=''
+  case $wanted in
+    fails) ((status != 0)) || wrong+="  it ended with status 0"$'\n' ;;
+    *) ((status == wanted)) || wrong+="  it ended with status $status, not $wanted"$'\n' ;;
+  esac
+  while IFS= read -r line; do
+    if [[ $line =~ ^([0-9]+)\ times\ (.*) ]]; then
+      count=$(grep -cF -- "${BASH_REMATCH[2]}" <<<"$output")
+      ((count == BASH_REMATCH[1])) || wrong+="  $count times: ${BASH_REMATCH[2]}"$'\n'
+    else
+      grep -qF -- "$line" <<<"$output" || wrong+="  missing: $line"$'\n'
+    fi
+  done
+  printf '%s %s (%d s)\n' "$([[ $wrong ]] && echo FAILED || echo ok)" "$name" $((SECONDS - start))
+  [[ $wrong ]] || return 0
+  : >"$work/failed"
+  printf '%s%s\n' "$wrong" "$(sed 's/^/  | /' <<<"$output" | cut -c1-900)"
+}
+
+sums() {  # RANKS NODES: what every rank prints
+  local rank
+  for ((rank = 0; rank < $1; ++rank)); do
+    echo "rank $rank of $1 on $2 nodes: sum $(($1 * ($1 + 1) / 2))"
+  done
+}
+
+key() {  # FILE: a new job key
+  (umask 077 && head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$1")
+}
+
+openmpi=(mpirun.openmpi --allow-run-as-root --oversubscribe --mca orte_base_help_aggregate 0)
+mpich=(mpirun.mpich)
+# When a signal has killed a rank, Hydra kills the others in the same millisecond; where a shell
+# turns the signal into an exit status, they go on.
+in_shell=(sh -c '"$0" "$@"; exit $?')
+torch=("$torchrun" --no-python)
+# Ranks that are started by hand: Kubernetes sets the same variables.
+by_hand() {  # RANKS VARIABLES... -- COMMAND: one status for all, 1 if any failed
+  local ranks=$1 variables=() i pids=() status=0
+  shift
+  while [[ $1 != -- ]]; do variables+=("$1"); shift; done
+  shift
+  for ((i = 0; i < ranks; ++i)); do
+    env "${variables[@]}" RANK=$i WORLD_SIZE=$ranks "$@" &
+    pids+=($!)
+  done
+  for i in "${pids[@]}"; do wait "$i" || status=1; done
+  return $status
+}
+export -f by_hand
+
+# shellcheck disable=SC1090
+source "$(dirname "$here")/$group.sh"
+
+[[ -z $missing ]] || echo "not installed:$missing"
+[[ -e $work/ran ]] || exit 77
+[[ ! -e $work/failed ]]
