@@ -51,8 +51,7 @@ Status detect_launch(const Settings& settings, LaunchInfo* info) {
   if (!found) {
     return invalid_usage(
         "no launcher started this process; start the program with `hocket-run -n RANKS PROGRAM`, "
-        "or "
-        "use hocketCommInitRank with an id from hocketGetUniqueId");
+        "or use hocketCommInitRank with an id from hocketGetUniqueId");
   }
   info->variables = place.variables;
   if (!place.others.empty()) info->variables += "; of another launcher: " + place.others;

@@ -40,8 +40,8 @@ Status complete_master(const Environment& environment, const std::string& run, P
   if (place->ranks == 1 || !host.empty()) return {};
   return invalid_usage(
       fmt::format("{} give this process a rank, but MASTER_ADDR is not set, so that the rank "
-                  "cannot find rank 0: "
-                  "set MASTER_ADDR to a host name or an address of rank 0's host, on all ranks",
+                  "cannot find rank 0: set MASTER_ADDR to a host name or an address of rank 0's "
+                  "host, on all ranks",
                   place->variables));
 }
 
@@ -78,8 +78,7 @@ Status complete_pmi1(const Environment& environment, Place* place) {
   return invalid_usage(fmt::format(
       "{} give this process a rank, but neither PMI_FD nor PMI_PORT is set: the launcher offers no "
       "PMI-1 server that could tell the ranks where rank 0 is. Use hocketCommInitRank with an id "
-      "from "
-      "hocketGetUniqueId, which the program passes to all ranks (MPI_Bcast)",
+      "from hocketGetUniqueId, which the program passes to all ranks (MPI_Bcast)",
       place->variables));
 }
 
@@ -175,8 +174,7 @@ Status check_nesting(const Environment& environment, const SocketTest& is_socket
   return invalid_usage(fmt::format(
       "the variables of two launchers contradict each other: {} ({}), but {} and {} (a PMI-1 "
       "launcher): one launcher runs inside the other. Unset the variables of the outer one before "
-      "the "
-      "inner one starts, for example by `env -u OMPI_COMM_WORLD_RANK -u PMIX_RANK mpirun ...`",
+      "the inner one starts, for example by `env -u OMPI_COMM_WORLD_RANK -u PMIX_RANK mpirun ...`",
       place.variables, place.launcher, environment.quoted("PMI_RANK"),
       environment.quoted("PMI_SIZE")));
 }
