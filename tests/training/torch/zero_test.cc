@@ -221,7 +221,7 @@ TEST(Zero, our_adamw_differs_from_libtorchs_by_roundings_only) {
 
 template <typename Optimizer, typename Options>
 std::vector<at::Tensor> train_with(Communicator& comm, Sharding sharding, const Options& options,
-                                   ShardCut cut = ShardCut::elements) {
+                                   ShardCut cut = ShardCut::elements, int steps = 4) {
   Mixed net;
   DistributedDataParallel ddp(net, comm,
                               {.limits = small_buckets, .sharding = sharding, .cut = cut});
@@ -229,7 +229,7 @@ std::vector<at::Tensor> train_with(Communicator& comm, Sharding sharding, const 
       ddp, options,
       std::vector<OptimizerGroup<Options>>{
           {[](const Parameter& p) { return p.sizes.size() < 2; }, Options(0.001)}});
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < steps; ++step) {
     ddp.run([&] { return net.forward(batch_of(comm.rank(), step)); }).square().mean().backward();
     EXPECT_TRUE(optimizer.step());
     net.zero_grad();
@@ -239,7 +239,7 @@ std::vector<at::Tensor> train_with(Communicator& comm, Sharding sharding, const 
 
 /// libtorch's optimizer over the module's parameters, without hocket's.
 template <typename Optimizer, typename Options>
-std::vector<at::Tensor> train_plain(Communicator& comm, const Options& options) {
+std::vector<at::Tensor> train_plain(Communicator& comm, const Options& options, int steps = 4) {
   Mixed net;
   DistributedDataParallel ddp(net, comm, {.limits = small_buckets});
   std::vector<at::Tensor> matrices, others;
@@ -256,7 +256,7 @@ std::vector<at::Tensor> train_plain(Communicator& comm, const Options& options) 
       {torch::optim::OptimizerParamGroup(others, std::make_unique<Options>(0.001)),
        torch::optim::OptimizerParamGroup(matrices, std::make_unique<Options>(options))},
       options);
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < steps; ++step) {
     ddp.run([&] { return net.forward(batch_of(comm.rank(), step)); }).square().mean().backward();
     optimizer.step();
     net.zero_grad();
@@ -275,6 +275,28 @@ void expect_parity(const Options& options) {
       // libtorch's vector code and the code for its last elements round differently.
       EXPECT_TRUE(torch::allclose(values[p], expected[p], 1e-5, 1e-6))
           << static_cast<int>(sharding) << ' ' << p;
+    }
+  }
+}
+
+TEST(Zero, a_step_of_libtorchs_adamw_over_shards_is_within_a_unit_in_the_last_place_of_ddps) {
+  const torch::optim::AdamWOptions options(0.01);
+  const auto before = values_of(Mixed());
+  const auto expected = train(
+      2, [&](Communicator& comm) { return train_plain<torch::optim::AdamW>(comm, options, 1); });
+  for (const Sharding sharding : all_shardings) {
+    const auto values = train(2, [&](Communicator& comm) {
+      return train_with<torch::optim::AdamW>(comm, sharding, options, ShardCut::elements, 1);
+    });
+    for (std::size_t p = 0; p < values.size(); ++p) {
+      const at::Tensor was = before[p].flatten(), mine = values[p].flatten(),
+                       its = expected[p].flatten();
+      for (std::int64_t i = 0; i < mine.numel(); ++i) {
+        // A parameter that a step makes smaller has the roundings of the larger number.
+        const double most = std::max({unit(was[i].item<float>()), unit(its[i].item<float>())});
+        ASSERT_LE(std::abs(mine[i].item<double>() - its[i].item<double>()), most)
+            << static_cast<int>(sharding) << ' ' << p << ' ' << i;
+      }
     }
   }
 }
