@@ -1,0 +1,36 @@
+// The command line of hocket-run: the options that hocket-run has, and their text for --help.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "base/status.h"
+#include "options.h"
+
+namespace hocket::internal::launch {
+
+/// The options as they were written.
+struct CommandLine {
+  Options options;
+  std::string hosts;
+  std::string on_death = "end";
+  std::vector<std::string> environment;
+  bool show_settings = false;
+};
+
+/// Declares the options. The parser stores their values in line.
+void describe(CLI::App* app, CommandLine* line);
+
+/// Checks the words before the program: replaces -np by -n, and refuses options of other launchers
+/// before the parser can read -hostfile as -h.
+Status take_own_options(const CLI::App& app, std::vector<std::string>* words);
+
+/// Takes the program and its arguments: the words after hocket-run's own options.
+Status take_program(std::vector<std::string> rest, std::vector<std::string>* program);
+
+/// Completes line->options: hosts, environment, and what the settings decide.
+Status complete(CommandLine* line, const Settings& settings, bool ssh_given);
+
+}  // namespace hocket::internal::launch
