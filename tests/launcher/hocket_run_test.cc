@@ -130,20 +130,11 @@ TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
     Words arguments;
     const char* remedy;
   } rows[] = {
-      {{"-N", "2"}, "--hosts HOST:RANKS"},
-      {{"-H", "a,b"}, "--hosts"},
-      {{"-host", "a"}, "--hosts"},
-      {{"--host=a"}, "--hosts"},
-      {{"-hostfile", "f"}, "no host file yet"},
-      {{"--hostfile", "f"}, "no host file yet"},
-      {{"-x", "PATH"}, "--env"},
-      {{"--bind-to", "core"}, "HOCKET_LOCAL_RANK"},
-      {{"--oversubscribe"}, "not needed"},
-      {{"--timeout", "5"}, "timeout SECONDS"},
-      {{"--wdir", "/"}, "working directory of hocket-run"},
-      {{"-v"}, "HOCKET_LOG=info"},
-      {{"--nproc-per-node", "2"}, "-n RANKS"},
-      {{"--nproc_per_node=2"}, "-n RANKS"},
+      {{"-N", "2"}, "--hosts HOST:RANKS"},     {{"-w", "a,b"}, "--hosts"},
+      {{"-genv", "A", "1"}, "--env"},          {{"--bind-to", "core"}, "HOCKET_LOCAL_RANK"},
+      {{"--oversubscribe"}, "not needed"},     {{"--time", "5"}, "timeout SECONDS"},
+      {{"--chdir", "/"}, "--wdir DIRECTORY"},  {{"-v"}, "HOCKET_LOG=info"},
+      {{"--nproc-per-node", "2"}, "-n RANKS"}, {{"--nproc_per_node=2"}, "-n RANKS"},
   };
   for (const auto& row : rows) {
     Words arguments = {"--env", "A=-x", "-n", "2"};
@@ -374,6 +365,37 @@ TEST(HocketRun, working_directory_and_environment_are_the_callers) {
   char directory[4096];
   ASSERT_NE(::getcwd(directory, sizeof directory), nullptr);
   EXPECT_EQ(result.out, std::string(directory) + "\na b,b,c,lo\n") << result.err;
+}
+
+TEST(HocketRun, x_sets_variables_as_env_does) {
+  const Result result = run(shell({"-n", "1", "-x", "ALPHA=a b", "-x", "BETA", "--env", "GAMMA=c"},
+                                  "echo $ALPHA,$BETA,$GAMMA"),
+                            {"BETA=b"});
+  EXPECT_EQ(result.out, "a b,b,c\n") << result.err;
+}
+
+TEST(HocketRun, wdir_is_the_working_directory_of_the_ranks) {
+  char name[] = "/tmp/hocket-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string directory = name;
+  const std::string program = directory + "/program";
+  std::ofstream(program) << "#!/bin/sh\npwd\n";
+  ::chmod(program.c_str(), 0700);
+  for (const Words& option : {Words{"--wdir", directory}, Words{"-wdir", directory},
+                              Words{"--wdir=" + directory.substr(5)}}) {
+    Words words = {"-n", "2"};
+    words.insert(words.end(), option.begin(), option.end());
+    words.push_back("./program");  // counts from there
+    const Result result = run(words, {}, "cd /tmp");
+    EXPECT_EQ(result.out, directory + "\n" + directory + "\n") << result.err;
+  }
+  const Result missing = run({"-n", "2", "--wdir", directory + "/no", "true"});
+  EXPECT_EQ(missing.status, 125);
+  EXPECT_NE(missing.err.find("cannot change to the working directory " + directory + "/no"),
+            std::string::npos)
+      << missing.err;
+  ::unlink(program.c_str());
+  ::rmdir(name);
 }
 
 TEST(HocketRun, signals_reach_every_rank) {

@@ -194,7 +194,8 @@ void Agent::start(const Message& message) {
   started_ = true;
   Status status;
   if (::chdir(request_.directory.c_str()) != 0) {
-    status = system_error("cannot change to the working directory " + request_.directory);
+    status = system_error("cannot change to the working directory " + request_.directory +
+                          " (it must exist on every host; --wdir names another)");
   }
   if (status.ok()) status = check_file_limit(request_.count);
   if (status.ok()) status = start_ranks(request_);

@@ -40,6 +40,17 @@ struct Help : CLI::Formatter {
   }
 };
 
+Status take_hosts(const CommandLine& line, Options* options) {
+  if (line.host_file.empty()) {
+    return line.hosts.empty() ? Status() : parse_hosts(line.hosts, &options->hosts);
+  }
+  if (!line.hosts.empty()) {
+    return invalid_argument("--hosts and --hostfile both name the hosts; write only one of them");
+  }
+  options->hosts_source = line.host_file;
+  return read_host_file(line.host_file, &options->hosts);
+}
+
 }  // namespace
 
 void describe(CLI::App* app, CommandLine* line) {
@@ -57,10 +68,13 @@ void describe(CLI::App* app, CommandLine* line) {
       ->check(CLI::Range(1, max_ranks))
       ->option_text("RANKS");
   app->add_option(
-         "--hosts", line->hosts,
+         "-H,--host,--hosts", line->hosts,
          "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
          "this order. Default: this host")
       ->option_text("HOST[:RANKS],...");
+  app->add_option("--hostfile", line->host_file,
+                  "File with a host on each line: HOST, HOST:RANKS or HOST slots=RANKS")
+      ->option_text("FILE");
   app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
   app->add_option(
          "--on-death", line->on_death,
@@ -78,11 +92,14 @@ void describe(CLI::App* app, CommandLine* line) {
          "routes to the other hosts; for a job on this host alone 127.0.0.1")
       ->option_text("NAME");
   app->add_option(
-         "--env", line->environment,
+         "-x,--env", line->environment,
          "Environment variable for all ranks; NAME alone has its value on this host. May be "
          "repeated. All ranks receive HOCKET_*, PATH and LD_LIBRARY_PATH in any case")
       ->allow_extra_args(false)
       ->option_text("NAME[=VALUE]");
+  app->add_option("--wdir", line->options.directory,
+                  "Working directory of the ranks. Default: that of hocket-run")
+      ->option_text("DIRECTORY");
   app->add_flag("--settings", line->show_settings, "List the HOCKET_* variables and exit");
   app->set_version_flag("--version", "hocket-run " HOCKET_VERSION_TEXT);
   app->prefix_command();
@@ -92,8 +109,7 @@ Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
   for (std::size_t i = 0; i < words->size(); ++i) {
     std::string& word = (*words)[i];
     if (word == "--" || !word.starts_with('-')) return {};
-    if (word == "-np" || word == "--np") word = "-n";
-    if (word.starts_with("--np=")) word = "-n" + word.substr(5);
+    word = own_spelling(word);
     const CLI::Option* own = app.get_option_no_throw(word.substr(0, word.find('=')));
     if (own != nullptr) {
       const bool value_follows = own->get_expected_min() > 0 && word.find('=') == std::string::npos;
@@ -128,7 +144,7 @@ Status complete(CommandLine* line, const Settings& settings, bool ssh_given) {
   }
   options.end_on_death = line->on_death == "end";
   if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
-  if (!line->hosts.empty()) HOCKET_RETURN_IF_ERROR(parse_hosts(line->hosts, &options.hosts));
+  HOCKET_RETURN_IF_ERROR(take_hosts(*line, &options));
   HOCKET_RETURN_IF_ERROR(place_ranks(&options));
   for (HostSlots& host : options.hosts)
     host.remote = !host.name.empty() && !is_this_host(host.name);

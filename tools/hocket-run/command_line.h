@@ -15,6 +15,7 @@ namespace hocket::internal::launch {
 struct CommandLine {
   Options options;
   std::string hosts;
+  std::string host_file;
   std::string on_death = "end";
   std::vector<std::string> environment;
   bool show_settings = false;
@@ -23,8 +24,9 @@ struct CommandLine {
 /// Declares the options. The parser stores their values in line.
 void describe(CLI::App* app, CommandLine* line);
 
-/// Checks the words before the program: replaces -np by -n, and refuses options of other launchers
-/// before the parser can read -hostfile as -h.
+/// Checks the words before the program: replaces other spellings of an option (-np, -hostfile) by
+/// that of hocket-run, and refuses options that only other launchers have, before the parser can
+/// read -hostfile as -h.
 Status take_own_options(const CLI::App& app, std::vector<std::string>* words);
 
 /// Takes the program and its arguments: the words after hocket-run's own options.

@@ -1,10 +1,29 @@
 #include "foreign_options.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace hocket::internal::launch {
 namespace {
+
+struct Spelling {
+  std::string_view foreign;
+  const char* own;
+};
+
+constexpr Spelling spellings[] = {
+    {"-np", "-n"},
+    {"--np", "-n"},
+    {"-host", "--hosts"},
+    {"-hosts", "--hosts"},
+    {"-hostfile", "--hostfile"},
+    {"-machinefile", "--hostfile"},
+    {"--machinefile", "--hostfile"},
+    {"-f", "--hostfile"},
+    {"-wdir", "--wdir"},
+    {"-wd", "--wdir"},
+};
 
 struct Row {
   std::vector<std::string_view> options;
@@ -15,10 +34,8 @@ const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"-N", "-npernode", "--npernode", "--map-by", "--ntasks-per-node", "-ppn", "--ppn"},
        "--hosts HOST:RANKS,... says how many ranks run on each host"},
-      {{"-H", "-host", "--host", "-hosts", "-w", "--nodelist"}, "write --hosts HOST:RANKS,..."},
-      {{"-hostfile", "--hostfile", "-machinefile", "--machinefile", "-f"},
-       "there is no host file yet; write --hosts HOST:RANKS,..."},
-      {{"-x", "-env", "-genv", "-envlist", "-genvlist", "--export"},
+      {{"-w", "--nodelist"}, "write --hosts HOST:RANKS,..."},
+      {{"-env", "-genv", "-envlist", "-genvlist", "--export"},
        "write --env NAME or --env NAME=VALUE, once for each variable"},
       {{"--bind-to", "-bind-to", "--bind-to-core", "--cpu-bind", "--cpu-list", "--cpu-set"},
        "hocket-run does not bind ranks to cores yet; a script can do so: taskset -c "
@@ -29,9 +46,7 @@ const std::vector<Row>& table() {
       {{"--allow-run-as-root"}, "it is not needed"},
       {{"--timeout", "-timeout", "-t", "--time"},
        "there is no time limit yet; write `timeout SECONDS hocket-run ...`"},
-      {{"--wdir", "-wdir", "-wd", "--chdir", "-D"},
-       "there is no such option yet: the ranks run in the working directory of hocket-run; change "
-       "to the directory before"},
+      {{"--chdir", "-D"}, "write --wdir DIRECTORY"},
       {{"-v", "--verbose", "--display-map"},
        "there is no such option yet; HOCKET_LOG=info makes the ranks log how they join"},
       {{"--nproc-per-node", "--nproc_per_node", "--nnodes", "--nodes"},
@@ -52,6 +67,17 @@ const std::vector<Row>& table() {
 }
 
 }  // namespace
+
+std::string own_spelling(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const auto spelling = std::ranges::find(spellings, name, &Spelling::foreign);
+  if (spelling == std::end(spellings)) return word;
+  const std::string own = spelling->own;
+  if (equals == std::string::npos) return own;
+  // `-n=2` would be no number.
+  return own + (own.starts_with("--") ? "=" : "") + word.substr(equals + 1);
+}
 
 std::string remedy_for_foreign_option(std::string_view option) {
   const std::string_view name = option.substr(0, option.find('='));

@@ -71,10 +71,13 @@ Status Launcher::prepare() {
     return system_error("cannot find the path of hocket-run");
   }
   executable_ = path;
-  if (::getcwd(path, sizeof path) == nullptr) {
-    return system_error("cannot find the working directory");
+  directory_ = options_.directory;
+  if (!directory_.starts_with('/')) {
+    if (::getcwd(path, sizeof path) == nullptr) {
+      return system_error("cannot find the working directory");
+    }
+    directory_ = path + (directory_.empty() ? "" : "/" + directory_);
   }
-  directory_ = path;
 
   hangup_ignored_ = ::signal(SIGHUP, SIG_DFL) == SIG_IGN;
   ::signal(SIGPIPE, SIG_IGN);
