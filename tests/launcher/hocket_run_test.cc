@@ -99,6 +99,8 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"--hosts", "fd77::1", "true"}, "'fd77::1'"},
       {{"--hosts", "-oProxyCommand=x", "true"}, "is not a host name"},
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},
+      {{"-n", "1", "--timeout", "0", "true"}, "--timeout"},
+      {{"-n", "1", "--timeout", "5m", "true"}, "--timeout"},
       {{"-n", "1", "--ssh", "'open", "true"}, "open quote"},
       {{"-n", "1", "--ssh", " ", "true"}, "ssh command is empty"},
       {{"-n", "1", "--interface", "nosuch0", "true"}, "interface \"nosuch0\" does not exist"},
@@ -130,11 +132,17 @@ TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
     Words arguments;
     const char* remedy;
   } rows[] = {
-      {{"-N", "2"}, "--hosts HOST:RANKS"},     {{"-w", "a,b"}, "--hosts"},
-      {{"-genv", "A", "1"}, "--env"},          {{"--bind-to", "core"}, "HOCKET_LOCAL_RANK"},
-      {{"--oversubscribe"}, "not needed"},     {{"--time", "5"}, "timeout SECONDS"},
-      {{"--chdir", "/"}, "--wdir DIRECTORY"},  {{"-v"}, "HOCKET_LOG=info"},
-      {{"--nproc-per-node", "2"}, "-n RANKS"}, {{"--nproc_per_node=2"}, "-n RANKS"},
+      {{"-N", "2"}, "--hosts HOST:RANKS"},
+      {{"-w", "a,b"}, "--hosts"},
+      {{"-genv", "A", "1"}, "--env"},
+      {{"--bind-to", "core"}, "HOCKET_LOCAL_RANK"},
+      {{"--oversubscribe"}, "not needed"},
+      {{"--time", "5"}, "--timeout SECONDS"},
+      {{"--chdir", "/"}, "--wdir DIRECTORY"},
+      {{"-v"}, "HOCKET_LOG=info"},
+      {{"--output-filename", "d"}, "--output-dir DIRECTORY"},
+      {{"--nproc-per-node", "2"}, "-n RANKS"},
+      {{"--nproc_per_node=2"}, "-n RANKS"},
   };
   for (const auto& row : rows) {
     Words arguments = {"--env", "A=-x", "-n", "2"};

@@ -287,7 +287,7 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
     read_output(rank, which);
     std::string rest;
     rank.relay[which].flush(&rest);
-    pass_on(which, rest);
+    pass_on(rank, which, rest);
   }
   Exited exited;
   exited.rank = rank.rank;
@@ -315,14 +315,16 @@ void Agent::read_output(RankProcess& rank, int which) {
     } else {
       rank.relay[which].add({buffer, static_cast<std::size_t>(got)}, monotonic_now(), &ready);
     }
-    pass_on(which, ready);
+    pass_on(rank, which, ready);
   }
 }
 
-void Agent::pass_on(int which, std::string_view bytes) {
+void Agent::pass_on(const RankProcess& rank, int which, std::string_view bytes) {
   if (bytes.empty() || launcher_gone_) return;
-  const char stream = static_cast<char>(which + 1);
-  launcher_.send(Type::output, std::string(1, stream) + std::string(bytes));
+  std::string payload = payload_of(static_cast<std::uint32_t>(rank.rank));
+  payload += static_cast<char>(which + 1);
+  payload += bytes;
+  launcher_.send(Type::output, payload);
 }
 
 void Agent::flush_held() {
@@ -332,7 +334,7 @@ void Agent::flush_held() {
       if (rank.relay[which].flush_at() == 0 || rank.relay[which].flush_at() > now) continue;
       std::string held;
       rank.relay[which].flush(&held);
-      pass_on(which, held);
+      pass_on(rank, which, held);
     }
   }
 }
@@ -404,7 +406,7 @@ void Agent::finish() {
       }
       std::string rest;
       rank.relay[which].flush(&rest);
-      pass_on(which, rest);
+      pass_on(rank, which, rest);
     }
   }
   while (!launcher_gone_ && launcher_.flush() && launcher_.pending() != 0) {

@@ -44,7 +44,7 @@ class Agent {
   void reap();
   void report_exit(RankProcess& rank, int wait_status);
   void read_output(RankProcess& rank, int which);
-  void pass_on(int which, std::string_view bytes);
+  void pass_on(const RankProcess& rank, int which, std::string_view bytes);
   void flush_held();
   void feed_input();
   void signal_ranks(int number);

@@ -61,8 +61,9 @@ void describe(CLI::App* app, CommandLine* line) {
   app->formatter(std::make_shared<Help>());
   app->footer(
       "Exit status: 0 if every rank's is 0, else that of what failed first: a rank's own (128 + "
-      "signal if a signal killed it), 137 if a host was lost, 141 if standard output could not be "
-      "written, 125 if the job could not be started or an agent failed. 128 + signal if one came "
+      "signal if a signal killed it), 137 if a host was lost, 141 if standard output or a file of "
+      "--output-dir could not be written, 124 if the time of --timeout passed, 125 if the job "
+      "could not be started or an agent failed. 128 + signal if one came "
       "before the ranks were started.");
   app->add_option("-n", line->options.ranks, "Number of ranks; -np and --np are the same")
       ->check(CLI::Range(1, max_ranks))
@@ -99,6 +100,13 @@ void describe(CLI::App* app, CommandLine* line) {
       ->option_text("NAME[=VALUE]");
   app->add_option("--wdir", line->options.directory,
                   "Working directory of the ranks. Default: that of hocket-run")
+      ->option_text("DIRECTORY");
+  app->add_option("--timeout", line->options.timeout_s,
+                  "End the job after this time, with exit status 124")
+      ->check(CLI::Range(0.001, 1e9))
+      ->option_text("SECONDS");
+  app->add_option("--output-dir", line->options.output_directory,
+                  "Write the output of the ranks to rank.R.out and rank.R.err in this directory")
       ->option_text("DIRECTORY");
   app->add_flag("--settings", line->show_settings, "List the HOCKET_* variables and exit");
   app->set_version_flag("--version", "hocket-run " HOCKET_VERSION_TEXT);

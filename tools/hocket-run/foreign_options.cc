@@ -23,6 +23,7 @@ constexpr Spelling spellings[] = {
     {"-f", "--hostfile"},
     {"-wdir", "--wdir"},
     {"-wd", "--wdir"},
+    {"-timeout", "--timeout"},
 };
 
 struct Row {
@@ -44,8 +45,7 @@ const std::vector<Row>& table() {
        "it is not needed: hocket-run starts as many ranks as -n says, however many cores there "
        "are"},
       {{"--allow-run-as-root"}, "it is not needed"},
-      {{"--timeout", "-timeout", "-t", "--time"},
-       "there is no time limit yet; write `timeout SECONDS hocket-run ...`"},
+      {{"-t", "--time"}, "write --timeout SECONDS"},
       {{"--chdir", "-D"}, "write --wdir DIRECTORY"},
       {{"-v", "--verbose", "--display-map"},
        "there is no such option yet; HOCKET_LOG=info makes the ranks log how they join"},
@@ -57,9 +57,10 @@ const std::vector<Row>& table() {
        "it is not needed: hocket-run is called once and starts the ranks of all --hosts by ssh"},
       {{"--ntasks"}, "write -n RANKS"},
       {{"-l", "--label", "-tag-output", "-prepend-rank"}, "write --tag-output"},
-      {{"-o", "--output", "--output-filename", "-output-filename", "-e", "--error", "--log-dir"},
-       "there is no such option yet; a script can write a file for each rank: exec PROGRAM "
-       ">out.$HOCKET_RANK"},
+      {{"-o", "--output", "--output-filename", "-output-filename", "--output-directory", "-e",
+        "--error", "--log-dir"},
+       "write --output-dir DIRECTORY, which gets files of the standard output and the standard "
+       "error of each rank"},
       {{"-mca", "--mca", "-gmca", "--gmca", "--mpi"},
        "hocket-run starts no MPI; `hocket-run --settings` lists hocket's settings"},
   };

@@ -1,6 +1,7 @@
 #include "launcher.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/random.h>
@@ -17,7 +18,8 @@
 namespace hocket::internal::launch {
 namespace {
 
-constexpr int cannot_start_status = 125;
+constexpr int timeout_status = 124;  // as of timeout(1)
+constexpr int output_status = 128 + SIGPIPE;
 // Time between the failure of a rank and SIGTERM for the others, in which they can report the error
 // that the library returns to them.
 constexpr Nanos time_to_report = 2 * nanos_per_s;
@@ -88,6 +90,11 @@ Status Launcher::prepare() {
   if (!signals_) return system_error("cannot make a signalfd");
   start_deadline_ =
       monotonic_now() + settings_.join_deadline_ms.value_or(600'000) * Nanos{nanos_per_ms};
+  if (options_.timeout_s > 0)
+    timeout_at_ = monotonic_now() + static_cast<Nanos>(options_.timeout_s * nanos_per_s);
+  if (!options_.output_directory.empty()) {
+    HOCKET_RETURN_IF_ERROR(output_files_.create(options_.output_directory, options_.ranks));
+  }
   return start_agents();
 }
 
@@ -133,9 +140,9 @@ int Launcher::finish() {
   }
   if (console_.dropped() != 0) {
     console_.say("dropped " + std::to_string(console_.dropped()) +
-                 " bytes of output, which were not read within 2 s after " +
-                 signal_name(end_signal_));
+                 " bytes of output, which were not read within 2 s after " + end_reason_);
   }
+  if (status_ != 0) output_files_.remove_if_empty();
   empty_console();
   return status_;
 }
@@ -162,6 +169,7 @@ int Launcher::poll_timeout_ms() const {
     if (at != 0 && (next == 0 || at < next)) next = at;
   };
   if (!started_ && !failed_) consider(start_deadline_);
+  consider(timeout_at_);
   consider(failures_.name_at());
   consider(output_deadline());
   for (const Host& host : hosts_) {
@@ -179,18 +187,39 @@ void Launcher::keep_time() {
     ::kill(host.pid, SIGKILL);
     host.gone_at = now;
   }
+  if (timeout_at_ != 0 && now >= timeout_at_) on_timeout();
   if (failures_.name_at() != 0 && (now >= failures_.name_at() || !any_rank_runs())) {
     failures_.name_first(!options_.end_on_death, &console_);
   }
   if (output_deadline() != 0 && now >= output_deadline()) console_.drop_blocked();
   if (started_ || failed_ || now <= start_deadline_) return;
-  std::string missing;
-  for (const Host& host : hosts_) {
-    if (!host.greeted) missing += (missing.empty() ? "" : ", ") + host.title();
-  }
-  cannot_start("the join deadline has passed without an agent on " + missing +
+  cannot_start("the join deadline has passed without an agent on " + silent_hosts() +
                ": check that the login shell there runs a command without a question, or raise "
                "HOCKET_JOIN_DEADLINE_MS");
+}
+
+void Launcher::on_timeout() {
+  timeout_at_ = 0;
+  const std::string text =
+      fmt::format("the job has not ended within {} s (--timeout)", options_.timeout_s);
+  if (!started_ && !failed_) {
+    const std::string silent = silent_hosts();
+    return cannot_start(text + (silent.empty() ? "" : ": no agent on " + silent), timeout_status);
+  }
+  if (!any_rank_runs()) return;
+  job_failed({-1, timeout_status, Origin::cause, true, "", text + "; ending all ranks"});
+  end_ranks(0);
+  end_reason_ = "--timeout";
+  end_asked_at_ = monotonic_now();
+}
+
+/// The hosts whose agents have not answered yet.
+std::string Launcher::silent_hosts() const {
+  std::string names;
+  for (const Host& host : hosts_) {
+    if (!host.greeted) names += (names.empty() ? "" : ", ") + host.title();
+  }
+  return names;
 }
 
 bool Launcher::any_rank_runs() const {
@@ -232,7 +261,7 @@ void Launcher::wait_for_events() {
   if (events[0].revents != 0) read_signals();
   if (events[2].revents != 0) read_input();
   if (console_.output_error() != 0 && !ending_) {
-    job_failed({-1, 128 + SIGPIPE, Origin::cause, true, "",
+    job_failed({-1, output_status, Origin::cause, true, "",
                 "cannot write standard output: " +
                     std::generic_category().message(console_.output_error())});
     end_ranks(0);
@@ -240,9 +269,9 @@ void Launcher::wait_for_events() {
   keep_time();
 }
 
-void Launcher::cannot_start(const std::string& text) {
+void Launcher::cannot_start(const std::string& text, int status) {
   console_.say(text);
-  if (!failed_) status_ = cannot_start_status;
+  if (!failed_) status_ = status;
   failed_ = true;
   aborted_ = true;
 }
@@ -269,10 +298,8 @@ void Launcher::handle(Host& host, const Message& message) {
       return decode(message.payload, &coordinator) ? start_ranks(coordinator)
                                                    : cannot_start(invalid_message_of(host));
     }
-    case Type::output: {
-      const int fd = in.u8() == 2 ? 2 : 1;
-      return console_.put(fd, std::string_view(message.payload).substr(in.good() ? 1 : 0));
-    }
+    case Type::output:
+      return on_output(host, message);
     case Type::exited:
       return on_exit(host, message);
     case Type::input_taken:
@@ -348,6 +375,23 @@ void Launcher::start_ranks(const Address& coordinator) {
     host.ended.assign(static_cast<std::size_t>(host.ranks), false);
   }
   started_ = true;
+}
+
+void Launcher::on_output(const Host& host, const Message& message) {
+  constexpr std::size_t header_bytes = 5;
+  Reader in = reader_of(message.payload);
+  const std::int32_t rank = in.i32();
+  const int fd = in.u8() == 2 ? 2 : 1;
+  if (!in.good() || rank < host.first_rank || rank >= host.first_rank + host.ranks)
+    return cannot_start(invalid_message_of(host));
+  const std::string_view bytes = std::string_view(message.payload).substr(header_bytes);
+  if (!output_files_.in_use()) return console_.put(fd, bytes);
+  if (output_failed_) return;
+  const Status status = output_files_.append(rank, fd, bytes);
+  if (status.ok()) return;
+  output_failed_ = true;
+  job_failed({-1, output_status, Origin::cause, true, "", status.message()});
+  end_ranks(0);
 }
 
 void Launcher::on_exit(Host& host, const Message& message) {
@@ -452,7 +496,7 @@ void Launcher::on_user_signal(int number) {
   if (number == SIGHUP && hangup_ignored_) return;  // nohup
   const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
   if (ends) {
-    end_signal_ = number;
+    end_reason_ = signal_name(number);
     end_asked_at_ = monotonic_now();
   }
   if (!started_) {

@@ -16,6 +16,8 @@ struct Options {
   std::string hosts_source = "--hosts";  // the option or the file that has the hosts
   bool tag_output = false;
   bool end_on_death = true;
+  double timeout_s = 0;          // 0: no limit
+  std::string output_directory;  // empty: the output of the ranks goes to that of hocket-run
   std::string ssh = "ssh";
   std::string interface;
   std::string directory;                 // as it was written; empty: that of hocket-run
