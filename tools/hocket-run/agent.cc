@@ -220,6 +220,29 @@ std::vector<std::string> Agent::common_environment(const StartRequest& request) 
   return environment;
 }
 
+/// Decides to which CPUs the ranks are bound, and reports it.
+Status Agent::bind_ranks(const StartRequest& request, std::vector<Binding>* bindings) {
+  Cpus allowed;
+  HOCKET_RETURN_IF_ERROR(allowed_cpus(&allowed));
+  const std::vector<Core> cores = read_cores(allowed, "/sys/devices/system");
+  *bindings = launch::bindings(cores, request.bind_to, request.count);
+  if (request.bind_to != BindTo::none && bindings->front().cpus.empty()) {
+    launcher_.send(Type::note,
+                   fmt::format("the ranks are not bound: {} ranks, but they may run on {} "
+                               "only; --bind-to core needs a core for each rank",
+                               request.count, cores_text(cores.size())));
+  }
+  for (std::size_t local = 0; request.report_bindings && local < bindings->size(); ++local) {
+    const auto& [cpus, where] = (*bindings)[local];
+    const std::string rank = fmt::format("rank {}", request.first_rank + static_cast<int>(local));
+    launcher_.send(Type::note,
+                   cpus.empty()
+                       ? fmt::format("{} is not bound: CPUs {}", rank, cpus_text(allowed))
+                       : fmt::format("{} is bound to CPUs {} ({})", rank, cpus_text(cpus), where));
+  }
+  return {};
+}
+
 Status Agent::start_ranks(const StartRequest& request) {
   LaunchInfo info;
   info.key = request.key;
@@ -231,8 +254,11 @@ Status Agent::start_ranks(const StartRequest& request) {
   command.file_limit = file_limit_;
   ranks_.reserve(static_cast<std::size_t>(request.count));
   const std::vector<std::string> common = common_environment(request);
+  std::vector<Binding> bindings;
+  HOCKET_RETURN_IF_ERROR(bind_ranks(request, &bindings));
   for (int local = 0; local < request.count; ++local) {
     info.rank = request.first_rank + local;
+    command.cpus = bindings[static_cast<std::size_t>(local)].cpus;
     command.wants_input = info.rank == 0;
     command.listener = info.rank == 0 ? listener_.get() : -1;
     UniqueFd record;

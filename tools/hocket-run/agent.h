@@ -39,6 +39,7 @@ class Agent {
   void listen(const Message& message);
   void start(const Message& message);
   Status start_ranks(const StartRequest& request);
+  Status bind_ranks(const StartRequest& request, std::vector<Binding>* bindings);
   std::vector<std::string> common_environment(const StartRequest& request) const;
   void read_signals();
   void reap();

@@ -101,6 +101,12 @@ void describe(CLI::App* app, CommandLine* line) {
   app->add_option("--wdir", line->options.directory,
                   "Working directory of the ranks. Default: that of hocket-run")
       ->option_text("DIRECTORY");
+  app->add_option("--bind-to", line->bind_to,
+                  "Bind each rank to its own share of the cores of its host, or to a NUMA node")
+      ->check(CLI::IsMember({"core", "numa", "none"}))
+      ->option_text("core|numa|none");
+  app->add_flag("--report-bindings", line->options.report_bindings,
+                "Say on which CPUs each rank runs");
   app->add_option("--timeout", line->options.timeout_s,
                   "End the job after this time, with exit status 124")
       ->check(CLI::Range(0.001, 1e9))
@@ -151,6 +157,9 @@ Status complete(CommandLine* line, const Settings& settings, bool ssh_given) {
     return invalid_argument("no program to run; `hocket-run --help` shows how");
   }
   options.end_on_death = line->on_death == "end";
+  options.bind_to = line->bind_to == "core"   ? BindTo::core
+                    : line->bind_to == "numa" ? BindTo::numa
+                                              : BindTo::none;
   if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
   HOCKET_RETURN_IF_ERROR(take_hosts(*line, &options));
   HOCKET_RETURN_IF_ERROR(place_ranks(&options));

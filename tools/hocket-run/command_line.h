@@ -17,6 +17,7 @@ struct CommandLine {
   std::string hosts;
   std::string host_file;
   std::string on_death = "end";
+  std::string bind_to = "none";
   std::vector<std::string> environment;
   bool show_settings = false;
 };

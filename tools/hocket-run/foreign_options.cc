@@ -24,6 +24,8 @@ constexpr Spelling spellings[] = {
     {"-wdir", "--wdir"},
     {"-wd", "--wdir"},
     {"-timeout", "--timeout"},
+    {"-bind-to", "--bind-to"},
+    {"-report-bindings", "--report-bindings"},
 };
 
 struct Row {
@@ -38,9 +40,10 @@ const std::vector<Row>& table() {
       {{"-w", "--nodelist"}, "write --hosts HOST:RANKS,..."},
       {{"-env", "-genv", "-envlist", "-genvlist", "--export"},
        "write --env NAME or --env NAME=VALUE, once for each variable"},
-      {{"--bind-to", "-bind-to", "--bind-to-core", "--cpu-bind", "--cpu-list", "--cpu-set"},
-       "hocket-run does not bind ranks to cores yet; a script can do so: taskset -c "
-       "$HOCKET_LOCAL_RANK PROGRAM"},
+      {{"--bind-to-core", "-bind-to-core", "--cpu-bind"},
+       "write --bind-to core, --bind-to numa or --bind-to none"},
+      {{"--cpu-list", "--cpu-set"},
+       "write `taskset -c LIST hocket-run ...`: the ranks of this host share these CPUs"},
       {{"--oversubscribe", "-oversubscribe", "--overcommit", "-O"},
        "it is not needed: hocket-run starts as many ranks as -n says, however many cores there "
        "are"},

@@ -300,6 +300,8 @@ void Launcher::handle(Host& host, const Message& message) {
     }
     case Type::output:
       return on_output(host, message);
+    case Type::note:
+      return console_.say(host.title() + ": " + message.payload);
     case Type::exited:
       return on_exit(host, message);
     case Type::input_taken:
@@ -364,6 +366,8 @@ void Launcher::start_ranks(const Address& coordinator) {
   request.coordinator = coordinator;
   request.ranks = options_.ranks;
   request.tag_output = options_.tag_output;
+  request.bind_to = options_.bind_to;
+  request.report_bindings = options_.report_bindings;
   request.directory = directory_;
   request.arguments = options_.program;
   request.environment = options_.environment;

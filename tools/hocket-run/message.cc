@@ -92,6 +92,8 @@ std::string StartRequest::encode() const {
   put(&out, coordinator);
   for (const std::int32_t value : {first_rank, count, ranks}) out.i32(value);
   out.u8(tag_output);
+  out.u8(static_cast<std::uint8_t>(bind_to));
+  out.u8(report_bindings);
   put(&out, directory);
   put(&out, arguments);
   put(&out, environment);
@@ -105,11 +107,13 @@ bool StartRequest::decode(std::string_view payload) {
   get(&in, &coordinator);
   for (std::int32_t* value : {&first_rank, &count, &ranks}) *value = in.i32();
   tag_output = in.u8() != 0;
+  bind_to = static_cast<BindTo>(in.u8());
+  report_bindings = in.u8() != 0;
   get(&in, &directory);
   get(&in, &arguments);
   get(&in, &environment);
   return in.complete() && first_rank >= 0 && count > 0 && count <= ranks - first_rank &&
-         !arguments.empty();
+         bind_to <= BindTo::numa && !arguments.empty();
 }
 
 std::string Hello::encode() const {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "binding.h"
 #include "bootstrap/net/control_messages.h"
 
 namespace hocket::internal::launch {
@@ -33,6 +34,7 @@ enum class Type : std::uint8_t {
   exited = 67,
   input_taken = 68,
   failed = 69,
+  note = 70,
 };
 
 /// A reader that parses a payload.
@@ -61,6 +63,8 @@ struct StartRequest {
   std::int32_t count = 0;  // ranks on this host
   std::int32_t ranks = 0;
   bool tag_output = false;
+  BindTo bind_to = BindTo::none;
+  bool report_bindings = false;
   std::string directory;
   std::vector<std::string> arguments;    // the program first
   std::vector<std::string> environment;  // NAME=value; overrides the agent's environment

@@ -6,6 +6,7 @@
 
 #include "base/settings.h"
 #include "base/status.h"
+#include "binding.h"
 #include "hosts.h"
 
 namespace hocket::internal::launch {
@@ -16,6 +17,8 @@ struct Options {
   std::string hosts_source = "--hosts";  // the option or the file that has the hosts
   bool tag_output = false;
   bool end_on_death = true;
+  BindTo bind_to = BindTo::none;
+  bool report_bindings = false;
   double timeout_s = 0;          // 0: no limit
   std::string output_directory;  // empty: the output of the ranks goes to that of hocket-run
   std::string ssh = "ssh";
