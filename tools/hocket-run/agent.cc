@@ -250,7 +250,6 @@ Status Agent::start_ranks(const StartRequest& request) {
   info.coordinator = request.coordinator;
   info.ranks = request.ranks;
   Command command;
-  command.arguments = request.arguments;
   command.file_limit = file_limit_;
   ranks_.reserve(static_cast<std::size_t>(request.count));
   const std::vector<std::string> common = common_environment(request);
@@ -258,6 +257,7 @@ Status Agent::start_ranks(const StartRequest& request) {
   HOCKET_RETURN_IF_ERROR(bind_ranks(request, &bindings));
   for (int local = 0; local < request.count; ++local) {
     info.rank = request.first_rank + local;
+    command.arguments = arguments_of(request.programs, local);
     command.cpus = bindings[static_cast<std::size_t>(local)].cpus;
     command.wants_input = info.rank == 0;
     command.listener = info.rank == 0 ? listener_.get() : -1;
@@ -319,7 +319,8 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
   exited.rank = rank.rank;
   exited.pid = rank.pid;
   exited.wait_status = wait_status;
-  exited.reason = exec_failure(rank, request_.arguments[0]);
+  exited.reason =
+      exec_failure(rank, arguments_of(request_.programs, rank.rank - request_.first_rank).front());
   rank.exec_error.reset();
   rank.input.reset();
   if (rank.rank == 0) {

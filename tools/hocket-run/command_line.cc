@@ -36,7 +36,8 @@ void carry_environment(const Options& options, std::vector<std::string>* environ
 
 struct Help : CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "usage: hocket-run -n RANKS [--hosts A:2,B:2] [options] PROGRAM [ARGUMENTS...]\n\n";
+    return "usage: hocket-run -n RANKS [--hosts A:2,B:2] [options] PROGRAM [ARGUMENTS...] [: -n "
+           "RANKS PROGRAM ...]\n\n";
   }
 };
 
@@ -135,34 +136,17 @@ Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
   return {};
 }
 
-Status take_program(std::vector<std::string> rest, std::vector<std::string>* program) {
-  if (!rest.empty() && rest.front() == "--") {
-    rest.erase(rest.begin());
-  } else if (!rest.empty() && rest.front().starts_with('-')) {
-    return invalid_argument("unknown option " + rest.front() +
-                            "; `hocket-run --help` lists them (options of the program come after "
-                            "it)");
-  } else if (std::ranges::find(rest, ":") != rest.end()) {
-    return invalid_argument(
-        "':' separates programs for mpirun, but hocket-run runs one program on all ranks; start a "
-        "script that chooses by $HOCKET_RANK (after `--`, ':' is an argument of the program)");
-  }
-  *program = std::move(rest);
-  return {};
-}
-
 Status complete(CommandLine* line, const Settings& settings, bool ssh_given) {
   Options& options = line->options;
-  if (options.program.empty()) {
-    return invalid_argument("no program to run; `hocket-run --help` shows how");
-  }
   options.end_on_death = line->on_death == "end";
   options.bind_to = line->bind_to == "core"   ? BindTo::core
                     : line->bind_to == "numa" ? BindTo::numa
                                               : BindTo::none;
   if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
   HOCKET_RETURN_IF_ERROR(take_hosts(*line, &options));
+  HOCKET_RETURN_IF_ERROR(count_ranks(&options));
   HOCKET_RETURN_IF_ERROR(place_ranks(&options));
+  if (options.programs.size() == 1) options.programs[0].ranks = options.ranks;
   for (HostSlots& host : options.hosts)
     host.remote = !host.name.empty() && !is_this_host(host.name);
 

@@ -30,9 +30,6 @@ void describe(CLI::App* app, CommandLine* line);
 /// read -hostfile as -h.
 Status take_own_options(const CLI::App& app, std::vector<std::string>* words);
 
-/// Takes the program and its arguments: the words after hocket-run's own options.
-Status take_program(std::vector<std::string> rest, std::vector<std::string>* program);
-
 /// Completes line->options: hosts, environment, and what the settings decide.
 Status complete(CommandLine* line, const Settings& settings, bool ssh_given);
 

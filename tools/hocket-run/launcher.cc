@@ -369,11 +369,11 @@ void Launcher::start_ranks(const Address& coordinator) {
   request.bind_to = options_.bind_to;
   request.report_bindings = options_.report_bindings;
   request.directory = directory_;
-  request.arguments = options_.program;
   request.environment = options_.environment;
   for (Host& host : hosts_) {
     request.first_rank = host.first_rank;
     request.count = host.ranks;
+    request.programs = programs_of_ranks(options_.programs, host.first_rank, host.ranks);
     host.stream.send(Type::start, request.encode());
     host.running = host.ranks;
     host.ended.assign(static_cast<std::size_t>(host.ranks), false);

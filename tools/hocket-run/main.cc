@@ -11,6 +11,7 @@
 #include "base/settings.h"
 #include "command_line.h"
 #include "launcher.h"
+#include "programs.h"
 
 namespace hocket::internal::launch {
 namespace {
@@ -51,7 +52,7 @@ int launcher_main(int argc, char** argv) {
   for (const std::string& name : settings.unknown) {
     std::fprintf(stderr, "hocket-run: warning: %s\n", unknown_setting_text(name).c_str());
   }
-  Status status = take_program(app.remaining(), &line.options.program);
+  Status status = take_programs(app.remaining(), &line.options.programs);
   if (status.ok()) status = complete(&line, settings, app.count("--ssh") != 0);
   if (!status.ok()) return refuse(status);
   return Launcher(std::move(line.options), std::move(settings)).run();

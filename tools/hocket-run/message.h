@@ -9,6 +9,7 @@
 
 #include "binding.h"
 #include "bootstrap/net/control_messages.h"
+#include "programs.h"
 
 namespace hocket::internal::launch {
 
@@ -66,7 +67,7 @@ struct StartRequest {
   BindTo bind_to = BindTo::none;
   bool report_bindings = false;
   std::string directory;
-  std::vector<std::string> arguments;    // the program first
+  std::vector<Program> programs;         // of the ranks of this host, in their order
   std::vector<std::string> environment;  // NAME=value; overrides the agent's environment
   std::string encode() const;
   bool decode(std::string_view payload);

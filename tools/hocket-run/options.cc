@@ -31,6 +31,24 @@ Status parse_environment(const std::vector<std::string>& given, std::vector<std:
   return {};
 }
 
+Status count_ranks(Options* options) {
+  if (options->programs.size() == 1) return {};
+  if (options->ranks == 0) {
+    return invalid_argument("'" + options->programs[0].arguments[0] +
+                            "' has no number of ranks; write -n RANKS before each of the programs "
+                            "(after `--`, ':' is an argument of the program)");
+  }
+  options->programs[0].ranks = options->ranks;
+  long sum = 0;
+  for (const Program& program : options->programs) sum += program.ranks;
+  if (sum > max_ranks) {
+    return invalid_argument("the programs have " + std::to_string(sum) +
+                            " ranks together, but a job has at most " + std::to_string(max_ranks));
+  }
+  options->ranks = static_cast<int>(sum);
+  return {};
+}
+
 Status place_ranks(Options* options) {
   if (options->hosts.empty()) {
     if (options->ranks == 0) {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "binding.h"
 #include "hosts.h"
+#include "programs.h"
 
 namespace hocket::internal::launch {
 
@@ -25,11 +26,14 @@ struct Options {
   std::string interface;
   std::string directory;                 // as it was written; empty: that of hocket-run
   std::vector<std::string> environment;  // NAME=value, to be set for every rank
-  std::vector<std::string> program;
+  std::vector<Program> programs;
 };
 
 /// Copies NAME=value. Completes NAME with its value in this environment; an error if it has none.
 Status parse_environment(const std::vector<std::string>& given, std::vector<std::string>* out);
+
+/// With several programs, makes ranks the sum of theirs. Until then ranks is that of the first.
+Status count_ranks(Options* options);
 
 /// Decides how many ranks run on each host. Afterwards hosts has only hosts with ranks, slots is
 /// the number of ranks of the host, and ranks is their sum.
