@@ -52,6 +52,63 @@ Status take_hosts(const CommandLine& line, Options* options) {
   return read_host_file(line.host_file, &options->hosts);
 }
 
+/// Where the ranks run.
+void describe_places(CLI::App* app, CommandLine* line) {
+  app->add_option("-n", line->options.ranks, "Number of ranks; -np and --np are the same")
+      ->check(CLI::Range(1, max_ranks))
+      ->option_text("RANKS");
+  app->add_option(
+         "-H,--host,--hosts", line->hosts,
+         "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
+         "this order. Default: this host")
+      ->option_text("HOST[:RANKS],...");
+  app->add_option("--hostfile", line->host_file,
+                  "File with a host on each line: HOST, HOST:RANKS or HOST slots=RANKS")
+      ->option_text("FILE");
+  app->add_option("--ssh", line->options.ssh,
+                  "Command that reaches a host. Default: HOCKET_SSH, else ssh")
+      ->option_text("COMMAND");
+  app->add_option(
+         "--interface", line->options.interface,
+         "Network interface or address on which rank 0's host listens for the other ranks. "
+         "Default: HOCKET_INTERFACE, else the address that ssh used, or the address that "
+         "routes to the other hosts; for a job on this host alone 127.0.0.1")
+      ->option_text("NAME");
+  app->add_option("--bind-to", line->bind_to,
+                  "Bind each rank to its own share of the cores of its host, or to a NUMA node")
+      ->check(CLI::IsMember({"core", "numa", "none"}))
+      ->option_text("core|numa|none");
+  app->add_flag("--report-bindings", line->options.report_bindings,
+                "Say on which CPUs each rank runs");
+}
+
+/// How the ranks run, and how they end.
+void describe_ranks(CLI::App* app, CommandLine* line) {
+  app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
+  app->add_option(
+         "--on-death", line->on_death,
+         "When a rank fails: `end` the others 2 s later (so that they can report the error), "
+         "or let them `continue`")
+      ->check(CLI::IsMember({"end", "continue"}))
+      ->option_text("end|continue");
+  app->add_option(
+         "-x,--env", line->environment,
+         "Environment variable for all ranks; NAME alone has its value on this host. May be "
+         "repeated. All ranks receive HOCKET_*, PATH and LD_LIBRARY_PATH in any case")
+      ->allow_extra_args(false)
+      ->option_text("NAME[=VALUE]");
+  app->add_option("--wdir", line->options.directory,
+                  "Working directory of the ranks. Default: that of hocket-run")
+      ->option_text("DIRECTORY");
+  app->add_option("--timeout", line->options.timeout_s,
+                  "End the job after this time, with exit status 124")
+      ->check(CLI::Range(0.001, 1e9))
+      ->option_text("SECONDS");
+  app->add_option("--output-dir", line->options.output_directory,
+                  "Write the output of the ranks to rank.R.out and rank.R.err in this directory")
+      ->option_text("DIRECTORY");
+}
+
 }  // namespace
 
 void describe(CLI::App* app, CommandLine* line) {
@@ -66,55 +123,8 @@ void describe(CLI::App* app, CommandLine* line) {
       "--output-dir could not be written, 124 if the time of --timeout passed, 125 if the job "
       "could not be started or an agent failed. 128 + signal if one came "
       "before the ranks were started.");
-  app->add_option("-n", line->options.ranks, "Number of ranks; -np and --np are the same")
-      ->check(CLI::Range(1, max_ranks))
-      ->option_text("RANKS");
-  app->add_option(
-         "-H,--host,--hosts", line->hosts,
-         "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
-         "this order. Default: this host")
-      ->option_text("HOST[:RANKS],...");
-  app->add_option("--hostfile", line->host_file,
-                  "File with a host on each line: HOST, HOST:RANKS or HOST slots=RANKS")
-      ->option_text("FILE");
-  app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
-  app->add_option(
-         "--on-death", line->on_death,
-         "When a rank fails: `end` the others 2 s later (so that they can report the error), "
-         "or let them `continue`")
-      ->check(CLI::IsMember({"end", "continue"}))
-      ->option_text("end|continue");
-  app->add_option("--ssh", line->options.ssh,
-                  "Command that reaches a host. Default: HOCKET_SSH, else ssh")
-      ->option_text("COMMAND");
-  app->add_option(
-         "--interface", line->options.interface,
-         "Network interface or address on which rank 0's host listens for the other ranks. "
-         "Default: HOCKET_INTERFACE, else the address that ssh used, or the address that "
-         "routes to the other hosts; for a job on this host alone 127.0.0.1")
-      ->option_text("NAME");
-  app->add_option(
-         "-x,--env", line->environment,
-         "Environment variable for all ranks; NAME alone has its value on this host. May be "
-         "repeated. All ranks receive HOCKET_*, PATH and LD_LIBRARY_PATH in any case")
-      ->allow_extra_args(false)
-      ->option_text("NAME[=VALUE]");
-  app->add_option("--wdir", line->options.directory,
-                  "Working directory of the ranks. Default: that of hocket-run")
-      ->option_text("DIRECTORY");
-  app->add_option("--bind-to", line->bind_to,
-                  "Bind each rank to its own share of the cores of its host, or to a NUMA node")
-      ->check(CLI::IsMember({"core", "numa", "none"}))
-      ->option_text("core|numa|none");
-  app->add_flag("--report-bindings", line->options.report_bindings,
-                "Say on which CPUs each rank runs");
-  app->add_option("--timeout", line->options.timeout_s,
-                  "End the job after this time, with exit status 124")
-      ->check(CLI::Range(0.001, 1e9))
-      ->option_text("SECONDS");
-  app->add_option("--output-dir", line->options.output_directory,
-                  "Write the output of the ranks to rank.R.out and rank.R.err in this directory")
-      ->option_text("DIRECTORY");
+  describe_places(app, line);
+  describe_ranks(app, line);
   app->add_flag("--settings", line->show_settings, "List the HOCKET_* variables and exit");
   app->set_version_flag("--version", "hocket-run " HOCKET_VERSION_TEXT);
   app->prefix_command();

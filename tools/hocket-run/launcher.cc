@@ -1,28 +1,19 @@
 #include "launcher.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <system_error>
 
 namespace hocket::internal::launch {
 namespace {
 
-constexpr int timeout_status = 124;  // as of timeout(1)
 constexpr int output_status = 128 + SIGPIPE;
-// Time between the failure of a rank and SIGTERM for the others, in which they can report the error
-// that the library returns to them.
-constexpr Nanos time_to_report = 2 * nanos_per_s;
 // Time for ssh (or the local supervisor) to end when the agent has ended.
 constexpr Nanos time_to_go = 15 * nanos_per_s;
 // A second Ctrl-C within this time ends the ranks at once.
@@ -30,24 +21,9 @@ constexpr Nanos insisting = 2 * nanos_per_s;
 // Time for which output may be blocked after the user has asked for the end; then it is dropped.
 constexpr Nanos output_grace = 2 * nanos_per_s;
 
-sigset_t handled_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number :
-       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD}) {
-    sigaddset(&set, number);
-  }
-  return set;
-}
-
 std::string invalid_message_of(const Host& host) {
   return "the agent on " + host.title() +
          " sent an invalid message; install the same release of hocket on all hosts";
-}
-
-std::string signal_name(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(number);
 }
 
 }  // namespace
@@ -64,53 +40,6 @@ int Launcher::run() {
     wait_for_events();
   }
   return finish();
-}
-
-Status Launcher::prepare() {
-  HOCKET_RETURN_IF_ERROR(split_command(options_.ssh, &ssh_));
-  char path[4096] = {};
-  if (::readlink("/proc/self/exe", path, sizeof path - 1) <= 0) {
-    return system_error("cannot find the path of hocket-run");
-  }
-  executable_ = path;
-  directory_ = options_.directory;
-  if (!directory_.starts_with('/')) {
-    if (::getcwd(path, sizeof path) == nullptr) {
-      return system_error("cannot find the working directory");
-    }
-    directory_ = path + (directory_.empty() ? "" : "/" + directory_);
-  }
-
-  hangup_ignored_ = ::signal(SIGHUP, SIG_DFL) == SIG_IGN;
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGTTOU, SIG_IGN);
-  const sigset_t set = handled_signals();
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!signals_) return system_error("cannot make a signalfd");
-  start_deadline_ =
-      monotonic_now() + settings_.join_deadline_ms.value_or(600'000) * Nanos{nanos_per_ms};
-  if (options_.timeout_s > 0)
-    timeout_at_ = monotonic_now() + static_cast<Nanos>(options_.timeout_s * nanos_per_s);
-  if (!options_.output_directory.empty()) {
-    HOCKET_RETURN_IF_ERROR(output_files_.create(options_.output_directory, options_.ranks));
-  }
-  return start_agents();
-}
-
-Status Launcher::start_agents() {
-  int first_rank = 0;
-  for (const HostSlots& slots : options_.hosts) {
-    Host host;
-    host.name = slots.name;
-    host.remote = slots.remote;
-    host.first_rank = first_rank;
-    host.ranks = slots.slots;
-    first_rank += slots.slots;
-    hosts_.push_back(std::move(host));
-  }
-  for (Host& host : hosts_) HOCKET_RETURN_IF_ERROR(start_agent(ssh_, executable_, &host));
-  return {};
 }
 
 bool Launcher::over() const {
@@ -196,21 +125,6 @@ void Launcher::keep_time() {
   cannot_start("the join deadline has passed without an agent on " + silent_hosts() +
                ": check that the login shell there runs a command without a question, or raise "
                "HOCKET_JOIN_DEADLINE_MS");
-}
-
-void Launcher::on_timeout() {
-  timeout_at_ = 0;
-  const std::string text =
-      fmt::format("the job has not ended within {} s (--timeout)", options_.timeout_s);
-  if (!started_ && !failed_) {
-    const std::string silent = silent_hosts();
-    return cannot_start(text + (silent.empty() ? "" : ": no agent on " + silent), timeout_status);
-  }
-  if (!any_rank_runs()) return;
-  job_failed({-1, timeout_status, Origin::cause, true, "", text + "; ending all ranks"});
-  end_ranks(0);
-  end_reason_ = "--timeout";
-  end_asked_at_ = monotonic_now();
 }
 
 /// The hosts whose agents have not answered yet.
@@ -318,69 +232,6 @@ void Launcher::handle(Host& host, const Message& message) {
   }
 }
 
-void Launcher::on_hello(Host& host, const Message& message) {
-  if (!host.hello.decode(message.payload) || host.hello.version != protocol_version) {
-    return cannot_start("hocket-run on " + host.title() + " uses protocol version " +
-                        std::to_string(host.hello.version) + ", and this hocket-run version " +
-                        std::to_string(protocol_version) + "; install the same release on both");
-  }
-  host.greeted = true;
-  if (std::ranges::all_of(hosts_, [](const Host& each) { return each.greeted; })) {
-    request_listener();
-  }
-}
-
-// Asks the agent of rank 0 for the listening socket of the join. SSH_CONNECTION of an agent has two
-// useful addresses: that of its host, at which ssh reached it, and that of the launcher's host.
-void Launcher::request_listener() {
-  ListenRequest request;
-  request.interface = options_.interface;
-  request.local_only = hosts_.size() == 1;
-  for (const Host& host : hosts_) {
-    std::string words[4];
-    std::size_t begin = 0;
-    for (std::string& word : words) {
-      const std::size_t end =
-          std::min(host.hello.ssh_connection.find(' ', begin), host.hello.ssh_connection.size());
-      word = host.hello.ssh_connection.substr(begin, end - begin);
-      begin = std::min(end + 1, host.hello.ssh_connection.size());
-    }
-    const bool is_first = &host == &hosts_[0];
-    if (host.remote && is_first) request.candidates.push_back(words[2]);
-    if (host.remote && !is_first && !hosts_[0].remote) request.candidates.push_back(words[0]);
-    // If no candidate fits, the agent takes the address from which it routes to these hosts.
-    if (host.remote && is_first) request.route_to.push_back(words[0]);
-    if (!is_first) request.route_to.push_back(host.remote ? host.name : host.hello.host);
-  }
-  hosts_[0].stream.send(Type::listen, request.encode());
-}
-
-void Launcher::start_ranks(const Address& coordinator) {
-  StartRequest request;
-  if (::getrandom(request.key.data(), request.key.size(), 0) !=
-          static_cast<ssize_t>(request.key.size()) ||
-      ::getrandom(request.job_id.data(), request.job_id.size(), 0) !=
-          static_cast<ssize_t>(request.job_id.size())) {
-    return cannot_start("cannot make the job key: getrandom failed");
-  }
-  request.coordinator = coordinator;
-  request.ranks = options_.ranks;
-  request.tag_output = options_.tag_output;
-  request.bind_to = options_.bind_to;
-  request.report_bindings = options_.report_bindings;
-  request.directory = directory_;
-  request.environment = options_.environment;
-  for (Host& host : hosts_) {
-    request.first_rank = host.first_rank;
-    request.count = host.ranks;
-    request.programs = programs_of_ranks(options_.programs, host.first_rank, host.ranks);
-    host.stream.send(Type::start, request.encode());
-    host.running = host.ranks;
-    host.ended.assign(static_cast<std::size_t>(host.ranks), false);
-  }
-  started_ = true;
-}
-
 void Launcher::on_output(const Host& host, const Message& message) {
   constexpr std::size_t header_bytes = 5;
   Reader in = reader_of(message.payload);
@@ -407,73 +258,6 @@ void Launcher::on_exit(Host& host, const Message& message) {
   host.ended[index] = true;
   --host.running;
   if (exited.wait_status != 0) job_failed(failure_of(host, exited));
-  release_host_of_rank_0();
-}
-
-/// Ends the agent of rank 0's host, which answers ranks that join too late, when no rank runs any
-/// more.
-void Launcher::release_host_of_rank_0() {
-  if (hosts_.size() > 1 && !any_rank_runs() && !hosts_[0].gone)
-    hosts_[0].stream.send(Type::end, payload_of(0));
-}
-
-Failure Launcher::failure_of(const Host& host, const Exited& exited) const {
-  Failure failure;
-  failure.rank = exited.rank;
-  failure.status = exit_status_of(exited.wait_status);
-  // A shell that runs the program returns 128 + signal if a signal killed the program.
-  const int number = failure.status > 128 && failure.status < 128 + NSIG ? failure.status - 128 : 0;
-  // An end by the user's own signal is not printed.
-  failure.is_news = user_signal_ == 0 || failure.status != 128 + user_signal_;
-  failure.origin = number == 0         ? Origin::exited
-                   : number == SIGABRT ? Origin::aborted
-                                       : Origin::cause;
-  failure.subject = "rank " + std::to_string(exited.rank) + " on " + host.title() + " (pid " +
-                    std::to_string(exited.pid) + ")";
-  if (WIFSIGNALED(exited.wait_status) && ending_ && monotonic_now() >= term_at_ &&
-      (number == SIGTERM || number == SIGKILL)) {
-    failure.how = "was killed by hocket-run (" + signal_name(number) + ")";
-  } else if (exited.reason.empty()) {
-    failure.how = describe_end(exited.wait_status);
-  } else {
-    failure.subject += ":";
-    failure.how = exited.reason;
-  }
-  return failure;
-}
-
-void Launcher::job_failed(Failure failure) {
-  const bool is_late = failures_.any() && failures_.name_at() == 0;
-  failures_.add(std::move(failure), monotonic_now());
-  failed_ = true;
-  if (options_.end_on_death) end_ranks(time_to_report);
-  if (is_late && !options_.end_on_death) failures_.say_last(&console_);
-}
-
-void Launcher::end_ranks(Nanos wait) {
-  const Nanos term_at = monotonic_now() + wait;
-  if (ending_ && term_at >= term_at_) return;  // the ranks end sooner already
-  ending_ = true;
-  term_at_ = term_at;
-  const std::string payload = payload_of(static_cast<std::uint32_t>(wait / nanos_per_ms));
-  for (Host& host : hosts_) {
-    if (!host.gone) host.stream.send(Type::end, payload);
-  }
-}
-
-void Launcher::on_lost(Host& host) {
-  if (!host.greeted) return failed_ ? void() : cannot_start(no_agent_text(ssh_, executable_, host));
-  if (!started_)
-    return cannot_start("the agent on " + host.title() +
-                        " ended before the ranks were started; read its output");
-  if (host.running == 0) return;
-  const int first = host.first_rank;
-  const int last = first + host.ranks - 1;
-  host.running = 0;
-  job_failed({-1, 128 + SIGKILL, Origin::cause, true, "",
-              "lost " + host.title() + ": its " + (host.remote ? "ssh process " : "agent ") +
-                  describe_end(host.wait_status) + "; its ranks (" + std::to_string(first) +
-                  " to " + std::to_string(last) + ") are ended there"});
   release_host_of_rank_0();
 }
 
