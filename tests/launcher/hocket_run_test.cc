@@ -83,7 +83,6 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"-n", "1048577", "true"}, "-n"},
       {{"--bogus", "-n", "2", "true"}, "unknown option --bogus"},
       {{"-n", "2", "--on-death=ignore", "true"}, "--on-death"},
-      {{"-n", "2", "echo", "a", ":", "-n", "2", "echo", "b"}, "':' separates programs for mpirun"},
       {{"-n", "2", "--env", "=x", "true"}, "--env: '=x' has no name"},
       {{"-n", "2", "--env", "HOCKET_RANK=1", "true"}, "hocket-run itself sets HOCKET_RANK"},
       {{"-n", "2", "--env", "NOT_SET_ANYWHERE", "true"}, "NOT_SET_ANYWHERE is not set here"},
@@ -99,6 +98,9 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"--hosts", "fd77::1", "true"}, "'fd77::1'"},
       {{"--hosts", "-oProxyCommand=x", "true"}, "is not a host name"},
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},
+      {{"-n", "1", "--bind-to", "socket", "true"}, "--bind-to: socket not in {core,numa,none}"},
+      {{"-n", "1", "--timeout", "0", "true"}, "--timeout"},
+      {{"-n", "1", "--timeout", "5m", "true"}, "--timeout"},
       {{"-n", "1", "--ssh", "'open", "true"}, "open quote"},
       {{"-n", "1", "--ssh", " ", "true"}, "ssh command is empty"},
       {{"-n", "1", "--interface", "nosuch0", "true"}, "interface \"nosuch0\" does not exist"},
@@ -131,17 +133,15 @@ TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
     const char* remedy;
   } rows[] = {
       {{"-N", "2"}, "--hosts HOST:RANKS"},
-      {{"-H", "a,b"}, "--hosts"},
-      {{"-host", "a"}, "--hosts"},
-      {{"--host=a"}, "--hosts"},
-      {{"-hostfile", "f"}, "no host file yet"},
-      {{"--hostfile", "f"}, "no host file yet"},
-      {{"-x", "PATH"}, "--env"},
-      {{"--bind-to", "core"}, "HOCKET_LOCAL_RANK"},
+      {{"-w", "a,b"}, "--hosts"},
+      {{"-genv", "A", "1"}, "--env"},
+      {{"--bind-to-core"}, "--bind-to core"},
+      {{"--cpu-set", "0-3"}, "taskset -c LIST"},
       {{"--oversubscribe"}, "not needed"},
-      {{"--timeout", "5"}, "timeout SECONDS"},
-      {{"--wdir", "/"}, "working directory of hocket-run"},
+      {{"--time", "5"}, "--timeout SECONDS"},
+      {{"--chdir", "/"}, "--wdir DIRECTORY"},
       {{"-v"}, "HOCKET_LOG=info"},
+      {{"--output-filename", "d"}, "--output-dir DIRECTORY"},
       {{"--nproc-per-node", "2"}, "-n RANKS"},
       {{"--nproc_per_node=2"}, "-n RANKS"},
   };
@@ -374,6 +374,37 @@ TEST(HocketRun, working_directory_and_environment_are_the_callers) {
   char directory[4096];
   ASSERT_NE(::getcwd(directory, sizeof directory), nullptr);
   EXPECT_EQ(result.out, std::string(directory) + "\na b,b,c,lo\n") << result.err;
+}
+
+TEST(HocketRun, x_sets_variables_as_env_does) {
+  const Result result = run(shell({"-n", "1", "-x", "ALPHA=a b", "-x", "BETA", "--env", "GAMMA=c"},
+                                  "echo $ALPHA,$BETA,$GAMMA"),
+                            {"BETA=b"});
+  EXPECT_EQ(result.out, "a b,b,c\n") << result.err;
+}
+
+TEST(HocketRun, wdir_is_the_working_directory_of_the_ranks) {
+  char name[] = "/tmp/hocket-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(name), nullptr);
+  const std::string directory = name;
+  const std::string program = directory + "/program";
+  std::ofstream(program) << "#!/bin/sh\npwd\n";
+  ::chmod(program.c_str(), 0700);
+  for (const Words& option : {Words{"--wdir", directory}, Words{"-wdir", directory},
+                              Words{"--wdir=" + directory.substr(5)}}) {
+    Words words = {"-n", "2"};
+    words.insert(words.end(), option.begin(), option.end());
+    words.push_back("./program");  // counts from there
+    const Result result = run(words, {}, "cd /tmp");
+    EXPECT_EQ(result.out, directory + "\n" + directory + "\n") << result.err;
+  }
+  const Result missing = run({"-n", "2", "--wdir", directory + "/no", "true"});
+  EXPECT_EQ(missing.status, 125);
+  EXPECT_NE(missing.err.find("cannot change to the working directory " + directory + "/no"),
+            std::string::npos)
+      << missing.err;
+  ::unlink(program.c_str());
+  ::rmdir(name);
 }
 
 TEST(HocketRun, signals_reach_every_rank) {

@@ -194,7 +194,8 @@ void Agent::start(const Message& message) {
   started_ = true;
   Status status;
   if (::chdir(request_.directory.c_str()) != 0) {
-    status = system_error("cannot change to the working directory " + request_.directory);
+    status = system_error("cannot change to the working directory " + request_.directory +
+                          " (it must exist on every host; --wdir names another)");
   }
   if (status.ok()) status = check_file_limit(request_.count);
   if (status.ok()) status = start_ranks(request_);
@@ -219,6 +220,29 @@ std::vector<std::string> Agent::common_environment(const StartRequest& request) 
   return environment;
 }
 
+/// Decides to which CPUs the ranks are bound, and reports it.
+Status Agent::bind_ranks(const StartRequest& request, std::vector<Binding>* bindings) {
+  Cpus allowed;
+  HOCKET_RETURN_IF_ERROR(allowed_cpus(&allowed));
+  const std::vector<Core> cores = read_cores(allowed, "/sys/devices/system");
+  *bindings = launch::bindings(cores, request.bind_to, request.count);
+  if (request.bind_to != BindTo::none && bindings->front().cpus.empty()) {
+    launcher_.send(Type::note,
+                   fmt::format("the ranks are not bound: {} ranks, but they may run on {} "
+                               "only; --bind-to core needs a core for each rank",
+                               request.count, cores_text(cores.size())));
+  }
+  for (std::size_t local = 0; request.report_bindings && local < bindings->size(); ++local) {
+    const auto& [cpus, where] = (*bindings)[local];
+    const std::string rank = fmt::format("rank {}", request.first_rank + static_cast<int>(local));
+    launcher_.send(Type::note,
+                   cpus.empty()
+                       ? fmt::format("{} is not bound: CPUs {}", rank, cpus_text(allowed))
+                       : fmt::format("{} is bound to CPUs {} ({})", rank, cpus_text(cpus), where));
+  }
+  return {};
+}
+
 Status Agent::start_ranks(const StartRequest& request) {
   LaunchInfo info;
   info.key = request.key;
@@ -226,12 +250,15 @@ Status Agent::start_ranks(const StartRequest& request) {
   info.coordinator = request.coordinator;
   info.ranks = request.ranks;
   Command command;
-  command.arguments = request.arguments;
   command.file_limit = file_limit_;
   ranks_.reserve(static_cast<std::size_t>(request.count));
   const std::vector<std::string> common = common_environment(request);
+  std::vector<Binding> bindings;
+  HOCKET_RETURN_IF_ERROR(bind_ranks(request, &bindings));
   for (int local = 0; local < request.count; ++local) {
     info.rank = request.first_rank + local;
+    command.arguments = arguments_of(request.programs, local);
+    command.cpus = bindings[static_cast<std::size_t>(local)].cpus;
     command.wants_input = info.rank == 0;
     command.listener = info.rank == 0 ? listener_.get() : -1;
     UniqueFd record;
@@ -286,13 +313,14 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
     read_output(rank, which);
     std::string rest;
     rank.relay[which].flush(&rest);
-    pass_on(which, rest);
+    pass_on(rank, which, rest);
   }
   Exited exited;
   exited.rank = rank.rank;
   exited.pid = rank.pid;
   exited.wait_status = wait_status;
-  exited.reason = exec_failure(rank, request_.arguments[0]);
+  exited.reason =
+      exec_failure(rank, arguments_of(request_.programs, rank.rank - request_.first_rank).front());
   rank.exec_error.reset();
   rank.input.reset();
   if (rank.rank == 0) {
@@ -314,14 +342,16 @@ void Agent::read_output(RankProcess& rank, int which) {
     } else {
       rank.relay[which].add({buffer, static_cast<std::size_t>(got)}, monotonic_now(), &ready);
     }
-    pass_on(which, ready);
+    pass_on(rank, which, ready);
   }
 }
 
-void Agent::pass_on(int which, std::string_view bytes) {
+void Agent::pass_on(const RankProcess& rank, int which, std::string_view bytes) {
   if (bytes.empty() || launcher_gone_) return;
-  const char stream = static_cast<char>(which + 1);
-  launcher_.send(Type::output, std::string(1, stream) + std::string(bytes));
+  std::string payload = payload_of(static_cast<std::uint32_t>(rank.rank));
+  payload += static_cast<char>(which + 1);
+  payload += bytes;
+  launcher_.send(Type::output, payload);
 }
 
 void Agent::flush_held() {
@@ -331,7 +361,7 @@ void Agent::flush_held() {
       if (rank.relay[which].flush_at() == 0 || rank.relay[which].flush_at() > now) continue;
       std::string held;
       rank.relay[which].flush(&held);
-      pass_on(which, held);
+      pass_on(rank, which, held);
     }
   }
 }
@@ -403,7 +433,7 @@ void Agent::finish() {
       }
       std::string rest;
       rank.relay[which].flush(&rest);
-      pass_on(which, rest);
+      pass_on(rank, which, rest);
     }
   }
   while (!launcher_gone_ && launcher_.flush() && launcher_.pending() != 0) {

@@ -39,12 +39,13 @@ class Agent {
   void listen(const Message& message);
   void start(const Message& message);
   Status start_ranks(const StartRequest& request);
+  Status bind_ranks(const StartRequest& request, std::vector<Binding>* bindings);
   std::vector<std::string> common_environment(const StartRequest& request) const;
   void read_signals();
   void reap();
   void report_exit(RankProcess& rank, int wait_status);
   void read_output(RankProcess& rank, int which);
-  void pass_on(int which, std::string_view bytes);
+  void pass_on(const RankProcess& rank, int which, std::string_view bytes);
   void flush_held();
   void feed_input();
   void signal_ranks(int number);

@@ -1,10 +1,32 @@
 #include "foreign_options.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 namespace hocket::internal::launch {
 namespace {
+
+struct Spelling {
+  std::string_view foreign;
+  const char* own;
+};
+
+constexpr Spelling spellings[] = {
+    {"-np", "-n"},
+    {"--np", "-n"},
+    {"-host", "--hosts"},
+    {"-hosts", "--hosts"},
+    {"-hostfile", "--hostfile"},
+    {"-machinefile", "--hostfile"},
+    {"--machinefile", "--hostfile"},
+    {"-f", "--hostfile"},
+    {"-wdir", "--wdir"},
+    {"-wd", "--wdir"},
+    {"-timeout", "--timeout"},
+    {"-bind-to", "--bind-to"},
+    {"-report-bindings", "--report-bindings"},
+};
 
 struct Row {
   std::vector<std::string_view> options;
@@ -15,23 +37,19 @@ const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"-N", "-npernode", "--npernode", "--map-by", "--ntasks-per-node", "-ppn", "--ppn"},
        "--hosts HOST:RANKS,... says how many ranks run on each host"},
-      {{"-H", "-host", "--host", "-hosts", "-w", "--nodelist"}, "write --hosts HOST:RANKS,..."},
-      {{"-hostfile", "--hostfile", "-machinefile", "--machinefile", "-f"},
-       "there is no host file yet; write --hosts HOST:RANKS,..."},
-      {{"-x", "-env", "-genv", "-envlist", "-genvlist", "--export"},
+      {{"-w", "--nodelist"}, "write --hosts HOST:RANKS,..."},
+      {{"-env", "-genv", "-envlist", "-genvlist", "--export"},
        "write --env NAME or --env NAME=VALUE, once for each variable"},
-      {{"--bind-to", "-bind-to", "--bind-to-core", "--cpu-bind", "--cpu-list", "--cpu-set"},
-       "hocket-run does not bind ranks to cores yet; a script can do so: taskset -c "
-       "$HOCKET_LOCAL_RANK PROGRAM"},
+      {{"--bind-to-core", "-bind-to-core", "--cpu-bind"},
+       "write --bind-to core, --bind-to numa or --bind-to none"},
+      {{"--cpu-list", "--cpu-set"},
+       "write `taskset -c LIST hocket-run ...`: the ranks of this host share these CPUs"},
       {{"--oversubscribe", "-oversubscribe", "--overcommit", "-O"},
        "it is not needed: hocket-run starts as many ranks as -n says, however many cores there "
        "are"},
       {{"--allow-run-as-root"}, "it is not needed"},
-      {{"--timeout", "-timeout", "-t", "--time"},
-       "there is no time limit yet; write `timeout SECONDS hocket-run ...`"},
-      {{"--wdir", "-wdir", "-wd", "--chdir", "-D"},
-       "there is no such option yet: the ranks run in the working directory of hocket-run; change "
-       "to the directory before"},
+      {{"-t", "--time"}, "write --timeout SECONDS"},
+      {{"--chdir", "-D"}, "write --wdir DIRECTORY"},
       {{"-v", "--verbose", "--display-map"},
        "there is no such option yet; HOCKET_LOG=info makes the ranks log how they join"},
       {{"--nproc-per-node", "--nproc_per_node", "--nnodes", "--nodes"},
@@ -42,9 +60,10 @@ const std::vector<Row>& table() {
        "it is not needed: hocket-run is called once and starts the ranks of all --hosts by ssh"},
       {{"--ntasks"}, "write -n RANKS"},
       {{"-l", "--label", "-tag-output", "-prepend-rank"}, "write --tag-output"},
-      {{"-o", "--output", "--output-filename", "-output-filename", "-e", "--error", "--log-dir"},
-       "there is no such option yet; a script can write a file for each rank: exec PROGRAM "
-       ">out.$HOCKET_RANK"},
+      {{"-o", "--output", "--output-filename", "-output-filename", "--output-directory", "-e",
+        "--error", "--log-dir"},
+       "write --output-dir DIRECTORY, which gets files of the standard output and the standard "
+       "error of each rank"},
       {{"-mca", "--mca", "-gmca", "--gmca", "--mpi"},
        "hocket-run starts no MPI; `hocket-run --settings` lists hocket's settings"},
   };
@@ -52,6 +71,17 @@ const std::vector<Row>& table() {
 }
 
 }  // namespace
+
+std::string own_spelling(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const auto spelling = std::ranges::find(spellings, name, &Spelling::foreign);
+  if (spelling == std::end(spellings)) return word;
+  const std::string own = spelling->own;
+  if (equals == std::string::npos) return own;
+  // `-n=2` would be no number.
+  return own + (own.starts_with("--") ? "=" : "") + word.substr(equals + 1);
+}
 
 std::string remedy_for_foreign_option(std::string_view option) {
   const std::string_view name = option.substr(0, option.find('='));

@@ -100,6 +100,11 @@ std::string no_agent_text(const std::vector<std::string>& ssh, const std::string
          " true` works and asks no question";
 }
 
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(number);
+}
+
 std::string describe_end(int wait_status) {
   if (WIFEXITED(wait_status)) {
     return "exited with status " + std::to_string(WEXITSTATUS(wait_status));

@@ -40,6 +40,8 @@ std::string no_agent_text(const std::vector<std::string>& ssh, const std::string
 
 /// "exited with status 3", "was killed by signal 9 (Killed)".
 std::string describe_end(int wait_status);
+/// "SIGKILL".
+std::string signal_name(int number);
 /// The exit status, or 128 + signal, as in a shell.
 int exit_status_of(int wait_status);
 

@@ -1,26 +1,19 @@
 #include "launcher.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <system_error>
 
 namespace hocket::internal::launch {
 namespace {
 
-constexpr int cannot_start_status = 125;
-// Time between the failure of a rank and SIGTERM for the others, in which they can report the error
-// that the library returns to them.
-constexpr Nanos time_to_report = 2 * nanos_per_s;
+constexpr int output_status = 128 + SIGPIPE;
 // Time for ssh (or the local supervisor) to end when the agent has ended.
 constexpr Nanos time_to_go = 15 * nanos_per_s;
 // A second Ctrl-C within this time ends the ranks at once.
@@ -28,24 +21,9 @@ constexpr Nanos insisting = 2 * nanos_per_s;
 // Time for which output may be blocked after the user has asked for the end; then it is dropped.
 constexpr Nanos output_grace = 2 * nanos_per_s;
 
-sigset_t handled_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number :
-       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD}) {
-    sigaddset(&set, number);
-  }
-  return set;
-}
-
 std::string invalid_message_of(const Host& host) {
   return "the agent on " + host.title() +
          " sent an invalid message; install the same release of hocket on all hosts";
-}
-
-std::string signal_name(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(number);
 }
 
 }  // namespace
@@ -62,45 +40,6 @@ int Launcher::run() {
     wait_for_events();
   }
   return finish();
-}
-
-Status Launcher::prepare() {
-  HOCKET_RETURN_IF_ERROR(split_command(options_.ssh, &ssh_));
-  char path[4096] = {};
-  if (::readlink("/proc/self/exe", path, sizeof path - 1) <= 0) {
-    return system_error("cannot find the path of hocket-run");
-  }
-  executable_ = path;
-  if (::getcwd(path, sizeof path) == nullptr) {
-    return system_error("cannot find the working directory");
-  }
-  directory_ = path;
-
-  hangup_ignored_ = ::signal(SIGHUP, SIG_DFL) == SIG_IGN;
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGTTOU, SIG_IGN);
-  const sigset_t set = handled_signals();
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!signals_) return system_error("cannot make a signalfd");
-  start_deadline_ =
-      monotonic_now() + settings_.join_deadline_ms.value_or(600'000) * Nanos{nanos_per_ms};
-  return start_agents();
-}
-
-Status Launcher::start_agents() {
-  int first_rank = 0;
-  for (const HostSlots& slots : options_.hosts) {
-    Host host;
-    host.name = slots.name;
-    host.remote = slots.remote;
-    host.first_rank = first_rank;
-    host.ranks = slots.slots;
-    first_rank += slots.slots;
-    hosts_.push_back(std::move(host));
-  }
-  for (Host& host : hosts_) HOCKET_RETURN_IF_ERROR(start_agent(ssh_, executable_, &host));
-  return {};
 }
 
 bool Launcher::over() const {
@@ -130,9 +69,9 @@ int Launcher::finish() {
   }
   if (console_.dropped() != 0) {
     console_.say("dropped " + std::to_string(console_.dropped()) +
-                 " bytes of output, which were not read within 2 s after " +
-                 signal_name(end_signal_));
+                 " bytes of output, which were not read within 2 s after " + end_reason_);
   }
+  if (status_ != 0) output_files_.remove_if_empty();
   empty_console();
   return status_;
 }
@@ -159,6 +98,7 @@ int Launcher::poll_timeout_ms() const {
     if (at != 0 && (next == 0 || at < next)) next = at;
   };
   if (!started_ && !failed_) consider(start_deadline_);
+  consider(timeout_at_);
   consider(failures_.name_at());
   consider(output_deadline());
   for (const Host& host : hosts_) {
@@ -176,18 +116,24 @@ void Launcher::keep_time() {
     ::kill(host.pid, SIGKILL);
     host.gone_at = now;
   }
+  if (timeout_at_ != 0 && now >= timeout_at_) on_timeout();
   if (failures_.name_at() != 0 && (now >= failures_.name_at() || !any_rank_runs())) {
     failures_.name_first(!options_.end_on_death, &console_);
   }
   if (output_deadline() != 0 && now >= output_deadline()) console_.drop_blocked();
   if (started_ || failed_ || now <= start_deadline_) return;
-  std::string missing;
-  for (const Host& host : hosts_) {
-    if (!host.greeted) missing += (missing.empty() ? "" : ", ") + host.title();
-  }
-  cannot_start("the join deadline has passed without an agent on " + missing +
+  cannot_start("the join deadline has passed without an agent on " + silent_hosts() +
                ": check that the login shell there runs a command without a question, or raise "
                "HOCKET_JOIN_DEADLINE_MS");
+}
+
+/// The hosts whose agents have not answered yet.
+std::string Launcher::silent_hosts() const {
+  std::string names;
+  for (const Host& host : hosts_) {
+    if (!host.greeted) names += (names.empty() ? "" : ", ") + host.title();
+  }
+  return names;
 }
 
 bool Launcher::any_rank_runs() const {
@@ -229,7 +175,7 @@ void Launcher::wait_for_events() {
   if (events[0].revents != 0) read_signals();
   if (events[2].revents != 0) read_input();
   if (console_.output_error() != 0 && !ending_) {
-    job_failed({-1, 128 + SIGPIPE, Origin::cause, true, "",
+    job_failed({-1, output_status, Origin::cause, true, "",
                 "cannot write standard output: " +
                     std::generic_category().message(console_.output_error())});
     end_ranks(0);
@@ -237,9 +183,9 @@ void Launcher::wait_for_events() {
   keep_time();
 }
 
-void Launcher::cannot_start(const std::string& text) {
+void Launcher::cannot_start(const std::string& text, int status) {
   console_.say(text);
-  if (!failed_) status_ = cannot_start_status;
+  if (!failed_) status_ = status;
   failed_ = true;
   aborted_ = true;
 }
@@ -266,10 +212,10 @@ void Launcher::handle(Host& host, const Message& message) {
       return decode(message.payload, &coordinator) ? start_ranks(coordinator)
                                                    : cannot_start(invalid_message_of(host));
     }
-    case Type::output: {
-      const int fd = in.u8() == 2 ? 2 : 1;
-      return console_.put(fd, std::string_view(message.payload).substr(in.good() ? 1 : 0));
-    }
+    case Type::output:
+      return on_output(host, message);
+    case Type::note:
+      return console_.say(host.title() + ": " + message.payload);
     case Type::exited:
       return on_exit(host, message);
     case Type::input_taken:
@@ -286,65 +232,21 @@ void Launcher::handle(Host& host, const Message& message) {
   }
 }
 
-void Launcher::on_hello(Host& host, const Message& message) {
-  if (!host.hello.decode(message.payload) || host.hello.version != protocol_version) {
-    return cannot_start("hocket-run on " + host.title() + " uses protocol version " +
-                        std::to_string(host.hello.version) + ", and this hocket-run version " +
-                        std::to_string(protocol_version) + "; install the same release on both");
-  }
-  host.greeted = true;
-  if (std::ranges::all_of(hosts_, [](const Host& each) { return each.greeted; })) {
-    request_listener();
-  }
-}
-
-// Asks the agent of rank 0 for the listening socket of the join. SSH_CONNECTION of an agent has two
-// useful addresses: that of its host, at which ssh reached it, and that of the launcher's host.
-void Launcher::request_listener() {
-  ListenRequest request;
-  request.interface = options_.interface;
-  request.local_only = hosts_.size() == 1;
-  for (const Host& host : hosts_) {
-    std::string words[4];
-    std::size_t begin = 0;
-    for (std::string& word : words) {
-      const std::size_t end =
-          std::min(host.hello.ssh_connection.find(' ', begin), host.hello.ssh_connection.size());
-      word = host.hello.ssh_connection.substr(begin, end - begin);
-      begin = std::min(end + 1, host.hello.ssh_connection.size());
-    }
-    const bool is_first = &host == &hosts_[0];
-    if (host.remote && is_first) request.candidates.push_back(words[2]);
-    if (host.remote && !is_first && !hosts_[0].remote) request.candidates.push_back(words[0]);
-    // If no candidate fits, the agent takes the address from which it routes to these hosts.
-    if (host.remote && is_first) request.route_to.push_back(words[0]);
-    if (!is_first) request.route_to.push_back(host.remote ? host.name : host.hello.host);
-  }
-  hosts_[0].stream.send(Type::listen, request.encode());
-}
-
-void Launcher::start_ranks(const Address& coordinator) {
-  StartRequest request;
-  if (::getrandom(request.key.data(), request.key.size(), 0) !=
-          static_cast<ssize_t>(request.key.size()) ||
-      ::getrandom(request.job_id.data(), request.job_id.size(), 0) !=
-          static_cast<ssize_t>(request.job_id.size())) {
-    return cannot_start("cannot make the job key: getrandom failed");
-  }
-  request.coordinator = coordinator;
-  request.ranks = options_.ranks;
-  request.tag_output = options_.tag_output;
-  request.directory = directory_;
-  request.arguments = options_.program;
-  request.environment = options_.environment;
-  for (Host& host : hosts_) {
-    request.first_rank = host.first_rank;
-    request.count = host.ranks;
-    host.stream.send(Type::start, request.encode());
-    host.running = host.ranks;
-    host.ended.assign(static_cast<std::size_t>(host.ranks), false);
-  }
-  started_ = true;
+void Launcher::on_output(const Host& host, const Message& message) {
+  constexpr std::size_t header_bytes = 5;
+  Reader in = reader_of(message.payload);
+  const std::int32_t rank = in.i32();
+  const int fd = in.u8() == 2 ? 2 : 1;
+  if (!in.good() || rank < host.first_rank || rank >= host.first_rank + host.ranks)
+    return cannot_start(invalid_message_of(host));
+  const std::string_view bytes = std::string_view(message.payload).substr(header_bytes);
+  if (!output_files_.in_use()) return console_.put(fd, bytes);
+  if (output_failed_) return;
+  const Status status = output_files_.append(rank, fd, bytes);
+  if (status.ok()) return;
+  output_failed_ = true;
+  job_failed({-1, output_status, Origin::cause, true, "", status.message()});
+  end_ranks(0);
 }
 
 void Launcher::on_exit(Host& host, const Message& message) {
@@ -356,73 +258,6 @@ void Launcher::on_exit(Host& host, const Message& message) {
   host.ended[index] = true;
   --host.running;
   if (exited.wait_status != 0) job_failed(failure_of(host, exited));
-  release_host_of_rank_0();
-}
-
-/// Ends the agent of rank 0's host, which answers ranks that join too late, when no rank runs any
-/// more.
-void Launcher::release_host_of_rank_0() {
-  if (hosts_.size() > 1 && !any_rank_runs() && !hosts_[0].gone)
-    hosts_[0].stream.send(Type::end, payload_of(0));
-}
-
-Failure Launcher::failure_of(const Host& host, const Exited& exited) const {
-  Failure failure;
-  failure.rank = exited.rank;
-  failure.status = exit_status_of(exited.wait_status);
-  // A shell that runs the program returns 128 + signal if a signal killed the program.
-  const int number = failure.status > 128 && failure.status < 128 + NSIG ? failure.status - 128 : 0;
-  // An end by the user's own signal is not printed.
-  failure.is_news = user_signal_ == 0 || failure.status != 128 + user_signal_;
-  failure.origin = number == 0         ? Origin::exited
-                   : number == SIGABRT ? Origin::aborted
-                                       : Origin::cause;
-  failure.subject = "rank " + std::to_string(exited.rank) + " on " + host.title() + " (pid " +
-                    std::to_string(exited.pid) + ")";
-  if (WIFSIGNALED(exited.wait_status) && ending_ && monotonic_now() >= term_at_ &&
-      (number == SIGTERM || number == SIGKILL)) {
-    failure.how = "was killed by hocket-run (" + signal_name(number) + ")";
-  } else if (exited.reason.empty()) {
-    failure.how = describe_end(exited.wait_status);
-  } else {
-    failure.subject += ":";
-    failure.how = exited.reason;
-  }
-  return failure;
-}
-
-void Launcher::job_failed(Failure failure) {
-  const bool is_late = failures_.any() && failures_.name_at() == 0;
-  failures_.add(std::move(failure), monotonic_now());
-  failed_ = true;
-  if (options_.end_on_death) end_ranks(time_to_report);
-  if (is_late && !options_.end_on_death) failures_.say_last(&console_);
-}
-
-void Launcher::end_ranks(Nanos wait) {
-  const Nanos term_at = monotonic_now() + wait;
-  if (ending_ && term_at >= term_at_) return;  // the ranks end sooner already
-  ending_ = true;
-  term_at_ = term_at;
-  const std::string payload = payload_of(static_cast<std::uint32_t>(wait / nanos_per_ms));
-  for (Host& host : hosts_) {
-    if (!host.gone) host.stream.send(Type::end, payload);
-  }
-}
-
-void Launcher::on_lost(Host& host) {
-  if (!host.greeted) return failed_ ? void() : cannot_start(no_agent_text(ssh_, executable_, host));
-  if (!started_)
-    return cannot_start("the agent on " + host.title() +
-                        " ended before the ranks were started; read its output");
-  if (host.running == 0) return;
-  const int first = host.first_rank;
-  const int last = first + host.ranks - 1;
-  host.running = 0;
-  job_failed({-1, 128 + SIGKILL, Origin::cause, true, "",
-              "lost " + host.title() + ": its " + (host.remote ? "ssh process " : "agent ") +
-                  describe_end(host.wait_status) + "; its ranks (" + std::to_string(first) +
-                  " to " + std::to_string(last) + ") are ended there"});
   release_host_of_rank_0();
 }
 
@@ -449,7 +284,7 @@ void Launcher::on_user_signal(int number) {
   if (number == SIGHUP && hangup_ignored_) return;  // nohup
   const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
   if (ends) {
-    end_signal_ = number;
+    end_reason_ = signal_name(number);
     end_asked_at_ = monotonic_now();
   }
   if (!started_) {

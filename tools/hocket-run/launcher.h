@@ -11,8 +11,11 @@
 #include "failures.h"
 #include "host.h"
 #include "options.h"
+#include "output_files.h"
 
 namespace hocket::internal::launch {
+
+inline constexpr int cannot_start_status = 125;
 
 class Launcher {
  public:
@@ -28,6 +31,8 @@ class Launcher {
   void wait_for_events();
   int poll_timeout_ms() const;
   void keep_time();
+  void on_timeout();
+  std::string silent_hosts() const;
   void read_signals();
   void on_user_signal(int number);
   void suspend();
@@ -37,6 +42,7 @@ class Launcher {
   void on_hello(Host& host, const Message& message);
   void request_listener();
   void start_ranks(const Address& coordinator);
+  void on_output(const Host& host, const Message& message);
   void on_exit(Host& host, const Message& message);
   void on_lost(Host& host);
   Failure failure_of(const Host& host, const Exited& exited) const;
@@ -45,7 +51,7 @@ class Launcher {
   void end_ranks(Nanos wait);
   bool any_rank_runs() const;
   Nanos output_deadline() const;
-  void cannot_start(const std::string& text);
+  void cannot_start(const std::string& text, int status = cannot_start_status);
   void read_input();
   bool may_read_input() const;
   void flush_all();
@@ -60,18 +66,21 @@ class Launcher {
   std::string directory_;
   std::vector<Host> hosts_;
   Console console_;
+  OutputFiles output_files_;
   UniqueFd signals_;
   bool started_ = false;  // the ranks were asked to start
   bool aborted_ = false;  // end without waiting for the agents
   Nanos start_deadline_ = 0;
-  int status_ = 0;  // exit status if the job could not be started; else failures_ has it
+  Nanos timeout_at_ = 0;  // when the time limit of the job passes; 0: never, or it has passed
+  int status_ = 0;        // exit status if the job could not be started; else failures_ has it
   bool failed_ = false;
-  bool ending_ = false;  // the ranks were asked to end
-  Nanos term_at_ = 0;    // when they get SIGTERM
+  bool output_failed_ = false;  // a file of --output-dir could not be written
+  bool ending_ = false;         // the ranks were asked to end
+  Nanos term_at_ = 0;           // when they get SIGTERM
   Failures failures_;
   int user_signal_ = 0;  // the last ending signal of the user that was passed to the ranks
   Nanos user_signal_at_ = 0;
-  int end_signal_ = 0;      // the last signal by which the user asked for the end
+  std::string end_reason_;  // the last signal by which the user asked for the end, or --timeout
   Nanos end_asked_at_ = 0;  // 0: never
   bool hangup_ignored_ = false;
   bool input_ended_ = false;

@@ -5,17 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "agent.h"
-#include "base/limits.h"
 #include "base/settings.h"
-#include "bootstrap/net/address.h"
-#include "coordinator_listener.h"
-#include "foreign_options.h"
+#include "command_line.h"
 #include "launcher.h"
-#include "options.h"
+#include "programs.h"
 
 namespace hocket::internal::launch {
 namespace {
@@ -33,147 +29,6 @@ void open_standard_descriptors() {
 int refuse(const Status& status) {
   std::fprintf(stderr, "hocket-run: %s\n", status.message().c_str());
   return usage_status;
-}
-
-/// True for an address, which belongs to a single host; an interface name is valid on all hosts.
-bool is_address(const std::string& interface) {
-  Address address;
-  return parse_address(interface, &address).ok() && address.port == 0;
-}
-
-/// Adds the variables that ranks on other hosts receive from this environment: HOCKET_*, PATH and
-/// LD_LIBRARY_PATH.
-void carry_environment(const Options& options, std::vector<std::string>* environment) {
-  const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view name = name_of(*entry);
-    const bool wanted = name == "PATH" || name == "LD_LIBRARY_PATH" || name.starts_with("HOCKET_");
-    if (!wanted || set_by_launcher(name)) continue;  // set by the launcher of this process
-    if (name == "HOCKET_INTERFACE" && is_address(*entry + name.size() + 1)) continue;
-    const auto same = [&](const std::string& given) { return name_of(given) == name; };
-    if (std::ranges::none_of(options.environment, same)) environment->emplace_back(*entry);
-  }
-  environment->insert(environment->end(), options.environment.begin(), options.environment.end());
-}
-
-struct Help : CLI::Formatter {
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "usage: hocket-run -n RANKS [--hosts A:2,B:2] [options] PROGRAM [ARGUMENTS...]\n\n";
-  }
-};
-
-struct CommandLine {
-  Options options;
-  std::string hosts;
-  std::string on_death = "end";
-  std::vector<std::string> environment;
-  bool show_settings = false;
-};
-
-void describe(CLI::App* app, CommandLine* line) {
-  app->name("hocket-run");
-  app->failure_message([](const CLI::App*, const CLI::Error& error) {
-    return "hocket-run: " + std::string(error.what()) + "; see hocket-run --help\n";
-  });
-  app->formatter(std::make_shared<Help>());
-  app->footer(
-      "Exit status: 0 if every rank's is 0, else that of what failed first: a rank's own (128 + "
-      "signal if a signal killed it), 137 if a host was lost, 141 if standard output could not be "
-      "written, 125 if the job could not be started or an agent failed. 128 + signal if one came "
-      "before the ranks were started.");
-  app->add_option("-n", line->options.ranks, "Number of ranks; -np and --np are the same")
-      ->check(CLI::Range(1, max_ranks))
-      ->option_text("RANKS");
-  app->add_option(
-         "--hosts", line->hosts,
-         "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
-         "this order. Default: this host")
-      ->option_text("HOST[:RANKS],...");
-  app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
-  app->add_option(
-         "--on-death", line->on_death,
-         "When a rank fails: `end` the others 2 s later (so that they can report the error), "
-         "or let them `continue`")
-      ->check(CLI::IsMember({"end", "continue"}))
-      ->option_text("end|continue");
-  app->add_option("--ssh", line->options.ssh,
-                  "Command that reaches a host. Default: HOCKET_SSH, else ssh")
-      ->option_text("COMMAND");
-  app->add_option(
-         "--interface", line->options.interface,
-         "Network interface or address on which rank 0's host listens for the other ranks. "
-         "Default: HOCKET_INTERFACE, else the address that ssh used, or the address that "
-         "routes to the other hosts; for a job on this host alone 127.0.0.1")
-      ->option_text("NAME");
-  app->add_option(
-         "--env", line->environment,
-         "Environment variable for all ranks; NAME alone has its value on this host. May be "
-         "repeated. All ranks receive HOCKET_*, PATH and LD_LIBRARY_PATH in any case")
-      ->allow_extra_args(false)
-      ->option_text("NAME[=VALUE]");
-  app->add_flag("--settings", line->show_settings, "List the HOCKET_* variables and exit");
-  app->set_version_flag("--version", "hocket-run " HOCKET_VERSION_TEXT);
-  app->prefix_command();
-}
-
-Status check(CommandLine* line, const Settings& settings, bool ssh_given) {
-  Options& options = line->options;
-  if (options.program.empty()) {
-    return invalid_argument("no program to run; `hocket-run --help` shows how");
-  }
-  options.end_on_death = line->on_death == "end";
-  if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
-  if (!line->hosts.empty()) HOCKET_RETURN_IF_ERROR(parse_hosts(line->hosts, &options.hosts));
-  HOCKET_RETURN_IF_ERROR(place_ranks(&options));
-  for (HostSlots& host : options.hosts)
-    host.remote = !host.name.empty() && !is_this_host(host.name);
-
-  std::vector<std::string> given;
-  HOCKET_RETURN_IF_ERROR(parse_environment(line->environment, &given));
-  if (!options.interface.empty() && !is_address(options.interface))
-    given.push_back("HOCKET_INTERFACE=" + options.interface);
-  if (options.interface.empty()) options.interface = settings.interface;
-  options.environment = std::move(given);
-  std::vector<std::string> all;
-  carry_environment(options, &all);
-  options.environment = std::move(all);
-  return {};
-}
-
-/// Checks the words before the program: replaces -np by -n, and refuses options of other launchers
-/// before the parser can read -hostfile as -h.
-Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
-  for (std::size_t i = 0; i < words->size(); ++i) {
-    std::string& word = (*words)[i];
-    if (word == "--" || !word.starts_with('-')) return {};
-    if (word == "-np" || word == "--np") word = "-n";
-    if (word.starts_with("--np=")) word = "-n" + word.substr(5);
-    const CLI::Option* own = app.get_option_no_throw(word.substr(0, word.find('=')));
-    if (own != nullptr) {
-      const bool value_follows = own->get_expected_min() > 0 && word.find('=') == std::string::npos;
-      i += value_follows ? 1 : 0;
-    } else if (const std::string remedy = remedy_for_foreign_option(word); !remedy.empty()) {
-      return invalid_argument("hocket-run has no option " + word + ": " + remedy);
-    }
-  }
-  return {};
-}
-
-/// Takes the program and its arguments: the words after hocket-run's own options.
-Status take_program(std::vector<std::string> rest, std::vector<std::string>* program) {
-  if (!rest.empty() && rest.front() == "--") {
-    rest.erase(rest.begin());
-  } else if (!rest.empty() && rest.front().starts_with('-')) {
-    return invalid_argument("unknown option " + rest.front() +
-                            "; `hocket-run --help` lists them (options of the program come after "
-                            "it)");
-  } else if (std::ranges::find(rest, ":") != rest.end()) {
-    return invalid_argument(
-        "':' separates programs for mpirun, but hocket-run runs one program on all ranks; start a "
-        "script that chooses by $HOCKET_RANK (after `--`, ':' is an argument of the program)");
-  }
-  *program = std::move(rest);
-  return {};
 }
 
 int launcher_main(int argc, char** argv) {
@@ -197,8 +52,8 @@ int launcher_main(int argc, char** argv) {
   for (const std::string& name : settings.unknown) {
     std::fprintf(stderr, "hocket-run: warning: %s\n", unknown_setting_text(name).c_str());
   }
-  Status status = take_program(app.remaining(), &line.options.program);
-  if (status.ok()) status = check(&line, settings, app.count("--ssh") != 0);
+  Status status = take_programs(app.remaining(), &line.options.programs);
+  if (status.ok()) status = complete(&line, settings, app.count("--ssh") != 0);
   if (!status.ok()) return refuse(status);
   return Launcher(std::move(line.options), std::move(settings)).run();
 }

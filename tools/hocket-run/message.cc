@@ -17,6 +17,14 @@ void put(Writer* out, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) put(out, text);
 }
 
+void put(Writer* out, const std::vector<Program>& programs) {
+  out->u32(static_cast<std::uint32_t>(programs.size()));
+  for (const Program& program : programs) {
+    out->i32(program.ranks);
+    put(out, program.arguments);
+  }
+}
+
 // The addresses of control_messages.h have no scope.
 void put(Writer* out, const Address& address) {
   out->address(address);
@@ -34,6 +42,26 @@ void get(Reader* in, std::vector<std::string>* texts) {
   const std::uint32_t count = in->u32();
   // Each text takes at least four bytes, so the loop ends early if count is too large.
   for (std::uint32_t i = 0; in->good() && i < count; ++i) get(in, &texts->emplace_back());
+}
+
+void get(Reader* in, std::vector<Program>* programs) {
+  programs->clear();
+  const std::uint32_t count = in->u32();
+  for (std::uint32_t i = 0; in->good() && i < count; ++i) {
+    Program& program = programs->emplace_back();
+    program.ranks = in->i32();
+    get(in, &program.arguments);
+  }
+}
+
+/// True if every program can be run and together they have count ranks.
+bool are_programs_of(const std::vector<Program>& programs, std::int32_t count) {
+  std::int64_t sum = 0;
+  for (const Program& program : programs) {
+    if (program.ranks <= 0 || program.arguments.empty()) return false;
+    sum += program.ranks;
+  }
+  return sum == count;
 }
 
 void get(Reader* in, Address* address) {
@@ -92,8 +120,10 @@ std::string StartRequest::encode() const {
   put(&out, coordinator);
   for (const std::int32_t value : {first_rank, count, ranks}) out.i32(value);
   out.u8(tag_output);
+  out.u8(static_cast<std::uint8_t>(bind_to));
+  out.u8(report_bindings);
   put(&out, directory);
-  put(&out, arguments);
+  put(&out, programs);
   put(&out, environment);
   return text_of(out);
 }
@@ -105,11 +135,13 @@ bool StartRequest::decode(std::string_view payload) {
   get(&in, &coordinator);
   for (std::int32_t* value : {&first_rank, &count, &ranks}) *value = in.i32();
   tag_output = in.u8() != 0;
+  bind_to = static_cast<BindTo>(in.u8());
+  report_bindings = in.u8() != 0;
   get(&in, &directory);
-  get(&in, &arguments);
+  get(&in, &programs);
   get(&in, &environment);
   return in.complete() && first_rank >= 0 && count > 0 && count <= ranks - first_rank &&
-         !arguments.empty();
+         bind_to <= BindTo::numa && are_programs_of(programs, count);
 }
 
 std::string Hello::encode() const {

@@ -7,11 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "binding.h"
 #include "bootstrap/net/control_messages.h"
+#include "programs.h"
 
 namespace hocket::internal::launch {
 
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 /// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
@@ -33,6 +35,7 @@ enum class Type : std::uint8_t {
   exited = 67,
   input_taken = 68,
   failed = 69,
+  note = 70,
 };
 
 /// A reader that parses a payload.
@@ -61,8 +64,10 @@ struct StartRequest {
   std::int32_t count = 0;  // ranks on this host
   std::int32_t ranks = 0;
   bool tag_output = false;
+  BindTo bind_to = BindTo::none;
+  bool report_bindings = false;
   std::string directory;
-  std::vector<std::string> arguments;    // the program first
+  std::vector<Program> programs;         // of the ranks of this host, in their order
   std::vector<std::string> environment;  // NAME=value; overrides the agent's environment
   std::string encode() const;
   bool decode(std::string_view payload);

@@ -1,65 +1,12 @@
 #include "options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 
 #include "base/limits.h"
 
 namespace hocket::internal::launch {
-namespace {
-
-Status bad_host(const std::string& item, const std::string& why) {
-  return invalid_argument("--hosts: '" + item + "' " + why +
-                          "; write HOST or HOST:RANKS, separated by commas, an IPv6 address in "
-                          "brackets");
-}
-
-Status parse_host(const std::string& item, HostSlots* host) {
-  std::string slots;
-  std::size_t end = item.find(':');
-  if (item.starts_with('[')) {
-    end = item.find(']');
-    if (end == std::string::npos) return bad_host(item, "has no closing bracket");
-    host->name = item.substr(1, end - 1);
-    ++end;
-    if (end < item.size() && item[end] != ':') return bad_host(item, "is not a host");
-    slots = end < item.size() ? item.substr(end + 1) : "1";
-  } else {
-    host->name = item.substr(0, end);
-    slots = end == std::string::npos ? "1" : item.substr(end + 1);
-  }
-  if (host->name.empty()) return bad_host(item, "has no host name");
-  // ssh would parse it as an option.
-  if (host->name.starts_with('-')) return bad_host(item, "is not a host name");
-  const auto [rest, error] =
-      std::from_chars(slots.data(), slots.data() + slots.size(), host->slots);
-  if (error != std::errc() || rest != slots.data() + slots.size() || host->slots < 1 ||
-      host->slots > max_ranks) {
-    return bad_host(item, "has no valid number of ranks (1 to " + std::to_string(max_ranks) + ")");
-  }
-  return {};
-}
-
-}  // namespace
-
-Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts) {
-  hosts->clear();
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    HostSlots host;
-    HOCKET_RETURN_IF_ERROR(parse_host(text.substr(begin, end - begin), &host));
-    for (const HostSlots& other : *hosts) {
-      if (other.name == host.name) return bad_host(host.name, "is named twice");
-    }
-    hosts->push_back(std::move(host));
-    begin = end + 1;
-  }
-  return {};
-}
-
 Status parse_environment(const std::vector<std::string>& given, std::vector<std::string>* out) {
   for (const std::string& item : given) {
     const std::size_t equals = item.find('=');
@@ -84,6 +31,24 @@ Status parse_environment(const std::vector<std::string>& given, std::vector<std:
   return {};
 }
 
+Status count_ranks(Options* options) {
+  if (options->programs.size() == 1) return {};
+  if (options->ranks == 0) {
+    return invalid_argument("'" + options->programs[0].arguments[0] +
+                            "' has no number of ranks; write -n RANKS before each of the programs "
+                            "(after `--`, ':' is an argument of the program)");
+  }
+  options->programs[0].ranks = options->ranks;
+  long sum = 0;
+  for (const Program& program : options->programs) sum += program.ranks;
+  if (sum > max_ranks) {
+    return invalid_argument("the programs have " + std::to_string(sum) +
+                            " ranks together, but a job has at most " + std::to_string(max_ranks));
+  }
+  options->ranks = static_cast<int>(sum);
+  return {};
+}
+
 Status place_ranks(Options* options) {
   if (options->hosts.empty()) {
     if (options->ranks == 0) {
@@ -97,15 +62,15 @@ Status place_ranks(Options* options) {
   for (const HostSlots& host : options->hosts) slots += host.slots;
   if (options->ranks == 0) {
     if (slots > max_ranks) {
-      return invalid_argument("--hosts asks for " + std::to_string(slots) +
+      return invalid_argument(options->hosts_source + " asks for " + std::to_string(slots) +
                               " ranks, but a job has at most " + std::to_string(max_ranks));
     }
     options->ranks = static_cast<int>(slots);
   }
   if (options->ranks > slots) {
-    return invalid_argument("-n " + std::to_string(options->ranks) +
-                            " asks for more ranks than --hosts has room for (" +
-                            std::to_string(slots) + "): use fewer ranks or more hosts");
+    return invalid_argument("-n " + std::to_string(options->ranks) + " asks for more ranks than " +
+                            options->hosts_source + " has room for (" + std::to_string(slots) +
+                            "): use fewer ranks or more hosts");
   }
   int left = options->ranks;
   std::vector<HostSlots> used;

@@ -6,31 +6,34 @@
 
 #include "base/settings.h"
 #include "base/status.h"
+#include "binding.h"
+#include "hosts.h"
+#include "programs.h"
 
 namespace hocket::internal::launch {
-
-struct HostSlots {
-  std::string name;  // empty: this host
-  int slots = 0;
-  bool remote = false;  // reached by ssh
-};
 
 struct Options {
   int ranks = 0;  // 0: the sum of the slots
   std::vector<HostSlots> hosts;
+  std::string hosts_source = "--hosts";  // the option or the file that has the hosts
   bool tag_output = false;
   bool end_on_death = true;
+  BindTo bind_to = BindTo::none;
+  bool report_bindings = false;
+  double timeout_s = 0;          // 0: no limit
+  std::string output_directory;  // empty: the output of the ranks goes to that of hocket-run
   std::string ssh = "ssh";
   std::string interface;
+  std::string directory;                 // as it was written; empty: that of hocket-run
   std::vector<std::string> environment;  // NAME=value, to be set for every rank
-  std::vector<std::string> program;
+  std::vector<Program> programs;
 };
-
-/// Parses "a:2,b:2,[fd77::1]:3,c"; a host without a number has 1 slot.
-Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts);
 
 /// Copies NAME=value. Completes NAME with its value in this environment; an error if it has none.
 Status parse_environment(const std::vector<std::string>& given, std::vector<std::string>* out);
+
+/// With several programs, makes ranks the sum of theirs. Until then ranks is that of the first.
+Status count_ranks(Options* options);
 
 /// Decides how many ranks run on each host. Afterwards hosts has only hosts with ranks, slots is
 /// the number of ranks of the host, and ranks is their sum.

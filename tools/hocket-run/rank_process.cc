@@ -83,6 +83,8 @@ Status start_rank(const Command& command, RankProcess* process) {
   const std::vector<char*> arguments = pointers(command.arguments);
   const std::vector<char*> environment = pointers(command.environment);
 
+  Affinity affinity;  // the child inherits it
+  HOCKET_RETURN_IF_ERROR(affinity.set(command.cpus));
   const pid_t agent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return system_error("cannot start a process");

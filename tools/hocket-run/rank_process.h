@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "cpus.h"
 #include "relay.h"
 
 namespace hocket::internal::launch {
@@ -27,6 +28,7 @@ struct Command {
   std::vector<std::string> environment;  // complete
   int record = -1;                       // descriptors that the rank inherits
   int listener = -1;
+  Cpus cpus;                     // on which the rank runs; empty: on those of this process
   unsigned long file_limit = 0;  // soft RLIMIT_NOFILE to restore
   bool wants_input = false;
 };

@@ -1,0 +1,118 @@
+// The hosts of hocket-run: --hosts as mpirun spells it, and host files. Every host is this machine.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "launcher/job.h"
+
+namespace hocket::internal::launch_test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// Numbers of the ranks: rank of ranks, local rank of local ranks.
+Result numbers(const Words& options) {
+  Words words = {"--interface", "lo"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"sh", "-c",
+                             "echo $HOCKET_RANK $HOCKET_RANKS $HOCKET_LOCAL_RANK "
+                             "$HOCKET_LOCAL_RANKS"});
+  return run(words);
+}
+
+const Words three_and_one = {"0 4 0 3", "1 4 1 3", "2 4 2 3", "3 4 0 1"};
+
+TEST(Hosts, have_the_names_that_mpirun_gives_their_option) {
+  for (const char* option : {"-H", "--host", "-host", "-hosts", "--hosts"}) {
+    const Result result = numbers({option, "localhost:3,127.0.0.1"});
+    EXPECT_EQ(result.status, 0) << option << result.err;
+    EXPECT_EQ(sorted_lines_of(result.out), three_and_one) << option;
+  }
+  EXPECT_EQ(sorted_lines_of(numbers({"--host=localhost:3,127.0.0.1"}).out), three_and_one);
+  EXPECT_EQ(sorted_lines_of(numbers({"-host=localhost:3,127.0.0.1"}).out), three_and_one);
+}
+
+TEST(Hosts, come_from_a_file_of_any_launcher) {
+  const char* const texts[] = {
+      // Open MPI
+      "# nodes\n\nlocalhost slots=3 max_slots=4  # the first\n127.0.0.1 slots=1\n",
+      // MPICH
+      "localhost:3\r\n127.0.0.1:1\r\n",
+      // Slurm: a line for each rank
+      "localhost\nlocalhost\nlocalhost\n127.0.0.1",
+      "\tlocalhost:2 max-slots=2\n127.0.0.1\n localhost\n",
+  };
+  for (const char* text : texts) {
+    const TemporaryFile file;
+    std::ofstream(file.path()) << text;
+    for (const char* option : {"--hostfile", "-hostfile", "--machinefile", "-f"}) {
+      const Result result = numbers({option, file.path()});
+      EXPECT_EQ(result.status, 0) << text << result.err;
+      EXPECT_EQ(sorted_lines_of(result.out), three_and_one) << text;
+    }
+  }
+}
+
+TEST(Hosts, of_a_file_are_filled_in_order_up_to_n) {
+  const TemporaryFile file;
+  std::ofstream(file.path()) << "localhost slots=2\nnever-contacted.invalid slots=9\n";
+  EXPECT_EQ(sorted_lines_of(numbers({"-n", "2", "--hostfile", file.path()}).out),
+            (Words{"0 2 0 2", "1 2 1 2"}));
+  const Result many = numbers({"-n", "12", "--hostfile", file.path()});
+  EXPECT_EQ(many.status, 125);
+  EXPECT_NE(many.err.find("more ranks than " + file.path() + " has room for (11)"),
+            std::string::npos)
+      << many.err;
+}
+
+TEST(Hosts, of_a_wrong_file_are_refused_with_file_and_line) {
+  const struct {
+    const char* text;
+    const char* said;  // after the path
+  } rows[] = {
+      {"a\nb slot=2\n", ":2: 'slot=2' is not known; write HOST, HOST:RANKS or HOST slots=RANKS"},
+      {"a b\n", ":1: 'b' is not known"},
+      {"a slots=0\n", ":1: 'slots=0' has no valid number of ranks (1 to 65535)"},
+      {"a slots=2x\n", ":1: 'slots=2x' has no valid number"},
+      {"a slots=\n", ":1: 'slots=' has no valid number"},
+      {"a max_slots=no\n", ":1: 'max_slots=no' has no valid number"},
+      {"\n\na slots=3 max_slots=2\n", ":3: the line has more slots than max_slots"},
+      {"a:2 slots=2\n", ":1: 'a:2' has a number of ranks, and slots= another"},
+      {"a:0\n", ":1: 'a:0' has no valid number"},
+      {"slots=2\n", ":1: 'slots=2' is not a host name"},
+      {":2\n", ":1: ':2' has no host name"},
+      {"-oProxyCommand=x\n", ":1: '-oProxyCommand=x' is not a host name"},
+      {"[fd77::1\n", ":1: '[fd77::1' has no closing bracket"},
+      {"a,b\n", ":1: 'a,b' is not a host name"},
+      {"# a\n\n", " names no host"},
+  };
+  for (const auto& row : rows) {
+    const TemporaryFile file;
+    std::ofstream(file.path()) << row.text;
+    const Result result = run({"--hostfile", file.path(), "true"});
+    EXPECT_EQ(result.status, 125) << row.text;
+    EXPECT_NE(result.err.find("hocket-run: " + file.path() + row.said), std::string::npos)
+        << result.err;
+  }
+}
+
+TEST(Hosts, are_refused_if_the_file_cannot_be_read_or_two_options_name_them) {
+  const struct {
+    Words options;
+    const char* said;
+  } rows[] = {
+      {{"--hostfile", "/no/such/file"},
+       "--hostfile: cannot read /no/such/file: No such file or directory"},
+      {{"--hostfile", "/tmp"}, "--hostfile: cannot read /tmp: Is a directory"},
+      {{"--hostfile", "/dev/null"}, "/dev/null names no host"},
+      {{"--hostfile", "/dev/null", "-H", "a"}, "write only one of them"},
+  };
+  for (const auto& row : rows) {
+    const Result result = numbers(row.options);
+    EXPECT_EQ(result.status, 125);
+    EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
+  }
+}
+
+}  // namespace
+}  // namespace hocket::internal::launch_test

@@ -1,0 +1,137 @@
+// The part of the launcher that runs until the ranks start.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "launcher.h"
+
+namespace hocket::internal::launch {
+namespace {
+
+sigset_t handled_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD}) {
+    sigaddset(&set, number);
+  }
+  return set;
+}
+
+}  // namespace
+
+Status Launcher::prepare() {
+  HOCKET_RETURN_IF_ERROR(split_command(options_.ssh, &ssh_));
+  char path[4096] = {};
+  if (::readlink("/proc/self/exe", path, sizeof path - 1) <= 0) {
+    return system_error("cannot find the path of hocket-run");
+  }
+  executable_ = path;
+  directory_ = options_.directory;
+  if (!directory_.starts_with('/')) {
+    if (::getcwd(path, sizeof path) == nullptr) {
+      return system_error("cannot find the working directory");
+    }
+    directory_ = path + (directory_.empty() ? "" : "/" + directory_);
+  }
+
+  hangup_ignored_ = ::signal(SIGHUP, SIG_DFL) == SIG_IGN;
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGTTOU, SIG_IGN);
+  const sigset_t set = handled_signals();
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  signals_ = UniqueFd(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!signals_) return system_error("cannot make a signalfd");
+  start_deadline_ =
+      monotonic_now() + settings_.join_deadline_ms.value_or(600'000) * Nanos{nanos_per_ms};
+  if (options_.timeout_s > 0)
+    timeout_at_ = monotonic_now() + static_cast<Nanos>(options_.timeout_s * nanos_per_s);
+  if (!options_.output_directory.empty()) {
+    HOCKET_RETURN_IF_ERROR(output_files_.create(options_.output_directory, options_.ranks));
+  }
+  return start_agents();
+}
+
+Status Launcher::start_agents() {
+  int first_rank = 0;
+  for (const HostSlots& slots : options_.hosts) {
+    Host host;
+    host.name = slots.name;
+    host.remote = slots.remote;
+    host.first_rank = first_rank;
+    host.ranks = slots.slots;
+    first_rank += slots.slots;
+    hosts_.push_back(std::move(host));
+  }
+  for (Host& host : hosts_) HOCKET_RETURN_IF_ERROR(start_agent(ssh_, executable_, &host));
+  return {};
+}
+
+void Launcher::on_hello(Host& host, const Message& message) {
+  if (!host.hello.decode(message.payload) || host.hello.version != protocol_version) {
+    return cannot_start("hocket-run on " + host.title() + " uses protocol version " +
+                        std::to_string(host.hello.version) + ", and this hocket-run version " +
+                        std::to_string(protocol_version) + "; install the same release on both");
+  }
+  host.greeted = true;
+  if (std::ranges::all_of(hosts_, [](const Host& each) { return each.greeted; })) {
+    request_listener();
+  }
+}
+
+// Asks the agent of rank 0 for the listening socket of the join. SSH_CONNECTION of an agent has two
+// useful addresses: that of its host, at which ssh reached it, and that of the launcher's host.
+void Launcher::request_listener() {
+  ListenRequest request;
+  request.interface = options_.interface;
+  request.local_only = hosts_.size() == 1;
+  for (const Host& host : hosts_) {
+    std::string words[4];
+    std::size_t begin = 0;
+    for (std::string& word : words) {
+      const std::size_t end =
+          std::min(host.hello.ssh_connection.find(' ', begin), host.hello.ssh_connection.size());
+      word = host.hello.ssh_connection.substr(begin, end - begin);
+      begin = std::min(end + 1, host.hello.ssh_connection.size());
+    }
+    const bool is_first = &host == &hosts_[0];
+    if (host.remote && is_first) request.candidates.push_back(words[2]);
+    if (host.remote && !is_first && !hosts_[0].remote) request.candidates.push_back(words[0]);
+    // If no candidate fits, the agent takes the address from which it routes to these hosts.
+    if (host.remote && is_first) request.route_to.push_back(words[0]);
+    if (!is_first) request.route_to.push_back(host.remote ? host.name : host.hello.host);
+  }
+  hosts_[0].stream.send(Type::listen, request.encode());
+}
+
+void Launcher::start_ranks(const Address& coordinator) {
+  StartRequest request;
+  if (::getrandom(request.key.data(), request.key.size(), 0) !=
+          static_cast<ssize_t>(request.key.size()) ||
+      ::getrandom(request.job_id.data(), request.job_id.size(), 0) !=
+          static_cast<ssize_t>(request.job_id.size())) {
+    return cannot_start("cannot make the job key: getrandom failed");
+  }
+  request.coordinator = coordinator;
+  request.ranks = options_.ranks;
+  request.tag_output = options_.tag_output;
+  request.bind_to = options_.bind_to;
+  request.report_bindings = options_.report_bindings;
+  request.directory = directory_;
+  request.environment = options_.environment;
+  for (Host& host : hosts_) {
+    request.first_rank = host.first_rank;
+    request.count = host.ranks;
+    request.programs = programs_of_ranks(options_.programs, host.first_rank, host.ranks);
+    host.stream.send(Type::start, request.encode());
+    host.running = host.ranks;
+    host.ended.assign(static_cast<std::size_t>(host.ranks), false);
+  }
+  started_ = true;
+}
+
+}  // namespace hocket::internal::launch
