@@ -53,7 +53,7 @@ if(HOCKET_SANITIZE)
   # it. The thread sanitizer's runs are longer than its build.
   set(CMAKE_BUILD_TYPE Sanitize)
   set(_optimization -O0)
-  if(HOCKET_SANITIZE STREQUAL thread)
+  if(HOCKET_SANITIZE STREQUAL thread OR HOCKET_FUZZ)
     set(_optimization -O1)
   endif()
   set(CMAKE_C_FLAGS_SANITIZE "${_optimization} -g1")
@@ -62,7 +62,12 @@ if(HOCKET_SANITIZE)
     -fsanitize=${_sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # Instrumented std::regex is full of its false alarms (GCC bug 105562); Release has it on.
   # Instrumented std::string draws false alarms about reads past its short buffer.
-  add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overread)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overread)
+  endif()
+  if(HOCKET_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)  # libFuzzer sees which branches an input takes
+  endif()
   add_link_options(-fsanitize=${_sanitizers})
   # Highway compiles each kernel for every instruction set. The kernels share nothing between
   # threads, so the thread sanitizer gets them for the least set only. The address sanitizer gets

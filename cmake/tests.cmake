@@ -39,7 +39,7 @@ if(CMAKE_CROSSCOMPILING)
   list(APPEND _left_out api bootstrap engine)  # they start processes, which only qemu could
 endif()
 if(HOCKET_SANITIZE STREQUAL "thread")
-  list(APPEND _left_out base collectives memory perf reduce topo topology)
+  list(APPEND _left_out base collectives fuzz memory perf reduce topo topology)
 endif()
 
 # ctest begins with these, so that none of them runs alone at the end.

@@ -61,11 +61,13 @@ Parameter read_tensor(ByteReader& in) {
   for (std::size_t d = 0; d < dimensions && has_strides == 1; ++d) {
     tensor.strides.push_back(in.number<std::int64_t>());
   }
+  Parameter usual;
   try {
-    if (checked(tensor) != tensor) in.wrong("the strides of a tensor are not in their usual form");
+    usual = checked(tensor);
   } catch (const Failure& failure) {
     in.wrong(failure.what());
   }
+  if (usual != tensor) in.wrong("the strides of a tensor are not in their usual form");
   return tensor;
 }
 
@@ -217,7 +219,9 @@ std::string encode(const Metadata& metadata) {
 
 Metadata decode_metadata(std::string_view bytes) {
   ByteReader in(bytes, message_path);
-  return read_metadata(in);
+  Metadata metadata = read_metadata(in);
+  if (in.left() != 0) in.wrong("it has bytes behind its metadata");
+  return metadata;
 }
 
 std::string encode(const std::vector<TensorRange>& ranges) {
@@ -239,6 +243,7 @@ std::vector<TensorRange> decode_ranges(std::string_view bytes) {
     range.begin = in.number<std::uint64_t>();
     range.elements = in.number<std::uint64_t>();
   }
+  if (in.left() != 0) in.wrong("it has bytes behind its last range");
   return ranges;
 }
 

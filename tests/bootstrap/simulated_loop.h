@@ -63,7 +63,8 @@ class SimulatedLoop final : public EventLoop {
     epoll_event events[64];
     const int count = ::epoll_wait(epoll_.get(), events, 64, 0);
     for (int i = 0; i < count; ++i) {
-      const auto found = watched_.find(events[i].data.u64);
+      const Token token = events[i].data.u64;  // a copy: the event is packed
+      const auto found = watched_.find(token);
       if (found == watched_.end()) continue;
       const std::shared_ptr<Ready> ready = found->second.ready;
       (*ready)(events[i].events);

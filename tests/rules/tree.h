@@ -33,7 +33,7 @@ inline bool is_source(std::string_view path) {
          path.ends_with(".c");
 }
 
-/// All files people wrote: no build folders, nothing of git's.
+/// All files people wrote: no build folders, nothing of git's, no inputs of the fuzz targets.
 inline const std::vector<File>& files() {
   static const std::vector<File> all = [] {
     std::vector<File> found;
@@ -41,7 +41,8 @@ inline const std::vector<File>& files() {
     for (auto entry = fs::recursive_directory_iterator(root()); entry != fs::end(entry); ++entry) {
       const std::string path = fs::relative(entry->path(), root()).string();
       const bool top_folder = entry->is_directory() && entry.depth() == 0;
-      if (path == ".git" || path == ".cache" || (top_folder && path.starts_with("build"))) {
+      if (path == ".git" || path == ".cache" || path == "tests/fuzz/corpus" ||
+          (top_folder && path.starts_with("build"))) {
         entry.disable_recursion_pending();
       } else if (entry->is_regular_file()) {
         found.push_back({path, read(entry->path())});

@@ -55,6 +55,8 @@ Status check_record(int fd, const Record& record, off_t length) {
                               std::to_string(record_version) +
                               " (hocket-run and the library come from different releases)");
   }
+  const bool zeros = std::ranges::all_of(record.zero, [](std::uint8_t byte) { return byte == 0; });
+  if (record.v6 > 1 || !zeros) return bad_record(fd, "its launch record is damaged");
   if (record.ranks < 1 || record.ranks > max_ranks || record.rank < 0 ||
       record.rank >= record.ranks) {
     return bad_record(fd, "its launch record says rank " + std::to_string(record.rank) + " of " +
@@ -160,6 +162,7 @@ Status read_key_file(const std::string& path, Key* key) {
                             "`");
   }
   char text[80];
+  if (info.st_size > static_cast<off_t>(sizeof text)) return parse_key(path, {}, key);  // too long
   const ssize_t length = ::pread(fd.get(), text, sizeof text, 0);
   if (length < 0) return system_error("cannot read the job key file " + path);
   return parse_key(path, std::string_view(text, static_cast<std::size_t>(length)), key);

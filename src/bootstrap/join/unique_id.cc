@@ -81,7 +81,9 @@ Status decode(const UniqueIdBytes& bytes, UniqueId* out) {
   r.raw(id.job_id.data(), id.job_id.size());
   r.raw(id.key.data(), id.key.size());
   id.coordinator = r.address();
-  if (!r.good() || (flags & ~has_key_flag) != 0) {
+  bool unused_are_zero = true;
+  while (r.good() && r.left() > 0) unused_are_zero &= r.u8() == 0;
+  if (!r.good() || !unused_are_zero || (flags & ~has_key_flag) != 0) {
     return invalid_argument("the unique id is damaged");
   }
   if (flags != has_key_flag) {

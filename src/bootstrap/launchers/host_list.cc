@@ -17,7 +17,8 @@ bool parse_count(std::string_view text, int* out) {
   return error == std::errc() && end == text.data() + text.size() && *out >= 0;
 }
 
-/// Cuts the text up to the next comma that is not in brackets off `rest`.
+/// Cuts the text up to the next comma that is not in brackets off `rest`. Empty, which no item is,
+/// also if the list ends with a comma.
 std::string_view next_item(std::string_view* rest) {
   int depth = 0;
   std::size_t end = 0;
@@ -26,7 +27,8 @@ std::string_view next_item(std::string_view* rest) {
     depth += c == '[' ? 1 : c == ']' ? -1 : 0;
     if (c == ',' && depth == 0) break;
   }
-  const std::string_view item = rest->substr(0, end);
+  const bool ends_with_comma = end + 1 == rest->size();
+  const std::string_view item = ends_with_comma ? std::string_view() : rest->substr(0, end);
   rest->remove_prefix(std::min(end + 1, rest->size()));
   return item;
 }

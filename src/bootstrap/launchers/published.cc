@@ -39,8 +39,12 @@ Status parse_published(std::string_view text, UniqueId* id, bool* with_key) {
                         "publishes: use the same library for all ranks",
                         text.size())};
   }
+  UniqueId read;
+  HOCKET_RETURN_IF_ERROR(decode(bytes, &read));
   *with_key = text.front() == key_inside;
-  return decode(bytes, id);
+  if (!*with_key) read.key = {};  // the ranks read it from the file
+  *id = read;
+  return {};
 }
 
 }  // namespace hocket::internal

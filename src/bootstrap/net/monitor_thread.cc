@@ -420,7 +420,8 @@ void MonitorThread::loop() {
         [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &drained, sizeof drained);
         continue;
       }
-      const auto found = watched_.find(events[i].data.u64);
+      const Token token = events[i].data.u64;  // a copy: the event is packed
+      const auto found = watched_.find(token);
       if (found == watched_.end()) continue;  // unwatched earlier in this round
       const std::shared_ptr<Ready> ready = found->second.ready;
       attempt([&] { (*ready)(events[i].events); });

@@ -12,7 +12,7 @@ std::size_t FifoWriter::room(std::size_t wanted) {
   const std::size_t used = mine_ - seen_;
   if (capacity_ - used >= wanted || broken_) return broken_ ? 0 : capacity_ - used;
   const std::uint64_t read = read_->load(std::memory_order_acquire);
-  if (read < seen_ || read > mine_) {
+  if (read < seen_ || read > mine_ || read % unit_bytes != 0) {
     broken_ = true;
     return 0;
   }
