@@ -97,8 +97,8 @@ TEST(Join, order_of_arrival_does_not_matter) {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (i == 2) job.start();  // the coordinator starts in the middle
-      threads.emplace_back([&, rank = order[i]] {
-        const Status status = Session::join(job.of(rank), &sessions[rank]);
+      threads.emplace_back([&, rank = order[i], options = job.of(order[i])] {
+        const Status status = Session::join(options, &sessions[rank]);
         EXPECT_TRUE(status.ok()) << status.message();
       });
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));  // only spreads them
