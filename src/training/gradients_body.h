@@ -87,6 +87,9 @@ struct GradientReducer::Body {
       failure = std::current_exception();
       hocketCommAbort(communicator.get());
       if (second_lane) hocketCommAbort(second_lane->communicator.get());
+      // Nothing writes to gradients and timings any more when the caller gets the error.
+      hocketStreamSynchronize(stream.get());
+      if (second_lane) hocketStreamSynchronize(second_lane->stream.get());
       throw;
     }
   }
@@ -123,6 +126,7 @@ struct GradientReducer::Body {
   BucketLayout layout;
   GradientStore store;
   const std::shared_ptr<BucketReduction> reduction;  // null: the store reduces into shards
+  CommunicationTimings timings;      // of the last backward; the streams' workers write ends
   Stream stream = Stream::create();  // its destructor waits: it is destroyed before what it uses
   /// Where buckets overlap, two of them are in flight: those with odd indices are reduced by a
   /// communicator and a stream of their own. While one waits for its peers, the other moves bytes.
@@ -141,7 +145,6 @@ struct GradientReducer::Body {
   std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
   std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
   std::size_t launched = 0;             // buckets of this backward
-  CommunicationTimings timings;         // of it; the stream's worker writes ends
   std::vector<int> ready_order;         // of the first backward that is synchronized
   int synchronized_backwards = 0;       // that have ended, on all ranks
   bool observed = false;                // a backward of this rank that was synchronized has ended

@@ -471,7 +471,8 @@ TEST(Gradients, with_a_static_graph_what_the_first_backward_left_out_is_not_wait
     reducer.begin();
     for (const int p : {3, 2, 1, 0}) {
       if (comm.rank() == 1 && p != 3) continue;
-      compute(reducer, comm.rank(), 3, p);
+      // The place of 2 is being reduced already: wrong use, in which the sanitizer sees a race.
+      if (p != 2 || !tests::thread_sanitized) compute(reducer, comm.rank(), 3, p);
       reducer.ready(p);
     }
     const std::string message = message_of<Mismatch>([&] { reducer.end(); });
