@@ -7,7 +7,8 @@ sums 4 2 | check "srun, 2 hosts, by MUNGE" 0 srun "${two[@]}" "$rank" sum
 sums 2 1 | check "srun, 1 host" 0 srun -N 1 -n 2 "$rank" sum
 sums 4 2 | check "srun, 2 hosts, by a key file" 0 env HOCKET_JOB_KEY_FILE="$work/key" \
   srun "${two[@]}" "$rank" sum
-check "srun, a rank dies" fails srun -K "${two[@]}" "$rank" die 3 <<<"rank 0: culprit 3
+# Slurm must not end the ranks before they have reported.
+check "srun, a rank dies" fails srun --kill-on-bad-exit=0 "${two[@]}" "$rank" die 3 <<<"rank 0: culprit 3
 rank 1: culprit 3
 rank 2: culprit 3"
 check "srun, exit status" 5 srun "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
@@ -33,8 +34,8 @@ pmix=''
 if srun --mpi=pmix -n 1 true 2>/dev/null; then pmix=1; else missing+=" libpmix.so"; fi
 if [[ $pmix ]]; then
   sums 4 2 | check "srun --mpi=pmix" 0 srun --mpi=pmix "${two[@]}" "$rank" sum
-  check "srun --mpi=pmix, a rank dies" fails srun -K --mpi=pmix "${two[@]}" "$rank" die 1 \
-    <<<"rank 0: culprit 1
+  check "srun --mpi=pmix, a rank dies" fails \
+    srun --kill-on-bad-exit=0 --mpi=pmix "${two[@]}" "$rank" die 1 <<<"rank 0: culprit 1
 rank 2: culprit 1"
   check "srun --mpi=pmix, a rank is missing" fails env HOCKET_JOIN_DEADLINE_MS=1500 \
     srun --mpi=pmix "${two[@]}" "$rank" miss 3 <<<"rank 3 is missing"
