@@ -23,7 +23,10 @@ struct Bytes {
   std::uint64_t bytes = 0;
 
   std::uintptr_t end() const { return begin + bytes; }
-  bool ends() const { return bytes <= address_space && begin <= address_space - bytes; }
+  /// True if it ends within the address space. An empty buffer may have any address.
+  bool ends() const {
+    return bytes == 0 || (bytes <= address_space && begin <= address_space - bytes);
+  }
 };
 
 Bytes bytes_at(const void* begin, std::uint64_t bytes) {
@@ -392,6 +395,32 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
   HOCKET_RETURN_IF_ERROR(check_own_counts(arguments, *blocks, *call, own));
   call->varying = std::move(blocks);
   return check_varying_overlap(*call, rank);
+}
+
+void CheckedCall::keep(const Arguments& arguments, const Call& call, int rank, int ranks) {
+  valid_ = !is_p2p(call) && call.op < Op::pre_mul_sum && call.unit == 1;
+  if (!valid_) return;
+  const CollectiveRow& row = row_of(call.collective);
+  call_ = call;
+  count_ = arguments.count;
+  const std::uint64_t block = call.count * size_of(call.dtype);
+  const auto bytes = [&](Blocks blocks, bool exists) -> std::uint64_t {
+    if (!exists) return 0;
+    return blocks == Blocks::per_rank ? block * static_cast<std::uint64_t>(ranks) : block;
+  };
+  const auto most = [](std::uint64_t size) {
+    return size == 0 ? UINT64_MAX : address_space - size - 1;
+  };
+  input_bytes_ = bytes(row.input, has_input(row, call.root == rank));
+  output_bytes_ = bytes(row.output, has_output(row, call.root == rank));
+  most_input_ = most(input_bytes_);
+  most_output_ = most(output_bytes_);
+  const bool gathers = row.output == Blocks::per_rank, scatters = row.input == Blocks::per_rank;
+  const std::uint64_t place = static_cast<std::uint64_t>(rank) * block;
+  has_in_place_ = !(gathers && scatters);
+  in_place_ = gathers ? 0 - place : scatters ? place : 0;
+  datatype_ = arguments.datatype;
+  op_ = arguments.op;
 }
 
 }  // namespace hocket::internal::api

@@ -65,25 +65,36 @@ void share_blocks(hocketComm* comm, Call* call) {
   }
 }
 
-Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int datatype, int op,
-             hocketStream_t stream) {
-  if (!is_usable(comm)) [[unlikely]]
-    HOCKET_RETURN_IF_ERROR(check(comm));
+/// Sets *call to the call of the arguments, which have passed all checks then.
+Status check_call(hocketComm* comm, const Arguments& arguments, const VaryingArguments* varying,
+                  hocketStream_t stream, Call* call) {
+  *call = call_of(arguments);
+  HOCKET_RETURN_IF_ERROR(narrow(arguments.datatype, arguments.op, comm, call));
+  HOCKET_RETURN_IF_ERROR(check_arguments(varying, *comm->communicator, call));
+  return stream != nullptr ? check_stream(stream) : Status();
+}
+
+Status add_to_group(hocketComm* comm, const Arguments& arguments, const VaryingArguments* varying,
+                    hocketStream_t stream) {
+  Call call;
+  HOCKET_RETURN_IF_ERROR(check_call(comm, arguments, varying, stream, &call));
+  if (!group->makings.empty()) return calls_and_makings();
+  group->calls.push_back({comm, call, stream_of(comm, stream)});
+  return {};
+}
+
+/// Inside the communicator.
+Status check_and_launch(hocketComm* comm, const Arguments& arguments,
+                        const VaryingArguments* varying, hocketStream_t stream) {
   Communicator& communicator = *comm->communicator;
-  HOCKET_RETURN_IF_ERROR(narrow(datatype, op, comm, &call));
-  HOCKET_RETURN_IF_ERROR(check_arguments(varying, communicator, &call));
-  if (stream != nullptr) HOCKET_RETURN_IF_ERROR(check_stream(stream));
-  HostStream* const host = stream_of(comm, stream);
-  if (group_depth > 0) {
-    if (!group->makings.empty()) return calls_and_makings();
-    group->calls.push_back({comm, call, host});
-    return {};
-  }
-  const CommGuard entered(communicator);
-  if (!entered.ok()) [[unlikely]]
-    return two_threads();
-  if (varying != nullptr) [[unlikely]]
+  Call call;
+  HOCKET_RETURN_IF_ERROR(check_call(comm, arguments, varying, stream, &call));
+  if (varying != nullptr) {
     share_blocks(comm, &call);
+  } else {
+    comm->latest.keep(arguments, call, communicator.rank(), communicator.ranks());
+  }
+  HostStream* const host = stream_of(comm, stream);
   call.number = communicator.order().next_number();
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
   if (stream == nullptr && host != nullptr) {
@@ -92,11 +103,28 @@ Status start(hocketComm* comm, Call& call, const VaryingArguments* varying, int 
   return {};
 }
 
-/// call: all of it but datatype, operator and blocks. varying: of a v-variant, else null.
-hocketResult_t run(const char* function, hocketComm* comm, Call&& call, int datatype, int op,
+Status start(hocketComm* comm, const Arguments& arguments, const VaryingArguments* varying,
+             hocketStream_t stream) {
+  if (!is_usable(comm)) [[unlikely]]
+    HOCKET_RETURN_IF_ERROR(check(comm));
+  if (group_depth > 0) return add_to_group(comm, arguments, varying, stream);
+  Communicator& communicator = *comm->communicator;
+  const CommGuard entered(communicator);
+  if (!entered.ok()) [[unlikely]]
+    return two_threads();
+  const bool here = stream == nullptr && comm->own == nullptr;
+  if (!here || varying != nullptr || !comm->latest.take(arguments)) {
+    return check_and_launch(comm, arguments, varying, stream);
+  }
+  Call& call = comm->latest.call();
+  call.number = communicator.order().next_number();
+  return launch_one(communicator, call, nullptr);
+}
+
+/// varying: of a v-variant, else null.
+hocketResult_t run(const char* function, hocketComm* comm, const Arguments& arguments,
                    hocketStream_t stream, const VaryingArguments* varying = nullptr) {
-  return guarded_in_group(function, comm,
-                          [&] { return start(comm, call, varying, datatype, op, stream); });
+  return guarded_in_group(function, comm, [&] { return start(comm, arguments, varying, stream); });
 }
 
 /// A message to oneself needs both its halves in one group: alone it would wait for ever.
@@ -214,10 +242,14 @@ using namespace hocket::internal;
 hocketResult_t hocketAllReduce(const void* sendbuff, void* recvbuff, size_t count,
                                hocketDataType_t datatype, hocketRedOp_t op, hocketComm_t comm,
                                hocketStream_t stream) {
-  return api::run(
-      __func__, comm,
-      {.collective = Collective::all_reduce, .input = sendbuff, .output = recvbuff, .count = count},
-      datatype, op, stream);
+  return api::run(__func__, comm,
+                  {.collective = Collective::all_reduce,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = count,
+                   .datatype = datatype,
+                   .op = op},
+                  stream);
 }
 
 hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t count,
@@ -228,8 +260,9 @@ hocketResult_t hocketBroadcast(const void* sendbuff, void* recvbuff, size_t coun
                    .input = sendbuff,
                    .output = recvbuff,
                    .count = count,
-                   .root = root},
-                  datatype, hocketSum, stream);
+                   .root = root,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t sendcount,
@@ -239,8 +272,9 @@ hocketResult_t hocketAllGather(const void* sendbuff, void* recvbuff, size_t send
                   {.collective = Collective::all_gather,
                    .input = sendbuff,
                    .output = recvbuff,
-                   .count = sendcount},
-                  datatype, hocketSum, stream);
+                   .count = sendcount,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
@@ -250,8 +284,10 @@ hocketResult_t hocketReduceScatter(const void* sendbuff, void* recvbuff, size_t 
                   {.collective = Collective::reduce_scatter,
                    .input = sendbuff,
                    .output = recvbuff,
-                   .count = recvcount},
-                  datatype, op, stream);
+                   .count = recvcount,
+                   .datatype = datatype,
+                   .op = op},
+                  stream);
 }
 
 hocketResult_t hocketBcast(void* buff, size_t count, hocketDataType_t datatype, int root,
@@ -261,8 +297,9 @@ hocketResult_t hocketBcast(void* buff, size_t count, hocketDataType_t datatype, 
                    .input = buff,
                    .output = buff,
                    .count = count,
-                   .root = root},
-                  datatype, hocketSum, stream);
+                   .root = root,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketReduce(const void* sendbuff, void* recvbuff, size_t count,
@@ -273,8 +310,10 @@ hocketResult_t hocketReduce(const void* sendbuff, void* recvbuff, size_t count,
                    .input = sendbuff,
                    .output = recvbuff,
                    .count = count,
-                   .root = root},
-                  datatype, op, stream);
+                   .root = root,
+                   .datatype = datatype,
+                   .op = op},
+                  stream);
 }
 
 hocketResult_t hocketGather(const void* sendbuff, void* recvbuff, size_t count,
@@ -285,8 +324,9 @@ hocketResult_t hocketGather(const void* sendbuff, void* recvbuff, size_t count,
                    .input = sendbuff,
                    .output = recvbuff,
                    .count = count,
-                   .root = root},
-                  datatype, hocketSum, stream);
+                   .root = root,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketScatter(const void* sendbuff, void* recvbuff, size_t count,
@@ -297,16 +337,20 @@ hocketResult_t hocketScatter(const void* sendbuff, void* recvbuff, size_t count,
                    .input = sendbuff,
                    .output = recvbuff,
                    .count = count,
-                   .root = root},
-                  datatype, hocketSum, stream);
+                   .root = root,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                               hocketDataType_t datatype, hocketComm_t comm, hocketStream_t stream) {
-  return api::run(
-      __func__, comm,
-      {.collective = Collective::all_to_all, .input = sendbuff, .output = recvbuff, .count = count},
-      datatype, hocketSum, stream);
+  return api::run(__func__, comm,
+                  {.collective = Collective::all_to_all,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .count = count,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketAllGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
@@ -319,8 +363,9 @@ hocketResult_t hocketAllGatherV(const void* sendbuff, size_t sendcount, void* re
                   {.collective = Collective::all_gather,
                    .input = sendbuff,
                    .output = recvbuff,
-                   .count = sendcount},
-                  datatype, hocketSum, stream, &varying);
+                   .count = sendcount,
+                   .datatype = datatype},
+                  stream, &varying);
 }
 
 hocketResult_t hocketGatherV(const void* sendbuff, size_t sendcount, void* recvbuff,
@@ -334,8 +379,9 @@ hocketResult_t hocketGatherV(const void* sendbuff, size_t sendcount, void* recvb
                    .input = sendbuff,
                    .output = recvbuff,
                    .count = sendcount,
-                   .root = root},
-                  datatype, hocketSum, stream, &varying);
+                   .root = root,
+                   .datatype = datatype},
+                  stream, &varying);
 }
 
 hocketResult_t hocketScatterV(const void* sendbuff, const size_t* sendcounts, const size_t* displs,
@@ -348,8 +394,9 @@ hocketResult_t hocketScatterV(const void* sendbuff, const size_t* sendcounts, co
                    .input = sendbuff,
                    .output = recvbuff,
                    .count = recvcount,
-                   .root = root},
-                  datatype, hocketSum, stream, &varying);
+                   .root = root,
+                   .datatype = datatype},
+                  stream, &varying);
 }
 
 hocketResult_t hocketReduceScatterV(const void* sendbuff, void* recvbuff, const size_t* recvcounts,
@@ -357,8 +404,12 @@ hocketResult_t hocketReduceScatterV(const void* sendbuff, void* recvbuff, const 
                                     hocketStream_t stream) {
   const api::VaryingArguments varying{.input = {.counts = recvcounts, .counts_name = "recvcounts"}};
   return api::run(__func__, comm,
-                  {.collective = Collective::reduce_scatter, .input = sendbuff, .output = recvbuff},
-                  datatype, op, stream, &varying);
+                  {.collective = Collective::reduce_scatter,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .datatype = datatype,
+                   .op = op},
+                  stream, &varying);
 }
 
 hocketResult_t hocketAlltoAllV(const void* sendbuff, const size_t* sendcounts,
@@ -368,28 +419,38 @@ hocketResult_t hocketAlltoAllV(const void* sendbuff, const size_t* sendcounts,
   const api::VaryingArguments varying{.input = {sendcounts, sdispls, "sendcounts", "sdispls"},
                                       .output = {recvcounts, rdispls, "recvcounts", "rdispls"}};
   return api::run(__func__, comm,
-                  {.collective = Collective::all_to_all, .input = sendbuff, .output = recvbuff},
-                  datatype, hocketSum, stream, &varying);
+                  {.collective = Collective::all_to_all,
+                   .input = sendbuff,
+                   .output = recvbuff,
+                   .datatype = datatype},
+                  stream, &varying);
 }
 
 hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream) {
-  return api::run(__func__, comm, {.collective = Collective::barrier}, hocketInt8, hocketSum,
+  return api::run(__func__, comm, {.collective = Collective::barrier, .datatype = hocketInt8},
                   stream);
 }
 
 hocketResult_t hocketSend(const void* sendbuff, size_t count, hocketDataType_t datatype, int peer,
                           hocketComm_t comm, hocketStream_t stream) {
   return api::run(__func__, comm,
-                  {.collective = Collective::send, .input = sendbuff, .count = count, .root = peer},
-                  datatype, hocketSum, stream);
+                  {.collective = Collective::send,
+                   .input = sendbuff,
+                   .count = count,
+                   .root = peer,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketRecv(void* recvbuff, size_t count, hocketDataType_t datatype, int peer,
                           hocketComm_t comm, hocketStream_t stream) {
-  return api::run(
-      __func__, comm,
-      {.collective = Collective::recv, .output = recvbuff, .count = count, .root = peer}, datatype,
-      hocketSum, stream);
+  return api::run(__func__, comm,
+                  {.collective = Collective::recv,
+                   .output = recvbuff,
+                   .count = count,
+                   .root = peer,
+                   .datatype = datatype},
+                  stream);
 }
 
 hocketResult_t hocketGroupStart(void) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "api/arguments.h"
 #include "base/fork.h"
 #include "base/status.h"
 #include "engine/communicator.h"
@@ -28,8 +29,9 @@ struct hocketComm {
   hocket::internal::StopRequest stop;  // stops the making of the communicator
   // blocking = 0: calls on the NULL stream and the making of the communicator run here.
   std::unique_ptr<hocket::internal::HostStream> own;
-  /// The blocks of the latest v-variant outside a group. Only the thread that is inside the
-  /// communicator uses it.
+  // Of calls outside of groups. Only the thread that is inside the communicator uses the two.
+  hocket::internal::api::CheckedCall latest;
+  /// The blocks of the latest v-variant.
   std::shared_ptr<const hocket::internal::VaryingBlocks> latest_blocks;
   hocketComm* retired_after = nullptr;  // the next one that was destroyed
 };

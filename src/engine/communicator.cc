@@ -310,8 +310,10 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
 Status Communicator::run(std::span<const Call> calls) {
   try {
     for (const Call& call : calls) engine_->submit(call);
-    const Sleeper self = sleeper();
-    drive({&self, 1}, oversubscription_);
+    if (!engine_->settle()) {
+      const Sleeper self = sleeper();
+      drive({&self, 1}, oversubscription_);
+    }
   } catch (const std::exception&) {
     fail(caught());
   }

@@ -59,6 +59,13 @@ class Engine {
   /// clock. It is passed by reference, because the processor stalls when it copies an optional that
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
+  /// To be called after submit(), in place of rounds that have nothing to do: a small call has
+  /// often ended by then. False: rounds must run.
+  bool settle() {
+    if (!idle() || error_.is_set() || faults_.is_pending() || transports_.active()) return false;
+    rings_.ring_pending();
+    return true;
+  }
   bool idle() const {
     return collectives_.empty() && messages_.empty() && faults_.unexplained().ok();
   }

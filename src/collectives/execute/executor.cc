@@ -46,37 +46,20 @@ void Execution::use(const Program& program) {
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
                       const Links& links) {
   HOCKET_ASSERT(done_ || failed_, "an execution is started after the end of the one before");
-  use(program);
-  HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
-  HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
-                "only programs that arrive first have an alternative");
-  staged_ = staged;
-  links_ = &links;
-  binding_ = &binding;
-  element_bytes_ = size_of(binding.dtype);
-  wide_bytes_ = wide_size_of(binding.dtype);
-  own_ = header_->uses_node ? links.board->local_rank() : links.rank;
-  done_ = published_ = exported_ = admitted_ = false;
+  done_ = published_ = exported_ = admitted_ = in_lanes_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
   if (failed_) [[unlikely]] {
     failed_ = false;
     status_ = {};
   }
+  binding_ = &binding;
   operation_ = binding.board_sequence;
-  in_lanes_ = false;
-  entry_.next = entry_.cursor = 0;
-  scratch_size_ = ScratchSize::small;
-  const bool has_scratch = header_->scratch_blocks > 0 || staged != nullptr;
-  if (has_scratch && !place_scratch()) return;
+  if (!binding.repeated) prepare(program, staged, links);
+  if (has_scratch_ && !place_scratch()) return;
   if (binding.op == Op::pre_mul_sum) [[unlikely]]
     expect_scalars();
-  const std::uint32_t operands =
-      std::max(header_->most_operands, staged != nullptr ? staged->header().most_operands : 0);
-  if (fold_srcs_.size() < operands) {
-    fold_srcs_.resize(operands);
-    fold_dsts_.resize(operands);
-  }
+  entry_.next = entry_.cursor = 0;
   if (header_->uses_node) {
     links.run_ahead->begin(operation_, binding.message_sequence);
     // The first step of the entry is await_board. Mostly it need not wait.
@@ -89,35 +72,58 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
 }
 
-/// Finds the scratch of the operation: if it fits, a small one of the board. False: no memory.
-bool Execution::place_scratch() {
+/// Sets all that a repeated call leaves as it is.
+void Execution::prepare(const Program& program, const Program* staged, const Links& links) {
+  use(program);
+  HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
+  HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
+                "only programs that arrive first have an alternative");
+  staged_ = staged;
+  links_ = &links;
+  element_bytes_ = size_of(binding_->dtype);
+  wide_bytes_ = wide_size_of(binding_->dtype);
+  own_ = header_->uses_node ? links.board->local_rank() : links.rank;
+  std::uint32_t operands = header_->most_operands;
   std::size_t blocks = std::size_t{header_->scratch_blocks} * header_->slots;
   bool wide = header_->wide_scratch;
-  if (staged_ != nullptr) {
-    const ProgramHeader& other = staged_->header();
+  if (staged != nullptr) {
+    const ProgramHeader& other = staged->header();
+    operands = std::max(operands, other.most_operands);
     blocks = std::max(blocks, std::size_t{other.scratch_blocks} * other.slots);
     wide |= other.wide_scratch;
   }
-  stride_ = scratch_stride_bytes(binding_->sizes, binding_->dtype, wide);
-  if (!header_->uses_node) {
-    if (!header_->uses_scratch) return true;
-    scratch_ = links_->host->private_scratch(stride_ * blocks);
-    scratch_step_ = 0;
-    if (scratch_ != nullptr) return true;
-    fail({Code::system_error, "no memory for the scratch area of '" + program_->algorithm() + "'"});
-    return false;
+  if (fold_srcs_.size() < operands) {
+    fold_srcs_.resize(operands);
+    fold_dsts_.resize(operands);
   }
-  const Board& board = *links_->board;
+  scratch_size_ = ScratchSize::small;
+  has_scratch_ = header_->scratch_blocks > 0 || staged != nullptr;
+  if (!has_scratch_) return;
+  stride_ = scratch_stride_bytes(binding_->sizes, binding_->dtype, wide);
+  scratch_bytes_ = stride_ * blocks;
+  if (!header_->uses_node) return;
   // Ranks that do not know all blocks could disagree about what fits.
   const bool rooted = row_of(binding_->signature.collective).rooted;
   if (rooted && has_count(binding_->signature)) {
-    scratch_size_ = Board::size_for(stride_ * blocks);
+    scratch_size_ = Board::size_for(scratch_bytes_);
   } else {
     scratch_size_ = ScratchSize::large;
   }
-  scratch_ = board.scratch(scratch_size_, 0, operation_);
-  scratch_step_ = board.scratch_step(scratch_size_);
-  return true;
+}
+
+/// Finds the scratch of the operation. False: no memory.
+bool Execution::place_scratch() {
+  if (header_->uses_node) {
+    scratch_ = links_->board->scratch(scratch_size_, 0, operation_);
+    scratch_step_ = links_->board->scratch_step(scratch_size_);
+    return true;
+  }
+  if (!header_->uses_scratch) return true;
+  scratch_ = links_->host->private_scratch(scratch_bytes_);
+  scratch_step_ = 0;
+  if (scratch_ != nullptr) return true;
+  fail({Code::system_error, "no memory for the scratch area of '" + program_->algorithm() + "'"});
+  return false;
 }
 
 /// Runs the entry as far as possible, and begins the lanes when it has ended. Returns true if
@@ -186,9 +192,13 @@ void Execution::add_scalars(const Active& active, const Instruction& instruction
 void Execution::begin_lanes() {
   in_lanes_ = true;
   const ProgramHeader& header = *header_;
+  if (header.awaits) progress_.assign(header.counters, 0);
+  if (binding_->repeated && readiness_ == Readiness::ready) {
+    begin_again();
+    return;
+  }
   active_count_ = header.active;
   if (active_.size() < active_count_) active_.resize(active_count_);
-  if (header.awaits) progress_.assign(header.counters, 0);
   std::size_t next = 0;
   for (std::uint32_t l = 0; l < header.lanes; ++l) {
     for (std::uint32_t i = 0; i < lanes_[l].window; ++i) {
@@ -205,6 +215,17 @@ void Execution::begin_lanes() {
   }
   set_bases();
   if (readiness_ == Readiness::unknown) make_ready();
+}
+
+/// Each lane of the program has one instance and one chunk.
+void Execution::begin_again() {
+  for (std::size_t l = 0; l < active_count_; ++l) {
+    Active& active = active_[l];
+    active.next = active.cursor = 0;
+    active.chunk = 0;
+    active.posted = active.done = false;
+  }
+  set_bases();
 }
 
 void Execution::begin_instance(Active& active, std::uint32_t instance) const {
@@ -633,6 +654,8 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
     }
     const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
+    // In a loop of rooted calls a peer is often ahead: its next line comes while this rank works.
+    __builtin_prefetch(&board.arrival(rank, operation_ + 1));
   }
   if (all) links_->run_ahead->saw_all(operation_);
   if (header_->maps_input || header_->maps_output) {

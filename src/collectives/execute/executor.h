@@ -115,6 +115,7 @@ class Execution {
   };
   enum class Readiness : std::uint8_t { unknown, ready, never };
 
+  void prepare(const Program& program, const Program* staged, const Links& links);
   void use(const Program& program);
   void set_bases();
   void make_ready();
@@ -124,6 +125,7 @@ class Execution {
   bool place_scratch();
   bool run_entry();
   void begin_lanes();
+  void begin_again();
   void begin_instance(Active& active, std::uint32_t instance) const;
   bool advance_lanes();
   bool run(Active& active);
@@ -189,7 +191,9 @@ class Execution {
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
   ScratchSize scratch_size_ = ScratchSize::small;
-  std::uint64_t operation_ = 0;  // of the board
+  bool has_scratch_ = false;
+  std::size_t scratch_bytes_ = 0;  // all slots
+  std::uint64_t operation_ = 0;    // of the board
   int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
   bool admitted_ = false;                   // peers have arrived, or a message has come
