@@ -21,6 +21,7 @@ TITLES = {
     "openmpi": "Open MPI",
     "mpich": "MPICH",
     "gloo": "Gloo",
+    "floor": "floor",
 }
 PEERS = list(TITLES)
 
@@ -106,6 +107,19 @@ CONFIGURATIONS = {
         "both": {"shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp")},
     },
     "gloo": {name: {"tcp": Setting()} for name in ("shm", "tcp", "both")},
+    # No library: the loads, stores and flags of a collective alone (floor_backend.cc).
+    "floor": {
+        "shm": {
+            **{f"staged-{kib}K{way}": env(FLOOR_PIECE=str(kib << 10), **stores)
+               for kib in (4, 16, 64, 256)
+               for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))
+               if kib >= 64 or not stores},
+            "copy": env(FLOOR_WAY="copy"),
+            **{f"{name}{way}": env(FLOOR_WAY=name, **stores) + ALLOC
+               for name in ("direct", "shared")
+               for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))},
+        },
+    },
 }
 
 # More ranks than cores. The first is tried with every configuration, the others with the default.
@@ -124,7 +138,7 @@ CROWDED = {
 
 def configurations(peer, transport, crowded, quick):
     """{name: Setting} for a case; quick: one of each peer (of hocket both kinds of memory)."""
-    base = CONFIGURATIONS[peer][transport]
+    base = CONFIGURATIONS[peer].get(transport, {})
     if quick and peer != "hocket":
         base = dict(list(base.items())[:1])
     if not crowded or peer not in CROWDED:
@@ -141,9 +155,25 @@ def configurations(peer, transport, crowded, quick):
     return found
 
 
-def has(peer, collective):
-    """libtorch's Gloo gathers and scatters equal blocks only."""
-    return not (peer == "gloo" and collective in ("all_gather_v", "gather_v", "scatter_v"))
+def is_plain_floor(config):
+    """Whether this way of the floor needs no memory that peers map."""
+    return CONFIGURATIONS["floor"]["shm"][config].memory == "plain"
+
+
+REDUCTIONS = "all_reduce", "reduce", "reduce_scatter"
+
+
+def has(peer, transport, config, collective):
+    """libtorch's Gloo gathers and scatters equal blocks only. The floor is known for shared memory
+    and equal blocks; the kernel copies, but adds nothing up."""
+    if peer == "gloo":
+        return collective not in ("all_gather_v", "gather_v", "scatter_v")
+    if peer == "floor":
+        return not (transport != "shm" or collective.endswith("_v") or
+                    (config == "copy" and collective in REDUCTIONS) or
+                    (config.startswith("shared") and collective != "broadcast") or
+                    (collective == "barrier" and config != "staged-64K"))
+    return True
 
 
 def missing(peer):
@@ -204,6 +234,11 @@ class Job:
         if self.transport != "shm":
             where += ["--hosts", self.hosts_with_ranks(), "--ssh", os.environ["HOSTS_RSH"]]
         return [[str(BUILD / "bin" / "hocket-run"), *where, *self._program()]]
+
+    def _floor(self):
+        start = [str(BUILD / "bin" / "hocket-run"), "-n", str(self.ranks), "-x",
+                 "PEER_MEETING_FILE=" + self.meeting_file]
+        return [start + self._program()]
 
     def _openmpi(self):
         where = ["-n", str(self.ranks), "--map-by", ":OVERSUBSCRIBE"]

@@ -5,9 +5,12 @@ from statistics import median
 
 import backends
 
-RIVALS = [peer for peer in backends.PEERS if peer != "hocket"]
+RIVALS = [peer for peer in backends.PEERS if peer not in ("hocket", "floor")]
 OURS = [("hocket", "plain"), ("hocket", "alloc")]
+# What hocket can reach at best in each kind of memory.
+FLOORS = [("floor", "plain"), ("floor", "alloc")]
 COLUMNS = {("hocket", "plain"): "hocket", ("hocket", "alloc"): "alloc",
+           ("floor", "plain"): "floor", ("floor", "alloc"): "alloc floor",
            **{(peer, None): backends.TITLES[peer] for peer in RIVALS}}
 HEADINGS = [*COLUMNS.values(), "best/hocket", "best/alloc"]
 PLACES = {"shm": "shared memory, one host", "tcp": "TCP, one host for each rank",
@@ -63,13 +66,17 @@ class Results:
 
     @staticmethod
     def best(series):
-        """{column: (median, configuration, all rounds)}; a peer's best configuration counts."""
+        """{column: (median, configuration, all rounds)}; the best configuration of a peer counts.
+        What is possible in ordinary memory is possible in hocketMemAlloc's too."""
         row = {}
         for (peer, config), times in series.items():
-            column = (peer, config) if (peer, config) in OURS else (peer, None)
-            figure = (median(times), config, times)
-            if column not in row or figure[0] < row[column][0]:
-                row[column] = figure
+            columns = [(peer, config) if (peer, config) in OURS else (peer, None)]
+            if peer == "floor":
+                columns = FLOORS if backends.is_plain_floor(config) else FLOORS[1:]
+            for column in columns:
+                figure = (median(times), config, times)
+                if column not in row or figure[0] < row[column][0]:
+                    row[column] = figure
         return row
 
     @staticmethod
@@ -91,16 +98,16 @@ class Results:
     def configurations(self, case):
         """'Open MPI: staged (128 KiB to 8 MiB), default', the best for each size."""
         lines = []
-        for peer in RIVALS:
+        for column, title in COLUMNS.items():
             used = {}
             for size, row in sorted(self.cases[case].items()):
-                if (peer, None) in row:
-                    used.setdefault(row[peer, None][1], []).append(size_text(size))
+                if column in row and column not in OURS:
+                    used.setdefault(row[column][1], []).append(size_text(size))
             if len(used) > 1:
-                lines.append(f"{backends.TITLES[peer]}: " + "; ".join(
+                lines.append(f"{title}: " + "; ".join(
                     f"{config} ({', '.join(sizes)})" for config, sizes in used.items()))
             elif used:
-                lines.append(f"{backends.TITLES[peer]}: {next(iter(used))}")
+                lines.append(f"{title}: {next(iter(used))}")
         return lines
 
     def about(self):
