@@ -174,7 +174,8 @@ class Lookout final : public Transport {
   void close() override {}
   int wait_descriptor() const override { return -1; }
   std::uint64_t latest_sequence_from(int) const override { return 0; }
-  bool active() const override { return true; }
+  bool active() const override { return has_work; }
+  bool has_work = true;
 };
 
 TEST(Sleep, is_not_begun_when_a_peer_published_before_it_could_see_the_announcement) {
@@ -210,6 +211,25 @@ TEST(Ring, follows_a_publication_when_nothing_else_is_to_be_done) {
   rank.peer_arrives(2);
   while (!rank.engine->idle()) rank.engine->run_once({});
   EXPECT_EQ(2, rank.rings) << "at the end of the operation";
+}
+
+TEST(Ring, follows_a_call_that_has_ended_when_it_is_submitted) {
+  Lookout lookout;
+  OneRank rank({&lookout});
+  int value = 7;
+  const Call broadcast{Collective::broadcast, &value, &value, 1, Dtype::int32, Op::sum, 0};
+  rank.engine->submit(broadcast);
+  EXPECT_TRUE(rank.engine->idle()) << "the root waits for nobody";
+  EXPECT_FALSE(rank.engine->settle()) << "a transport still has work";
+  EXPECT_EQ(0, rank.rings);
+  lookout.has_work = false;
+  EXPECT_TRUE(rank.engine->settle());
+  EXPECT_EQ(1, rank.rings) << "a peer may sleep";
+  EXPECT_TRUE(rank.engine->settle());
+  EXPECT_EQ(1, rank.rings);
+  rank.fault = Status(Code::remote_error, "rank 1 died", 1);
+  rank.engine->fault_pending() = true;
+  EXPECT_FALSE(rank.engine->settle()) << "a round must look at the fault";
 }
 
 TEST(Deadline, counts_from_the_beginning_of_each_operation) {

@@ -49,7 +49,7 @@ class Report(unittest.TestCase):
         self.assertEqual(found.ratio(row, ("hocket", "plain")), 2)
         self.assertEqual(found.ratio(row, ("hocket", "alloc")), 5)
         self.assertEqual(found.cells(row),
-                         ["5.00", "2.00", "-", "-", "10.0", "600", "2.00x", "5.00x"])
+                         ["5.00", "2.00", "-", "-", "-", "-", "10.0", "600", "2.00x", "5.00x"])
         self.assertEqual(found.configurations(case), ["MPICH: staged", "Gloo: tcp"])
 
     def test_names_the_best_peer_and_joins_runs(self):
@@ -68,6 +68,15 @@ class Report(unittest.TestCase):
         self.assertEqual(found.best_peer(row), "Intel MPI")
         self.assertEqual(found.whole["failures"], [0, 1])
         self.assertEqual(found.whole["minutes"], 2)
+
+    def test_has_the_floor_of_each_kind_of_memory_and_compares_with_peers_only(self):
+        found = self.read([result("hocket", "plain", 1, 4), result("mpich", "default", 1, 6),
+                           result("floor", "staged-64K", 1, 3), result("floor", "copy", 1, 5),
+                           result("floor", "direct", 1, 2)])
+        row = found.cases["shm", 2, "broadcast"][8]
+        self.assertEqual(row["floor", "plain"][:2], (3, "staged-64K"))
+        self.assertEqual(row["floor", "alloc"][:2], (2, "direct"))
+        self.assertEqual(found.ratio(row, ("hocket", "plain")), 1.5)
 
     def test_has_no_ratio_without_a_peer(self):
         found = self.read([result("hocket", "plain", 1, 4)])
@@ -132,6 +141,29 @@ class Programs(unittest.TestCase):
     def test_an_early_end_is_no_limit(self):
         lines, why, _ = self.lines_of("""echo '{"bytes": 8}'; exit 1""", 60, 2)
         self.assertEqual((lines, why), ([{"bytes": 8}], ""))
+
+
+class Floor(unittest.TestCase):
+    def test_every_way_gives_the_right_results(self):
+        if backends.missing("floor"):
+            self.skipTest("the floor is built for x86-64 only")
+        # Sizes go up: a call of several rounds follows calls of one, and pieces of several sizes.
+        sizes = [4, 4096, 40_000, 1 << 20]
+        for config, setting in backends.CONFIGURATIONS["floor"]["shm"].items():
+            if config in ("staged-16K", "staged-256K", "staged-256K-past"):
+                continue
+            for collective in measure.COLLECTIVES:
+                if not backends.has("floor", "shm", config, collective):
+                    continue
+                ranks = 3 if collective in ("all_reduce", "reduce", "alltoall") else 2
+                lines, why = measure.Runner(options()).run("floor", "shm", ranks, setting,
+                                                           collective, sizes, True)
+                if config == "copy" and "does not copy" in why:
+                    continue
+                self.assertEqual((why, len(lines)), ("", len(sizes)), (config, collective))
+                for line in lines:
+                    self.assertEqual((line["wrong"], line["checked"]), (0, True),
+                                     (config, collective, line["bytes"]))
 
 
 class Hocket(unittest.TestCase):
