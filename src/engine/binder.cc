@@ -28,6 +28,8 @@ void bind_blocks(BoundCall& bound, const Call& call) {
   };
   binding.sizes.input = extents(row.input, varying.input);
   binding.sizes.output = extents(row.output, varying.output);
+  binding.staged_sizes.input = binding.sizes.input;
+  binding.staged_sizes.output = binding.sizes.output;
   binding.signature.count = varying.total;
   if (shares_blocks(row)) binding.signature.root = varying.hash;
   binding.signature.flags |= signature_flag::varying;
@@ -49,6 +51,7 @@ Status Binder::bind_anew(const Call& call, const Question& question, BoundCall& 
   bound.counted = choice->counted;
   Binding& binding = bound.binding;
   binding.sizes = choice->sizes;
+  binding.staged_sizes = choice->staged_sizes;
   binding.dtype = call.dtype;
   binding.op = call.op;
   binding.stores = choice->stores;

@@ -48,15 +48,23 @@ struct Task {
        const DrawnCall& call)
       : buffers(plans, call), call(call), unmapped(unmapped), uses_node(plans[0].uses_node()) {
     for (const Plan& plan : plans) lower_to(plan, programs);
-    for (const Plan& plan : staged) lower_to(plan, alternatives);
+    for (std::size_t r = 0; r < staged.size(); ++r) {
+      lower_to(staged[r], alternatives);
+      staged_sizes.push_back(call.counts.empty()
+                                 ? sizes_of(staged[r], call.count, call.dtype, call.chunk_elements)
+                                 : buffers.sizes[r]);
+    }
   }
 
   RankBuffers buffers;
   const DrawnCall call;
   const int unmapped;
   const bool uses_node;
-  bool repeats = false;                        // all but the data of the task before
+  /// The task before: this task differs from it in the data alone, and runs its programs. Null:
+  /// another task.
+  const Task* repeats = nullptr;
   std::deque<Program> programs, alternatives;  // of each rank
+  std::vector<Sizes> staged_sizes;             // of the alternatives
   std::uint64_t sequence = 0, board_sequence = 0;
 
  private:
@@ -145,11 +153,13 @@ class World {
     const auto r = static_cast<std::size_t>(rank.links.rank);
     bind(rank, task);
     rank.binding.sizes = task.buffers.sizes[r];
+    if (!task.staged_sizes.empty()) rank.binding.staged_sizes = task.staged_sizes[r];
     rank.binding.input = static_cast<const std::byte*>(task.buffers.inputs[r]);
     rank.binding.output = static_cast<std::byte*>(task.buffers.outputs[r]);
-    rank.execution.start(task.programs[r],
-                         task.alternatives.empty() ? nullptr : &task.alternatives[r], rank.binding,
-                         rank.links);
+    const Task& first = task.repeats != nullptr ? *task.repeats : task;
+    rank.execution.start(first.programs[r],
+                         first.alternatives.empty() ? nullptr : &first.alternatives[r],
+                         rank.binding, rank.links);
   }
 
   static void bind(Rank& rank, const Task& task) {
@@ -161,7 +171,7 @@ class World {
     binding.op = call.op;
     binding.stores = static_cast<Stores>(call.seed % 4);
     binding.far_scratch = call.seed % 8 >= 4;
-    binding.repeated = task.repeats;
+    binding.repeated = task.repeats != nullptr;
     binding.message_sequence = task.sequence;
     binding.board_sequence = task.board_sequence;
     Signature& signature = binding.signature;

@@ -167,11 +167,23 @@ std::string renamed(const char* algorithm, bool in_node, std::uint32_t ranks) {
 }
 
 TEST_F(LoadPlan, runs_plans_of_every_kind_of_link_in_every_kind_of_memory) {
-  static constexpr std::pair<const char*, bool> built_in[] = {
-      {"inline", true}, {"one-shot", true}, {"staged", true}, {"direct", true}, {"ring", false}};
-  for (const auto& [algorithm, in_node] : built_in) {
-    ranks::run_ranks(3, [name = std::string(algorithm), in_node = in_node](Rank& self) {
-      const std::string text = renamed(name.c_str(), in_node, 3);
+  // more: keys that do not change what the plan does, but how long its chunks are.
+  struct Case {
+    const char* algorithm;
+    bool in_node;
+    const char* more = "";
+  };
+  static constexpr Case built_in[] = {{"inline", true},
+                                      {"one-shot", true},
+                                      {"staged", true},
+                                      {"direct", true},
+                                      {"direct", true, "\"scratch_blocks\": 3, "},
+                                      {"direct", true, "\"single_chunk\": true, "},
+                                      {"ring", false}};
+  for (const Case& of : built_in) {
+    ranks::run_ranks(3, [of, name = std::string(of.algorithm)](Rank& self) {
+      const std::string text = replaced(renamed(of.algorithm, of.in_node, 3),
+                                        "\"lanes\": ", std::string(of.more) + "\"lanes\": ");
       ASSERT_HOCKET(hocketCommLoadPlan(self.comm, text.c_str(), 1));
       const std::size_t count = name == "inline" ? 5 : 300'001;
       void* mapped = nullptr;

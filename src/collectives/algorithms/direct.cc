@@ -18,9 +18,18 @@
 //
 // A reduce folds as the all-reduce does, and writes only to the output of the root. In a gather
 // each rank copies its input to the output of the root. All-gather and all-to-all copy from the
-// inputs of the peers, reduce-scatter folds them, broadcast and scatter copy from the input of the
-// root: these write to no memory of a peer. If peers access only the buffers of the root, only the
-// root waits.
+// inputs of the peers, reduce-scatter folds them, scatter copies from the input of the root: these
+// write to no memory of a peer. If peers access only the buffers of the root, only the root waits.
+//
+// In a broadcast all ranks copy the same amount, the root too: of p blocks each of the others
+// copies p - 1 from the input of the root, and the root copies the last block to the outputs of all
+// others. Between 2 ranks that took 0.36 to 0.67 of the time in which the other rank copied
+// everything (64 KiB to 32 MiB, 2026-11-25). With more than `most_parts` ranks the root has so small
+// a part that it only waits.
+//
+//   root 0        rank 1        rank 2        rank 3
+//   [a b c d] --> [a b c .]     [a b c .]     [a b c .]    each copies three blocks of the root's
+//          \------------ d ------------ d ------------ d   input; the root writes the fourth
 //
 // All ranks arrive first, as in `staged`: an executor that finds a buffer unmapped runs `staged`
 // instead. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
@@ -34,6 +43,8 @@ using namespace steps;
 namespace {
 
 enum Flag : int { done = 3 };  // no flag of `staged`
+
+constexpr std::uint32_t most_parts = 8;
 
 enum class Accessed : std::uint8_t { inputs, outputs, both };
 
@@ -85,11 +96,30 @@ void direct_reduce_scatter(Plan& plan, const Shape& shape) {
 
 void direct_broadcast(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
-  const Index whole = fixed(0);
-  const Range source = at(r.input(whole), fixed(shape.root));
-  lay(plan, Accessed::inputs,
-      all_blocks("copy", Buffer::output, {copy(whole, source, {r.output(whole)})}),
-      !shape.is_root(), shape.is_root());
+  const Index root = fixed(shape.root);
+  if (shape.ranks > most_parts) {
+    const Index whole = fixed(0);
+    lay(plan, Accessed::inputs,
+        all_blocks("copy", Buffer::output,
+                   {copy(whole, at(r.input(whole), root), {r.output(whole)})}),
+        !shape.is_root(), shape.is_root());
+    return;
+  }
+  plan.cut = shape.ranks;
+  const Index last = fixed(shape.ranks - 1);
+  Steps steps;
+  if (shape.is_root()) {
+    const Range others = at(r.output(last), by_source(shape.root + 1, 1, shape.ranks));
+    steps.push_back(copy(last, r.input(last), {times(others, shape.ranks - 1)}));
+  }
+  // The root copies to its own output, if that is another buffer.
+  const std::uint32_t blocks = shape.is_root() ? shape.ranks : shape.ranks - 1;
+  for (std::uint32_t b = 0; b < blocks; ++b) {
+    steps.push_back(copy(fixed(b), at(r.input(fixed(b)), root), {r.output(fixed(b))}));
+  }
+  lay(plan, Accessed::both, all_blocks("copy", Buffer::output, std::move(steps)), true,
+      shape.is_root());
+  if (!shape.is_root()) plan.lanes.push_back(once("exit", {wait(root, done)}));
 }
 
 void direct_all_gather(Plan& plan, const Shape& shape) {

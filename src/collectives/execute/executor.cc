@@ -35,8 +35,9 @@ std::uint64_t Execution::flag_value(std::uint64_t count) const {
   return (operation_ << count_bits) + count;
 }
 
-void Execution::use(const Program& program) {
+void Execution::use(const Program& program, const Sizes& sizes) {
   program_ = &program;
+  sizes_ = &sizes;
   header_ = &program.header();
   lanes_ = program.lanes().data();
   code_ = program.code().data();
@@ -55,6 +56,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   binding_ = &binding;
   operation_ = binding.board_sequence;
+  HOCKET_ASSERT(!binding.repeated || program_ == &program, "a repeated call has its program");
   if (!binding.repeated) prepare(program, staged, links);
   if (has_scratch_ && !place_scratch()) return;
   if (binding.op == Op::pre_mul_sum) [[unlikely]]
@@ -74,7 +76,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
 
 /// Sets all that a repeated call leaves as it is.
 void Execution::prepare(const Program& program, const Program* staged, const Links& links) {
-  use(program);
+  use(program, binding_->sizes);
   HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
   HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
                 "only programs that arrive first have an alternative");
@@ -84,14 +86,7 @@ void Execution::prepare(const Program& program, const Program* staged, const Lin
   wide_bytes_ = wide_size_of(binding_->dtype);
   own_ = header_->uses_node ? links.board->local_rank() : links.rank;
   std::uint32_t operands = header_->most_operands;
-  std::size_t blocks = std::size_t{header_->scratch_blocks} * header_->slots;
-  bool wide = header_->wide_scratch;
-  if (staged != nullptr) {
-    const ProgramHeader& other = staged->header();
-    operands = std::max(operands, other.most_operands);
-    blocks = std::max(blocks, std::size_t{other.scratch_blocks} * other.slots);
-    wide |= other.wide_scratch;
-  }
+  if (staged != nullptr) operands = std::max(operands, staged->header().most_operands);
   if (fold_srcs_.size() < operands) {
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
@@ -99,8 +94,13 @@ void Execution::prepare(const Program& program, const Program* staged, const Lin
   scratch_size_ = ScratchSize::small;
   has_scratch_ = header_->scratch_blocks > 0 || staged != nullptr;
   if (!has_scratch_) return;
-  stride_ = scratch_stride_bytes(binding_->sizes, binding_->dtype, wide);
-  scratch_bytes_ = stride_ * blocks;
+  stride_ = stride_of(*header_, binding_->sizes);
+  scratch_bytes_ = stride_ * header_->scratch_blocks * header_->slots;
+  if (staged != nullptr) {
+    const ProgramHeader& other = staged->header();
+    const std::size_t stride = stride_of(other, binding_->staged_sizes);
+    scratch_bytes_ = std::max(scratch_bytes_, stride * other.scratch_blocks * other.slots);
+  }
   if (!header_->uses_node) return;
   // Ranks that do not know all blocks could disagree about what fits.
   const bool rooted = row_of(binding_->signature.collective).rooted;
@@ -109,6 +109,17 @@ void Execution::prepare(const Program& program, const Program* staged, const Lin
   } else {
     scratch_size_ = ScratchSize::large;
   }
+}
+
+/// From a block of scratch to the next.
+std::size_t Execution::stride_of(const ProgramHeader& header, const Sizes& sizes) const {
+  return scratch_stride_bytes(sizes, binding_->dtype, header.wide_scratch);
+}
+
+/// A buffer of some rank is not mapped: the lanes are those of the other program.
+void Execution::fall_back() {
+  use(*staged_, binding_->staged_sizes);
+  stride_ = stride_of(*header_, *sizes_);
 }
 
 /// Finds the scratch of the operation. False: no memory.
@@ -136,7 +147,7 @@ bool Execution::run_entry() {
     if (outcome == Outcome::failed) return true;
     if (outcome == Outcome::blocked) return moved || entry_.cursor != before;
   }
-  if (staged_ != nullptr && !all_mapped_) use(*staged_);
+  if (staged_ != nullptr && !all_mapped_) fall_back();
   begin_lanes();
   return true;
 }
@@ -234,7 +245,7 @@ void Execution::begin_instance(Active& active, std::uint32_t instance) const {
   active.next = active.cursor = 0;
   active.chunk = 0;
   active.posted = false;
-  const Sizes& sizes = binding_->sizes;
+  const Sizes& sizes = *sizes_;
   active.chunks = sizes.chunk_elements == 0
                       ? 1
                       : sizes.chunks_of(lane.counts, lane.extents, index_of(lane.block, instance));
@@ -343,7 +354,7 @@ inline std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, s
   } else {
     base = is_own ? binding_->output : peers_[rank].output;
   }
-  return base + binding_->sizes.first_of(buffer, block, chunk) * element_bytes_;
+  return base + sizes_->first_of(buffer, block, chunk) * element_bytes_;
 }
 
 inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
@@ -351,7 +362,7 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
   if (buffer == Buffer::line) {
     std::byte* const payload = links_->board->arrival(static_cast<int>(rank), operation_).payload;
     if (block == 0) return payload;
-    return payload + block * line_stride(binding_->sizes) * element_bytes_;
+    return payload + block * line_stride(*sizes_) * element_bytes_;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
   return scratch_ + rank * scratch_step_ + scratch_index(block, chunk) * stride_;
@@ -479,7 +490,7 @@ void Execution::set_bases() {
 /// True if every fold of the program runs once, at places that no chunk and no peer decides.
 bool Execution::can_be_ready() const {
   if (staged_ != nullptr || header_->maps_input || header_->maps_output ||
-      binding_->sizes.chunk_elements != 0 || binding_->op >= Op::pre_mul_sum) {
+      sizes_->chunk_elements != 0 || binding_->op >= Op::pre_mul_sum) {
     return false;
   }
   for (std::uint32_t l = 0; l < header_->lanes; ++l) {
@@ -552,7 +563,7 @@ void Execution::fold_ready(const ReadyFold& ready) {
 /// Elements of the chunk of a block that the step handles.
 std::size_t Execution::elements_of(const Active& active, const Instruction& instruction,
                                    std::uint32_t repetition) const {
-  const Sizes& sizes = binding_->sizes;
+  const Sizes& sizes = *sizes_;
   const std::uint32_t block = index_of(instruction.block, active.instance, repetition);
   if (sizes.chunk_elements == 0) return sizes.of(active.lane->extents).block(block).count;
   return sizes.range(active.lane->extents, block, active.chunk).count;
@@ -684,7 +695,7 @@ bool Execution::writes_output_of(int peer) const {
 /// have different counts, the blocks of the other buffer say how long it is.
 std::size_t Execution::end_of(Buffer buffer, int peer) const {
   const CollectiveRow& row = row_of(header_->collective);
-  const Sizes& sizes = binding_->sizes;
+  const Sizes& sizes = *sizes_;
   const bool is_input = buffer == Buffer::input;
   const Extents& other = is_input ? sizes.output : sizes.input;
   if ((is_input ? row.input : row.output) == Blocks::own && other.counts != nullptr) {
@@ -708,10 +719,10 @@ Execution::Outcome Execution::resolve_peers() {
                                       binding_->message_sequence, out);
     };
     Status status;
-    if (reads_input_of(peer)) {
+    if (header_->accesses_inputs && reads_input_of(peer)) {
       status = map(Buffer::input, {places.input_region, places.input_offset}, &peers_[peer].input);
     }
-    if (status.ok() && writes_output_of(peer)) {
+    if (status.ok() && header_->accesses_outputs && writes_output_of(peer)) {
       status =
           map(Buffer::output, {places.output_region, places.output_offset}, &peers_[peer].output);
     }

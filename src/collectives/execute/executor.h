@@ -6,7 +6,8 @@
 // free: until no peer is so far behind that it may still read there (transport/shm/run_ahead.h). If
 // the program arrives first, admission follows: this rank publishes its arrival, waits for the
 // arrival of all local peers, compares signatures and maps the peers' buffers; if a buffer of some
-// rank is not mapped, the program `staged` runs instead, which has the same entry.
+// rank is not mapped, the program `staged` runs instead, which has the same entry, and may have
+// other blocks and chunks.
 #pragma once
 
 #include <cstdint>
@@ -43,13 +44,14 @@ struct Binding {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   Sizes sizes;
+  Sizes staged_sizes;  // of the program that runs where a buffer is not mapped
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
   Stores stores = Stores::together;  // how results are stored into outputs
   bool far_scratch = false;          // stores to scratch bypass the caches
   const UserFold* user = nullptr;    // for a user operator
-  /// True if this execution ran the previous operation, and program, sizes and all fields above
-  /// except the two buffers are the same.
+  /// True if this execution ran the previous operation by the same program, not by `staged`, and
+  /// sizes and all fields above except the two buffers are the same.
   bool repeated = false;
   bool p2p = false;
   std::uint64_t message_sequence = 0;  // in the keys of the operation's messages
@@ -116,12 +118,14 @@ class Execution {
   enum class Readiness : std::uint8_t { unknown, ready, never };
 
   void prepare(const Program& program, const Program* staged, const Links& links);
-  void use(const Program& program);
+  void use(const Program& program, const Sizes& sizes);
   void set_bases();
   void make_ready();
   bool can_be_ready() const;
   void make_ready(const Active& active, const Instruction& instruction);
   void fold_ready(const ReadyFold& ready);
+  std::size_t stride_of(const ProgramHeader& header, const Sizes& sizes) const;
+  void fall_back();
   bool place_scratch();
   bool run_entry();
   void begin_lanes();
@@ -182,6 +186,7 @@ class Execution {
   const Program* staged_ = nullptr;
   const Links* links_ = nullptr;
   const Binding* binding_ = nullptr;
+  const Sizes* sizes_ = nullptr;  // of program_
   // Of program_:
   const ProgramHeader* header_ = nullptr;
   const LaneCode* lanes_ = nullptr;

@@ -76,6 +76,14 @@ class Lowering {
     return true;
   }
 
+  /// True if some of the range's buffers may be a peer's.
+  bool is_of_peers(const Range& range) const {
+    if (!plan_.uses_node()) return false;
+    const bool is_one = range.rank.by_instance == 0 && range.rank.by_source == 0;
+    const std::int64_t rank = range.rank.at(0);
+    return !is_one || plan_.node[static_cast<std::size_t>(rank)] != plan_.shape.rank;
+  }
+
   Status add(const Step& step) {
     Instruction lowered{};
     lowered.kind = step.kind;
@@ -98,6 +106,8 @@ class Lowering {
       for (const Range& range : *ranges) {
         number += range.repeat;
         header_.uses_scratch |= range.buffer == Buffer::scratch;
+        header_.accesses_inputs |= range.buffer == Buffer::input && is_of_peers(range);
+        header_.accesses_outputs |= range.buffer == Buffer::output && is_of_peers(range);
         operands_.push_back({range.rank, range.block, range.repeat, range.buffer, range.wide,
                              varies(range.rank) || varies(range.block), 0});
       }

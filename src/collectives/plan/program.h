@@ -78,7 +78,8 @@ struct ProgramHeader {
   bool uses_scratch;    // some range of this rank is in scratch
   bool awaits;          // some step awaits the progress of a lane
   bool sends_messages;  // this rank, or another rank in the same operation
-  std::uint8_t unused[2];
+  // Steps of this rank access the inputs, or the outputs, of local peers.
+  bool accesses_inputs, accesses_outputs;
 };
 static_assert(sizeof(ProgramHeader) == 88);
 

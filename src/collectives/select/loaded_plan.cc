@@ -11,28 +11,17 @@
 namespace hocket::internal {
 namespace {
 
-/// Where a buffer is not mapped, a built-in algorithm that maps none replaces this plan, with the
-/// blocks and the chunks of this plan.
+/// Where a buffer is not mapped, a built-in algorithm that maps none replaces this plan.
 Status check_mapping(const PlanFile& file, const Plan& plan) {
   if (!plan.maps_input && !plan.maps_output) return {};
   Shape equal = plan.shape;
   equal.varying = false;  // some of these algorithms serve blocks of equal length only
-  bool replaced = false;
-  for (const Builder& builder : builders()) {
-    if (builder.collective != equal.collective || builder.medium != Medium::node) continue;
-    const Plan other = builder.build(equal);
-    if (!replaces_mapping(other)) continue;
-    replaced = true;
-    if (plan.cut == other.cut) continue;
-    return refused(file, fmt::format("maps buffers, so 'cut' must be {}: that of the algorithm "
-                                     "{}, which runs where a buffer is not mapped",
-                                     builder.cuts ? "p" : "1", builder.algorithm));
-  }
-  if (!replaced) return refused(file, "maps buffers in a collective without a buffer");
-  if (plan.scratch_blocks == 0 && !plan.single_chunk) return {};
-  return refused(file,
-                 "maps buffers, but has scratch or a single chunk: the algorithms that run where a "
-                 "buffer is not mapped have other chunks");
+  const bool replaced = std::ranges::any_of(builders(), [&](const Builder& builder) {
+    return builder.collective == equal.collective && builder.medium == Medium::node &&
+           replaces_mapping(builder.build(equal));
+  });
+  if (replaced) return {};
+  return refused(file, "maps buffers in a collective without a buffer");
 }
 
 /// Proves the plans of all ranks for one shape, and lowers them. Clears the

@@ -16,6 +16,9 @@ constexpr std::size_t least_far_scratch_bytes = 4 << 10;
 constexpr std::size_t message_chunk_bytes = 512 << 10;
 constexpr std::size_t message_scratch_bytes = 16 << 20;
 constexpr std::size_t least_chunk_bytes = 4 << 10;
+// A chunk that is copied from buffer to buffer. Copies of more than about 1 MiB bypass the caches
+// in libc, which takes four times as long if the buffers are in a cache that the cores share.
+constexpr std::size_t copied_bytes = 256 << 10;
 
 std::size_t slot_of(const Question& question) {
   std::uint64_t hash = (question.count ^ (question.total << 7)) * 0x9e3779b97f4a7c15ULL;
@@ -58,8 +61,7 @@ bool maps_buffers(const Program& program) {
 }
 
 /// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
-/// maps none. It cuts the message in the same blocks; LoadedPlans::verify() sees to that for plans
-/// of users. Null if the scratch of no such candidate has room for an element of the user's
+/// maps none. Null if the scratch of no such candidate has room for an element of the user's
 /// datatype.
 const Selector::Priced* alternative_of(const std::vector<Selector::Priced>& candidates) {
   const auto found = std::ranges::find_if(candidates, [](const Selector::Priced& candidate) {
@@ -336,8 +338,15 @@ void Selector::take(const Question& question, const Priced& chosen, Choice* choi
   choice->price_ps = chosen.price_ps;
   choice->kind = kind_of(question);
   choice->program = chosen.program;
-  const Program& sized = choice->staged != nullptr ? *choice->staged : *choice->program;
-  choice->sizes = sizes_for(*choice->program, question, chunk_elements(sized, question));
+  std::size_t chunk = chunk_elements(*choice->program, question);
+  if (choice->staged != nullptr) {
+    const std::size_t staged_chunk = chunk_elements(*choice->staged, question);
+    choice->staged_sizes = sizes_for(*choice->staged, question, staged_chunk);
+    // A fold into several outputs reads its results again, in the caches.
+    const bool folds = row_of(question.collective).reduces;
+    if (folds && choice->program->header().scratch_blocks == 0) chunk = staged_chunk;
+  }
+  choice->sizes = sizes_for(*choice->program, question, chunk);
   choice->stores = stores(question);
   choice->far_scratch = choice->program->header().uses_node && far_cores() &&
                         message_bytes(question) >= least_far_scratch_bytes;
@@ -395,7 +404,9 @@ std::size_t Selector::chunk_elements(const Program& program, const Question& que
   if (header.uses_node) {
     // All there is. Slots that fit into the core's own cache are no better: what a peer reads there
     // comes from that cache, which takes longer than from the one that the cores share.
-    bytes = options_.board_scratch_bytes / pieces;
+    const bool staged = header.scratch_blocks > 0;
+    const std::size_t room = staged ? options_.board_scratch_bytes : copied_bytes;
+    bytes = room / pieces;
   } else {
     bytes = std::clamp(message_scratch_bytes / pieces, least_chunk_bytes, message_chunk_bytes);
   }

@@ -44,7 +44,8 @@ struct Choice {
   const Program* program = nullptr;
   /// If program maps buffers: the program that runs if some buffers are not mapped.
   const Program* staged = nullptr;
-  Sizes sizes;  // varying: only chunk_elements
+  // varying: only chunk_elements
+  Sizes sizes, staged_sizes;
   Stores stores = Stores::together;
   bool far_scratch = false;
   std::int64_t price_ps = 0;  // picoseconds
