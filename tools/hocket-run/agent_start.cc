@@ -9,6 +9,7 @@
 #include "agent.h"
 #include "base/settings.h"
 #include "bootstrap/join/launch.h"
+#include "bootstrap/launchers/place.h"
 #include "coordinator_listener.h"
 
 namespace hocket::internal::launch {
@@ -44,14 +45,17 @@ Status to_high_number(UniqueFd* fd) {
   *fd = std::move(high);
   return {};
 }
-/// The environment that all ranks share: that of the agent, overridden by the variables of request.
+
+/// The environment that all ranks share: that of the agent, overridden by the variables of request,
+/// without those by which an outer launcher told this process that it is a rank.
 std::vector<std::string> common_environment(const StartRequest& request) {
   const auto name_of = [](std::string_view entry) { return entry.substr(0, entry.find('=')); };
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name = name_of(*entry);
     const auto same = [&](const std::string& other) { return name_of(other) == name; };
-    if (set_by_launcher(name) || std::ranges::any_of(request.environment, same)) continue;
+    if (set_by_launcher(name) || marks_rank(name) || std::ranges::any_of(request.environment, same))
+      continue;
     environment.emplace_back(*entry);
   }
   environment.insert(environment.end(), request.environment.begin(), request.environment.end());
