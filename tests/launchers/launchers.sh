@@ -114,9 +114,15 @@ key() {  # FILE: a new job key
   (umask 077 && head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$1")
 }
 
-# Open MPI passes variables to the ranks only if told.
-openmpi=(mpirun.openmpi -x HOCKET_JOIN_DEADLINE_MS --allow-run-as-root --oversubscribe --mca orte_base_help_aggregate 0)
+# Open MPI passes variables to the ranks only if told. It names its temporary folder by host and
+# process number; both are the same in other runs of the rig.
+openmpi=(mpirun.openmpi -x HOCKET_JOIN_DEADLINE_MS --allow-run-as-root --oversubscribe
+  --mca orte_base_help_aggregate 0 --mca orte_tmpdir_base "$work")
+openmpi5=$(realpath -m "$rig/../../build/peers/openmpi/bin/mpirun")  # perf/peers/install openmpi
+openmpi5=("$openmpi5" -x HOCKET_JOIN_DEADLINE_MS --allow-run-as-root --prtemca prte_tmpdir_base
+  "$work")
 mpich=(mpirun.mpich)
+hocket_run=$(dirname "$rank")/hocket-run
 torch=("$torchrun" --no-python)
 # Ranks that are started by hand: Kubernetes sets the same variables.
 by_hand() {  # RANKS VARIABLES... -- COMMAND: one status for all, 1 if any failed

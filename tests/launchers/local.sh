@@ -100,13 +100,12 @@ if have mpirun.mpich mpirun.openmpi; then
 fi
 check "Open MPI's variables without Open MPI" fails env OMPI_COMM_WORLD_RANK=0 \
   OMPI_COMM_WORLD_SIZE=2 "$rank" join <<<"PMIx"
-hocket_run=$(dirname "$rank")/hocket-run
-for inner in mpich openmpi; do
-  command -v mpirun.$inner >/dev/null || continue
-  declare -n mpirun=$inner
-  sums 2 1 | check "mpirun.$inner inside hocket-run" 0 "$hocket_run" -n 1 "${mpirun[@]}" -n 2 \
+for launcher in mpich openmpi; do
+  command -v mpirun.$launcher >/dev/null || continue
+  declare -n mpirun=$launcher
+  sums 2 1 | check "mpirun.$launcher inside hocket-run" 0 "$hocket_run" -n 1 "${mpirun[@]}" -n 2 \
     "$rank" sum
-  sums 2 1 | check "hocket-run inside mpirun.$inner" 0 "${mpirun[@]}" -n 1 "$hocket_run" -n 2 \
+  sums 2 1 | check "hocket-run inside mpirun.$launcher" 0 "${mpirun[@]}" -n 1 "$hocket_run" -n 2 \
     "$rank" sum
 done
 if [[ $torchrun ]] && have mpirun.mpich; then
@@ -114,4 +113,28 @@ if [[ $torchrun ]] && have mpirun.mpich; then
     -n 2 "$rank" join <<<"RANK=0, WORLD_SIZE=1 (torchrun), but PMI_SIZE=2"
   sums 2 1 | check "Hydra inside torchrun, unset" 0 "${torch[@]}" --standalone \
     --nproc-per-node 1 env -u TORCHELASTIC_RUN_ID "${mpich[@]}" -n 2 "$rank" sum
+fi
+
+# What a container engine makes with --network=host, and the small /dev/shm of its containers: no
+# engine runs here, but the same namespaces. A container for each rank, with its own processes,
+# mounts, IPC, host name and users; and one for all ranks, with its own network too.
+container=(unshare --user --map-root-user --mount --ipc --uts --cgroup --pid --fork --mount-proc)
+inside='mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" "$@"'
+if "${container[@]}" sh -c "$inside" true 2>/dev/null; then
+  sums 2 1 | check "a container for each rank, hocket-run" 0 "$hocket_run" -n 2 "${container[@]}" \
+    sh -c "$inside" "$rank" sum
+  check_death "a container for each rank, a rank dies" 3 1 "$hocket_run" -n 3 "${container[@]}" \
+    sh -c "$inside"
+  sums 2 1 | check "a container for each rank, variables" 0 by_hand 2 MASTER_ADDR=localhost -- \
+    "${container[@]}" sh -c "$inside" "$rank" sum
+  sums 2 1 | check "a container for all ranks" 0 "${container[@]}" --net sh -c \
+    "ip link set lo up && $inside" "$hocket_run" -n 2 "$rank" sum
+  for launcher in mpich openmpi; do
+    command -v mpirun.$launcher >/dev/null || continue
+    declare -n mpirun=$launcher
+    sums 2 1 | check "a container for each rank, mpirun.$launcher" 0 "${mpirun[@]}" -n 2 \
+      "${container[@]}" sh -c "$inside" "$rank" sum
+  done
+else
+  missing+=" (user namespaces)"
 fi

@@ -1,15 +1,14 @@
 # Open MPI 5, whose mpirun is PRRTE, on the hosts h1 and h2 of tests/rig/hosts, over ssh: sourced by
 # launchers.sh. `perf/peers/install openmpi` installs it below build/peers, with a PMIx library of
 # its own.
-mpirun=$(realpath -m "$rig/../../build/peers/openmpi/bin/mpirun")
-if [[ ! -x $mpirun ]]; then
+if [[ ! -x ${openmpi5[0]} ]]; then
   missing+=" build/peers/openmpi"
   return
 fi
 key "$work/key"
 key "$work/other_key"
-one=("$mpirun" --allow-run-as-root -x HOCKET_JOIN_DEADLINE_MS --map-by :OVERSUBSCRIBE)
-two=("$mpirun" --allow-run-as-root -x HOCKET_JOIN_DEADLINE_MS --host h1:2,h2:2)
+one=("${openmpi5[@]}" --map-by :OVERSUBSCRIBE)
+two=("${openmpi5[@]}" --host h1:2,h2:2)
 # PMIx libraries of two versions: mpirun prints such lines.
 right_library="0 times PMIX ERROR"
 
@@ -30,6 +29,5 @@ sums 4 2 | check "Open MPI 5, 2 hosts, MPI_Init before" 0 "${two[@]}" -n 4 "$ran
   sum libmpi.so.40,before
 check "Open MPI 5, 2 hosts, MPI_Init after" fails "${two[@]}" -n 4 "$rank" \
   sum libmpi.so.40,after <<<"MPI_Init of Open MPI 5 fails in a process that has used PMIx before"
-hocket_run=$(dirname "$rank")/hocket-run
 sums 2 1 | check "Open MPI 5 inside hocket-run" 0 "$hocket_run" -n 1 "${one[@]}" -n 2 "$rank" sum
 sums 2 1 | check "hocket-run inside Open MPI 5" 0 "${one[@]}" -n 1 "$hocket_run" -n 2 "$rank" sum

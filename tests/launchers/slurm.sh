@@ -53,6 +53,10 @@ fi
 if have mpirun.openmpi; then
   sums 4 2 | check "Open MPI inside salloc" 0 salloc -Q "${two[@]}" "${openmpi[@]}" "$rank" sum
 fi
+if [[ -x ${openmpi5[0]} ]]; then
+  sums 4 2 | check "Open MPI 5 inside salloc" 0 salloc -Q "${two[@]}" "${openmpi5[@]}" \
+    "$rank" sum
+fi
 if have mpirun.mpich; then
   sums 4 2 | check "Hydra inside salloc" 0 salloc -Q "${two[@]}" "${mpich[@]}" -n 4 "$rank" sum
 fi
@@ -62,8 +66,8 @@ if [[ $torchrun ]]; then
     'exec "$0" --no-python --nnodes 2 --node-rank $SLURM_NODEID --nproc-per-node 2 \
      --master-addr h1 --master-port 29512 "$1" sum' "$torchrun" "$rank"
 fi
-sums 4 2 | check "hocket-run inside salloc" 0 salloc -Q "${two[@]}" "$(dirname "$rank")/hocket-run" \
+sums 4 2 | check "hocket-run inside salloc" 0 salloc -Q "${two[@]}" "$hocket_run" \
   --ssh "$HOSTS_RSH" --hosts h1:2,h2:2 "$rank" sum
-sums 2 1 | check "hocket-run inside srun" 0 srun -N 1 -n 1 "$(dirname "$rank")/hocket-run" -n 2 \
+sums 2 1 | check "hocket-run inside srun" 0 srun -N 1 -n 1 "$hocket_run" -n 2 \
   "$rank" sum
 sums 1 1 | check "a batch script is no rank" 0 salloc -Q -N 2 -n 2 "$rank" sum
