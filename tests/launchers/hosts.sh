@@ -1,6 +1,14 @@
 # Cases on the two hosts h1 and h2 of tests/rig/hosts: sourced by launchers.sh.
 key "$work/key"
 
+two=("$hocket_run" --ssh "$HOSTS_RSH" --hosts h1:2,h2:2)
+sums 4 2 | check "hocket-run, 2 hosts" 0 "${two[@]}" "$rank" sum
+sums 4 2 | check "hocket-run, 2 hosts in turn" 0 "${two[@]}" --map-by node "$rank" sum
+check_death "hocket-run, 2 hosts, a rank dies" 4 3 "${two[@]}"
+check "hocket-run, 2 hosts, exit status" 5 "${two[@]}" "$rank" exit 3 <<<"rank 3 of 4"
+check_deadline "hocket-run, 2 hosts, a rank is missing" fails "${two[@]}" "$rank" miss 3 TOLD \
+  <<<"rank 3 is missing"
+
 if have mpirun.mpich; then
   mpich+=(-launcher ssh -launcher-exec "$HOSTS_RSH" -hosts h1,h2)
   sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -ppn 2 -n 4 "$rank" sum

@@ -11,6 +11,12 @@ with_keys() {  # VARIABLE: the command with which every rank takes its key; VARI
   printf 'exec sh -c "$0" "$1" $%s "$2" join' "$1"
 }
 
+check_death "hocket-run, a rank dies" 3 1 "$hocket_run" -n 3
+check "hocket-run, status of a killed rank" 137 "$hocket_run" -n 2 "$rank" kill 1 </dev/null
+check "hocket-run, exit status" 5 "$hocket_run" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
+check_deadline "hocket-run, a rank is missing" fails "$hocket_run" -n 2 "$rank" miss 1 TOLD \
+  <<<"rank 1 is missing"
+
 if have mpirun.mpich; then
   sums 3 1 | check "Hydra" 0 "${mpich[@]}" -n 3 "$rank" sum
   sums 2 1 | check "Hydra -pmi-port" 0 "${mpich[@]}" -pmi-port -n 2 "$rank" sum

@@ -140,7 +140,7 @@ int die(hocketComm_t comm, const Case& run) {
 /// For `miss`: the rank, before it has joined.
 int rank_by_variables() {
   for (const char* name :
-       {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+       {"HOCKET_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
     if (std::getenv(name) != nullptr) return std::atoi(std::getenv(name));
   }
   return -1;
