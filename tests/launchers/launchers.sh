@@ -124,9 +124,10 @@ openmpi5=("$openmpi5" -x HOCKET_JOIN_DEADLINE_MS --allow-run-as-root --prtemca p
 mpich=(mpirun.mpich)
 hocket_run=$(dirname "$rank")/hocket-run
 torch=("$torchrun" --no-python)
-# Ranks that are started by hand: Kubernetes sets the same variables.
+# Ranks that are started by hand: Kubernetes sets the same variables. Two jobs at once on a host, of
+# one user and with one MASTER_PORT, would be taken for one.
 by_hand() {  # RANKS VARIABLES... -- COMMAND: one status for all, 1 if any failed
-  local ranks=$1 variables=() i pids=() status=0
+  local ranks=$1 variables=(MASTER_PORT="$RANDOM") i pids=() status=0
   shift
   while [[ $1 != -- ]]; do variables+=("$1"); shift; done
   shift

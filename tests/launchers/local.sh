@@ -75,7 +75,7 @@ fi
 
 # RANK, WORLD_SIZE and MASTER_ADDR alone.
 sums 2 1 | check "variables" 0 by_hand 2 MASTER_ADDR=localhost -- "$rank" sum
-sums 2 1 | check "variables, with a key" 0 by_hand 2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 \
+sums 2 1 | check "variables, with a key" 0 by_hand 2 MASTER_ADDR=127.0.0.1 \
   HOCKET_JOB_KEY_FILE="$work/key" -- "$rank" sum
 check_death "variables, a rank dies" 3 1 by_hand 3 MASTER_ADDR=localhost --
 check_deadline "variables, a rank is missing" fails by_hand 2 MASTER_ADDR=localhost -- \
