@@ -54,8 +54,8 @@ std::vector<std::string> common_environment(const StartRequest& request) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view name = name_of(*entry);
     const auto same = [&](const std::string& other) { return name_of(other) == name; };
-    if (set_by_launcher(name) || marks_rank(name) || std::ranges::any_of(request.environment, same))
-      continue;
+    const bool of_another_rank = set_by_launcher(name) || marks_rank(name);
+    if (of_another_rank || std::ranges::any_of(request.environment, same)) continue;
     environment.emplace_back(*entry);
   }
   environment.insert(environment.end(), request.environment.begin(), request.environment.end());
