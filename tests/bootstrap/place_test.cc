@@ -139,6 +139,36 @@ TEST(Place, of_two_launchers_that_contradict_each_other_is_refused_if_both_may_b
   }
 }
 
+TEST(Place, of_torchruns_only_rank_is_refused_if_mpirun_may_be_meant) {
+  const Lines one = {"RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=none", "MASTER_ADDR=h1"};
+  Place place;
+  bool found = false;
+  for (const Lines& mpi : {open_mpi, hydra}) {
+    EXPECT_TRUE(place_of(both(torchrun, mpi), &place, &found, false).ok());
+    const Status status = place_of(both(one, mpi), &place, &found, false);
+    EXPECT_EQ(status.code(), Code::invalid_usage);
+    EXPECT_NE(status.message().find("RANK=0, WORLD_SIZE=1 (torchrun), but "), std::string::npos)
+        << status.message();
+  }
+  EXPECT_TRUE(place_of(both(one, slurm), &place, &found).ok());
+  EXPECT_TRUE(place_of(both(one, {"PMI_RANK=0", "PMI_SIZE=1", "PMI_FD=7"}), &place, &found).ok());
+}
+
+TEST(Place, knows_the_variables_that_only_a_launcher_sets_for_a_rank) {
+  for (const Lines& lines :
+       {torchrun, open_mpi, hydra, pmix, slurm, Lines{"PMI_PORT=h1:4000", "PMI_ID=2"}}) {
+    EXPECT_TRUE(has_mark(Fake(lines).get())) << lines[0];
+    Lines left;
+    for (const std::string& line : lines) {
+      if (!marks_rank(line.substr(0, line.find('=')))) left.push_back(line);
+    }
+    EXPECT_FALSE(has_mark(Fake(left).get())) << lines[0];
+  }
+  EXPECT_FALSE(has_mark(Fake({"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=h1"}).get()));
+  // As Open MPI's MPI_Init leaves them in a process that no mpirun started.
+  EXPECT_FALSE(has_mark(Fake({"PMIX_RANK=0", "PMIX_NAMESPACE=17"}).get()));
+}
+
 TEST(Place, names_the_variables_of_another_launcher_that_says_something_else) {
   Place place;
   bool found = false;

@@ -1,65 +1,50 @@
-// hocket-run --bind-to: the shares of the cores on described machines, and real ranks on this one.
+// hocket-run --bind-to and --map-by: the shares of the cores on described machines, and real ranks
+// on this one.
 #include "binding.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "launcher/job.h"
 
 namespace hocket::internal::launch_test {
 namespace {
 
-using launch::BindTo;
+using launch::BindingRules;
 using launch::Core;
 using launch::Cpus;
+using launch::Part;
 using Words = std::vector<std::string>;
 
-TEST(Binding, lists_of_cpus_are_read_and_written_as_the_kernel_does) {
+TEST(Binding, lists_of_cpus_are_written_as_the_kernel_does) {
   const struct {
     Cpus cpus;
     const char* text;
   } rows[] = {{{}, ""}, {{0}, "0"}, {{0, 1}, "0-1"}, {{0, 2, 3, 4, 9}, "0,2-4,9"}};
-  for (const auto& row : rows) {
-    EXPECT_EQ(launch::parse_cpus(row.text), row.cpus) << row.text;
-    EXPECT_EQ(launch::cpus_text(row.cpus), row.text);
-  }
-  for (const char* wrong : {"x", "1-", "-1", "1;2", "0-99999999"})
-    EXPECT_EQ(launch::parse_cpus(wrong), Cpus()) << wrong;
+  for (const auto& row : rows) EXPECT_EQ(launch::cpus_text(row.cpus), row.text);
 }
 
-/// A description of a machine as in /sys/devices/system.
-class System {
- public:
-  System() {
-    char name[] = "/tmp/hocket-test-XXXXXX";
-    if (::mkdtemp(name) != nullptr) path_ = name;
-  }
-  ~System() { std::filesystem::remove_all(path_); }
-  void put(const std::string& file, const std::string& text) const {
-    const std::filesystem::path path = path_ + "/" + file;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text << "\n";
-  }
-  const std::string& path() const { return path_; }
+/// The cores of a machine that a synthetic topology of hwloc describes, as if it were this one.
+std::vector<Core> cores_of(const char* synthetic, const Cpus& allowed) {
+  hwloc_topology_t topology = nullptr;
+  hwloc_topology_init(&topology);
+  hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
+  EXPECT_EQ(hwloc_topology_set_synthetic(topology, synthetic), 0) << synthetic;
+  EXPECT_EQ(hwloc_topology_load(topology), 0) << synthetic;
+  const launch::Cores cores = launch::cores_of(topology, allowed);
+  hwloc_topology_destroy(topology);
+  EXPECT_TRUE(cores.of_this_host);
+  return cores.list;
+}
 
- private:
-  std::string path_;
-};
-
-/// Four cores of two hardware threads on two nodes: CPUs 0,4 and 2,6 on node 0; 1,5 and 3,7 on 1.
-void describe(const System& system) {
-  for (int cpu = 0; cpu < 8; ++cpu) {
-    const int first = cpu % 4;
-    system.put("cpu/cpu" + std::to_string(cpu) + "/topology/core_cpus_list",
-               std::to_string(first) + "," + std::to_string(first + 4));
-  }
-  system.put("node/node0/cpulist", "0,2,4,6");
-  system.put("node/node1/cpulist", "1,3,5,7");
-  system.put("node/possible", "0-1");
+/// CPUs first to last, of which each step-th.
+Cpus cpus(int first, int last, int step = 1) {
+  Cpus list;
+  for (int cpu = first; cpu <= last; cpu += step) list.push_back(cpu);
+  return list;
 }
 
 Words texts(const std::vector<launch::Binding>& bindings) {
@@ -68,48 +53,140 @@ Words texts(const std::vector<launch::Binding>& bindings) {
   return list;
 }
 
+struct Row {
+  Cpus allowed;
+  BindingRules rules;
+  int ranks;
+  Words expected;
+};
+
+void check(const char* synthetic, const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    const std::vector<Core> cores = cores_of(synthetic, row.allowed);
+    EXPECT_EQ(texts(launch::bindings(cores, row.rules, row.ranks)), row.expected)
+        << synthetic << ", allowed " << launch::cpus_text(row.allowed) << ", ranks " << row.ranks;
+  }
+}
+
 TEST(Binding, shares_are_disjoint_whole_cores_of_one_node_where_possible) {
-  const System system;
-  describe(system);
-  const struct {
-    Cpus allowed;
-    BindTo to;
-    int ranks;
-    Words expected;
-  } rows[] = {
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::none, 2, {"", ""}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::core, 1, {"0-7"}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::core, 2, {"0,2,4,6", "1,3,5,7"}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::core, 3, {"0,4", "2,6", "1,3,5,7"}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::core, 4, {"0,4", "2,6", "1,5", "3,7"}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::core, 5, {"", "", "", "", ""}},
-      {{1, 3, 7}, BindTo::core, 2, {"1", "3,7"}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::numa, 1, {"0,2,4,6"}},
-      {{0, 1, 2, 3, 4, 5, 6, 7}, BindTo::numa, 2, {"0,2,4,6", "1,3,5,7"}},
-      {{0, 1, 2, 3}, BindTo::numa, 5, {"0,2", "0,2", "0,2", "1,3", "1,3"}},
-      {{3, 7}, BindTo::numa, 2, {"3,7", "3,7"}},
-  };
-  for (const auto& row : rows) {
-    const std::vector<Core> cores = launch::read_cores(row.allowed, system.path());
-    EXPECT_EQ(texts(launch::bindings(cores, row.to, row.ranks)), row.expected)
-        << launch::cpus_text(row.allowed) << " ranks " << row.ranks;
+  // Four cores of two hardware threads on two nodes: CPUs 0,4 and 2,6 on node 0; 1,5 and 3,7 on 1.
+  const BindingRules core{Part::core}, numa{Part::numa};
+  check("numa:2 core:2 pu:2(indexes=0,4,2,6,1,5,3,7)",
+        {
+            {cpus(0, 7), {}, 2, {"", ""}},
+            {cpus(0, 7), core, 1, {"0-7"}},
+            {cpus(0, 7), core, 2, {"0,2,4,6", "1,3,5,7"}},
+            {cpus(0, 7), core, 3, {"0,4", "2,6", "1,3,5,7"}},
+            {cpus(0, 7), core, 4, {"0,4", "2,6", "1,5", "3,7"}},
+            {cpus(0, 7), core, 5, {"", "", "", "", ""}},
+            {{1, 3, 7}, core, 2, {"1", "3,7"}},
+            {cpus(0, 7), numa, 1, {"0,2,4,6"}},
+            {cpus(0, 7), numa, 2, {"0,2,4,6", "1,3,5,7"}},
+            {cpus(0, 3), numa, 5, {"0,2", "0,2", "0,2", "1,3", "1,3"}},
+            {{3, 7}, numa, 2, {"3,7", "3,7"}},
+        });
+}
+
+// Two sockets of four NUMA nodes of 16 cores of two hardware threads, 256 CPUs: socket S has CPUs
+// 128 S to 128 S + 127, NUMA node N has 32 N to 32 N + 31, core C has 2 C and 2 C + 1.
+constexpr const char* large = "package:2 numa:4 core:16 pu:2";
+
+TEST(Binding, ranks_go_to_nodes_or_sockets_in_turn) {
+  check(large,
+        {
+            {cpus(0, 255), {Part::numa, Part::numa}, 3, {"0-31", "32-63", "64-95"}},
+            {cpus(0, 255),
+             {Part::numa, Part::numa},
+             9,
+             {"0-31", "32-63", "64-95", "96-127", "128-159", "160-191", "192-223", "224-255",
+              "0-31"}},
+            {cpus(0, 255), {Part::socket, Part::socket}, 3, {"0-127", "128-255", "0-127"}},
+            {cpus(0, 255), {Part::core, Part::socket}, 3, {"0-63", "128-255", "64-127"}},
+            {cpus(0, 255), {Part::numa, Part::socket}, 4, {"0-31", "128-159", "64-95", "192-223"}},
+            {cpus(0, 255), {Part::socket, Part::numa}, 3, {"0-127", "0-127", "0-127"}},
+            {cpus(0, 255), {Part::core, Part::none}, 2, {"0-127", "128-255"}},
+            {cpus(0, 255), {Part::socket, Part::none}, 3, {"0-127", "0-127", "128-255"}},
+            {cpus(0, 255), {Part::none, Part::numa}, 2, {"", ""}},
+            // Only the CPUs on which hocket-run may run: one of node 1, eight of node 6.
+            {{34, 35, 192, 193, 194, 195},
+             {Part::core, Part::numa},
+             3,
+             {"34-35", "192-193", "194-195"}},
+            {cpus(32, 63, 2),
+             {Part::numa, Part::numa},
+             2,
+             {launch::cpus_text(cpus(32, 63, 2)), launch::cpus_text(cpus(32, 63, 2))}},
+        });
+}
+
+TEST(Binding, a_rank_has_at_least_the_cores_that_it_needs_or_no_rank_is_bound) {
+  check(large, {
+                   {cpus(0, 255), {Part::core, Part::none, 64}, 2, {"0-127", "128-255"}},
+                   {cpus(0, 255), {Part::core, Part::none, 65}, 2, {"", ""}},
+                   {cpus(0, 15), {Part::core, Part::none, 3}, 2, {"0-7", "8-15"}},
+                   {cpus(0, 15), {Part::core, Part::none, 5}, 2, {"", ""}},
+                   // Node 0 takes one rank of three cores, node 1 two.
+                   {cpus(24, 47), {Part::core, Part::numa, 3}, 3, {"24-31", "32-39", "40-47"}},
+                   {cpus(24, 47), {Part::core, Part::numa, 3}, 4, {"", "", "", ""}},
+               });
+  const std::vector<Core> cores = cores_of(large, cpus(0, 15));
+  EXPECT_EQ(launch::no_room_text(cores, {Part::core, Part::numa, 5}, 2),
+            "2 ranks, but they may run on 8 cores only; --bind-to core needs 5 cores of one NUMA "
+            "node for each rank");
+}
+
+TEST(Binding, shares_are_disjoint_and_complete_on_a_large_machine) {
+  const std::vector<Core> cores = cores_of(large, cpus(0, 255));
+  for (const Part spread : {Part::none, Part::numa, Part::socket}) {
+    for (int ranks = 1; ranks <= 128; ++ranks) {
+      Cpus all;
+      for (const launch::Binding& binding : launch::bindings(cores, {Part::core, spread}, ranks)) {
+        EXPECT_FALSE(binding.cpus.empty());
+        all.insert(all.end(), binding.cpus.begin(), binding.cpus.end());
+      }
+      std::ranges::sort(all);
+      // A node or socket without a rank is not used.
+      if (ranks >= 8 || spread == Part::none) {
+        EXPECT_EQ(all, cpus(0, 255)) << ranks;
+      }
+      EXPECT_EQ(std::ranges::adjacent_find(all), all.end()) << ranks;
+    }
   }
 }
 
 TEST(Binding, a_machine_without_description_has_a_core_for_each_cpu) {
-  const std::vector<Core> cores = launch::read_cores({2, 5, 6}, "/no/such/folder");
-  EXPECT_EQ(texts(launch::bindings(cores, BindTo::core, 2)), (Words{"2", "5-6"}));
-  EXPECT_EQ(texts(launch::bindings(cores, BindTo::numa, 1)), Words{"2,5-6"});
+  const std::vector<Core> cores = cores_of("pu:8", {2, 5, 6});
+  EXPECT_EQ(texts(launch::bindings(cores, {Part::core}, 2)), (Words{"2", "5-6"}));
+  EXPECT_EQ(texts(launch::bindings(cores, {Part::numa}, 1)), Words{"2,5-6"});
 }
 
 // ---- Real ranks
 
 const std::string prints_cpus = "sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/self/status";
 
+/// "0-3,8": what the kernel writes.
+Cpus parse_cpus(const std::string& text) {
+  Cpus list;
+  std::istringstream ranges(text);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    const std::size_t dash = range.find('-');
+    const int last = std::stoi(dash == std::string::npos ? range : range.substr(dash + 1));
+    for (int cpu = std::stoi(range); cpu <= last; ++cpu) list.push_back(cpu);
+  }
+  return list;
+}
+
 Cpus own_cpus() {
   Cpus cpus;
   EXPECT_TRUE(launch::allowed_cpus(&cpus).ok());
   return cpus;
+}
+
+/// As many as --bind-to core finds.
+std::size_t own_cores() {
+  launch::Cores cores;
+  EXPECT_TRUE(launch::read_cores(own_cpus(), &cores).ok());
+  return cores.list.size();
 }
 
 Words with(const Words& options) {
@@ -131,7 +208,7 @@ TEST(Binding, ranks_are_not_bound_by_default) {
 }
 
 TEST(Binding, ranks_run_where_the_report_says) {
-  const std::size_t cores = launch::read_cores(own_cpus(), "/sys/devices/system").size();
+  const std::size_t cores = own_cores();
   for (const char* to : {"core", "numa"}) {
     const Result result = run(
         with({"-n", std::to_string(cores), "--bind-to", to, "--report-bindings", "--tag-output"}));
@@ -146,7 +223,7 @@ TEST(Binding, ranks_run_where_the_report_says) {
       EXPECT_NE(result.err.find("rank " + rank + " is bound to CPUs " + cpus + " ("),
                 std::string::npos)
           << line << result.err;
-      for (const int cpu : launch::parse_cpus(cpus)) {
+      for (const int cpu : parse_cpus(cpus)) {
         used.insert(cpu);
         ++sum;
       }
@@ -171,6 +248,48 @@ TEST(Binding, more_ranks_than_cores_are_not_bound_and_told_so) {
                             "taskset -pc " + one + " $$ >/dev/null");
   EXPECT_NE(enough.err.find("rank 0 is bound to CPUs " + one + " (1 core)"), std::string::npos)
       << enough.err;
+}
+
+TEST(Binding, ranks_are_bound_to_what_map_by_names) {
+  if (own_cpus().size() < 2) GTEST_SKIP() << "one CPU only";
+  // hwloc says that each CPU of this machine is a NUMA node.
+  const int last = own_cpus().back() + 1;
+  const std::vector<std::string> nodes = {"HWLOC_SYNTHETIC=numa:" + std::to_string(last) + " pu:1",
+                                          "HWLOC_THISSYSTEM=1"};
+  const Cpus own = own_cpus();
+  Words expected = {std::to_string(own[0]), std::to_string(own[1])};
+  std::ranges::sort(expected);
+  for (const Words& options :
+       {Words{"-n", "2", "--map-by", "numa"}, Words{"-n", "2", "--map-by", "NUMA:PE=1"}}) {
+    const Result result = run(with(options), nodes);
+    EXPECT_EQ(sorted_lines_of(result.out), expected) << result.err;
+  }
+  const Result free = run(with({"-n", "1", "--map-by", "numa", "--bind-to", "none"}), nodes);
+  EXPECT_EQ(lines_of(free.out), Words{launch::cpus_text(own)}) << free.err;
+  // One core of all CPUs.
+  const Result one = run(with({"-n", "2", "--map-by", "core"}),
+                         {"HWLOC_SYNTHETIC=core:1 pu:" + std::to_string(last), nodes[1]});
+  EXPECT_NE(one.err.find("they may run on 1 core only"), std::string::npos) << one.err;
+}
+
+TEST(Binding, without_hwloc_or_with_the_topology_of_another_machine_no_rank_is_bound) {
+  const std::string all = launch::cpus_text(own_cpus());
+  const struct {
+    const char* variable;
+    const char* said;
+  } rows[] = {
+      {"HWLOC_SYNTHETIC=package:2 core:4 pu:2",
+       ": the ranks are not bound: hwloc describes another machine"},
+      {"HWLOC_SYNTHETIC=package:2 core:4 pu:2", ": rank 1 would be bound to CPUs 8-15 (4 cores)\n"},
+      {"HWLOC_COMPONENTS=stop", ": the ranks are not bound: hwloc cannot read the topology"},
+  };
+  for (const auto& row : rows) {
+    const Result result =
+        run(with({"-n", "2", "--bind-to", "core", "--report-bindings"}), {row.variable});
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
+    EXPECT_EQ(lines_of(result.out), (Words{all, all}));
+  }
 }
 
 TEST(Binding, every_host_binds_its_own_ranks) {

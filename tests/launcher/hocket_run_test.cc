@@ -92,13 +92,13 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"--hosts", ":2", "true"}, "':2' has no host name"},
       {{"--hosts", "a,,b", "true"}, "'' has no host name"},
       {{"--hosts", "a,", "true"}, "'' has no host name"},
-      {{"--hosts", "a:1,b,a", "true"}, "'a' is named twice"},
       {{"--hosts", "[fd77::1", "true"}, "no closing bracket"},
       {{"--hosts", "[fd77::1]2", "true"}, "'[fd77::1]2' is not a host"},
       {{"--hosts", "fd77::1", "true"}, "'fd77::1'"},
       {{"--hosts", "-oProxyCommand=x", "true"}, "is not a host name"},
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},
-      {{"-n", "1", "--bind-to", "socket", "true"}, "--bind-to: socket not in {core,numa,none}"},
+      {{"-n", "1", "--bind-to", "board", "true"},
+       "--bind-to: board not in {core,numa,socket,package,none}"},
       {{"-n", "1", "--timeout", "0", "true"}, "--timeout"},
       {{"-n", "1", "--timeout", "5m", "true"}, "--timeout"},
       {{"-n", "1", "--ssh", "'open", "true"}, "open quote"},
@@ -623,6 +623,28 @@ TEST(HocketRun, the_limit_of_open_files_is_the_callers) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_EQ(result.out, std::to_string(limit.rlim_cur) + "\n");
+}
+
+TEST(HocketRun, ranks_do_not_see_what_an_outer_launcher_says_of_their_rank) {
+  const Result result = run(
+      {"-n", "1", "sh", "-c", "env; exec " + this_program() + " --rank place"},
+      {"TORCHELASTIC_RUN_ID=1", "RANK=1", "WORLD_SIZE=3", "MASTER_ADDR=h", "OMPI_COMM_WORLD_RANK=1",
+       "OMPI_COMM_WORLD_SIZE=3", "PMI_RANK=1", "PMI_FD=9", "SLURM_PROCID=1", "SLURM_STEP_ID=0"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("rank 0 of 1 listener 1"), std::string::npos) << result.out;
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMI_", "SLURM_PROCID"}) {
+    EXPECT_EQ(result.out.find(name), std::string::npos) << name;
+  }
+}
+
+TEST(HocketRun, ranks_of_a_launcher_inside_it_belong_to_that_launcher) {
+  const Result result = run({"-n", "1", "env", "TORCHELASTIC_RUN_ID=1", "RANK=1", "WORLD_SIZE=3",
+                             "MASTER_ADDR=h", this_program(), "--rank", "place"});
+  EXPECT_NE(result.out.find("rank 1 of 3 listener 0"), std::string::npos) << result.out;
+  // RANK may be a variable of the program.
+  const Result plain = run({"-n", "1", "env", "RANK=1", "WORLD_SIZE=3", "MASTER_ADDR=h",
+                            this_program(), "--rank", "place"});
+  EXPECT_NE(plain.out.find("rank 0 of 1 listener 1"), std::string::npos) << plain.out;
 }
 
 }  // namespace

@@ -32,6 +32,30 @@ TEST(Hosts, have_the_names_that_mpirun_gives_their_option) {
   EXPECT_EQ(sorted_lines_of(numbers({"-host=localhost:3,127.0.0.1"}).out), three_and_one);
 }
 
+TEST(Hosts, that_are_named_several_times_have_the_sum_of_their_ranks) {
+  EXPECT_EQ(sorted_lines_of(numbers({"-H", "localhost,localhost,127.0.0.1,localhost"}).out),
+            three_and_one);
+  EXPECT_EQ(sorted_lines_of(numbers({"-H", "localhost:2,127.0.0.1,localhost"}).out), three_and_one);
+}
+
+TEST(Hosts, get_their_ranks_as_map_by_says) {
+  const struct {
+    Words options;
+    Words expected;
+  } rows[] = {
+      {{"--map-by", "slot", "-H", "localhost:3,127.0.0.1"}, three_and_one},
+      {{"--map-by", "node", "-H", "localhost:3,127.0.0.1"},
+       {"0 4 0 3", "1 4 0 1", "2 4 1 3", "3 4 2 3"}},
+      {{"-map-by", "ppr:2:node", "-H", "localhost,127.0.0.1", "-n", "3"},
+       {"0 3 0 2", "1 3 1 2", "2 3 0 1"}},
+      {{"--map-by=ppr:2:node"}, {"0 2 0 2", "1 2 1 2"}},
+  };
+  for (const auto& row : rows) {
+    const Result result = numbers(row.options);
+    EXPECT_EQ(sorted_lines_of(result.out), row.expected) << result.err;
+  }
+}
+
 TEST(Hosts, come_from_a_file_of_any_launcher) {
   const char* const texts[] = {
       // Open MPI

@@ -70,7 +70,7 @@ TEST(Killed, an_agent_that_dies_counts_as_the_death_of_its_ranks) {
   ::kill(find(job, Victim::agent), SIGKILL);
   job.finish();
   EXPECT_EQ(job.status, 137);
-  EXPECT_NE(job.err.find("its ranks (0 to 1) are ended"), std::string::npos) << job.err;
+  EXPECT_NE(job.err.find("its ranks (0-1) are ended"), std::string::npos) << job.err;
 }
 
 TEST(Killed, a_request_to_end_the_agent_ends_the_ranks_in_order) {

@@ -167,9 +167,11 @@ class Variables {
   std::vector<std::string> names_;
 };
 
-TEST(Launch, hocket_run_within_another_launcher_counts) {
+TEST(Launch, hocket_run_counts_beside_variables_that_a_program_or_its_mpi_library_may_set) {
   Variables environment;
-  environment.set("OMPI_COMM_WORLD_RANK", "3");
+  for (const char* name : {"PMIX_RANK", "PMIX_NAMESPACE", "RANK", "WORLD_SIZE", "MASTER_ADDR"}) {
+    environment.set(name, "3");
+  }
   UniqueFd record;
   ASSERT_TRUE(make_launch_record(some_place(1, 2), -1, &record).ok());
   LaunchInfo info;

@@ -38,6 +38,15 @@ TEST(Programs, fill_the_hosts_in_their_order) {
             (Words{"a 0 5 0", "a 1 5 1", "b 2 5 2", "b 3 5 0", "b 4 5 1"}));
 }
 
+TEST(Programs, keep_their_ranks_where_map_by_deals_these_to_hosts_in_turn) {
+  const std::string says = "echo $0 $HOCKET_RANK $HOCKET_LOCAL_RANK";
+  const Result result =
+      run({"--interface", "lo", "--hosts", "localhost:3,127.0.0.1:3", "--map-by", "node", "-n", "2",
+           "sh", "-c", says, "a", ":", "-n", "3", "sh", "-c", says, "b"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.out), (Words{"a 0 0", "a 1 0", "b 2 1", "b 3 1", "b 4 2"}));
+}
+
 TEST(Programs, that_cannot_be_run_or_fail_are_named) {
   const Result missing = run({"-n", "1", "sleep", "1000", ":", "-n", "1", "no-such-program"});
   EXPECT_EQ(missing.status, 127);

@@ -1,20 +1,33 @@
 # Cases on the two hosts h1 and h2 of tests/rig/hosts: sourced by launchers.sh.
 key "$work/key"
 
+two=("$hocket_run" --ssh "$HOSTS_RSH" --hosts h1:2,h2:2)
+sums 4 2 | check "hocket-run, 2 hosts" 0 "${two[@]}" "$rank" sum
+sums 4 2 | check "hocket-run, 2 hosts in turn" 0 "${two[@]}" --map-by node "$rank" sum
+check_death "hocket-run, 2 hosts, a rank dies" 4 3 "${two[@]}"
+check "hocket-run, 2 hosts, exit status" 5 "${two[@]}" "$rank" exit 3 <<<"rank 3 of 4"
+check_deadline "hocket-run, 2 hosts, a rank is missing" fails "${two[@]}" "$rank" miss 3 TOLD \
+  <<<"rank 3 is missing"
+
 if have mpirun.mpich; then
-  sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -launcher ssh -launcher-exec "$HOSTS_RSH" \
-    -hosts h1,h2 -ppn 2 -n 4 "$rank" sum
-  check "Hydra, 2 hosts, a rank dies" fails "${mpich[@]}" -launcher ssh -launcher-exec \
-    "$HOSTS_RSH" -hosts h1,h2 -ppn 1 -n 2 "${in_shell[@]}" "$rank" die 1 <<<"rank 0: culprit 1"
+  mpich+=(-launcher ssh -launcher-exec "$HOSTS_RSH" -hosts h1,h2)
+  sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -ppn 2 -n 4 "$rank" sum
+  sums 2 2 | check "Hydra -pmi-port, 2 hosts" 0 "${mpich[@]}" -pmi-port -ppn 1 -n 2 "$rank" sum
+  check_death "Hydra, 2 hosts, a rank dies" 4 3 "${mpich[@]}" -ppn 2 -n 4
+  check "Hydra, 2 hosts, exit status" 5 "${mpich[@]}" -ppn 1 -n 2 "$rank" exit 1 <<<"rank 1 of 2"
+  check_deadline "Hydra, 2 hosts, a rank is missing" fails "${mpich[@]}" -ppn 1 -n 2 "$rank" \
+    miss 1 TOLD <<<"waiting in the barrier of the launcher's PMI server"
+  sums 2 2 | check "Hydra, 2 hosts, MPI_Init before" 0 "${mpich[@]}" -ppn 1 -n 2 "$rank" \
+    sum libmpich.so.12,before
 fi
 if have mpirun.openmpi; then
-  remote=(--mca plm_rsh_agent "$HOSTS_RSH" --host h1:2,h2:2)
-  sums 4 2 | check "Open MPI, 2 hosts" 0 "${openmpi[@]}" "${remote[@]}" -n 4 "$rank" sum
-  check "Open MPI, 2 hosts, a rank dies" fails "${openmpi[@]}" "${remote[@]}" -n 4 \
-    "$rank" die 3 <<<"rank 0: culprit 3
-rank 1: culprit 3
-rank 2: culprit 3"
-  sums 4 2 | check "Open MPI, 2 hosts, before MPI_Init" 0 "${openmpi[@]}" "${remote[@]}" -n 4 \
+  openmpi+=(--mca plm_rsh_agent "$HOSTS_RSH" --host h1:2,h2:2)
+  sums 4 2 | check "Open MPI, 2 hosts" 0 "${openmpi[@]}" -n 4 "$rank" sum
+  check_death "Open MPI, 2 hosts, a rank dies" 4 3 "${openmpi[@]}" -n 4
+  check "Open MPI, 2 hosts, exit status" 5 "${openmpi[@]}" -n 4 "$rank" exit 3 <<<"rank 3 of 4"
+  check_deadline "Open MPI, 2 hosts, a rank is missing" fails "${openmpi[@]}" -n 4 "$rank" \
+    miss 3 TOLD <<<"rank 3 is missing"
+  sums 4 2 | check "Open MPI, 2 hosts, MPI_Init before" 0 "${openmpi[@]}" -n 4 \
     "$rank" sum libmpi.so.40,before
 fi
 if [[ $torchrun ]]; then
@@ -24,7 +37,7 @@ if [[ $torchrun ]]; then
       --master-port 29511 --node-rank"
     shift
     agent=$(tr -s '\n ' ' ' <<<"$agent")
-    $HOSTS_RSH h2 "$setting $agent 1 $*" &
+    $HOSTS_RSH h2 "HOCKET_JOIN_DEADLINE_MS=$HOCKET_JOIN_DEADLINE_MS $setting $agent 1 $*" &
     env "$setting" $agent 0 "$@"
     local status=$?
     wait $! && return $status
@@ -32,11 +45,14 @@ if [[ $torchrun ]]; then
   export torchrun
   export -f agents
   sums 2 2 | check "torchrun, 2 hosts" 0 agents HOCKET_JOB_KEY_FILE="$work/key" "$rank" sum
-  check "torchrun, 2 hosts, a rank dies" fails agents HOCKET_JOB_KEY_FILE="$work/key" \
-    "$rank" die 1 <<<"rank 0: culprit 1"
+  check_death "torchrun, 2 hosts, a rank dies" 2 1 agents HOCKET_JOB_KEY_FILE="$work/key"
+  check "torchrun, 2 hosts, no key" fails agents HOCKET_LOG=warn "$rank" join \
+    <<<"HOCKET_JOB_KEY_FILE"
+  check_deadline "torchrun, 2 hosts, a rank is missing" fails agents \
+    HOCKET_JOB_KEY_FILE="$work/key" "$rank" miss 1 TOLD <<<"rank 1 is missing"
 fi
 master() {  # VARIABLES... -- COMMAND: rank 0 on h1 and rank 1 on h2
-  local variables=()
+  local variables=(HOCKET_JOIN_DEADLINE_MS="$HOCKET_JOIN_DEADLINE_MS")
   while [[ $1 != -- ]]; do variables+=("$1"); shift; done
   shift
   $HOSTS_RSH h2 "RANK=1 WORLD_SIZE=2 ${variables[*]} $*" &
@@ -55,10 +71,14 @@ key "$work/key0"
 key "$work/key1"
 printf '#!/bin/sh\nHOCKET_JOB_KEY_FILE=%s/key$RANK exec %s join\n' "$work" "$rank" >"$work/wrong"
 chmod 700 "$work/wrong"
-check "variables, 2 hosts, a wrong key" fails master MASTER_ADDR=h1 HOCKET_JOIN_DEADLINE_MS=1000 \
+check_deadline "variables, 2 hosts, a wrong key" fails master MASTER_ADDR=h1 \
   -- "$work/wrong" <<<"refused this rank's job key
 RANK=1, WORLD_SIZE=2
 1 connection with another job's key was refused, the last from 10.77.1.2"
+check_death "variables, 2 hosts, a rank dies" 2 1 master MASTER_ADDR=h1 \
+  HOCKET_JOB_KEY_FILE="$work/key" --
+check_deadline "variables, 2 hosts, a rank is missing" fails master MASTER_ADDR=h1 \
+  HOCKET_JOB_KEY_FILE="$work/key" -- "$rank" miss 1 TOLD <<<"rank 1 is missing"
 check "variables, 2 hosts, rank 0 is missing" fails $HOSTS_RSH h2 "RANK=1 WORLD_SIZE=2 \
   MASTER_ADDR=h1 HOCKET_JOIN_DEADLINE_MS=500 HOCKET_JOB_KEY_FILE=$work/key $rank join" \
   <<<"looking for rank 0 on h1 (MASTER_ADDR)"

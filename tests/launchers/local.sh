@@ -4,68 +4,90 @@ key "$work/other_key"
 # KEYS RANK COMMAND...: rank 1 gets another key than the others.
 give_keys='HOCKET_JOB_KEY_FILE=$0/key; [ $1 != 1 ] || HOCKET_JOB_KEY_FILE=$0/other_key
 export HOCKET_JOB_KEY_FILE; shift; exec "$@"'
-two_survivors='rank 0: culprit 1
-rank 2: culprit 1'
 wrong_key="refused this rank's job key
 1 connection with another job's key was refused"
+
+with_keys() {  # VARIABLE: the command with which every rank takes its key; VARIABLE is its rank
+  printf 'exec sh -c "$0" "$1" $%s "$2" join' "$1"
+}
+
+check_death "hocket-run, a rank dies" 3 1 "$hocket_run" -n 3
+check "hocket-run, status of a killed rank" 137 "$hocket_run" -n 2 "$rank" kill 1 </dev/null
+check "hocket-run, exit status" 5 "$hocket_run" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
+check_deadline "hocket-run, a rank is missing" fails "$hocket_run" -n 2 "$rank" miss 1 TOLD \
+  <<<"rank 1 is missing"
 
 if have mpirun.mpich; then
   sums 3 1 | check "Hydra" 0 "${mpich[@]}" -n 3 "$rank" sum
   sums 2 1 | check "Hydra -pmi-port" 0 "${mpich[@]}" -pmi-port -n 2 "$rank" sum
-  check "Hydra, a rank dies" fails "${mpich[@]}" -n 3 "${in_shell[@]}" "$rank" die 1 \
-    <<<"$two_survivors"
+  check_death "Hydra, a rank dies" 3 1 "${mpich[@]}" -n 3
+  check_death "Hydra -pmi-port, a rank dies" 2 0 "${mpich[@]}" -pmi-port -n 2
+  check "Hydra, status of a killed rank" 9 "${mpich[@]}" -n 2 "$rank" kill 1 </dev/null
   check "Hydra, exit status" 5 "${mpich[@]}" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
-  check "Hydra, a rank is missing" fails env HOCKET_JOIN_DEADLINE_MS=1000 \
-    "${mpich[@]}" -n 2 "$rank" miss 1 <<<"the join deadline of 1000 ms passed while the rank was \
-waiting in the barrier of the launcher's PMI server
+  check_deadline "Hydra, a rank is missing" fails "${mpich[@]}" -n 2 "$rank" miss 1 TOLD \
+    <<<"ms passed while the rank was waiting in the barrier of the launcher's PMI server
 this process is rank 0 of 2, started by a PMI-1 launcher: PMI_RANK=0, PMI_SIZE=2"
-  check "Hydra, a wrong key" fails env HOCKET_JOIN_DEADLINE_MS=1000 \
-    "${mpich[@]}" -n 2 sh -c 'exec sh -c "$0" "$1" $PMI_RANK "$2" join' \
+  check_deadline "Hydra, a wrong key" fails "${mpich[@]}" -n 2 sh -c "$(with_keys PMI_RANK)" \
     "$give_keys" "$work" "$rank" <<<"$wrong_key
 started by a PMI-1 launcher: PMI_RANK=1"
   for when in before after never; do
-    sums 2 1 | check "Hydra, $when MPI_Init" 0 "${mpich[@]}" -n 2 "$rank" \
+    sums 2 1 | check "Hydra, MPI_Init $when" 0 "${mpich[@]}" -n 2 "$rank" \
       sum libmpich.so.12,$when
   done
-  check "Hydra -pmi-port, before MPI_Init" fails "${mpich[@]}" -pmi-port -n 2 "$rank" \
-    join libmpich.so.12,before <<<"an id from hocketGetUniqueId that MPI_Bcast passes to all ranks"
+  for when in before after never; do
+    check "Hydra -pmi-port, MPI_Init $when" fails "${mpich[@]}" -pmi-port -n 2 "$rank" \
+      join libmpich.so.12,$when <<<"an id from hocketGetUniqueId that MPI_Bcast passes to all ranks"
+  done
 fi
 
 if have mpirun.openmpi; then
   sums 3 1 | check "Open MPI" 0 "${openmpi[@]}" -n 3 "$rank" sum
-  check "Open MPI, a rank dies" fails "${openmpi[@]}" -n 3 "$rank" die 1 <<<"$two_survivors"
+  check_death "Open MPI, a rank dies" 3 1 "${openmpi[@]}" -n 3
+  check "Open MPI, status of a killed rank" 137 "${openmpi[@]}" -n 2 "$rank" kill 1 </dev/null
   check "Open MPI, exit status" 5 "${openmpi[@]}" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
-  check "Open MPI, a rank is missing" fails "${openmpi[@]}" -x HOCKET_JOIN_DEADLINE_MS=1000 \
-    -n 2 "$rank" miss 1 <<<"rank 1 is missing"
-  check "Open MPI, rank 0 is missing" fails "${openmpi[@]}" -x HOCKET_JOIN_DEADLINE_MS=1000 \
-    -n 2 "$rank" miss 0 <<<"waiting for rank 0 to publish its address by PMIx"
+  check_deadline "Open MPI, a rank is missing" fails "${openmpi[@]}" -n 2 "$rank" miss 1 TOLD \
+    <<<"rank 1 is missing"
+  check_deadline "Open MPI, rank 0 is missing" fails "${openmpi[@]}" -n 2 "$rank" miss 0 TOLD \
+    <<<"waiting for rank 0 to publish its address by PMIx"
+  check_deadline "Open MPI, a wrong key" fails "${openmpi[@]}" -n 2 sh -c \
+    "$(with_keys OMPI_COMM_WORLD_RANK)" "$give_keys" "$work" "$rank" \
+    <<<"refused this rank's job key"
   for when in before after never; do
-    sums 2 1 | check "Open MPI, $when MPI_Init" 0 "${openmpi[@]}" -n 2 "$rank" \
+    sums 2 1 | check "Open MPI, MPI_Init $when" 0 "${openmpi[@]}" -n 2 "$rank" \
       sum libmpi.so.40,$when
   done
 fi
 
 if [[ $torchrun ]]; then
   sums 2 1 | check "torchrun" 0 "${torch[@]}" --standalone --nproc-per-node 2 "$rank" sum
-  check "torchrun, a rank dies" 1 "${torch[@]}" --standalone --nproc-per-node 3 \
-    "$rank" die 1 <<<"$two_survivors"
+  check_death "torchrun, a rank dies" 3 1 "${torch[@]}" --standalone --nproc-per-node 3
+  check "torchrun, status of a killed rank" 1 "${torch[@]}" --standalone --nproc-per-node 2 \
+    "$rank" kill 1 </dev/null
+  check "torchrun, exit status" 1 "${torch[@]}" --standalone --nproc-per-node 2 \
+    "$rank" exit 1 <<<"rank 1 of 2"
+  check_deadline "torchrun, a rank is missing" fails "${torch[@]}" --standalone \
+    --nproc-per-node 2 "$rank" miss 1 TOLD <<<"rank 1 is missing"
+  check_deadline "torchrun, a wrong key" fails "${torch[@]}" --standalone --nproc-per-node 2 \
+    sh -c "$(with_keys RANK)" "$give_keys" "$work" "$rank" <<<"refused this rank's job key"
 else
   missing+=" torchrun"
 fi
 
 # RANK, WORLD_SIZE and MASTER_ADDR alone.
 sums 2 1 | check "variables" 0 by_hand 2 MASTER_ADDR=localhost -- "$rank" sum
-sums 2 1 | check "variables, with a key" 0 by_hand 2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 \
+sums 2 1 | check "variables, with a key" 0 by_hand 2 MASTER_ADDR=127.0.0.1 \
   HOCKET_JOB_KEY_FILE="$work/key" -- "$rank" sum
+check_death "variables, a rank dies" 3 1 by_hand 3 MASTER_ADDR=localhost --
+check_deadline "variables, a rank is missing" fails by_hand 2 MASTER_ADDR=localhost -- \
+  "$rank" miss 1 TOLD <<<"rank 1 is missing"
 check "variables, over several hosts without a key" fails by_hand 2 MASTER_ADDR=192.0.2.1 \
   -- "$rank" join <<<"2 times gives ranks on several hosts no secret"
 check "variables, without MASTER_ADDR" fails by_hand 2 TERM=dumb -- "$rank" join \
   <<<"2 times MASTER_ADDR is not set"
 check "variables, without WORLD_SIZE" 3 env RANK=0 MASTER_ADDR=localhost "$rank" join \
   <<<"WORLD_SIZE is not set"
-check "variables, a wrong key" fails by_hand 2 MASTER_ADDR=localhost \
-  HOCKET_JOIN_DEADLINE_MS=1000 -- sh -c 'exec sh -c "$0" "$1" $RANK "$2" join' "$give_keys" \
-  "$work" "$rank" <<<"$wrong_key
+check_deadline "variables, a wrong key" fails by_hand 2 MASTER_ADDR=localhost -- sh -c \
+  "$(with_keys RANK)" "$give_keys" "$work" "$rank" <<<"$wrong_key
 RANK=1, WORLD_SIZE=2"
 check "variables, key file that others may read" fails by_hand 2 MASTER_ADDR=localhost \
   HOCKET_JOB_KEY_FILE="$here" -- "$rank" join <<<"2 times others may use the job key file"
@@ -84,3 +106,41 @@ if have mpirun.mpich mpirun.openmpi; then
 fi
 check "Open MPI's variables without Open MPI" fails env OMPI_COMM_WORLD_RANK=0 \
   OMPI_COMM_WORLD_SIZE=2 "$rank" join <<<"PMIx"
+for launcher in mpich openmpi; do
+  command -v mpirun.$launcher >/dev/null || continue
+  declare -n mpirun=$launcher
+  sums 2 1 | check "mpirun.$launcher inside hocket-run" 0 "$hocket_run" -n 1 "${mpirun[@]}" -n 2 \
+    "$rank" sum
+  sums 2 1 | check "hocket-run inside mpirun.$launcher" 0 "${mpirun[@]}" -n 1 "$hocket_run" -n 2 \
+    "$rank" sum
+done
+if [[ $torchrun ]] && have mpirun.mpich; then
+  check "Hydra inside torchrun" fails "${torch[@]}" --standalone --nproc-per-node 1 "${mpich[@]}" \
+    -n 2 "$rank" join <<<"RANK=0, WORLD_SIZE=1 (torchrun), but PMI_SIZE=2"
+  sums 2 1 | check "Hydra inside torchrun, unset" 0 "${torch[@]}" --standalone \
+    --nproc-per-node 1 env -u TORCHELASTIC_RUN_ID "${mpich[@]}" -n 2 "$rank" sum
+fi
+
+# What a container engine makes with --network=host, and the small /dev/shm of its containers: no
+# engine runs here, but the same namespaces. A container for each rank, with its own processes,
+# mounts, IPC, host name and users; and one for all ranks, with its own network too.
+container=(unshare --user --map-root-user --mount --ipc --uts --cgroup --pid --fork --mount-proc)
+inside='mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$0" "$@"'
+if "${container[@]}" sh -c "$inside" true 2>/dev/null; then
+  sums 2 1 | check "a container for each rank, hocket-run" 0 "$hocket_run" -n 2 "${container[@]}" \
+    sh -c "$inside" "$rank" sum
+  check_death "a container for each rank, a rank dies" 3 1 "$hocket_run" -n 3 "${container[@]}" \
+    sh -c "$inside"
+  sums 2 1 | check "a container for each rank, variables" 0 by_hand 2 MASTER_ADDR=localhost -- \
+    "${container[@]}" sh -c "$inside" "$rank" sum
+  sums 2 1 | check "a container for all ranks" 0 "${container[@]}" --net sh -c \
+    "ip link set lo up && $inside" "$hocket_run" -n 2 "$rank" sum
+  for launcher in mpich openmpi; do
+    command -v mpirun.$launcher >/dev/null || continue
+    declare -n mpirun=$launcher
+    sums 2 1 | check "a container for each rank, mpirun.$launcher" 0 "${mpirun[@]}" -n 2 \
+      "${container[@]}" sh -c "$inside" "$rank" sum
+  done
+else
+  missing+=" (user namespaces)"
+fi

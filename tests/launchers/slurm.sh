@@ -7,15 +7,13 @@ sums 4 2 | check "srun, 2 hosts, by MUNGE" 0 srun "${two[@]}" "$rank" sum
 sums 2 1 | check "srun, 1 host" 0 srun -N 1 -n 2 "$rank" sum
 sums 4 2 | check "srun, 2 hosts, by a key file" 0 env HOCKET_JOB_KEY_FILE="$work/key" \
   srun "${two[@]}" "$rank" sum
-# Slurm must not end the ranks before they have reported.
-check "srun, a rank dies" fails srun --kill-on-bad-exit=0 "${two[@]}" "$rank" die 3 <<<"rank 0: culprit 3
-rank 1: culprit 3
-rank 2: culprit 3"
+check_death "srun, a rank dies" 4 3 srun "${two[@]}"
+check "srun -K, status of a killed rank" 137 srun -K "${two[@]}" "$rank" kill 2 </dev/null
 check "srun, exit status" 5 srun "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
-check "srun, a rank is missing" fails env HOCKET_JOIN_DEADLINE_MS=1500 \
-  srun "${two[@]}" "$rank" miss 3 <<<"rank 3 is missing
+check_deadline "srun, a rank is missing" fails srun "${two[@]}" "$rank" miss 3 TOLD \
+  <<<"rank 3 is missing
 started by Slurm's srun: SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=4"
-check "srun, a wrong key" fails env HOCKET_JOIN_DEADLINE_MS=2000 srun -N 2 -n 2 sh -c \
+check_deadline "srun, a wrong key" fails srun -N 2 -n 2 sh -c \
   'export HOCKET_JOB_KEY_FILE=$0/key; [ $SLURM_PROCID = 0 ] || HOCKET_JOB_KEY_FILE=$0/other_key
   exec "$1" join' "$work" "$rank" <<<"refused this rank's job key
 SLURM_PROCID=1"
@@ -24,9 +22,13 @@ sums 3 2 | check "srun, tasks placed by hand" 0 env SLURM_HOSTFILE="$work/hostfi
   srun -m arbitrary -n 3 "$rank" sum
 
 sums 4 2 | check "srun --mpi=pmi2" 0 srun --mpi=pmi2 "${two[@]}" "$rank" sum
+check_death "srun --mpi=pmi2, a rank dies" 4 0 srun --mpi=pmi2 "${two[@]}"
+check "srun --mpi=pmi2, exit status" 5 srun --mpi=pmi2 "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
+check_deadline "srun --mpi=pmi2, a rank is missing" fails srun --mpi=pmi2 "${two[@]}" \
+  "$rank" miss 3 TOLD <<<"waiting in the barrier of the launcher's PMI server"
 if [[ $(ldconfig -p) == *libmpich.so.12* ]]; then
   for when in before after; do
-    sums 4 2 | check "srun --mpi=pmi2, $when MPI_Init" 0 srun --mpi=pmi2 "${two[@]}" \
+    sums 4 2 | check "srun --mpi=pmi2, MPI_Init $when" 0 srun --mpi=pmi2 "${two[@]}" \
       "$rank" sum libmpich.so.12,$when
   done
 fi
@@ -34,15 +36,15 @@ pmix=''
 if srun --mpi=pmix -n 1 true 2>/dev/null; then pmix=1; else missing+=" libpmix.so"; fi
 if [[ $pmix ]]; then
   sums 4 2 | check "srun --mpi=pmix" 0 srun --mpi=pmix "${two[@]}" "$rank" sum
-  check "srun --mpi=pmix, a rank dies" fails \
-    srun --kill-on-bad-exit=0 --mpi=pmix "${two[@]}" "$rank" die 1 <<<"rank 0: culprit 1
-rank 2: culprit 1"
-  check "srun --mpi=pmix, a rank is missing" fails env HOCKET_JOIN_DEADLINE_MS=1500 \
-    srun --mpi=pmix "${two[@]}" "$rank" miss 3 <<<"rank 3 is missing"
+  check_death "srun --mpi=pmix, a rank dies" 4 1 srun --mpi=pmix "${two[@]}"
+  check "srun --mpi=pmix, exit status" 5 srun --mpi=pmix "${two[@]}" "$rank" exit 2 \
+    <<<"rank 2 of 4"
+  check_deadline "srun --mpi=pmix, a rank is missing" fails srun --mpi=pmix "${two[@]}" \
+    "$rank" miss 3 TOLD <<<"rank 3 is missing"
 fi
 if [[ $pmix && $(ldconfig -p) == *libmpi.so.40* ]]; then
   for when in before after; do
-    sums 4 2 | check "srun --mpi=pmix, $when MPI_Init" 0 srun --mpi=pmix "${two[@]}" \
+    sums 4 2 | check "srun --mpi=pmix, MPI_Init $when" 0 srun --mpi=pmix "${two[@]}" \
       "$rank" sum libmpi.so.40,$when
   done
 fi
@@ -50,6 +52,10 @@ fi
 # Launchers inside an allocation: Slurm's variables are left, and are wrong.
 if have mpirun.openmpi; then
   sums 4 2 | check "Open MPI inside salloc" 0 salloc -Q "${two[@]}" "${openmpi[@]}" "$rank" sum
+fi
+if [[ -x ${openmpi5[0]} ]]; then
+  sums 4 2 | check "Open MPI 5 inside salloc" 0 salloc -Q "${two[@]}" "${openmpi5[@]}" \
+    "$rank" sum
 fi
 if have mpirun.mpich; then
   sums 4 2 | check "Hydra inside salloc" 0 salloc -Q "${two[@]}" "${mpich[@]}" -n 4 "$rank" sum
@@ -60,4 +66,8 @@ if [[ $torchrun ]]; then
     'exec "$0" --no-python --nnodes 2 --node-rank $SLURM_NODEID --nproc-per-node 2 \
      --master-addr h1 --master-port 29512 "$1" sum' "$torchrun" "$rank"
 fi
+sums 4 2 | check "hocket-run inside salloc" 0 salloc -Q "${two[@]}" "$hocket_run" \
+  --ssh "$HOSTS_RSH" --hosts h1:2,h2:2 "$rank" sum
+sums 2 1 | check "hocket-run inside srun" 0 srun -N 1 -n 1 "$hocket_run" -n 2 \
+  "$rank" sum
 sums 1 1 | check "a batch script is no rank" 0 salloc -Q -N 2 -n 2 "$rank" sum

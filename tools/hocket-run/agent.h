@@ -7,8 +7,6 @@
 // ranks.
 #pragma once
 
-#include <deque>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,9 +36,9 @@ class Agent {
   void handle(const Message& message);
   void listen(const Message& message);
   void start(const Message& message);
-  Status start_ranks(const StartRequest& request);
-  Status bind_ranks(const StartRequest& request, std::vector<Binding>* bindings);
-  std::vector<std::string> common_environment(const StartRequest& request) const;
+  Status start_ranks();
+  void bind_ranks(const Cpus& allowed, std::vector<Binding>* bindings);
+  void report_bindings(const Cpus& allowed, const std::vector<Binding>& bindings);
   void read_signals();
   void reap();
   void report_exit(RankProcess& rank, int wait_status);
@@ -55,6 +53,7 @@ class Agent {
   void refuse_latecomers();
   bool all_done();
   void finish();
+  void note(const std::string& text);
   void fail(const Status& status);
   bool launcher_listens() const;
 

@@ -1,83 +1,113 @@
 #include "binding.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <map>
+#include <numeric>
+
+#include "round_robin.h"
 
 namespace hocket::internal::launch {
 namespace {
 
-Cpus read_list(const std::string& path) {
-  std::string text;
-  std::ifstream(path) >> text;
-  return parse_cpus(text);
+int number_of(const Core& core, Part part) {
+  return part == Part::numa ? core.numa : part == Part::socket ? core.socket : 0;
 }
 
-/// The NUMA node of each CPU.
-std::map<int, int> read_nodes(const std::string& system) {
-  std::map<int, int> nodes;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(system + "/node", error), end;
-       !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const Cpus number = name.starts_with("node") ? parse_cpus(name.substr(4)) : Cpus();
-    if (number.size() != 1) continue;
-    for (const int cpu : read_list(entry->path().string() + "/cpulist")) nodes[cpu] = number[0];
+/// The indices of the cores of each part, in the order of the cores.
+std::vector<std::vector<std::size_t>> divide(const std::vector<Core>& cores, Part part) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < cores.size(); ++i) {
+    const auto same = [&](const std::vector<std::size_t>& group) {
+      return number_of(cores[group[0]], part) == number_of(cores[i], part);
+    };
+    auto group = std::ranges::find_if(groups, same);
+    if (group == groups.end()) group = groups.insert(groups.end(), {{}});
+    group->push_back(i);
   }
-  return nodes;
+  return groups;
 }
 
-/// The number of cores before the share of a rank: shares of all ranks together are all cores.
-std::size_t first_core(std::size_t cores, int rank, int ranks) {
-  return cores * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks);
+/// How many ranks each group takes.
+std::vector<int> room_of(const std::vector<std::vector<std::size_t>>& groups,
+                         const BindingRules& rules, int ranks) {
+  std::vector<int> room;
+  for (const auto& group : groups) {
+    room.push_back(rules.to == Part::core
+                       ? static_cast<int>(group.size()) / std::max(rules.cores_per_rank, 1)
+                       : ranks);
+  }
+  return room;
+}
+
+/// The rank-th of `ranks` shares of a group.
+Binding binding_of(const std::vector<Core>& cores, const std::vector<std::size_t>& group, Part to,
+                   std::size_t rank, std::size_t ranks) {
+  const std::size_t first = group.size() * rank / ranks;
+  const std::size_t end = group.size() * (rank + 1) / ranks;
+  Binding binding;
+  const auto take = [&](const Core& core) {
+    std::ranges::copy(core.cpus, std::back_inserter(binding.cpus));
+  };
+  if (to == Part::core) {
+    for (std::size_t i = first; i < end; ++i) take(cores[group[i]]);
+    binding.where = cores_text(end - first);
+  } else {
+    const int number = number_of(cores[group[first]], to);
+    for (const Core& core : cores) {
+      if (number_of(core, to) == number) take(core);
+    }
+    binding.where = fmt::format("{} {}", name_of(to), number);
+  }
+  std::ranges::sort(binding.cpus);
+  return binding;
 }
 
 }  // namespace
+
+const char* name_of(Part part) {
+  switch (part) {
+    case Part::numa:
+      return "NUMA node";
+    case Part::socket:
+      return "socket";
+    default:
+      return "core";
+  }
+}
 
 std::string cores_text(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " core" : " cores");
 }
 
-std::vector<Core> read_cores(const Cpus& allowed, const std::string& system) {
-  const std::map<int, int> nodes = read_nodes(system);
-  std::vector<Core> cores;
-  std::map<int, std::size_t> core_of;  // by the first hardware thread of the core
-  for (const int cpu : allowed) {
-    const std::string folder = system + "/cpu/cpu" + std::to_string(cpu) + "/topology/";
-    Cpus threads = read_list(folder + "core_cpus_list");
-    if (threads.empty()) threads = read_list(folder + "thread_siblings_list");  // Linux < 5.3
-    const int first = threads.empty() ? cpu : threads[0];
-    const auto [known, is_new] = core_of.try_emplace(first, cores.size());
-    const auto node = nodes.find(cpu);
-    if (is_new) cores.push_back({{}, node == nodes.end() ? 0 : node->second});
-    cores[known->second].cpus.push_back(cpu);
-  }
-  std::ranges::stable_sort(cores, {}, &Core::node);
-  return cores;
-}
-
-std::vector<Binding> bindings(const std::vector<Core>& cores, BindTo to, int ranks) {
+std::vector<Binding> bindings(const std::vector<Core>& cores, const BindingRules& rules,
+                              int ranks) {
   std::vector<Binding> all(static_cast<std::size_t>(ranks));
-  if (to == BindTo::none || cores.empty()) return all;
-  if (to == BindTo::core && cores.size() < all.size()) return all;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Binding& binding = all[static_cast<std::size_t>(rank)];
-    const std::size_t first = first_core(cores.size(), rank, ranks);
-    const std::size_t end = first_core(cores.size(), rank + 1, ranks);
-    const auto belongs = [&](std::size_t core) {
-      if (to == BindTo::core) return core >= first && core < end;
-      return cores[core].node == cores[first].node;
-    };
-    for (std::size_t core = 0; core < cores.size(); ++core) {
-      if (belongs(core)) std::ranges::copy(cores[core].cpus, std::back_inserter(binding.cpus));
-    }
-    std::ranges::sort(binding.cpus);
-    binding.where = to == BindTo::core ? cores_text(end - first)
-                                       : "NUMA node " + std::to_string(cores[first].node);
+  if (rules.to == Part::none || cores.empty()) return all;
+  const auto groups = divide(cores, rules.spread);
+  const std::vector<int> room = room_of(groups, rules, ranks);
+  if (std::accumulate(room.begin(), room.end(), 0L) < ranks) return all;
+  const std::vector<std::size_t> group_of = round_robin(room, ranks);
+  std::vector<std::size_t> count(groups.size());
+  for (const std::size_t group : group_of) ++count[group];
+  std::vector<std::size_t> next(groups.size());
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::size_t group = group_of[rank];
+    all[rank] = binding_of(cores, groups[group], rules.to, next[group]++, count[group]);
   }
   return all;
+}
+
+std::string no_room_text(const std::vector<Core>& cores, const BindingRules& rules, int ranks) {
+  const std::string each = rules.cores_per_rank == 1
+                               ? "a core"
+                               : cores_text(static_cast<std::size_t>(rules.cores_per_rank));
+  const std::string within =
+      rules.spread == Part::none ? "" : fmt::format(" of one {}", name_of(rules.spread));
+  return fmt::format(
+      "{} ranks, but they may run on {} only; --bind-to core needs {}{} for each rank", ranks,
+      cores_text(cores.size()), each, within);
 }
 
 }  // namespace hocket::internal::launch

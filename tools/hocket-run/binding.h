@@ -1,39 +1,47 @@
-// The CPUs of each rank of a host with --bind-to core or numa.
+// The CPUs of each rank of a host: --bind-to, and --map-by among the sockets and NUMA nodes.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "cores.h"
 #include "cpus.h"
 
 namespace hocket::internal::launch {
 
-enum class BindTo : std::uint8_t { none, core, numa };
+/// A part of a host.
+enum class Part : std::uint8_t { none, core, numa, socket };
 
-struct Core {
-  Cpus cpus;  // its hardware threads that are allowed
-  int node = 0;
+/// As in messages: "NUMA node".
+const char* name_of(Part part);
+
+struct BindingRules {
+  Part to = Part::none;             // --bind-to
+  Part spread = Part::none;         // numa or socket: ranks go to these in turn
+  std::int32_t cores_per_rank = 1;  // the least for a rank that is bound to cores
 };
-
-/// The cores that have allowed CPUs, those of a NUMA node together. system: /sys/devices/system.
-/// Where it has no description, every CPU counts as a core of node 0.
-std::vector<Core> read_cores(const Cpus& allowed, const std::string& system);
 
 /// "1 core", "3 cores".
 std::string cores_text(std::size_t count);
 
 struct Binding {
-  Cpus cpus;          // empty: the rank is not bound
-  std::string where;  // for the report: "2 cores", "NUMA node 1"
+  Cpus cpus;                 // empty: the rank is not bound
+  std::string where;         // for the report: "2 cores", "NUMA node 1"
+  bool of_this_host = true;  // false: the CPUs are those of another machine
 };
 
-/// The binding of each rank of the host.
+/// The binding of each rank of the host: a pure function.
 ///
-/// core: ranks have disjoint shares of the cores, which differ by at most one core. No rank is
-/// bound if there are more ranks than cores, because several ranks would then be bound to the
-/// same core while other jobs choose the same one.
-/// numa: a rank has all allowed CPUs of a NUMA node; a node with more cores has more ranks.
-std::vector<Binding> bindings(const std::vector<Core>& cores, BindTo to, int ranks);
+/// The cores of the host, or of each part that rules.spread names, are divided among the ranks
+/// there: consecutive shares of all cores, which differ by at most one core.
+/// core: a rank has its share. No rank is bound if a share would have fewer cores than
+/// cores_per_rank: ranks that are bound to the same core disturb each other more than ranks that
+/// are not bound.
+/// numa, socket: a rank has all allowed CPUs of the part in which its share begins.
+std::vector<Binding> bindings(const std::vector<Core>& cores, const BindingRules& rules, int ranks);
+
+/// Why no rank is bound.
+std::string no_room_text(const std::vector<Core>& cores, const BindingRules& rules, int ranks);
 
 }  // namespace hocket::internal::launch

@@ -60,7 +60,7 @@ void describe_places(CLI::App* app, CommandLine* line) {
   app->add_option(
          "-H,--host,--hosts", line->hosts,
          "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
-         "this order. Default: this host")
+         "this order, if --map-by says nothing else. Default: this host")
       ->option_text("HOST[:RANKS],...");
   app->add_option("--hostfile", line->host_file,
                   "File with a host on each line: HOST, HOST:RANKS or HOST slots=RANKS")
@@ -74,10 +74,16 @@ void describe_places(CLI::App* app, CommandLine* line) {
          "Default: HOCKET_INTERFACE, else the address that ssh used, or the address that "
          "routes to the other hosts; for a job on this host alone 127.0.0.1")
       ->option_text("NAME");
+  app->add_option("--map-by", line->map_by,
+                  "Ranks fill host after host (slot, the default), go to the hosts in turn (node), "
+                  "N to each (ppr:N:node), or to the NUMA nodes or sockets of a host in turn. "
+                  ":PE=N: a rank needs N cores")
+      ->option_text("slot|node|ppr:N:node|core|numa|socket[:PE=N]");
   app->add_option("--bind-to", line->bind_to,
-                  "Bind each rank to its own share of the cores of its host, or to a NUMA node")
-      ->check(CLI::IsMember({"core", "numa", "none"}))
-      ->option_text("core|numa|none");
+                  "Bind each rank to its own share of the cores of its host, or to a NUMA node or "
+                  "socket. Default: what --map-by names; none")
+      ->check(CLI::IsMember({"core", "numa", "socket", "package", "none"}))
+      ->option_text("core|numa|socket|none");
   app->add_flag("--report-bindings", line->options.report_bindings,
                 "Say on which CPUs each rank runs");
 }
@@ -149,13 +155,13 @@ Status take_own_options(const CLI::App& app, std::vector<std::string>* words) {
 Status complete(CommandLine* line, const Settings& settings, bool ssh_given) {
   Options& options = line->options;
   options.end_on_death = line->on_death == "end";
-  options.bind_to = line->bind_to == "core"   ? BindTo::core
-                    : line->bind_to == "numa" ? BindTo::numa
-                                              : BindTo::none;
+  HOCKET_RETURN_IF_ERROR(parse_map_by(line->map_by, &options.map_by));
+  HOCKET_RETURN_IF_ERROR(binding_rules(line->bind_to, options.map_by, &options.binding));
   if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
   HOCKET_RETURN_IF_ERROR(take_hosts(*line, &options));
   HOCKET_RETURN_IF_ERROR(count_ranks(&options));
-  HOCKET_RETURN_IF_ERROR(place_ranks(&options));
+  HOCKET_RETURN_IF_ERROR(
+      place_ranks(options.map_by, options.hosts_source, &options.ranks, &options.hosts));
   if (options.programs.size() == 1) options.programs[0].ranks = options.ranks;
   for (HostSlots& host : options.hosts)
     host.remote = !host.name.empty() && !is_this_host(host.name);

@@ -17,7 +17,8 @@ struct CommandLine {
   std::string hosts;
   std::string host_file;
   std::string on_death = "end";
-  std::string bind_to = "none";
+  std::string map_by = "slot";
+  std::string bind_to;  // empty: not given
   std::vector<std::string> environment;
   bool show_settings = false;
 };

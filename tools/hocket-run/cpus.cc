@@ -2,10 +2,8 @@
 
 #include <sched.h>
 
-#include <charconv>
 #include <memory>
 #include <new>
-#include <system_error>
 
 namespace hocket::internal::launch {
 namespace {
@@ -35,28 +33,6 @@ Status set_affinity(const Cpus& cpus) {
 }
 
 }  // namespace
-
-Cpus parse_cpus(std::string_view text) {
-  Cpus cpus;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at != end) {
-    int first = 0;
-    const auto begin = std::from_chars(at, end, first);
-    if (begin.ec != std::errc()) return {};
-    int last = first;
-    at = begin.ptr;
-    if (at != end && *at == '-') {
-      const auto rest = std::from_chars(at + 1, end, last);
-      if (rest.ec != std::errc()) return {};
-      at = rest.ptr;
-    }
-    if (first < 0 || last >= static_cast<int>(most_cpus)) return {};
-    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
-    if (at != end && *at++ != ',') return {};
-  }
-  return cpus;
-}
 
 std::string cpus_text(const Cpus& cpus) {
   std::string text;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -11,9 +10,7 @@ namespace hocket::internal::launch {
 
 using Cpus = std::vector<int>;  // in ascending order
 
-/// Parses the list format of the kernel: "0-3,8". Returns no CPU if the text is not such a list.
-Cpus parse_cpus(std::string_view text);
-/// The inverse: "0-3,8".
+/// As the kernel writes them: "0-3,8".
 std::string cpus_text(const Cpus& cpus);
 
 /// The CPUs on which this process may run.

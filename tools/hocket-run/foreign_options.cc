@@ -24,6 +24,7 @@ constexpr Spelling spellings[] = {
     {"-wdir", "--wdir"},
     {"-wd", "--wdir"},
     {"-timeout", "--timeout"},
+    {"-map-by", "--map-by"},
     {"-bind-to", "--bind-to"},
     {"-report-bindings", "--report-bindings"},
 };
@@ -35,13 +36,20 @@ struct Row {
 
 const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
-      {{"-N", "-npernode", "--npernode", "--map-by", "--ntasks-per-node", "-ppn", "--ppn"},
-       "--hosts HOST:RANKS,... says how many ranks run on each host"},
+      {{"-N", "-npernode", "--npernode", "--ntasks-per-node", "-ppn", "--ppn"},
+       "write --map-by ppr:RANKS:node, or --hosts HOST:RANKS,..."},
+      {{"-m", "--distribution", "-bynode", "--bynode", "-byslot", "--byslot", "-rr"},
+       "write --map-by node (ranks go to the hosts in turn) or --map-by slot (the default)"},
+      {{"-rank-by", "--rank-by"}, "ranks are numbered in the order in which --map-by places them"},
+      {{"-c", "--cpus-per-task", "-cpus-per-proc", "--cpus-per-proc", "--cpus-per-rank"},
+       "write --map-by slot:PE=CORES"},
+      {{"-rf", "--rankfile", "-rankfile"},
+       "write the hosts in the order of the ranks, with --hosts or --hostfile"},
       {{"-w", "--nodelist"}, "write --hosts HOST:RANKS,..."},
       {{"-env", "-genv", "-envlist", "-genvlist", "--export"},
        "write --env NAME or --env NAME=VALUE, once for each variable"},
       {{"--bind-to-core", "-bind-to-core", "--cpu-bind"},
-       "write --bind-to core, --bind-to numa or --bind-to none"},
+       "write --bind-to core, numa, socket or none"},
       {{"--cpu-list", "--cpu-set"},
        "write `taskset -c LIST hocket-run ...`: the ranks of this host share these CPUs"},
       {{"--oversubscribe", "-oversubscribe", "--overcommit", "-O"},

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace hocket::internal::launch {
@@ -64,6 +65,12 @@ std::string joined(const std::vector<std::string>& words) {
 }  // namespace
 
 std::string Host::title() const { return name.empty() ? hello.host : name; }
+
+std::optional<std::size_t> Host::local_rank(int rank) const {
+  const auto place = std::ranges::lower_bound(ranks, rank);
+  if (place == ranks.end() || *place != rank) return {};
+  return static_cast<std::size_t>(place - ranks.begin());
+}
 
 Status start_agent(const std::vector<std::string>& ssh, const std::string& executable, Host* host) {
   std::vector<std::string> words = {executable, "--agent"};

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,18 +17,19 @@ namespace hocket::internal::launch {
 struct Host {
   std::string name;  // as in --hosts; empty: this host
   bool remote = false;
-  int first_rank = 0;
-  int ranks = 0;
-  pid_t pid = 0;        // the agent's supervisor, or ssh; 0: reaped, or never started
-  int wait_status = 0;  // once pid is reaped
+  std::vector<int> ranks;  // that run there, in ascending order
+  pid_t pid = 0;           // the agent's supervisor, or ssh; 0: reaped, or never started
+  int wait_status = 0;     // once pid is reaped
   Stream stream;
   bool gone = false;  // the agent has closed its output
   Nanos gone_at = 0;
   bool greeted = false;
   Hello hello;
-  std::vector<bool> ended;    // by rank within the host
+  std::vector<bool> ended;    // by local rank
   int running = 0;            // ranks that were started and have not ended
   std::string title() const;  // for messages
+  /// The local rank of a rank of this host; empty: the rank is not here.
+  std::optional<std::size_t> local_rank(int rank) const;
 };
 
 /// Starts the agent: as a child of this process, or by ssh. The command contains no secret.

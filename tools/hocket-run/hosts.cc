@@ -25,24 +25,22 @@ std::string no_valid_number() {
 
 /// Parses HOST or HOST:RANKS. Returns what is wrong with the item; empty: nothing.
 std::string parse_host(const std::string& item, HostSlots* host) {
-  std::string slots;
-  std::size_t end = item.find(':');
+  std::size_t end = std::min(item.find(':'), item.size());
   if (item.starts_with('[')) {
     end = item.find(']');
     if (end == std::string::npos) return "has no closing bracket";
     host->name = item.substr(1, end - 1);
     ++end;
     if (end < item.size() && item[end] != ':') return "is not a host";
-    slots = end < item.size() ? item.substr(end + 1) : "1";
   } else {
     host->name = item.substr(0, end);
-    slots = end == std::string::npos ? "1" : item.substr(end + 1);
   }
   if (host->name.empty()) return "has no host name";
   // ssh would parse `-name` as an option. `slots=2` and `a,b` belong elsewhere.
   if (host->name.starts_with('-') || host->name.find_first_of("=,") != std::string::npos)
     return "is not a host name";
-  return parse_slots(slots, &host->slots) ? "" : no_valid_number();
+  if (end == item.size()) return {};
+  return parse_slots(item.substr(end + 1), &host->slots) ? "" : no_valid_number();
 }
 
 /// The words after the host: slots=N, max_slots=M.
@@ -61,13 +59,13 @@ std::string parse_line(const std::string& line, HostSlots* host) {
   std::string item;
   if (!(words >> item)) return {};
   if (const std::string why = parse_host(item, host); !why.empty()) return "'" + item + "' " + why;
-  const bool has_number = item.back() != ']' && item.find(':') != std::string::npos;
   int slots = 0, max_slots = max_ranks;
   for (std::string word; words >> word;) {
     const std::string why = parse_word(word, &slots, &max_slots);
     if (!why.empty()) return "'" + word + "' " + why;
   }
-  if (slots != 0 && has_number) return "'" + item + "' has a number of ranks, and slots= another";
+  if (slots != 0 && host->slots != 0)
+    return "'" + item + "' has a number of ranks, and slots= another";
   if (slots != 0) host->slots = slots;
   if (host->slots > max_slots) return "the line has more slots than max_slots";
   return {};
@@ -79,7 +77,7 @@ void add_slots(HostSlots host, std::vector<HostSlots>* hosts) {
   if (known == hosts->end()) {
     hosts->push_back(std::move(host));
   } else {
-    known->slots = std::min(known->slots + host.slots, max_ranks);
+    known->slots = std::min(std::max(known->slots, 1) + std::max(host.slots, 1), max_ranks);
   }
 }
 
@@ -104,10 +102,7 @@ Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts) {
     const std::string item = text.substr(begin, end - begin);
     HostSlots host;
     if (const std::string why = parse_host(item, &host); !why.empty()) return bad_host(item, why);
-    for (const HostSlots& other : *hosts) {
-      if (other.name == host.name) return bad_host(host.name, "is named twice");
-    }
-    hosts->push_back(std::move(host));
+    add_slots(std::move(host), hosts);
     begin = end + 1;
   }
   return {};

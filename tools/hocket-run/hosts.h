@@ -9,12 +9,14 @@
 namespace hocket::internal::launch {
 
 struct HostSlots {
-  std::string name;  // empty: this host
-  int slots = 0;
-  bool remote = false;  // reached by ssh
+  std::string name;             // empty: this host
+  int slots = 0;                // the number of ranks that it may have; 0: not given
+  bool remote = false;          // reached by ssh
+  std::vector<int> ranks = {};  // that run there, in ascending order
 };
 
-/// Parses "a:2,b:2,[fd77::1]:3,c"; a host without a number has 1 slot.
+/// Parses "a:2,b:2,[fd77::1]:3,c". A host that is named several times has the sum of its slots,
+/// each time without a number counting as 1; its place is that of its first name.
 Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts);
 
 /// Reads a host file: one host on each line, as in Open MPI (`a slots=2 max_slots=4`), MPICH

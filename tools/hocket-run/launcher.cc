@@ -2,12 +2,9 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <system_error>
 
 namespace hocket::internal::launch {
@@ -16,10 +13,6 @@ namespace {
 constexpr int output_status = 128 + SIGPIPE;
 // Time for ssh (or the local supervisor) to end when the agent has ended.
 constexpr Nanos time_to_go = 15 * nanos_per_s;
-// A second Ctrl-C within this time ends the ranks at once.
-constexpr Nanos insisting = 2 * nanos_per_s;
-// Time for which output may be blocked after the user has asked for the end; then it is dropped.
-constexpr Nanos output_grace = 2 * nanos_per_s;
 
 std::string invalid_message_of(const Host& host) {
   return "the agent on " + host.title() +
@@ -46,46 +39,6 @@ bool Launcher::over() const {
   if (aborted_) return true;
   const auto ended = [](const Host& host) { return host.gone && host.pid == 0; };
   return console_.empty() && std::ranges::all_of(hosts_, ended);
-}
-
-int Launcher::finish() {
-  // An agent that still runs reads the end of its input and ends its ranks.
-  for (Host& host : hosts_) {
-    host.stream.close();
-    if (host.pid != 0 && host.remote) ::kill(host.pid, SIGKILL);
-  }
-  for (Host& host : hosts_) {
-    if (host.pid != 0) ::waitpid(host.pid, nullptr, 0);
-    host.pid = 0;
-  }
-  if (failures_.any()) {
-    if (failures_.name_at() != 0) failures_.name_first(!options_.end_on_death, &console_);
-    status_ = failures_.status();
-    const std::string others = options_.end_on_death ? failures_.others() : std::string();
-    const std::string when = failures_.first_is_news()
-                                 ? "other failures: "
-                                 : "after " + signal_name(user_signal_) + ": ";
-    if (!others.empty()) console_.say(when + others);
-  }
-  if (console_.dropped() != 0) {
-    console_.say("dropped " + std::to_string(console_.dropped()) +
-                 " bytes of output, which were not read within 2 s after " + end_reason_);
-  }
-  if (status_ != 0) output_files_.remove_if_empty();
-  empty_console();
-  return status_;
-}
-
-/// Writes the rest of the output. If its reader does not read, this blocks until the user asks for
-/// the end.
-void Launcher::empty_console() {
-  while (!console_.empty()) {
-    pollfd events[] = {{signals_.get(), POLLIN, 0}, {console_.next_fd(), POLLOUT, 0}};
-    ::poll(events, 2, poll_timeout_ms());
-    if (events[1].revents != 0) console_.write_some();
-    if (events[0].revents != 0) read_signals();
-    keep_time();
-  }
 }
 
 void Launcher::flush_all() {
@@ -138,20 +91,6 @@ std::string Launcher::silent_hosts() const {
 
 bool Launcher::any_rank_runs() const {
   return std::ranges::any_of(hosts_, [](const Host& host) { return host.running != 0; });
-}
-
-/// When blocked output is dropped; 0: never, because there is none or the user has not asked for
-/// the end.
-Nanos Launcher::output_deadline() const {
-  if (console_.empty() || end_asked_at_ == 0) return 0;
-  return std::max(end_asked_at_, console_.blocked_since()) + output_grace;
-}
-
-bool Launcher::may_read_input() const {
-  if (!started_ || input_ended_ || input_on_its_way_ >= input_window || hosts_[0].gone)
-    return false;
-  // A background job must not read from the terminal.
-  return !::isatty(0) || ::tcgetpgrp(0) == ::getpgrp();
 }
 
 void Launcher::wait_for_events() {
@@ -237,8 +176,7 @@ void Launcher::on_output(const Host& host, const Message& message) {
   Reader in = reader_of(message.payload);
   const std::int32_t rank = in.i32();
   const int fd = in.u8() == 2 ? 2 : 1;
-  if (!in.good() || rank < host.first_rank || rank >= host.first_rank + host.ranks)
-    return cannot_start(invalid_message_of(host));
+  if (!in.good() || !host.local_rank(rank)) return cannot_start(invalid_message_of(host));
   const std::string_view bytes = std::string_view(message.payload).substr(header_bytes);
   if (!output_files_.in_use()) return console_.put(fd, bytes);
   if (output_failed_) return;
@@ -251,11 +189,10 @@ void Launcher::on_output(const Host& host, const Message& message) {
 
 void Launcher::on_exit(Host& host, const Message& message) {
   Exited exited;
-  const bool sound = exited.decode(message.payload) && exited.rank >= host.first_rank &&
-                     exited.rank < host.first_rank + host.ranks && started_;
-  const auto index = static_cast<std::size_t>(exited.rank - host.first_rank);
-  if (!sound || host.ended[index]) return cannot_start(invalid_message_of(host));
-  host.ended[index] = true;
+  std::optional<std::size_t> local;
+  if (started_ && exited.decode(message.payload)) local = host.local_rank(exited.rank);
+  if (!local || host.ended[*local]) return cannot_start(invalid_message_of(host));
+  host.ended[*local] = true;
   --host.running;
   if (exited.wait_status != 0) job_failed(failure_of(host, exited));
   release_host_of_rank_0();
@@ -267,70 +204,6 @@ void Launcher::reap() {
     host.pid = 0;
     if (host.gone) on_lost(host);
   }
-}
-
-void Launcher::read_signals() {
-  signalfd_siginfo info;
-  while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    if (info.ssi_signo == SIGCHLD) {
-      reap();
-    } else {
-      on_user_signal(static_cast<int>(info.ssi_signo));
-    }
-  }
-}
-
-void Launcher::on_user_signal(int number) {
-  if (number == SIGHUP && hangup_ignored_) return;  // nohup
-  const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
-  if (ends) {
-    end_reason_ = signal_name(number);
-    end_asked_at_ = monotonic_now();
-  }
-  if (!started_) {
-    if (!ends) return;
-    status_ = 128 + number;
-    failed_ = aborted_ = true;
-    return;
-  }
-  const Nanos now = monotonic_now();
-  if (ends && user_signal_ != 0 && now - user_signal_at_ < insisting) {
-    if (!ending_) console_.say(signal_name(number) + " again: ending all ranks");
-    end_ranks(0);
-  }
-  if (ends) {
-    user_signal_ = number;
-    user_signal_at_ = now;
-  }
-  const std::string payload = payload_of(static_cast<std::uint32_t>(number));
-  for (Host& host : hosts_) {
-    if (!host.gone) host.stream.send(Type::signal, payload);
-  }
-  if (number == SIGTSTP) suspend();
-}
-
-void Launcher::suspend() {
-  // Stop the ranks first: the agents must get the message before this process stops.
-  for (int tries = 0; tries < 100; ++tries) {
-    flush_all();
-    const auto sent = [](const Host& host) { return host.gone || host.stream.pending() == 0; };
-    if (std::ranges::all_of(hosts_, sent)) break;
-    ::poll(nullptr, 0, 10);
-  }
-  ::raise(SIGSTOP);
-}
-
-void Launcher::read_input() {
-  char buffer[32 << 10];
-  const std::size_t room = std::min<std::size_t>(sizeof buffer, input_window - input_on_its_way_);
-  const ssize_t got = ::read(0, buffer, room);
-  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (got <= 0) {
-    input_ended_ = true;
-    return hosts_[0].stream.send(Type::input_end);
-  }
-  input_on_its_way_ += static_cast<std::uint32_t>(got);
-  hosts_[0].stream.send(Type::input, {buffer, static_cast<std::size_t>(got)});
 }
 
 }  // namespace hocket::internal::launch

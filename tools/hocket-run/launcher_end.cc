@@ -1,8 +1,13 @@
-// The part of the launcher that ends the job: failures, lost hosts and the time limit.
+// The part of the launcher that ends the job: failures, lost hosts, the time limit, and the exit
+// status.
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+
+#include "bootstrap/types.h"
 #include "launcher.h"
 
 namespace hocket::internal::launch {
@@ -12,6 +17,9 @@ constexpr int timeout_status = 124;  // as of timeout(1)
 // Time between the failure of a rank and SIGTERM for the others, in which they can report the error
 // that the library returns to them.
 constexpr Nanos time_to_report = 2 * nanos_per_s;
+
+// Time for which output may be blocked after the user has asked for the end; then it is dropped.
+constexpr Nanos output_grace = 2 * nanos_per_s;
 
 }  // namespace
 
@@ -72,13 +80,11 @@ void Launcher::on_lost(Host& host) {
     return cannot_start("the agent on " + host.title() +
                         " ended before the ranks were started; read its output");
   if (host.running == 0) return;
-  const int first = host.first_rank;
-  const int last = first + host.ranks - 1;
   host.running = 0;
   job_failed({-1, 128 + SIGKILL, Origin::cause, true, "",
               "lost " + host.title() + ": its " + (host.remote ? "ssh process " : "agent ") +
-                  describe_end(host.wait_status) + "; its ranks (" + std::to_string(first) +
-                  " to " + std::to_string(last) + ") are ended there"});
+                  describe_end(host.wait_status) + "; its ranks (" + ranks_text(host.ranks) +
+                  ") are ended there"});
   release_host_of_rank_0();
 }
 
@@ -95,6 +101,53 @@ void Launcher::on_timeout() {
   end_ranks(0);
   end_reason_ = "--timeout";
   end_asked_at_ = monotonic_now();
+}
+
+/// When blocked output is dropped; 0: never, because there is none or the user has not asked for
+/// the end.
+Nanos Launcher::output_deadline() const {
+  if (console_.empty() || end_asked_at_ == 0) return 0;
+  return std::max(end_asked_at_, console_.blocked_since()) + output_grace;
+}
+
+int Launcher::finish() {
+  // An agent that still runs reads the end of its input and ends its ranks.
+  for (Host& host : hosts_) {
+    host.stream.close();
+    if (host.pid != 0 && host.remote) ::kill(host.pid, SIGKILL);
+  }
+  for (Host& host : hosts_) {
+    if (host.pid != 0) ::waitpid(host.pid, nullptr, 0);
+    host.pid = 0;
+  }
+  if (failures_.any()) {
+    if (failures_.name_at() != 0) failures_.name_first(!options_.end_on_death, &console_);
+    status_ = failures_.status();
+    const std::string others = options_.end_on_death ? failures_.others() : std::string();
+    const std::string when = failures_.first_is_news()
+                                 ? "other failures: "
+                                 : "after " + signal_name(user_signal_) + ": ";
+    if (!others.empty()) console_.say(when + others);
+  }
+  if (console_.dropped() != 0) {
+    console_.say("dropped " + std::to_string(console_.dropped()) +
+                 " bytes of output, which were not read within 2 s after " + end_reason_);
+  }
+  if (status_ != 0) output_files_.remove_if_empty();
+  empty_console();
+  return status_;
+}
+
+/// Writes the rest of the output. If its reader does not read, this blocks until the user asks for
+/// the end.
+void Launcher::empty_console() {
+  while (!console_.empty()) {
+    pollfd events[] = {{signals_.get(), POLLIN, 0}, {console_.next_fd(), POLLOUT, 0}};
+    ::poll(events, 2, poll_timeout_ms());
+    if (events[1].revents != 0) console_.write_some();
+    if (events[0].revents != 0) read_signals();
+    keep_time();
+  }
 }
 
 }  // namespace hocket::internal::launch

@@ -57,14 +57,11 @@ Status Launcher::prepare() {
 }
 
 Status Launcher::start_agents() {
-  int first_rank = 0;
   for (const HostSlots& slots : options_.hosts) {
     Host host;
     host.name = slots.name;
     host.remote = slots.remote;
-    host.first_rank = first_rank;
-    host.ranks = slots.slots;
-    first_rank += slots.slots;
+    host.ranks = slots.ranks;
     hosts_.push_back(std::move(host));
   }
   for (Host& host : hosts_) HOCKET_RETURN_IF_ERROR(start_agent(ssh_, executable_, &host));
@@ -119,17 +116,16 @@ void Launcher::start_ranks(const Address& coordinator) {
   request.coordinator = coordinator;
   request.ranks = options_.ranks;
   request.tag_output = options_.tag_output;
-  request.bind_to = options_.bind_to;
+  request.binding = options_.binding;
   request.report_bindings = options_.report_bindings;
   request.directory = directory_;
   request.environment = options_.environment;
   for (Host& host : hosts_) {
-    request.first_rank = host.first_rank;
-    request.count = host.ranks;
-    request.programs = programs_of_ranks(options_.programs, host.first_rank, host.ranks);
+    request.here = host.ranks;
+    request.programs = programs_of_ranks(options_.programs, host.ranks);
     host.stream.send(Type::start, request.encode());
-    host.running = host.ranks;
-    host.ended.assign(static_cast<std::size_t>(host.ranks), false);
+    host.running = static_cast<int>(host.ranks.size());
+    host.ended.assign(host.ranks.size(), false);
   }
   started_ = true;
 }

@@ -1,6 +1,7 @@
 #include "message.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace hocket::internal::launch {
 namespace {
@@ -23,6 +24,11 @@ void put(Writer* out, const std::vector<Program>& programs) {
     out->i32(program.ranks);
     put(out, program.arguments);
   }
+}
+
+void put(Writer* out, const std::vector<int>& numbers) {
+  out->u32(static_cast<std::uint32_t>(numbers.size()));
+  for (const int number : numbers) out->i32(number);
 }
 
 // The addresses of control_messages.h have no scope.
@@ -54,12 +60,24 @@ void get(Reader* in, std::vector<Program>* programs) {
   }
 }
 
+void get(Reader* in, std::vector<int>* numbers) {
+  numbers->clear();
+  const std::uint32_t count = in->u32();
+  for (std::uint32_t i = 0; in->good() && i < count; ++i) numbers->push_back(in->i32());
+}
+
+/// True if these are ranks of a job, each once, in ascending order.
+bool are_ranks_of(const std::vector<int>& here, std::int32_t ranks) {
+  return !here.empty() && here.front() >= 0 && here.back() < ranks &&
+         std::ranges::adjacent_find(here, std::greater_equal()) == here.end();
+}
+
 /// True if every program can be run and together they have count ranks.
-bool are_programs_of(const std::vector<Program>& programs, std::int32_t count) {
-  std::int64_t sum = 0;
+bool are_programs_of(const std::vector<Program>& programs, std::size_t count) {
+  std::size_t sum = 0;
   for (const Program& program : programs) {
     if (program.ranks <= 0 || program.arguments.empty()) return false;
-    sum += program.ranks;
+    sum += static_cast<std::size_t>(program.ranks);
   }
   return sum == count;
 }
@@ -118,9 +136,12 @@ std::string StartRequest::encode() const {
   out.raw(key.data(), key.size());
   out.raw(job_id.data(), job_id.size());
   put(&out, coordinator);
-  for (const std::int32_t value : {first_rank, count, ranks}) out.i32(value);
+  put(&out, here);
+  out.i32(ranks);
   out.u8(tag_output);
-  out.u8(static_cast<std::uint8_t>(bind_to));
+  out.u8(static_cast<std::uint8_t>(binding.to));
+  out.u8(static_cast<std::uint8_t>(binding.spread));
+  out.i32(binding.cores_per_rank);
   out.u8(report_bindings);
   put(&out, directory);
   put(&out, programs);
@@ -133,15 +154,19 @@ bool StartRequest::decode(std::string_view payload) {
   in.raw(key.data(), key.size());
   in.raw(job_id.data(), job_id.size());
   get(&in, &coordinator);
-  for (std::int32_t* value : {&first_rank, &count, &ranks}) *value = in.i32();
+  get(&in, &here);
+  ranks = in.i32();
   tag_output = in.u8() != 0;
-  bind_to = static_cast<BindTo>(in.u8());
+  binding.to = static_cast<Part>(in.u8());
+  binding.spread = static_cast<Part>(in.u8());
+  binding.cores_per_rank = in.i32();
   report_bindings = in.u8() != 0;
   get(&in, &directory);
   get(&in, &programs);
   get(&in, &environment);
-  return in.complete() && first_rank >= 0 && count > 0 && count <= ranks - first_rank &&
-         bind_to <= BindTo::numa && are_programs_of(programs, count);
+  return in.complete() && are_ranks_of(here, ranks) && binding.to <= Part::socket &&
+         binding.spread <= Part::socket && binding.cores_per_rank > 0 &&
+         are_programs_of(programs, here.size());
 }
 
 std::string Hello::encode() const {

@@ -13,7 +13,7 @@
 
 namespace hocket::internal::launch {
 
-inline constexpr std::uint32_t protocol_version = 3;
+inline constexpr std::uint32_t protocol_version = 4;
 /// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
@@ -60,11 +60,10 @@ struct StartRequest {
   Key key{};
   JobId job_id{};
   Address coordinator;
-  std::int32_t first_rank = 0;
-  std::int32_t count = 0;  // ranks on this host
+  std::vector<int> here;  // the ranks of this host, in ascending order
   std::int32_t ranks = 0;
   bool tag_output = false;
-  BindTo bind_to = BindTo::none;
+  BindingRules binding;
   bool report_bindings = false;
   std::string directory;
   std::vector<Program> programs;         // of the ranks of this host, in their order

@@ -1,6 +1,5 @@
 #include "options.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -46,40 +45,6 @@ Status count_ranks(Options* options) {
                             " ranks together, but a job has at most " + std::to_string(max_ranks));
   }
   options->ranks = static_cast<int>(sum);
-  return {};
-}
-
-Status place_ranks(Options* options) {
-  if (options->hosts.empty()) {
-    if (options->ranks == 0) {
-      return invalid_argument(
-          "the number of ranks is missing: write -n RANKS, or --hosts HOST:RANKS,...");
-    }
-    options->hosts = {{"", options->ranks}};
-    return {};
-  }
-  long slots = 0;
-  for (const HostSlots& host : options->hosts) slots += host.slots;
-  if (options->ranks == 0) {
-    if (slots > max_ranks) {
-      return invalid_argument(options->hosts_source + " asks for " + std::to_string(slots) +
-                              " ranks, but a job has at most " + std::to_string(max_ranks));
-    }
-    options->ranks = static_cast<int>(slots);
-  }
-  if (options->ranks > slots) {
-    return invalid_argument("-n " + std::to_string(options->ranks) + " asks for more ranks than " +
-                            options->hosts_source + " has room for (" + std::to_string(slots) +
-                            "): use fewer ranks or more hosts");
-  }
-  int left = options->ranks;
-  std::vector<HostSlots> used;
-  for (HostSlots& host : options->hosts) {
-    host.slots = std::min(host.slots, left);
-    left -= host.slots;
-    if (host.slots > 0) used.push_back(host);
-  }
-  options->hosts = std::move(used);
   return {};
 }
 

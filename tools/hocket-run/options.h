@@ -6,8 +6,8 @@
 
 #include "base/settings.h"
 #include "base/status.h"
-#include "binding.h"
 #include "hosts.h"
+#include "placement.h"
 #include "programs.h"
 
 namespace hocket::internal::launch {
@@ -18,7 +18,8 @@ struct Options {
   std::string hosts_source = "--hosts";  // the option or the file that has the hosts
   bool tag_output = false;
   bool end_on_death = true;
-  BindTo bind_to = BindTo::none;
+  MapBy map_by;
+  BindingRules binding;
   bool report_bindings = false;
   double timeout_s = 0;          // 0: no limit
   std::string output_directory;  // empty: the output of the ranks goes to that of hocket-run
@@ -34,10 +35,6 @@ Status parse_environment(const std::vector<std::string>& given, std::vector<std:
 
 /// With several programs, makes ranks the sum of theirs. Until then ranks is that of the first.
 Status count_ranks(Options* options);
-
-/// Decides how many ranks run on each host. Afterwards hosts has only hosts with ranks, slots is
-/// the number of ranks of the host, and ranks is their sum.
-Status place_ranks(Options* options);
 
 /// Splits a command into words as a shell does, with quotes and backslashes.
 Status split_command(const std::string& text, std::vector<std::string>* words);

@@ -98,14 +98,15 @@ Status take_programs(const Words& words, std::vector<Program>* programs) {
   return {};
 }
 
-std::vector<Program> programs_of_ranks(const std::vector<Program>& programs, int first, int count) {
+std::vector<Program> programs_of_ranks(const std::vector<Program>& programs,
+                                       const std::vector<int>& ranks) {
   std::vector<Program> found;
-  int begin = 0;  // the first rank of the program
-  for (const Program& program : programs) {
-    const int end = begin + program.ranks;
-    const int ranks = std::min(end, first + count) - std::max(begin, first);
-    if (ranks > 0) found.push_back({ranks, program.arguments});
-    begin = end;
+  const Words* last = nullptr;
+  for (const int rank : ranks) {
+    const Words& arguments = arguments_of(programs, rank);
+    if (&arguments != last) found.push_back({0, arguments});
+    last = &arguments;
+    ++found.back().ranks;
   }
   return found;
 }

@@ -19,8 +19,10 @@ struct Program {
 /// leading `--`, `:` is an argument like any other.
 Status take_programs(const std::vector<std::string>& words, std::vector<Program>* programs);
 
-/// The programs of the ranks from first to first + count - 1, with their numbers among these.
-std::vector<Program> programs_of_ranks(const std::vector<Program>& programs, int first, int count);
+/// The programs of these ranks, in the order of the ranks: consecutive ranks of one program are one
+/// element.
+std::vector<Program> programs_of_ranks(const std::vector<Program>& programs,
+                                       const std::vector<int>& ranks);
 
 /// The arguments of a rank; rank < the sum of the ranks of the programs.
 const std::vector<std::string>& arguments_of(const std::vector<Program>& programs, int rank);

@@ -94,6 +94,7 @@ Status start_rank(const Command& command, RankProcess* process) {
                 error.write.get(), exec_error.write.get());
   }
   ::setpgid(pid, pid);  // here too, because the child may not have called it when a signal comes
+  process->program = command.arguments.front();
   process->pid = pid;
   process->running = true;
   process->output[0] = std::move(output.read);
@@ -108,13 +109,13 @@ Status start_rank(const Command& command, RankProcess* process) {
   return {};
 }
 
-std::string exec_failure(const RankProcess& process, const std::string& program) {
+std::string exec_failure(const RankProcess& process) {
   int reason = 0;
   if (::read(process.exec_error.get(), &reason, sizeof reason) !=
       static_cast<ssize_t>(sizeof reason)) {
     return {};
   }
-  return "cannot run '" + program + "': " + std::generic_category().message(reason);
+  return "cannot run '" + process.program + "': " + std::generic_category().message(reason);
 }
 
 }  // namespace hocket::internal::launch

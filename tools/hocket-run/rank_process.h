@@ -15,6 +15,7 @@ namespace hocket::internal::launch {
 
 struct RankProcess {
   int rank = 0;
+  std::string program;
   pid_t pid = 0;  // also its process group
   bool running = false;
   UniqueFd output[2];  // read ends of its standard output and error
@@ -39,6 +40,6 @@ struct Command {
 Status start_rank(const Command& command, RankProcess* process);
 
 /// After the process was reaped: why its program was not run; empty: it was run.
-std::string exec_failure(const RankProcess& process, const std::string& program);
+std::string exec_failure(const RankProcess& process);
 
 }  // namespace hocket::internal::launch

@@ -13,7 +13,7 @@ namespace hocket::internal::launch {
 /// newline. Lines longer than 64 KiB are passed on in pieces.
 class Relay {
  public:
-  explicit Relay(std::string tag) : tag_(std::move(tag)) {}
+  explicit Relay(std::string tag = {}) : tag_(std::move(tag)) {}
 
   /// Adds bytes, and appends the lines that are complete to out.
   void add(std::string_view bytes, Nanos now, std::string* out);

@@ -23,6 +23,11 @@ Status find(const Environment& environment, Place* place, bool* found) {
   return srun_place(environment, place);
 }
 
+/// False for a rank of a launcher that runs inside hocket-run.
+bool by_hocket_run(const Settings& settings) {
+  return settings.launch_fd.has_value() && !has_mark(Environment());
+}
+
 Status meet_as(const Meeting& meeting) {
   switch (meeting.place.exchange) {
     case Exchange::pmix:
@@ -39,7 +44,7 @@ Status meet_as(const Meeting& meeting) {
 
 Status detect_launch(const Settings& settings, LaunchInfo* info) {
   *info = LaunchInfo();
-  if (settings.launch_fd.has_value()) {
+  if (by_hocket_run(settings)) {
     info->source = "hocket-run";
     return read_launch_record(settings, info);
   }
@@ -62,7 +67,7 @@ Status detect_launch(const Settings& settings, LaunchInfo* info) {
 
 Status meet(const Settings& settings, const std::string& interface, std::int64_t join_deadline_ms,
             const StopRequest* stop, LaunchInfo* info) {
-  if (settings.launch_fd.has_value() || info->ranks == 1) return {};
+  if (by_hocket_run(settings) || info->ranks == 1) return {};
   Meeting meeting{settings, interface, {}, JoinWait(join_deadline_ms, stop), info};
   bool found = false;
   HOCKET_RETURN_IF_ERROR(find(Environment(), &meeting.place, &found));

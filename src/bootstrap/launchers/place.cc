@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "base/limits.h"
@@ -124,6 +125,10 @@ constexpr Launcher launchers[] = {
      complete_plain},
 };
 
+constexpr std::string_view marks[] = {
+    "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID", "PMI_FD", "PMI_PORT",
+    "SLURM_PROCID"};
+
 /// Reads one of the two numbers; a launcher's server gives the number of ranks if it has no
 /// variable.
 Status read_number(const Environment& environment, const Launcher& launcher, const char* variable,
@@ -164,19 +169,35 @@ bool says_the_same(const Environment& environment, const Launcher& launcher, con
   return rank && ranks;
 }
 
-/// Open MPI's mpirun in a rank of Hydra, or the other way round. Open MPI closes PMI_FD in the
-/// ranks that it starts, so that an open PMI_FD cannot be left from an outer Hydra.
+Status contradiction(const Place& place, const std::string& other) {
+  return invalid_usage(fmt::format(
+      "the variables of two launchers contradict each other: {} ({}), but {}: one launcher runs "
+      "inside the other. Unset the variables of the outer one before the inner one starts, for "
+      "example by `env -u OMPI_COMM_WORLD_RANK -u PMIX_RANK mpirun ...`, `env -u "
+      "TORCHELASTIC_RUN_ID mpirun ...`, or `env -u PMI_RANK torchrun ...`",
+      place.variables, place.launcher, other));
+}
+
+/// Open MPI's mpirun in a rank of Hydra, or the other way round: Open MPI closes PMI_FD in the
+/// ranks that it starts, so that an open PMI_FD cannot be left from an outer Hydra. And an mpirun
+/// of several ranks in the only rank of torchrun, or the other way round; if torchrun has several
+/// ranks, the join finds more ranks than there are.
 Status check_nesting(const Environment& environment, const SocketTest& is_socket,
                      const Place& place) {
-  if (place.exchange != Exchange::pmix || !environment.has("PMI_RANK")) return {};
-  const std::optional<int> fd = environment.number("PMI_FD");
-  if (environment.number("PMI_RANK") == place.rank || !fd || !is_socket(*fd)) return {};
-  return invalid_usage(fmt::format(
-      "the variables of two launchers contradict each other: {} ({}), but {} and {} (a PMI-1 "
-      "launcher): one launcher runs inside the other. Unset the variables of the outer one before "
-      "the inner one starts, for example by `env -u OMPI_COMM_WORLD_RANK -u PMIX_RANK mpirun ...`",
-      place.variables, place.launcher, environment.quoted("PMI_RANK"),
-      environment.quoted("PMI_SIZE")));
+  if (place.exchange == Exchange::pmix && environment.has("PMI_RANK")) {
+    const std::optional<int> fd = environment.number("PMI_FD");
+    if (environment.number("PMI_RANK") == place.rank || !fd || !is_socket(*fd)) return {};
+    return contradiction(place,
+                         fmt::format("{} and {} (a PMI-1 launcher)", environment.quoted("PMI_RANK"),
+                                     environment.quoted("PMI_SIZE")));
+  }
+  if (!environment.has("TORCHELASTIC_RUN_ID") || place.ranks != 1) return {};
+  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    if (environment.number(size).value_or(1) > 1) {
+      return contradiction(place, environment.quoted(size));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -197,6 +218,14 @@ Status find_place(const Environment& environment, const SocketTest& is_socket, P
   }
   *found = chosen != nullptr;
   return check_nesting(environment, is_socket, *place);
+}
+
+bool marks_rank(std::string_view variable) {
+  return std::ranges::find(marks, variable) != std::end(marks);
+}
+
+bool has_mark(const Environment& environment) {
+  return std::ranges::any_of(marks, [&](std::string_view name) { return environment.has(name); });
 }
 
 Status srun_place(const Environment& environment, Place* place) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -42,6 +43,13 @@ using SocketTest = std::function<bool(int fd)>;
 /// they are.
 Status find_place(const Environment& environment, const SocketTest& is_socket, Place* place,
                   bool* found);
+
+/// True if a launcher other than hocket-run sets this variable for each rank. hocket-run removes
+/// these variables from the environment of its ranks, so that a rank of hocket-run that has one was
+/// started by another launcher inside hocket-run. PMIX_RANK is none of them: MPI_Init of a process
+/// that no mpirun started sets it.
+bool marks_rank(std::string_view variable);
+bool has_mark(const Environment& environment);
 
 /// The place that srun's variables give, whatever other launchers say.
 Status srun_place(const Environment& environment, Place* place);

@@ -151,11 +151,11 @@ Status Pmi1::open(const Environment& environment, Manners manners, const JoinWai
     pmi->fd_ = *fd;
     pmi->rank_ = environment.number("PMI_RANK").value_or(-1);
     pmi->ranks_ = environment.number("PMI_SIZE").value_or(0);
-  } else if (manners == Manners::guest) {
+  } else if (manners != Manners::whole) {
     return invalid_usage(
-        "MPI_Init has connected to PMI_PORT already, which takes one connection for each rank; "
-        "call "
-        "hocketCommInitFromEnv in a program without MPI, start mpirun without -pmi-port, or use "
+        "the MPI library of this program connects to PMI_PORT, which takes one connection for each "
+        "rank; call hocketCommInitFromEnv in a program without MPI, start mpirun without "
+        "-pmi-port, or use "
         "hocketCommInitRank with an id from hocketGetUniqueId that MPI_Bcast passes to all ranks");
   } else {
     HOCKET_RETURN_IF_ERROR(pmi->connect(environment, wait));

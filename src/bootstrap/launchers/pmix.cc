@@ -60,17 +60,42 @@ bool take(void* library, const char* name, Function* out) {
   return *out != nullptr;
 }
 
+/// The variables by which Open MPI 5 says where it is installed, and the folders below it in which
+/// it may have a libpmix.so.2 of its own.
+constexpr const char* places[][2] = {
+    {"PMIX_PREFIX", "/lib/"},
+    {"PMIX_PREFIX", "/lib/openmpi/"},
+    {"OMPI_LIBDIR_LOC", "/"},
+    {"OMPI_LIBDIR_LOC", "/openmpi/"},
+};
+
+/// The library that this process has already (MPI loads it), else that of the launcher, else that
+/// of the system. Two libraries in one process disturb each other, and a client of another version
+/// than the server's makes the server print errors.
+void* open_library() {
+  constexpr const char* name = "libpmix.so.2";
+  constexpr int mode = RTLD_NOW | RTLD_GLOBAL;
+  if (void* const loaded = ::dlopen(name, mode | RTLD_NOLOAD)) return loaded;
+  for (const auto& [variable, folder] : places) {
+    const char* const prefix = ::secure_getenv(variable);
+    if (prefix == nullptr || *prefix != '/') continue;
+    if (void* const library = ::dlopen((std::string(prefix) + folder + name).c_str(), mode)) {
+      return library;
+    }
+  }
+  return ::dlopen(name, mode);
+}
+
 Status load(PmixLibrary* out) {
-  void* const library = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL);
+  void* const library = open_library();
   if (library == nullptr) {
     const char* const why = ::dlerror();
-    return {
-        Code::system_error,
-        fmt::format("cannot load libpmix.so.2, by which this launcher tells ranks of one "
-                    "another ({}): install it (Debian: libpmix2), or let LD_LIBRARY_PATH name "
-                    "the folder where the launcher has it; or use hocketCommInitRank with an id "
-                    "from hocketGetUniqueId that MPI_Bcast passes to all ranks",
-                    why != nullptr ? why : "no reason given")};
+    return {Code::system_error,
+            fmt::format("cannot load libpmix.so.2, by which this launcher tells ranks of one "
+                        "another ({}): install it (Debian: libpmix2), or let LD_LIBRARY_PATH name "
+                        "the folder where the launcher has it; or use hocketCommInitRank with an "
+                        "id from hocketGetUniqueId that MPI_Bcast passes to all ranks",
+                        why != nullptr ? why : "no reason given")};
   }
   const bool complete =
       take(library, "PMIx_Init", &out->init) && take(library, "PMIx_Finalize", &out->finalize) &&

@@ -1,0 +1,73 @@
+// The message by which hocket-run starts the ranks of a host.
+#include "message.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace hocket::internal::launch_test {
+namespace {
+
+using launch::Part;
+using launch::StartRequest;
+
+StartRequest example() {
+  StartRequest request;
+  request.here = {0, 2, 5};
+  request.ranks = 6;
+  request.tag_output = true;
+  request.binding = {Part::core, Part::numa, 3};
+  request.directory = "/tmp";
+  request.programs = {{1, {"a", ""}}, {2, {"b"}}};
+  request.environment = {"X=1"};
+  return request;
+}
+
+TEST(StartRequest, arrives_as_it_was_sent) {
+  const StartRequest sent = example();
+  StartRequest got;
+  ASSERT_TRUE(got.decode(sent.encode()));
+  EXPECT_EQ(got.here, sent.here);
+  EXPECT_EQ(got.ranks, 6);
+  EXPECT_EQ(got.binding.to, Part::core);
+  EXPECT_EQ(got.binding.spread, Part::numa);
+  EXPECT_EQ(got.binding.cores_per_rank, 3);
+  EXPECT_EQ(got.programs[0].arguments, sent.programs[0].arguments);
+  EXPECT_EQ(got.encode(), sent.encode());
+}
+
+TEST(StartRequest, that_cannot_be_is_refused) {
+  const std::pair<const char*, std::function<void(StartRequest&)>> changes[] = {
+      {"no rank", [](StartRequest& r) { r.here.clear(), r.programs.clear(); }},
+      {"a rank twice",
+       [](StartRequest& r) {
+         r.here = {0, 2, 2};
+       }},
+      {"not in order",
+       [](StartRequest& r) {
+         r.here = {2, 0, 5};
+       }},
+      {"a negative rank", [](StartRequest& r) { r.here[0] = -1; }},
+      {"a rank that the job does not have", [](StartRequest& r) { r.ranks = 5; }},
+      {"ranks without a program", [](StartRequest& r) { r.programs.pop_back(); }},
+      {"a program without arguments", [](StartRequest& r) { r.programs[0].arguments.clear(); }},
+      {"a program without ranks", [](StartRequest& r) { r.programs[0].ranks = 0; }},
+      {"an unknown part", [](StartRequest& r) { r.binding.to = static_cast<Part>(4); }},
+      {"another", [](StartRequest& r) { r.binding.spread = static_cast<Part>(4); }},
+      {"no core for a rank", [](StartRequest& r) { r.binding.cores_per_rank = 0; }},
+  };
+  for (const auto& [what, change] : changes) {
+    StartRequest request = example();
+    change(request);
+    StartRequest got;
+    EXPECT_FALSE(got.decode(request.encode())) << what;
+  }
+  const std::string whole = example().encode();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    StartRequest got;
+    EXPECT_FALSE(got.decode(whole.substr(0, size))) << size;
+  }
+}
+
+}  // namespace
+}  // namespace hocket::internal::launch_test
