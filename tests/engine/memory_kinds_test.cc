@@ -94,25 +94,36 @@ TEST(MemoryKinds, that_change_between_like_calls_are_noticed_within_32_calls) {
   });
 }
 
-TEST(MemoryKinds, of_a_broadcast_only_the_roots_input_counts) {
+/// The root writes to the outputs of the others, which read its input.
+TEST(MemoryKinds, of_a_broadcast_the_roots_input_and_all_outputs_count) {
   constexpr std::size_t count = 1 << 15;
   const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
+  enum class Unmapped { none, input, output_of_the_root, output_of_another };
   ranks::run_ranks(3, [&](Rank& self) {
-    void* mapped = nullptr;
-    ASSERT_HOCKET(hocketMemAlloc(&mapped, count * sizeof(int)));
-    std::vector<int> plain(count), out(count);
+    void *mapped_in = nullptr, *mapped_out = nullptr;
+    ASSERT_HOCKET(hocketMemAlloc(&mapped_in, count * sizeof(int)));
+    ASSERT_HOCKET(hocketMemAlloc(&mapped_out, count * sizeof(int)));
+    std::vector<int> plain_in(count), plain_out(count);
     for (int root = 0; root < 3; ++root) {
-      for (const bool in_mapped : {true, false}) {
-        int* const in = in_mapped ? static_cast<int*>(mapped) : plain.data();
+      for (const Unmapped unmapped : {Unmapped::none, Unmapped::input, Unmapped::output_of_the_root,
+                                      Unmapped::none, Unmapped::output_of_another}) {
+        const bool is_root = self.rank == root, is_another = self.rank == (root + 1) % 3;
+        int* const in =
+            unmapped == Unmapped::input ? plain_in.data() : static_cast<int*>(mapped_in);
+        const bool in_plain = (unmapped == Unmapped::output_of_the_root && is_root) ||
+                              (unmapped == Unmapped::output_of_another && is_another);
+        int* const out = in_plain ? plain_out.data() : static_cast<int*>(mapped_out);
         std::fill(in, in + count, root + 10);
-        ASSERT_HOCKET(hocketBroadcast(self.rank == root ? in : nullptr, out.data(), count,
-                                      hocketInt32, root, self.comm, nullptr));
-        EXPECT_EQ(std::vector<int>(count, root + 10), out);
-        EXPECT_EQ(in_mapped ? "direct" : "staged", last_algorithm(self.comm)) << "root " << root;
+        ASSERT_HOCKET(hocketBroadcast(is_root ? in : nullptr, out, count, hocketInt32, root,
+                                      self.comm, nullptr));
+        EXPECT_EQ(std::vector<int>(count, root + 10), std::vector<int>(out, out + count));
+        EXPECT_EQ(unmapped == Unmapped::none ? "direct" : "staged", last_algorithm(self.comm))
+            << "root " << root << ", unmapped " << static_cast<int>(unmapped);
       }
     }
     self.meet();
-    EXPECT_HOCKET(hocketMemFree(mapped));
+    EXPECT_HOCKET(hocketMemFree(mapped_in));
+    EXPECT_HOCKET(hocketMemFree(mapped_out));
   });
 }
 

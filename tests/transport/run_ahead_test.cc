@@ -44,7 +44,7 @@ class Ranks {
     ranks_[rank]->arrive(operation, fingerprints_[rank]);
   }
   /// Whether the next operation of the rank may begin.
-  RunAhead::Look may_begin(std::size_t rank, ScratchSize scratch = ScratchSize::small) {
+  RunAhead::Look may_begin(std::size_t rank, ScratchSize scratch = ScratchSize::tiny) {
     const std::uint64_t operation = ranks_[rank]->arrived() + 1;
     const std::uint64_t required = RunAhead::required_by(operation, scratch);
     if (ranks_[rank]->all_have_arrived(required)) return RunAhead::Look::all_have_arrived;
@@ -62,7 +62,7 @@ class Ranks {
 constexpr auto free = RunAhead::Look::all_have_arrived;
 constexpr auto waits = RunAhead::Look::waits;
 
-TEST(RunAhead, waits_for_the_slowest_peer_when_it_is_eight_operations_ahead) {
+TEST(RunAhead, waits_for_the_slowest_peer_when_it_is_as_far_ahead_as_there_are_lines) {
   Ranks ranks(3);
   for (std::uint64_t i = 0; i < most - 1; ++i) {
     ASSERT_EQ(free, ranks.may_begin(0)) << i;
@@ -92,8 +92,14 @@ TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
     ranks.arrive(0);
   }
   EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::medium)) << "the peer may read all four";
-  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::small));
-  ranks.arrive(1);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::small));
+    ranks.arrive(0);
+  }
+  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::small)) << "the peer may read all eight";
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::tiny));
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::none));
+  for (int i = 0; i < 5; ++i) ranks.arrive(1);
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::medium));
   EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::large));
 }

@@ -24,8 +24,8 @@
 // In a broadcast all ranks copy the same amount, the root too: of p blocks each of the others
 // copies p - 1 from the input of the root, and the root copies the last block to the outputs of all
 // others. Between 2 ranks that took 0.36 to 0.67 of the time in which the other rank copied
-// everything (64 KiB to 32 MiB, 2026-11-25). With more than `most_parts` ranks the root has so small
-// a part that it only waits.
+// everything (64 KiB to 32 MiB, 2026-11-25). With more than `most_parts` ranks the root's part
+// would be small, and it only waits.
 //
 //   root 0        rank 1        rank 2        rank 3
 //   [a b c d] --> [a b c .]     [a b c .]     [a b c .]    each copies three blocks of the root's

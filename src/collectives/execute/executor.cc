@@ -91,7 +91,7 @@ void Execution::prepare(const Program& program, const Program* staged, const Lin
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
-  scratch_size_ = ScratchSize::small;
+  scratch_size_ = ScratchSize::none;
   has_scratch_ = header_->scratch_blocks > 0 || staged != nullptr;
   if (!has_scratch_) return;
   stride_ = stride_of(*header_, binding_->sizes);

@@ -63,6 +63,7 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
     areas_[static_cast<int>(size)] = {end, bytes};
     end += ranks * scratch_step(size);
   };
+  add(ScratchSize::tiny, tiny_scratch_bytes);
   add(ScratchSize::small, small_scratch_bytes);
   add(ScratchSize::medium, medium_scratch_bytes);
   add(ScratchSize::large, large_scratch(local_ranks));

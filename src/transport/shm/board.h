@@ -2,8 +2,8 @@
 // its own part and reads the parts of the others. A new board is all zero bytes. docs/PROTOCOL.md
 // draws the layout.
 //
-//   per local rank: doorbell | progress | 8 arrival lines | public flags | 8 signatures
-//                   8 small scratches | 4 medium scratches | 2 large scratches
+//   per local rank: doorbell | progress | public flags | 32 signatures | 32 arrival lines
+//                   32 tiny scratches | 8 small | 4 medium | 2 large
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
@@ -63,7 +63,7 @@ struct alignas(128) Doorbell {
 };
 
 /// The page of a rank: everything that it shares except scratch and fifos.
-struct alignas(4096) ControlPage {
+struct alignas(8192) ControlPage {
   Doorbell doorbell;
   Progress progress;
   FlagLine flags[public_flags];
@@ -71,34 +71,37 @@ struct alignas(4096) ControlPage {
   Signature signatures[run_ahead_operations];
   /// In the second half of the page: scratches, and many buffers of users, begin pages, and would
   /// share the sets of the L1 cache with lines at the same offset in their page.
-  alignas(1024) ArrivalLine arrivals[run_ahead_operations];
+  alignas(4096) ArrivalLine arrivals[run_ahead_operations];
 };
-static_assert(sizeof(ControlPage) == 4096);
+static_assert(sizeof(ControlPage) == 8192);
 
 /// The scratches of a rank. A rank may be as many operations ahead of its peers as there are
 /// scratches of the size that it needs, less one.
 ///
-/// All small scratches of a rank, or all medium ones, fill half of an L1 cache of 32 KiB: a
-/// broadcast of 4 KiB between 2 ranks took 0.68 us with eight scratches of 4 KiB, and 0.55 us with
-/// four. Both are only for collectives with a root. In other collectives every rank waits for all
-/// others, so no rank can be far ahead, and more than two scratches only leave the cache earlier:
-/// an all-reduce of 512 B between 2 ranks took 0.35 us with small scratches, 0.32 us with large
-/// ones.
-enum class ScratchSize : std::uint8_t { small, medium, large };
+/// All tiny scratches of a rank, all small or all medium ones, fill half of an L1 cache of 32 KiB:
+/// a broadcast of 4 KiB between 2 ranks took 0.68 us with eight scratches of 4 KiB, and 0.55 us
+/// with four. The three are only for collectives with a root. In other collectives every rank waits
+/// for all others, so no rank can be far ahead, and more than two scratches only leave the cache
+/// earlier: an all-reduce of 512 B between 2 ranks took 0.35 us with small scratches, 0.32 us with
+/// large ones. none: of an operation without scratch.
+enum class ScratchSize : std::uint8_t { none, tiny, small, medium, large };
 
 class Board {
  public:
   /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
-  static constexpr std::size_t small_scratch_bytes = 2048, medium_scratch_bytes = 4096;
+  static constexpr std::size_t tiny_scratch_bytes = 512, small_scratch_bytes = 2048,
+                               medium_scratch_bytes = 4096;
   static constexpr ScratchSize size_for(std::size_t bytes) {
-    return bytes <= small_scratch_bytes    ? ScratchSize::small
+    return bytes <= tiny_scratch_bytes     ? ScratchSize::tiny
+           : bytes <= small_scratch_bytes  ? ScratchSize::small
            : bytes <= medium_scratch_bytes ? ScratchSize::medium
                                            : ScratchSize::large;
   }
   /// The number of scratches of a size: a power of two.
   static constexpr std::uint64_t scratches(ScratchSize size) {
-    return size == ScratchSize::small ? run_ahead_operations : size == ScratchSize::medium ? 4 : 2;
+    constexpr std::uint64_t number[] = {run_ahead_operations, run_ahead_operations, 8, 4, 2};
+    return number[static_cast<int>(size)];
   }
   /// The size of one large scratch: the more ranks, the smaller.
   static std::size_t scratch_bytes_of(int local_ranks);
@@ -180,7 +183,7 @@ class Board {
   std::byte* base_ = nullptr;
   int local_ranks_ = 0;
   int local_rank_ = 0;
-  ScratchArea areas_[3];
+  ScratchArea areas_[5];
   std::size_t fifo_offset_ = 0, fifo_bytes_ = 0;
 };
 

@@ -1,13 +1,12 @@
 // How far a rank may be ahead of its local peers, and how ranks that make different calls find out.
 //
 // The rule. Before a rank writes anything of operation s to the board, it has seen that every local
-// peer has arrived at operation s - 7 or later. A rank arrives at an operation when it has ended
-// the previous one. So every peer has ended operation s - 8, whose arrival line, signature and
-// small scratch the rank overwrites. There are only four medium scratches and two large ones:
-// before a rank writes to one of them, every peer has arrived at s - 3 (s - 1), and so has ended
-// s - 4 (s - 2). No rank reads the memory of operation s - 8 (s - 4, s - 2) any more, whatever
-// plans the two operations have: a plan reads the memory of peers only between its beginning and
-// its end, and only that of its own operation.
+// peer has arrived at operation s - 31 or later. A rank arrives at an operation when it has ended
+// the previous one. So every peer has ended operation s - 32, whose arrival line, signature and
+// tiny scratch the rank overwrites. There are fewer of the other scratches: before a rank writes to
+// one of n scratches, every peer has arrived at s - (n - 1), and so has ended s - n. No rank reads
+// the memory of that operation any more, whatever plans the two operations have: a plan reads the
+// memory of peers only between its beginning and its end, and only that of its own operation.
 //
 // A rank that has awaited the arrival of all peers, as every all-reduce does, knows that all have
 // come so far, and reads nothing. Otherwise it reads one word of each peer, which says at which
@@ -40,8 +39,8 @@ class RunAhead {
       : board_(board), rank_(rank), ranks_of_node_(ranks_of_node) {}
 
   /// The operation at which all peers must have arrived before `operation` begins; 0: none. The
-  /// operation before it is the latest whose memory `operation` may overwrite. scratch: an
-  /// operation without scratch counts as one with a small scratch.
+  /// operation before it is the latest whose memory `operation` may overwrite. scratch: that
+  /// of the operation.
   static constexpr std::uint64_t required_by(std::uint64_t operation, ScratchSize scratch) {
     const std::uint64_t ahead = Board::scratches(scratch) - 1;
     return operation > ahead ? operation - ahead : 0;
