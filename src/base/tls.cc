@@ -25,8 +25,6 @@ constexpr unsigned char aes_128_gcm[] = {0x13, 0x01};  // any suite with SHA-256
 constexpr std::size_t record_bytes = 16 << 10;
 constexpr std::size_t send_piece = 4 * record_bytes;  // encrypted between two system calls
 constexpr std::size_t receive_buffer = 4 * record_bytes;
-// RFC 8446, 5.5: a key of AES-GCM is safe for 2^24.5 records.
-constexpr std::uint64_t records_per_key = std::uint64_t{1} << 23;
 
 bool cpu_has_aes() {
 #if defined(__x86_64__)
@@ -47,15 +45,16 @@ class ErrorMark {
   ~ErrorMark() { ::ERR_pop_to_mark(); }
 };
 
-std::string reason() {
+/// A sentence for the latest error in OpenSSL's queue.
+std::string reason(bool in_handshake) {
   const unsigned long error = ::ERR_peek_last_error();
-  if (ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE) return "OpenSSL has no memory left";
+  const int number = ERR_GET_REASON(error);
+  if (number == ERR_R_MALLOC_FAILURE) return "OpenSSL has no memory left";
   const char* const text = ::ERR_reason_error_string(error);
   const std::string quoted = text == nullptr ? "" : std::string(" (") + text + ")";
-  if (error != 0 && ERR_GET_REASON(error) >= SSL_AD_REASON_OFFSET) {
-    return "the other end has found by TLS that bytes were changed on the way" + quoted;
-  }
-  return "TLS has found that bytes were changed on the way, or are not from the other end" + quoted;
+  if (in_handshake) return "the TLS handshake failed" + quoted;
+  return (number >= SSL_AD_REASON_OFFSET ? "the other end has found by TLS" : "TLS has found") +
+         std::string(" that bytes were changed on the way") + quoted;
 }
 
 }  // namespace
@@ -175,9 +174,6 @@ struct Tls::Callbacks {
       ::SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
       SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
       ::SSL_CTX_set_default_read_buffer_len(context, receive_buffer);
-      // A server that does not accept the pre-shared key would have to show a certificate, and no
-      // certificate is trusted.
-      ::SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
       ::SSL_CTX_set_psk_use_session_callback(context, client_key);
       ::SSL_CTX_set_psk_find_session_callback(context, server_key);
       return context;
@@ -188,7 +184,8 @@ struct Tls::Callbacks {
 
 // ---- The session
 
-Tls::Tls(Role role, int fd, const Secret& secret) : fd_(fd), secret_(secret) {
+Tls::Tls(Role role, int fd, const Secret& secret, std::uint64_t records_per_key)
+    : fd_(fd), records_per_key_(records_per_key), secret_(secret) {
   const ErrorMark mark;
   BIO_METHOD* const method = Callbacks::method();
   ssl_ = ::SSL_new(Callbacks::context());
@@ -201,7 +198,14 @@ Tls::Tls(Role role, int fd, const Secret& secret) : fd_(fd), secret_(secret) {
   ::BIO_set_init(bio, 1);
   ::SSL_set_bio(ssl_, bio, bio);
   SSL_set_app_data(ssl_, this);
-  role == Role::client ? ::SSL_set_connect_state(ssl_) : ::SSL_set_accept_state(ssl_);
+  if (role == Role::server) {
+    ::SSL_set_accept_state(ssl_);
+    return;
+  }
+  ::SSL_set_connect_state(ssl_);
+  // A server that does not accept the pre-shared key would have to show a certificate, and no
+  // certificate is trusted.
+  ::SSL_set_verify(ssl_, SSL_VERIFY_PEER, nullptr);
 }
 
 // Without a close_notify: the frames of the library say where a stream ends.
@@ -228,6 +232,7 @@ Tls::Progress Tls::shake_hands() {
     error_ = "the socket took only a part of the TLS handshake";
     return Progress::failed;
   }
+  connected_ = keyed;
   return keyed ? Progress::done : Progress::waits;
 }
 
@@ -238,7 +243,7 @@ void Tls::read_ahead() {
 
 // Takes its text from OpenSSL's error queue, and tells the other end by TLS's alert.
 ssize_t Tls::fail() {
-  if (error_.empty()) error_ = reason();
+  if (error_.empty()) error_ = reason(!connected_);
   static_cast<void>(flush());
   errno = EBADMSG;
   return -1;
@@ -257,9 +262,10 @@ int Tls::flush() {
 }
 
 bool Tls::encrypt(const void* data, std::size_t bytes) {
-  if (records_ >= records_per_key) {
+  if (records_ >= records_per_key_) {
     if (::SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return false;
     records_ = 0;
+    ++keys_used_;
   }
   records_ += 1 + bytes / record_bytes;
   std::size_t written = 0;
@@ -319,11 +325,10 @@ ssize_t Tls::receive(const iovec* parts, int count, bool from_socket) {
 
 /// OpenSSL has no more bytes. An error that came behind bytes is the result of the next call.
 ssize_t Tls::stopped(std::size_t total) {
-  const bool closed = (::SSL_get_shutdown(ssl_) & SSL_RECEIVED_SHUTDOWN) != 0;
-  if (!closed && input_ == Input::bytes) fail();
+  if (input_ == Input::bytes) fail();
   if (total > 0) return static_cast<ssize_t>(total);
   if (!error_.empty()) return fail();
-  if (closed || input_ == Input::end) return 0;
+  if (input_ == Input::end) return 0;
   errno = input_ == Input::failed ? input_error_ : EAGAIN;
   return -1;
 }

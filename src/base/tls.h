@@ -35,9 +35,13 @@ class Tls {
   enum class Role { client, server };
   enum class Progress { done, waits, failed };
 
-  /// fd: stays the caller's, who keeps it open as long as this object exists. Throws
-  /// std::bad_alloc if OpenSSL cannot make a session.
-  Tls(Role role, int fd, const Secret& secret);
+  /// RFC 8446, 5.5: a key of AES-GCM is safe for 2^24.5 records.
+  static constexpr std::uint64_t safe_records = std::uint64_t{1} << 23;
+
+  /// fd: stays the caller's, who keeps it open as long as this object exists. records_per_key: how
+  /// many are sent before the key for sending changes. Throws std::bad_alloc if OpenSSL cannot make
+  /// a session.
+  Tls(Role role, int fd, const Secret& secret, std::uint64_t records_per_key = safe_records);
   Tls(const Tls&) = delete;
   Tls& operator=(const Tls&) = delete;
   ~Tls();
@@ -57,6 +61,8 @@ class Tls {
   /// sees it. The end of the stream is not authenticated: the bytes must say where they end.
   ssize_t receive(const iovec* parts, int count, bool from_socket);
   const std::string& error() const { return error_; }
+  /// How many keys have protected what was sent: for tests.
+  std::uint64_t keys_used() const { return keys_used_; }
 
  private:
   struct Callbacks;
@@ -66,10 +72,13 @@ class Tls {
   ssize_t fail();
 
   const int fd_;
+  const std::uint64_t records_per_key_;
   Secret secret_;
   ssl_st* ssl_ = nullptr;
+  bool connected_ = false;     // the TLS handshake has ended
   std::string error_;          // not empty: the connection cannot be used any more
   std::uint64_t records_ = 0;  // sent with the present key
+  std::uint64_t keys_used_ = 1;
 
   // Records that the socket has not taken yet: from out_begin_ on.
   std::vector<std::uint8_t> out_;

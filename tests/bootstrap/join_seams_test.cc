@@ -48,8 +48,8 @@ TEST_F(JoinSeams, data_connections_and_descriptors_need_no_other_thread) {
   int adopted = 0;
   for (const int rank : {1, 2}) {
     ranks_[rank]->core().data().set_listener(
-        comm_id, [&](int, int, const UniqueFd& fd, const Status& status) {
-          EXPECT_TRUE(fd && status.ok()) << status.message();
+        comm_id, [&](int, int, const ByteStream& stream, const Status& status) {
+          EXPECT_TRUE(stream && status.ok()) << status.message();
           ++adopted;
         });
   }

@@ -15,7 +15,8 @@ namespace hocket::internal {
 
 namespace {
 constexpr std::int64_t longest_latecomers_ms = 60'000;
-}
+constexpr std::size_t most_other_keys = 64;
+}  // namespace
 
 std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& session_key,
                                                 std::int64_t deadline_ms,
@@ -167,6 +168,7 @@ void Coordinator::take_request(int node, const JoinRequest& request) {
 void Coordinator::other_key(const Claim& claim, const std::string& address) {
   if (state_ != State::gathering || claim.purpose != Purpose::coordinator) return;
   if (claim.rank < 0 || claim.rank >= max_ranks || requests_.count(claim.rank) != 0) return;
+  if (other_keys_.size() >= most_other_keys) return;
   other_keys_[claim.rank] = address;
   fail_by_other_key();
 }
