@@ -232,5 +232,53 @@ TEST(TlsHandshake, is_not_left_out_because_the_server_accepts_without_it) {
   }
 }
 
+/// Connects to a rank with the right key, with TLS if `tls`: the last verdict. 99: there is none.
+int last_verdict(const Job& job, const Address& address, bool tls) {
+  const Credentials credentials{job.options.key, job.options.job_id, false};
+  int error = 0;
+  UniqueFd fd = connect_start({{}, address}, &error);
+  pollfd connected{fd.get(), POLLOUT, 0};
+  ::poll(&connected, 1, 60'000);
+  ::fcntl(fd.get(), F_SETFL, 0);  // blocks
+  Transcript transcript;
+  EXPECT_TRUE(make_hello(&transcript.client).ok());
+  say(fd, transcript.client.data(), hello_bytes);
+  ::recv(fd.get(), transcript.server.data(), hello_bytes, MSG_WAITALL);
+  transcript.claim = encode({Purpose::data, 1, 0, 77, 5, tls});
+  Digest proofs[2], secret;
+  EXPECT_TRUE(client_proof(credentials, transcript, &proofs[0]) &&
+              job_proof(credentials, transcript, &proofs[1]) &&
+              tls_secret(credentials, transcript, &secret));
+  say(fd, transcript.claim.data(), claim_bytes);
+  for (const Digest& proof : proofs) say(fd, proof.data(), proof_bytes);
+  std::uint8_t verdict[verdict_message_bytes] = {99};
+  ::recv(fd.get(), verdict, sizeof verdict, MSG_WAITALL);
+  if (!tls || verdict[0] != static_cast<std::uint8_t>(Verdict::start_tls)) return verdict[0];
+  ByteStream stream(std::move(fd));
+  stream.start_tls(Tls::Role::client, secret);
+  auto progress = Tls::Progress::waits;
+  verdict[0] = 99;
+  const iovec part{verdict, sizeof verdict};
+  for (ssize_t got = -1; got < 0 && progress != Tls::Progress::failed;) {
+    pollfd ready{stream.fd(), POLLIN, 0};
+    if (progress == Tls::Progress::waits) progress = stream.shake_hands();
+    if (::poll(&ready, 1, 60'000) != 1) break;
+    if (progress == Tls::Progress::done) got = stream.receive(&part, 1);
+  }
+  return verdict[0];
+}
+
+TEST(TlsHandshake, of_another_setting_than_the_ranks_is_refused) {
+  for (const bool tls : {false, true}) {
+    Job job(2);
+    job.options.tls = tls;
+    job.start();
+    const auto sessions = join_all(job);
+    const Address address = sessions[0]->members()[0].address;
+    EXPECT_EQ(static_cast<int>(Verdict::refused), last_verdict(job, address, !tls));
+    EXPECT_EQ(static_cast<int>(Verdict::accepted), last_verdict(job, address, tls));
+  }
+}
+
 }  // namespace
 }  // namespace hocket::internal
