@@ -108,6 +108,23 @@ TEST_F(JoinSeams, a_coordinator_that_stands_still_is_named_after_the_deadline) {
   EXPECT_GE(simulation_.elapsed(), join_deadline_ms * nanos_per_ms);
 }
 
+TEST_F(JoinSeams, a_process_with_another_key_and_the_number_of_a_rank_that_has_come_is_ignored) {
+  come(0);
+  come(2);
+  simulation_.settle();
+  JoinOptions options = job_.of(2);
+  options.share_memory = false;
+  options.key[7] ^= 1;
+  SimulatedRank stranger(simulation_, options);
+  simulation_.settle();
+  ASSERT_TRUE(stranger.joined());
+  EXPECT_NE(stranger.joined()->message().find("refused this rank's job key"), std::string::npos);
+  come(1);
+  come(3);
+  ASSERT_TRUE(run_until_all_joined());
+  for (const auto& rank : ranks_) ASSERT_TRUE(rank->joined()->ok()) << rank->joined()->message();
+}
+
 TEST_F(JoinSeams, ranks_without_a_key_bring_their_own_coordinator) {
   for (int rank = 0; rank < ranks; ++rank) {
     JoinOptions options = job_.of(rank);

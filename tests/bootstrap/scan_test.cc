@@ -366,10 +366,11 @@ TEST(Handshake, a_proof_holds_for_one_key_one_exchange_and_one_verdict) {
   EXPECT_NE(transcript.client, transcript.server) << "a nonce was used twice";
   transcript.claim = encode({Purpose::data, 1, 0, 77, 5});
   const auto proofs = [](const Credentials& credentials, const Transcript& of) {
-    std::array<Digest, 3> out;
+    std::array<Digest, 4> out;
     EXPECT_TRUE(client_proof(credentials, of, &out[0]) &&
                 server_proof(credentials, of, Verdict::accepted, &out[1]) &&
-                server_proof(credentials, of, Verdict::refused, &out[2]));
+                server_proof(credentials, of, Verdict::refused, &out[2]) &&
+                tls_secret(credentials, of, &out[3]));
     return out;
   };
   const auto expected = proofs(good, transcript);

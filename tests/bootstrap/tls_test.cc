@@ -13,6 +13,8 @@
 
 #include "bootstrap/auth/dialer.h"
 #include "bootstrap/job.h"
+#include "bootstrap/net/control_connection.h"
+#include "bootstrap/simulated_loop.h"
 
 namespace hocket::internal {
 namespace {
@@ -188,6 +190,44 @@ TEST(TlsJoin, with_a_byte_that_the_network_changed_is_an_error_that_says_so) {
   });
   EXPECT_EQ(1, changed);
   EXPECT_GE(say_so, 1);
+}
+
+/// A wake-up of a control connection reads a limited number of bytes from the socket. What the
+/// stream has taken from the socket then is no event for epoll, so it must not stay there.
+TEST(TlsControl, leaves_nothing_in_the_stream_after_its_last_round) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  ByteStream sender{UniqueFd(ends[0])}, receiver{UniqueFd(ends[1])};
+  const int room = 8 << 20;
+  if (::setsockopt(sender.fd(), SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room) != 0) {
+    GTEST_SKIP() << "a socket with a large buffer needs CAP_NET_ADMIN";
+  }
+  sender.start_tls(Tls::Role::client, {});
+  receiver.start_tls(Tls::Role::server, {});
+  for (auto done = Tls::Progress::waits; done == Tls::Progress::waits;) {
+    static_cast<void>(sender.shake_hands());
+    done = receiver.shake_hands();
+  }
+  sender.read_ahead();
+  receiver.read_ahead();
+  Nanos clock = nanos_per_s;
+  testing::SimulatedLoop loop(clock);
+  int sent = 0, got = 0;
+  const auto connection = ControlConnection::open(
+      loop, std::move(receiver), 4096, [&](Message&) { ++got; }, nullptr);
+  Writer frame;
+  frame.u32(1000);
+  frame.u16(static_cast<std::uint16_t>(MessageType::heartbeat));
+  frame.u16(0);
+  frame.raw(std::vector<std::uint8_t>(1000).data(), 1000);
+  std::vector<std::uint8_t> bytes = frame.take();
+  const iovec part{bytes.data(), bytes.size()};
+  // The last round ends 24 KiB before the last byte.
+  for (; sent < (16 * 16384 + (24 << 10)) / 1008; ++sent) {
+    ASSERT_EQ(sender.send(&part, 1), std::ssize(bytes));
+  }
+  while (loop.step()) continue;
+  EXPECT_EQ(got, sent);
 }
 
 void say(const UniqueFd& fd, const void* data, std::size_t size) {

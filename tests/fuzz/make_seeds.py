@@ -38,7 +38,8 @@ def handshake():
     seed("handshake", "other-key-of-the-job", bytes([4, 0]), hello, right, proofs)
     seed("handshake", "not-expected", bytes([1, 0]), hello, claim(5, 1, 0, 9), proofs)
     seed("handshake", "unknown-purpose", bytes([1, 0]), hello, claim(9, 1, 0, 0), proofs)
-    client_hello = bytes([22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 3]) + nonce + bytes([0, 0, 2, 19, 1, 1, 0])
+    client_hello = bytes([22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 3]) + nonce
+    client_hello += bytes([0, 0, 2, 19, 1, 1, 0])
     seed("handshake", "tls", bytes([1, 0]), hello, claim(5, 1, 0, 2, 1), proofs, client_hello)
     seed("handshake", "other-version", bytes([1, 0]), b"hocket", struct.pack("<H", 3), nonce,
          right, proofs)
