@@ -1,7 +1,7 @@
 // One end of a TLS 1.3 connection over a non-blocking socket. Both ends know a secret of this
 // connection (an external pre-shared key); there are no certificates. A fresh Diffie-Hellman
-// exchange makes the session's keys, so that who learns the secret later cannot decrypt what was
-// sent before.
+// exchange makes the session's keys, so that a process that learns the secret later cannot decrypt
+// what was sent before.
 //
 // OpenSSL never makes a system call here: records that it has made wait in a buffer until the
 // socket has taken them, and it reads the socket by receive_now(). One thread at a time.
