@@ -181,15 +181,17 @@ TEST(TlsJoin, with_a_byte_that_the_network_changed_is_an_error_that_says_so) {
     ++changed;
   });
   job.options.coordinator = relay.address();
-  std::atomic<int> say_so{0};
+  std::atomic<int> found{0}, told{0};
   in_threads(2, [&](int rank) {
     std::shared_ptr<Session> session;
     const Status status = Session::join(job.of(rank), &session);
     EXPECT_FALSE(status.ok());
-    say_so += status.message().find("TLS") != std::string::npos;
+    found += status.message().find("TLS has found that bytes were changed") != std::string::npos;
+    told += status.message().find("changed on the way, as TLS") != std::string::npos;
   });
   EXPECT_EQ(1, changed);
-  EXPECT_GE(say_so, 1);
+  EXPECT_EQ(1, found) << "by the rank itself";
+  EXPECT_EQ(1, told) << "to the other rank";
 }
 
 /// A wake-up of a control connection reads a limited number of bytes from the socket. What the

@@ -341,10 +341,9 @@ TEST(TlsLink, with_a_changed_byte_is_an_error_that_names_the_peer_and_the_link) 
 /// A poll reads a limited number of bytes from the socket. What the stream has taken from the
 /// socket then is no event for epoll, so it must not stay there.
 TEST(TlsLink, leaves_nothing_in_the_stream_when_its_budget_ends) {
-  auto [sender, receiver] = tcp_pair();
+  auto [sender, receiver] = unix_pair();  // all bytes are in it before the first is read
   const int room = 8 << 20;
-  if (::setsockopt(sender.get(), SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room) != 0 ||
-      ::setsockopt(receiver.get(), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room) != 0) {
+  if (::setsockopt(sender.get(), SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room) != 0) {
     GTEST_SKIP() << "a socket with a large buffer needs CAP_NET_ADMIN";
   }
   auto [here, there] = tls_pair({std::move(sender), std::move(receiver)});

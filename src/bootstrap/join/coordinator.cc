@@ -87,7 +87,7 @@ void Coordinator::on_closed(int node, int error) {
   fail(Code::remote_error, leader.rank,
        fmt::format(
            "{} {} while the ranks were still joining{}", who(leader),
-           error == EBADMSG ? "sent bytes that something on the network has changed, as TLS shows,"
+           error == EBADMSG ? "lost its connection (bytes were changed on the way, as TLS shows)"
                             : "ended",
            ranks.size() > 1 ? "; with it the coordinator lost ranks " + ranks_text(ranks) : ""));
 }
