@@ -125,6 +125,22 @@ TEST_F(JoinSeams, a_process_with_another_key_and_the_number_of_a_rank_that_has_c
   for (const auto& rank : ranks_) ASSERT_TRUE(rank->joined()->ok()) << rank->joined()->message();
 }
 
+TEST_F(JoinSeams, a_rank_with_another_key_that_comes_last_ends_the_join_before_the_clock_moves) {
+  for (const int rank : {0, 1, 2}) come(rank);
+  simulation_.settle();
+  JoinOptions options = job_.of(3);
+  options.share_memory = false;
+  options.key[7] ^= 1;
+  SimulatedRank odd(simulation_, options);
+  simulation_.settle();
+  for (const int rank : {0, 1, 2}) {
+    ASSERT_TRUE(ranks_[rank]->joined());
+    EXPECT_EQ(ranks_[rank]->joined()->culprit(), 3);
+    EXPECT_NE(ranks_[rank]->joined()->message().find("presented another job key"),
+              std::string::npos);
+  }
+}
+
 TEST_F(JoinSeams, ranks_without_a_key_bring_their_own_coordinator) {
   for (int rank = 0; rank < ranks; ++rank) {
     JoinOptions options = job_.of(rank);

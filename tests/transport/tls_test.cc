@@ -355,10 +355,10 @@ TEST(TlsLink, leaves_nothing_in_the_stream_when_its_budget_ends) {
     at[rank]->adopt(1 - rank, 0, std::move(rank == 0 ? here : there), {});
   }
   std::vector<std::unique_ptr<Message>> sends, recvs;
-  // The budget ends in the last but one message.
-  for (std::uint64_t i = 0; i < 18; ++i) {
-    sends.push_back(std::make_unique<Message>(1, MessageKey{.sequence = 1 + i}, 61'000));
-    recvs.push_back(std::make_unique<Message>(0, MessageKey{.sequence = 1 + i}, 61'000));
+  // Frames of 512 bytes: the budget of 1 MiB ends between two of them, 24 KiB before the last byte.
+  for (std::uint64_t i = 0; i < ((1 << 20) + (24 << 10)) / 512; ++i) {
+    sends.push_back(std::make_unique<Message>(1, MessageKey{.sequence = 1 + i}, 400));
+    recvs.push_back(std::make_unique<Message>(0, MessageKey{.sequence = 1 + i}, 400));
     sends.back()->fill(i);
     at[0]->post_send(sends.back()->transfer);
   }
@@ -370,7 +370,7 @@ TEST(TlsLink, leaves_nothing_in_the_stream_when_its_budget_ends) {
   settle(*at[1]);
   for (std::size_t i = 0; i < recvs.size(); ++i) {
     at[1]->post_recv(recvs[i]->transfer);
-    EXPECT_TRUE(recvs[i]->transfer.done) << "message " << i << " is still in the stream";
+    ASSERT_TRUE(recvs[i]->transfer.done) << "message " << i << " is still in the stream";
     EXPECT_TRUE(recvs[i]->memory == sends[i]->memory);
   }
 }
