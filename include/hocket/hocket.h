@@ -146,6 +146,7 @@
  *   HOCKET_PLAN_FILES         user-defined plans (docs/PLANS.md): paths with colons between them
  *   HOCKET_JOB_KEY_FILE       file with the job key, for launchers other than hocket-run
  *   HOCKET_TRUST_NETWORK      1: ranks on several hosts may join without a secret
+ *   HOCKET_TLS                1: TLS 1.3 on every TCP connection between ranks; equal on all ranks
  *   HOCKET_SSH                the command that hocket-run starts to reach another host
  *   HOCKET_LAUNCH_FD          hocket-run sets it for its ranks; do not set it
  *   HOCKET_RANK               rank; hocket-run sets it and the next three for scripts only

@@ -92,6 +92,7 @@ Status make_config(const hocketConfig_t* config, const CommConfig& defaults, Com
   out->checksum = settings->checksum.value_or(out->checksum);
   if (!settings->interface.empty()) out->interface = settings->interface;
   out->use_shm = settings->use_shm;
+  out->tls = settings->tls;
   out->use_tcp = settings->use_tcp;
   out->nodes = settings->nodes;
   out->algorithm = settings->algorithm;

@@ -46,8 +46,9 @@ bool parse_flag(std::string_view value, const SettingInfo&, Settings* settings) 
   return true;
 }
 
-bool parse_trust(std::string_view value, const SettingInfo&, Settings* settings) {
-  settings->trust_network = value == "1";
+template <bool Settings::*member>
+bool parse_switch(std::string_view value, const SettingInfo&, Settings* settings) {
+  settings->*member = value == "1";
   return value == "0" || value == "1";
 }
 
@@ -199,7 +200,11 @@ constexpr Setting table[] = {
     {{"HOCKET_TRUST_NETWORK", SettingKind::flag, "0|1", "0",
       "1: under torchrun, srun and RANK with WORLD_SIZE, ranks on several hosts join without a "
       "secret: every process that reaches these hosts over the network may join too."},
-     parse_trust},
+     parse_switch<&Settings::trust_network>},
+    {{"HOCKET_TLS", SettingKind::flag, "0|1", "0",
+      "1: every TCP connection between ranks is encrypted by TLS 1.3 with a key that follows from "
+      "the job key; must be equal on all ranks."},
+     parse_switch<&Settings::tls>},
     {{"HOCKET_SSH", SettingKind::text, "a command and its options", "ssh",
       "The command that hocket-run starts to reach another host; --ssh overrides it."},
      parse_text<&Settings::ssh>},

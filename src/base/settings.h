@@ -34,6 +34,7 @@ struct Settings {
   std::string plan_files;  // with colons between them
   std::string job_key_file;
   bool trust_network = false;
+  bool tls = false;
   std::string ssh;
   std::optional<int> launch_fd;
   std::vector<std::string> unknown;  // HOCKET_* variables that the table does not have

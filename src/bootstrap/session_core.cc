@@ -81,6 +81,7 @@ Status SessionCore::make(const JoinOptions& options, EventLoop& loop,
   self.host = host_name();
   self.machine = options.machine;
   self.cores = options.cores;
+  self.tls = options.tls;
   *out = std::move(core);
   return {};
 }
@@ -121,7 +122,7 @@ JoinHandlers SessionCore::join_handlers() {
 }
 
 void SessionCore::start_joining() {
-  if (options_.has_key) accept_tcp({options_.key, options_.job_id, false});
+  if (options_.has_key) accept_tcp({options_.key, options_.job_id, false, options_.tls});
   const JoinSetup setup(options_, self_, loop_.now());
   if (!options_.share_memory) return lead(setup, UniqueFd());
   rank_join_ = std::make_unique<RankJoin>(
@@ -148,15 +149,16 @@ void SessionCore::accept_tcp(const Credentials& credentials) {
       loop_, std::move(listener_), credentials,
       [this](const Claim& claim) {
         if (claim.rank < 0 || claim.rank >= options_.ranks) return Verdict::refused;
+        if (claim.tls != options_.tls) return Verdict::refused;
         if (claim.purpose == Purpose::data) return data_.judge(claim);
         if (claim.purpose == Purpose::tree && node_leader_) return node_leader_->judge_child(claim);
         return Verdict::refused;
       },
-      [this](const Claim& claim, UniqueFd fd) {
+      [this](const Claim& claim, ByteStream stream) {
         if (claim.purpose == Purpose::data) {
-          data_.accept(claim, std::move(fd));
+          data_.accept(claim, std::move(stream));
         } else if (node_leader_) {
-          node_leader_->accept_child(claim, std::move(fd));
+          node_leader_->accept_child(claim, std::move(stream));
         }
       },
       [this](const Status& why) { out_of_descriptors(why); });
@@ -164,7 +166,7 @@ void SessionCore::accept_tcp(const Credentials& credentials) {
 
 /// The key for all connections after the join is known now; local peers that have it may connect.
 Status SessionCore::table_known(const Key& key) {
-  const Credentials credentials{key, options_.job_id, false};
+  const Credentials credentials{key, options_.job_id, false, options_.tls};
   if (!acceptor_) accept_tcp(credentials);
   if (!options_.share_memory) return {};
   UniqueFd listener;

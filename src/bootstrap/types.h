@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/byte_stream.h"
 #include "base/core_set.h"
 #include "base/status.h"
 #include "base/stop.h"
-#include "base/unique_fd.h"
 
 namespace hocket::internal {
 
@@ -28,6 +28,7 @@ struct JoinOptions {
   /// The interface on which this rank listens: a name or an address; empty: that of the route to
   /// the coordinator.
   std::string interface;
+  bool tls = false;          // TCP connections use TLS (HOCKET_TLS); equal on all ranks
   bool share_memory = true;  // false: every rank is a node of its own (HOCKET_TRANSPORT=tcp)
   /// Ranks of a host share a node only if they have the same number; -1: a host is one node.
   int node_of_host = -1;
@@ -98,7 +99,8 @@ std::string ranks_text(const std::vector<int>& ascending);
 
 /// Takes a new data connection to peer, number `index` of a communicator: its handshake has
 /// succeeded, and it is non-blocking and has TCP_NODELAY. If dialling failed, status is an error
-/// and fd is empty.
-using AdoptConnection = std::function<void(int peer, int index, UniqueFd fd, const Status& status)>;
+/// and stream is empty.
+using AdoptConnection =
+    std::function<void(int peer, int index, ByteStream stream, const Status& status)>;
 
 }  // namespace hocket::internal

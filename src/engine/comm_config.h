@@ -19,6 +19,7 @@ struct CommConfig {
   bool blocking = true;
   bool checksum = false;
   bool use_shm = true;
+  bool tls = false;  // TCP connections use TLS
   bool use_tcp = true;
   std::vector<int> nodes;  // HOCKET_NODES
   std::string interface;

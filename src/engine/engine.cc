@@ -17,7 +17,7 @@ Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
       binder_(std::move(selector)),
       buffers_(*links_.regions, host_),
       recorder_(options_.recorded, options_.sink),
-      faults_(host_),
+      faults_(host_, options_.rank),
       rings_(*links_.board, host_),
       messages_(options_.ranks) {
   links_.host = &host_;

@@ -32,6 +32,7 @@ JoinOptions join_options(const CommConfig& config, int rank, int ranks, StopRequ
   options.ranks = ranks;
   options.interface = config.interface;
   options.share_memory = config.use_shm;
+  options.tls = config.tls;
   options.join_deadline_ms = config.join_deadline_ms;
   options.silence_ms = config.silence_ms;
   options.machine = machine().id;

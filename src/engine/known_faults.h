@@ -20,8 +20,8 @@ struct Ending {
 
 class KnownFaults {
  public:
-  /// The host outlives it.
-  explicit KnownFaults(EngineHost& host) : host_(host) {}
+  /// The host outlives it. rank: of the engine.
+  KnownFaults(EngineHost& host, int rank) : host_(host), rank_(rank) {}
 
   /// Set by any thread: there is a fault to look at.
   std::atomic<bool>& pending() { return pending_; }
@@ -58,6 +58,7 @@ class KnownFaults {
 
  private:
   EngineHost& host_;
+  const int rank_;
   std::atomic<bool> pending_{false};
   FaultNews news_;
   std::optional<Nanos> quiet_since_;  // if faults are known: nothing has moved since then

@@ -40,10 +40,10 @@ Status make_tcp(const TransportOptions& given, std::vector<std::unique_ptr<Trans
   TcpTransport* adopter = tcp.get();
   out->push_back(std::move(tcp));
   session.listen(comm_id, [&membership, &doorbells = given.doorbells, adopter](
-                              int peer, int index, UniqueFd fd, const Status& status) {
+                              int peer, int index, ByteStream stream, const Status& status) {
     const int rank = membership.rank_of_session(peer);
     if (rank >= 0) {
-      adopter->adopt(rank, index, std::move(fd), membership.error_of_peer(rank, status));
+      adopter->adopt(rank, index, std::move(stream), membership.error_of_peer(rank, status));
     }
     doorbells.wake();
   });

@@ -207,10 +207,10 @@ TEST(Descriptors, ranks_without_shared_memory_have_none) {
 class Adopted {
  public:
   AdoptConnection adopt() {
-    return [this](int peer, int index, UniqueFd fd, const Status& status) {
+    return [this](int peer, int index, ByteStream stream, const Status& status) {
       std::lock_guard lock(mutex_);
       ++calls_;
-      fds_[{peer, index}] = std::move(fd);
+      streams_[{peer, index}] = std::move(stream);
       statuses_[{peer, index}] = status;
       changed_.notify_all();
     };
@@ -223,7 +223,7 @@ class Adopted {
   }
   int fd(int peer, int index) {
     std::lock_guard lock(mutex_);
-    return fds_[{peer, index}].get();
+    return streams_[{peer, index}].fd();
   }
   Status status(int peer, int index) {
     std::lock_guard lock(mutex_);
@@ -237,7 +237,7 @@ class Adopted {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::pair<int, int>, UniqueFd> fds_;
+  std::map<std::pair<int, int>, ByteStream> streams_;
   std::map<std::pair<int, int>, Status> statuses_;
   int calls_ = 0;
 };

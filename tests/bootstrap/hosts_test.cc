@@ -126,7 +126,7 @@ TEST_F(TwoHostJob, ranks_of_a_namespace_form_a_node_and_all_can_connect) {
     std::mutex mutex;
     std::condition_variable changed;
     int connected = 0;
-    session.listen(1, [&](int, int, UniqueFd, const Status& status) {
+    session.listen(1, [&](int, int, ByteStream, const Status& status) {
       EXPECT_TRUE(status.ok()) << status.message();
       std::lock_guard lock(mutex);
       ++connected;

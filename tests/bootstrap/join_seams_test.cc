@@ -48,8 +48,8 @@ TEST_F(JoinSeams, data_connections_and_descriptors_need_no_other_thread) {
   int adopted = 0;
   for (const int rank : {1, 2}) {
     ranks_[rank]->core().data().set_listener(
-        comm_id, [&](int, int, const UniqueFd& fd, const Status& status) {
-          EXPECT_TRUE(fd && status.ok()) << status.message();
+        comm_id, [&](int, int, const ByteStream& stream, const Status& status) {
+          EXPECT_TRUE(stream && status.ok()) << status.message();
           ++adopted;
         });
   }
@@ -106,6 +106,39 @@ TEST_F(JoinSeams, a_coordinator_that_stands_still_is_named_after_the_deadline) {
         << status.message();
   }
   EXPECT_GE(simulation_.elapsed(), join_deadline_ms * nanos_per_ms);
+}
+
+TEST_F(JoinSeams, a_process_with_another_key_and_the_number_of_a_rank_that_has_come_is_ignored) {
+  come(0);
+  come(2);
+  simulation_.settle();
+  JoinOptions options = job_.of(2);
+  options.share_memory = false;
+  options.key[7] ^= 1;
+  SimulatedRank stranger(simulation_, options);
+  simulation_.settle();
+  ASSERT_TRUE(stranger.joined());
+  EXPECT_NE(stranger.joined()->message().find("refused this rank's job key"), std::string::npos);
+  come(1);
+  come(3);
+  ASSERT_TRUE(run_until_all_joined());
+  for (const auto& rank : ranks_) ASSERT_TRUE(rank->joined()->ok()) << rank->joined()->message();
+}
+
+TEST_F(JoinSeams, a_rank_with_another_key_that_comes_last_ends_the_join_before_the_clock_moves) {
+  for (const int rank : {0, 1, 2}) come(rank);
+  simulation_.settle();
+  JoinOptions options = job_.of(3);
+  options.share_memory = false;
+  options.key[7] ^= 1;
+  SimulatedRank odd(simulation_, options);
+  simulation_.settle();
+  for (const int rank : {0, 1, 2}) {
+    ASSERT_TRUE(ranks_[rank]->joined());
+    EXPECT_EQ(ranks_[rank]->joined()->culprit(), 3);
+    EXPECT_NE(ranks_[rank]->joined()->message().find("presented another job key"),
+              std::string::npos);
+  }
 }
 
 TEST_F(JoinSeams, ranks_without_a_key_bring_their_own_coordinator) {

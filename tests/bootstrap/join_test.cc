@@ -354,21 +354,76 @@ TEST(Join, ranks_that_disagree_about_their_number_are_both_named) {
   }
 }
 
-TEST(Join, a_wrong_key_is_refused_at_once_and_reported_to_the_others) {
+/// The odd rank, which may be that of the coordinator's process, is refused or refuses the others.
+TEST(Join, a_wrong_key_ends_the_join_of_every_rank_at_once_and_is_named) {
   for (const bool share_memory : {true, false}) {
-    Job job(2, share_memory);
-    job.options.join_deadline_ms = 1500;
-    job.start();
-    in_threads(2, [&](int rank) {
-      JoinOptions options = job.of(rank);
-      if (rank == 1) options.key[7] ^= 1;
-      std::shared_ptr<Session> session;
-      const Status status = Session::join(options, &session);
-      EXPECT_FALSE(status.ok());
-      const char* part = rank == 1 ? "job key" : "with another job's key";
-      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
-    });
+    for (const bool tls : {true, false}) {
+      Job job(3, share_memory);
+      job.options.join_deadline_ms = 20'000;
+      job.options.tls = tls;
+      job.start();
+      in_threads(3, [&](int rank) {
+        JoinOptions options = job.of(rank);
+        if (rank == 1) options.key[7] ^= 1;
+        std::shared_ptr<Session> session;
+        const Status status = Session::join(options, &session);
+        EXPECT_EQ(status.code(), Code::remote_error);
+        const std::string& text = status.message();
+        if (rank == 1) {
+          EXPECT_NE(text.find("refused this rank's job key"), std::string::npos) << text;
+          return;
+        }
+        EXPECT_EQ(status.culprit(), 1);
+        for (const char* part :
+             {"a process at 127.0.0.1:", "rank 1 of this job", "presented another job key"}) {
+          EXPECT_NE(text.find(part), std::string::npos) << text;
+        }
+      });
+    }
   }
+}
+
+TEST(Join, a_wrong_key_before_the_first_rank_is_told_to_it) {
+  Job job(2, false);
+  job.options.join_deadline_ms = 20'000;
+  job.start();
+  for (const int rank : {1, 0}) {
+    JoinOptions options = job.of(rank);
+    if (rank == 1) options.key[7] ^= 1;
+    std::shared_ptr<Session> session;
+    const std::string text = Session::join(options, &session).message();
+    const char* part = rank == 1 ? "refused this rank's job key" : "presented another job key";
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+/// A rank of another job reaches this coordinator, and a process with another key has the number of
+/// a rank that comes later, or that has come: none of them is a rank of this job.
+TEST(Join, strangers_with_another_key_disturb_no_job) {
+  Job job(2, false);
+  job.options.join_deadline_ms = 60'000;
+  job.start();
+  const auto refused = [&](int rank, bool same_job) {
+    JoinOptions options = job.of(rank);
+    options.ranks = 8;
+    options.key[7] ^= 1;
+    if (!same_job) options.job_id[3] ^= 1;
+    std::shared_ptr<Session> session;
+    const std::string text = Session::join(options, &session).message();
+    EXPECT_NE(text.find("refused this rank's job key"), std::string::npos) << text;
+  };
+  refused(0, false);
+  refused(0, true);
+  refused(7, true);
+  std::shared_ptr<Session> first, second;
+  std::thread rank0([&] {
+    const Status status = Session::join(job.of(0), &first);
+    EXPECT_TRUE(status.ok()) << status.message();
+  });
+  refused(1, false);
+  const Status status = Session::join(job.of(1), &second);
+  EXPECT_TRUE(status.ok()) << status.message();
+  rank0.join();
 }
 
 TEST(Join, another_service_at_the_coordinators_address_is_recognised) {

@@ -228,11 +228,11 @@ TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_s
     std::vector<UniqueFd> used = all_descriptors();
     used.pop_back();
     const Nanos begin = simulation.now();
-    std::vector<UniqueFd> accepted;
+    std::vector<ByteStream> accepted;
     Status told;
     const Acceptor acceptor(
         *loop, std::move(job.listener), credentials, [](const Claim&) { return Verdict::accepted; },
-        [&](const Claim&, UniqueFd fd) { accepted.push_back(std::move(fd)); },
+        [&](const Claim&, ByteStream fd) { accepted.push_back(std::move(fd)); },
         [&](const Status& why) {
           told = why;
           used.pop_back();
@@ -309,10 +309,12 @@ std::vector<std::uint8_t> talk(const UniqueFd& fd, const Credentials& credential
   }
   EXPECT_EQ(got, hello_bytes);
   transcript.claim = encode(claim);
-  Digest proof{};
-  EXPECT_TRUE(client_proof(credentials, replayed != nullptr ? *replayed : transcript, &proof));
+  Digest proof{}, of_job{};
+  const Transcript& proved = replayed != nullptr ? *replayed : transcript;
+  EXPECT_TRUE(client_proof(credentials, proved, &proof) && job_proof(credentials, proved, &of_job));
   say(fd, transcript.claim.data(), claim_bytes);
   say(fd, proof.data(), proof_bytes);
+  say(fd, of_job.data(), proof_bytes);
   if (used != nullptr) *used = transcript;
   std::vector<std::uint8_t> out(verdict_message_bytes);
   got = 0;
@@ -364,10 +366,11 @@ TEST(Handshake, a_proof_holds_for_one_key_one_exchange_and_one_verdict) {
   EXPECT_NE(transcript.client, transcript.server) << "a nonce was used twice";
   transcript.claim = encode({Purpose::data, 1, 0, 77, 5});
   const auto proofs = [](const Credentials& credentials, const Transcript& of) {
-    std::array<Digest, 3> out;
+    std::array<Digest, 4> out;
     EXPECT_TRUE(client_proof(credentials, of, &out[0]) &&
                 server_proof(credentials, of, Verdict::accepted, &out[1]) &&
-                server_proof(credentials, of, Verdict::refused, &out[2]));
+                server_proof(credentials, of, Verdict::refused, &out[2]) &&
+                tls_secret(credentials, of, &out[3]));
     return out;
   };
   const auto expected = proofs(good, transcript);

@@ -301,6 +301,20 @@ TEST(BrokenLink, waits_for_the_fault_that_explains_it_without_holding_the_loop_u
   EXPECT_FALSE(rank.told) << "the others know of a fault";
 }
 
+/// The peer saw the link break too, and its report of that comes first.
+TEST(BrokenLink, that_the_peer_blames_on_this_rank_keeps_the_error_of_this_rank) {
+  OneRank rank({});
+  rank.engine->submit(Call{});
+  rank.engine->fail(lost);
+  rank.fault = Status(Code::remote_error, "rank 1 reports: lost the connection to rank 0", 0);
+  rank.engine->fault_pending().store(true);
+  EXPECT_TRUE(rank.engine->run_once({}));
+  EXPECT_EQ(lost.message(), rank.engine->status().message());
+  EXPECT_EQ(1, rank.engine->status().culprit());
+  rank.engine->report_failure();
+  EXPECT_TRUE(rank.told);
+}
+
 TEST(Fault, in_a_later_operation_lets_the_one_before_it_end) {
   for (const std::uint64_t failed : {1, 2}) {
     OneRank rank({});

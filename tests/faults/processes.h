@@ -75,6 +75,12 @@ struct Process {
   void await_phase(int phase) const {
     while (shared->phase.load() < phase) ::usleep(1000);
   }
+  /// Until all ranks have come here, once in a job: the process of rank 0 answers ranks whose join
+  /// fails late.
+  void await_all() const {
+    ++shared->phase;
+    await_phase(ranks);
+  }
 };
 
 /// A job of its own for all ranks: its id, on every rank.

@@ -16,19 +16,20 @@ namespace {
 
 using ranks::Env;
 
-hocketUniqueId with_another_key(hocketUniqueId id) {
+hocketUniqueId with_another_key(hocketUniqueId id, bool same_job) {
   hocket::internal::UniqueIdBytes bytes;
   std::memcpy(bytes.data(), id.internal, bytes.size());
   hocket::internal::UniqueId parts;
   EXPECT_TRUE(hocket::internal::decode(bytes, &parts).ok());
   parts.key[7] ^= 1;
+  if (!same_job) parts.job_id[7] ^= 1;
   bytes = hocket::internal::encode(parts);
   std::memcpy(id.internal, bytes.data(), bytes.size());
   return id;
 }
 
-/// A process that has everything but the key connects while the ranks wait for their last rank.
-TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
+/// A process of another job connects while the ranks wait for their last rank.
+TEST(Joining, with_the_key_of_another_job_is_refused_and_harms_nobody) {
   for (const char* transport : {"shm", "tcp"}) {
     const Env env{{{"HOCKET_TRANSPORT", transport}}};
     SCOPED_TRACE(transport);
@@ -39,7 +40,7 @@ TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
       hocketComm_t comm = nullptr;
       if (self.rank == 2) {
         EXPECT_EQ(hocketRemoteError,
-                  hocketCommInitRankConfig(&comm, 3, with_another_key(id), 2, &config));
+                  hocketCommInitRankConfig(&comm, 3, with_another_key(id, false), 2, &config));
         const std::string text = hocketGetLastError(nullptr);
         EXPECT_NE(std::string::npos, text.find("job key")) << text;
         EXPECT_EQ(nullptr, comm);
@@ -47,6 +48,35 @@ TEST(Joining, with_a_wrong_key_is_refused_and_harms_nobody) {
       ASSERT_HOCKET(hocketCommInitRankConfig(&comm, 3, id, self.rank, &config));
       EXPECT_HOCKET(hocketBarrier(comm, nullptr));
       EXPECT_HOCKET(hocketCommDestroy(comm));
+    };
+    ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
+    job.finish();
+  }
+}
+
+TEST(Joining, with_a_wrong_key_ends_the_join_of_all_ranks_at_once_with_its_address) {
+  for (const char* transport : {"shm", "tcp"}) {
+    const Env env{{{"HOCKET_TRANSPORT", transport}}};
+    SCOPED_TRACE(transport);
+    Job job(3);
+    const auto body = [](Process& self) {
+      hocketUniqueId id = share_new_id(self);
+      if (self.rank == 2) id = with_another_key(id, true);
+      hocketConfig_t config = ranks::patient_config();
+      hocketComm_t comm = nullptr;
+      EXPECT_EQ(hocketRemoteError, hocketCommInitRankConfig(&comm, 3, id, self.rank, &config));
+      const std::string text = hocketGetLastError(nullptr);
+      if (self.rank == 2) {
+        EXPECT_NE(std::string::npos, text.find("refused this rank's job key")) << text;
+        return self.await_all();
+      }
+      for (const char* part : {"a process at ", "rank 2 of this job", "another job key"}) {
+        EXPECT_NE(std::string::npos, text.find(part)) << text;
+      }
+      int culprit = -1;
+      EXPECT_HOCKET(hocketGetLastCulprit(&culprit));
+      EXPECT_EQ(2, culprit);
+      self.await_all();
     };
     ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));
     job.finish();

@@ -54,7 +54,7 @@ FUZZ_TARGET(dialer, input) {
 
   FUZZ_CHECK(ended == 1);
   const bool accepted = knows_key && is_ours && verdict == 0;
-  FUZZ_CHECK(result.status.ok() == accepted && static_cast<bool>(result.fd) == accepted);
+  FUZZ_CHECK(result.status.ok() == accepted && static_cast<bool>(result.stream) == accepted);
   FUZZ_CHECK(result.duplicate == (knows_key && is_ours && verdict == 1));
 }
 

@@ -23,21 +23,26 @@ def address(port, v6=0):
     return bytes([10, 0, 0, 1]) + bytes(12) + struct.pack("<BH", v6, port)
 
 
-def claim(purpose, rank, target, index):
-    return struct.pack("<IiiIQQ", purpose, rank, target, index, 77, 0)
+def claim(purpose, rank, target, index, tls=0):
+    return struct.pack("<IiiIQQ", purpose, rank, target, index, 77, tls)
 
 
 def handshake():
     nonce = bytes(range(32))
-    hello = b"hocket" + struct.pack("<H", 3) + nonce
+    hello = b"hocket" + struct.pack("<H", 4) + nonce
+    proofs = bytes(64)
     right = claim(5, 1, 0, 2)
-    seed("handshake", "right-key", bytes([1, 0]), hello, right, bytes(32))
-    seed("handshake", "in-two-parts", bytes([1, 10]), hello, right, bytes(32))
-    seed("handshake", "wrong-key", bytes([0, 0]), hello, right, bytes(32))
-    seed("handshake", "not-expected", bytes([1, 0]), hello, claim(5, 1, 0, 9), bytes(32))
-    seed("handshake", "unknown-purpose", bytes([1, 0]), hello, claim(9, 1, 0, 0), bytes(32))
-    seed("handshake", "other-version", bytes([1, 0]), b"hocket", struct.pack("<H", 4), nonce,
-         right, bytes(32))
+    seed("handshake", "right-key", bytes([1, 0]), hello, right, proofs)
+    seed("handshake", "in-two-parts", bytes([1, 10]), hello, right, proofs)
+    seed("handshake", "wrong-key", bytes([0, 0]), hello, right, proofs)
+    seed("handshake", "other-key-of-the-job", bytes([4, 0]), hello, right, proofs)
+    seed("handshake", "not-expected", bytes([1, 0]), hello, claim(5, 1, 0, 9), proofs)
+    seed("handshake", "unknown-purpose", bytes([1, 0]), hello, claim(9, 1, 0, 0), proofs)
+    client_hello = bytes([22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 3]) + nonce
+    client_hello += bytes([0, 0, 2, 19, 1, 1, 0])
+    seed("handshake", "tls", bytes([1, 0]), hello, claim(5, 1, 0, 2, 1), proofs, client_hello)
+    seed("handshake", "other-version", bytes([1, 0]), b"hocket", struct.pack("<H", 3), nonce,
+         right, proofs)
     seed("handshake", "foreign", bytes([1, 0]), b"GET / HTTP/1.1\r\n\r\n")
     for verdict in range(5):
         seed("dialer", f"verdict-{verdict}", bytes([1, 10, verdict, 2]), hello, bytes(40))
@@ -47,7 +52,7 @@ def handshake():
 
 def control():
     request = struct.pack("<iiiQq", 1, 2, 4321, 5, 60000) + text(b"node1") + address(4000)
-    request += struct.pack("<Q", 99) + bytes([1, 0x0f])
+    request += struct.pack("<Q", 99) + bytes([1, 0x0f, 1])
     failure = struct.pack("<Ii", 6, 1) + text(b"rank 1 did not join")
     position = struct.pack("<iiii", 1, 2, 4, 0) + address(4000, 1)
     member = struct.pack("<ii", 0, 11) + address(4001) + struct.pack("<Q", 99) + bytes([1, 3])

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/unique_fd.h"
 #include "transport/shm/transport.h"
 #include "transport/tcp/transport.h"
@@ -54,8 +55,26 @@ inline std::pair<UniqueFd, UniqueFd> tcp_pair() {
   return {std::move(dialled), std::move(accepted)};
 }
 
+/// The two ends of a connection that uses TLS, after the TLS handshake.
+inline std::pair<ByteStream, ByteStream> tls_pair(std::pair<UniqueFd, UniqueFd> sockets) {
+  std::pair<ByteStream, ByteStream> ends(std::move(sockets.first), std::move(sockets.second));
+  const Tls::Secret secret = {1, 2, 3};
+  ends.first.start_tls(Tls::Role::client, secret);
+  ends.second.start_tls(Tls::Role::server, secret);
+  auto first = Tls::Progress::waits, second = Tls::Progress::waits;
+  for (int i = 0; i < 1'000'000 && second == Tls::Progress::waits; ++i) {
+    if (first == Tls::Progress::waits) first = ends.first.shake_hands();
+    second = ends.second.shake_hands();
+  }
+  if (first != Tls::Progress::done || second != Tls::Progress::done) std::abort();
+  ends.first.read_ahead();
+  ends.second.read_ahead();
+  return ends;
+}
+
 struct FabricOptions {
   int ranks = 2;
+  bool tls = false;  // over tcp
   bool checksum = false;
   std::size_t window_bytes = 0;  // 0: the default
   int connections = 2;
@@ -72,6 +91,11 @@ void poll_until(const std::vector<Transport*>& transports, Ended ended) {
     if (idle > 100) std::this_thread::yield();
     ASSERT_LT(idle, 2'000'000) << "the transports are polled and nothing moves any more";
   }
+}
+
+/// Polls until nothing moves any more, as a rank does before it sleeps.
+inline void settle(Transport& transport) {
+  for (int idle = 0; idle < 200;) idle = transport.poll() ? 0 : idle + 1;
 }
 
 inline void poll_until_done(const std::vector<Transport*>& transports,
@@ -135,7 +159,7 @@ class ShmFabric final : public Fabric {
 
 class TcpFabric final : public Fabric {
  public:
-  explicit TcpFabric(const FabricOptions& wanted) : Fabric(wanted.ranks) {
+  explicit TcpFabric(const FabricOptions& wanted) : Fabric(wanted.ranks), tls_(wanted.tls) {
     TcpOptions options;
     options.matcher.checksum = wanted.checksum;
     options.connections = wanted.connections;
@@ -163,18 +187,23 @@ class TcpFabric final : public Fabric {
       std::lock_guard lock(mutex_);
       if (!dialled_.insert({std::min(rank, peer), std::max(rank, peer), index}).second) return;
     }
-    auto [here, there] = tcp_pair();
+    auto sockets = tcp_pair();
+    auto [here, there] =
+        tls_ ? tls_pair(std::move(sockets)) : std::pair<ByteStream, ByteStream>(std::move(sockets));
     transports_[rank]->adopt(peer, index, std::move(here), {});
     transports_[peer]->adopt(rank, index, std::move(there), {});
   }
 
+  const bool tls_;
   std::mutex mutex_;
   std::set<std::tuple<int, int, int>> dialled_;
   std::vector<std::unique_ptr<TcpTransport>> transports_;
 };
 
-inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, const FabricOptions& options) {
+/// kind: shm, tcp, or tls: tcp with TLS.
+inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, FabricOptions options) {
   if (kind == "shm") return std::make_unique<ShmFabric>(options);
+  options.tls = kind == "tls";
   return std::make_unique<TcpFabric>(options);
 }
 

@@ -29,11 +29,6 @@ bool readable(int fd) {
   return ::poll(&wait, 1, 0) == 1;
 }
 
-// Polls until nothing moves any more, as a rank does before it sleeps.
-void settle(Transport& transport) {
-  for (int idle = 0; idle < 200;) idle = transport.poll() ? 0 : idle + 1;
-}
-
 TEST(Tcp, small_messages_use_one_connection_and_large_ones_open_the_others) {
   TcpFabric fabric({.connections = 3});
   Message send(1, {.sequence = 1}, 65536), recv(0, {.sequence = 1}, 65536);

@@ -102,7 +102,7 @@ void Acceptor::admit(UniqueFd fd) {
   Unproved& conn = unproved_.try_emplace(id, loop_).first->second;
   try {
     conn.watch = loop_.watch(fd.get(), EPOLLIN, [this, id](std::uint32_t) { advance(id); });
-    conn.fd = std::move(fd);
+    conn.stream = ByteStream(std::move(fd));
     conn.limit = loop_.after_ms(handshake_limit_ms, [this, id] { unproved_.erase(id); });
   } catch (const std::bad_alloc&) {
     unproved_.erase(id);
@@ -116,7 +116,7 @@ bool Acceptor::make_room() { return spare_descriptor(false) || loop_.spare_descr
 
 bool Acceptor::spare_descriptor(bool any) {
   const auto found = std::find_if(unproved_.begin(), unproved_.end(), [any](const auto& entry) {
-    return any || !entry.second.hello_known;
+    return any || entry.second.stage == Stage::hello;
   });
   if (found == unproved_.end()) return false;
   unproved_.erase(found);
@@ -125,9 +125,9 @@ bool Acceptor::spare_descriptor(bool any) {
 
 /// Returns false if the connection has ended.
 bool Acceptor::read_more(Unproved& conn, std::size_t wanted, bool* complete) {
-  const ssize_t got =
-      ::recv(conn.fd.get(), conn.in + conn.received, wanted - conn.received, MSG_DONTWAIT);
-  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  const iovec part{conn.in + conn.received, wanted - conn.received};
+  const ssize_t got = conn.stream.receive(&part, 1);
+  if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
   if (got == 0) return false;
   conn.received += static_cast<std::size_t>(got);
   *complete = conn.received == wanted;
@@ -137,24 +137,25 @@ bool Acceptor::read_more(Unproved& conn, std::size_t wanted, bool* complete) {
 void Acceptor::advance(std::uint64_t id) {
   const auto found = unproved_.find(id);
   if (found == unproved_.end()) return;
-  Claim claim;
   Step step = Step::drop;  // also if there is no memory
-  best_effort([&] { step = answer(found->second, &claim); });
+  best_effort([&] { step = answer(found->second); });
   if (step == Step::wait) return;
   found->second.watch.reset();
-  UniqueFd fd = std::move(found->second.fd);
+  ByteStream stream = std::move(found->second.stream);
+  const Claim claim = found->second.claim;
   unproved_.erase(found);
-  if (step == Step::accept) accepted_(claim, std::move(fd));
+  if (step == Step::accept) accepted_(claim, std::move(stream));
 }
 
-Acceptor::Step Acceptor::answer(Unproved& conn, Claim* claim) {
+Acceptor::Step Acceptor::answer(Unproved& conn) {
+  if (conn.stage == Stage::tls) return go_on_with_tls(conn);
   bool complete = false;
-  const std::size_t wanted = conn.hello_known ? claim_message_bytes : hello_bytes;
-  if (!read_more(conn, wanted, &complete)) return Step::drop;
+  const bool hello = conn.stage == Stage::hello;
+  if (!read_more(conn, hello ? hello_bytes : claim_message_bytes, &complete)) return Step::drop;
   if (!complete) return Step::wait;
-  if (conn.hello_known) return answer_claim(conn, claim) ? Step::accept : Step::drop;
+  if (!hello) return answer_claim(conn);
   if (!answer_hello(conn)) return Step::drop;
-  conn.hello_known = true;
+  conn.stage = Stage::claim;
   conn.received = 0;
   return Step::wait;
 }
@@ -165,34 +166,82 @@ bool Acceptor::answer_hello(Unproved& conn) {
   const HelloKind kind = check_hello(conn.transcript.client, &version);
   if (kind == HelloKind::foreign) return false;  // without an answer
   if (!make_hello(&conn.transcript.server).ok()) return false;
-  const ssize_t sent = ::send(conn.fd.get(), conn.transcript.server.data(), hello_bytes,
-                              MSG_NOSIGNAL | MSG_DONTWAIT);
+  const iovec part{conn.transcript.server.data(), hello_bytes};
+  const ssize_t sent = conn.stream.send(&part, 1);
   // A process with another version of the protocol gets only this hello, so that it can tell its
   // user both versions.
   return sent == static_cast<ssize_t>(hello_bytes) && kind == HelloKind::ours;
 }
 
-/// Returns false if the connection is not accepted.
-bool Acceptor::answer_claim(Unproved& conn, Claim* claim) {
+Acceptor::Step Acceptor::answer_claim(Unproved& conn) {
   std::memcpy(conn.transcript.claim.data(), conn.in, claim_bytes);
   Digest expected{};
   const bool proved = client_proof(credentials_, conn.transcript, &expected) &&
                       equal_secret(expected.data(), conn.in + claim_bytes, proof_bytes);
-  Verdict verdict = Verdict::wrong_key;
-  if (proved) {
-    verdict = decode(conn.transcript.claim, claim) ? judge_(*claim) : Verdict::refused;
-  } else {
-    ++wrong_keys_;
-    const std::optional<Address> peer = peer_address(conn.fd.get());
-    last_wrong_key_ = peer ? peer->text() : "this host";
+  if (!proved) {
+    refuse_key(conn);
+    return Step::drop;
   }
+  if (!decode(conn.transcript.claim, &conn.claim)) {
+    send_verdict(conn, Verdict::refused);
+    return Step::drop;
+  }
+  if (!conn.claim.tls) return judge(conn);
+  Digest secret{};
+  if (!tls_secret(credentials_, conn.transcript, &secret)) return Step::drop;
+  if (!send_verdict(conn, Verdict::start_tls)) return Step::drop;
+  conn.stream.start_tls(Tls::Role::server, secret);
+  conn.stage = Stage::tls;
+  return Step::wait;
+}
+
+/// The claim of a process that has not proved the key is read only if it has proved the job id.
+void Acceptor::refuse_key(Unproved& conn) {
+  ++wrong_keys_;
+  const std::optional<Address> peer = peer_address(conn.stream.fd());
+  last_wrong_key_ = peer ? peer->text() : "this host";
+  send_verdict(conn, Verdict::wrong_key);
+  Digest expected{};
+  const bool of_this_job =
+      job_proof(credentials_, conn.transcript, &expected) &&
+      equal_secret(expected.data(), conn.in + claim_bytes + proof_bytes, proof_bytes);
+  if (of_this_job && other_key_ && decode(conn.transcript.claim, &conn.claim)) {
+    other_key_(conn.claim, last_wrong_key_);
+  }
+}
+
+Acceptor::Step Acceptor::go_on_with_tls(Unproved& conn) {
+  switch (conn.stream.shake_hands()) {
+    case Tls::Progress::waits:
+      return Step::wait;
+    case Tls::Progress::failed:
+      return Step::drop;
+    case Tls::Progress::done:
+      break;
+  }
+  const Step step = judge(conn);
+  conn.stream.read_ahead();
+  return step;
+}
+
+Acceptor::Step Acceptor::judge(Unproved& conn) {
+  const Verdict verdict = judge_(conn.claim);
+  const bool sent = send_verdict(conn, verdict);
+  return sent && verdict == Verdict::accepted ? Step::accept : Step::drop;
+}
+
+/// Returns false if the connection has failed.
+bool Acceptor::send_verdict(Unproved& conn, Verdict verdict) {
   std::uint8_t out[verdict_message_bytes] = {};
   out[0] = static_cast<std::uint8_t>(verdict);
   Digest proof{};
-  if (proved && !server_proof(credentials_, conn.transcript, verdict, &proof)) return false;
+  if (verdict != Verdict::wrong_key &&
+      !server_proof(credentials_, conn.transcript, verdict, &proof)) {
+    return false;
+  }
   std::memcpy(out + verdict_bytes, proof.data(), proof.size());
-  const ssize_t sent = ::send(conn.fd.get(), out, sizeof out, MSG_NOSIGNAL | MSG_DONTWAIT);
-  return verdict == Verdict::accepted && sent == static_cast<ssize_t>(sizeof out);
+  const iovec part{out, sizeof out};
+  return conn.stream.send(&part, 1) == static_cast<ssize_t>(sizeof out);
 }
 
 }  // namespace hocket::internal

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/byte_stream.h"
 #include "base/unique_fd.h"
 #include "bootstrap/auth/auth.h"
 #include "bootstrap/net/event_loop.h"
@@ -23,7 +24,9 @@ namespace hocket::internal {
 class Acceptor : private EventLoop::DescriptorHolder {
  public:
   using Judge = std::function<Verdict(const Claim& claim)>;
-  using Accepted = std::function<void(const Claim& claim, UniqueFd fd)>;
+  using Accepted = std::function<void(const Claim& claim, ByteStream stream)>;
+  /// A process of this job, which has proved the job id, has another key. It is refused.
+  using OtherKey = std::function<void(const Claim& claim, const std::string& address)>;
   /// Called once; must not destroy the Acceptor, which tries again at once afterwards.
   using OutOfDescriptors = std::function<void(const Status& why)>;
 
@@ -32,10 +35,12 @@ class Acceptor : private EventLoop::DescriptorHolder {
   ~Acceptor() override;
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
+  void on_other_key(OtherKey other_key) { other_key_ = std::move(other_key); }
   /// "; 3 connections with another job's key were refused, the last from 10.0.0.2:999", or nothing.
   std::string refusals() const;
 
  private:
+  enum class Stage { hello, claim, tls };  // what the client sends next
   struct Unproved {
     explicit Unproved(EventLoop& loop) : loop(loop) { ++loop.unproved_connections; }
     ~Unproved() { --loop.unproved_connections; }
@@ -43,13 +48,14 @@ class Acceptor : private EventLoop::DescriptorHolder {
     Unproved& operator=(const Unproved&) = delete;
 
     EventLoop& loop;
-    UniqueFd fd;
+    ByteStream stream;
     Watch watch;
     Timer limit;
     Transcript transcript;
+    Claim claim;
     std::uint8_t in[claim_message_bytes];
     std::size_t received = 0;
-    bool hello_known = false;
+    Stage stage = Stage::hello;
   };
   bool spare_descriptor(bool any) override;
   void accept_some();
@@ -59,10 +65,14 @@ class Acceptor : private EventLoop::DescriptorHolder {
   void admit(UniqueFd fd);
   void advance(std::uint64_t id);
   enum class Step { wait, drop, accept };
-  Step answer(Unproved& conn, Claim* claim);
+  Step answer(Unproved& conn);
   bool read_more(Unproved& conn, std::size_t wanted, bool* complete);
   bool answer_hello(Unproved& conn);
-  bool answer_claim(Unproved& conn, Claim* claim);
+  Step answer_claim(Unproved& conn);
+  void refuse_key(Unproved& conn);
+  Step go_on_with_tls(Unproved& conn);
+  Step judge(Unproved& conn);
+  bool send_verdict(Unproved& conn, Verdict verdict);
 
   EventLoop& loop_;
   UniqueFd listener_;
@@ -70,7 +80,8 @@ class Acceptor : private EventLoop::DescriptorHolder {
   Judge judge_;
   Accepted accepted_;
   OutOfDescriptors out_of_descriptors_;  // empty when it has been called
-  std::optional<Nanos> waits_since_;     // a connection waits for a descriptor
+  OtherKey other_key_;
+  std::optional<Nanos> waits_since_;  // a connection waits for a descriptor
   Watch watch_;
   Timer resume_;
   std::uint64_t next_id_ = 0;

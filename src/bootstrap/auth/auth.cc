@@ -80,7 +80,7 @@ ClaimBytes encode(const Claim& claim) {
   writer.i32(claim.target);
   writer.u32(claim.index);
   writer.u64(claim.comm_id);
-  writer.u64(0);
+  writer.u64(claim.tls ? 1 : 0);
   ClaimBytes out{};
   std::memcpy(out.data(), writer.bytes().data(), out.size());
   return out;
@@ -93,8 +93,9 @@ bool decode(const ClaimBytes& bytes, Claim* out) {
   out->target = reader.i32();
   out->index = reader.u32();
   out->comm_id = reader.u64();
-  const std::uint64_t reserved = reader.u64();
-  if (purpose < 1 || purpose > 5 || reserved != 0) return false;
+  const std::uint64_t flags = reader.u64();
+  if (purpose < 1 || purpose > 5 || flags > 1) return false;
+  out->tls = flags == 1;
   out->purpose = static_cast<Purpose>(purpose);
   return reader.complete();
 }
@@ -109,6 +110,17 @@ bool server_proof(const Credentials& credentials, const Transcript& transcript, 
   std::vector<std::uint8_t> data = transcript_bytes(credentials, transcript);
   data.push_back(static_cast<std::uint8_t>(verdict));
   return keyed_digest(credentials.key, "hocket server", data, out);
+}
+
+bool job_proof(const Credentials& credentials, const Transcript& transcript, Digest* out) {
+  Key job{};
+  std::memcpy(job.data(), credentials.job_id.data(), credentials.job_id.size());
+  return keyed_digest(job, "hocket job", transcript_bytes(credentials, transcript), out);
+}
+
+bool tls_secret(const Credentials& credentials, const Transcript& transcript, Digest* out) {
+  return keyed_digest(credentials.key, "hocket tls", transcript_bytes(credentials, transcript),
+                      out);
 }
 
 std::string socket_name(const Credentials& credentials, const char* what, int rank) {

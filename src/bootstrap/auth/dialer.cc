@@ -31,7 +31,7 @@ std::unique_ptr<Dialer> Dialer::start(EventLoop& loop, Options options, Ended en
 void Dialer::drop_attempt() {
   timer_.reset();
   watch_.reset();
-  fd_.reset();
+  stream_.reset();
   stage_ = Stage::idle;
 }
 
@@ -69,12 +69,12 @@ void Dialer::attempt() {
     return give_up(false);
   }
   int error = 0;
-  fd_ = connect_start(options_.endpoint, &error);
-  if (!fd_) return no_socket(error);
+  stream_ = connect_start(options_.endpoint, &error);
+  if (!stream_) return no_socket(error);
   no_socket_since_.reset();
   if (error != 0 && error != EINPROGRESS) return again(error_text(error), error == ECONNREFUSED);
   stage_ = Stage::connecting;
-  watch_ = loop_.watch(fd_.get(), EPOLLOUT, [this](std::uint32_t) { ready(); });
+  watch_ = loop_.watch(stream_.fd(), EPOLLOUT, [this](std::uint32_t) { ready(); });
   const Nanos limit = std::min(options_.deadline, loop_.now() + attempt_limit_ms * nanos_per_ms);
   timer_ = loop_.at(limit, [this] { attempt_limit_passed(); });
   if (error == 0) ready();
@@ -109,20 +109,23 @@ void Dialer::ready() {
       return read_hello();
     case Stage::verdict:
       return read_verdict();
+    case Stage::tls:
+      return go_on_with_tls();
   }
 }
 
 bool Dialer::send_all(const std::uint8_t* data, std::size_t size) {
   // A fresh connection's send buffer holds the whole handshake.
-  return ::send(fd_.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(size);
+  const iovec part{const_cast<std::uint8_t*>(data), size};
+  return stream_.send(&part, 1) == static_cast<ssize_t>(size);
 }
 
 void Dialer::begin_hello() {
-  if (const int error = connect_result(fd_.get()); error != 0) {
+  if (const int error = connect_result(stream_.fd()); error != 0) {
     return again(error_text(error), error == ECONNREFUSED);
   }
   if (options_.credentials.keyless &&
-      peer_user(fd_.get()) != static_cast<std::int64_t>(::geteuid())) {
+      peer_user(stream_.fd()) != static_cast<std::int64_t>(::geteuid())) {
     Result result;
     result.status = {Code::remote_error,
                      options_.name +
@@ -142,8 +145,9 @@ void Dialer::begin_hello() {
 /// Returns true when all wanted bytes have arrived. Otherwise the dialer waits for them; or, if the
 /// connection has failed, it has called again().
 bool Dialer::read_more(std::size_t wanted) {
-  const ssize_t got = ::recv(fd_.get(), in_ + received_, wanted - received_, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+  const iovec part{in_ + received_, wanted - received_};
+  const ssize_t got = stream_.receive(&part, 1);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
   if (got <= 0) {
     again(got == 0 ? "it closed the connection during the handshake" : error_text(errno));
     return false;
@@ -172,14 +176,16 @@ void Dialer::read_hello() {
     return finish(std::move(result));
   }
   transcript_.claim = encode(options_.claim);
-  Digest proof{};
-  if (!client_proof(options_.credentials, transcript_, &proof)) {
+  Digest proof{}, of_job{};
+  if (!client_proof(options_.credentials, transcript_, &proof) ||
+      !job_proof(options_.credentials, transcript_, &of_job)) {
     result.status = internal_error("HMAC-SHA256 is not available from OpenSSL");
     return finish(std::move(result));
   }
   std::uint8_t out[claim_message_bytes];
   std::memcpy(out, transcript_.claim.data(), claim_bytes);
   std::memcpy(out + claim_bytes, proof.data(), proof_bytes);
+  std::memcpy(out + claim_bytes + proof_bytes, of_job.data(), proof_bytes);
   if (!send_all(out, sizeof out)) return again(error_text(errno));
   received_ = 0;
   stage_ = Stage::verdict;
@@ -190,7 +196,11 @@ void Dialer::read_verdict() {
   Result result;
   const auto verdict = static_cast<Verdict>(in_[0]);
   Digest expected{};
-  const bool proved = in_[0] <= static_cast<std::uint8_t>(Verdict::refused) &&
+  // A verdict in plain bytes cannot accept a connection that is to use TLS.
+  const bool expected_here = options_.claim.tls && !stream_.encrypted()
+                                 ? verdict == Verdict::start_tls || verdict == Verdict::refused
+                                 : verdict <= Verdict::refused;
+  const bool proved = expected_here &&
                       server_proof(options_.credentials, transcript_, verdict, &expected) &&
                       equal_secret(expected.data(), in_ + verdict_bytes, proof_bytes);
   if (!proved) {
@@ -204,9 +214,37 @@ void Dialer::read_verdict() {
                                                   : "could not prove the job key")};
     return finish(std::move(result));
   }
+  verdict == Verdict::start_tls ? start_tls() : end_by(verdict);
+}
+
+void Dialer::start_tls() {
+  Digest secret{};
+  if (!tls_secret(options_.credentials, transcript_, &secret)) {
+    return again("HMAC-SHA256 is not available from OpenSSL");
+  }
+  stream_.start_tls(Tls::Role::client, secret);
+  stage_ = Stage::tls;
+  go_on_with_tls();
+}
+
+void Dialer::go_on_with_tls() {
+  switch (stream_.shake_hands()) {
+    case Tls::Progress::waits:
+      return;
+    case Tls::Progress::failed:
+      return again(std::string(stream_.tls_error()));
+    case Tls::Progress::done:
+      received_ = 0;
+      stage_ = Stage::verdict;
+  }
+}
+
+void Dialer::end_by(Verdict verdict) {
+  Result result;
   if (verdict == Verdict::accepted) {
     watch_.reset();
-    result.fd = std::move(fd_);
+    stream_.read_ahead();
+    result.stream = std::move(stream_);
   } else {
     result.duplicate = verdict == Verdict::duplicate;
     result.status = {Code::remote_error,

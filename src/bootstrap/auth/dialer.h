@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "base/byte_stream.h"
 #include "bootstrap/auth/auth.h"
 #include "bootstrap/net/event_loop.h"
 #include "bootstrap/net/socket.h"
@@ -33,7 +33,7 @@ class Dialer {
     Status status;           // Code::system_error: this process cannot make a socket
     bool duplicate = false;  // the other end has this connection, or opens it itself
     bool refused = false;    // no process listens there
-    UniqueFd fd;
+    ByteStream stream;       // empty: there is no connection
 
     /// The error with its culprit.
     Status error(int own_rank, int peer) const {
@@ -50,14 +50,19 @@ class Dialer {
   Dialer& operator=(const Dialer&) = delete;
 
  private:
-  enum class Stage { idle, connecting, hello, verdict };
+  enum class Stage { idle, connecting, hello, verdict, tls };
   Dialer(EventLoop& loop, Options options, Ended ended)
-      : loop_(loop), options_(std::move(options)), ended_(std::move(ended)) {}
+      : loop_(loop), options_(std::move(options)), ended_(std::move(ended)) {
+    options_.claim.tls = options_.credentials.tls && !options_.endpoint.is_unix();
+  }
   void attempt();
   void ready();
   void begin_hello();
   void read_hello();
   void read_verdict();
+  void start_tls();
+  void go_on_with_tls();
+  void end_by(Verdict verdict);
   bool read_more(std::size_t wanted);
   bool send_all(const std::uint8_t* data, std::size_t size);
   void attempt_limit_passed();
@@ -71,7 +76,7 @@ class Dialer {
   Options options_;
   Ended ended_;
   Stage stage_ = Stage::idle;
-  UniqueFd fd_;
+  ByteStream stream_;
   Watch watch_;
   Timer timer_;
   Transcript transcript_;

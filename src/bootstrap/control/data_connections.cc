@@ -75,8 +75,8 @@ void DataConnections::dialled(const Name& name, Dialer::Result result) {
     return;
   }
   Status status;
-  if (!result.fd) status = result.error(rank_, std::get<1>(name));
-  deliver(name, std::move(result.fd), status);
+  if (!result.stream) status = result.error(rank_, std::get<1>(name));
+  deliver(name, std::move(result.stream), status);
 }
 
 Verdict DataConnections::judge(const Claim& claim) const {
@@ -89,13 +89,13 @@ Verdict DataConnections::judge(const Claim& claim) const {
                                                                : Verdict::duplicate;
 }
 
-void DataConnections::accept(const Claim& claim, UniqueFd fd) {
+void DataConnections::accept(const Claim& claim, ByteStream stream) {
   const Name name{claim.comm_id, claim.rank, static_cast<int>(claim.index)};
   records_[name].dialer.reset();
-  deliver(name, std::move(fd), {});
+  deliver(name, std::move(stream), {});
 }
 
-void DataConnections::deliver(const Name& name, UniqueFd fd, const Status& status) {
+void DataConnections::deliver(const Name& name, ByteStream stream, const Status& status) {
   std::lock_guard lock(listeners_mutex_);
   const auto listener = listeners_.find(std::get<0>(name));
   Record& record = records_[name];
@@ -103,17 +103,17 @@ void DataConnections::deliver(const Name& name, UniqueFd fd, const Status& statu
   if (listener == listeners_.end()) {
     record.state = State::parked;
     record.status = status;
-    record.parked = std::move(fd);
-    if (record.parked) record.guard = loop_.watch(record.parked.get(), EPOLLET, [](auto) {});
+    record.parked = std::move(stream);
+    if (record.parked) record.guard = loop_.watch(record.parked.fd(), EPOLLET, [](auto) {});
     return;
   }
   const AdoptConnection adopt = listener->second;  // it may replace itself
-  if (fd) {
+  if (stream) {
     record.state = State::adopted;
   } else {
     records_.erase(name);  // another dial() tries again
   }
-  adopt(std::get<1>(name), std::get<2>(name), std::move(fd), status);
+  adopt(std::get<1>(name), std::get<2>(name), std::move(stream), status);
 }
 
 }  // namespace hocket::internal

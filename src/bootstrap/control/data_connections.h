@@ -31,7 +31,7 @@ class DataConnections {
   void closed(std::uint64_t comm_id);  // after clear_listener
   void dial(int peer, const Address& address, std::uint64_t comm_id, int index);
   Verdict judge(const Claim& claim) const;
-  void accept(const Claim& claim, UniqueFd fd);
+  void accept(const Claim& claim, ByteStream stream);
   void close() { records_.clear(); }
   std::size_t retired() const { return retired_.size() + retired_order_.size(); }
   std::size_t records() const { return records_.size(); }
@@ -47,12 +47,12 @@ class DataConnections {
   struct Record {
     State state = State::dialling;
     std::unique_ptr<Dialer> dialer;
-    UniqueFd parked;
+    ByteStream parked;
     Watch guard;  // without events: it makes a forked child close its copy of `parked`
     Status status;
   };
   void dialled(const Name& name, Dialer::Result result);
-  void deliver(const Name& name, UniqueFd fd, const Status& status);
+  void deliver(const Name& name, ByteStream stream, const Status& status);
 
   EventLoop& loop_;
   int rank_;

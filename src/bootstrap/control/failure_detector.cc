@@ -220,15 +220,21 @@ void FailureDetector::on_link_closed(std::size_t index, int error) {
   if (faults_.has_left(rank)) return;
   const std::vector<int> behind = ranks_behind(index);
   const bool cut = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
-  std::string text =
-      cut ? fmt::format(
-                "{} at {} cannot be reached any more: its host or the network between is "
-                "down",
-                who(rank), members()[rank].address.text())
-          : fmt::format(
-                "{} at {} died, or something cut its connection to rank {}: the connection closed "
-                "without a goodbye; look at the output of rank {}, at its host and at the network",
-                who(rank), members()[rank].address.text(), rank_, rank);
+  const std::string whose = fmt::format("{} at {}", who(rank), members()[rank].address.text());
+  std::string text;
+  if (cut) {
+    text = whose + " cannot be reached any more: its host or the network between is down";
+  } else if (error == EBADMSG) {
+    text = fmt::format(
+        "{}: TLS has found that bytes of its connection to rank {} were changed on the way; look "
+        "at the network between",
+        whose, rank_);
+  } else {
+    text = fmt::format(
+        "{} died, or something cut its connection to rank {}: the connection closed without a "
+        "goodbye; look at the output of rank {}, at its host and at the network",
+        whose, rank_, rank);
+  }
   if (behind.size() > 1)
     text += fmt::format(" (ranks {} were reached through it)", ranks_text(behind));
   raise({cut ? Fault::Kind::silent : Fault::Kind::dead, rank, 0, 0, Code::remote_error, text});

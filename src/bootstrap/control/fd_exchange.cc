@@ -19,16 +19,18 @@ void FdExchange::serve(UniqueFd listener, const Credentials& credentials, std::i
   acceptor_ = std::make_unique<Acceptor>(
       loop_, std::move(listener), credentials,
       [this](const Claim& claim) {
-        return claim.purpose == Purpose::fetch && claim.target == rank_ ? Verdict::accepted
-                                                                        : Verdict::refused;
+        return claim.purpose == Purpose::fetch && claim.target == rank_ && !claim.tls
+                   ? Verdict::accepted
+                   : Verdict::refused;
       },
-      [this](const Claim&, UniqueFd fd) { accept(std::move(fd)); }, std::move(out_of_descriptors));
+      [this](const Claim&, ByteStream stream) { accept(std::move(stream)); },
+      std::move(out_of_descriptors));
 }
 
-void FdExchange::accept(UniqueFd fd) {
+void FdExchange::accept(ByteStream stream) {
   const int client = next_client_++;
   clients_[client] = ControlConnection::open(
-      loop_, std::move(fd), message_cap,
+      loop_, std::move(stream), message_cap,
       [this, client](Message& message) { asked(client, message); },
       [this, client](int) { clients_.erase(client); });
 }
@@ -103,9 +105,9 @@ void FdExchange::dial(int number) {
 void FdExchange::dialled(int number, Dialer::Result result) {
   Peer& peer = peers_[number];
   peer.dialer.reset();
-  if (!result.fd) return end_all_of(number, result.error(rank_, number));
+  if (!result.stream) return end_all_of(number, result.error(rank_, number));
   peer.conn = ControlConnection::open(
-      loop_, std::move(result.fd), message_cap,
+      loop_, std::move(result.stream), message_cap,
       [this, number](Message& message) { answered(number, message); },
       [this, number](int) { lost(number); });
   for (const auto& [id, request] : requests_) {

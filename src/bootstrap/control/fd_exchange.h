@@ -51,7 +51,7 @@ class FdExchange {
     std::unique_ptr<ControlConnection> conn;
     Timer lost;  // ends the requests to the peer after its connection has closed
   };
-  void accept(UniqueFd fd);
+  void accept(ByteStream stream);
   void asked(int client, Message& message);
   void answer(const Wanted& wanted, const SharedFd& fd);
   bool ends(const Fault& fault, const Request& request) const;

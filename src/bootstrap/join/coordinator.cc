@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 
 #include "base/limits.h"
@@ -14,7 +15,8 @@ namespace hocket::internal {
 
 namespace {
 constexpr std::int64_t longest_latecomers_ms = 60'000;
-}
+constexpr std::size_t most_other_keys = 64;
+}  // namespace
 
 std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& session_key,
                                                 std::int64_t deadline_ms,
@@ -33,18 +35,21 @@ void Coordinator::listen(UniqueFd listener, const Credentials& credentials) {
       [](const Claim& claim) {
         return claim.purpose == Purpose::coordinator ? Verdict::accepted : Verdict::refused;
       },
-      [this](const Claim&, UniqueFd fd) { adopt(std::move(fd)); },
+      [this](const Claim&, ByteStream stream) { adopt(std::move(stream)); },
       [this](const Status& why) {
         fail(why);
         reserve_.reset();
       });
+  acceptor_->on_other_key(
+      [this](const Claim& claim, const std::string& address) { other_key(claim, address); });
 }
 
-void Coordinator::adopt(UniqueFd fd) {
+void Coordinator::adopt(ByteStream stream) {
   const int number = next_node_++;
   nodes_[number].conn = ControlConnection::open(
-      loop_, std::move(fd), 4096, [this, number](Message& message) { on_message(number, message); },
-      [this, number](int) { on_closed(number); });
+      loop_, std::move(stream), 4096,
+      [this, number](Message& message) { on_message(number, message); },
+      [this, number](int error) { on_closed(number, error); });
 }
 
 std::string Coordinator::who(const JoinRequest& request) const {
@@ -72,7 +77,7 @@ void Coordinator::on_message(int node, Message& message) {
        "the coordinator received an unknown message: use the same library for all ranks");
 }
 
-void Coordinator::on_closed(int node) {
+void Coordinator::on_closed(int node, int error) {
   const Node gone = std::move(nodes_[node]);
   nodes_.erase(node);
   if (state_ == State::done || state_ == State::failed || gone.ranks.empty()) return;
@@ -81,7 +86,9 @@ void Coordinator::on_closed(int node) {
   std::sort(ranks.begin(), ranks.end());
   fail(Code::remote_error, leader.rank,
        fmt::format(
-           "{} ended while the ranks were still joining{}", who(leader),
+           "{} {} while the ranks were still joining{}", who(leader),
+           error == EBADMSG ? "lost its connection (bytes were changed on the way, as TLS shows)"
+                            : "ended",
            ranks.size() > 1 ? "; with it the coordinator lost ranks " + ranks_text(ranks) : ""));
 }
 
@@ -95,6 +102,13 @@ std::string Coordinator::violation(const JoinRequest& request) const {
         "ranks disagree about their number: {} says {}, {} says {}; start all ranks of a job with "
         "the same number",
         who(request), request.ranks, who(requests_.at(first_rank_)), ranks_);
+  }
+  if (ranks_ != 0 && request.tls != requests_.at(first_rank_).tls) {
+    return fmt::format(
+        "ranks disagree about HOCKET_TLS: {} has HOCKET_TLS={}, {} has HOCKET_TLS={}; set it to "
+        "the "
+        "same value on all ranks",
+        who(request), request.tls ? 1 : 0, who(requests_.at(first_rank_)), request.tls ? 0 : 1);
   }
   if (request.rank < 0 || request.rank >= request.ranks) {
     return fmt::format("{} is outside 0 to {}", who(request), request.ranks - 1);
@@ -135,6 +149,7 @@ void Coordinator::take_request(int node, const JoinRequest& request) {
     first_rank_ = request.rank;
   }
   requests_[request.rank] = request;
+  other_keys_.erase(request.rank);  // not a process of this job, or an earlier attempt
   nodes_[node].ranks.push_back(request.rank);
   if (log_enabled(LogLevel::debug)) {
     log_line(LogLevel::debug,
@@ -145,6 +160,29 @@ void Coordinator::take_request(int node, const JoinRequest& request) {
       loop_.now() + std::clamp<std::int64_t>(request.remaining_ms, 0, 1'000'000'000) * nanos_per_ms;
   if (requests_.size() == 1 || deadline < deadline_) set_deadline(deadline);
   if (static_cast<int>(requests_.size()) == ranks_) place_all();
+  fail_by_other_key();
+}
+
+/// A process proved the id of this job, and not its key. If no rank that has come had its number,
+/// that number is missing for ever, and the join ends.
+void Coordinator::other_key(const Claim& claim, const std::string& address) {
+  if (state_ != State::gathering || claim.purpose != Purpose::coordinator) return;
+  if (claim.rank < 0 || claim.rank >= max_ranks || requests_.count(claim.rank) != 0) return;
+  if (other_keys_.size() >= most_other_keys) return;
+  other_keys_[claim.rank] = address;
+  fail_by_other_key();
+}
+
+/// Waits for the first rank, which says how many ranks there are.
+void Coordinator::fail_by_other_key() {
+  if (state_ != State::gathering || ranks_ == 0 || other_keys_.empty()) return;
+  const auto& [rank, address] = *other_keys_.begin();
+  if (rank >= ranks_) return;
+  fail(Code::remote_error, rank,
+       fmt::format("a process at {}, which says that it is rank {} of this job, presented another "
+                   "job key and was refused: give all ranks the same key (the same unique id, one "
+                   "hocket-run, or the same HOCKET_JOB_KEY_FILE)",
+                   address, rank));
 }
 
 void Coordinator::place_all() {

@@ -30,7 +30,7 @@ class Coordinator : private EventLoop::Client {
   ~Coordinator() override { loop_.remove(this); }
   void listen(UniqueFd listener, const Credentials& credentials);
   /// Adds the connection of a leader that needs no handshake.
-  void adopt(UniqueFd fd);
+  void adopt(ByteStream stream);
   /// Ends the join with an error, which every rank that has come, or comes later, receives.
   void fail(Code code, int culprit, const std::string& text);
 
@@ -45,9 +45,11 @@ class Coordinator : private EventLoop::Client {
     loop_.add(this);
   }
   void on_message(int node, Message& message);
-  void on_closed(int node);
+  void on_closed(int node, int error);
+  void other_key(const Claim& claim, const std::string& address);
   void take_request(int node, const JoinRequest& request);
   bool refuse_late(int node, const JoinRequest& request);
+  void fail_by_other_key();
   std::string violation(const JoinRequest& request) const;
   void place_all();
   void confirm(int node);
@@ -75,6 +77,7 @@ class Coordinator : private EventLoop::Client {
   int ranks_ = 0;                        // as the first rank said; 0: no rank has come
   int first_rank_ = -1;
   Failure failure_;
+  std::map<int, std::string> other_keys_;  // by the rank that it claims: a process with another key
 };
 
 }  // namespace hocket::internal

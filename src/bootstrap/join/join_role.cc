@@ -38,7 +38,7 @@ std::uint64_t process_number() {
 JoinSetup::JoinSetup(const JoinOptions& options, const JoinRequest& self, Nanos now)
     : options(options),
       self(self),
-      credentials{options.key, options.job_id, !options.has_key},
+      credentials{options.key, options.job_id, !options.has_key, options.tls},
       deadline(now + options.join_deadline_ms * nanos_per_ms) {
   if (!options.has_key) credentials.key = {};
   if (options.share_memory) own_pidfd = open_own_pidfd();

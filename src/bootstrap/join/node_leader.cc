@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <mutex>
 #include <utility>
 
@@ -52,9 +53,10 @@ void NodeLeader::start(UniqueFd listener) {
     acceptor_ = std::make_unique<Acceptor>(
         loop_, std::move(listener), setup_.credentials,
         [](const Claim& claim) {
-          return claim.purpose == Purpose::node ? Verdict::accepted : Verdict::refused;
+          return claim.purpose == Purpose::node && !claim.tls ? Verdict::accepted
+                                                              : Verdict::refused;
         },
-        [this](const Claim&, UniqueFd fd) { adopt_follower(std::move(fd)); },
+        [this](const Claim&, ByteStream stream) { adopt_follower(std::move(stream)); },
         [this](const Status& why) { give_up(why); });
   }
   if (setup_.options.has_key) return reach_coordinator();
@@ -99,9 +101,9 @@ void NodeLeader::reach_coordinator() {
 void NodeLeader::reached(Dialer::Result result) {
   coordinator_dialer_.reset();
   if (ended()) return;
-  if (result.fd) {
+  if (result.stream) {
     ReachedCoordinators::instance().add(setup_.options.coordinator);
-    return open_coordinator(std::move(result.fd));
+    return open_coordinator(std::move(result.stream));
   }
   if (result.refused) {
     return fail(Status(Code::remote_error,
@@ -118,13 +120,15 @@ void NodeLeader::reached(Dialer::Result result) {
                           setup_.options.join_deadline_ms, result.status.message())));
 }
 
-void NodeLeader::open_coordinator(UniqueFd fd) {
+void NodeLeader::open_coordinator(ByteStream stream) {
   coordinator_ = ControlConnection::open(
-      loop_, std::move(fd), body_cap(ranks()),
+      loop_, std::move(stream), body_cap(ranks()),
       [this](Message& message) { on_coordinator_message(message); },
       [this](int error) {
-        const std::string cause =
-            error == 0 ? "its process ended" : system_error("connection", error).message();
+        const std::string cause = error == 0 ? "its process ended"
+                                  : error == EBADMSG
+                                      ? "TLS has found that bytes were changed on the way"
+                                      : system_error("connection", error).message();
         fail(Status(
             Code::remote_error,
             fmt::format("lost {} ({}) while the ranks were still joining", awaited(), cause)));
@@ -219,10 +223,10 @@ void NodeLeader::pass_on_failure(const Failure& failure) {
 
 // ---- Followers
 
-void NodeLeader::adopt_follower(UniqueFd fd) {
+void NodeLeader::adopt_follower(ByteStream stream) {
   const int id = next_follower_++;
   auto conn = ControlConnection::open(
-      loop_, std::move(fd), body_cap(ranks()),
+      loop_, std::move(stream), body_cap(ranks()),
       [this, id](Message& message) { on_follower_message(id, message); },
       [this, id](int) { on_follower_closed(id); });
   Follower& follower = followers_[id];
@@ -285,12 +289,12 @@ void NodeLeader::open_parent(Dialer::Result result) {
   parent_dialer_.reset();
   if (ended()) return;
   if (result.status.code() == Code::system_error) return give_up(result.status);
-  if (!result.fd) {
+  if (!result.stream) {
     return lost_neighbour(place_.parent_rank,
                           fmt::format("rank {}: {}", rank(), result.status.message()));
   }
   joined_.parent = ControlConnection::open(
-      loop_, std::move(result.fd), body_cap(ranks()),
+      loop_, std::move(result.stream), body_cap(ranks()),
       [this](Message& message) { on_parent_message(message); },
       [this](int) {
         if (ended()) return;
@@ -340,11 +344,11 @@ Verdict NodeLeader::judge_child(const Claim& claim) const {
                                                                     : Verdict::accepted;
 }
 
-void NodeLeader::accept_child(const Claim& claim, UniqueFd fd) {
+void NodeLeader::accept_child(const Claim& claim, ByteStream stream) {
   const int node = static_cast<int>(claim.index);
   const int child = claim.rank;
   auto& conn = joined_.children[node] = ControlConnection::open(
-      loop_, std::move(fd), body_cap(ranks()),
+      loop_, std::move(stream), body_cap(ranks()),
       [this](Message& message) { on_child_message(message); },
       [this, node, child](int) {
         joined_.children.erase(node);

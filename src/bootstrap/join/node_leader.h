@@ -25,7 +25,7 @@ class NodeLeader final : public JoinRole {
   void start(UniqueFd listener);
   /// The verdict on the connection of a child, which is another leader.
   Verdict judge_child(const Claim& claim) const;
-  void accept_child(const Claim& claim, UniqueFd fd);
+  void accept_child(const Claim& claim, ByteStream stream);
 
  private:
   enum class State {
@@ -43,13 +43,13 @@ class NodeLeader final : public JoinRole {
     Nanos deadline = 0;
     SharedFd pidfd;
   };
-  void adopt_follower(UniqueFd fd);
+  void adopt_follower(ByteStream stream);
   void on_follower_message(int id, Message& message);
   void on_follower_closed(int id);
   Status start_own_coordinator();
   void reach_coordinator();
   void reached(Dialer::Result result);
-  void open_coordinator(UniqueFd fd);
+  void open_coordinator(ByteStream stream);
   void pass_on_request(const JoinRequest& request, Nanos deadline);
   void on_coordinator_message(Message& message);
   void take_place(const TreePosition& place);

@@ -46,9 +46,9 @@ void RankJoin::reached(Dialer::Result result) {
     return;
   }
   if (result.status.code() == Code::system_error) return give_up(result.status);
-  if (!result.fd) return fail(result.status);
+  if (!result.stream) return fail(result.status);
   joined_.leader = ControlConnection::open(
-      loop_, std::move(result.fd), body_cap(ranks()),
+      loop_, std::move(result.stream), body_cap(ranks()),
       [this](Message& message) { on_message(message); },
       [this](int) {
         fail(Status(Code::remote_error, leader_name_ + " ended while the ranks were still joining",

@@ -11,19 +11,19 @@
 namespace hocket::internal {
 namespace {
 constexpr std::size_t header_bytes = 8;
-constexpr std::size_t receive_bytes = 16384;
+constexpr std::size_t most_received = 16384;
 constexpr int rounds_per_wake = 16;  // so that one busy peer does not starve the others
 }  // namespace
 
-std::unique_ptr<ControlConnection> ControlConnection::open(EventLoop& loop, UniqueFd fd,
+std::unique_ptr<ControlConnection> ControlConnection::open(EventLoop& loop, ByteStream stream,
                                                            std::size_t body_cap,
                                                            OnMessage on_message,
                                                            OnClosed on_closed) {
-  std::unique_ptr<ControlConnection> conn(new ControlConnection(loop, std::move(fd), body_cap));
+  std::unique_ptr<ControlConnection> conn(new ControlConnection(loop, std::move(stream), body_cap));
   conn->on_message_ = std::move(on_message);
   conn->on_closed_ = std::move(on_closed);
   conn->heard_ = loop.now();
-  conn->watch_ = loop.watch(conn->fd_.get(), EPOLLIN,
+  conn->watch_ = loop.watch(conn->fd(), EPOLLIN,
                             [self = conn.get()](std::uint32_t events) { self->ready(events); });
   return conn;
 }
@@ -34,22 +34,22 @@ void ControlConnection::hand_over(OnMessage on_message, OnClosed on_closed) {
 }
 
 void ControlConnection::close() {
-  if (!fd_) return;
+  if (!stream_) return;
   // Closing with unread bytes would reset a TCP connection, and the other end could lose the last
   // messages that were sent to it.
   std::uint8_t unread[4096];
   int rounds = 0;
-  while (rounds++<rounds_per_wake&& ::recv(fd_.get(), unread, sizeof unread, MSG_DONTWAIT)> 0) {
+  while (rounds++<rounds_per_wake&& ::recv(fd(), unread, sizeof unread, MSG_DONTWAIT)> 0) {
   }
   watch_.reset();
   retry_.reset();
-  fd_.reset();
+  stream_.reset();
   out_.clear();
   in_fds_.clear();
 }
 
 void ControlConnection::fail(int error) {
-  if (!fd_) return;
+  if (!stream_) return;
   const OnClosed on_closed = std::move(on_closed_);
   close();
   if (on_closed) on_closed(error);
@@ -62,28 +62,44 @@ void ControlConnection::ready(std::uint32_t events) {
 
 void ControlConnection::drain() {
   const std::weak_ptr<const char> life = life_;
-  for (int i = 0; i < rounds_per_wake && !life.expired() && fd_; ++i) receive();
+  for (int i = 0; i < rounds_per_wake && !life.expired() && stream_; ++i) receive();
+}
+
+/// Appends what has come to in_. Descriptors come over Unix sockets only, which have no TLS.
+std::int64_t ControlConnection::receive_bytes(bool from_socket, std::vector<UniqueFd>* fds) {
+  const std::size_t before = in_.size();
+  in_.resize(before + most_received);
+  bool lost_fds = false;
+  std::int64_t got = -1;
+  if (stream_.encrypted()) {
+    const iovec part{in_.data() + before, most_received};
+    got = stream_.receive(&part, 1, from_socket);
+  } else if (from_socket) {
+    got = receive_some(fd(), in_.data() + before, most_received, fds, &lost_fds);
+  } else {
+    errno = EAGAIN;
+  }
+  const int error = errno;
+  in_.resize(before + static_cast<std::size_t>(std::max<std::int64_t>(got, 0)));
+  lost_fds_ |= lost_fds;
+  errno = error;
+  return got;
 }
 
 void ControlConnection::receive() {
   const std::weak_ptr<const char> life = life_;
-  for (int round = 0; round < rounds_per_wake && !life.expired() && fd_; ++round) {
-    const std::size_t before = in_.size();
-    in_.resize(before + receive_bytes);
+  for (int round = 0; !life.expired() && stream_; ++round) {
     std::vector<UniqueFd> fds;
-    bool lost_fds = false;
-    const std::int64_t got =
-        receive_some(fd_.get(), in_.data() + before, receive_bytes, &fds, &lost_fds);
+    // After the last round the loop still takes what the stream holds, which epoll cannot see.
+    const std::int64_t got = receive_bytes(round < rounds_per_wake, &fds);
     const int error = errno;
-    in_.resize(before + static_cast<std::size_t>(std::max<std::int64_t>(got, 0)));
-    lost_fds_ |= lost_fds;
     const bool no_fds = fds.empty();
     for (UniqueFd& fd : fds) in_fds_.push_back(std::move(fd));
     if (got < 0 && (error == EAGAIN || error == EWOULDBLOCK)) return;
     if (got <= 0) return fail(got == 0 ? 0 : error);
     heard_ = loop_.now();
     if (!deliver()) return;
-    if (static_cast<std::size_t>(got) < receive_bytes && in_fds_.empty() && no_fds) return;
+    if (static_cast<std::size_t>(got) < most_received && in_fds_.empty() && no_fds) return;
   }
 }
 
@@ -122,7 +138,7 @@ bool ControlConnection::deliver() {
     }
     const OnMessage on_message = on_message_;  // it may be replaced while it runs
     if (on_message) on_message(message);
-    if (life.expired() || !fd_) return false;
+    if (life.expired() || !stream_) return false;
   }
   if (in_.empty()) in_.shrink_to_fit();
   return true;
@@ -130,7 +146,7 @@ bool ControlConnection::deliver() {
 
 void ControlConnection::send(MessageType type, std::vector<std::uint8_t> body,
                              std::vector<SharedFd> fds) {
-  if (!fd_) return;
+  if (!stream_) return;
   Writer frame;
   frame.u32(static_cast<std::uint32_t>(body.size()));
   frame.u16(static_cast<std::uint16_t>(type));
@@ -140,13 +156,22 @@ void ControlConnection::send(MessageType type, std::vector<std::uint8_t> body,
   if (out_.size() == 1) flush();
 }
 
+std::int64_t ControlConnection::send_bytes(const Outgoing& message) {
+  const std::uint8_t* const data = message.bytes.data() + message.sent;
+  const std::size_t size = message.bytes.size() - message.sent;
+  if (stream_.encrypted()) {
+    const iovec part{const_cast<std::uint8_t*>(data), size};
+    return stream_.send(&part, 1);
+  }
+  std::vector<int> fds;
+  for (const SharedFd& fd : message.fds) fds.push_back(fd->get());
+  return send_some(fd(), data, size, fds);
+}
+
 void ControlConnection::flush() {
   while (!out_.empty()) {
     Outgoing& front = out_.front();
-    std::vector<int> fds;
-    for (const SharedFd& fd : front.fds) fds.push_back(fd->get());
-    const std::int64_t sent =
-        send_some(fd_.get(), front.bytes.data() + front.sent, front.bytes.size() - front.sent, fds);
+    const std::int64_t sent = send_bytes(front);
     if (sent < 0 && (errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM)) {
       // Too many descriptors of this user's processes are in flight; their receivers take them
       // soon.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/unique_fd.h"
 #include "bootstrap/net/control_messages.h"
 #include "bootstrap/net/event_loop.h"
@@ -28,12 +29,14 @@ using SharedFd = std::shared_ptr<const UniqueFd>;
 class ControlConnection {
  public:
   using OnMessage = std::function<void(Message& message)>;
-  /// error: 0 if the other end closed, an errno, or EPROTO if it broke the protocol.
+  /// error: 0 if the other end closed, an errno, EPROTO if it broke the protocol, or EBADMSG if TLS
+  /// has found that bytes were changed on the way.
   using OnClosed = std::function<void(int error)>;
 
   /// The handlers may destroy the connection.
-  static std::unique_ptr<ControlConnection> open(EventLoop& loop, UniqueFd fd, std::size_t body_cap,
-                                                 OnMessage on_message, OnClosed on_closed);
+  static std::unique_ptr<ControlConnection> open(EventLoop& loop, ByteStream stream,
+                                                 std::size_t body_cap, OnMessage on_message,
+                                                 OnClosed on_closed);
   ControlConnection(const ControlConnection&) = delete;
   ControlConnection& operator=(const ControlConnection&) = delete;
   ~ControlConnection() { close(); }
@@ -45,9 +48,9 @@ class ControlConnection {
   void drain();
   /// No handler runs afterwards. What was sent and fits the socket's buffer still arrives.
   void close();
-  bool is_open() const { return static_cast<bool>(fd_); }
+  bool is_open() const { return static_cast<bool>(stream_); }
   bool idle() const { return out_.empty(); }  // nothing waits to be sent
-  int fd() const { return fd_.get(); }
+  int fd() const { return stream_.fd(); }
   /// When bytes last came.
   Nanos heard() const { return heard_; }
 
@@ -58,17 +61,19 @@ class ControlConnection {
     std::vector<SharedFd> fds;
   };
   enum class Taken { message, nothing, violation };
-  ControlConnection(EventLoop& loop, UniqueFd fd, std::size_t body_cap)
-      : loop_(loop), fd_(std::move(fd)), body_cap_(body_cap) {}
+  ControlConnection(EventLoop& loop, ByteStream stream, std::size_t body_cap)
+      : loop_(loop), stream_(std::move(stream)), body_cap_(body_cap) {}
   void ready(std::uint32_t events);
   void receive();
+  std::int64_t receive_bytes(bool from_socket, std::vector<UniqueFd>* fds);
+  std::int64_t send_bytes(const Outgoing& message);
   bool deliver();
   Taken take_message(Message* message);
   void flush();
   void fail(int error);
 
   EventLoop& loop_;
-  UniqueFd fd_;
+  ByteStream stream_;
   std::size_t body_cap_;
   OnMessage on_message_;
   OnClosed on_closed_;

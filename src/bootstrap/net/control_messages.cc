@@ -110,6 +110,7 @@ std::vector<std::uint8_t> encode(const JoinRequest& v) {
   w.address(v.address);
   w.u64(v.machine);
   w.cores(v.cores);
+  w.u8(v.tls ? 1 : 0);
   return w.take();
 }
 
@@ -124,7 +125,9 @@ bool decode(const std::vector<std::uint8_t>& bytes, JoinRequest* out) {
   out->address = r.address();
   out->machine = r.u64();
   out->cores = r.cores();
-  return r.complete();
+  const std::uint8_t tls = r.u8();
+  out->tls = tls == 1;
+  return r.complete() && tls <= 1;
 }
 
 std::vector<std::uint8_t> encode(const Failure& v) {

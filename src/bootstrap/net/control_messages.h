@@ -85,6 +85,7 @@ struct JoinRequest {
   Address address;
   std::uint64_t machine = 0;
   CoreSet cores;
+  bool tls = false;
 };
 
 struct Failure {

@@ -1,29 +1,20 @@
 #include "transport/tcp/connection.h"
 
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace hocket::internal {
-namespace {
 
-// System calls instead of send() and recv() of libc, which are cancellation points: a cancelled
-// thread would leave half a frame in the socket. A cancellation point also costs two locked
-// instructions.
-ssize_t send_now(int fd, const void* data, std::size_t bytes) {
-  return ::syscall(SYS_sendto, fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL, nullptr, 0);
-}
-ssize_t receive_now(int fd, void* data, std::size_t bytes) {
-  return ::syscall(SYS_recvfrom, fd, data, bytes, MSG_DONTWAIT, nullptr, nullptr);
-}
+Connection::Connection(ByteStream stream)
+    : stream_(std::move(stream)),
+      stage_(new std::byte[stage_bytes]),
+      read_ahead_(new std::byte[read_ahead_bytes]) {}
 
-/// Of a system call on the socket. The rank itself is the culprit where the socket works, and the
-/// process has no memory at the address of a buffer.
-Status failure_of(const char* what, const MessageMatcher& matcher) {
+/// Of a call on the socket. The rank itself is the culprit where the socket works, and the process
+/// has no memory at the address of a buffer.
+Status Connection::failure_of(const char* what, const MessageMatcher& matcher) const {
+  if (errno == EBADMSG && stream_.encrypted()) return {Code::remote_error, stream_.tls_error()};
   if (errno != EFAULT) return system_error(what);
   return {Code::system_error,
           "a buffer of this call is at an address at which this process has no memory: it was "
@@ -31,13 +22,6 @@ Status failure_of(const char* what, const MessageMatcher& matcher) {
           "rank gave to the call",
           matcher.rank()};
 }
-
-}  // namespace
-
-Connection::Connection(UniqueFd fd)
-    : fd_(std::move(fd)),
-      stage_(new std::byte[stage_bytes]),
-      read_ahead_(new std::byte[read_ahead_bytes]) {}
 
 void Connection::fail(Status status) {
   state_ = State::failed;
@@ -86,22 +70,6 @@ bool Connection::fill(MessageMatcher& matcher, MessageMatcher::Want want) {
   return has_output();
 }
 
-ssize_t Connection::write_some() {
-  for (;;) {
-    ssize_t written;
-    if (iov_count_ - iov_first_ == 1) {
-      const iovec& only = iov_[iov_first_];
-      written = send_now(fd_.get(), only.iov_base, only.iov_len);
-    } else {
-      msghdr message{};
-      message.msg_iov = &iov_[iov_first_];
-      message.msg_iovlen = iov_count_ - iov_first_;
-      written = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-    }
-    if (written >= 0 || errno != EINTR) return written;
-  }
-}
-
 void Connection::advance(MessageMatcher& matcher, std::size_t bytes) {
   while (iov_first_ < iov_count_) {
     iovec& first = iov_[iov_first_];
@@ -125,7 +93,7 @@ bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
   while (state_ == State::open && (has_output() || fill(matcher, want))) {
     std::size_t offered = 0;
     for (int i = iov_first_; i < iov_count_; ++i) offered += iov_[i].iov_len;
-    const ssize_t written = write_some();
+    const ssize_t written = stream_.send(&iov_[iov_first_], iov_count_ - iov_first_);
     if (written < 0) {
       blocked_ = errno == EAGAIN || errno == EWOULDBLOCK;
       if (!blocked_) fail_to_write(matcher, failure_of("writing to the socket failed", matcher));
@@ -184,34 +152,25 @@ void Connection::release_buffers(MessageMatcher& matcher, bool keep) {
 
 // ---- Input
 
-// Reads with one system call. The rest of a payload goes to its destination, and the bytes after it
-// into the read-ahead buffer. While a message of several frames arrives, the read-ahead is limited
-// to a header, because payload in it must be copied.
-ssize_t Connection::read_some(std::size_t* asked) {
+// The rest of a payload goes to its destination, and the bytes after it into the read-ahead buffer.
+// While a message of several frames arrives, the read-ahead is limited to a header, because payload
+// in it must be copied.
+ssize_t Connection::read_some(std::size_t* asked, bool from_socket) {
   if (begin_ > 0) {
     std::memmove(read_ahead_.get(), read_ahead_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }
   const std::size_t room = read_ahead_bytes - end_;
-  for (;;) {
-    ssize_t got;
-    if (payload_left_ == 0 || drain_) {
-      *asked = room;
-      got = receive_now(fd_.get(), read_ahead_.get() + end_, room);
-    } else {
-      const bool more_payload = frame_.header.offset + frame_.header.length < frame_.header.total;
-      const std::size_t ahead = more_payload ? sizeof(FrameHeader) : room;
-      std::byte* const to = frame_.data + (frame_.header.length - payload_left_);
-      iovec parts[2] = {{to, payload_left_}, {read_ahead_.get() + end_, ahead}};
-      msghdr message{};
-      message.msg_iov = parts;
-      message.msg_iovlen = 2;
-      *asked = payload_left_ + ahead;
-      got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
-    }
-    if (got >= 0 || errno != EINTR) return got;
-  }
+  iovec parts[2] = {{read_ahead_.get() + end_, room}, {}};
+  *asked = room;
+  if (payload_left_ == 0 || drain_) return stream_.receive(parts, 1, from_socket);
+  const bool more_payload = frame_.header.offset + frame_.header.length < frame_.header.total;
+  const std::size_t ahead = more_payload ? sizeof(FrameHeader) : room;
+  parts[1] = {parts[0].iov_base, ahead};
+  parts[0] = {frame_.data + (frame_.header.length - payload_left_), payload_left_};
+  *asked = payload_left_ + ahead;
+  return stream_.receive(parts, 2, from_socket);
 }
 
 bool Connection::payload_done(MessageMatcher& matcher) {
@@ -260,7 +219,7 @@ bool Connection::receive(MessageMatcher& matcher) {
   std::size_t budget = poll_budget;
   while (state_ == State::open) {
     std::size_t asked = 0;
-    const ssize_t got = read_some(&asked);
+    const ssize_t got = read_some(&asked, budget > 0);
     if (got < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) {
         fail(failure_of("reading the socket failed", matcher));
@@ -283,8 +242,9 @@ bool Connection::receive(MessageMatcher& matcher) {
       if (!consume(matcher)) return true;
     }
     // A short read means that the socket is empty; another system call would only confirm that.
-    if (bytes < asked || budget <= bytes) return moved;
-    budget -= bytes;
+    if (bytes < asked) return moved;
+    // At the end of the budget the loop still takes what the stream holds, which epoll cannot see.
+    budget -= std::min(budget, bytes);
   }
   return moved;
 }

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "base/byte_stream.h"
 #include "base/status.h"
-#include "base/unique_fd.h"
 #include "transport/message_matcher.h"
 
 namespace hocket::internal {
@@ -20,9 +20,9 @@ class Connection {
   /// failed: status() is the error of the protocol or of the socket.
   enum class State : std::uint8_t { open, closed, failed };
 
-  explicit Connection(UniqueFd fd);
+  explicit Connection(ByteStream stream);
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return stream_.fd(); }
   const Status& status() const { return status_; }
   State state() const { return state_; }
   bool said_goodbye() const { return peer_goodbye_; }
@@ -62,15 +62,15 @@ class Connection {
   bool fill(MessageMatcher& matcher, MessageMatcher::Want want);
   void add(const void* data, std::size_t bytes, Transfer* owner);
   void stage(const void* data, std::size_t bytes);
-  ssize_t write_some();
   void advance(MessageMatcher& matcher, std::size_t bytes);
-  ssize_t read_some(std::size_t* asked);
+  ssize_t read_some(std::size_t* asked, bool from_socket);
+  Status failure_of(const char* what, const MessageMatcher& matcher) const;
   bool consume(MessageMatcher& matcher);
   bool payload_done(MessageMatcher& matcher);
   void fail(Status status);
   void fail_to_write(MessageMatcher& matcher, Status why);
 
-  UniqueFd fd_;
+  ByteStream stream_;
   State state_ = State::open;
   Status status_;
   bool blocked_ = false;

@@ -66,10 +66,10 @@ Status TcpTransport::make(int rank, int ranks, std::uint64_t comm_id, TcpDialer 
 
 // ---- Connections
 
-void TcpTransport::adopt(int peer, int index, UniqueFd fd, const Status& status) {
+void TcpTransport::adopt(int peer, int index, ByteStream stream, const Status& status) {
   {
     std::lock_guard lock(adopted_mutex_);
-    adopted_.push_back({peer, index, std::move(fd), status});
+    adopted_.push_back({peer, index, std::move(stream), status});
     has_adopted_.store(true, std::memory_order_release);
   }
   const std::uint64_t one = 1;
@@ -104,9 +104,9 @@ bool TcpTransport::install(Adopted& adopted) {
   if (to.connections[index] != nullptr) return false;
   to.dialled[index] = true;
   if (index == 0) {
-    if (const auto address = peer_address(adopted.fd.get())) to.name = "tcp " + address->text();
+    if (const auto address = peer_address(adopted.stream.fd())) to.name = "tcp " + address->text();
   }
-  to.connections[index] = std::make_unique<Connection>(std::move(adopted.fd));
+  to.connections[index] = std::make_unique<Connection>(std::move(adopted.stream));
   if (index > 0) {
     to.connections[index]->append(to.matcher.signal(FrameKind::hello));
     to.connections[index]->flush(to.matcher, 0);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/unique_fd.h"
 #include "transport/message_matcher.h"
 #include "transport/tcp/connection.h"
@@ -43,10 +44,10 @@ class TcpTransport final : public Transport {
                      const TcpOptions& options, std::unique_ptr<TcpTransport>* out);
   ~TcpTransport() override;
 
-  /// Gives connection number `index` to peer to the transport. fd is authenticated and has
-  /// TCP_NODELAY; if the connection failed, fd is empty and status is the error. Any thread may
+  /// Gives connection number `index` to peer to the transport. The stream is authenticated and has
+  /// TCP_NODELAY; if the connection failed, it is empty and status is the error. Any thread may
   /// call it until the transport is destroyed.
-  void adopt(int peer, int index, UniqueFd fd, const Status& status);
+  void adopt(int peer, int index, ByteStream stream, const Status& status);
 
   const char* name() const override { return "tcp"; }
   bool reaches(int peer) const override { return peer >= 0 && peer < ranks_ && peer != rank_; }
@@ -86,7 +87,7 @@ class TcpTransport final : public Transport {
   struct Adopted {
     int peer;
     int index;
-    UniqueFd fd;
+    ByteStream stream;
     Status status;
   };
 
