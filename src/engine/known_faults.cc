@@ -44,10 +44,11 @@ std::optional<Ending> KnownFaults::explain(const std::optional<Nanos>& now) {
   if (pending_.exchange(false, std::memory_order_relaxed)) {
     best_effort([this] { host_.poll_faults(&news_); });
   }
-  // Of two ranks whose link broke, each may name the other: then this rank keeps its own error.
-  const bool blames_us =
-      news_.error.culprit() == rank_ && unexplained_.code() == Code::remote_error;
-  if (!news_.error.ok() && blames_us) return Ending{unexplained_, true};
+  // Of two ranks whose link broke, each may name the other: then this rank keeps its own error. An
+  // abort by this rank names it too, and is the cause.
+  const auto is_remote = [](const Status& error) { return error.code() == Code::remote_error; };
+  const bool blames_us = is_remote(news_.error) && news_.error.culprit() == rank_;
+  if (blames_us && is_remote(unexplained_)) return Ending{unexplained_, true};
   if (!news_.error.ok()) return Ending{news_.error, false};
   for (const FaultNews::Gone& gone : news_.gone) {
     if (gone.rank != unexplained_.culprit()) continue;
