@@ -400,10 +400,7 @@ TEST(Join, a_wrong_key_before_the_first_rank_is_told_to_it) {
 /// A rank of another job reaches this coordinator, and a process with another key has the number of
 /// a rank that comes later, or that has come: none of them is a rank of this job.
 TEST(Join, strangers_with_another_key_disturb_no_job) {
-  Job job(2, false);
-  job.options.join_deadline_ms = 60'000;
-  job.start();
-  const auto refused = [&](int rank, bool same_job) {
+  const auto refused = [](Job& job, int rank, bool same_job) {
     JoinOptions options = job.of(rank);
     options.ranks = 8;
     options.key[7] ^= 1;
@@ -412,18 +409,24 @@ TEST(Join, strangers_with_another_key_disturb_no_job) {
     const std::string text = Session::join(options, &session).message();
     EXPECT_NE(text.find("refused this rank's job key"), std::string::npos) << text;
   };
-  refused(0, false);
-  refused(0, true);
-  refused(7, true);
-  std::shared_ptr<Session> first, second;
-  std::thread rank0([&] {
-    const Status status = Session::join(job.of(0), &first);
+  const auto joins = [](Job& job, int rank, std::shared_ptr<Session>* session) {
+    const Status status = Session::join(job.of(rank), session);
     EXPECT_TRUE(status.ok()) << status.message();
-  });
-  refused(1, false);
-  const Status status = Session::join(job.of(1), &second);
-  EXPECT_TRUE(status.ok()) << status.message();
+  };
+  Job two(2, false), one(1, false);
+  for (Job* job : {&two, &one}) {
+    job->options.join_deadline_ms = 60'000;
+    job->start();
+  }
+  refused(two, 0, false);
+  refused(two, 7, true);
+  std::shared_ptr<Session> first, second, only;
+  std::thread rank0([&] { joins(two, 0, &first); });
+  refused(two, 1, false);
+  joins(two, 1, &second);
   rank0.join();
+  refused(one, 0, true);
+  joins(one, 0, &only);
 }
 
 TEST(Join, another_service_at_the_coordinators_address_is_recognised) {

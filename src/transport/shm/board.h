@@ -63,7 +63,7 @@ struct alignas(128) Doorbell {
 };
 
 /// The page of a rank: everything that it shares except scratch and fifos.
-struct alignas(8192) ControlPage {
+struct alignas(4096) ControlPage {
   Doorbell doorbell;
   Progress progress;
   FlagLine flags[public_flags];
