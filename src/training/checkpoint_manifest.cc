@@ -56,7 +56,9 @@ Parameter read_tensor(ByteReader& in) {
   const std::size_t dimensions = in.number<std::uint8_t>();
   const auto has_strides = in.number<std::uint8_t>();
   in.zeros(1);
-  if (has_strides > 1) in.wrong("a tensor has an impossible mark of strides");
+  if (has_strides > (dimensions > 0 ? 1 : 0)) {
+    in.wrong("a tensor has an impossible mark of strides");
+  }
   for (std::size_t d = 0; d < dimensions; ++d) tensor.sizes.push_back(in.number<std::int64_t>());
   for (std::size_t d = 0; d < dimensions && has_strides == 1; ++d) {
     tensor.strides.push_back(in.number<std::int64_t>());
