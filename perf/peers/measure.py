@@ -43,7 +43,8 @@ METHOD = [
     "A round starts every configuration of every library once per case, in turn. A library's "
     "figure is the median over rounds of the median over iterations of the mean over ranks, in "
     "its best configuration for that size. In the first round all results are held against a "
-    "reference.",
+    "reference. A row has only what was measured while the cores of the machine were equally near, "
+    "if the best configuration of each library was; the program's own barrier shows that.",
     "shm: all ranks on one host. tcp: each rank on a host of its own, network namespaces joined "
     "by a bridge; all share this machine's cores. both: half of the ranks on each of two hosts.",
     "hocket alloc: buffers from hocketMemAlloc. MPI's buffers are ordinary memory, or in one of "
@@ -226,6 +227,12 @@ class Runner:
         return lines, why or ("" if lines else "no result")
 
 
+def equally_near(one, other):
+    """Whether the cores were, by the time of the program's barrier; true if that is unknown."""
+    times = [sum(result.get("barrier_us", [])) for result in (one, other)]
+    return min(times) == 0 or max(times) < 2 * min(times)
+
+
 class Measurement:
     def __init__(self, options, peers):
         self.options, self.peers, self.runner = options, peers, Runner(options)
@@ -244,13 +251,15 @@ class Measurement:
             return sizes
         first = [r for r in self.results if r["round"] == 1 and r["peer"] == peer
                  and (r["transport"], r["ranks"], r["collective"]) == case]
-        best = {}
-        for r in first:
-            best[r["bytes"]] = min(best.get(r["bytes"], r["p50_us"]), r["p50_us"])
-        own = {r["bytes"]: r["p50_us"] for r in first if r["config"] == config}
+        own = {r["bytes"]: r for r in first if r["config"] == config}
         if peer == "hocket":  # its two kinds of memory are two columns
             return [size for size in sizes if size in own]
-        return [s for s in sizes if s in own and own[s] <= HOPELESS * best[s]]
+
+        def is_hopeful(result):
+            return all(result["p50_us"] <= HOPELESS * other["p50_us"] for other in first
+                       if other["bytes"] == result["bytes"] and equally_near(result, other))
+
+        return [size for size in sizes if size in own and is_hopeful(own[size])]
 
     def record(self, case, peer, config, number, lines, why):
         transport, ranks, collective = case

@@ -16,6 +16,8 @@ from results import COLUMNS, HEADINGS, PLACES, size_text
 STYLES = {
     ("hocket", "plain"): ("#000000", "o", "hocket"),
     ("hocket", "alloc"): ("#000000", "D", "hocket, hocketMemAlloc"),
+    ("floor", "plain"): ("#999999", ".", "floor"),
+    ("floor", "alloc"): ("#999999", ".", "floor, hocketMemAlloc"),
     ("impi", None): ("#0072b2", "s", None),
     ("openmpi", None): ("#d55e00", "^", None),
     ("mpich", None): ("#009e73", "v", None),

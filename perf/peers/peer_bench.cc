@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -117,12 +118,14 @@ class Bench {
  private:
   bool measure(Layout* layout, std::string* error) {
     if (!decide(layout, error)) return false;
+    barrier_us_[0] = time_barrier();
     const std::uint64_t batches = file_->batches.load();
     const std::uint64_t operations = file_->operations.load();
     for (std::uint64_t batch = 0; batch < batches; ++batch) {
       if (!one_batch(layout, operations, error)) return false;
       file_->times_us[rank_][batch] = last_us_;
     }
+    barrier_us_[1] = time_barrier();
     judge(*layout, operations);
     barrier_.wait();
     return true;
@@ -145,9 +148,26 @@ class Bench {
             {"min_us", mean.front()},
             {"p50_us", mean[batches / 2]},
             {"p99_us", mean[batches * 99 / 100]},
+            {"barrier_us", barrier_us_},
             {"checked", options_.check},
             {"wrong", wrong},
             {"version", backend_version()}};
+  }
+
+  /// The time of the session file's barrier, which tells how near the cores of the ranks are; 0:
+  /// the ranks share cores.
+  double time_barrier() {
+    constexpr int barriers = 200, repetitions = 5;
+    if (ranks_ > static_cast<int>(std::thread::hardware_concurrency())) return 0;
+    std::array<double, repetitions> times;
+    for (double& time : times) {
+      barrier_.wait();
+      const double start = now_us();
+      for (int i = 0; i < barriers; ++i) barrier_.wait();
+      time = (now_us() - start) / barriers;
+    }
+    std::sort(times.begin(), times.end());
+    return times[repetitions / 2];
   }
 
   /// Runs trial batches, the first of one operation. After each, rank 0 decides how many operations
@@ -227,6 +247,7 @@ class Bench {
   float* in_ = nullptr;
   float* out_ = nullptr;
   double last_us_ = 0;
+  std::array<double, 2> barrier_us_{};  // before and after the batches
   volatile std::uint64_t hash_ = 0;
 };
 

@@ -47,22 +47,61 @@ def joined(paths):
     return first
 
 
+def middle_of(times):
+    """The time between those of near and of far cores; None if all cores are equally near."""
+    if not times or max(times) < 2 * min(times):
+        return None
+    return (min(times) * max(times)) ** 0.5
+
+
+def in_one_state(series):
+    """The part of a row's measurements that was made with the cores equally near, if it has the
+    best configuration of each library; else all. series: {(peer, configuration): [(time,
+    nearness)]}; nearness: "near", "far", or "" if it changed meanwhile or is unknown."""
+    best = {}
+    for key, measured in series.items():
+        column = key if key in OURS else key[0]
+        if column not in best or min(measured) < min(series[best[column]]):
+            best[column] = key
+    for state in "near", "far":
+        kept = {key: [time for time, nearness in measured if nearness == state]
+                for key, measured in series.items()}
+        if all(kept[key] for key in best.values()):
+            return {key: times for key, times in kept.items() if times}, state
+    return {key: [time for time, _ in measured] for key, measured in series.items()}, ""
+
+
 class Results:
-    """Medians over rounds: case (transport, ranks, collective) -> size -> column -> figure."""
+    """Medians over rounds: case (transport, ranks, collective) -> size -> column -> figure.
+
+    The cores of a virtual machine share a cache now, and none a moment later, for which a small
+    message takes three times as long, in every library. So a row has only measurements made in one
+    of these states, if each library has some (states: case, size -> "near", "far", or "": all)."""
 
     def __init__(self, *paths):
         self.whole = whole = joined(paths)
         rounds, self.raw_us = {}, []
+        barriers = [time for r in whole["results"] for time in r.get("barrier_us", []) if time > 0]
+        self.middle_us = middle_of(barriers)
         for r in whole["results"]:
             if r["peer"] == "raw-socket":
                 self.raw_us.append(r["p50_us"])
                 continue
             key = (r["transport"], r["ranks"], r["collective"]), r["bytes"]
-            rounds.setdefault(key, {}).setdefault((r["peer"], r["config"]), []).append(r["p50_us"])
-        self.cases = {}
-        for (case, size), series in rounds.items():
+            series = rounds.setdefault(key, {}).setdefault((r["peer"], r["config"]), [])
+            series.append((r["p50_us"], self.nearness(r)))
+        self.cases, self.states = {}, {}
+        for (case, size), measured in rounds.items():
+            series, self.states[case, size] = in_one_state(measured)
             self.cases.setdefault(case, {})[size] = self.best(series)
         self.collectives = list(dict.fromkeys(collective for _, _, collective in self.cases))
+
+    def nearness(self, result):
+        times = result.get("barrier_us", [])
+        if self.middle_us is None or not times or min(times) == 0:
+            return ""
+        states = {"near" if time < self.middle_us else "far" for time in times}
+        return states.pop() if len(states) == 1 else ""
 
     @staticmethod
     def best(series):
@@ -108,6 +147,12 @@ class Results:
                     f"{config} ({', '.join(sizes)})" for config, sizes in used.items()))
             elif used:
                 lines.append(f"{title}: {next(iter(used))}")
+        states = {}
+        for size in sorted(self.cases[case]):
+            states.setdefault(self.states[case, size], []).append(size_text(size))
+        if self.middle_us is not None:
+            lines.append("cores: " + "; ".join(f"{state or 'near and far'} ({', '.join(sizes)})"
+                                               for state, sizes in states.items()))
         return lines
 
     def about(self):

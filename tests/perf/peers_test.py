@@ -78,6 +78,28 @@ class Report(unittest.TestCase):
         self.assertEqual(row["floor", "alloc"][:2], (2, "direct"))
         self.assertEqual(found.ratio(row, ("hocket", "plain")), 1.5)
 
+    def test_compares_what_was_measured_with_the_cores_equally_near(self):
+        def timed(peer, config, number, p50_us, *barriers):
+            return {**result(peer, config, number, p50_us), "barrier_us": barriers}
+
+        near, far = (0.1, 0.1), (0.3, 0.31)
+        lines = [timed("hocket", "plain", 1, 4, *near), timed("hocket", "plain", 2, 9, *far),
+                 timed("hocket", "plain", 3, 8, *far), timed("mpich", "default", 1, 30, *far),
+                 timed("mpich", "default", 2, 5, 0.1, 0.3), timed("mpich", "staged", 1, 70, *near)]
+        found = self.read(lines)
+        case = ("shm", 2, "broadcast")
+        # MPICH's best configuration was not measured near.
+        self.assertEqual(found.states[case, 8], "far")
+        self.assertEqual(found.cases[case][8]["hocket", "plain"][0], 8.5)
+        self.assertEqual(found.cases[case][8]["mpich", None][:2], (30, "default"))
+        self.assertIn("cores: far (8 B)", found.configurations(case))
+        found = self.read([*lines, timed("mpich", "default", 3, 6, *near)])
+        self.assertEqual(found.states[case, 8], "near")
+        self.assertEqual(found.ratio(found.cases[case][8], ("hocket", "plain")), 1.5)
+        found = self.read(lines[:1] + lines[3:4])
+        self.assertEqual(found.states[case, 8], "", "they have no state in common")
+        self.assertEqual(found.ratio(found.cases[case][8], ("hocket", "plain")), 7.5)
+
     def test_has_no_ratio_without_a_peer(self):
         found = self.read([result("hocket", "plain", 1, 4)])
         row = found.cases["shm", 2, "broadcast"][8]
@@ -110,6 +132,11 @@ class LaterRounds(unittest.TestCase):
         self.assertEqual(sizes("staged", 2), [8])
         self.assertEqual(sizes("default", 2), [8, 4096])
         self.assertEqual(sizes("gave nothing", 2), [])
+        measurement.results.append({**result("openmpi", "far", 1, 40), "barrier_us": [0.3, 0.3]})
+        self.assertEqual(sizes("far", 2), [])
+        for entry in measurement.results[:2]:
+            entry["barrier_us"] = [0.1, 0.1]
+        self.assertEqual(sizes("far", 2), [8], "the others were measured with near cores")
 
 
 class Programs(unittest.TestCase):
