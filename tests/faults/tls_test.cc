@@ -27,8 +27,9 @@ bool has_mark(const unsigned char* bytes, std::size_t size) {
 }  // namespace
 }  // namespace faults
 
-/// Stands before libc's, in this program only: the library sends by it on data connections.
-extern "C" long syscall(long number, ...) {
+/// Stands before libc's, in this program only: the library sends by it on data connections. Like
+/// libc's, it reads six arguments whether the caller gave them or not.
+extern "C" [[gnu::no_sanitize_address]] long syscall(long number, ...) {
   using namespace faults;
   using Real = long (*)(long, ...);
   static std::atomic<Real> real{nullptr};  // without a guard, which may itself call syscall()
