@@ -60,14 +60,33 @@ Status overlapping(const CollectiveRow& row) {
   return invalid_argument(text + "in place means sendbuff == recvbuff");
 }
 
-/// place: the byte where the block of this rank begins, in the buffer with a block for each rank.
-bool in_place(const Call& call, std::uint64_t place) {
-  const CollectiveRow& row = row_of(call.collective);
+/// In a call in place: the address of the output less that of the input, modulo 2^64. Empty: the
+/// collective cannot run in place. place: the byte where the block of this rank begins, in the
+/// buffer with a block for each rank.
+std::optional<std::uint64_t> in_place_distance(const CollectiveRow& row, std::uint64_t place) {
   const bool gathers = row.output == Blocks::per_rank, scatters = row.input == Blocks::per_rank;
-  if (gathers && scatters) return false;
-  const auto* input = static_cast<const std::byte*>(call.input);
-  const auto* output = static_cast<const std::byte*>(call.output);
-  return input + (scatters ? place : 0) == output + (gathers ? place : 0);
+  if (gathers && scatters) return {};
+  return gathers ? 0 - place : scatters ? place : 0;
+}
+
+bool in_place(const Call& call, std::uint64_t place) {
+  const auto distance = in_place_distance(row_of(call.collective), place);
+  return distance && reinterpret_cast<std::uintptr_t>(call.output) ==
+                         reinterpret_cast<std::uintptr_t>(call.input) + *distance;
+}
+
+/// The bytes of this rank's buffers, whose blocks have one size; 0: it has no such buffer.
+struct BufferBytes {
+  std::uint64_t input = 0, output = 0;
+};
+
+/// block, all: the bytes of one block and of all blocks.
+BufferBytes bytes_of_buffers(const Call& call, int rank, std::uint64_t block, std::uint64_t all) {
+  const CollectiveRow& row = row_of(call.collective);
+  const bool is_root = call.root == rank;
+  const auto bytes = [&](Blocks blocks) { return blocks == Blocks::per_rank ? all : block; };
+  return {has_input(row, is_root) ? bytes(row.input) : 0,
+          has_output(row, is_root) ? bytes(row.output) : 0};
 }
 
 std::string count_text(const char* name, std::size_t count) {
@@ -344,26 +363,22 @@ Status check_root(const Call& call, int ranks) {
 }
 
 Status check_buffers(const Call& call, int rank, int ranks) {
-  const CollectiveRow& row = row_of(call.collective);
   const auto text = [&] { return count_text("count", call.count / call.unit); };
   const auto block = checked_mul(call.count, size_of(call.dtype));
   const auto all = block ? checked_mul(*block, static_cast<std::uint64_t>(ranks)) : std::nullopt;
   if (!all || *all > PTRDIFF_MAX) {
     return invalid_argument(text() + too_many);
   }
-  const bool is_root = call.root == rank;
-  const auto bytes = [&](Blocks blocks) { return blocks == Blocks::per_rank ? *all : *block; };
-  const Bytes input =
-      bytes_at(call.input, has_input(row, is_root) ? bytes(row.input) : std::uint64_t{0});
-  const Bytes output =
-      bytes_at(call.output, has_output(row, is_root) ? bytes(row.output) : std::uint64_t{0});
+  const BufferBytes bytes = bytes_of_buffers(call, rank, *block, *all);
+  const Bytes input = bytes_at(call.input, bytes.input);
+  const Bytes output = bytes_at(call.output, bytes.output);
   if (call.input == nullptr && input.bytes > 0) return no_buffer("sendbuff", text());
   if (call.output == nullptr && output.bytes > 0) return no_buffer("recvbuff", text());
   if (!input.ends()) return past_the_end("sendbuff", text());
   if (!output.ends()) return past_the_end("recvbuff", text());
   const auto place = static_cast<std::uint64_t>(rank) * *block;
   if (!overlap(input, output) || in_place(call, place)) return {};
-  return overlapping(row);
+  return overlapping(row_of(call.collective));
 }
 
 Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call* call) {
@@ -400,27 +415,21 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
 void CheckedCall::keep(const Arguments& arguments, const Call& call, int rank, int ranks) {
   valid_ = !is_p2p(call) && call.op < Op::pre_mul_sum && call.unit == 1;
   if (!valid_) return;
-  const CollectiveRow& row = row_of(call.collective);
   call_ = call;
   count_ = arguments.count;
+  datatype_ = arguments.datatype;
+  op_ = arguments.op;
   const std::uint64_t block = call.count * size_of(call.dtype);
-  const auto bytes = [&](Blocks blocks, bool exists) -> std::uint64_t {
-    if (!exists) return 0;
-    return blocks == Blocks::per_rank ? block * static_cast<std::uint64_t>(ranks) : block;
-  };
+  const BufferBytes bytes =
+      bytes_of_buffers(call, rank, block, block * static_cast<std::uint64_t>(ranks));
   const auto most = [](std::uint64_t size) {
     return size == 0 ? UINT64_MAX : address_space - size - 1;
   };
-  input_bytes_ = bytes(row.input, has_input(row, call.root == rank));
-  output_bytes_ = bytes(row.output, has_output(row, call.root == rank));
+  input_bytes_ = bytes.input;
+  output_bytes_ = bytes.output;
   most_input_ = most(input_bytes_);
   most_output_ = most(output_bytes_);
-  const bool gathers = row.output == Blocks::per_rank, scatters = row.input == Blocks::per_rank;
-  const std::uint64_t place = static_cast<std::uint64_t>(rank) * block;
-  has_in_place_ = !(gathers && scatters);
-  in_place_ = gathers ? 0 - place : scatters ? place : 0;
-  datatype_ = arguments.datatype;
-  op_ = arguments.op;
+  in_place_ = in_place_distance(row_of(call.collective), static_cast<std::uint64_t>(rank) * block);
 }
 
 }  // namespace hocket::internal::api

@@ -32,7 +32,8 @@ class ByteStream {
     tls_ = std::make_unique<Tls>(role, fd(), secret);
   }
   Tls::Progress shake_hands() { return tls_->shake_hands(); }
-  /// To be called when the handshake of the library has ended: what comes next may be read ahead.
+  /// To be called when hocket's own handshake (bootstrap/auth) has ended. From then on receive()
+  /// may take more bytes from the socket than it returns.
   void read_ahead() {
     if (tls_) tls_->read_ahead();
   }
@@ -40,9 +41,10 @@ class ByteStream {
   /// Why send() or receive() failed with EBADMSG.
   const std::string& tls_error() const { return tls_->error(); }
 
-  /// Like sendmsg() and recvmsg(), but never EINTR. A caller must give the bytes that were not
-  /// sent again before others, in any memory. A receive returns fewer bytes than the parts have
-  /// room for only if nothing more has come. EBADMSG: TLS has failed, and tls_error() says why.
+  /// Like sendmsg() and recvmsg(), but never EINTR. The caller gives bytes that were not sent
+  /// again, before other bytes; they may lie at another address then. If receive() returns fewer
+  /// bytes than the parts have room for, nothing is left to read. EBADMSG: TLS has failed;
+  /// tls_error() is why.
   ssize_t send(const iovec* parts, int count) {
     return tls_ == nullptr ? send_plain(parts, count) : tls_->send(parts, count);
   }

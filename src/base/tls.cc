@@ -227,7 +227,7 @@ Tls::Progress Tls::shake_hands() {
     fail();
     return Progress::failed;
   }
-  // The buffer of a new socket has room for the whole handshake.
+  // The send buffer of a new socket has room for all bytes of the TLS handshake.
   if (flush() != 0) {
     error_ = "the socket took only a part of the TLS handshake";
     return Progress::failed;

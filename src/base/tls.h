@@ -1,7 +1,7 @@
 // One end of a TLS 1.3 connection over a non-blocking socket. Both ends know a secret of this
 // connection (an external pre-shared key); there are no certificates. A fresh Diffie-Hellman
-// exchange makes the session's keys, so that a process that learns the secret later cannot decrypt
-// what was sent before.
+// exchange makes the session's keys: a process that learns the secret later cannot decrypt earlier
+// bytes of the connection.
 //
 // OpenSSL never makes a system call here: records that it has made wait in a buffer until the
 // socket has taken them, and it reads the socket by receive_now(). One thread at a time.
@@ -56,12 +56,12 @@ class Tls {
   /// returned fewer bytes than it was given, or EAGAIN, the rest is given again, in any memory,
   /// before other bytes. EBADMSG: error() says why.
   ssize_t send(const iovec* parts, int count);
-  /// Like recvmsg(). Returns fewer bytes than the parts have room for only if nothing more has
-  /// come. from_socket: false: only what has been taken from the socket before, where no epoll
-  /// sees it. The end of the stream is not authenticated: the bytes must say where they end.
+  /// Like recvmsg(). If it returns fewer bytes than the parts have room for, nothing is left to
+  /// read. from_socket: false: only what has been taken from the socket before, where no epoll sees
+  /// it. The end of the stream is not authenticated: the bytes must say where they end.
   ssize_t receive(const iovec* parts, int count, bool from_socket);
   const std::string& error() const { return error_; }
-  /// How many keys have protected what was sent: for tests.
+  /// The number of keys that have encrypted sent records. For tests.
   std::uint64_t keys_used() const { return keys_used_; }
 
  private:

@@ -59,8 +59,8 @@ class Engine {
   /// clock. It is passed by reference, because the processor stalls when it copies an optional that
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
-  /// To be called after submit(), in place of rounds that have nothing to do: a small call has
-  /// often ended by then. False: rounds must run.
+  /// To be called after submit(). A small call has often ended by then: if no round is needed,
+  /// rings the peers that sleep, and returns true. False: the caller must run rounds.
   bool settle() {
     if (!idle() || error_.is_set() || faults_.is_pending() || transports_.active()) return false;
     rings_.ring_pending();

@@ -2,6 +2,7 @@
 // they find messages of a collective that this rank did not call.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -33,12 +34,8 @@ class TransportSet {
     }
     return moved;
   }
-  bool active() const {
-    for (const Transport* transport : transports_) {
-      if (transport->active()) return true;
-    }
-    return false;
-  }
+  /// True if poll() would poll a transport.
+  bool active() const { return std::ranges::any_of(transports_, &Transport::active); }
   /// Polls the others too, which may have messages although this rank has no transfers there.
   void poll_all();
   /// The error for a message of a collective that this rank did not call; null: there is none.

@@ -44,7 +44,7 @@ namespace {
 
 enum Flag : int { done = 3 };  // no flag of `staged`
 
-constexpr std::uint32_t most_parts = 8;
+constexpr std::uint32_t most_parts = 8;  // into which a broadcast is cut
 
 enum class Accessed : std::uint8_t { inputs, outputs, both };
 

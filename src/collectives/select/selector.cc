@@ -61,8 +61,7 @@ bool maps_buffers(const Program& program) {
 }
 
 /// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
-/// maps none. Null if the scratch of no such candidate has room for an element of the user's
-/// datatype.
+/// maps none. Null if there is none whose scratch has room for one element of the user's datatype.
 const Selector::Priced* alternative_of(const std::vector<Selector::Priced>& candidates) {
   const auto found = std::ranges::find_if(candidates, [](const Selector::Priced& candidate) {
     return candidate.builder->file == nullptr && replaces_mapping(candidate.program->header());

@@ -44,8 +44,8 @@ struct Choice {
   const Program* program = nullptr;
   /// If program maps buffers: the program that runs if some buffers are not mapped.
   const Program* staged = nullptr;
-  // varying: only chunk_elements
-  Sizes sizes, staged_sizes;
+  Sizes sizes;         // of program; varying: only chunk_elements
+  Sizes staged_sizes;  // of staged, likewise
   Stores stores = Stores::together;
   bool far_scratch = false;
   std::int64_t price_ps = 0;  // picoseconds

@@ -62,15 +62,15 @@ struct alignas(128) Doorbell {
   std::atomic<std::uint32_t> core;
 };
 
-/// The page of a rank: everything that it shares except scratch and fifos.
+/// The control page of a rank, two pages of memory: everything that it shares except scratch and
+/// fifos.
 struct alignas(4096) ControlPage {
   Doorbell doorbell;
   Progress progress;
   FlagLine flags[public_flags];
   /// ArrivalLine::fingerprint comes from the signature, and is written after it.
   Signature signatures[run_ahead_operations];
-  /// In the second half of the page: scratches, and many buffers of users, begin pages, and would
-  /// share the sets of the L1 cache with lines at the same offset in their page.
+  /// They fill a page of memory.
   alignas(4096) ArrivalLine arrivals[run_ahead_operations];
 };
 static_assert(sizeof(ControlPage) == 8192);
