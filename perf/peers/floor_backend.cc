@@ -1,7 +1,7 @@
-// The floor: what a collective between the ranks of one host takes if there is nothing but its
-// loads, its stores and one flag for each step. No argument is checked, ranks that disagree are not
-// found, a rank that dies is not noticed. measure.py starts it beside the libraries, once with each
-// of these ways, and the report takes the fastest for each size:
+// The floor: the time of a collective between the ranks of one host that consists of loads, stores
+// and one flag for each step, and of nothing else. No argument is checked, ranks that disagree are
+// not found, a rank that dies is not noticed. measure.py starts it beside the libraries, once with
+// each of these ways, and the report takes the fastest for each size:
 //
 //   staged   through shared memory in pieces of FLOOR_PIECE bytes, of which 4 are under way
 //   copy     the kernel copies from the memory of the peer (cross-memory attach); no reductions
@@ -128,11 +128,10 @@ class Staged {
     stages_ = c == broadcast || c == scatter ? me == 0 : c == gather ? me != 0 : true;
     if (c == reduce && one_shot_) stages_ = me != 0;
     folds_ = reduces_ && !(c == reduce && one_shot_ && me != 0);
-    const bool cut = (c == all_reduce || c == reduce) && !one_shot_;
-    cut_ = cut;
-    block_ = cut ? (call.count + ranks - 1) / ranks : call.count;
-    collects_results_ = cut && (c == all_reduce || me == 0);
-    results_are_read_ = cut && (c == all_reduce || me != 0);
+    cut_ = (c == all_reduce || c == reduce) && !one_shot_;
+    block_ = cut_ ? (call.count + ranks - 1) / ranks : call.count;
+    collects_results_ = cut_ && (c == all_reduce || me == 0);
+    results_are_read_ = cut_ && (c == all_reduce || me != 0);
     collects_ = c == gather ? me == 0 : c == broadcast || c == scatter ? me != 0 : !reduces_;
     const std::size_t pieces = to_each_ ? static_cast<std::size_t>(ranks) : 1;
     each_ = std::max<std::size_t>(piece_bytes / pieces / sizeof(float) / 32 * 32, 32);
@@ -180,7 +179,7 @@ class Staged {
     return slot_at(rank, round) + sizeof(Slot) + piece_bytes +
            128 * static_cast<std::size_t>(ranks);
   }
-  /// Until the slot of the round is free: its readers have read what was there before.
+  /// Waits until the readers of the round's slot have read what an earlier round left there.
   void await_readers(std::uint64_t round, Line Page::*line, bool only_root) const {
     if (round < slots) return;
     for (int r = 0; r < (only_root ? 1 : ranks); ++r) {

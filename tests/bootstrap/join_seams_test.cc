@@ -23,7 +23,15 @@ namespace {
 using testing::SimulatedLoop;
 using testing::SimulatedRank;
 
-class JoinSeams : public ::testing::Test, protected testing::SimulatedJob {};
+class JoinSeams : public ::testing::Test, protected testing::SimulatedJob {
+ protected:
+  JoinOptions with_another_key(int rank) const {
+    JoinOptions options = job_.of(rank);
+    options.share_memory = false;
+    options.key[7] ^= 1;
+    return options;
+  }
+};
 
 TEST_F(JoinSeams, ranks_join_in_one_thread_and_know_one_another) {
   join_all();
@@ -112,10 +120,7 @@ TEST_F(JoinSeams, a_process_with_another_key_and_the_number_of_a_rank_that_has_c
   come(0);
   come(2);
   simulation_.settle();
-  JoinOptions options = job_.of(2);
-  options.share_memory = false;
-  options.key[7] ^= 1;
-  SimulatedRank stranger(simulation_, options);
+  SimulatedRank stranger(simulation_, with_another_key(2));
   simulation_.settle();
   ASSERT_TRUE(stranger.joined());
   EXPECT_NE(stranger.joined()->message().find("refused this rank's job key"), std::string::npos);
@@ -128,10 +133,7 @@ TEST_F(JoinSeams, a_process_with_another_key_and_the_number_of_a_rank_that_has_c
 TEST_F(JoinSeams, a_rank_with_another_key_that_comes_last_ends_the_join_before_the_clock_moves) {
   for (const int rank : {0, 1, 2}) come(rank);
   simulation_.settle();
-  JoinOptions options = job_.of(3);
-  options.share_memory = false;
-  options.key[7] ^= 1;
-  SimulatedRank odd(simulation_, options);
+  SimulatedRank odd(simulation_, with_another_key(3));
   simulation_.settle();
   for (const int rank : {0, 1, 2}) {
     ASSERT_TRUE(ranks_[rank]->joined());

@@ -13,9 +13,10 @@
 //
 // No line is rewritten while a peer reads it: each of 32 operations has its own, and no rank is
 // further ahead of its peers (src/transport/shm/run_ahead.h). Where a rank has a block for each
-// peer (reduce-scatter, scatter, all-to-all), the blocks lie one behind another in the line, so all of them together must fit. In a rooted collective only those ranks
-// have a payload whose data is read, and only those ranks wait that read it: a rank whose data the
-// root reads returns as soon as it has arrived.
+// peer (reduce-scatter, scatter, all-to-all), the blocks lie one behind another in the line, so all
+// of them together must fit. In a rooted collective only those ranks have a payload whose data is
+// read, and only those ranks wait that read it: a rank whose data the root reads returns as soon as
+// it has arrived.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
