@@ -159,11 +159,16 @@ class Driver {
 
 const WaitPolicy& Oversubscription::policy() const {
   static const WaitPolicy own_core;
-  // Over tcp each poll is a system call per connection: time in which the peer could run.
-  static const WaitPolicy shared_core{.polls = 1, .spin = 0, .yield = 500'000};
+  // The peer needs this core. Over tcp each poll is a system call per connection.
+  static const WaitPolicy core_of_a_peer{.polls = 1, .spin = 0, .yield = 500'000};
+  // A peer with a core of its own answers a small call within these polls. A system call after each
+  // poll would double the time of such a call for a second, after some thread has run on this core
+  // for a millisecond.
+  static const WaitPolicy loaded_core{.polls = 32, .spin = 0, .yield = 500'000};
   static const WaitPolicy background{.polls = 16, .spin = 0, .yield = 0};
   if (driven_for != nullptr && !driven_for->any()) return background;
-  return shares_core() ? shared_core : own_core;
+  if (by_ranks_) return core_of_a_peer;
+  return shared_until_ ? loaded_core : own_core;
 }
 
 void Oversubscription::look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay) {

@@ -4,16 +4,17 @@
 //
 // The rule. A thread with a core of its own polls for a long time: no other thread needs the core,
 // and a peer that is ready answers within a microsecond. A thread that shares its core yields it
-// after every poll that moved nothing: the peer that it waits for may need this core. A thread
-// counts as sharing its core (Oversubscription) if
+// soon. A thread counts as sharing its core (Oversubscription) if
 //   - the ranks of the job on this machine outnumber the cores that they may run on, whatever
 //     transport joins them (topology/machine.h: crowd). That is known when the communicator is made
-//     and holds for its life. Or
+//     and holds for its life. Then the thread yields after every poll that moved nothing: the peer
+//     that it waits for may need this core. Or
 //   - the thread had to wait for a core for a tenth of the time between two looks at the kernel's
 //     count. Only this count shows the load of other containers, of processes outside the job and
 //     of the application's own threads. The thread looks again and again as long as the
 //     communicator exists. After a wait of a tenth of the time, the core counts as shared for a
-//     second, and longer if that happens again.
+//     second, and longer if that happens again. Then the thread yields after some polls that moved
+//     nothing.
 // The kernel counts that time per thread: the second number of /proc/thread-self/schedstat, in
 // nanoseconds. A thread reads it only when it has polled without success and is about to yield or
 // to sleep, at most once in 10 ms. Each rank decides for itself: the ranks of one operation may

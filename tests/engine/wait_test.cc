@@ -46,7 +46,8 @@ TEST(Oversubscription, follows_the_run_delay_where_ranks_have_a_core_each) {
   EXPECT_FALSE(load.shares_core()) << "9 % of the time";
   load.look(here, 20 * ms, 502 * ms);
   EXPECT_TRUE(load.shares_core()) << "11 % of the time";
-  EXPECT_EQ(WaitPhase::yield, load.policy().phase(9, 0));
+  EXPECT_EQ(WaitPhase::poll, load.policy().phase(32, 0)) << "for a peer with a core of its own";
+  EXPECT_EQ(WaitPhase::yield, load.policy().phase(33, 0)) << "it never spins";
   load.look(here, 1019 * ms, 502 * ms);
   EXPECT_TRUE(load.shares_core()) << "for a second";
   load.look(here, 1029 * ms, 502 * ms);
