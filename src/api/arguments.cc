@@ -210,17 +210,25 @@ std::vector<Bytes> ranges_of(const VaryingBlocks::Side& side, const void* buffer
   return ranges;
 }
 
+/// One past the last element of any block.
+std::size_t end_of(const VaryingBlocks::Side& side) {
+  std::size_t end = 0;
+  for (std::size_t b = 0; b < side.counts.size(); ++b) {
+    if (side.counts[b] > 0) end = std::max(end, side.offsets[b] + side.counts[b]);
+  }
+  return end;
+}
+
 /// From the first byte of the blocks of a side to the last.
 Bytes hull_of(const VaryingBlocks::Side& side, const void* buffer, std::size_t own,
               std::size_t element) {
   if (side.counts.empty()) return bytes_at(buffer, own * element);
-  std::size_t begin = SIZE_MAX, end = 0;
-  for (std::size_t b = 0; b < side.counts.size(); ++b) {
-    if (side.counts[b] == 0) continue;
-    begin = std::min(begin, side.offsets[b]);
-    end = std::max(end, side.offsets[b] + side.counts[b]);
-  }
+  const std::size_t end = end_of(side);
   if (end == 0) return {};
+  std::size_t begin = end;
+  for (std::size_t b = 0; b < side.counts.size(); ++b) {
+    if (side.counts[b] > 0) begin = std::min(begin, side.offsets[b]);
+  }
   return bytes_at(static_cast<const std::byte*>(buffer) + begin * element, (end - begin) * element);
 }
 
@@ -412,16 +420,28 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
   return check_varying_overlap(*call, rank);
 }
 
-void CheckedCall::keep(const Arguments& arguments, const Call& call, int rank, int ranks) {
+void CheckedCall::keep(const Arguments& arguments, const VaryingArguments* varying,
+                       const Call& call, int rank, int ranks) {
   valid_ = !is_p2p(call) && call.op < Op::pre_mul_sum && call.unit == 1;
   if (!valid_) return;
   call_ = call;
   count_ = arguments.count;
   datatype_ = arguments.datatype;
   op_ = arguments.op;
-  const std::uint64_t block = call.count * size_of(call.dtype);
-  const BufferBytes bytes =
+  const std::uint64_t element = size_of(call.dtype), block = call.count * element;
+  BufferBytes bytes =
       bytes_of_buffers(call, rank, block, block * static_cast<std::uint64_t>(ranks));
+  std::uint64_t place = static_cast<std::uint64_t>(rank) * block;
+  if (varying != nullptr) {
+    input_displaced_ = varying->input.displacements != nullptr;
+    output_displaced_ = varying->output.displacements != nullptr;
+    const VaryingBlocks::Side &in = call.varying->input, &out = call.varying->output;
+    if (!in.counts.empty()) bytes.input = end_of(in) * element;
+    if (!out.counts.empty()) bytes.output = end_of(out) * element;
+    const VaryingBlocks::Side& many = out.counts.empty() ? in : out;
+    const auto own = static_cast<std::size_t>(rank);
+    if (!many.offsets.empty()) place = many.offsets[own] * element;
+  }
   const auto most = [](std::uint64_t size) {
     return size == 0 ? UINT64_MAX : address_space - size - 1;
   };
@@ -429,7 +449,22 @@ void CheckedCall::keep(const Arguments& arguments, const Call& call, int rank, i
   output_bytes_ = bytes.output;
   most_input_ = most(input_bytes_);
   most_output_ = most(output_bytes_);
-  in_place_ = in_place_distance(row_of(call.collective), static_cast<std::uint64_t>(rank) * block);
+  in_place_ = in_place_distance(row_of(call.collective), place);
+}
+
+bool CheckedCall::has_blocks_of(const VaryingArguments& varying) const {
+  const auto alike = [](const VaryingArguments::Side& side, const VaryingBlocks::Side& kept,
+                        bool displaced) {
+    if (kept.counts.empty()) return true;  // this rank has no such buffer
+    if (side.counts == nullptr || (side.displacements != nullptr) != displaced) return false;
+    for (std::size_t b = 0; b < kept.counts.size(); ++b) {
+      if (side.counts[b] != kept.counts[b]) return false;
+      if (displaced && kept.counts[b] > 0 && side.displacements[b] != kept.offsets[b]) return false;
+    }
+    return true;
+  };
+  return alike(varying.input, call_.varying->input, input_displaced_) &&
+         alike(varying.output, call_.varying->output, output_displaced_);
 }
 
 }  // namespace hocket::internal::api

@@ -89,11 +89,8 @@ Status check_and_launch(hocketComm* comm, const Arguments& arguments,
   Communicator& communicator = *comm->communicator;
   Call call;
   HOCKET_RETURN_IF_ERROR(check_call(comm, arguments, varying, stream, &call));
-  if (varying != nullptr) {
-    share_blocks(comm, &call);
-  } else {
-    comm->latest.keep(arguments, call, communicator.rank(), communicator.ranks());
-  }
+  if (varying != nullptr) share_blocks(comm, &call);
+  comm->latest.keep(arguments, varying, call, communicator.rank(), communicator.ranks());
   HostStream* const host = stream_of(comm, stream);
   call.number = communicator.order().next_number();
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
@@ -113,7 +110,7 @@ Status start(hocketComm* comm, const Arguments& arguments, const VaryingArgument
   if (!entered.ok()) [[unlikely]]
     return two_threads();
   const bool here = stream == nullptr && comm->own == nullptr;
-  if (!here || varying != nullptr || !comm->latest.take(arguments)) {
+  if (!here || !comm->latest.take(arguments, varying)) {
     return check_and_launch(comm, arguments, varying, stream);
   }
   Call& call = comm->latest.call();
