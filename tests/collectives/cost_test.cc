@@ -64,8 +64,13 @@ TEST(Price, agrees_with_the_sums_of_small_plans_within_a_node) {
   // See all; stage one block of 64 bytes; see it; fold two into two; see the result; copy it.
   EXPECT_EQ(nanoseconds("staged", Collective::all_reduce, Medium::node, 2, 128),
             1000 + 128 + 1000 + 256 + 1000 + 128);
-  // See all, copy four blocks, see that the peers have.
-  EXPECT_EQ(nanoseconds("direct", Collective::all_gather, Medium::node, 4, 10), 1000 + 80 + 1000);
+  // See all, find the own regions and map those of three peers, copy four blocks, see that the
+  // peers have.
+  EXPECT_EQ(nanoseconds("direct", Collective::all_gather, Medium::node, 4, 10),
+            1000 + 60 + 3 * 20 + 80 + 1000);
+  // See all; a peer stages 64 bytes; the root sees it, folds two into one.
+  EXPECT_EQ(nanoseconds("root-fold", Collective::reduce, Medium::node, 2, 64),
+            1000 + 128 + 1000 + 192);
   // The root copies to scratch, a peer sees it and copies it.
   EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, Medium::node, 3, 10), 20 + 1000 + 20);
 }

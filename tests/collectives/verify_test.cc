@@ -292,7 +292,7 @@ std::vector<Fault> faults_of_lanes() {
        [](Plans& p) { p[1].lanes[0].instances = 2; },
        "lane 'stage' instance 0 publishes a flag, but has not exactly one instance"},
       {"publishes_twice", "staged", all_gather, node,
-       [](Plans& p) { p[1].lanes[1].publishes = p[1].lanes[0].publishes; },
+       [](Plans& p) { p[1].lanes[2].publishes = p[1].lanes[0].publishes; },
        "lane 'collect' publishes flag 0, which lane 'stage' publishes too"},
   };
 }

@@ -27,6 +27,7 @@ void one_shot_scatter(Plan& plan, const Shape& shape);
 void one_shot_all_to_all(Plan& plan, const Shape& shape);
 void staged_all_reduce(Plan& plan, const Shape& shape);
 void staged_reduce(Plan& plan, const Shape& shape);
+void root_fold(Plan& plan, const Shape& shape);
 void staged_broadcast(Plan& plan, const Shape& shape);
 void staged_all_gather(Plan& plan, const Shape& shape);
 void staged_gather(Plan& plan, const Shape& shape);

@@ -39,6 +39,7 @@ constexpr Builder table[] = {
     {"one-shot", all_to_all, node, in_order, whole, equal, alike, algorithms::one_shot_all_to_all},
     {"staged", all_reduce, node, in_order, cut, equal, alike, algorithms::staged_all_reduce},
     {"staged", reduce, node, in_order, cut, equal, alike, algorithms::staged_reduce},
+    {"root-fold", reduce, node, in_order, whole, equal, alike, algorithms::root_fold},
     {"staged", broadcast, node, in_order, whole, equal, alike, algorithms::staged_broadcast},
     {"staged", all_gather, node, in_order, whole, any, alike, algorithms::staged_all_gather},
     {"staged", gather, node, in_order, whole, equal, alike, algorithms::staged_gather},

@@ -18,6 +18,10 @@
 // scratch, and takes the result. One fold writes the result to the output and to scratch: 5p - 2
 // passes over memory instead of 5p + 1. The fold is in absolute rank order.
 //
+// What a rank copies from its own input to its own output has a lane of its own, "keep", so that
+// the peers need not wait for it. In an all-reduce the fold writes both: with far cores, whose
+// scratch bypasses the caches, a copy from scratch to the output takes as long as the whole fold.
+//
 // A slot is used again `staged_slots` chunks later. By then peers have read the staged blocks:
 // their lanes fold have completed that chunk (lane stage waits for `result` with lag). And peers
 // have read the result: their lanes collect have completed that chunk (lane fold waits for
@@ -27,9 +31,11 @@
 //
 // The other collectives have fewer lanes: reduce-scatter stages and folds; all-gather, gather,
 // scatter and all-to-all stage and collect; in a broadcast the root stages and its peers collect;
-// in a reduce only the root collects. The number of passes, and the idea that an owner does not
-// stage its own block, are known as "CICO two-shot" in the literature on shared-memory collectives
-// (Jain et al., SC'18; MPICH release_gather).
+// in a reduce only the root collects. root-fold is a reduce in which the peers of the root stage
+// all blocks and the root folds them: p + 1 passes of the root instead of 5 - 3 / p, and 2 of each
+// peer instead of 3 - 1 / p. The number of passes, and the idea that an owner does not stage its
+// own block, are known as "CICO two-shot" in the literature on shared-memory collectives (Jain et
+// al., SC'18; MPICH release_gather).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -115,6 +121,26 @@ void staged_reduce(Plan& plan, const Shape& shape) {
   }
 }
 
+/// The root folds all blocks itself: fewer passes than staged_reduce() if the ranks are few.
+void root_fold(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index whole = fixed(0), root = fixed(shape.root);
+  begin(plan, 1);
+  if (shape.is_root()) {
+    const std::vector<Range> sources =
+        in_rank_order(shape.rank, shape.ranks, r.input(whole), at(r.scratch(whole), by_source(0)));
+    plan.lanes = {
+        publishing(all_blocks("fold", Buffer::input,
+                              {wait_all(ready), finish(whole, sources, {r.output(whole)})}),
+                   consumed)};
+  } else {
+    plan.lanes = {publishing(all_blocks("stage", Buffer::input,
+                                        {wait(root, consumed, staged_slots),
+                                         copy(whole, r.input(whole), {r.scratch(whole)})}),
+                             ready)};
+  }
+}
+
 void staged_reduce_scatter(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   begin(plan, shape.ranks);
@@ -134,8 +160,9 @@ void staged_broadcast(Plan& plan, const Shape& shape) {
     plan.lanes = {
         publishing(all_blocks("stage", Buffer::output,
                               {wait_all(consumed, staged_slots),
-                               copy(whole, r.input(whole), {r.scratch(whole), r.output(whole)})}),
-                   ready)};
+                               copy(whole, r.input(whole), {r.scratch(whole)})}),
+                   ready),
+        all_blocks("keep", Buffer::output, {copy(whole, r.input(whole), {r.output(whole)})})};
   } else {
     plan.lanes = {publishing(
         all_blocks("collect", Buffer::output,
@@ -150,8 +177,9 @@ void staged_all_gather(Plan& plan, const Shape& shape) {
   begin(plan, 1);
   plan.lanes = {publishing(all_blocks("stage", Buffer::output,
                                       {wait_all(consumed, staged_slots),
-                                       copy(own, r.input(only), {r.scratch(only), r.output(own)})}),
+                                       copy(own, r.input(only), {r.scratch(only)})}),
                            ready),
+                all_blocks("keep", Buffer::output, {copy(own, r.input(only), {r.output(own)})}),
                 collect_from_peers(r, shape, ready, only)};
 }
 
@@ -176,9 +204,9 @@ void staged_scatter(Plan& plan, const Shape& shape) {
   const Index own = fixed(shape.rank), root = fixed(shape.root);
   begin(plan, shape.ranks);
   if (shape.is_root()) {
-    Lane stage = stage_for_peers(r, shape, consumed);
-    stage.steps.push_back(copy(own, r.input(own), {r.output(fixed(0))}));
-    plan.lanes = {std::move(stage)};
+    plan.lanes = {
+        stage_for_peers(r, shape, consumed),
+        all_blocks("keep", Buffer::input, {copy(own, r.input(own), {r.output(fixed(0))})})};
   } else {
     plan.lanes = {publishing(
         all_blocks("collect", Buffer::input,

@@ -15,6 +15,9 @@ namespace {
 // A call is large if it takes longer than so many turns of a processor: one turn is then less than
 // 5 % of the price, a difference that counts as equal (selector.cc).
 constexpr Picoseconds turns_of_large_call = 20;
+// Of a plan that maps buffers, on a Zen 4: 1 KiB all-reduces of 2 and 8 ranks by `direct` took so
+// much longer than their prices without it.
+constexpr double find_regions_ns = 60, map_peer_ns = 20;
 
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster
 /// than where all do the same: all ranks are simulated unless they are too many.
@@ -75,6 +78,8 @@ void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simul
                 .latency = rounded(figures.message_ns * 1e3),
                 .work = rounded(work * 1e3),
                 .turn = sleeps ? rounded(slower * figures.turn_ns * 1e3) : 0,
+                .find_regions = rounded(slower * find_regions_ns * 1e3),
+                .map_peer = rounded(slower * map_peer_ns * 1e3),
                 .femtoseconds_per_touch = femtoseconds(touch),
                 .femtoseconds_of_peer = femtoseconds(std::max(touch, figures.peer_ns_per_byte)),
                 .femtoseconds_of_memory = femtoseconds(std::max(touch, figures.memory_ns_per_byte)),

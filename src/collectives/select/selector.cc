@@ -19,6 +19,9 @@ constexpr std::size_t least_chunk_bytes = 4 << 10;
 // A chunk that is copied from buffer to buffer. Copies of more than about 1 MiB bypass the caches
 // in libc, which takes four times as long if the buffers are in a cache that the cores share.
 constexpr std::size_t copied_bytes = 256 << 10;
+// The staged chunks of a rooted collective, whose ranks work at the same time only on different
+// chunks: a quarter of a block within these limits.
+constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10;
 
 std::size_t slot_of(const Question& question) {
   std::uint64_t hash = (question.count ^ (question.total << 7)) * 0x9e3779b97f4a7c15ULL;
@@ -406,6 +409,11 @@ std::size_t Selector::chunk_elements(const Program& program, const Question& que
     const bool staged = header.scratch_blocks > 0;
     const std::size_t room = staged ? options_.board_scratch_bytes : copied_bytes;
     bytes = room / pieces;
+    // Ranks that share a core have as few turns as possible.
+    if (staged && row_of(question.collective).rooted && options_.figures.crowd <= 1) {
+      const std::size_t block = line_stride(sizes_for(program, question, 0)) * element;
+      bytes = std::min(bytes, std::clamp(block / 4, least_rooted_bytes, most_rooted_bytes));
+    }
   } else {
     bytes = std::clamp(message_scratch_bytes / pieces, least_chunk_bytes, message_chunk_bytes);
   }

@@ -335,11 +335,19 @@ class Simulation {
     return own && !shared ? costs_.femtoseconds_per_touch : costs_.femtoseconds_of_peer;
   }
 
-  /// In the entry only the wait for the arrivals takes time: as all ranks begin at the same time,
-  /// the board is free.
+  /// In the entry the wait for the arrivals takes time, and the buffers that it maps: as all ranks
+  /// begin at the same time, the board is free.
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
-    if (rank.plan->arrives_first) ++looks_;
+    Picoseconds entry = 0;
+    if (rank.plan->arrives_first) {
+      ++looks_;
+      entry = costs_.sync;
+    }
+    if (rank.plan->maps_input || rank.plan->maps_output) {
+      const auto peers = static_cast<Picoseconds>(rank.plan->node.size() - 1);
+      entry += costs_.find_regions + peers * costs_.map_peer;
+    }
     for (std::uint32_t l = 0; l < rank.plan->lanes.size(); ++l) {
       const Lane& lane = rank.plan->lanes[l];
       for (std::uint32_t i = 0; i < std::min(lane.window, lane.instances); ++i) {
@@ -348,7 +356,7 @@ class Simulation {
         active.lane_index = l;
         active.rank = index;
         begin_instance(active, i);
-        resume(active, rank.plan->arrives_first ? costs_.sync : 0);
+        resume(active, entry);
       }
     }
   }

@@ -64,6 +64,8 @@ struct Costs {
   Picoseconds latency = 0;
   Picoseconds work = 0;  // of the processor, for a message that is sent
   Picoseconds turn = 0;  // of the processor, before it runs another rank or one that has slept
+  // Of the processor, to find the regions of its own buffers and to map those of a peer:
+  Picoseconds find_regions = 0, map_peer = 0;
   // The time to read or write one byte:
   std::int64_t femtoseconds_per_touch = 0;  // in the processor's own caches
   std::int64_t femtoseconds_of_peer = 0;    // that a peer has just written
