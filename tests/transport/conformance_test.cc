@@ -76,7 +76,7 @@ TEST_P(Conformance, every_size_arrives_whichever_side_posts_first) {
 
 TEST_P(Conformance, a_small_send_ends_before_its_receive_and_a_large_one_does_not) {
   auto fabric = make();
-  const std::size_t eager = MatcherOptions().eager_bytes;
+  const std::size_t eager = fabric->eager_bytes();
   Message connect(1, {.sequence = 1}, 1), connected(0, {.sequence = 1}, 1);
   fabric->at(0).post_send(connect.transfer);
   fabric->at(1).post_recv(connected.transfer);

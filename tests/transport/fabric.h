@@ -110,6 +110,8 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
   virtual Transport& at(int rank) = 0;
+  /// The largest message that is sent eagerly.
+  virtual std::size_t eager_bytes() const { return MatcherOptions().eager_bytes; }
   int ranks() const { return ranks_; }
   std::vector<Transport*> all() {
     std::vector<Transport*> found;
@@ -145,6 +147,7 @@ class ShmFabric final : public Fabric {
     ::munmap(base_, bytes_);
   }
   Transport& at(int rank) override { return *transports_[rank]; }
+  std::size_t eager_bytes() const override { return ShmOptions().matcher.eager_bytes; }
   /// The fifo from a rank to another, for tests that write random bytes into it.
   std::byte* fifo(int from, int to) {
     return Board(base_, ranks_, 0).fifo(ranks_ - 1 - from, ranks_ - 1 - to);
@@ -175,6 +178,7 @@ class TcpFabric final : public Fabric {
     }
   }
   Transport& at(int rank) override { return *transports_[rank]; }
+  std::size_t eager_bytes() const override { return TcpOptions().matcher.eager_bytes; }
   TcpTransport& tcp(int rank) { return *transports_[rank]; }
   std::size_t dialled() {
     std::lock_guard lock(mutex_);

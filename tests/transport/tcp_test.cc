@@ -1,7 +1,10 @@
 // Behaviour of tcp that other transports do not have.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <cstring>
@@ -438,6 +441,63 @@ TEST(Tcp, connections_may_come_from_another_thread_while_the_transport_is_polled
   poll_until_done({transports[0].get(), transports[1].get()}, {&send.transfer, &recv.transfer});
   monitor.join();
   EXPECT_TRUE(recv.transfer.status.ok());
+}
+
+TEST(Tcp, calls_of_a_connection_are_short_under_bbr_only) {
+  for (const char* bbr : {"bbr", "bbr2", "bbr3"}) {
+    EXPECT_EQ(call_bytes_under(bbr).write, 96U << 10) << bbr;
+    EXPECT_EQ(call_bytes_under(bbr).read, 64U << 10) << bbr;
+  }
+  for (const char* other : {"cubic", "reno", "dctcp", ""}) {
+    EXPECT_EQ(call_bytes_under(other).write, 1U << 20) << other;
+    EXPECT_EQ(call_bytes_under(other).read, 1U << 20) << other;
+  }
+}
+
+/// The kernel allows any process "reno" and its default; others only if it has them.
+TEST(Tcp, large_messages_arrive_whole_under_each_congestion_control) {
+  for (const std::string control : {"reno", "cubic", "bbr"}) {
+    std::unique_ptr<TcpTransport> transports[2];
+    for (int rank = 0; rank < 2; ++rank) {
+      ASSERT_TRUE(TcpTransport::make(rank, 2, comm_id, {}, {}, &transports[rank]).ok());
+    }
+    bool set = true;
+    for (int index = 0; index < 2; ++index) {
+      auto [here, there] = tcp_pair();
+      for (const UniqueFd* end : {&here, &there}) {
+        set &= ::setsockopt(end->get(), IPPROTO_TCP, TCP_CONGESTION, control.data(),
+                            static_cast<socklen_t>(control.size())) == 0;
+      }
+      transports[0]->adopt(1, index, std::move(here), {});
+      transports[1]->adopt(0, index, std::move(there), {});
+    }
+    EXPECT_TRUE(set || control != "reno");
+    if (!set) continue;
+    std::deque<Message> messages;
+    std::vector<Transfer*> all;
+    std::uint64_t sequence = 0;
+    for (const std::size_t bytes : {(64U << 10) + 1, (96U << 10) - 112, 5U << 20}) {
+      for (int from = 0; from < 2; ++from) {
+        ++sequence;
+        for (int rank = 0; rank < 2; ++rank) {
+          Message& message =
+              messages.emplace_back(1 - rank, MessageKey{.sequence = sequence}, bytes);
+          if (rank == from)
+            std::ranges::generate(message.memory, [n = sequence]() mutable {
+              return static_cast<std::byte>((n = n * 6364136223846793005U + 1) >> 56);
+            });
+          all.push_back(&message.transfer);
+          rank == from ? transports[rank]->post_send(message.transfer)
+                       : transports[rank]->post_recv(message.transfer);
+        }
+      }
+    }
+    poll_until_done({transports[0].get(), transports[1].get()}, all);
+    for (std::size_t i = 0; i < messages.size(); i += 2) {
+      ASSERT_TRUE(messages[i].transfer.status.ok() && messages[i + 1].transfer.status.ok());
+      ASSERT_EQ(messages[i].memory, messages[i + 1].memory) << control;
+    }
+  }
 }
 
 }  // namespace

@@ -1,13 +1,35 @@
 #include "transport/tcp/connection.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace hocket::internal {
+namespace {
+
+/// The name of the algorithm that controls the congestion of a socket; empty: unknown.
+std::string congestion_control_of(int fd) {
+  char name[16] = {};
+  socklen_t length = sizeof name - 1;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) != 0) return {};
+  return name;
+}
+
+}  // namespace
+
+CallBytes call_bytes_under(std::string_view congestion_control) {
+  constexpr std::size_t KiB = 1024;
+  if (congestion_control.starts_with("bbr")) return {.write = 96 * KiB, .read = 64 * KiB};
+  return {.write = 1024 * KiB, .read = 1024 * KiB};
+}
 
 Connection::Connection(ByteStream stream)
     : stream_(std::move(stream)),
+      call_bytes_(call_bytes_under(congestion_control_of(stream_.fd()))),
       stage_(new std::byte[stage_bytes]),
       read_ahead_(new std::byte[read_ahead_bytes]) {}
 
@@ -87,13 +109,26 @@ void Connection::advance(MessageMatcher& matcher, std::size_t bytes) {
   kept_.reset();
 }
 
+/// Offers at most `most` bytes of the output to the socket.
+ssize_t Connection::write_some(std::size_t most, std::size_t* offered) {
+  std::size_t bytes = 0;
+  int end = iov_first_;
+  while (end < iov_count_ && bytes < most) bytes += iov_[end++].iov_len;
+  *offered = std::min(bytes, most);
+  iovec& last = iov_[end - 1];
+  const std::size_t left_out = bytes - *offered;
+  last.iov_len -= left_out;
+  const ssize_t written = stream_.send(&iov_[iov_first_], end - iov_first_);
+  last.iov_len += left_out;
+  return written;
+}
+
 bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
   bool moved = false;
-  std::size_t budget = poll_budget;
-  while (state_ == State::open && (has_output() || fill(matcher, want))) {
+  std::size_t budget = call_bytes_.write;
+  while (state_ == State::open && budget > 0 && (has_output() || fill(matcher, want))) {
     std::size_t offered = 0;
-    for (int i = iov_first_; i < iov_count_; ++i) offered += iov_[i].iov_len;
-    const ssize_t written = stream_.send(&iov_[iov_first_], iov_count_ - iov_first_);
+    const ssize_t written = write_some(budget, &offered);
     if (written < 0) {
       blocked_ = errno == EAGAIN || errno == EWOULDBLOCK;
       if (!blocked_) fail_to_write(matcher, failure_of("writing to the socket failed", matcher));
@@ -102,7 +137,7 @@ bool Connection::flush(MessageMatcher& matcher, MessageMatcher::Want want) {
     moved = true;
     advance(matcher, static_cast<std::size_t>(written));
     blocked_ = static_cast<std::size_t>(written) < offered;
-    if (blocked_ || budget <= offered) return moved;
+    if (blocked_) return moved;
     budget -= offered;
   }
   blocked_ = false;
@@ -167,10 +202,12 @@ ssize_t Connection::read_some(std::size_t* asked, bool from_socket) {
   if (payload_left_ == 0 || drain_) return stream_.receive(parts, 1, from_socket);
   const bool more_payload = frame_.header.offset + frame_.header.length < frame_.header.total;
   const std::size_t ahead = more_payload ? sizeof(FrameHeader) : room;
+  const std::size_t payload = std::min(payload_left_, call_bytes_.read);
   parts[1] = {parts[0].iov_base, ahead};
-  parts[0] = {frame_.data + (frame_.header.length - payload_left_), payload_left_};
-  *asked = payload_left_ + ahead;
-  return stream_.receive(parts, 2, from_socket);
+  parts[0] = {frame_.data + (frame_.header.length - payload_left_), payload};
+  const bool all = payload == payload_left_;
+  *asked = payload + (all ? ahead : 0);
+  return stream_.receive(parts, all ? 2 : 1, from_socket);
 }
 
 bool Connection::payload_done(MessageMatcher& matcher) {
@@ -216,7 +253,7 @@ bool Connection::consume(MessageMatcher& matcher) {
 
 bool Connection::receive(MessageMatcher& matcher) {
   bool moved = false;
-  std::size_t budget = poll_budget;
+  std::size_t budget = call_bytes_.read;
   while (state_ == State::open) {
     std::size_t asked = 0;
     const ssize_t got = read_some(&asked, budget > 0);

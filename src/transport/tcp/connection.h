@@ -8,12 +8,21 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/byte_stream.h"
 #include "base/status.h"
 #include "transport/message_matcher.h"
 
 namespace hocket::internal {
+
+/// The bytes of a system call, and of a poll in each direction.
+struct CallBytes {
+  std::size_t write = 0, read = 0;
+};
+/// congestion_control: the kernel's name of the algorithm ("cubic"). See
+/// docs/decisions/016-short-calls-under-bbr.md.
+CallBytes call_bytes_under(std::string_view congestion_control);
 
 class Connection {
  public:
@@ -29,10 +38,10 @@ class Connection {
   /// True if bytes have arrived on this connection, which shows that the peer uses it too.
   bool heard() const { return heard_; }
 
-  /// Writes frames until the socket is full, no frame is left, or poll_budget bytes are written.
+  /// Writes frames until the socket is full, no frame is left, or the bytes of a poll are written.
   /// Returns true if bytes moved.
   bool flush(MessageMatcher& matcher, MessageMatcher::Want want);
-  /// Reads the bytes that have arrived, up to poll_budget. Returns true if bytes moved.
+  /// Reads the bytes that have arrived, up to those of a poll. Returns true if bytes moved.
   bool receive(MessageMatcher& matcher);
   /// Reads what has arrived, before the link ends for another reason.
   void receive_rest(MessageMatcher& matcher);
@@ -55,13 +64,13 @@ class Connection {
  private:
   static constexpr std::size_t stage_bytes = 8 << 10;
   static constexpr std::size_t read_ahead_bytes = 16 << 10;
-  static constexpr std::size_t copied_bytes = 512;     // smaller payloads are copied: one send()
-  static constexpr std::size_t poll_budget = 1 << 20;  // bytes per direction and poll
+  static constexpr std::size_t copied_bytes = 512;  // smaller payloads are copied: one send()
   static constexpr int max_iov = 24;
 
   bool fill(MessageMatcher& matcher, MessageMatcher::Want want);
   void add(const void* data, std::size_t bytes, Transfer* owner);
   void stage(const void* data, std::size_t bytes);
+  ssize_t write_some(std::size_t most, std::size_t* offered);
   void advance(MessageMatcher& matcher, std::size_t bytes);
   ssize_t read_some(std::size_t* asked, bool from_socket);
   Status failure_of(const char* what, const MessageMatcher& matcher) const;
@@ -71,6 +80,7 @@ class Connection {
   void fail_to_write(MessageMatcher& matcher, Status why);
 
   ByteStream stream_;
+  const CallBytes call_bytes_;
   State state_ = State::open;
   Status status_;
   bool blocked_ = false;

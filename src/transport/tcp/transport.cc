@@ -192,7 +192,10 @@ void TcpTransport::activate(Link& link) {
 }
 
 bool TcpTransport::busy(const Link& link) const {
-  if (link.matcher.busy()) return true;
+  if (link.matcher.open() > 0) return true;
+  // The NACK of a link that has ended goes over the first connection, or nowhere.
+  const bool may_send = !link.released || link.connections[0] != nullptr;
+  if (may_send && link.matcher.has_frames()) return true;
   for (const auto& connection : link.connections) {
     if (connection != nullptr && connection->has_output()) return true;
   }

@@ -22,7 +22,8 @@
 namespace hocket::internal {
 
 struct TcpOptions {
-  MatcherOptions matcher;
+  // A CTS takes as long as 64 KiB and more of payload.
+  MatcherOptions matcher = {.eager_bytes = 256 << 10};
   int connections = 2;                 // per peer, at most
   std::size_t stripe_bytes = 4 << 20;  // a message of at least this size opens all connections
   std::size_t busy_links = 8;          // with more active links, poll() uses epoll
