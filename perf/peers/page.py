@@ -35,12 +35,18 @@ th, td { padding: .15em .7em; text-align: right; border-bottom: 1px solid #ddd }
 """
 
 
-def figure(results, transport, ranks):
-    """SVG: a plot of time against size for each collective."""
-    names = [name for name in results.collectives if (transport, ranks, name) in results.cases]
-    drawing, axes = plt.subplots(1, len(names), figsize=(3.6 * len(names) + 0.4, 3.9),
+def figure(results, transport, ranks, columns=None):
+    """SVG: a plot of time against size for each collective, so many beside one another (None:
+    all)."""
+    names = [name for name in results.collectives
+             if any(size > 0 for size in results.cases.get((transport, ranks, name), []))]
+    columns = min(columns or len(names), len(names))
+    lines = -(-len(names) // columns)
+    drawing, axes = plt.subplots(lines, columns, figsize=(3.6 * columns + 0.4, 3.3 * lines + 0.6),
                                  squeeze=False, layout="constrained")
-    for name, plot in zip(names, axes[0]):
+    for unused in axes.flat[len(names):]:
+        unused.set_axis_off()
+    for name, plot in zip(names, axes.flat):
         rows = sorted(results.cases[transport, ranks, name].items())
         for column, (colour, marker, label) in STYLES.items():
             points = [(size, *row[column]) for size, row in rows if column in row]
@@ -57,9 +63,11 @@ def figure(results, transport, ranks):
         plot.set_xscale("log", base=2)
         plot.xaxis.set_major_formatter(FuncFormatter(lambda x, _: size_text(round(x))))
         plot.tick_params(axis="x", labelrotation=35)
+        plot.minorticks_off()
         plot.grid(which="major", color="#dddddd", linewidth=0.6)
-    axes[0][0].set_ylabel("microseconds")
-    fullest = max(axes[0], key=lambda plot: len(plot.lines))
+    for line in axes:
+        line[0].set_ylabel("microseconds")
+    fullest = max(axes.flat, key=lambda plot: len(plot.lines))
     drawing.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=6,
                    frameon=False)
     text = io.StringIO()
@@ -86,8 +94,20 @@ def table(results, case):
     return "".join(lines)
 
 
+STYLE = {"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9,
+         "svg.hashsalt": "hocket"}
+
+
+def write_plots(results, folder):
+    """Writes a file TRANSPORT-RANKS.svg for each number of ranks and kind of link."""
+    plt.rcParams.update({**STYLE, "savefig.facecolor": "white"})
+    folder.mkdir(parents=True, exist_ok=True)
+    for transport, ranks in dict.fromkeys(case[:2] for case in results.cases):
+        (folder / f"{transport}-{ranks}.svg").write_text(figure(results, transport, ranks, 4))
+
+
 def page(results):
-    plt.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9})
+    plt.rcParams.update(STYLE)
     parts = ["<!doctype html><html lang=en><meta charset=utf-8>",
              "<meta name=viewport content='width=device-width'>",
              f"<title>hocket and its peers</title><style>{CSS}</style>",

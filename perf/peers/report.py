@@ -1,5 +1,5 @@
 """Prints the results of measure.py: text tables, one table in Markdown (--markdown), one of
-ratios (--matrix), a page with plots (--html)."""
+ratios (--matrix), a page with plots (--html), the plots alone as files of a folder (--plots)."""
 
 import argparse
 import sys
@@ -70,6 +70,7 @@ def main():
     parser.add_argument("--slowest-first", action="store_true")
     parser.add_argument("--matrix", action="store_true")
     parser.add_argument("--html", type=Path)
+    parser.add_argument("--plots", type=Path)
     options = parser.parse_args()
     try:
         results = Results(*options.results)
@@ -84,10 +85,12 @@ def main():
         print_text(results)
     for line in results.problems():
         print("# " + line, file=sys.stderr)
-    if options.html:
+    if options.html or options.plots:
         import page  # needs matplotlib, which the tables do not
-
+    if options.html:
         options.html.write_text(page.page(results))
+    if options.plots:
+        page.write_plots(results, options.plots)
 
 
 if __name__ == "__main__":

@@ -48,10 +48,13 @@ def joined(paths):
 
 
 def middle_of(times):
-    """The time between those of near and of far cores; None if all cores are equally near."""
-    if not times or max(times) < 2 * min(times):
+    """The time between those of near and of far cores; None if all cores are equally near. The
+    twentieth of the times at each end does not count: a foreign process took a core meanwhile."""
+    if not times:
         return None
-    return (min(times) * max(times)) ** 0.5
+    times = sorted(times)
+    least, most = times[len(times) // 20], times[len(times) - 1 - len(times) // 20]
+    return (least * most) ** 0.5 if most > 2 * least else None
 
 
 def in_one_state(series):

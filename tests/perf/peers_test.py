@@ -100,6 +100,17 @@ class Report(unittest.TestCase):
         self.assertEqual(found.states[case, 8], "", "they have no state in common")
         self.assertEqual(found.ratio(found.cases[case][8], ("hocket", "plain")), 7.5)
 
+    def test_tells_near_from_far_where_a_few_barriers_were_disturbed(self):
+        def timed(peer, number, p50_us, *barriers):
+            return {**result(peer, "default", number, p50_us), "barrier_us": barriers}
+
+        lines = [timed("mpich", number, 5, 0.07, 0.08) for number in range(20)]
+        lines += [timed("mpich", number, 9, 0.33, 0.4) for number in range(20, 40)]
+        lines += [timed("hocket", 1, 4, 6.2, 0.07), timed("hocket", 2, 8, 0.4, 0.41)]
+        found = self.read(lines)
+        self.assertTrue(0.08 < found.middle_us < 0.33)
+        self.assertEqual(found.states[("shm", 2, "broadcast"), 8], "far")
+
     def test_has_no_ratio_without_a_peer(self):
         found = self.read([result("hocket", "plain", 1, 4)])
         row = found.cases["shm", 2, "broadcast"][8]
