@@ -71,10 +71,12 @@ def figure(results, transport, ranks, columns=None):
     drawing.legend(*fullest.get_legend_handles_labels(), loc="outside lower center", ncols=6,
                    frameon=False)
     text = io.StringIO()
-    drawing.savefig(text, format="svg", metadata={"Date": None})
+    # Without a value of these, the file has no metadata at all.
+    without = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    drawing.savefig(text, format="svg", metadata=without)
     plt.close(drawing)
     svg = text.getvalue()
-    return svg[svg.index("<svg"):]
+    return " ".join(svg[svg.index("<svg"):].split()) + "\n"
 
 
 def table(results, case):
