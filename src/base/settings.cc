@@ -160,9 +160,8 @@ constexpr Setting table[] = {
       "different nodes use TCP."},
      parse_nodes},
     {{"HOCKET_ALGORITHM", SettingKind::choice,
-      "inline|one-shot|staged|root-fold|direct|ring|tree|owner-fold|pairs|recursive-doubling|k-"
-      "nomial|"
-      "double-tree|circulant|pat|bruck|two-level|leaders",
+      "inline|one-shot|staged|root-fold|direct|ring|tree|owner-fold|pairs|recursive-doubling|"
+      "k-nomial|double-tree|circulant|pat|bruck|two-level|leaders",
       "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},
      parse_text<&Settings::algorithm>},  // check_algorithm() checks it

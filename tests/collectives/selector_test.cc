@@ -378,6 +378,29 @@ TEST(Selector, candidates_come_cheapest_first_with_their_prices) {
   EXPECT_GE(all[0].price_ps, 20'000'000) << "no less than one message, in picoseconds";
 }
 
+TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores) {
+  SelectorOptions options = two_ranks();
+  const auto chunk_of = [&](const char* algorithm, Collective collective, std::size_t bytes) {
+    const Shape shape{.collective = collective, .ranks = 2, .root = 0};
+    Program program;
+    const Builder& builder = *find_builder(algorithm, collective, Medium::node);
+    EXPECT_TRUE(lower(builder.build(shape), &program).ok());
+    const Question question{
+        .collective = collective, .dtype = Dtype::float32, .root = 0, .count = bytes / 4};
+    return 4 * Selector(options).chunk_elements(program, question);
+  };
+  constexpr std::size_t KiB = 1024;
+  for (const char* algorithm : {"staged", "root-fold"}) {
+    const Collective collective = *algorithm == 's' ? Collective::broadcast : Collective::reduce;
+    EXPECT_EQ(chunk_of(algorithm, collective, 16 * KiB), 32 * KiB) << "one chunk";
+    EXPECT_EQ(chunk_of(algorithm, collective, 256 * KiB), 64 * KiB) << "a quarter";
+    EXPECT_EQ(chunk_of(algorithm, collective, 64 << 20), 128 * KiB) << "at most";
+  }
+  EXPECT_EQ(chunk_of("staged", Collective::gather, 256 * KiB), 64 * KiB) << "of a block";
+  options.figures.crowd = 2;
+  EXPECT_EQ(chunk_of("root-fold", Collective::reduce, 256 * KiB), (4 << 20) / 4U) << "all scratch";
+}
+
 /// Six ranks, of which each is a node.
 SelectorOptions six_nodes() {
   SelectorOptions options;
