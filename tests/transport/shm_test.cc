@@ -74,6 +74,13 @@ TEST(Fifo, refuses_positions_that_cannot_be) {
     EXPECT_EQ(0u, fifo.writer.room(std::size_t{1} << 40)) << position;
     EXPECT_TRUE(fifo.writer.broken()) << position;
   }
+  UsedFifo within_a_unit;
+  const std::byte record[128] = {};
+  within_a_unit.writer.put(record, sizeof record);
+  within_a_unit.writer.publish();
+  within_a_unit.read.store(129);
+  EXPECT_EQ(0u, within_a_unit.writer.room(std::size_t{1} << 40));
+  EXPECT_TRUE(within_a_unit.writer.broken());
   // The ring has 3840 bytes.
   for (const std::uint64_t position : {64ull, 129ull, 128ull + 3840 + 64, 1ull << 40, ~0ull}) {
     UsedFifo fifo;
@@ -85,7 +92,6 @@ TEST(Fifo, refuses_positions_that_cannot_be) {
   full.written.store(128 + 3840);
   EXPECT_EQ(3840u, full.reader.ready());
   UsedFifo backwards;
-  const std::byte record[128] = {};
   backwards.writer.put(record, sizeof record);
   backwards.writer.publish();
   ASSERT_EQ(sizeof record, backwards.reader.ready());
