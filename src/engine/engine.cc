@@ -122,7 +122,7 @@ void Engine::begin(const Call& call, Work* work) {
     binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   }
   current.execution.start(*bound.program, bound.staged, binding, links_);
-  if (header.uses_node) current.execution.advance();
+  current.execution.advance();
   recorder_.set_last_program(bound.program);
   recorder_.begin(current, -1, sequence, when);
   conclude_collective();
@@ -190,6 +190,7 @@ void Engine::begin_message(const Call& call, Work* work) {
   // Before it starts: what its transfers point to must last until they are cancelled.
   Operation& message = messages_.add(std::move(operation));
   message.execution.start(*message.bound.program, nullptr, binding, links_);
+  message.execution.advance();  // its end is found by the next round
 }
 
 bool Engine::advance_messages() {

@@ -82,15 +82,15 @@ void MessageMatcher::finish(Transfer& transfer, const Status& status) {
 
 // ---- Posting
 
-bool MessageMatcher::review_unexpected() {
-  bool any = false;
-  const auto look = [&](const UnexpectedMessage& unexpected) {
-    any |= !unexpected.key.p2p;
-    check_sequence(unexpected);
-  };
-  unexpected_.each(look);
-  unmatched_cts_.each(look);
-  return check_peer_call() || any;
+std::size_t MessageMatcher::review_unexpected() {
+  std::size_t compared = 0;
+  for (const UnexpectedMessage* unexpected = by_sequence_.first();
+       unexpected != nullptr && sequence_check_.has_begun(unexpected->key.sequence);
+       unexpected = unexpected->after, ++compared) {
+    check_sequence(*unexpected);
+  }
+  check_peer_call();
+  return compared;
 }
 
 /// Compares the collective in which the peer waits with that of this rank. Returns true if this
@@ -122,10 +122,17 @@ void MessageMatcher::check_sequence(const UnexpectedMessage& unexpected) {
                                 unexpected.signature, unexpected.total));
 }
 
-void MessageMatcher::note_unexpected(const UnexpectedMessage& unexpected) {
+void MessageMatcher::note_unexpected(UnexpectedMessage& unexpected) {
   if (unexpected.key.p2p) return;
+  by_sequence_.add(unexpected);
   sequence_check_.add(*this);
   check_sequence(unexpected);
+}
+
+/// Frees a message that is in no table any more.
+void MessageMatcher::forget(UnexpectedMessage& unexpected) {
+  if (!unexpected.key.p2p) by_sequence_.remove(unexpected);
+  pool_.give(&unexpected);
 }
 
 void MessageMatcher::post_send(Transfer& transfer) {
@@ -136,7 +143,7 @@ void MessageMatcher::post_send(Transfer& transfer) {
     return finish(transfer, ended_);
   }
   if (ready != nullptr) {
-    pool_.give(unmatched_cts_.take(transfer.key));
+    forget(*unmatched_cts_.take(transfer.key));
     return bulk_.push(transfer);
   }
   const std::uint64_t unreturned = eager_sent_ - eager_credited_;
@@ -190,10 +197,10 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
     if (unexpected.total > 0) std::memcpy(recv.data, unexpected.data, unexpected.total);
     recv.moved = unexpected.total;
     consumed(unexpected.total);
-    pool_.give(&unexpected);
+    forget(unexpected);
     return finish(recv, Status());
   }
-  pool_.give(&unexpected);
+  forget(unexpected);
   if (ended()) return finish(recv, ended_);
   recv.state = rts_seen | cts_sent;
   recvs_.insert(recv);
@@ -598,7 +605,7 @@ void MessageMatcher::leave(const Status& why) {
     if (unexpected.eager && unexpected.arrived == unexpected.total) {
       complete.insert(unexpected);
     } else {
-      pool_.give(&unexpected);
+      forget(unexpected);
     }
   });
   std::swap(unexpected_, complete);
@@ -607,9 +614,9 @@ void MessageMatcher::leave(const Status& why) {
 void MessageMatcher::forget_unexpected() {
   unexpected_.drain([&](UnexpectedMessage& unexpected) {
     if (unexpected.recv != nullptr) finish(*unexpected.recv, ended_);
-    pool_.give(&unexpected);
+    forget(unexpected);
   });
-  unmatched_cts_.drain([&](UnexpectedMessage& unexpected) { pool_.give(&unexpected); });
+  unmatched_cts_.drain([&](UnexpectedMessage& unexpected) { forget(unexpected); });
 }
 
 }  // namespace hocket::internal

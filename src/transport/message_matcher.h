@@ -116,9 +116,12 @@ class MessageMatcher {
   /// Number of transfers that have not ended.
   std::size_t open() const { return open_; }
 
-  /// For CollectiveSequenceCheck::begin(): compares all unexpected messages with the newest
-  /// collective. Returns true if any of them belongs to a collective.
-  bool review_unexpected();
+  /// For CollectiveSequenceCheck::begin(): compares the unexpected messages of the collectives
+  /// that this rank has begun, and the call in which the peer waits, with the calls of this rank.
+  /// Returns the number of messages compared.
+  std::size_t review_unexpected();
+  /// True if review_unexpected() will have something to compare, now or in a later collective.
+  bool has_to_review() const { return by_sequence_.first() != nullptr || call_in_.sequence != 0; }
 
  private:
   struct Queue {
@@ -149,7 +152,8 @@ class MessageMatcher {
   bool agrees(const Transfer& transfer, const Signature& theirs, std::uint64_t total) const;
   /// Ends the link with a mismatch and sends a NACK to the peer.
   void send_nack(const Transfer& transfer, const Signature& theirs, std::uint64_t total);
-  void note_unexpected(const UnexpectedMessage& unexpected);
+  void note_unexpected(UnexpectedMessage& unexpected);
+  void forget(UnexpectedMessage& unexpected);
   bool check_peer_call();
   void check_sequence(const UnexpectedMessage& unexpected);
   Status mismatch(const MessageKey& key, const Signature& mine, std::uint64_t my_bytes,
@@ -178,6 +182,7 @@ class MessageMatcher {
   KeyTable<UnexpectedMessage> unexpected_;     // eager messages and RTS without a receive
   KeyTable<Transfer> awaiting_cts_;            // sends that have sent an RTS
   KeyTable<UnexpectedMessage> unmatched_cts_;  // CTS without a send
+  SequenceOrder by_sequence_;                  // those of both tables that belong to collectives
   Queue eager_;                                // eager messages to send
   Queue bulk_;                                 // rendezvous messages to send
   std::vector<Control> controls_;

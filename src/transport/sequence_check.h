@@ -30,14 +30,15 @@ class CollectiveSequenceCheck {
   CollectiveSequenceCheck(const CollectiveSequenceCheck&) = delete;
   CollectiveSequenceCheck& operator=(const CollectiveSequenceCheck&) = delete;
 
-  /// To be called by Transport::begin_collective(): compares all unexpected messages with the
-  /// collective.
-  void begin(std::uint64_t sequence, const Signature& signature);
+  /// To be called by Transport::begin_collective(): compares the unexpected messages of this and of
+  /// earlier collectives with the collectives of this rank. Messages of later ones, of which a peer
+  /// may have sent thousands, take no time. Returns the number of messages compared.
+  std::size_t begin(std::uint64_t sequence, const Signature& signature);
   /// The first mismatch; null: there is none.
   const Status* failure() const { return failure_.ok() ? nullptr : &failure_; }
 
   // ---- For the links
-  /// The link has an unexpected message of a collective.
+  /// The link has an unexpected message of a collective, or knows in which call its peer waits.
   void add(MessageMatcher& link);
   void remove(MessageMatcher& link);
   bool is_out_of_sequence(const MessageKey& key, const Signature& theirs) const {
@@ -69,7 +70,7 @@ class CollectiveSequenceCheck {
   std::uint64_t newest_ = 0;
   std::array<Begun, run_ahead_operations> latest_;  // by sequence
   Status failure_;
-  std::vector<MessageMatcher*> links_with_unexpected_;
+  std::vector<MessageMatcher*> links_to_review_;
 };
 
 }  // namespace hocket::internal

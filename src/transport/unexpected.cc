@@ -8,6 +8,23 @@
 
 namespace hocket::internal {
 
+void SequenceOrder::add(UnexpectedMessage& unexpected) {
+  UnexpectedMessage* before = last_;
+  while (before != nullptr && before->key.sequence > unexpected.key.sequence)
+    before = before->before;
+  unexpected.before = before;
+  unexpected.after = before != nullptr ? before->after : first_;
+  (unexpected.before != nullptr ? unexpected.before->after : first_) = &unexpected;
+  (unexpected.after != nullptr ? unexpected.after->before : last_) = &unexpected;
+}
+
+void SequenceOrder::remove(UnexpectedMessage& unexpected) {
+  HOCKET_ASSERT(unexpected.before != nullptr || first_ == &unexpected, "the message is listed");
+  (unexpected.before != nullptr ? unexpected.before->after : first_) = unexpected.after;
+  (unexpected.after != nullptr ? unexpected.after->before : last_) = unexpected.before;
+  unexpected.before = unexpected.after = nullptr;
+}
+
 UnexpectedPool::~UnexpectedPool() {
   for (Idle* idle : idle_) {
     while (idle != nullptr) {

@@ -20,6 +20,23 @@ struct UnexpectedMessage {
   std::uint64_t announced = 0;  // bytes in the frames whose header has arrived
   std::uint64_t arrived = 0;    // bytes that have arrived
   Transfer* recv = nullptr;     // posted before all frames had arrived; else null
+  // Neighbours in the list of a SequenceOrder.
+  UnexpectedMessage* before = nullptr;
+  UnexpectedMessage* after = nullptr;
+};
+
+/// The unexpected messages of collectives of a link, in ascending order of their sequence numbers.
+/// They arrive nearly in this order, so that adding one takes constant time.
+class SequenceOrder {
+ public:
+  UnexpectedMessage* first() const { return first_; }
+  void add(UnexpectedMessage& unexpected);
+  /// The message must be in the list.
+  void remove(UnexpectedMessage& unexpected);
+
+ private:
+  UnexpectedMessage* first_ = nullptr;
+  UnexpectedMessage* last_ = nullptr;
 };
 
 /// Keeps the memory of unexpected messages and gives it to later ones, so that a steady load

@@ -44,8 +44,11 @@ struct Rank {
     const std::uint8_t what = input.byte() % 8;
     if (what < 2) return post(input, what == 1);
     if (what == 2) return frame_leaves(input);
-    if (what == 3) return check.begin(++begun, signature_for(300));
-    frame_arrives(input);
+    if (what == 3) {
+      check.begin(++begun, signature_for(300));
+    } else {
+      frame_arrives(input);
+    }
   }
 
   UnexpectedPool pool;

@@ -227,6 +227,41 @@ TEST(Matcher, a_message_of_a_collective_that_was_not_called_is_found) {
   rank.matcher->end({Code::aborted, "the test is over"});
 }
 
+/// A peer may run ahead by thousands of collectives. Their messages take no time until this rank
+/// begins these collectives, in whatever order they arrive.
+TEST(Matcher, compares_only_messages_of_collectives_that_have_begun) {
+  Rank1 rank;
+  const auto message_of = [](std::uint64_t sequence) {
+    FrameHeader header = Rank1::data(0, 4, 0, 4);
+    header.sequence = header.signature.sequence = sequence;
+    return header;
+  };
+  const auto begin = [&](std::uint64_t sequence) {
+    return rank.sequence_check.begin(sequence, message_of(sequence).signature);
+  };
+  EXPECT_EQ(0u, begin(1));
+  for (const std::uint64_t sequence : {4, 3, 7, 5, 8, 6}) {
+    ASSERT_EQ("", rank.take(message_of(sequence)));
+  }
+  FrameHeader p2p = message_of(1);
+  p2p.flags |= frame_flag::p2p;
+  ASSERT_EQ("", rank.take(p2p));
+  EXPECT_EQ(0u, begin(2));
+  for (std::uint64_t sequence = 3; sequence <= 7; ++sequence) {
+    EXPECT_EQ(1u, begin(sequence)) << sequence;
+    EXPECT_EQ(nullptr, rank.sequence_check.failure());
+    Message recv(0, {.sequence = sequence}, 4);
+    rank.matcher->post_recv(recv.transfer);
+    EXPECT_TRUE(recv.transfer.done && recv.transfer.status.ok()) << sequence;
+  }
+  // No receive takes the message of collective 8, which ends all the same.
+  EXPECT_EQ(1u, begin(8));
+  EXPECT_EQ(nullptr, rank.sequence_check.failure());
+  EXPECT_EQ(1u, begin(9));
+  ASSERT_NE(nullptr, rank.sequence_check.failure());
+  EXPECT_EQ(Code::mismatch, rank.sequence_check.failure()->code());
+}
+
 /// The peer tells in which collective it waits for this rank.
 TEST(Matcher, compares_the_call_in_which_the_peer_waits) {
   const Signature theirs = Rank1::frame(FrameKind::call, 0, 0).signature;

@@ -301,6 +301,33 @@ TEST(Board, tells_ranks_that_wait_on_one_core) {
   EXPECT_FALSE(a.shares_core(0));
 }
 
+/// What no receive waits for stays in the fifo, so that its receive takes it without a copy.
+TEST(Shm, a_receive_takes_its_message_out_of_the_fifo) {
+  auto fabric = make_fabric("shm", {});
+  Transport& transport = fabric->at(1);
+  std::deque<Message> sends, recvs;
+  for (std::uint64_t sequence = 1; sequence <= 4; ++sequence) {
+    Message& send = sends.emplace_back(1, MessageKey{.sequence = sequence}, 1000);
+    send.fill(sequence);
+    fabric->at(0).post_send(send.transfer);
+    EXPECT_TRUE(send.transfer.done);
+    recvs.emplace_back(0, MessageKey{.sequence = sequence}, 1000);
+  }
+  const auto received = [&](int i) {
+    return recvs[i].transfer.done && recvs[i].memory == sends[i].memory;
+  };
+  transport.post_recv(recvs[0].transfer);
+  EXPECT_TRUE(received(0)) << "without a poll";
+  // A poll takes one message that nobody waits for: were it none, a sender could wait for ever.
+  EXPECT_TRUE(transport.poll());
+  transport.post_recv(recvs[2].transfer);
+  EXPECT_TRUE(received(2)) << "the second message is not in its way";
+  EXPECT_TRUE(transport.poll());
+  EXPECT_FALSE(transport.poll()) << "the fifo is empty";
+  for (const int i : {3, 1}) transport.post_recv(recvs[i].transfer);
+  EXPECT_TRUE(received(1) && received(3));
+}
+
 TEST(Shm, ranks_beyond_the_node_are_out_of_reach) {
   std::vector<std::byte> area(Board::bytes(2) + 4096);
   auto* base =
