@@ -13,7 +13,8 @@
 #include <stdfloat>
 #endif
 
-#ifdef __FLT16_MANT_DIG__
+// GCC 12 for 64-bit Arm defines the macro, but has the type in C only.
+#if defined(__FLT16_MANT_DIG__) && (defined(__clang__) || defined(__x86_64__) || __GNUC__ >= 13)
 #define HOCKET_HAS_FLOAT16 1
 #endif
 #ifdef __BFLT16_MANT_DIG__
