@@ -5,6 +5,12 @@
 namespace hocket::internal {
 namespace {
 
+// Messages of up to 64 KiB are eager: no peer would map them.
+constexpr std::size_t least_source_bytes = (64 << 10) + 1;
+
+std::size_t input_bytes(const Binding& binding) {
+  return binding.sizes.input.end() * size_of(binding.dtype);
+}
 std::size_t output_bytes(const Binding& binding) {
   return binding.sizes.output.end() * size_of(binding.dtype);
 }
@@ -13,9 +19,18 @@ std::size_t output_bytes(const Binding& binding) {
 
 void BufferRegions::find(Binding& binding) {
   generation_ = regions_.generation();
-  const std::size_t input_bytes = binding.sizes.input.end() * size_of(binding.dtype);
-  if (find(binding.input, input_bytes, &binding.input_region)) binding.mapped |= 1;
+  if (find(binding.input, input_bytes(binding), &binding.input_region)) binding.mapped |= 1;
   if (find(binding.output, output_bytes(binding), &binding.output_region)) binding.mapped |= 2;
+}
+
+void BufferRegions::find_sources(Binding& binding) {
+  const std::size_t input = input_bytes(binding), output = output_bytes(binding);
+  if (input >= least_source_bytes && find(binding.input, input, &binding.input_region)) {
+    binding.mapped |= 1;
+  }
+  if (output >= least_source_bytes && find(binding.output, output, &binding.output_region)) {
+    binding.mapped |= 2;
+  }
 }
 
 bool BufferRegions::find(const void* buffer, std::size_t bytes, RegionOffset* offset) {

@@ -19,6 +19,9 @@ class BufferRegions {
 
   /// Finds out which of the buffers local peers can map, and offers their regions to the peers.
   void find(Binding& binding);
+  /// Finds out which of the buffers local peers can map when they receive from them. Does nothing
+  /// for small buffers, whose messages are copied anyway.
+  void find_sources(Binding& binding);
   /// True if another communicator of this process revoked the output while peers wrote into it.
   /// execution: of the collective of the last find().
   bool output_was_revoked(const Execution& execution) const {

@@ -4,7 +4,7 @@ namespace hocket::internal {
 
 Status CommLinks::open(const CommConfig& config, const TransportFactory& factory) {
   HOCKET_RETURN_IF_ERROR(node_.open(config.join_deadline_ms));
-  return factory.make({session_, membership_, config, board(), doorbells()}, &transports_);
+  return factory.make({session_, membership_, config, board(), doorbells(), memory_}, &transports_);
 }
 
 Links CommLinks::links() const {

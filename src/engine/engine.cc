@@ -115,7 +115,11 @@ void Engine::begin(const Call& call, Work* work) {
   binding.message_sequence = sequence;
   binding.mapped = 0;
   if (header.sends_messages) transports_.announce(binding);
-  if (header.maps_input || header.maps_output) buffers_.find(binding);
+  if (header.maps_input || header.maps_output) {
+    buffers_.find(binding);
+  } else if (header.sends_messages) {
+    buffers_.find_sources(binding);
+  }
   if (header.uses_node) {
     // Both cover all operations of the board up to this one.
     ++binding.board_sequence;
@@ -186,6 +190,8 @@ void Engine::begin_message(const Call& call, Work* work) {
   Binding& binding = operation->bound.binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
   binding.message_sequence = messages_.next_number(call.collective, call.root);
+  binding.mapped = 0;
+  if (call.collective == Collective::send) buffers_.find_sources(binding);
   recorder_.begin(*operation, call.root, binding.message_sequence, recorder_.time());
   // Before it starts: what its transfers point to must last until they are cancelled.
   Operation& message = messages_.add(std::move(operation));

@@ -48,7 +48,7 @@ Status PeerMemory::map_remote(int peer, RegionOffset offset, std::size_t bytes,
     if (peer_regions_.size() >= most_regions_) drop_half(operation);
     found = peer_regions_.emplace(PeerRegion{peer, offset.region}, std::move(fresh)).first;
   }
-  found->second.used_by = operation;
+  found->second.used_by = std::max(found->second.used_by, operation);
   return address_in(*found->second.mapping, peer, offset, bytes, out);
 }
 

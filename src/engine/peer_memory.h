@@ -32,7 +32,8 @@ class PeerMemory {
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
 
-  /// See EngineHost and ExecutorHost.
+  /// See EngineHost and ExecutorHost. operation 0: for a message of hocketSend/hocketRecv; then the
+  /// mapping stays until the next call of map_remote.
   bool export_region(std::uint64_t region);
   Status map_remote(int peer, RegionOffset offset, std::size_t bytes, std::uint64_t operation,
                     std::byte** out);

@@ -13,6 +13,10 @@ namespace {
 std::unique_ptr<Transport> make_shm(const TransportOptions& given) {
   ShmOptions options;
   options.matcher.checksum = given.config.checksum;
+  options.map = [&memory = given.memory](int peer, const RegionOffset& location, std::size_t bytes,
+                                         std::uint64_t operation, std::byte** out) {
+    return memory.map_remote(peer, location, bytes, operation, out);
+  };
   const std::vector<int>& local_members = given.membership.local_members();
   return std::make_unique<ShmTransport>(
       given.board, local_members, given.membership.comm_id(),

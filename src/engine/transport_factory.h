@@ -8,6 +8,7 @@
 #include "engine/comm_config.h"
 #include "engine/doorbells.h"
 #include "engine/membership.h"
+#include "engine/peer_memory.h"
 #include "transport/shm/board.h"
 #include "transport/transport.h"
 
@@ -20,6 +21,7 @@ struct TransportOptions {
   const CommConfig& config;
   const Board& board;
   Doorbells& doorbells;
+  PeerMemory& memory;
 };
 
 class TransportFactory {

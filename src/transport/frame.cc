@@ -140,12 +140,14 @@ const char* fault_of(const FrameHeader& header, std::uint64_t comm_id, std::uint
   }
   if (header.comm_id != comm_id) return "a frame of another communicator";
   if (header.source != source) return "a frame with the number of another rank";
-  if (header.kind < FrameKind::data || header.kind > FrameKind::call) {
+  if (header.kind < FrameKind::data || header.kind > FrameKind::fin) {
     return "a frame of an unknown kind";
   }
   if ((header.flags & ~frame_flag::all) != 0) return "a frame with unknown flags";
   if (header.length > max_frame_bytes) return "a frame with more than 1 MiB of payload";
-  const std::size_t payload = header.kind == FrameKind::nack ? sizeof(Nack) : 0;
+  const std::size_t payload = header.kind == FrameKind::nack       ? sizeof(Nack)
+                              : header.kind == FrameKind::location ? sizeof(RegionOffset)
+                                                                   : 0;
   if (header.kind != FrameKind::data && header.length != payload) {
     return "a control frame of the wrong length";
   }

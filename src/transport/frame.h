@@ -12,14 +12,16 @@
 namespace hocket::internal {
 
 enum class FrameKind : std::uint8_t {
-  data = 1,     // a piece of a message
-  rts = 2,      // request to send: the sender has a message that is not eager
-  cts = 3,      // clear to send: the receive is posted
-  credit = 4,   // total: bytes of the peer's eager traffic that were consumed so far
-  nack = 5,     // sender and receiver disagree; the payload (a Nack) quotes the peer
-  goodbye = 6,  // the last frame of a connection
-  hello = 7,    // the first frame on a second or later connection: its sender reads from it
-  call = 8,     // says in which collective the sender waits for the receiver
+  data = 1,      // a piece of a message
+  rts = 2,       // request to send: the sender has a message that is not eager
+  cts = 3,       // clear to send: the receive is posted
+  credit = 4,    // total: bytes of the peer's eager traffic that were consumed so far
+  nack = 5,      // sender and receiver disagree; the payload (a Nack) quotes the peer
+  goodbye = 6,   // the last frame of a connection
+  hello = 7,     // the first frame on a second or later connection: its sender reads from it
+  call = 8,      // says in which collective the sender waits for the receiver
+  location = 9,  // where the message is in memory which the receiver can map: a RegionOffset
+  fin = 10,      // the receiver has copied the message from its location
 };
 
 namespace frame_flag {
@@ -31,7 +33,7 @@ inline constexpr std::uint16_t all = 15;
 }  // namespace frame_flag
 
 inline constexpr std::uint32_t frame_magic = 0x31746b68;  // "hkt1"
-inline constexpr std::uint8_t frame_version = 3;
+inline constexpr std::uint8_t frame_version = 4;
 
 struct FrameHeader {
   std::uint32_t magic = frame_magic;
@@ -59,6 +61,8 @@ struct Nack {
   std::uint64_t total = 0;
 };
 static_assert(sizeof(Nack) == 56);
+
+static_assert(sizeof(RegionOffset) == 16, "the payload of a location frame");
 
 inline constexpr std::size_t max_frame_bytes = 1 << 20;  // of payload; more is a protocol violation
 

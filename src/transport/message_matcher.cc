@@ -17,6 +17,7 @@ constexpr std::uint8_t needs_rts = 4;       // recv: the sender has sent an RTS;
 constexpr std::uint8_t started = 8;         // recv: the first data frame has arrived
 constexpr std::uint8_t eager_message = 16;  // both: the message is eager
 constexpr std::uint8_t rts_sent = 32;       // send: an RTS was sent
+constexpr std::uint8_t cts_seen = 64;       // send: a CTS has arrived
 
 const Signature no_signature;
 
@@ -144,7 +145,8 @@ void MessageMatcher::post_send(Transfer& transfer) {
   }
   if (ready != nullptr) {
     forget(*unmatched_cts_.take(transfer.key));
-    return bulk_.push(transfer);
+    transfer.state = cts_seen;
+    return sends_location(transfer) ? send_location(transfer) : bulk_.push(transfer);
   }
   const std::uint64_t unreturned = eager_sent_ - eager_credited_;
   if (transfer.bytes <= options_.eager_bytes &&
@@ -153,12 +155,19 @@ void MessageMatcher::post_send(Transfer& transfer) {
     transfer.state = eager_message;
     return eager_.push(transfer);
   }
-  if (awaiting_cts_.find(transfer.key) != nullptr) {
+  if (awaiting_cts_.find(transfer.key) != nullptr || awaiting_fin_.find(transfer.key) != nullptr) {
     return finish(transfer, internal_error("a send was posted twice under one key"));
   }
+  if (sends_location(transfer)) return send_location(transfer);
   transfer.state = rts_sent;
   queue_control(FrameKind::rts, transfer);
   awaiting_cts_.insert(transfer);
+}
+
+/// The transfer ends when the peer says that it has copied the message. It needs no CTS.
+void MessageMatcher::send_location(Transfer& transfer) {
+  queue_control(FrameKind::location, transfer);
+  awaiting_fin_.insert(transfer);
 }
 
 void MessageMatcher::post_recv(Transfer& transfer) {
@@ -193,6 +202,11 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
   }
   unexpected_.take(unexpected.key);
   recv.sender_scalar = unexpected.signature.scalar();
+  if (unexpected.located && !ended()) {
+    recv.location = unexpected.location;
+    forget(unexpected);
+    return located_.push(recv);
+  }
   if (unexpected.eager) {
     if (unexpected.total > 0) std::memcpy(recv.data, unexpected.data, unexpected.total);
     recv.moved = unexpected.total;
@@ -231,7 +245,8 @@ void MessageMatcher::queue_control(FrameKind kind, const Transfer& transfer) {
                     controls_.begin() + static_cast<std::ptrdiff_t>(controls_head_));
     controls_head_ = 0;
   }
-  controls_.push_back({kind, transfer.key, signature_of(transfer), transfer.bytes});
+  controls_.push_back(
+      {kind, transfer.key, signature_of(transfer), transfer.bytes, transfer.location});
 }
 
 void MessageMatcher::next_control(OutFrame& frame) {
@@ -247,6 +262,11 @@ void MessageMatcher::next_control(OutFrame& frame) {
     const Control& control = controls_[controls_head_++];
     frame.header = header_of(control.kind, control.key, control.total);
     frame.header.signature = control.signature;
+    if (control.kind == FrameKind::location) {
+      location_out_ = control.location;
+      frame.payload = reinterpret_cast<const std::byte*>(&location_out_);
+      frame.header.length = sizeof location_out_;
+    }
     if (controls_head_ == controls_.size()) {
       controls_.clear();
       controls_head_ = 0;
@@ -347,6 +367,12 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
     case FrameKind::nack:
       frame.data = reinterpret_cast<std::byte*>(&nack_in_);
       return {};
+    case FrameKind::location:
+      if (!options_.maps) return violation("the location of a message over a link that maps none");
+      frame.data = reinterpret_cast<std::byte*>(&location_in_);
+      return {};
+    case FrameKind::fin:
+      return accept_fin(header);
     case FrameKind::call:
       call_in_ = {header.sequence, header.signature};
       if (check_peer_call()) sequence_check_.add(*this);
@@ -395,6 +421,43 @@ Status MessageMatcher::accept_posted(const FrameHeader& header, Transfer& recv, 
   return {};
 }
 
+/// The location of a message has arrived.
+Status MessageMatcher::accept_location(const FrameHeader& header) {
+  Transfer* const recv = recvs_.find(key_of(header));
+  if (recv == nullptr) {
+    UnexpectedMessage* unexpected = nullptr;
+    HOCKET_RETURN_IF_ERROR(remember(unexpected_, header, &unexpected));
+    unexpected->located = true;
+    unexpected->location = location_in_;
+    return {};
+  }
+  if (!agrees(*recv, header.signature, header.total)) {
+    send_nack(*recv, header.signature, header.total);
+    return {};
+  }
+  if (recv->state & (started | rts_seen)) return violation("a message in two ways");
+  recvs_.take(recv->key);
+  recv->sender_scalar = header.signature.scalar();
+  recv->location = location_in_;
+  located_.push(*recv);
+  return {};
+}
+
+Status MessageMatcher::accept_fin(const FrameHeader& header) {
+  Transfer* const send = awaiting_fin_.take(key_of(header));
+  if (send == nullptr) return violation("that it has copied a message that is not under way");
+  send->moved = send->bytes;
+  finish(*send, Status());
+  return {};
+}
+
+void MessageMatcher::located_complete() {
+  Transfer* const recv = located_.pop();
+  HOCKET_ASSERT(recv->moved == recv->bytes, "a message is complete when all of it is copied");
+  queue_control(FrameKind::fin, *recv);
+  finish(*recv, Status());
+}
+
 Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& frame) {
   const MessageKey key = key_of(header);
   UnexpectedMessage* unexpected = unexpected_.find(key);
@@ -427,7 +490,8 @@ Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& fra
   return {};
 }
 
-Status MessageMatcher::remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header) {
+Status MessageMatcher::remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header,
+                                UnexpectedMessage** entry) {
   if (table.find(key_of(header)) != nullptr) return violation("the same control frame twice");
   if (unexpected_.size() + unmatched_cts_.size() >= options_.max_unexpected_entries) {
     return violation("more RTS and CTS frames than allowed");
@@ -442,6 +506,7 @@ Status MessageMatcher::remember(KeyTable<UnexpectedMessage>& table, const FrameH
   unexpected->total = header.total;
   table.insert(*unexpected);
   note_unexpected(*unexpected);
+  if (entry != nullptr) *entry = unexpected;
   return {};
 }
 
@@ -466,13 +531,18 @@ Status MessageMatcher::accept_rts(const FrameHeader& header) {
 
 Status MessageMatcher::accept_cts(const FrameHeader& header) {
   Transfer* const send = awaiting_cts_.find(key_of(header));
-  if (send == nullptr) return remember(unmatched_cts_, header);
-  if (!agrees(*send, header.signature, header.total)) {
-    send_nack(*send, header.signature, header.total);
+  Transfer* const located = send == nullptr ? awaiting_fin_.find(key_of(header)) : nullptr;
+  if (send == nullptr && located == nullptr) return remember(unmatched_cts_, header);
+  Transfer& transfer = send != nullptr ? *send : *located;
+  if (!agrees(transfer, header.signature, header.total)) {
+    send_nack(transfer, header.signature, header.total);
     return {};
   }
-  awaiting_cts_.take(send->key);
-  bulk_.push(*send);
+  if (transfer.state & cts_seen) return violation("the same control frame twice");
+  transfer.state |= cts_seen;
+  if (located != nullptr) return {};  // the receive was posted before the location arrived
+  awaiting_cts_.take(transfer.key);
+  bulk_.push(transfer);
   return {};
 }
 
@@ -500,6 +570,8 @@ Status MessageMatcher::payload_complete(const InFrame& frame) {
       unexpected.recv = nullptr;
       take_unexpected(recv, unexpected);
     }
+  } else if (header.kind == FrameKind::location) {
+    return accept_location(header);
   } else if (header.kind == FrameKind::nack) {
     end(mismatch(key_of(header), nack_in_.signature, nack_in_.total, header.signature,
                  header.total));
@@ -585,9 +657,11 @@ void MessageMatcher::end_transfers(const Status& why) {
   const auto finish_with_why = [&](Transfer& transfer) { finish(transfer, why); };
   recvs_.drain(finish_with_why);
   awaiting_cts_.drain(finish_with_why);
+  awaiting_fin_.drain(finish_with_why);
   // If frames of a send are still in the link, the link calls abandon() for it right after this.
   while (Transfer* transfer = eager_.pop()) finish(*transfer, why);
   while (Transfer* transfer = bulk_.pop()) finish(*transfer, why);
+  while (Transfer* transfer = located_.pop()) finish(*transfer, why);
 }
 
 void MessageMatcher::end(const Status& why) {

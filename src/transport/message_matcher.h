@@ -12,6 +12,11 @@
 // another message: every frame has a destination when it arrives. So transfers complete in
 // whatever order the two sides post them.
 //
+// If the receiver can map the memory of a message that is not eager, the sender sends the location
+// of the message at once, instead of an RTS and of the payload. When the receive is posted, the
+// link copies the message from there, and the matcher tells the sender that it is taken. A receive
+// that is posted before the location arrives has sent a CTS, which nobody needs then.
+//
 // A mismatch ends the link: the rank that detects it sends a NACK, and all transfers between the
 // two ranks end with the same error, now and later.
 #pragma once
@@ -38,6 +43,8 @@ struct MatcherOptions {
   /// Limit of unexpected messages, RTS and CTS of a peer: one more RTS or CTS is a violation.
   std::size_t max_unexpected_entries = 1 << 20;
   bool checksum = false;  // send a CRC32C of each payload
+  /// The link copies messages from the sender's memory. Not with checksum, which is of a payload.
+  bool maps = false;
 };
 
 /// A frame to send: header, then header.length bytes at payload.
@@ -100,6 +107,11 @@ class MessageMatcher {
   Status violation(const std::string& what) const;
   /// The whole payload of the frame has been written to frame.data.
   Status payload_complete(const InFrame& frame);
+  /// The receive that the link must copy next from its location: its first `moved` bytes are
+  /// copied. Null: there is none.
+  Transfer* next_located() const { return located_.head; }
+  /// The link has copied all of next_located().
+  void located_complete();
 
   // ---- Ends
   /// Ends all transfers with `why`, and every transfer that is posted later.
@@ -136,9 +148,14 @@ class MessageMatcher {
     MessageKey key;
     Signature signature;
     std::uint64_t total;
+    RegionOffset location;  // of a location frame
   };
 
   static std::uint64_t charge(std::uint64_t bytes) { return bytes + 256; }
+  bool sends_location(const Transfer& transfer) const {
+    return transfer.mappable && options_.maps && !options_.checksum;
+  }
+  void send_location(Transfer& transfer);
   bool start(Transfer& transfer);
   void finish(Transfer& transfer, const Status& status);
   void finish_recv(Transfer& transfer);
@@ -161,9 +178,12 @@ class MessageMatcher {
   Status accept_data(const FrameHeader& header, InFrame& frame);
   Status accept_posted(const FrameHeader& header, Transfer& recv, InFrame& frame);
   Status accept_unexpected(const FrameHeader& header, InFrame& frame);
+  Status accept_location(const FrameHeader& header);
+  Status accept_fin(const FrameHeader& header);
   Status accept_rts(const FrameHeader& header);
   Status accept_cts(const FrameHeader& header);
-  Status remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header);
+  Status remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header,
+                  UnexpectedMessage** entry = nullptr);
   void take_unexpected(Transfer& recv, UnexpectedMessage& unexpected);
   void end_transfers(const Status& why);
   void forget_unexpected();
@@ -185,6 +205,8 @@ class MessageMatcher {
   SequenceOrder by_sequence_;                  // those of both tables that belong to collectives
   Queue eager_;                                // eager messages to send
   Queue bulk_;                                 // rendezvous messages to send
+  KeyTable<Transfer> awaiting_fin_;            // sends that have sent their location
+  Queue located_;                              // recvs to be copied from their location
   std::vector<Control> controls_;
   std::size_t controls_head_ = 0;
   bool nack_due_ = false;
@@ -198,6 +220,7 @@ class MessageMatcher {
   WaitingCall call_out_, call_in_;
   bool call_due_ = false;
   Nack nack_out_, nack_in_;
+  RegionOffset location_out_, location_in_;  // payload of a location frame
 
   std::uint64_t eager_sent_ = 0, eager_credited_ = 0;                       // as the sender
   std::uint64_t eager_arrived_ = 0, eager_consumed_ = 0, credit_told_ = 0;  // as the receiver

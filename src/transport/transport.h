@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "base/types.h"
+#include "memory/regions.h"
 
 namespace hocket::internal {
 
@@ -36,6 +37,10 @@ struct Transfer {
   std::size_t bytes = 0;      // sender and receiver must agree; 0 is a message too
   // Of the operation; the receiver compares it with the signature of the sender.
   const Signature* signature = nullptr;
+  /// A send whose memory ranks of this node can map: it is at `location`. A transport may let the
+  /// peer copy the message from there, and need not.
+  bool mappable = false;
+  RegionOffset location;  // of a recv: where the sender's memory is, set by the transport
   // Set by the transport:
   bool done = false;
   Status status;                    // an error ends the transfer too: a mismatch, or a lost link
@@ -70,8 +75,9 @@ class Transport {
   /// message has arrived. poll() and begin_collective() find such messages. No transfer has this
   /// error, because this rank may have posted no transfer for the message.
   virtual const Status* failure() const { return nullptr; }
-  /// Ends all transfers with an error. When it returns, neither this process nor a late peer reads
-  /// or writes the memory of any transfer.
+  /// Ends all transfers with an error. When it returns, neither this process nor a late peer writes
+  /// the memory of any transfer. A late peer may still read the memory of a send that it has
+  /// mapped, but then its receive ends with an error too.
   virtual void cancel(const Status& why) = 0;
   /// Sends a goodbye frame on every link and closes it; tcp waits up to 1 s for the peers to take
   /// it. No transfer may be posted.

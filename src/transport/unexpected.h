@@ -14,12 +14,14 @@ struct UnexpectedMessage {
   UnexpectedMessage* next = nullptr;
   Signature signature;
   std::uint64_t total = 0;
-  std::byte* data = nullptr;  // eager payload; null: an RTS or a CTS
+  std::byte* data = nullptr;  // eager payload; null: an RTS, a CTS or a location
   int size_class = -1;
   bool eager = false;
   std::uint64_t announced = 0;  // bytes in the frames whose header has arrived
   std::uint64_t arrived = 0;    // bytes that have arrived
-  Transfer* recv = nullptr;     // posted before all frames had arrived; else null
+  bool located = false;
+  RegionOffset location;     // if located
+  Transfer* recv = nullptr;  // posted before all frames had arrived; else null
   // Neighbours in the list of a SequenceOrder.
   UnexpectedMessage* before = nullptr;
   UnexpectedMessage* after = nullptr;

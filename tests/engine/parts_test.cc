@@ -179,6 +179,7 @@ TEST(PeerMemory, of_many_buffers_is_mapped_in_turn_and_stays_while_it_is_in_use)
     // One operation maps three buffers, of which one was used long ago. The last one is one too
     // many.
     ASSERT_TRUE(map({1, 0}, 4096, most_regions, &first).ok());
+    ASSERT_TRUE(map({1, 0}, 4096, 0, &out).ok());  // for a message
     ASSERT_TRUE(map({256, 0}, 4096, most_regions, &out).ok());
     ASSERT_TRUE(map({257, 0}, 4096, most_regions, &other).ok());
     *first = std::byte{3};

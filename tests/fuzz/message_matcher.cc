@@ -34,6 +34,13 @@ struct Rank {
     if (!status.ok()) matcher.end(status);
     frame.reset();
   }
+  void message_is_copied() {
+    Transfer* const recv = matcher.next_located();
+    if (recv == nullptr) return;
+    std::memset(recv->data, 7, recv->bytes);
+    recv->moved = recv->bytes;
+    matcher.located_complete();
+  }
   void frame_leaves(fuzz::Input& input) {
     OutFrame frame;
     if (!matcher.next_frame(MessageMatcher::any, 1 + input.below(600), frame)) return;
@@ -41,8 +48,9 @@ struct Rank {
     if (frame.transfer != nullptr) matcher.sent(*frame.transfer, frame.header.length);
   }
   void step(fuzz::Input& input) {
-    const std::uint8_t what = input.byte() % 8;
+    const std::uint8_t what = input.byte() % 9;
     if (what < 2) return post(input, what == 1);
+    if (what == 8) return message_is_copied();
     if (what == 2) return frame_leaves(input);
     if (what == 3) {
       check.begin(++begun, signature_for(300));

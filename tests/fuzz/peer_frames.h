@@ -11,7 +11,8 @@ inline constexpr MatcherOptions small_matcher{.eager_bytes = 300,
                                               .frame_bytes = 500,
                                               .window_bytes = 3000,
                                               .max_unexpected_entries = 6,
-                                              .checksum = false};
+                                              .checksum = false,
+                                              .maps = true};
 
 inline Signature signature_for(std::uint64_t bytes) {
   Signature signature;
@@ -29,6 +30,7 @@ struct Posted {
     transfer.data = memory.data();
     transfer.bytes = bytes;
     transfer.signature = &signature;
+    transfer.mappable = key.index % 2 == 1;
   }
   void check() const {
     FUZZ_CHECK(transfer.done);
@@ -46,14 +48,17 @@ inline FrameHeader peer_frame(fuzz::Input& input) {
   static constexpr std::uint64_t offsets[] = {0, 0, 0, 1, 100, 500, ~0ull - 10, ~0ull};
   FrameHeader made;
   made.comm_id = fuzzed_comm;
-  made.kind = static_cast<FrameKind>(input.byte() % 10);
+  made.kind = static_cast<FrameKind>(input.byte() % 12);
   const std::uint8_t flags = input.byte();
   made.flags = flags % 32;
   made.sequence = 1 + input.byte() % 3;
   made.index = input.byte() % 8;
   made.total = input.pick(totals);
-  made.length = made.kind == FrameKind::nack ? sizeof(Nack) : input.pick(lengths);
-  if (made.kind > FrameKind::data && made.kind != FrameKind::nack && flags < 128) made.length = 0;
+  made.length = made.kind == FrameKind::nack       ? sizeof(Nack)
+                : made.kind == FrameKind::location ? sizeof(RegionOffset)
+                                                   : input.pick(lengths);
+  const bool has_payload = made.kind == FrameKind::nack || made.kind == FrameKind::location;
+  if (made.kind > FrameKind::data && !has_payload && flags < 128) made.length = 0;
   made.offset = input.pick(offsets);
   made.signature = signature_for(flags % 64 < 60 ? made.total : flags);
   const std::uint8_t damage = input.byte();

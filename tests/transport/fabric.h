@@ -74,7 +74,8 @@ inline std::pair<ByteStream, ByteStream> tls_pair(std::pair<UniqueFd, UniqueFd> 
 
 struct FabricOptions {
   int ranks = 2;
-  bool tls = false;  // over tcp
+  bool tls = false;     // over tcp
+  bool mapped = false;  // over shm: large messages are copied from the memory of the sender
   bool checksum = false;
   std::size_t window_bytes = 0;  // 0: the default
   int connections = 2;
@@ -137,6 +138,14 @@ class ShmFabric final : public Fabric {
     ShmOptions options;
     options.matcher.checksum = wanted.checksum;
     if (wanted.window_bytes > 0) options.matcher.window_bytes = wanted.window_bytes;
+    if (wanted.mapped) {
+      options.map = [this](int, const RegionOffset& location, std::size_t, std::uint64_t,
+                           std::byte** out) {
+        ++mapped;
+        *out = reinterpret_cast<std::byte*>(location.offset);
+        return map_result;
+      };
+    }
     for (int rank = 0; rank < ranks_; ++rank) {
       transports_.push_back(std::make_unique<ShmTransport>(Board(base_, ranks_, ranks_ - 1 - rank),
                                                            ranks_of, comm_id, nullptr, options));
@@ -153,6 +162,9 @@ class ShmFabric final : public Fabric {
     return Board(base_, ranks_, 0).fifo(ranks_ - 1 - from, ranks_ - 1 - to);
   }
   std::size_t fifo_bytes() { return Board(base_, ranks_, 0).fifo_bytes(); }
+
+  Status map_result;  // of each mapping
+  int mapped = 0;     // how often a rank has mapped memory
 
  private:
   std::byte* base_;
@@ -204,9 +216,10 @@ class TcpFabric final : public Fabric {
   std::vector<std::unique_ptr<TcpTransport>> transports_;
 };
 
-/// kind: shm, tcp, or tls: tcp with TLS.
+/// kind: shm, mapped: shm where ranks can map all memory, tcp, or tls: tcp with TLS.
 inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, FabricOptions options) {
-  if (kind == "shm") return std::make_unique<ShmFabric>(options);
+  options.mapped = kind == "mapped";
+  if (kind == "shm" || kind == "mapped") return std::make_unique<ShmFabric>(options);
   options.tls = kind == "tls";
   return std::make_unique<TcpFabric>(options);
 }
@@ -222,6 +235,8 @@ struct Message {
     transfer.data = memory.data();
     transfer.bytes = bytes;
     transfer.signature = &signature;
+    transfer.mappable = true;  // as far as the transport maps anything
+    transfer.location = {1, reinterpret_cast<std::uintptr_t>(memory.data())};
   }
   Message(const Message&) = delete;
 

@@ -17,11 +17,13 @@ constexpr std::size_t eager_bytes = 1000, window_bytes = 4000;
 
 /// The matcher of rank 1 for its link with rank 0, which is the test.
 struct Rank1 {
-  Rank1() {
+  explicit Rank1(bool maps = true, bool checksum = false) {
     MatcherOptions options;
     options.eager_bytes = eager_bytes;
     options.window_bytes = window_bytes;
     options.max_unexpected_entries = 2;
+    options.maps = maps;
+    options.checksum = checksum;
     matcher = std::make_unique<MessageMatcher>(1, 0, comm_id, options, pool, sequence_check);
   }
   static FrameHeader frame(FrameKind kind, std::uint32_t index, std::uint64_t total) {
@@ -43,6 +45,12 @@ struct Rank1 {
     header.offset = offset;
     header.length = length;
     header.flags = frame_flag::eager;
+    return header;
+  }
+  /// The payload is that of take().
+  static FrameHeader location(std::uint32_t index, std::uint64_t total) {
+    FrameHeader header = frame(FrameKind::location, index, total);
+    header.length = sizeof(RegionOffset);
     return header;
   }
   static FrameHeader asked_for(FrameHeader header) {
@@ -149,6 +157,7 @@ std::vector<Violation> violations_of_data() {
 
 std::vector<Violation> violations_of_control() {
   const auto frame = Rank1::frame;
+  const auto location = Rank1::location;
   return {
       {"an offer twice, posted",
        2000,
@@ -167,6 +176,22 @@ std::vector<Violation> violations_of_control() {
        {frame(FrameKind::rts, 0, 2000), frame(FrameKind::cts, 1, 2000),
         frame(FrameKind::rts, 2, 2000)},
        "more RTS and CTS frames than allowed"},
+      {"a location twice, not posted",
+       0,
+       {location(0, 2000), location(0, 2000)},
+       "the same control frame"},
+      {"a location after an offer",
+       2000,
+       {frame(FrameKind::rts, 0, 2000), location(0, 2000)},
+       "a message in two ways"},
+      {"a location after a piece",
+       2000,
+       {Rank1::asked_for(Rank1::data(0, 2000, 0, 100)), location(0, 2000)},
+       "a message in two ways"},
+      {"a FIN of a message that was not sent",
+       0,
+       {frame(FrameKind::fin, 0, 2000)},
+       "that it has copied a message that is not under way"},
       {"a credit for what was never sent",
        0,
        {frame(FrameKind::credit, 0, 1)},
@@ -189,6 +214,69 @@ TEST(Matcher, refuses_frames_that_break_the_protocol) {
       EXPECT_NE(std::string::npos, complaint.find("rank 0 broke the protocol")) << complaint;
       rank.matcher->end({Code::aborted, "the test is over"});
     }
+  }
+}
+
+/// Only links within a node map memory; only messages that are not eager are worth it; and a
+/// checksum is of a payload.
+TEST(Matcher, sends_the_location_of_a_large_message_if_it_is_mappable_and_the_link_maps) {
+  for (int bits = 0; bits < 8; ++bits) {
+    const bool maps = (bits & 1) != 0, checksum = (bits & 2) != 0, mappable = (bits & 4) != 0;
+    Rank1 rank(maps, checksum);
+    Message large(0, {.sequence = 1}, 2000), small(0, {.sequence = 2}, 100);
+    for (Message* const message : {&large, &small}) {
+      message->transfer.mappable = mappable;
+      rank.matcher->post_send(message->transfer);
+    }
+    OutFrame out;
+    ASSERT_TRUE(rank.matcher->next_frame(MessageMatcher::any, 5000, out));
+    const bool sends_location = maps && mappable && !checksum;
+    EXPECT_EQ(sends_location ? FrameKind::location : FrameKind::rts, out.header.kind) << bits;
+    if (sends_location) {
+      RegionOffset sent;
+      ASSERT_EQ(sizeof sent, out.header.length);
+      std::memcpy(&sent, out.payload, sizeof sent);
+      EXPECT_EQ(large.transfer.location.offset, sent.offset);
+      EXPECT_EQ(large.transfer.location.region, sent.region);
+    }
+    ASSERT_TRUE(rank.matcher->next_frame(MessageMatcher::any, 5000, out));
+    EXPECT_EQ(FrameKind::data, out.header.kind);
+    rank.matcher->end({Code::aborted, "the test is over"});
+  }
+  Rank1 rank(false);
+  EXPECT_NE(std::string::npos,
+            rank.take(Rank1::location(0, 2000)).find("over a link that maps none"));
+}
+
+/// A receive that was posted before the location arrived has sent a CTS.
+TEST(Matcher, a_message_with_a_location_ends_by_a_fin_and_takes_one_cts) {
+  Rank1 rank;
+  Message send(0, {.sequence = 1}, 2000);
+  send.signature = Rank1::location(0, 2000).signature;
+  rank.matcher->post_send(send.transfer);
+  ASSERT_EQ("", rank.take(Rank1::frame(FrameKind::cts, 0, 2000)));
+  EXPECT_FALSE(send.transfer.done);
+  ASSERT_EQ("", rank.take(Rank1::frame(FrameKind::fin, 0, 2000)));
+  EXPECT_TRUE(send.transfer.done && send.transfer.status.ok());
+  EXPECT_EQ(2000u, send.transfer.moved);
+  Message again(0, {.sequence = 1, .index = 1}, 2000);
+  again.signature = send.signature;
+  rank.matcher->post_send(again.transfer);
+  ASSERT_EQ("", rank.take(Rank1::frame(FrameKind::cts, 1, 2000)));
+  EXPECT_NE(std::string::npos,
+            rank.take(Rank1::frame(FrameKind::cts, 1, 2000)).find("the same control frame twice"));
+  rank.matcher->end({Code::aborted, "the test is over"});
+}
+
+TEST(Matcher, a_location_of_another_call_is_a_mismatch) {
+  for (const bool posted_first : {true, false}) {
+    Rank1 rank;
+    Message recv(0, {.sequence = 1}, 2001);
+    if (posted_first) rank.matcher->post_recv(recv.transfer);
+    ASSERT_EQ("", rank.take(Rank1::location(0, 2000)));
+    if (!posted_first) rank.matcher->post_recv(recv.transfer);
+    ASSERT_TRUE(recv.transfer.done);
+    EXPECT_EQ(Code::mismatch, recv.transfer.status.code());
   }
 }
 

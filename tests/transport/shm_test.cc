@@ -328,6 +328,87 @@ TEST(Shm, a_receive_takes_its_message_out_of_the_fifo) {
   EXPECT_TRUE(received(1) && received(3));
 }
 
+struct MappedMessage {
+  MappedMessage() {
+    options.mapped = true;
+    fabric = std::make_unique<ShmFabric>(options);
+    send.fill(1);
+  }
+  FabricOptions options;
+  std::unique_ptr<ShmFabric> fabric;
+  Message send{1, {.sequence = 1}, 3'000'000}, recv{0, {.sequence = 1}, 3'000'000};
+};
+
+TEST(Shm, a_message_in_mapped_memory_is_copied_once_whichever_side_posts_first) {
+  for (const bool send_first : {true, false}) {
+    MappedMessage m;
+    if (send_first) m.fabric->at(0).post_send(m.send.transfer);
+    if (send_first) settle(m.fabric->at(1));
+    m.fabric->at(1).post_recv(m.recv.transfer);
+    if (!send_first) settle(m.fabric->at(0));
+    if (!send_first) m.fabric->at(0).post_send(m.send.transfer);
+    const std::atomic<std::uint64_t>& written =
+        *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1));
+    poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
+    EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
+    EXPECT_EQ(m.send.memory, m.recv.memory);
+    EXPECT_GT(m.fabric->mapped, 0);
+    EXPECT_LT(written.load(), 1000u) << "the payload went through the fifo too";
+    for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
+    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
+  }
+}
+
+TEST(Shm, memory_that_cannot_be_mapped_is_an_error_and_that_is_not_mapped_yet_is_awaited) {
+  MappedMessage m;
+  m.fabric->map_result = {Code::in_progress, "not mapped yet"};
+  m.fabric->at(0).post_send(m.send.transfer);
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  settle(m.fabric->at(1));
+  EXPECT_FALSE(m.recv.transfer.done);
+  m.fabric->map_result = {Code::system_error, "there is no address space"};
+  settle(m.fabric->at(1));
+  ASSERT_TRUE(m.recv.transfer.done);
+  EXPECT_EQ(Code::system_error, m.recv.transfer.status.code());
+}
+
+/// The owner of the memory may write to it as soon as its transfer has ended with an error.
+TEST(Shm, a_receive_is_no_success_if_the_sender_has_ended_before_its_memory_was_copied) {
+  MappedMessage m;
+  m.fabric->map_result = {Code::in_progress, "not mapped yet"};
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  m.fabric->at(0).post_send(m.send.transfer);
+  settle(m.fabric->at(1));
+  m.fabric->at(0).cancel({Code::aborted, "enough"});
+  EXPECT_TRUE(m.send.transfer.done);
+  m.send.fill(2);
+  m.fabric->map_result = {};
+  settle(m.fabric->at(1));
+  ASSERT_TRUE(m.recv.transfer.done);
+  EXPECT_EQ(Code::remote_error, m.recv.transfer.status.code());
+  EXPECT_EQ(0, m.recv.transfer.status.culprit());
+}
+
+/// The same if a frame of the peer ends the link: no call of cancel() says so.
+TEST(Shm, a_sender_whose_link_has_ended_says_so_before_its_owner_learns_of_it) {
+  MappedMessage m;
+  m.fabric->map_result = {Code::in_progress, "not mapped yet"};
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  m.fabric->at(0).post_send(m.send.transfer);
+  settle(m.fabric->at(1));
+  const std::atomic<std::uint64_t>& closed =
+      *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1) + 8);
+  // Rank 1 sends a message of another length than rank 0 receives.
+  Message other(0, {.sequence = 2}, 8), expected(1, {.sequence = 2}, 4);
+  m.fabric->at(1).post_send(other.transfer);
+  EXPECT_EQ(0u, closed.load());
+  m.fabric->at(0).post_recv(expected.transfer);
+  settle(m.fabric->at(0));
+  ASSERT_TRUE(m.send.transfer.done);
+  EXPECT_EQ(Code::mismatch, m.send.transfer.status.code());
+  EXPECT_NE(0u, closed.load());
+}
+
 TEST(Shm, ranks_beyond_the_node_are_out_of_reach) {
   std::vector<std::byte> area(Board::bytes(2) + 4096);
   auto* base =

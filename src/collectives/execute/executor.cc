@@ -369,8 +369,8 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
 }
 
 /// The address of range number `source` of those that the operand stands for.
-inline std::byte* Execution::address_of(const Operand& operand, const Active& active,
-                                        std::uint32_t source) const {
+std::byte* Execution::address_of(const Operand& operand, const Active& active,
+                                 std::uint32_t source) const {
   auto rank = static_cast<std::uint32_t>(operand.rank.base);
   auto block = static_cast<std::uint32_t>(operand.block.base);
   if (!operand.varies) [[likely]] {
@@ -569,60 +569,6 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
   return sizes.range(active.lane->extents, block, active.chunk).count;
 }
 
-/// From the first block of a message to the end of its last block that is not empty.
-std::size_t Execution::message_bytes(const Active& active, const Instruction& instruction) const {
-  const std::size_t element =
-      operands_[instruction.first_operand].wide ? wide_bytes_ : element_bytes_;
-  for (std::uint32_t last = instruction.repeat; last-- > 1;) {
-    const std::size_t elements = elements_of(active, instruction, last);
-    if (elements > 0) return last * stride_ + elements * element;
-  }
-  return elements_of(active, instruction, 0) * element;
-}
-
-void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
-  Transfer& transfer = active.transfer;
-  transfer.data = nullptr;
-  transfer.bytes = 0;
-  transfer.key.sequence = binding_->message_sequence;
-  transfer.key.index = static_cast<std::uint32_t>(active.chunk);
-  transfer.key.tag = index_of(instruction.tag, active.instance);
-  transfer.key.p2p = binding_->p2p;
-  transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
-  const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
-  if (carries) {
-    transfer.data = address_of(operands_[instruction.first_operand], active, 0);
-    transfer.bytes = message_bytes(active, instruction);
-  }
-  transfer.signature = &binding_->signature;
-  active.posted = true;
-  if (instruction.kind == StepKind::send) {
-    transport.post_send(transfer);
-  } else {
-    transport.post_recv(transfer);
-  }
-}
-
-Execution::Outcome Execution::do_message(Active& active, const Instruction& instruction) {
-  if (!active.posted) {
-    const std::uint32_t peer = index_of(instruction.peer, active.instance);
-    HOCKET_ASSERT(peer < links_->transport_to.size(), "a message goes to a rank");
-    Transport* const transport = links_->transport_to[peer];
-    if (transport == nullptr) [[unlikely]] {
-      return fail(internal_error("no transport reaches rank " + std::to_string(peer)));
-    }
-    post(active, instruction, *transport);
-  }
-  const Transfer& transfer = active.transfer;
-  if (!transfer.done) return Outcome::blocked;
-  active.posted = false;
-  const bool received = instruction.kind == StepKind::recv;
-  admitted_ |= received;
-  if (received && binding_->op == Op::pre_mul_sum) [[unlikely]]
-    note_scalars(active, instruction);
-  return transfer.status.ok() ? Outcome::next : fail(transfer.status);
-}
-
 void Execution::arrive() {
   const Board& board = *links_->board;
   ArrivalLine& line = board.arrival(own_, operation_);
@@ -777,14 +723,6 @@ Execution::Outcome Execution::fail(Status status) {
 
 Execution::Outcome Execution::mismatch_with(int peer) {
   return fail(links_->run_ahead->disagreement_with(peer, operation_, binding_->signature));
-}
-
-bool Execution::admitted() const {
-  if (admitted_ || !header_->sends_messages) return admitted_;
-  for (std::size_t i = 0; i < active_count_; ++i) {
-    if (active_[i].posted && active_[i].transfer.moved > 0) return true;
-  }
-  return false;
 }
 
 }  // namespace hocket::internal

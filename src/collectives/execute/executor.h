@@ -144,6 +144,7 @@ class Execution {
   void add_scalars(const Active& active, const Instruction& instruction, std::uint32_t repetition,
                    Fold* fold);
   Outcome do_message(Active& active, const Instruction& instruction);
+  void set_location(Transfer& transfer, Buffer buffer) const;
   void post(Active& active, const Instruction& instruction, Transport& transport);
   /// The operation at which all local peers must have arrived before the board is free.
   std::uint64_t board_awaits() const { return RunAhead::required_by(operation_, scratch_size_); }

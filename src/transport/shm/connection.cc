@@ -7,6 +7,20 @@
 #include "base/checked.h"
 
 namespace hocket::internal {
+namespace {
+
+/// The thread sanitizer does not support fences: there a read-modify-write of the word gives the
+/// same order.
+void fence_between([[maybe_unused]] std::atomic<std::uint64_t>* word,
+                   [[maybe_unused]] std::memory_order order) {
+#if defined(__SANITIZE_THREAD__)
+  word->fetch_add(0, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(order);
+#endif
+}
+
+}  // namespace
 
 std::size_t FifoWriter::room(std::size_t wanted) {
   const std::size_t used = mine_ - seen_;
@@ -34,6 +48,18 @@ void FifoWriter::publish() {
   position_ = after(position_, end - mine_);
   mine_ = end;
   written_->store(mine_, std::memory_order_release);
+}
+
+// close() and is_closed() are the two sides of a sequence lock: the writer stores `closed` before
+// it changes the memory, and the reader loads `closed` after it has read the memory.
+void FifoWriter::close() {
+  closed_->store(1, std::memory_order_relaxed);
+  fence_between(closed_, std::memory_order_release);
+}
+
+bool FifoReader::is_closed() const {
+  fence_between(closed_, std::memory_order_acquire);
+  return closed_->load(std::memory_order_relaxed) != 0;
 }
 
 std::size_t FifoReader::ready() {

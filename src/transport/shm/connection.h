@@ -3,8 +3,9 @@
 // before it parses them. Offsets in bytes:
 //
 //   0    written: number of bytes ever written; only the writer changes it
-//   128  read:    number of bytes ever read; only the reader changes it
-//   256  the ring: records, each of which starts at a multiple of 64
+//   8    closed:  not 0 if the writer's transfers have ended with an error; only the writer changes
+//   it 128  read:    number of bytes ever read; only the reader changes it 256  the ring: records,
+//   each of which starts at a multiple of 64
 //
 // A new fifo is all zero bytes.
 #pragma once
@@ -22,6 +23,7 @@ class Fifo {
 
   Fifo(std::byte* base, std::size_t bytes)
       : written_(reinterpret_cast<std::atomic<std::uint64_t>*>(base)),
+        closed_(written_ + 1),
         read_(reinterpret_cast<std::atomic<std::uint64_t>*>(base + line_bytes)),
         ring_(base + 2 * line_bytes),
         capacity_((bytes - 2 * line_bytes) / unit_bytes * unit_bytes) {}
@@ -34,6 +36,7 @@ class Fifo {
   }
 
   std::atomic<std::uint64_t>* written_;
+  std::atomic<std::uint64_t>* closed_;
   std::atomic<std::uint64_t>* read_;
   std::byte* ring_;
   std::size_t capacity_;
@@ -50,6 +53,8 @@ class FifoWriter : public Fifo {
   void put(const void* data, std::size_t bytes);
   /// Ends the record with padding and publishes it to the reader.
   void publish();
+  /// Tells the reader that this process may now write to the memory whose locations it has sent.
+  void close();
 
  private:
   std::uint64_t mine_ = 0;  // bytes put, published or not
@@ -68,6 +73,9 @@ class FifoReader : public Fifo {
   void get(void* data, std::size_t bytes);
   /// Skips the padding of the record and frees its room for the writer.
   void release();
+  /// True if bytes that the caller has copied from a location may be other bytes than the writer's
+  /// message, because the writer has closed the fifo.
+  bool is_closed() const;
   /// True if the writer may have waited for room since the last call; the call resets it.
   bool writer_may_wait();
 

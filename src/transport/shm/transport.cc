@@ -1,12 +1,15 @@
 #include "transport/shm/transport.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 namespace hocket::internal {
 namespace {
 
 constexpr std::size_t poll_budget = 1 << 20;  // bytes per link, direction and poll
+// memcpy of more bytes may bypass the caches.
+constexpr std::size_t copied_bytes = 256 << 10;
 
 }  // namespace
 
@@ -23,6 +26,7 @@ ShmTransport::ShmTransport(const Board& board, std::vector<int> ranks_of, std::u
   link_of_rank_.assign(static_cast<std::size_t>(largest) + 1, -1);
   MatcherOptions matcher = options_.matcher;
   matcher.frame_bytes = frame_bytes_;
+  matcher.maps = options.map != nullptr;
   for (int local = 0; local < board_.local_ranks(); ++local) {
     if (local == self) continue;
     link_of_rank_[ranks_of_[local]] = static_cast<int>(links_.size());
@@ -70,6 +74,7 @@ void ShmTransport::post_send(Transfer& transfer) {
   if (link == nullptr) return;
   link->matcher.post_send(transfer);
   write(*link);
+  close_if_ended(*link);
 }
 
 void ShmTransport::post_recv(Transfer& transfer) {
@@ -79,6 +84,7 @@ void ShmTransport::post_recv(Transfer& transfer) {
   if (link->matcher.has_frames()) write(*link);
   // An eager message is often in the fifo already.
   if (!transfer.done && transfer.bytes <= options_.matcher.eager_bytes) read(*link);
+  close_if_ended(*link);
 }
 
 void ShmTransport::tell_call(int peer, std::uint64_t sequence, const Signature& call) {
@@ -182,12 +188,50 @@ bool ShmTransport::read(Link& link) {
   return moved > 0;
 }
 
+/// Copies the next part of a message from the memory of its sender.
+bool ShmTransport::copy_located(Link& link) {
+  Transfer& recv = *link.matcher.next_located();
+  const int peer = link.matcher.peer();
+  std::byte* from = nullptr;
+  // Each time: between two polls the mapping may end.
+  Status status =
+      options_.map(peer, recv.location, recv.bytes, recv.key.p2p ? 0 : recv.key.sequence, &from);
+  if (status.code() == Code::in_progress) return false;
+  if (status.ok()) {
+    const std::size_t end = std::min(recv.bytes, recv.moved + poll_budget);
+    while (recv.moved < end) {
+      const std::size_t bytes = std::min(copied_bytes, end - recv.moved);
+      std::memcpy(recv.data + recv.moved, from + recv.moved, bytes);
+      recv.moved += bytes;
+    }
+    if (link.from.is_closed()) {
+      // The sender has sent the reason before, if it concerns this link.
+      while (!link.matcher.ended() && read(link)) {
+      }
+      if (link.matcher.ended()) return true;
+      status = {Code::remote_error,
+                "rank " + std::to_string(peer) +
+                    " ended its operations with an error while this rank copied a message from its "
+                    "memory",
+                peer};
+    }
+  }
+  if (!status.ok()) {
+    fail(link, status);
+  } else if (recv.moved == recv.bytes) {
+    link.matcher.located_complete();
+  }
+  return true;
+}
+
 bool ShmTransport::poll() {
   if (!cancelled_.ok()) return false;
   bool moved = false;
   for (const std::unique_ptr<Link>& link : links_) {
     moved |= read(*link);
+    if (link->matcher.next_located() != nullptr) moved |= copy_located(*link);
     if (link->matcher.has_frames()) moved |= write(*link);
+    close_if_ended(*link);
   }
   return moved;
 }
@@ -197,6 +241,17 @@ bool ShmTransport::poll() {
 void ShmTransport::fail(Link& link, const Status& why) {
   link.matcher.end(why.on_link("shm"));
   link.receive_closed = true;
+  close_if_ended(link);
+}
+
+/// To be called before the owner of a transfer learns that the link has ended: from then on the
+/// owner may write to memory that the peer still copies. A NACK goes first, because the peer looks
+/// for the reason when it finds the fifo closed.
+void ShmTransport::close_if_ended(Link& link) {
+  if (!link.matcher.ended()) [[likely]]
+    return;
+  if (link.matcher.has_frames()) write(link);
+  link.to.close();
 }
 
 void ShmTransport::cancel(const Status& why) {

@@ -1,6 +1,7 @@
 // Messages between ranks of a node, through the fifos of the board. The sender copies a message
-// into the fifo and the receiver copies it out, in pieces that stay in cache. A peer writes only to
-// fifos, never to the memory of a transfer.
+// into the fifo and the receiver copies it out, in pieces that stay in cache. A large message in
+// memory that the receiver can map is copied once, by the receiver. A peer writes only to fifos,
+// never to the memory of a transfer.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +21,10 @@ namespace hocket::internal {
 struct ShmOptions {
   MatcherOptions matcher = {
       .eager_bytes = 64 << 10, .frame_bytes = 64 << 10, .window_bytes = 8 << 20};
+  /// ExecutorHost::map_remote; may be empty: then every message goes through a fifo.
+  std::function<Status(int peer, const RegionOffset& location, std::size_t bytes,
+                       std::uint64_t operation, std::byte** out)>
+      map;
 };
 
 class ShmTransport final : public Transport {
@@ -71,6 +76,8 @@ class ShmTransport final : public Transport {
   bool write(Link& link);
   bool read(Link& link);
   bool read_record(Link& link, std::size_t ready);
+  bool copy_located(Link& link);
+  void close_if_ended(Link& link);
   void fail(Link& link, const Status& why);
   void ring(const Link& link) const;
 

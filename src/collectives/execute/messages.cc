@@ -1,0 +1,85 @@
+// The sends and receives of an execution.
+#include <string>
+
+#include "base/assert.h"
+#include "collectives/execute/executor.h"
+
+namespace hocket::internal {
+
+/// From the first block of a message to the end of its last block that is not empty.
+std::size_t Execution::message_bytes(const Active& active, const Instruction& instruction) const {
+  const std::size_t element =
+      operands_[instruction.first_operand].wide ? wide_bytes_ : element_bytes_;
+  for (std::uint32_t last = instruction.repeat; last-- > 1;) {
+    const std::size_t elements = elements_of(active, instruction, last);
+    if (elements > 0) return last * stride_ + elements * element;
+  }
+  return elements_of(active, instruction, 0) * element;
+}
+
+/// Says where the message is, if it is in a buffer that peers on this node can map.
+void Execution::set_location(Transfer& transfer, Buffer buffer) const {
+  const bool is_input = buffer == Buffer::input;
+  if (!is_input && buffer != Buffer::output) return;
+  if ((binding_->mapped & (is_input ? 1 : 2)) == 0) return;
+  const RegionOffset& region = is_input ? binding_->input_region : binding_->output_region;
+  const std::byte* const base = is_input ? binding_->input : binding_->output;
+  transfer.mappable = true;
+  transfer.location = {region.region,
+                       region.offset + static_cast<std::uint64_t>(transfer.data - base)};
+}
+
+void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
+  Transfer& transfer = active.transfer;
+  transfer.data = nullptr;
+  transfer.bytes = 0;
+  transfer.mappable = false;
+  transfer.key.sequence = binding_->message_sequence;
+  transfer.key.index = static_cast<std::uint32_t>(active.chunk);
+  transfer.key.tag = static_cast<std::uint32_t>(instruction.tag.at(active.instance));
+  transfer.key.p2p = binding_->p2p;
+  transfer.peer = static_cast<int>(instruction.peer.at(active.instance));
+  const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
+  if (carries) {
+    transfer.data = address_of(operands_[instruction.first_operand], active, 0);
+    transfer.bytes = message_bytes(active, instruction);
+    if (binding_->mapped != 0) set_location(transfer, operands_[instruction.first_operand].buffer);
+  }
+  transfer.signature = &binding_->signature;
+  active.posted = true;
+  if (instruction.kind == StepKind::send) {
+    transport.post_send(transfer);
+  } else {
+    transport.post_recv(transfer);
+  }
+}
+
+Execution::Outcome Execution::do_message(Active& active, const Instruction& instruction) {
+  if (!active.posted) {
+    const auto peer = static_cast<std::uint32_t>(instruction.peer.at(active.instance));
+    HOCKET_ASSERT(peer < links_->transport_to.size(), "a message goes to a rank");
+    Transport* const transport = links_->transport_to[peer];
+    if (transport == nullptr) [[unlikely]] {
+      return fail(internal_error("no transport reaches rank " + std::to_string(peer)));
+    }
+    post(active, instruction, *transport);
+  }
+  const Transfer& transfer = active.transfer;
+  if (!transfer.done) return Outcome::blocked;
+  active.posted = false;
+  const bool received = instruction.kind == StepKind::recv;
+  admitted_ |= received;
+  if (received && binding_->op == Op::pre_mul_sum) [[unlikely]]
+    note_scalars(active, instruction);
+  return transfer.status.ok() ? Outcome::next : fail(transfer.status);
+}
+
+bool Execution::admitted() const {
+  if (admitted_ || !header_->sends_messages) return admitted_;
+  for (std::size_t i = 0; i < active_count_; ++i) {
+    if (active_[i].posted && active_[i].transfer.moved > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace hocket::internal
