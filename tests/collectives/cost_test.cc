@@ -131,8 +131,28 @@ TEST(Price, counts_where_the_bytes_lie) {
   // Scratch too, if it does not fit into the cache of a core.
   figures.core_cache_bytes = 8 << 10;
   EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000);
+  // It has to hold two of them: two operations write two scratches in turn, and what is copied
+  // between the write and the read of one needs room too.
+  figures.core_cache_bytes = 2 * 8192;
+  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 10 + 20));
+  figures.core_cache_bytes = 2 * 8192 - 1;
+  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * 2 * (10 + 20) + 1000);
   figures.call_ns = 500;
   EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000 + 500);
+}
+
+/// Chunks that fit into the cache are read there, also if the message does not fit.
+TEST(Price, of_a_message_larger_than_the_cache_favours_chunks) {
+  Figures figures = shared_memory();
+  figures.memory_ns_per_byte = 0.1;
+  figures.core_cache_bytes = 4 * chunk_elements;
+  for (const Collective collective : {Collective::all_gather, Collective::gather}) {
+    const Builder& one_shot = *find_builder("one-shot", collective, Medium::node);
+    const Builder& staged = *find_builder("staged", collective, Medium::node);
+    const std::size_t bytes = 8 * chunk_elements;
+    EXPECT_LT(price_of(staged, 2, bytes, figures), price_of(one_shot, 2, bytes, figures));
+    EXPECT_GT(price_of(staged, 2, 100, figures), price_of(one_shot, 2, 100, figures));
+  }
 }
 
 TEST(Price, of_messages_counts_the_processors_at_both_ends) {

@@ -321,9 +321,15 @@ class Simulation {
     bool in_memory = false, shared = false;
     if (range.buffer == Buffer::line) return costs_.femtoseconds_per_touch;
     if (range.buffer == Buffer::scratch) {
-      const std::size_t stride = scratch_stride_bytes(sizes_, simulated_.dtype, range.wide);
-      in_memory =
-          std::size_t{plan.scratch_blocks} * plan.slots * stride > simulated_.core_cache_bytes;
+      // A chunk is read soon after it was written: then the cache holds it, if it also has room for
+      // what is copied meanwhile. It is written again when all slots have been used; operations use
+      // two large scratches of a board in turn (transport/shm/board.h).
+      const std::size_t in_turn = plan.node.empty() ? 1 : 2;
+      const std::size_t longest = std::max(sizes_.input.longest, sizes_.output.longest);
+      const std::size_t slots = std::min<std::size_t>(plan.slots, sizes_.chunks_in(longest));
+      const std::size_t chunk =
+          plan.scratch_blocks * scratch_stride_bytes(sizes_, simulated_.dtype, range.wide);
+      in_memory = (written ? in_turn * slots : 2) * chunk > simulated_.core_cache_bytes;
       shared = written && !plan.node.empty();
     } else {
       const Extents& extents = sizes_.of(range.buffer);
