@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -163,8 +164,8 @@ class ShmFabric final : public Fabric {
   }
   std::size_t fifo_bytes() { return Board(base_, ranks_, 0).fifo_bytes(); }
 
-  Status map_result;  // of each mapping
-  int mapped = 0;     // how often a rank has mapped memory
+  Status map_result;            // of each mapping
+  std::atomic<int> mapped = 0;  // how often a rank has mapped memory
 
  private:
   std::byte* base_;

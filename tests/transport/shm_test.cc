@@ -352,7 +352,7 @@ TEST(Shm, a_message_in_mapped_memory_is_copied_once_whichever_side_posts_first) 
     poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
     EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
     EXPECT_EQ(m.send.memory, m.recv.memory);
-    EXPECT_GT(m.fabric->mapped, 0);
+    EXPECT_GT(m.fabric->mapped.load(), 0);
     EXPECT_LT(written.load(), 1000u) << "the payload went through the fifo too";
     for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
     for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
