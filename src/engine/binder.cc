@@ -56,6 +56,7 @@ Status Binder::bind_anew(const Call& call, const Question& question, BoundCall& 
   binding.op = call.op;
   binding.stores = choice->stores;
   binding.far_scratch = choice->far_scratch;
+  binding.shares_cores = choice->shares_cores;
   binding.p2p = is_p2p(call);
   Signature& signature = binding.signature;
   signature.count = call.count;

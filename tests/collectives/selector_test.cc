@@ -66,6 +66,15 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
 }
 
+TEST(Selector, knows_whether_ranks_share_cores) {
+  SelectorOptions options = two_ranks();
+  Selector alone(options);
+  EXPECT_FALSE(choice_of(alone, 1000).shares_cores);
+  options.figures.crowd = 1.5;
+  Selector crowded(options);
+  EXPECT_TRUE(choice_of(crowded, 1000).shares_cores);
+}
+
 TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
   SelectorOptions options = two_ranks();
   options.one_node = false;

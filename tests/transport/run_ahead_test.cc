@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,11 +98,60 @@ TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
     ranks.arrive(0);
   }
   EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::small)) << "the peer may read all eight";
+  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::turns_128k)) << "there are eight of them too";
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_32k));
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_4k));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::tiny));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::none));
   for (int i = 0; i < 5; ++i) ranks.arrive(1);
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::medium));
   EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::large));
+}
+
+constexpr ScratchSize all_sizes[] = {
+    ScratchSize::tiny,     ScratchSize::small,     ScratchSize::medium,    ScratchSize::large,
+    ScratchSize::turns_4k, ScratchSize::turns_32k, ScratchSize::turns_128k};
+
+TEST(Scratch, of_every_size_and_rank_lies_apart_from_all_others) {
+  for (const int ranks : {2, 13, 300}) {
+    std::vector<std::byte> start(1);  // of a board of which no byte is touched
+    const Board board(start.data(), ranks, 0);
+    std::vector<std::pair<const std::byte*, const std::byte*>> areas;
+    for (const ScratchSize size : all_sizes) {
+      const std::uint64_t number = Board::scratches(size);
+      const std::size_t bytes = board.scratch_step(size) / number;
+      for (const int rank : std::set<int>{0, 1, ranks - 1}) {
+        for (std::uint64_t operation = 1000; operation < 1000 + number; ++operation) {
+          const std::byte* const begin = board.scratch(size, rank, operation);
+          EXPECT_EQ(begin, board.scratch(size, rank, operation + number));
+          areas.emplace_back(begin, begin + bytes);
+        }
+      }
+    }
+    std::ranges::sort(areas);
+    for (std::size_t i = 1; i < areas.size(); ++i) {
+      ASSERT_LE(areas[i - 1].second, areas[i].first) << ranks << " ranks, area " << i;
+    }
+    EXPECT_LE(areas.back().second, board.fifo(0, 0));
+  }
+}
+
+/// A rank that shares its core ends more calls before another rank has its turn.
+TEST(Scratch, is_of_a_size_with_room_and_there_are_more_where_ranks_share_cores) {
+  std::vector<std::byte> start(1);
+  const Board board(start.data(), 2, 0);
+  for (const bool shares_cores : {false, true}) {
+    for (const std::size_t bytes :
+         {1, 512, 513, 2048, 2049, 4096, 4097, 32768, 32769, 131072, 131073, 2 << 20}) {
+      const ScratchSize size = Board::size_for(bytes, shares_cores);
+      EXPECT_LE(bytes, board.scratch_step(size) / Board::scratches(size)) << bytes;
+    }
+  }
+  for (const std::size_t bytes : {600, 4096, 30'000, 100'000}) {
+    EXPECT_LT(Board::scratches(Board::size_for(bytes, false)),
+              Board::scratches(Board::size_for(bytes, true)))
+        << bytes;
+  }
 }
 
 TEST(RunAhead, knows_without_a_look_what_an_operation_has_shown) {

@@ -105,7 +105,7 @@ void Execution::prepare(const Program& program, const Program* staged, const Lin
   // Ranks that do not know all blocks could disagree about what fits.
   const bool rooted = row_of(binding_->signature.collective).rooted;
   if (rooted && has_count(binding_->signature)) {
-    scratch_size_ = Board::size_for(scratch_bytes_);
+    scratch_size_ = Board::size_for(scratch_bytes_, binding_->shares_cores);
   } else {
     scratch_size_ = ScratchSize::large;
   }

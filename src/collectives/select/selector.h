@@ -48,6 +48,7 @@ struct Choice {
   Sizes staged_sizes;  // of staged, likewise
   Stores stores = Stores::together;
   bool far_scratch = false;
+  bool shares_cores = false;
   std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of the signatures of such calls; varying: without the blocks
