@@ -160,7 +160,7 @@ constexpr Setting table[] = {
       "different nodes use TCP."},
      parse_nodes},
     {{"HOCKET_ALGORITHM", SettingKind::choice,
-      "inline|one-shot|staged|root-fold|direct|ring|tree|owner-fold|pairs|recursive-doubling|"
+      "inline|one-shot|staged|root-fold|eager|direct|ring|tree|owner-fold|pairs|recursive-doubling|"
       "k-nomial|double-tree|circulant|pat|bruck|two-level|leaders",
       "chosen by measured cost",
       "For experiments: the algorithm to use wherever it is possible; must be equal on all ranks."},

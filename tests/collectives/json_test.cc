@@ -240,16 +240,18 @@ using Json = nlohmann::json;
 
 /// The values for keys of steps, of which each has all that its kind may have.
 std::vector<Json> full_steps() {
-  return {{{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
-          {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
-          {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}},
-          {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}},
-          {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}},
-          {{"await", "x"}, {"instance", 0}, {"repeat", 1}, {"back", 0}},
-          {{"await_end", "x"}, {"instance", 0}, {"repeat", 1}},
-          {{"arrive", true}},
-          {{"await_arrival", "all"}},
-          {{"wait", 0}, {"of", "all"}, {"back", 0}}};
+  const char* const small = "small";
+  return {
+      {{"copy", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}, {"when", small}},
+      {{"fold", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}, {"when", "large"}},
+      {{"finish", "in[0]"}, {"into", "out[0]"}, {"block", 0}, {"repeat", 1}, {"when", small}},
+      {{"send", "nothing"}, {"to", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}, {"when", small}},
+      {{"recv", "nothing"}, {"from", 1}, {"tag", 0}, {"block", 0}, {"repeat", 1}, {"when", small}},
+      {{"await", "x"}, {"instance", 0}, {"repeat", 1}, {"back", 0}},
+      {{"await_end", "x"}, {"instance", 0}, {"repeat", 1}},
+      {{"arrive", true}},
+      {{"await_arrival", "all"}},
+      {{"wait", 0}, {"of", "all"}, {"back", 0}}};
 }
 
 std::set<std::string> keys_of(const Json& object) {
@@ -287,7 +289,7 @@ TEST(PlanSchema, has_the_keys_that_are_read) {
     plan["lanes"][0]["steps"] = Json::array({step});
     EXPECT_EQ("", read(plan)) << step.dump();
     for (const std::string key :
-         {"into", "to", "from", "tag", "instance", "repeat", "back", "of"}) {
+         {"into", "to", "from", "tag", "instance", "repeat", "back", "of", "when"}) {
       if (step.contains(key)) continue;
       plan["lanes"][0]["steps"][0][key] = 0;
       EXPECT_NE(std::string::npos, read(plan).find("unknown key '" + key)) << step.dump();
@@ -328,6 +330,8 @@ TEST(PlanFiles, with_wrong_fields_are_refused_by_place) {
   expect_refused(replaced(cube, "\"wide_scratch\": true", "\"wide_scratch\": 1"),
                  "wide_scratch must be true or false");
   expect_refused(replaced(cube, "\"slots\"", "\"varying\": true, \"slots\""), "equal counts");
+  expect_refused(replaced(cube, "\"slots\"", "\"small_bytes\": 65537, \"slots\""),
+                 "small_bytes: '65537' is 65537 here, not 0..65536");
   expect_refused(replaced(cube, "\"slots\"", "\"maps_input\": true, \"slots\""),
                  "arrives_first must be true");
   expect_refused(replaced(chain, "{\"copy\"", "{\"move\""),

@@ -669,6 +669,50 @@ std::vector<Fault> faults_of_answers() {
   };
 }
 
+/// Plans that tell small blocks from large ones. The root is rank 0; the other ranks have the steps
+/// put, arrive and send, the root awaits, takes and receives in lanes 1 to 3.
+std::vector<Fault> faults_of_small_blocks() {
+  return {
+      {"small_blocks_of_half_a_line", "eager", gather, node,
+       all([](Plan& p) { p.small_bytes = 100; }),
+       "has small blocks of up to 100 bytes, which is no multiple of 64"},
+      {"small_blocks_of_a_reduction", "one-shot", all_reduce, node,
+       all([](Plan& p) { p.small_bytes = 64; }),
+       "tells small blocks from large ones, but is for a all-reduce"},
+      {"small_blocks_with_chunks", "eager", gather, node,
+       all([](Plan& p) { p.single_chunk = false; }),
+       "tells small blocks from large ones, but cuts blocks, or is not for one node"},
+      {"small_blocks_without_a_line", "eager", scatter, node,
+       all([](Plan& p) { p.line_blocks = 1; }), "something else is in the arrival line"},
+      {"other_small_blocks", "eager", all_to_all, node, [](Plans& p) { p[2].small_bytes = 64; },
+       "'eager', rank 2, differs from rank 0's in what it needs"},
+      {"a_condition_of_nothing", "one-shot", gather, node,
+       [](Plans& p) { p[1].lanes[0].steps[0].when = When::small; },
+       "has a condition, but the plan does not tell small blocks from large ones"},
+      {"a_condition_to_arrive", "eager", gather, node,
+       [](Plans& p) { p[1].lanes[0].steps[1].when = When::small; },
+       "synchronises, but has a condition"},
+      {"an_unknown_condition", "eager", gather, node,
+       [](Plans& p) { p[1].lanes[0].steps[0].when = static_cast<When>(3); },
+       "has an unknown condition"},
+      {"large_blocks_in_scratch", "eager", gather, node,
+       [](Plans& p) { p[1].lanes[0].steps[0].when = When::always; },
+       "uses scratch, which has room for small blocks only, for other blocks too"},
+      {"sends_small_blocks_too", "eager", gather, node,
+       [](Plans& p) { p[1].lanes[0].steps[2].when = When::always; },
+       "receives tag 0 for other blocks than rank 1 sends it"},
+      {"receives_before_the_arrival", "eager", gather, node,
+       [](Plans& p) {
+         Steps& take = p[0].lanes[1].steps;
+         std::rotate(take.begin(), take.begin() + 2, take.end());
+       },
+       "receives a block from rank 1 before it has awaited that rank's arrival"},
+      {"leaves_small_blocks_out", "eager", gather, node,
+       [](Plans& p) { erase_step(p[1].lanes[0], 0); },
+       "reads scratch block 0 of rank 1, where nothing has been written"},
+  };
+}
+
 std::vector<Fault> faults() {
   std::vector<Fault> all;
   for (const auto& more :
@@ -676,7 +720,7 @@ std::vector<Fault> faults() {
         faults_of_steps(), faults_of_single_steps(), faults_of_several_blocks(), faults_of_widths(),
         faults_of_indices(), faults_of_peers(), faults_of_ranges(), faults_of_messages(),
         faults_of_order(), faults_of_races(), faults_of_progress(), faults_of_results(),
-        faults_of_answers()}) {
+        faults_of_answers(), faults_of_small_blocks()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;
@@ -709,68 +753,6 @@ TEST(Faults, of_a_send_without_its_recv) {
   plans[0].shape.root = 0;
   EXPECT_NE(verify(plans).message().find("is no send or recv between two ranks"),
             std::string::npos);
-}
-
-// The runs of the verifier have too few chunks to fill the slots of a window.
-TEST(ManyChunks, let_a_ring_with_a_constant_window_deadlock) {
-  const auto prove_with = [](std::uint32_t window, std::uint32_t chunks) {
-    Plans plans =
-        plans_of(*find_builder("ring", Collective::all_reduce, Medium::messages), {.ranks = 12});
-    for (Plan& plan : plans) {
-      for (Lane& lane : plan.lanes) {
-        if (lane.name == "pass" || lane.name == "send on") lane.window = window;
-      }
-    }
-    return prove(plans, {ItemCounts(12, chunks)}).status.message();
-  };
-  EXPECT_NE(prove_with(4, 12).find("deadlock: nothing can go on past"), std::string::npos);
-  const std::string message = prove_with(4, 5);
-  EXPECT_NE(message.find("deadlock with many chunks: 'ring', rank 0, lane 'send on' instance 4 "
-                         "begins only when instance 0 has ended, which waits for it"),
-            std::string::npos)
-      << message;
-  EXPECT_EQ(prove_with(5, 12), "success") << "all instances are active at the same time";
-}
-
-TEST(ManyChunks, let_an_await_of_an_end_deadlock) {
-  using namespace steps;
-  Plans plans = plans_of(*find_builder("owner-fold", Collective::reduce_scatter, Medium::messages),
-                         {.ranks = 3});
-  EXPECT_TRUE(prove(plans, {{2, 2, 2}}).status.ok());
-  // Chunk 2 is received when chunk 0 is folded, but now nothing is folded before all chunks are
-  // received. Two chunks fit into the slots.
-  plans[1].lanes[2].steps[0] = await_end(1, by_source(0), 2);
-  const Status status = prove(plans, {{2, 2, 2}}).status;
-  EXPECT_NE(status.message().find("deadlock with many chunks: 'owner-fold', rank 1, lane 'fold', "
-                                  "step 0 (await end of 1 receive[j]{j<2}) awaits the end of a "
-                                  "lane that waits for this one"),
-            std::string::npos)
-      << status.message();
-}
-
-TEST(RankOrder, a_partial_result_may_only_come_first) {
-  using namespace steps;
-  const auto with = [](std::vector<std::uint32_t> order) {
-    Plans plans =
-        plans_of(*find_builder("one-shot", Collective::all_reduce, Medium::node), {.ranks = 3});
-    for (Plan& plan : plans) {
-      const Ranges r(plan.shape.rank);
-      std::vector<Range> srcs;
-      for (const std::uint32_t q : order) srcs.push_back(at(r.scratch(fixed(0)), fixed(q)));
-      plan.scratch_blocks = 2;
-      Steps& all = plan.lanes[0].steps;
-      all.pop_back();
-      const Range sum = r.scratch(fixed(1));
-      all.push_back(fold(fixed(0), {srcs[0], srcs[1]}, sum));
-      all.push_back(order[0] == 0 ? finish(fixed(0), {sum, srcs[2]}, {r.output(fixed(0))})
-                                  : finish(fixed(0), {srcs[2], sum}, {r.output(fixed(0))}));
-    }
-    EXPECT_TRUE(verify(plans).ok()) << verify(plans).message();
-    return folds_in_rank_order(plans);
-  };
-  EXPECT_TRUE(with({0, 1, 2}));   // ((0 + 1) + 2)
-  EXPECT_FALSE(with({1, 2, 0}));  // (0 + (1 + 2))
-  EXPECT_FALSE(with({0, 2, 1}));  // ((0 + 2) + 1)
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ class Walker {
     bool moved = false;
     while (threads_[index].next < threads_[index].lane->steps.size()) {
       Thread& thread = threads_[index];
-      if (!step(thread, thread.lane->steps[thread.next])) return moved;
+      const Step& next = thread.lane->steps[thread.next];
+      if (next.when != When::large && !step(thread, next)) return moved;
       moved = true;
       if (++thread.next == thread.lane->steps.size()) end(Thread(thread));
     }

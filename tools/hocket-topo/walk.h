@@ -1,6 +1,7 @@
 // When the messages of an operation are under way: the plans of all ranks, walked with one chunk
 // for each block. Time counts message times: a message is sent at time t and has come at t + 1; all
-// else takes no time. So the rows of a picture are the rounds of the algorithm.
+// else takes no time. So the rows of a picture are the rounds of the algorithm. In a plan that
+// tells small blocks from large ones, all blocks are small.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // The body of a load/store program as a device runs it: the same source compiles for the host,
 // where a thread stands for a thread block, and by nvcc. It reads only the program (program.h), the
 // sizes of the operation, and the addresses of all local ranks' buffers. A host has run the entry
-// of the program before. can_run() refuses programs with messages.
+// of the program before. can_run() refuses programs with messages
+// and those that tell small blocks from large ones.
 //
 // Workers. A rank has R workers (thread blocks), which all run the whole program, each on its share
 // of every chunk: a share is a multiple of 16 bytes. So a flag has R instances, one for each
@@ -62,7 +63,7 @@ struct DeviceCall {
 /// and PreMulSum needs the scalars of the board.
 inline bool can_run(const Program& program, Op op) {
   const ProgramHeader& header = program.header();
-  if (op >= Op::pre_mul_sum) return false;
+  if (op >= Op::pre_mul_sum || header.small_bytes > 0) return false;
   if (header.active > most_active || header.counters > most_counters ||
       header.most_operands > most_operands) {
     return false;

@@ -25,10 +25,6 @@ bool reached(std::uint64_t value, std::uint64_t target) {
   return static_cast<std::int64_t>(value - target) >= 0;
 }
 
-std::uint32_t index_of(const Index& index, std::uint32_t instance, std::uint32_t source = 0) {
-  return static_cast<std::uint32_t>(index.at(instance, source));
-}
-
 }  // namespace
 
 std::uint64_t Execution::flag_value(std::uint64_t count) const {
@@ -102,9 +98,9 @@ void Execution::prepare(const Program& program, const Program* staged, const Lin
     scratch_bytes_ = std::max(scratch_bytes_, stride * other.scratch_blocks * other.slots);
   }
   if (!header_->uses_node) return;
-  // Ranks that do not know all blocks could disagree about what fits.
+  // Ranks that do not know all blocks could disagree about what fits, unless it is small blocks.
   const bool rooted = row_of(binding_->signature.collective).rooted;
-  if (rooted && has_count(binding_->signature)) {
+  if (header_->small_bytes > 0 || (rooted && has_count(binding_->signature))) {
     scratch_size_ = Board::size_for(scratch_bytes_, binding_->shares_cores);
   } else {
     scratch_size_ = ScratchSize::large;
@@ -150,54 +146,6 @@ bool Execution::run_entry() {
   if (staged_ != nullptr && !all_mapped_) fall_back();
   begin_lanes();
   return true;
-}
-
-/// PreMulSum: at first every block of this rank's scratch counts as an input of this rank.
-void Execution::expect_scalars() {
-  const std::size_t blocks =
-      std::max(header_->scratch_blocks * header_->slots,
-               staged_ != nullptr ? staged_->header().scratch_blocks * staged_->header().slots : 0);
-  scalars_.assign(blocks, binding_->signature.scalar());
-}
-
-/// The scalar of the rank whose input the operand holds: of the rank whose buffer it is, or, in
-/// this rank's scratch, of the rank that has sent it. The verifier proves that (Proof::scalars).
-std::uint64_t Execution::scalar_of(const Operand& operand, const Active& active,
-                                   std::uint32_t source) const {
-  const std::uint32_t rank = index_of(operand.rank, active.instance, source);
-  if (rank != static_cast<std::uint32_t>(own_)) {
-    return links_->board->signature(static_cast<int>(rank), operation_).scalar();
-  }
-  if (operand.buffer != Buffer::scratch) return binding_->signature.scalar();
-  return scalars_[scratch_index(index_of(operand.block, active.instance, source), active.chunk)];
-}
-
-/// Notes whose scalar belongs to what a message has brought.
-void Execution::note_scalars(const Active& active, const Instruction& instruction) {
-  if (instruction.dsts == 0) return;
-  const Operand& operand = operands_[instruction.first_operand];
-  if (operand.buffer != Buffer::scratch || operand.wide) return;
-  for (std::uint32_t r = 0; r < instruction.repeat; ++r) {
-    scalars_[scratch_index(index_of(operand.block, active.instance, r), active.chunk)] =
-        active.transfer.sender_scalar;
-  }
-}
-
-/// PreMulSum: a sum in which inputs, that is sources that are not wide, have their scalars.
-/// A copy moves inputs as they are.
-void Execution::add_scalars(const Active& active, const Instruction& instruction,
-                            std::uint32_t repetition, Fold* fold) {
-  fold->op = Op::sum;
-  const bool copies = fold->src_count == 1 && !fold->finish && fold->srcs[0].wide == fold->wide_dst;
-  if (copies) return;
-  fold_scalars_.clear();
-  const Operand* operand = operands_ + instruction.first_operand + instruction.dsts;
-  for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
-    for (std::uint32_t j = 0; j < operand->repeat; ++j) {
-      fold_scalars_.push_back(operand->wide ? 0 : scalar_of(*operand, active, repetition + j));
-    }
-  }
-  fold->scalars = fold_scalars_.data();
 }
 
 void Execution::begin_lanes() {
@@ -438,7 +386,7 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
 void Execution::fold_block(const Active& active, const Instruction& instruction,
                            std::uint32_t repetition) {
   const std::size_t count = elements_of(active, instruction, repetition);
-  if (count == 0) return;
+  if (count == 0 || is_left_out(active, instruction)) return;
   const Operand* operand = operands_ + instruction.first_operand;
   if (const std::size_t bytes = copied_bytes(instruction, count); bytes > 0) {
     std::byte* const dst = address_of(operand[0], active, repetition);
@@ -521,7 +469,8 @@ void Execution::make_ready() {
 }
 
 void Execution::make_ready(const Active& active, const Instruction& instruction) {
-  const std::size_t count = elements_of(active, instruction, 0);
+  const std::size_t count =
+      is_left_out(active, instruction) ? 0 : elements_of(active, instruction, 0);
   ReadyFold& ready = ready_[static_cast<std::size_t>(&instruction - code_)];
   ready.fold = fold_of(instruction, count);
   ready.copied = copied_bytes(instruction, count);
@@ -579,6 +528,8 @@ void Execution::arrive() {
     std::memcpy(line.payload, &places, sizeof places);
     exported_ = writes_output_of(own_) && (binding_->mapped & 2) != 0;
   }
+  if (header_->small_bytes > 0) [[unlikely]]
+    write_counts(line);
   line.fingerprint = binding_->fingerprint;
   line.mapped = binding_->mapped;
   line.sequence.store(operation_, std::memory_order_release);
@@ -608,6 +559,9 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
     if (line.sequence.load(std::memory_order_acquire) < operation_) return Outcome::blocked;
     if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
       return mismatch_with(rank);
+    }
+    if (header_->small_bytes > 0 && !agrees_about_block(rank, line)) [[unlikely]] {
+      return fail(other_block(rank, line));
     }
     const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;

@@ -175,11 +175,26 @@ class Execution {
   std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
   std::size_t elements_of(const Active& active, const Instruction& instruction,
                           std::uint32_t repetition) const;
+  /// True if the step is not for its block, because that is small or large.
+  bool is_left_out(const Active& active, const Instruction& instruction) const {
+    return instruction.when != When::always &&
+           sizes_->leaves_out(instruction.when, active.lane->extents,
+                              index_of(instruction.block, active.instance));
+  }
+  void write_counts(ArrivalLine& line) const;
+  bool agrees_about_block(int peer, const ArrivalLine& line) const;
+  std::size_t count_from(int peer) const;
+  std::uint64_t count_in(const ArrivalLine& line) const;
+  Status other_block(int peer, const ArrivalLine& line) const;
   std::size_t message_bytes(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
   bool has_arrived(int peer, std::uint64_t operation) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;
+  static std::uint32_t index_of(const Index& index, std::uint32_t instance,
+                                std::uint32_t source = 0) {
+    return static_cast<std::uint32_t>(index.at(instance, source));
+  }
   int rank_of(int local_rank) const {
     return links_->ranks_of_node[static_cast<std::size_t>(local_rank)];
   }

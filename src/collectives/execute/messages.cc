@@ -36,9 +36,9 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.mappable = false;
   transfer.key.sequence = binding_->message_sequence;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
-  transfer.key.tag = static_cast<std::uint32_t>(instruction.tag.at(active.instance));
+  transfer.key.tag = index_of(instruction.tag, active.instance);
   transfer.key.p2p = binding_->p2p;
-  transfer.peer = static_cast<int>(instruction.peer.at(active.instance));
+  transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
   if (carries) {
     transfer.data = address_of(operands_[instruction.first_operand], active, 0);
@@ -55,8 +55,9 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
 }
 
 Execution::Outcome Execution::do_message(Active& active, const Instruction& instruction) {
+  if (is_left_out(active, instruction)) return Outcome::next;
   if (!active.posted) {
-    const auto peer = static_cast<std::uint32_t>(instruction.peer.at(active.instance));
+    const std::uint32_t peer = index_of(instruction.peer, active.instance);
     HOCKET_ASSERT(peer < links_->transport_to.size(), "a message goes to a rank");
     Transport* const transport = links_->transport_to[peer];
     if (transport == nullptr) [[unlikely]] {

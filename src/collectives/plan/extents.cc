@@ -82,12 +82,16 @@ Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t 
 }
 
 Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements) {
-  return sizes_of(plan.shape.collective, input_blocks(plan), output_blocks(plan), count, dtype,
-                  plan.single_chunk ? 0 : chunk_elements);
+  Sizes sizes = sizes_of(plan.shape.collective, input_blocks(plan), output_blocks(plan), count,
+                         dtype, plan.single_chunk ? 0 : chunk_elements);
+  sizes.small_elements = plan.small_bytes / size_of(dtype);
+  return sizes;
 }
 
 std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide) {
-  const std::size_t longest = std::max(sizes.input.longest, sizes.output.longest);
+  const std::size_t longest = sizes.small_elements > 0
+                                  ? sizes.small_elements
+                                  : std::max(sizes.input.longest, sizes.output.longest);
   const std::size_t elements =
       sizes.chunk_elements == 0 ? longest : std::min(sizes.chunk_elements, longest);
   return round_up(elements * (wide ? wide_size_of(dtype) : size_of(dtype)), 64);

@@ -53,6 +53,8 @@ Extents table_of_blocks(std::span<const std::size_t> counts, std::span<const std
 struct Sizes {
   Extents input, output;
   std::size_t chunk_elements = 0;  // of a full chunk: a multiple of grain_of(); 0: one chunk
+  /// Of a plan with small_bytes: the most elements of a small block.
+  std::size_t small_elements = 0;
 
   constexpr const Extents& of(Buffer buffer) const {
     return buffer == Buffer::output ? output : input;
@@ -73,6 +75,12 @@ struct Sizes {
     const std::size_t skipped = std::min(chunk * chunk_elements, all.count);
     return {all.first + skipped, std::min(chunk_elements, all.count - skipped)};
   }
+  /// True if a step of that block, `when`, is not for it.
+  constexpr bool leaves_out(When when, Buffer extents, std::size_t block) const {
+    if (when == When::always) [[likely]]
+      return false;
+    return (of(extents).block(block).count <= small_elements) != (when == When::small);
+  }
   /// The number of chunks of a lane's instance. block: that of a lane of one block.
   constexpr std::size_t chunks_of(Counts counts, Buffer extents, std::size_t block) const {
     if (counts == Counts::once || chunk_elements == 0) return 1;
@@ -90,8 +98,17 @@ Sizes sizes_of(Collective collective, std::uint32_t input_blocks, std::uint32_t 
 Sizes sizes_of(const Plan& plan, std::size_t count, Dtype dtype, std::size_t chunk_elements);
 
 /// Bytes between the blocks of scratch. All ranks that read one another's scratch must get the same
-/// number. wide: some scratch range of the plan is wide.
+/// number. In a plan with small_bytes it is that number. wide: some scratch range of the plan is
+/// wide.
 std::size_t scratch_stride_bytes(const Sizes& sizes, Dtype dtype, bool wide);
+
+/// The counts of blocks in the arrival line of a rank, in a plan with small_bytes: of the blocks
+/// that it sends. A rank with a block for each rank has a count for each of them, in the order of
+/// ranks.
+constexpr std::size_t counts_in_line(const CollectiveRow& row, std::size_t ranks) {
+  return row.input == Blocks::per_rank ? ranks : 1;
+}
+constexpr std::size_t most_counts_in_line = line_payload_bytes / sizeof(std::uint64_t);
 
 /// Elements between the blocks of a line.
 constexpr std::size_t line_stride(const Sizes& sizes) {

@@ -69,7 +69,7 @@ class Reader {
     check_keys(json, "the plan",
                {"$schema", "about", "name", "collective", "ranks", "links", "layout", "varying",
                 "cut", "slots", "scratch_blocks", "wide_scratch", "line_blocks", "arrives_first",
-                "maps_input", "maps_output", "single_chunk", "lanes"});
+                "maps_input", "maps_output", "single_chunk", "small_bytes", "lanes"});
     if (find(json, "name") == nullptr) fail("name", "is missing");
     header(json);
     numbers(json);
@@ -218,6 +218,7 @@ class Reader {
     optional_expression(json, "cut", "", &file_.cut);
     optional_expression(json, "scratch_blocks", "", &file_.scratch_blocks);
     optional_expression(json, "line_blocks", "", &file_.line_blocks);
+    optional_expression(json, "small_bytes", "", &file_.small_bytes);
     if (const Json* slots = find(json, "slots")) {
       file_.slots = static_cast<std::uint8_t>(whole(*slots, "slots", 1, max_slots));
     }
@@ -358,14 +359,24 @@ class Reader {
     fold_like(json, value, "finish", out);
   }
   void fold_like(const Json& json, const Json& value, const char* key, StepText* out) {
-    check_keys(json, out->place, {key, "into", "block", "repeat"});
+    check_keys(json, out->place, {key, "into", "block", "repeat", "when"});
     out->kind = StepKind::fold;
     ranges(value, out->place + "." + key, &out->srcs);
     const Json* const into = find(json, "into");
     if (into == nullptr) return fail(out->place, "lacks 'into', the destinations");
     ranges(*into, out->place + ".into", &out->dsts);
+    blocks_of_step(json, out);
+  }
+
+  void blocks_of_step(const Json& json, StepText* out) {
     optional_expression(json, "block", out->place, &out->block);
     optional_expression(json, "repeat", out->place, &out->repeat);
+    const Json* const when = find(json, "when");
+    if (when == nullptr) return;
+    if (*when != "small" && *when != "large") {
+      return fail(out->place + ".when", "must be 'small' or 'large'");
+    }
+    out->when = *when == "small" ? When::small : When::large;
   }
 
   void send(const Json& json, const Json& value, StepText* out) {
@@ -378,14 +389,13 @@ class Reader {
   }
   void message(const Json& json, const Json& value, const char* key, const char* peer,
                std::vector<RangeText>* data, StepText* out) {
-    check_keys(json, out->place, {key, peer, "tag", "block", "repeat"});
+    check_keys(json, out->place, {key, peer, "tag", "block", "repeat", "when"});
     if (value != "nothing") data->push_back(range(value, out->place + "." + key));
     const Json* const rank = find(json, peer);
     if (rank == nullptr) return fail(out->place, fmt::format("lacks '{}', the other rank", peer));
     out->peer = expression(*rank, out->place + "." + peer);
     optional_expression(json, "tag", out->place, &out->tag);
-    optional_expression(json, "block", out->place, &out->block);
-    optional_expression(json, "repeat", out->place, &out->repeat);
+    blocks_of_step(json, out);
   }
 
   void arrive(const Json& json, const Json& value, StepText* out) {

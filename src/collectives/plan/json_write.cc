@@ -161,6 +161,7 @@ class LaneWriter {
   Json with_blocks(Json json, const Step& step) {
     if (step.block != lane_.block) json["block"] = formula(step.block);
     if (step.repeat != 1) json["repeat"] = number(step.repeat);
+    if (step.when != When::always) json["when"] = step.when == When::small ? "small" : "large";
     return json;
   }
   static Json with_lag(Json json, const Step& step) {
@@ -377,6 +378,7 @@ std::string write_json(std::span<const Plan> plans, bool varying) {
   if (plan.maps_input) head["maps_input"] = true;
   if (plan.maps_output) head["maps_output"] = true;
   if (plan.single_chunk) head["single_chunk"] = true;
+  if (plan.small_bytes != 0) head["small_bytes"] = plan.small_bytes;
   std::string text = "{\n";
   for (const auto& [key, value] : head.items()) {
     text += "  " + Json(key).dump() + ": " + value.dump() + ",\n";

@@ -87,6 +87,7 @@ class Lowering {
   Status add(const Step& step) {
     Instruction lowered{};
     lowered.kind = step.kind;
+    lowered.when = step.when;
     lowered.finish = step.finish;
     lowered.all = step.all;
     lowered.end = step.end;
@@ -130,6 +131,7 @@ class Lowering {
     header_.line_blocks = plan_.line_blocks;
     header_.scratch_blocks = plan_.scratch_blocks;
     header_.slots = plan_.slots;
+    header_.small_bytes = plan_.small_bytes;
     header_.wide_scratch = plan_.wide_scratch;
     header_.uses_node = plan_.uses_node();
     header_.sends_messages |= plan_.uses_node() && plan_.node.size() < plan_.shape.ranks;

@@ -37,6 +37,15 @@
 // Scratch. Scratch block b of chunk k lies in slot k % slots. The plan itself must say when a slot,
 // or a block that several instances use, may be overwritten.
 //
+// Small blocks. In a gather, a scatter or an all-to-all whose blocks have different counts, only
+// the two ends of a block know its count. In a plan with small_bytes a data step may be for small
+// blocks only, or for large ones only (Step::when): both ends leave out the same steps, without a
+// word between them. A small block has at most small_bytes bytes, and so much room has each block
+// of scratch, whatever the counts are; a large block needs a message. The arrival line of a rank
+// has the counts of the blocks that the rank sends to its local peers. A rank that has awaited the
+// arrival of a peer has compared the count with its own, so it does not wait for a large block that
+// the peer considers small.
+//
 // In place. The output may be the input. In an all-gather and a gather the input may be block
 // `rank` of the output; in a reduce-scatter and a scatter the output may be block `rank` of the
 // input; an all-to-all is never in place. A copy (one source, no finish, equal width) of memory
@@ -118,8 +127,13 @@ enum class StepKind : std::uint8_t {
   await_board,
 };
 
+/// The blocks for which a data step runs; for other blocks it is left out. Only plans with
+/// small_bytes have steps that do not always run.
+enum class When : std::uint8_t { always, small, large };
+
 struct Step {
   StepKind kind = StepKind::fold;
+  When when = When::always;
   bool finish = false;
   bool all = false;        // wait, await_arrival; await_board: true
   bool end = false;        // await
@@ -153,7 +167,7 @@ enum class Counts : std::uint8_t {
   /// lanes of that block.
   one_block,
   /// As many as the longest block has; the chunks of shorter blocks are empty at the end. All ranks
-  /// must know the counts of all blocks.
+  /// must know the counts of all blocks, unless each block has one chunk.
   all_blocks,
 };
 
@@ -229,6 +243,9 @@ struct Plan {
   bool maps_output = false;
   /// Each block has one chunk (which must fit a slot or a line, or needs neither).
   bool single_chunk = false;
+  /// The bytes of each block of scratch, and the most bytes of a small block, in every rank's plan:
+  /// a multiple of 64. 0: the plan does not tell small blocks from large ones.
+  std::uint32_t small_bytes = 0;
   std::vector<Lane> lanes;
 
   bool uses_node() const { return !node.empty(); }

@@ -15,6 +15,7 @@ constexpr std::int64_t most_work_of_all = 1 << 17, most_work = 1 << 14;
 constexpr std::int64_t most_active = 320;
 constexpr std::int64_t most_scratch_blocks = 1024;  // of all slots together
 constexpr std::int64_t most_cut = 256;
+constexpr std::int64_t most_small_bytes = 1 << 16;
 
 /// Puts the numbers of one rank into the formulas of a file. The first error stays; what follows it
 /// is built with zeros.
@@ -83,6 +84,7 @@ class Building {
     plan_.scratch_blocks = number("scratch_blocks", file_.scratch_blocks, 0,
                                   most_scratch_blocks / std::max<int>(1, file_.slots));
     plan_.line_blocks = number("line_blocks", file_.line_blocks, 0, line_payload_bytes);
+    plan_.small_bytes = number("small_bytes", file_.small_bytes, 0, most_small_bytes);
     names_ = own;
     plan_.wide_scratch = file_.wide_scratch && widened;
     plan_.arrives_first = file_.arrives_first;
@@ -160,6 +162,7 @@ class Building {
   Step step(const StepText& text, const Lane& lane, const std::vector<const LaneText*>& present) {
     Step made;
     made.kind = text.kind;
+    made.when = text.when;
     made.finish = text.finish;
     made.all = text.all;
     made.end = text.end;

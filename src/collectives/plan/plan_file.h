@@ -39,6 +39,7 @@ struct RangeText {
 struct StepText {
   std::string place;  // "lanes[1].steps[0]", for errors
   StepKind kind = StepKind::fold;
+  When when = When::always;
   bool finish = false, all = false, end = false;
   std::uint16_t flag = 0, lag = 0;
   std::string lane;  // await: its name; empty: lane_number
@@ -72,7 +73,7 @@ struct PlanFile {
   /// serves nodes of equal size, whose ranks follow one another.
   std::vector<std::uint32_t> layout;
   bool varying = false;
-  Expression cut{1}, scratch_blocks, line_blocks;
+  Expression cut{1}, scratch_blocks, line_blocks, small_bytes;
   std::uint8_t slots = 1;
   bool wide_scratch = false, arrives_first = false, maps_input = false, maps_output = false,
        single_chunk = false;

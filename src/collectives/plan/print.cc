@@ -12,6 +12,8 @@
 //                               blocks 1, 2 and 3, each from its place to its own
 //   await 2 fold (4 back)       until lane 2, `fold`, has completed the chunk 4 before this chunk
 //   await end of 0 send[j]{j<3} until instances 0, 1 and 2 of lane 0, `send`, have ended
+//   send in[0] -> 2 tag 0 if large
+//                               left out if the block is small
 //   await board                 until this rank's line and scratch are free
 #include <fmt/format.h>
 
@@ -157,7 +159,9 @@ std::string title_of(std::size_t number, const Lane& lane) {
 
 }  // namespace
 
-std::string print(const Plan& plan, const Step& step) {
+namespace {
+
+std::string text_of(const Plan& plan, const Step& step) {
   switch (step.kind) {
     case StepKind::fold:
       return fmt::format("{} {} -> {}", name_of_fold(step),
@@ -186,6 +190,14 @@ std::string print(const Plan& plan, const Step& step) {
   return fmt::format("unknown step {}", static_cast<int>(step.kind));
 }
 
+}  // namespace
+
+std::string print(const Plan& plan, const Step& step) {
+  static const char* const conditions[] = {"", " if small", " if large"};
+  const auto when = static_cast<unsigned>(step.when);
+  return text_of(plan, step) + (when < 3 ? conditions[when] : " if ?");
+}
+
 std::string print(const Plan& plan) {
   const Shape& shape = plan.shape;
   std::string text = fmt::format("{} by {}: rank {} of {}", name_of(shape.collective),
@@ -202,6 +214,7 @@ std::string print(const Plan& plan) {
   if (plan.maps_input) text += "; maps inputs";
   if (plan.maps_output) text += "; maps outputs";
   if (plan.single_chunk) text += "; single chunk";
+  if (plan.small_bytes > 0) text += fmt::format("; small: {} bytes", plan.small_bytes);
   text += '\n';
   const Steps entry = entry_of(plan);
   if (!entry.empty()) text += "entry\n";

@@ -33,9 +33,11 @@ static_assert(sizeof(Operand) == 40);
 
 struct Instruction {
   StepKind kind;
+  When when;
   bool finish;
   bool all;
   bool end;
+  std::uint8_t unused[3];
   std::uint16_t flag;
   std::uint16_t lag;
   Index peer;  // send, recv, wait, await_arrival; await: the instance
@@ -46,7 +48,7 @@ struct Instruction {
   std::uint32_t first_operand;  // destinations, then sources
   std::uint32_t dsts, srcs;     // operands
 };
-static_assert(sizeof(Instruction) == 76);
+static_assert(sizeof(Instruction) == 80);
 
 struct LaneCode {
   std::uint32_t first, count;  // instructions
@@ -69,6 +71,7 @@ struct ProgramHeader {
   std::uint32_t operands, first_operand;
   std::uint32_t input_blocks, output_blocks, line_blocks, scratch_blocks;
   std::uint32_t slots;
+  std::uint32_t small_bytes;
   std::uint32_t active;         // the windows of all lanes together
   std::uint32_t counters;       // the instances of all lanes together
   std::uint32_t most_operands;  // of one instruction, each counted `repeat` times
@@ -81,7 +84,7 @@ struct ProgramHeader {
   // Steps of this rank access the inputs, or the outputs, of local peers.
   bool accesses_inputs, accesses_outputs;
 };
-static_assert(sizeof(ProgramHeader) == 88);
+static_assert(sizeof(ProgramHeader) == 92);
 
 class Program {
  public:

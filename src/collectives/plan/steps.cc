@@ -53,6 +53,14 @@ Step for_blocks(Step step, std::uint32_t blocks) {
   step.repeat = blocks;
   return step;
 }
+Step when_small(Step step) {
+  step.when = When::small;
+  return step;
+}
+Step when_large(Step step) {
+  step.when = When::large;
+  return step;
+}
 Step finish(Index block, std::vector<Range> srcs, std::vector<Range> dsts) {
   Step step = data_step(StepKind::fold, block, std::move(srcs), std::move(dsts));
   step.finish = true;

@@ -68,6 +68,9 @@ Step copy(Index block, Range src, std::vector<Range> dsts);
 Step fold(Index block, std::vector<Range> srcs, Range dst);
 /// The step stands for `blocks` blocks of the message, j = 0, 1, ..., in a lane of all blocks.
 Step for_blocks(Step step, std::uint32_t blocks);
+/// The step is for small blocks only, or for large ones only (Plan::small_bytes).
+Step when_small(Step step);
+Step when_large(Step step);
 /// The last fold of a value: it rounds the result, and divides it for avg.
 Step finish(Index block, std::vector<Range> srcs, std::vector<Range> dsts);
 Step send(Index peer, Index tag, Index block, Range src);

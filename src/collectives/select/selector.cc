@@ -184,8 +184,13 @@ Status Selector::algorithms_for(const Question& question, const std::vector<Algo
   std::vector<Algorithm> algorithms;
   const auto look_at = [&](const Builder& builder) -> Status {
     if (!serves(builder, question)) return {};
-    algorithms.push_back({&builder, nullptr});
-    return program_for(builder, question, &algorithms.back().program);
+    const Program* program = nullptr;
+    HOCKET_RETURN_IF_ERROR(program_for(builder, question, &program));
+    // `eager` sends messages where a node has too many ranks for it: as `pairs`, a candidate too.
+    const bool by_messages = options_.ranks > 1 && !program->header().uses_node;
+    if (builder.medium == Medium::node && by_messages) return {};
+    algorithms.push_back({&builder, program});
+    return {};
   };
   for (const Builder& builder : builders()) HOCKET_RETURN_IF_ERROR(look_at(builder));
   for (const auto& plan : options_.loaded.all()) HOCKET_RETURN_IF_ERROR(look_at(plan->builder));
@@ -199,9 +204,11 @@ Sizes Selector::sizes_for(const Program& program, const Question& question,
                           std::size_t chunk_elements) const {
   const ProgramHeader& header = program.header();
   const bool known = !question.varying || shares_blocks(row_of(question.collective));
-  return sizes_of(question.collective, header.input_blocks, header.output_blocks, question.count,
-                  question.dtype, header.single_chunk || !known ? 0 : chunk_elements,
-                  question.unit);
+  Sizes sizes =
+      sizes_of(question.collective, header.input_blocks, header.output_blocks, question.count,
+               question.dtype, header.single_chunk || !known ? 0 : chunk_elements, question.unit);
+  sizes.small_elements = header.small_bytes / size_of(question.dtype);
+  return sizes;
 }
 
 /// True if the line and the scratch have room for what the program puts there. A program of several
@@ -209,6 +216,8 @@ Sizes Selector::sizes_for(const Program& program, const Question& question,
 /// room in scratch.
 bool Selector::fits(const Program& program, const Question& question) const {
   const ProgramHeader& header = program.header();
+  // Where all ranks know the count, it decides between plans; then no plan decides by itself.
+  if (header.small_bytes > 0 && !question.varying) return false;
   const Sizes sizes = sizes_for(program, question, 0);
   if (header.line_blocks * line_stride(sizes) * size_of(question.dtype) > line_payload_bytes) {
     return false;

@@ -427,6 +427,7 @@ class Simulation {
 
   /// False: the instance waits.
   bool step(Active& active, const Step& step) {
+    if (sizes_.leaves_out(step.when, active.lane->extents, 0)) return true;
     switch (step.kind) {
       case StepKind::fold:
         now_ += time_of_fold(active);

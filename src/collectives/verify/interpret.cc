@@ -194,6 +194,10 @@ void Interpreter::next_step(Thread& thread) {
 
 /// Runs the step and returns true, or returns false if the step must wait.
 bool Interpreter::may_go_on(Thread& thread, const Step& step) {
+  if (step.when != When::always) {
+    const auto block = static_cast<std::size_t>(step.block.at(thread.instance));
+    if (sizes_[thread.rank].leaves_out(step.when, thread.lane->extents, block)) return true;
+  }
   switch (step.kind) {
     case StepKind::fold:
       fold_step(thread, step);

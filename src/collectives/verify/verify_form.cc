@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "collectives/plan/extents.h"
 #include "collectives/verify/verify_steps.h"
 
 namespace hocket::internal::verify_detail {
@@ -136,11 +137,33 @@ class PlanForm {
     if (plan_.cut < 1 || (plan_.cut > 1 && row_of(shape.collective).input != Blocks::whole)) {
       return fmt::format("cuts a message of {} blocks that all ranks see alike", plan_.cut);
     }
-    if (!knows_all_counts(plan_) && plan_.uses_node() &&
+    if (!knows_all_counts(plan_) && plan_.uses_node() && plan_.small_bytes == 0 &&
         (plan_.scratch_blocks > 0 || plan_.line_blocks > 1)) {
       return "lays out memory that peers read by the longest block, which ranks do not know";
     }
-    return {};
+    return plan_.small_bytes > 0 ? small_blocks() : "";
+  }
+
+  std::string small_blocks() const {
+    const CollectiveRow& row = row_of(plan_.shape.collective);
+    if (!may_vary(row) || shares_blocks(row)) {
+      return fmt::format("tells small blocks from large ones, but is for a {}", row.name);
+    }
+    if (plan_.small_bytes % 64 != 0) {
+      return fmt::format("has small blocks of up to {} bytes, which is no multiple of 64",
+                         plan_.small_bytes);
+    }
+    if (plan_.node.size() != plan_.shape.ranks || !plan_.single_chunk) {
+      return "tells small blocks from large ones, but cuts blocks, or is not for one node";
+    }
+    if (plan_.line_blocks > 0 || plan_.maps_input || plan_.maps_output) {
+      return "has no room for the counts of its blocks: something else is in the arrival line";
+    }
+    if (plan_.wide_scratch) return "has wide scratch for small blocks, which are not wide";
+    const std::size_t counts = counts_in_line(row, plan_.shape.ranks);
+    if (counts <= most_counts_in_line) return {};
+    return fmt::format("has {} counts of blocks for the arrival line, which has room for {}",
+                       counts, most_counts_in_line);
   }
 
   std::string node() const {
@@ -198,8 +221,9 @@ class PlanForm {
         plan_.shape.varying ? blocks_of(plan_, lane.extents) : message_blocks(plan_, lane.extents);
     if (blocks == 0) return "has extents of a buffer that the rank does not have";
     if (lane.counts == Counts::all_blocks) {
-      return knows_all_counts(plan_) ? ""
-                                     : "needs the counts of all blocks, which ranks do not know";
+      return knows_all_counts(plan_) || plan_.single_chunk
+                 ? ""
+                 : "needs the counts of all blocks, which ranks do not know";
     }
     if (lane.counts != Counts::one_block) return "has an unknown kind of counts";
     for (std::uint32_t i = 0; i < lane.instances; ++i) {
@@ -266,7 +290,8 @@ Status check_alike(std::span<const Plan> plans) {
       return wrong(name_of_rank(plan), "differs from rank 0's in its slots, scratch or line");
     }
     if (plan.maps_input != first.maps_input || plan.maps_output != first.maps_output ||
-        plan.single_chunk != first.single_chunk || plan.uses_node() != first.uses_node()) {
+        plan.single_chunk != first.single_chunk || plan.uses_node() != first.uses_node() ||
+        plan.small_bytes != first.small_bytes) {
       return wrong(name_of_rank(plan), "differs from rank 0's in what it needs");
     }
     for (const std::uint32_t q : plan.node) {

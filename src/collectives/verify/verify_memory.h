@@ -23,13 +23,20 @@ struct Epoch {
 class ChunkCounts {
  public:
   ChunkCounts() = default;
-  explicit ChunkCounts(std::vector<std::uint32_t> of_items) : of_items_(std::move(of_items)) {}
+  /// small: for plans with small_bytes, the items whose blocks are small.
+  explicit ChunkCounts(std::vector<std::uint32_t> of_items, std::vector<bool> small = {})
+      : of_items_(std::move(of_items)), small_(std::move(small)) {}
+  /// True if a step of the item, `when`, is not for its blocks.
+  bool leaves_out(When when, std::uint64_t item) const {
+    return when != When::always && small_[item] != (when == When::small);
+  }
   std::uint32_t of(std::uint64_t item) const { return of_items_[item]; }
   /// Of an instance of a lane.
   std::uint32_t of(const Plan& plan, const Lane& lane, std::uint32_t instance) const;
 
  private:
   std::vector<std::uint32_t> of_items_;
+  std::vector<bool> small_;
 };
 
 /// Ranks in the order of a fold: from first to last, upwards or downwards.

@@ -69,6 +69,12 @@ std::uint32_t Messages::other_block(std::span<const Plan> plans, const End& firs
   return block;
 }
 
+std::string Messages::item_text(std::uint64_t item) {
+  return item == no_item    ? std::string("nothing")
+         : item == any_item ? std::string("blocks to pass on")
+                            : fmt::format("item {}", item);
+}
+
 Status Messages::match(std::span<const Plan> plans) {
   std::vector<End> ends;
   tables_.clear();
@@ -76,11 +82,6 @@ Status Messages::match(std::span<const Plan> plans) {
   std::ranges::sort(ends, {}, [](const End& end) { return std::pair(end.key(), end.receives); });
   const auto is_wrong = [&](const End& end, const std::string& what) {
     return wrong(name_of_step(plans[end.rank], end.lane, end.instance, end.step), what);
-  };
-  const auto item_text = [](std::uint64_t item) {
-    return item == no_item    ? std::string("nothing")
-           : item == any_item ? std::string("blocks to pass on")
-                              : fmt::format("item {}", item);
   };
   size_ = 0;
   for (std::size_t i = 0; i < ends.size(); i += 2) {
@@ -115,6 +116,11 @@ Status Messages::match(std::span<const Plan> plans) {
       return is_wrong(*second,
                       fmt::format("has other chunks than {}",
                                   name_of_lane(plans[first.rank], first.lane, first.instance)));
+    }
+    const auto when_of = [&](const End& end) { return lane_of(end).steps[end.step].when; };
+    if (when_of(first) != when_of(*second)) {
+      return is_wrong(*second, fmt::format("receives tag {} for other blocks than rank {} sends it",
+                                           first.tag, first.from));
     }
     if (first.blocks != second->blocks) {
       return is_wrong(*second, fmt::format("receives {} blocks, but rank {} sends {} with tag {}",

@@ -32,6 +32,7 @@ class Messages {
   };
   struct End;
   void collect(const Plan& plan, std::vector<End>& ends);
+  static std::string item_text(std::uint64_t item);
   static std::uint32_t other_block(std::span<const Plan> plans, const End& first,
                                    const End& second);
 

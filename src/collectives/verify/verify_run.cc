@@ -8,7 +8,7 @@
 
 namespace hocket::internal::verify_detail {
 
-Run::Run(std::span<const Plan> plans, const Messages& messages, std::vector<std::uint32_t> counts)
+Run::Run(std::span<const Plan> plans, const Messages& messages, ChunkCounts counts)
     : plans_(plans),
       messages_(messages),
       counts_(std::move(counts)),
@@ -147,7 +147,16 @@ void Run::start(int thread, std::uint32_t instance) {
   t.starts.push_back(order_->next_end(thread).tick);
 }
 
+bool Run::is_left_out(int thread) const {
+  const When when = current(thread).when;
+  return when != When::always && counts_.leaves_out(when, item_of_step(thread, 0));
+}
+
 Run::Outcome Run::step(int thread) {
+  if (is_left_out(thread)) {
+    next_step(thread);
+    return Outcome::went_on;
+  }
   switch (current(thread).kind) {
     case StepKind::fold:
       if (!fold(thread)) return Outcome::failed;
@@ -188,6 +197,13 @@ Run::Outcome Run::message(int thread) {
   const bool sends = current(thread).kind == StepKind::send;
   const int sender = sends ? thread : partner;
   const int receiver = sends ? partner : thread;
+  if (current(receiver).when != When::always && !has_met(receiver, threads_[sender].rank)) {
+    fail(receiver, nullptr,
+         fmt::format("receives a block from rank {} before it has awaited that rank's arrival, "
+                     "which tells whether the block is large for that rank too",
+                     threads_[sender].rank));
+    return Outcome::failed;
+  }
   order_->hear(receiver, order_->note(sender));
   if (moves_data(current(sender))) {
     for (Memory& memory : memories_) {

@@ -18,8 +18,8 @@ namespace hocket::internal::verify_detail {
 
 class Run {
  public:
-  /// The plans have passed check_form. counts: the number of chunks of every item.
-  Run(std::span<const Plan> plans, const Messages& messages, std::vector<std::uint32_t> counts);
+  /// The plans have passed check_form.
+  Run(std::span<const Plan> plans, const Messages& messages, ChunkCounts counts);
 
   Status run();
   bool rank_order() const { return rank_order_; }
@@ -73,6 +73,7 @@ class Run {
   Outcome go_on_as_caller(int thread);
   void start_lanes(std::uint32_t rank);
   void start(int thread, std::uint32_t instance);
+  bool is_left_out(int thread) const;
   Outcome step(int thread);
   Outcome message(int thread);
   Outcome await_arrival(int thread);

@@ -66,6 +66,7 @@ class StepsForm {
         break;
       default:
         if (moves_data(step)) return "synchronises, but names ranges";
+        if (step.when != When::always) return "synchronises, but has a condition";
         return sync(step);
     }
     if (is_message(step) && moves_data(step) == (lane_->counts == Counts::once)) {
@@ -73,7 +74,29 @@ class StepsForm {
                               : "is an empty message, but its lane does not run once";
     }
     std::string what = several_blocks(step);
+    if (what.empty()) what = condition(step);
     return what.empty() ? widths(step) : what;
+  }
+
+  /// Checks for which blocks a data step runs.
+  std::string condition(const Step& step) const {
+    if (static_cast<unsigned>(step.when) > static_cast<unsigned>(When::large)) {
+      return "has an unknown condition";
+    }
+    if (plan_.small_bytes == 0) {
+      if (step.when == When::always) return {};
+      return "has a condition, but the plan does not tell small blocks from large ones";
+    }
+    if (step.when != When::always && (!moves_data(step) || step.repeat != 1)) {
+      return "has a condition, but handles no block, or several";
+    }
+    const auto in_scratch = [](const Range& range) { return range.buffer == Buffer::scratch; };
+    const bool uses_scratch =
+        std::ranges::any_of(step.srcs, in_scratch) || std::ranges::any_of(step.dsts, in_scratch);
+    if (uses_scratch && step.when != When::small) {
+      return "uses scratch, which has room for small blocks only, for other blocks too";
+    }
+    return {};
   }
 
   /// Checks a step of a lane of all blocks, which may handle several of them.

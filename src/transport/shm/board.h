@@ -27,7 +27,7 @@ struct alignas(128) ArrivalLine {
   std::atomic<std::uint64_t> sequence;  // operation number; written last
   std::uint64_t fingerprint;
   std::uint64_t mapped;                   // bit 0: input is mapped, bit 1: output is mapped
-  std::byte payload[line_payload_bytes];  // inline data, or BufferPlaces
+  std::byte payload[line_payload_bytes];  // inline data, BufferPlaces, or counts of blocks
 };
 static_assert(sizeof(ArrivalLine) == 128);
 

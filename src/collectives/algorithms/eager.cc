@@ -1,0 +1,137 @@
+// eager: small blocks of a gather-v, a scatter-v or an all-to-all-v pass through scratch, as in
+// `one-shot`, and large blocks are messages, as in `pairs`.
+//
+// Only the two ends of such a block know its count. They need not agree which way it goes, because
+// both see whether it has at most small_bytes (Plan::small_bytes); a block that is small for one
+// end and large for the other one is an error, which the arrival lines show.
+//
+//   rank 0        rank 1        rank 2        rank 3      a gather to rank 0
+//   .             [scratch b]   .             [scratch d]  small: input -> own scratch
+//   arrive        arrive        arrive        arrive
+//   copy a        .             send c        .            large: a message
+//   await 1, copy b; await 2, recv c; await 3, copy d      each in a lane of its own
+//
+// The scratch of an operation is tiny, so that a rank may be as many operations ahead of its peers
+// as there are arrival lines (transport/shm/board.h). A sender with a block for each peer divides
+// it: with 2 ranks a small block has up to 512 bytes, with 3 ranks 256, with 5 ranks 128, with 9
+// ranks 64. More ranks than 9 send messages, as in `pairs`, in a scatter and an all-to-all; a
+// gather needs one block of scratch on each rank, whatever their number.
+//
+// All lanes have one instance, so that the executor can prepare the copies of a call that is
+// repeated. No lane waits for another one, and a rank sends its messages without waiting for a
+// peer: so all messages of a rank are under way at the same time.
+//
+// After "eager" messages, which MPI libraries send without asking the receiver; here the choice is
+// made for each block by itself.
+#include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/steps.h"
+#include "transport/shm/board.h"
+
+namespace hocket::internal::algorithms {
+
+using namespace steps;
+
+namespace {
+
+/// Sets the length of small blocks so that `blocks` of them fit a tiny scratch. False: not even one
+/// line of memory each does.
+bool divide_scratch(Plan& plan, std::uint32_t blocks) {
+  constexpr std::uint32_t line = 64;
+  plan.small_bytes = narrowed<std::uint32_t>(Board::tiny_scratch_bytes / blocks / line * line);
+  plan.scratch_blocks = blocks;
+  plan.single_chunk = true;
+  return plan.small_bytes > 0;
+}
+
+/// There are too many ranks: all blocks are messages.
+void as_pairs(Plan& plan, const Shape& shape, void (*lay)(Plan&, const Shape&)) {
+  plan.node.clear();
+  plan.scratch_blocks = 0;
+  plan.single_chunk = false;
+  lay(plan, shape);
+}
+
+/// The block in the scratch of rank `from` that rank `to` reads: a rank has none for itself.
+Index place(const Shape& shape, std::uint32_t from, std::uint32_t to) {
+  return fixed((to + shape.ranks - from - 1) % shape.ranks);
+}
+
+/// Takes the block that `from` sends, from its scratch or by a message, to the place `to`.
+Lane take(const Ranges& r, std::uint32_t from, Index in_scratch, Index block) {
+  const Index peer = fixed(from), tag = fixed(0);
+  return one_block("take", Buffer::output, block,
+                   {await_arrival(peer),
+                    when_small(copy(block, at(r.scratch(in_scratch), peer), {r.output(block)})),
+                    when_large(recv(peer, tag, block, r.output(block)))});
+}
+
+/// Sends block `to` of the input to that rank, if it is large.
+Lane send_large(const Ranges& r, std::uint32_t to) {
+  const Index peer = fixed(to), tag = fixed(0);
+  return one_block("send", Buffer::input, peer, {when_large(send(peer, tag, peer, r.input(peer)))});
+}
+
+/// Puts the small blocks of the input into scratch, and copies this rank's own one to the output.
+Lane put(const Ranges& r, const Shape& shape, Index own_output) {
+  Steps steps;
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    const std::uint32_t to = (shape.rank + i) % shape.ranks;
+    const Range scratch = r.scratch(place(shape, shape.rank, to));
+    steps.push_back(when_small(copy(fixed(to), r.input(fixed(to)), {scratch})));
+  }
+  const Index own = fixed(shape.rank);
+  steps.push_back(arrive());
+  steps.push_back(copy(own, r.input(own), {r.output(own_output)}));
+  return all_blocks("put", Buffer::input, std::move(steps));
+}
+
+}  // namespace
+
+void eager_gather(Plan& plan, const Shape& shape) {
+  const Ranges r(shape.rank);
+  const Index own = fixed(shape.rank), root = fixed(shape.root), only = fixed(0), tag = fixed(0);
+  divide_scratch(plan, 1);
+  if (!shape.is_root()) {
+    plan.lanes = {one_block("put", Buffer::input, only,
+                            {when_small(copy(only, r.input(only), {r.scratch(only)})), arrive(),
+                             when_large(send(root, tag, only, r.input(only)))})};
+    return;
+  }
+  plan.lanes = {one_block("copy", Buffer::output, own,
+                          {arrive(), copy(own, r.input(only), {r.output(own)})})};
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    const std::uint32_t from = (shape.rank + i) % shape.ranks;
+    plan.lanes.push_back(take(r, from, only, fixed(from)));
+  }
+}
+
+void eager_scatter(Plan& plan, const Shape& shape) {
+  if (!divide_scratch(plan, shape.ranks - 1)) return as_pairs(plan, shape, pairs_scatter);
+  const Ranges r(shape.rank);
+  const auto root = static_cast<std::uint32_t>(shape.root);
+  if (!shape.is_root()) {
+    plan.lanes = {take(r, root, place(shape, root, shape.rank), fixed(0))};
+    Steps& steps = plan.lanes[0].steps;
+    steps.insert(steps.begin(), arrive());
+    return;
+  }
+  plan.lanes = {put(r, shape, fixed(0))};
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    plan.lanes.push_back(send_large(r, (shape.rank + i) % shape.ranks));
+  }
+}
+
+void eager_all_to_all(Plan& plan, const Shape& shape) {
+  if (!divide_scratch(plan, shape.ranks - 1)) return as_pairs(plan, shape, pairs_all_to_all);
+  const Ranges r(shape.rank);
+  plan.lanes = {put(r, shape, fixed(shape.rank))};
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    plan.lanes.push_back(send_large(r, (shape.rank + i) % shape.ranks));
+  }
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    const std::uint32_t from = (shape.rank + shape.ranks - i) % shape.ranks;
+    plan.lanes.push_back(take(r, from, place(shape, from, shape.rank), fixed(from)));
+  }
+}
+
+}  // namespace hocket::internal::algorithms

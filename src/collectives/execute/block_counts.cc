@@ -1,0 +1,64 @@
+// Plans that tell small blocks from large ones: the two ends of a block compare its count.
+//
+// The payload of a rank's arrival line has the counts of the blocks that the rank sends
+// (counts_in_line). Whoever receives one of them looks at its count when it has awaited the
+// arrival, before it copies or receives a byte: so a difference is an error of that rank at once,
+// also if the block is small for one end and large for the other one, of which one would wait for
+// ever. The sender hears of the error as of every other one.
+#include <cstring>
+
+#include "collectives/execute/executor.h"
+
+namespace hocket::internal {
+
+void Execution::write_counts(ArrivalLine& line) const {
+  const CollectiveRow& row = row_of(header_->collective);
+  if (!has_input(row, header_->root == rank_of(own_))) return;
+  for (std::size_t b = 0; b < counts_in_line(row, header_->ranks); ++b) {
+    const std::uint64_t count = sizes_->input.block(b).count;
+    std::memcpy(line.payload + b * sizeof count, &count, sizeof count);
+  }
+}
+
+/// True if the peer sends a block of the count that this rank expects of it, or sends nothing to
+/// this rank.
+bool Execution::agrees_about_block(int peer, const ArrivalLine& line) const {
+  const CollectiveRow& row = row_of(header_->collective);
+  const bool receives = peer != own_ && has_output(row, header_->root == rank_of(own_)) &&
+                        has_input(row, header_->root == rank_of(peer));
+  return !receives || count_in(line) == count_from(peer);
+}
+
+/// The elements of the block that this rank expects of the peer.
+std::size_t Execution::count_from(int peer) const {
+  const bool has_all = row_of(header_->collective).output == Blocks::per_rank;
+  return sizes_->output.block(has_all ? static_cast<std::size_t>(rank_of(peer)) : 0).count;
+}
+
+/// The elements of the block that a peer sends to this rank, as its line says.
+std::uint64_t Execution::count_in(const ArrivalLine& line) const {
+  const bool has_all = row_of(header_->collective).input == Blocks::per_rank;
+  const std::size_t place = has_all ? static_cast<std::size_t>(rank_of(own_)) : 0;
+  std::uint64_t count;
+  std::memcpy(&count, line.payload + place * sizeof count, sizeof count);
+  return count;
+}
+
+/// The error for a peer that sends a block of another count than this rank expects.
+Status Execution::other_block(int peer, const ArrivalLine& line) const {
+  const auto size_text = [&](std::uint64_t count) {
+    return std::to_string(count) + " elements (" + std::to_string(count * element_bytes_) +
+           " bytes)";
+  };
+  const std::string rank = std::to_string(rank_of(own_));
+  return Status(Code::mismatch,
+                "rank " + std::to_string(rank_of(peer)) + " called " +
+                    describe(links_->board->signature(peer, operation_)) + " where rank " + rank +
+                    " called " + describe(binding_->signature) + ": its block for rank " + rank +
+                    " has " + size_text(count_in(line)) + " there, " + size_text(count_from(peer)) +
+                    " here. All ranks must make the same calls in the same order",
+                rank_of(peer))
+      .in_operation(binding_->message_sequence);
+}
+
+}  // namespace hocket::internal
