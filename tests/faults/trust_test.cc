@@ -212,7 +212,7 @@ hocket::internal::Board board_of(const Process& self) {
 TEST(Board, that_something_has_overwritten_is_an_error_that_says_so) {
   for (const int victim : {0, 2}) {
     // A barrier of messages, which the selector may find cheaper, writes no arrival lines.
-    const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}}};
+    const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "inline"}}};
     Job job(3);
     const auto body = [victim](Process& self) {
       const hocket::internal::Board board = board_of(self);

@@ -33,12 +33,16 @@ Walk walk_of(const char* algorithm, Collective collective, std::uint32_t ranks) 
       plans_of(*find_builder(algorithm, collective, Medium::messages), {.ranks = ranks}));
 }
 
+/// Messages of a call whose blocks are small.
 std::size_t sends_of(const std::vector<Plan>& plans) {
+  const auto sends_small = [](const Step& step) {
+    return step.kind == StepKind::send && step.when != When::large;
+  };
   std::size_t sends = 0;
   for (const Plan& plan : plans) {
     for (const Lane& lane : plan.lanes) {
-      sends += lane.instances * static_cast<std::size_t>(
-                                    std::ranges::count(lane.steps, StepKind::send, &Step::kind));
+      sends +=
+          lane.instances * static_cast<std::size_t>(std::ranges::count_if(lane.steps, sends_small));
     }
   }
   return sends;
