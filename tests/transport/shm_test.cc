@@ -335,8 +335,8 @@ struct MappedMessage {
     send.fill(1);
   }
   FabricOptions options;
-  std::unique_ptr<ShmFabric> fabric;
   Message send{1, {.sequence = 1}, 3'000'000}, recv{0, {.sequence = 1}, 3'000'000};
+  std::unique_ptr<ShmFabric> fabric;  // ends first, and with it the transfers
 };
 
 TEST(Shm, a_message_in_mapped_memory_is_copied_once_whichever_side_posts_first) {

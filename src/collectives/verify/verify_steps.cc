@@ -90,6 +90,9 @@ class StepsForm {
     if (step.when != When::always && (!moves_data(step) || step.repeat != 1)) {
       return "has a condition, but handles no block, or several";
     }
+    if (step.when != When::always && passes_on(plan_, *lane_, step)) {
+      return "has a condition, but may handle a block of other ranks";
+    }
     const auto in_scratch = [](const Range& range) { return range.buffer == Buffer::scratch; };
     const bool uses_scratch =
         std::ranges::any_of(step.srcs, in_scratch) || std::ranges::any_of(step.dsts, in_scratch);
