@@ -119,6 +119,37 @@ TEST(Binding, ranks_go_to_nodes_or_sockets_in_turn) {
         });
 }
 
+// A socket of two NUMA nodes of two L3 caches of two cores of two hardware threads, 16 CPUs: L3
+// cache L has CPUs 4 L to 4 L + 3.
+constexpr const char* with_caches = "package:1 numa:2 l3:2 core:2 pu:2";
+
+TEST(Binding, ranks_go_to_l3_caches_in_turn) {
+  const BindingRules l3cache{Part::l3cache, Part::l3cache};
+  check(with_caches,
+        {
+            {cpus(0, 15), l3cache, 5, {"0-3", "4-7", "8-11", "12-15", "0-3"}},
+            {cpus(0, 15), {Part::core, Part::l3cache}, 3, {"0-3", "4-7", "8-11"}},
+            {cpus(0, 15), {Part::l3cache, Part::numa}, 4, {"0-3", "8-11", "4-7", "12-15"}},
+            {cpus(0, 15), {Part::l3cache}, 3, {"0-3", "4-7", "8-11"}},
+            // Numbers of the caches that are left.
+            {{2, 3, 14}, l3cache, 2, {"2-3", "14"}},
+        });
+}
+
+TEST(Binding, cores_without_an_l3_cache_are_left_out_where_one_is_asked_for) {
+  std::vector<Core> cores = cores_of(with_caches, cpus(0, 7));
+  cores[0].l3cache = launch::no_cache;
+  EXPECT_EQ(texts(launch::bindings(cores, {Part::l3cache, Part::l3cache}, 2)),
+            (Words{"2-3", "4-7"}));
+  EXPECT_EQ(texts(launch::bindings(cores, {Part::core, Part::l3cache}, 1)), (Words{"2-3"}));
+  EXPECT_EQ(texts(launch::bindings(cores, {Part::core}, 1)), (Words{"0-7"}));
+  for (Core& core : cores) core.l3cache = launch::no_cache;
+  const BindingRules rules{Part::l3cache};
+  EXPECT_EQ(texts(launch::bindings(cores, rules, 2)), (Words{"", ""}));
+  EXPECT_EQ(launch::no_room_text(cores, rules, 2),
+            "hwloc knows no L3 cache of the cores on which they may run");
+}
+
 TEST(Binding, a_rank_has_at_least_the_cores_that_it_needs_or_no_rank_is_bound) {
   check(large, {
                    {cpus(0, 255), {Part::core, Part::none, 64}, 2, {"0-127", "128-255"}},

@@ -98,7 +98,7 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"--hosts", "-oProxyCommand=x", "true"}, "is not a host name"},
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},
       {{"-n", "1", "--bind-to", "board", "true"},
-       "--bind-to: board not in {core,numa,socket,package,none}"},
+       "--bind-to: board not in {core,l3cache,numa,socket,package,none}"},
       {{"-n", "1", "--timeout", "0", "true"}, "--timeout"},
       {{"-n", "1", "--timeout", "5m", "true"}, "--timeout"},
       {{"-n", "1", "--ssh", "'open", "true"}, "open quote"},

@@ -16,7 +16,7 @@ StartRequest example() {
   request.here = {0, 2, 5};
   request.ranks = 6;
   request.tag_output = true;
-  request.binding = {Part::core, Part::numa, 3};
+  request.binding = {Part::core, Part::l3cache, 3};
   request.directory = "/tmp";
   request.programs = {{1, {"a", ""}}, {2, {"b"}}};
   request.environment = {"X=1"};
@@ -30,7 +30,7 @@ TEST(StartRequest, arrives_as_it_was_sent) {
   EXPECT_EQ(got.here, sent.here);
   EXPECT_EQ(got.ranks, 6);
   EXPECT_EQ(got.binding.to, Part::core);
-  EXPECT_EQ(got.binding.spread, Part::numa);
+  EXPECT_EQ(got.binding.spread, Part::l3cache);
   EXPECT_EQ(got.binding.cores_per_rank, 3);
   EXPECT_EQ(got.programs[0].arguments, sent.programs[0].arguments);
   EXPECT_EQ(got.encode(), sent.encode());
@@ -52,8 +52,8 @@ TEST(StartRequest, that_cannot_be_is_refused) {
       {"ranks without a program", [](StartRequest& r) { r.programs.pop_back(); }},
       {"a program without arguments", [](StartRequest& r) { r.programs[0].arguments.clear(); }},
       {"a program without ranks", [](StartRequest& r) { r.programs[0].ranks = 0; }},
-      {"an unknown part", [](StartRequest& r) { r.binding.to = static_cast<Part>(4); }},
-      {"another", [](StartRequest& r) { r.binding.spread = static_cast<Part>(4); }},
+      {"an unknown part", [](StartRequest& r) { r.binding.to = static_cast<Part>(5); }},
+      {"another", [](StartRequest& r) { r.binding.spread = static_cast<Part>(5); }},
       {"no core for a rank", [](StartRequest& r) { r.binding.cores_per_rank = 0; }},
   };
   for (const auto& [what, change] : changes) {

@@ -80,6 +80,9 @@ TEST(Placement, map_by_says_to_what_ranks_are_bound_unless_bind_to_does) {
       {"socket", "numa", Part::numa, Part::socket, 1},
       {"package", "", Part::socket, Part::socket, 1},
       {"slot", "package", Part::socket, Part::none, 1},
+      {"l3cache", "", Part::l3cache, Part::l3cache, 1},
+      {"L3CACHE:PE=2", "", Part::core, Part::l3cache, 2},
+      {"slot", "l3cache", Part::l3cache, Part::none, 1},
   };
   for (const auto& row : rows) {
     MapBy map_by;
@@ -106,11 +109,11 @@ TEST(Placement, what_map_by_does_not_have_is_refused_by_name_with_what_to_write)
     const char* map_by;
     const char* said;
   } rows[] = {
-      {"", "'' is not complete; write slot, node, ppr:N:node, core, numa or socket"},
+      {"", "'' is not complete; write slot, node, ppr:N:node, core, l3cache, numa or"},
       {"numa:", "'numa:' is not complete"},
       {"nodes", "'nodes' has 'nodes', which is not known; write slot"},
       {"hwthread", "hocket-run has no 'hwthread': a rank has whole cores"},
-      {"l3cache:PE=2", "hocket-run has no 'l3cache': write numa or socket"},
+      {"l2cache:PE=2", "hocket-run has no 'l2cache': write core"},
       {"seq", "hocket-run has no 'seq': write the hosts in the order of the ranks"},
       {"rankfile:FILE=x", "hocket-run has no 'rankfile'"},
       {"pe-list=0,1", "hocket-run has no 'pe-list=0,1': write `taskset -c LIST"},

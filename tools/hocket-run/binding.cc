@@ -12,7 +12,29 @@ namespace hocket::internal::launch {
 namespace {
 
 int number_of(const Core& core, Part part) {
-  return part == Part::numa ? core.numa : part == Part::socket ? core.socket : 0;
+  switch (part) {
+    case Part::numa:
+      return core.numa;
+    case Part::socket:
+      return core.socket;
+    case Part::l3cache:
+      return core.l3cache;
+    default:
+      return 0;
+  }
+}
+
+bool is_in(const Core& core, Part part) {
+  return part != Part::l3cache || core.l3cache != no_cache;
+}
+
+/// The cores that are in such parts as the rules name.
+std::vector<Core> cores_for(const std::vector<Core>& cores, const BindingRules& rules) {
+  std::vector<Core> list;
+  std::ranges::copy_if(cores, std::back_inserter(list), [&](const Core& core) {
+    return is_in(core, rules.to) && is_in(core, rules.spread);
+  });
+  return list;
 }
 
 /// The indices of the cores of each part, in the order of the cores.
@@ -72,6 +94,8 @@ const char* name_of(Part part) {
       return "NUMA node";
     case Part::socket:
       return "socket";
+    case Part::l3cache:
+      return "L3 cache";
     default:
       return "core";
   }
@@ -84,8 +108,9 @@ std::string cores_text(std::size_t count) {
 std::vector<Binding> bindings(const std::vector<Core>& cores, const BindingRules& rules,
                               int ranks) {
   std::vector<Binding> all(static_cast<std::size_t>(ranks));
-  if (rules.to == Part::none || cores.empty()) return all;
-  const auto groups = divide(cores, rules.spread);
+  if (rules.to == Part::none) return all;
+  const std::vector<Core> usable = cores_for(cores, rules);
+  const auto groups = divide(usable, rules.spread);
   const std::vector<int> room = room_of(groups, rules, ranks);
   if (std::accumulate(room.begin(), room.end(), 0L) < ranks) return all;
   const std::vector<std::size_t> group_of = round_robin(room, ranks);
@@ -94,12 +119,14 @@ std::vector<Binding> bindings(const std::vector<Core>& cores, const BindingRules
   std::vector<std::size_t> next(groups.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::size_t group = group_of[rank];
-    all[rank] = binding_of(cores, groups[group], rules.to, next[group]++, count[group]);
+    all[rank] = binding_of(usable, groups[group], rules.to, next[group]++, count[group]);
   }
   return all;
 }
 
 std::string no_room_text(const std::vector<Core>& cores, const BindingRules& rules, int ranks) {
+  const std::vector<Core> usable = cores_for(cores, rules);
+  if (usable.empty()) return "hwloc knows no L3 cache of the cores on which they may run";
   const std::string each = rules.cores_per_rank == 1
                                ? "a core"
                                : cores_text(static_cast<std::size_t>(rules.cores_per_rank));
@@ -107,7 +134,7 @@ std::string no_room_text(const std::vector<Core>& cores, const BindingRules& rul
       rules.spread == Part::none ? "" : fmt::format(" of one {}", name_of(rules.spread));
   return fmt::format(
       "{} ranks, but they may run on {} only; --bind-to core needs {}{} for each rank", ranks,
-      cores_text(cores.size()), each, within);
+      cores_text(usable.size()), each, within);
 }
 
 }  // namespace hocket::internal::launch

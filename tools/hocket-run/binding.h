@@ -1,4 +1,4 @@
-// The CPUs of each rank of a host: --bind-to, and --map-by among the sockets and NUMA nodes.
+// The CPUs of each rank of a host: --bind-to, and --map-by among the parts of the host.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 namespace hocket::internal::launch {
 
 /// A part of a host.
-enum class Part : std::uint8_t { none, core, numa, socket };
+enum class Part : std::uint8_t { none, core, numa, socket, l3cache };
 
 /// As in messages: "NUMA node".
 const char* name_of(Part part);
 
 struct BindingRules {
   Part to = Part::none;             // --bind-to
-  Part spread = Part::none;         // numa or socket: ranks go to these in turn
+  Part spread = Part::none;         // numa, socket or l3cache: ranks go to these in turn
   std::int32_t cores_per_rank = 1;  // the least for a rank that is bound to cores
 };
 
@@ -38,7 +38,8 @@ struct Binding {
 /// core: a rank has its share. No rank is bound if a share would have fewer cores than
 /// cores_per_rank: ranks that are bound to the same core disturb each other more than ranks that
 /// are not bound.
-/// numa, socket: a rank has all allowed CPUs of the part in which its share begins.
+/// numa, socket, l3cache: a rank has all allowed CPUs of the part in which its share begins. Cores
+/// without an L3 cache are left out if the rules name l3cache.
 std::vector<Binding> bindings(const std::vector<Core>& cores, const BindingRules& rules, int ranks);
 
 /// Why no rank is bound.

@@ -76,14 +76,15 @@ void describe_places(CLI::App* app, CommandLine* line) {
       ->option_text("NAME");
   app->add_option("--map-by", line->map_by,
                   "Ranks fill host after host (slot, the default), go to the hosts in turn (node), "
-                  "N to each (ppr:N:node), or to the NUMA nodes or sockets of a host in turn. "
-                  ":PE=N: a rank needs N cores")
-      ->option_text("slot|node|ppr:N:node|core|numa|socket[:PE=N]");
-  app->add_option("--bind-to", line->bind_to,
-                  "Bind each rank to its own share of the cores of its host, or to a NUMA node or "
-                  "socket. Default: what --map-by names; none")
-      ->check(CLI::IsMember({"core", "numa", "socket", "package", "none"}))
-      ->option_text("core|numa|socket|none");
+                  "N to each (ppr:N:node), or to the L3 caches, NUMA nodes or sockets of a host in "
+                  "turn. :PE=N: a rank needs N cores")
+      ->option_text("slot|node|ppr:N:node|core|l3cache|numa|socket[:PE=N]");
+  app->add_option(
+         "--bind-to", line->bind_to,
+         "Bind each rank to its own share of the cores of its host, or to an L3 cache, NUMA "
+         "node or socket. Default: what --map-by names; none")
+      ->check(CLI::IsMember({"core", "l3cache", "numa", "socket", "package", "none"}))
+      ->option_text("core|l3cache|numa|socket|none");
   app->add_flag("--report-bindings", line->options.report_bindings,
                 "Say on which CPUs each rank runs");
 }

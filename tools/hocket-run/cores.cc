@@ -26,7 +26,9 @@ Cores cores_of(hwloc_topology_t topology, const Cpus& allowed) {
       const int numa = std::max(hwloc_bitmap_first(thread->nodeset), 0);
       const hwloc_obj_t socket =
           hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, thread);
-      cores.list.push_back({{}, numa, number_of(socket)});
+      const hwloc_obj_t cache = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_L3CACHE, thread);
+      const int l3cache = cache == nullptr ? no_cache : static_cast<int>(cache->logical_index);
+      cores.list.push_back({{}, numa, number_of(socket), l3cache});
       last = core;
     }
     cores.list.back().cpus.push_back(cpu);

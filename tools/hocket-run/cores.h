@@ -11,10 +11,14 @@
 
 namespace hocket::internal::launch {
 
+/// The number of the L3 cache of a core that has none.
+inline constexpr int no_cache = -1;
+
 struct Core {
   Cpus cpus;  // its hardware threads that are allowed
   int numa = 0;
   int socket = 0;
+  int l3cache = no_cache;  // the logical number of hwloc
 };
 
 struct Cores {

@@ -49,7 +49,7 @@ const std::vector<Row>& table() {
       {{"-env", "-genv", "-envlist", "-genvlist", "--export"},
        "write --env NAME or --env NAME=VALUE, once for each variable"},
       {{"--bind-to-core", "-bind-to-core", "--cpu-bind"},
-       "write --bind-to core, numa, socket or none"},
+       "write --bind-to core, l3cache, numa, socket or none"},
       {{"--cpu-list", "--cpu-set"},
        "write `taskset -c LIST hocket-run ...`: the ranks of this host share these CPUs"},
       {{"--oversubscribe", "-oversubscribe", "--overcommit", "-O"},

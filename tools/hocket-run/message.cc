@@ -164,8 +164,8 @@ bool StartRequest::decode(std::string_view payload) {
   get(&in, &directory);
   get(&in, &programs);
   get(&in, &environment);
-  return in.complete() && are_ranks_of(here, ranks) && binding.to <= Part::socket &&
-         binding.spread <= Part::socket && binding.cores_per_rank > 0 &&
+  return in.complete() && are_ranks_of(here, ranks) && binding.to <= Part::l3cache &&
+         binding.spread <= Part::l3cache && binding.cores_per_rank > 0 &&
          are_programs_of(programs, here.size());
 }
 

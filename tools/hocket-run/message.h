@@ -13,7 +13,7 @@
 
 namespace hocket::internal::launch {
 
-inline constexpr std::uint32_t protocol_version = 4;
+inline constexpr std::uint32_t protocol_version = 5;
 /// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;

@@ -14,7 +14,9 @@ namespace hocket::internal::launch {
 namespace {
 
 constexpr const char* what_to_write =
-    "write slot, node, ppr:N:node, core, numa or socket, each with :PE=N if a rank needs N cores";
+    "write slot, node, ppr:N:node, core, l3cache, numa or socket, each with :PE=N if a rank needs "
+    "N "
+    "cores";
 
 struct Foreign {
   std::string_view word;  // in small letters
@@ -26,7 +28,6 @@ constexpr Foreign foreign[] = {
     {"hwthread", "a rank has whole cores with all their hardware threads; write core"},
     {"l1cache", "write core"},
     {"l2cache", "write core"},
-    {"l3cache", "write numa or socket"},
     {"board", "write node"},
     {"seq", "write the hosts in the order of the ranks, with --hosts a,b,a or --hostfile"},
     {"rankfile", "write the hosts in the order of the ranks, with --hosts or --hostfile"},
@@ -94,6 +95,7 @@ Status parse_per_host(const std::string& text, const std::vector<std::string>& w
 /// none: the word names no part of a host.
 Part part_of(const std::string& word) {
   if (word == "core") return Part::core;
+  if (word == "l3cache") return Part::l3cache;
   if (word == "numa") return Part::numa;
   return word == "socket" || word == "package" ? Part::socket : Part::none;
 }

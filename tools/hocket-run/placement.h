@@ -14,16 +14,16 @@ namespace hocket::internal::launch {
 struct MapBy {
   bool in_turn = false;    // node: ranks go to the hosts in turn; else they fill host after host
   int per_host = 0;        // ppr:N:node; 0: as many ranks as each host may have
-  Part part = Part::none;  // core, numa, socket: ranks go to these parts of a host in turn
+  Part part = Part::none;  // ranks go to these parts of a host in turn
   int cores_per_rank = 0;  // PE=n; 0: not given
 };
 
-/// Parses slot, node, ppr:N:node, core, numa or socket, each with an optional :PE=n. Refuses other
-/// words of mpirun by name, and says what to write instead.
+/// Parses slot, node, ppr:N:node, core, l3cache, numa or socket, each with an optional :PE=n.
+/// Refuses other words of mpirun by name, and says what to write instead.
 Status parse_map_by(const std::string& text, MapBy* map_by);
 
-/// How ranks are bound. bind_to is core, numa, socket, package or none; empty: not given, so that
-/// ranks are bound to cores with PE=n, else to the parts of --map-by, if it has any.
+/// How ranks are bound. bind_to is core, l3cache, numa, socket, package or none; empty: not given,
+/// so that ranks are bound to cores with PE=n, else to the parts of --map-by, if it has any.
 Status binding_rules(const std::string& bind_to, const MapBy& map_by, BindingRules* rules);
 
 /// Decides which ranks run on each host: a pure function. *ranks = 0: as many as the hosts may
