@@ -136,12 +136,61 @@ TEST(Binding, ranks_go_to_l3_caches_in_turn) {
         });
 }
 
+TEST(Binding, ranks_fill_each_part_before_the_next) {
+  check(with_caches,
+        {
+            {cpus(0, 15), {Part::numa, Part::numa, 1, 2}, 4, {"0-7", "0-7", "8-15", "8-15"}},
+            {cpus(0, 15), {Part::numa, Part::numa, 1, 2}, 3, {"0-7", "0-7", "8-15"}},
+            {cpus(0, 15), {Part::core, Part::numa, 1, 2}, 4, {"0-3", "4-7", "8-11", "12-15"}},
+            {cpus(0, 15), {Part::core, Part::numa, 2, 2}, 3, {"0-3", "4-7", "8-15"}},
+            {cpus(0, 15), {Part::core, Part::numa, 3, 2}, 3, {"", "", ""}},
+            {cpus(0, 15), {Part::core, Part::numa, 3, 1}, 2, {"0-7", "8-15"}},
+            {cpus(0, 15), {Part::l3cache, Part::l3cache, 1, 2}, 3, {"0-3", "0-3", "4-7"}},
+            {cpus(0, 15), {Part::socket, Part::l3cache, 1, 1}, 2, {"0-15", "0-15"}},
+            {cpus(0, 15), {Part::l3cache, Part::numa, 1, 2}, 4, {"0-3", "4-7", "8-11", "12-15"}},
+            {cpus(0, 15), {Part::none, Part::numa, 1, 2}, 2, {"", ""}},
+            // More ranks than there are parts for.
+            {cpus(0, 7), {Part::numa, Part::numa, 1, 2}, 3, {"", "", ""}},
+        });
+}
+
+TEST(Binding, ranks_of_one_core_share_it) {
+  check(with_caches, {
+                         {cpus(0, 15), {Part::core, Part::core, 1, 2}, 3, {"0-1", "0-1", "2-3"}},
+                         {cpus(0, 15), {Part::core, Part::core, 1, 1}, 3, {"0-1", "2-3", "4-5"}},
+                         {cpus(3, 15), {Part::core, Part::core, 1, 2}, 3, {"3", "3", "4-5"}},
+                         {cpus(0, 15), {Part::numa, Part::core, 1, 2}, 3, {"0-7", "0-7", "0-7"}},
+                     });
+}
+
+TEST(Binding, only_parts_with_allowed_cores_count) {
+  const struct {
+    const char* synthetic;
+    Cpus allowed;
+    std::vector<std::size_t> counts;  // cores, NUMA nodes, sockets, L3 caches
+  } rows[] = {
+      {with_caches, cpus(0, 15), {8, 2, 1, 4}}, {with_caches, cpus(6, 9), {2, 2, 1, 2}},
+      {with_caches, {15}, {1, 1, 1, 1}},        {with_caches, {}, {0, 0, 0, 0}},
+      {large, cpus(0, 255), {128, 8, 2, 0}},    {"pu:8", {2, 5}, {2, 1, 1, 0}},
+  };
+  const Part parts[] = {Part::core, Part::numa, Part::socket, Part::l3cache};
+  for (const auto& row : rows) {
+    const std::vector<Core> cores = cores_of(row.synthetic, row.allowed);
+    for (std::size_t i = 0; i < row.counts.size(); ++i) {
+      EXPECT_EQ(launch::count_parts(cores, parts[i]), row.counts[i])
+          << row.synthetic << ", allowed " << launch::cpus_text(row.allowed) << ", "
+          << launch::name_of(parts[i]);
+    }
+  }
+}
+
 TEST(Binding, cores_without_an_l3_cache_are_left_out_where_one_is_asked_for) {
   std::vector<Core> cores = cores_of(with_caches, cpus(0, 7));
   cores[0].l3cache = launch::no_cache;
+  EXPECT_EQ(launch::count_parts(cores, Part::l3cache), 2u);
   EXPECT_EQ(texts(launch::bindings(cores, {Part::l3cache, Part::l3cache}, 2)),
             (Words{"2-3", "4-7"}));
-  EXPECT_EQ(texts(launch::bindings(cores, {Part::core, Part::l3cache}, 1)), (Words{"2-3"}));
+  EXPECT_EQ(texts(launch::bindings(cores, {Part::core, Part::l3cache, 1, 1}, 1)), (Words{"2-3"}));
   EXPECT_EQ(texts(launch::bindings(cores, {Part::core}, 1)), (Words{"0-7"}));
   for (Core& core : cores) core.l3cache = launch::no_cache;
   const BindingRules rules{Part::l3cache};
@@ -164,6 +213,11 @@ TEST(Binding, a_rank_has_at_least_the_cores_that_it_needs_or_no_rank_is_bound) {
   EXPECT_EQ(launch::no_room_text(cores, {Part::core, Part::numa, 5}, 2),
             "2 ranks, but they may run on 8 cores only; --bind-to core needs 5 cores of one NUMA "
             "node for each rank");
+  const std::vector<Core> two_nodes = cores_of(large, cpus(0, 41));
+  EXPECT_EQ(launch::no_room_text(two_nodes, {Part::core, Part::numa, 3, 2}, 4),
+            "NUMA node 1 has 5 cores for 2 ranks; --bind-to core needs 3 cores for each rank");
+  EXPECT_EQ(launch::no_room_text(two_nodes, {Part::numa, Part::numa, 1, 2}, 5),
+            "5 ranks, 2 for each NUMA node, but they may run on 2 NUMA nodes only");
 }
 
 TEST(Binding, shares_are_disjoint_and_complete_on_a_large_machine) {
@@ -301,6 +355,127 @@ TEST(Binding, ranks_are_bound_to_what_map_by_names) {
   const Result one = run(with({"-n", "2", "--map-by", "core"}),
                          {"HWLOC_SYNTHETIC=core:1 pu:" + std::to_string(last), nodes[1]});
   EXPECT_NE(one.err.find("they may run on 1 core only"), std::string::npos) << one.err;
+}
+
+/// hwloc describes a machine of two sockets with two NUMA nodes of two cores each, or of two L3
+/// caches of two cores on one socket.
+const Words four_nodes = {"HWLOC_SYNTHETIC=package:2 numa:2 core:2 pu:1"};
+const Words two_caches = {"HWLOC_SYNTHETIC=package:1 l3:2 core:2 pu:1"};
+
+TEST(Parts, of_this_host_get_as_many_ranks_as_map_by_says) {
+  const struct {
+    Words options;
+    Words environment;
+    std::size_t ranks;
+    const char* last;  // where the last rank would run
+  } rows[] = {
+      {{"--map-by", "ppr:2:numa"}, four_nodes, 8, "7 would be bound to CPUs 6-7 (NUMA node 3)"},
+      {{"--map-by", "ppr:1:socket"}, four_nodes, 2, "1 would be bound to CPUs 4-7 (socket 1)"},
+      {{"--map-by", "ppr:1:package"}, four_nodes, 2, "1 would be bound to CPUs 4-7 (socket 1)"},
+      {{"--map-by", "ppr:1:core"}, four_nodes, 8, "7 would be bound to CPUs 7 (1 core)"},
+      {{"--map-by", "ppr:3:l3cache"}, two_caches, 6, "5 would be bound to CPUs 2-3 (L3 cache 1)"},
+      {{"--map-by", "ppr:2:numa", "-n", "3"}, four_nodes, 3, "2 would be bound to CPUs 2-3 (NUMA"},
+      {{"--map-by", "ppr:1:numa:PE=2"}, four_nodes, 4, "3 would be bound to CPUs 6-7 (2 cores)"},
+      {{"--map-by", "ppr:1:numa", "--bind-to", "socket"},
+       four_nodes,
+       4,
+       "3 would be bound to CPUs "
+       "4-7 (socket 1)"},
+      {{"--map-by", "ppr:2:numa", "--bind-to", "core"},
+       four_nodes,
+       8,
+       "7 would be bound to CPUs 7 "
+       "(1 core)"},
+      {{"--map-by", "ppr:2:numa", "--bind-to", "none"}, four_nodes, 8, "7 is not bound: CPUs "},
+      {{"--map-by", "l3cache", "-n", "3"}, two_caches, 3, "2 would be bound to CPUs 0-1 (L3 cache"},
+      {{"--bind-to", "l3cache", "-n", "2"}, two_caches, 2, "1 would be bound to CPUs 2-3 (L3 cach"},
+  };
+  for (const auto& row : rows) {
+    Words words = row.options;
+    words.insert(words.end(), {"--report-bindings", "sh", "-c", "echo $HOCKET_RANK/$HOCKET_RANKS"});
+    const Result result = run(words, row.environment);
+    EXPECT_EQ(result.status, 0) << result.err;
+    Words expected;
+    for (std::size_t rank = 0; rank < row.ranks; ++rank) {
+      expected.push_back(std::to_string(rank) + "/" + std::to_string(row.ranks));
+    }
+    EXPECT_EQ(sorted_lines_of(result.out), expected) << row.options[1];
+    EXPECT_NE(result.err.find(std::string(": rank ") + row.last), std::string::npos) << result.err;
+  }
+}
+
+TEST(Parts, without_cores_on_which_ranks_may_run_do_not_count) {
+  // hwloc says that each CPU of this machine is a NUMA node.
+  const Cpus own = own_cpus();
+  const Words nodes = {"HWLOC_SYNTHETIC=numa:" + std::to_string(own.back() + 1) + " pu:1",
+                       "HWLOC_THISSYSTEM=1"};
+  Words expected;
+  for (const int cpu : own) expected.push_back(std::to_string(cpu));
+  std::ranges::sort(expected);
+  const Result all = run(with({"--map-by", "ppr:1:numa"}), nodes);
+  EXPECT_EQ(sorted_lines_of(all.out), expected) << all.err;
+  const std::string one = std::to_string(own.back());
+  const Result some =
+      run(with({"--map-by", "ppr:2:numa"}), nodes, "taskset -pc " + one + " $$ >/dev/null");
+  EXPECT_EQ(lines_of(some.out), (Words{one, one})) << some.err;
+}
+
+TEST(Parts, have_room_for_no_more_ranks_than_map_by_says) {
+  const struct {
+    Words arguments;
+    Words environment;
+    const char* said;
+  } rows[] = {
+      {{"--map-by", "ppr:2:numa", "-n", "9", "echo"},
+       four_nodes,
+       "hocket-run: -n 9 asks for more ranks than --map-by ppr:2:numa has room for (8): this host "
+       "has 4 NUMA nodes; use fewer ranks"},
+      {{"--map-by", "ppr:1:socket", "-n", "2", "echo", ":", "-n", "1", "echo"},
+       four_nodes,
+       "-n 3 asks for more ranks than --map-by ppr:1:socket has room for (2): this host has 2 "
+       "sock"},
+      {{"--map-by", "ppr:2:numa", "--hosts", "localhost:7", "echo"},
+       four_nodes,
+       "localhost has 4 NUMA nodes, so 8 ranks, but room for 7 only in --hosts; leave out"},
+      {{"--map-by", "ppr:1:l3cache", "echo"},
+       four_nodes,
+       "cannot place ranks by L3 cache: hwloc knows no L3 cache of the CPUs on which ranks may "
+       "run; "
+       "write ppr:N:node with the number of ranks of a host"},
+      {{"--map-by", "ppr:1:numa", "echo"},
+       {"HWLOC_COMPONENTS=stop"},
+       "cannot place ranks by NUMA node: hwloc cannot read the topology of this host"},
+  };
+  for (const auto& row : rows) {
+    const Result result = run(row.arguments, row.environment);
+    EXPECT_EQ(result.status, 125) << row.said;
+    EXPECT_EQ(result.out, "");
+    EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
+  }
+}
+
+TEST(Parts, take_the_ranks_of_several_programs_in_their_order) {
+  const Result result =
+      run({"--map-by", "ppr:1:numa", "--report-bindings", "-n", "1", "sh", "-c",
+           "echo a $HOCKET_RANK", ":", "-n", "2", "sh", "-c", "echo b $HOCKET_RANK/$HOCKET_RANKS"},
+          four_nodes);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.out), (Words{"a 0", "b 1/3", "b 2/3"}));
+  EXPECT_NE(result.err.find("rank 2 would be bound to CPUs 4-5 (NUMA node 2)"), std::string::npos);
+}
+
+TEST(Parts, that_have_too_few_cores_are_named_and_no_rank_is_bound) {
+  const Result few = run(with({"--map-by", "ppr:1:numa:PE=3"}), four_nodes);
+  EXPECT_EQ(few.status, 0);
+  EXPECT_NE(few.err.find("the ranks are not bound: NUMA node 0 has 2 cores for 1 rank; --bind-to "
+                         "core needs 3 cores for each rank"),
+            std::string::npos)
+      << few.err;
+  const Result none = run(with({"--map-by", "l3cache", "-n", "1"}), four_nodes);
+  EXPECT_EQ(none.status, 0);
+  EXPECT_NE(none.err.find("the ranks are not bound: hwloc knows no L3 cache of the cores"),
+            std::string::npos)
+      << none.err;
 }
 
 TEST(Binding, without_hwloc_or_with_the_topology_of_another_machine_no_rank_is_bound) {

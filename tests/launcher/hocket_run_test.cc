@@ -133,6 +133,8 @@ TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
     const char* remedy;
   } rows[] = {
       {{"-N", "2"}, "--hosts HOST:RANKS"},
+      {{"--npersocket", "2"}, "--map-by ppr:RANKS:socket"},
+      {{"--ntasks-per-core=2"}, "--map-by ppr:RANKS:core"},
       {{"-w", "a,b"}, "--hosts"},
       {{"-genv", "A", "1"}, "--env"},
       {{"--bind-to-core"}, "--bind-to core"},

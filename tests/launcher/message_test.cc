@@ -1,4 +1,4 @@
-// The message by which hocket-run starts the ranks of a host.
+// The messages between hocket-run and its agents.
 #include "message.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,8 @@
 namespace hocket::internal::launch_test {
 namespace {
 
+using launch::Counted;
+using launch::CountRequest;
 using launch::Part;
 using launch::StartRequest;
 
@@ -16,7 +18,7 @@ StartRequest example() {
   request.here = {0, 2, 5};
   request.ranks = 6;
   request.tag_output = true;
-  request.binding = {Part::core, Part::l3cache, 3};
+  request.binding = {Part::core, Part::l3cache, 3, 2};
   request.directory = "/tmp";
   request.programs = {{1, {"a", ""}}, {2, {"b"}}};
   request.environment = {"X=1"};
@@ -32,6 +34,7 @@ TEST(StartRequest, arrives_as_it_was_sent) {
   EXPECT_EQ(got.binding.to, Part::core);
   EXPECT_EQ(got.binding.spread, Part::l3cache);
   EXPECT_EQ(got.binding.cores_per_rank, 3);
+  EXPECT_EQ(got.binding.ranks_per_part, 2);
   EXPECT_EQ(got.programs[0].arguments, sent.programs[0].arguments);
   EXPECT_EQ(got.encode(), sent.encode());
 }
@@ -55,6 +58,7 @@ TEST(StartRequest, that_cannot_be_is_refused) {
       {"an unknown part", [](StartRequest& r) { r.binding.to = static_cast<Part>(5); }},
       {"another", [](StartRequest& r) { r.binding.spread = static_cast<Part>(5); }},
       {"no core for a rank", [](StartRequest& r) { r.binding.cores_per_rank = 0; }},
+      {"a negative number of ranks", [](StartRequest& r) { r.binding.ranks_per_part = -1; }},
   };
   for (const auto& [what, change] : changes) {
     StartRequest request = example();
@@ -67,6 +71,28 @@ TEST(StartRequest, that_cannot_be_is_refused) {
     StartRequest got;
     EXPECT_FALSE(got.decode(whole.substr(0, size))) << size;
   }
+}
+
+TEST(CountRequest, names_a_part_of_a_host) {
+  CountRequest got;
+  for (const Part part : {Part::core, Part::numa, Part::socket, Part::l3cache}) {
+    ASSERT_TRUE(got.decode(CountRequest{part}.encode()));
+    EXPECT_EQ(got.part, part);
+  }
+  for (const Part part : {Part::none, static_cast<Part>(5)}) {
+    EXPECT_FALSE(got.decode(CountRequest{part}.encode())) << static_cast<int>(part);
+  }
+  EXPECT_FALSE(got.decode(""));
+  EXPECT_FALSE(got.decode(CountRequest().encode() + "x"));
+}
+
+TEST(Counted, has_at_least_one_part) {
+  Counted got;
+  ASSERT_TRUE(got.decode(Counted{8}.encode()));
+  EXPECT_EQ(got.parts, 8);
+  for (const int parts : {0, -1}) EXPECT_FALSE(got.decode(Counted{parts}.encode())) << parts;
+  EXPECT_FALSE(got.decode("abc"));
+  EXPECT_FALSE(got.decode(Counted{8}.encode() + "x"));
 }
 
 }  // namespace

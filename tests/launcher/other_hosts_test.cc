@@ -220,10 +220,111 @@ TEST(OtherHosts, ends_of_ranks_that_cannot_be_are_refused) {
   }
 }
 
+/// Gives the host far1 one NUMA node, and every other host three.
+const char* const with_nodes =
+    "export HWLOC_SYNTHETIC='numa:3 core:2 pu:1'; [ $host != far1 ] || "
+    "export HWLOC_SYNTHETIC='numa:1 core:2 pu:1'; export WHERE=$host; ";
+
+TEST(OtherHosts, with_different_numbers_of_parts_get_their_ranks) {
+  const FakeSsh ssh(with_nodes + std::string(run_here));
+  const auto where = [&](const Words& options) {
+    Words words = {"--ssh", ssh.command(), "--interface", "lo", "--tag-output"};
+    words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), {"sh", "-c", "echo $WHERE $HOCKET_LOCAL_RANK/$HOCKET_LOCAL_RANKS"});
+    return run(words);
+  };
+  const Result all = where({"--hosts", "far1,far2", "--map-by", "ppr:1:numa", "--report-bindings"});
+  EXPECT_EQ(all.status, 0) << all.err;
+  EXPECT_EQ(sorted_lines_of(all.out),
+            (Words{"[0] far1 0/1", "[1] far2 0/3", "[2] far2 1/3", "[3] far2 2/3"}));
+  EXPECT_NE(all.err.find("far2: rank 3 would be bound to CPUs 4-5 (NUMA node 2)"),
+            std::string::npos)
+      << all.err;
+  const Result many = where({"--hosts", "far1,far2", "--map-by", "ppr:1:numa", "-n", "5"});
+  EXPECT_EQ(many.status, 125);
+  EXPECT_NE(many.err.find("-n 5 asks for more ranks than --map-by ppr:1:numa has room for (4): "
+                          "far1 has 1 NUMA node, far2 has 3 NUMA nodes; use"),
+            std::string::npos)
+      << many.err;
+  const Result little = where({"--hosts", "far1,far2:2", "--map-by", "ppr:1:numa"});
+  EXPECT_EQ(little.status, 125);
+  EXPECT_NE(little.err.find("far2 has 3 NUMA nodes, so 3 ranks, but room for 2 only in --hosts"),
+            std::string::npos)
+      << little.err;
+}
+
+TEST(OtherHosts, without_ranks_after_the_count_are_left_out) {
+  const FakeSsh ssh(with_nodes + std::string(run_here));
+  // Rank 0 alone has the input, and runs until it ends.
+  Job job({"--ssh", ssh.command(), "--hosts", "far2,far1,far3", "--map-by", "ppr:1:numa", "-n", "3",
+           "sh", "-c", this_program() + " --rank place; read line; :"});
+  // A job on one host needs no address that other hosts reach.
+  ASSERT_TRUE(job.wait_for("rank 0 of 3 listener 1 coordinator 127.0.0.1 "));
+  const std::string agent_command("hocket-run\0--agent", 18);
+  const auto is_agent = [&](pid_t pid) {
+    return slurp("/proc/" + std::to_string(pid) + "/cmdline").find(agent_command) !=
+           std::string::npos;
+  };
+  EXPECT_EQ(std::ranges::count_if(children_of(job.pid()), is_agent), 1);
+  job.finish();
+  EXPECT_EQ(job.status, 0) << job.err;
+  EXPECT_EQ(lines_of(job.out).size(), 3u) << job.out;
+  EXPECT_TRUE(job.all_gone());
+}
+
+TEST(OtherHosts, that_do_not_count_their_parts_are_named) {
+  launch::Hello hello;
+  hello.host = "dumb";
+  const FakeSsh ssh("[ $host = far1 ] || { printf '\\001HOCKET-AGENT\\002\\r\\n" +
+                    frame_of(launch::Type::hello, hello.encode()) + "'; exec sleep 1000; }; " +
+                    run_here);
+  const Words job = {"--ssh", ssh.command(), "--hosts", "far1,dumb", "--map-by", "ppr:1:numa"};
+  Words words = job;
+  words.push_back("true");
+  const Result late = run(words, {"HOCKET_JOIN_DEADLINE_MS=300"});
+  EXPECT_EQ(late.status, 125);
+  EXPECT_NE(late.err.find("the join deadline has passed without an answer from the agent on dumb, "
+                          "which counts the parts"),
+            std::string::npos)
+      << late.err;
+  words = job;
+  words.insert(words.end(), {"--timeout", "0.3", "true"});
+  const Result limit = run(words);
+  EXPECT_EQ(limit.status, 124);
+  EXPECT_NE(limit.err.find("(--timeout): no answer from the agent on dumb"), std::string::npos)
+      << limit.err;
+}
+
+TEST(OtherHosts, counts_of_parts_that_cannot_be_are_refused) {
+  launch::Hello hello;
+  hello.host = "mad";
+  const std::string begin =
+      "\\001HOCKET-AGENT\\002\\r\\n" + frame_of(launch::Type::hello, hello.encode());
+  const std::string two = frame_of(launch::Type::counted, launch::Counted{2}.encode());
+  const std::string none = frame_of(launch::Type::counted, launch::Counted{0}.encode());
+  const std::string listening = frame_of(launch::Type::listening, launch::payload_of(Address()));
+  const struct {
+    const char* map_by;
+    std::string frames;
+  } rows[] = {
+      {"slot", two}, {"ppr:1:numa", none}, {"ppr:1:numa", two + two}, {"ppr:1:numa", listening}};
+  for (const auto& row : rows) {
+    // The agent ends when the launcher has asked it for something.
+    const FakeSsh ssh("printf '" + begin + row.frames + "'; head -c 1 >/dev/null");
+    const Result result =
+        run({"--ssh", ssh.command(), "--hosts", "mad", "--map-by", row.map_by, "true"});
+    EXPECT_EQ(result.status, 125) << result.err;
+    EXPECT_NE(result.err.find("mad sent an invalid message"), std::string::npos) << result.err;
+  }
+}
+
 TEST(OtherHosts, an_agent_survives_nonsense_from_its_launcher) {
   // All of it is cut off in the middle: the agent sees the end and goes.
-  const char* inputs[] = {R"(\377\377\377\377\002)", R"(\001\000\000\000\002x)",
-                          R"(\000\000\000\000\011)", R"(\004\000\000\000\003\377\377\377\177)",
+  const char* inputs[] = {R"(\377\377\377\377\002)",
+                          R"(\001\000\000\000\002x)",
+                          R"(\000\000\000\000\011)",
+                          R"(\001\000\000\000\007\000)",
+                          R"(\004\000\000\000\003\377\377\377\177)",
                           R"(\010\000\000\000\001\000\000\000\377\377\377)"};
   for (const char* input : inputs) {
     const FakeSsh ssh("printf '" + std::string(input) + "' | " + run_here);
@@ -310,6 +411,23 @@ TEST_P(BetweenHosts, the_coordinator_listens_where_the_other_hosts_reach_it) {
                                        : "coordinator " + std::string(row.coordinator) + " ";
       EXPECT_NE(result.out.find(expected), std::string::npos) << row.hosts << result.out;
     }
+  }
+}
+
+TEST_P(BetweenHosts, ranks_go_to_the_parts_of_each_host) {
+  Words words = with("h1,h2", {"--map-by", "ppr:2:numa", "--report-bindings", "--tag-output", "sh",
+                               "-c", "echo $(hostname) $HOCKET_RANKS"});
+  // Gives h2 a NUMA node more than h1.
+  const FakeSsh ssh("numa=1; [ $host = h1 ] || numa=2; exec " + words[3] +
+                    " $host \"export HWLOC_SYNTHETIC='numa:$numa core:2 pu:1'; $*\"");
+  words[3] = ssh.command();
+  const Result result = run(words, {"HWLOC_SYNTHETIC=numa:1 core:2 pu:1"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.out),
+            (Words{"[0] h1 6", "[1] h1 6", "[2] h2 6", "[3] h2 6", "[4] h2 6", "[5] h2 6"}));
+  for (const char* text : {"h1: rank 1 would be bound to CPUs 0-1 (NUMA node 0)",
+                           "h2: rank 5 would be bound to CPUs 2-3 (NUMA node 1)"}) {
+    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
   }
 }
 

@@ -52,6 +52,14 @@ TEST_F(OutputFiles, have_the_two_streams_of_each_rank) {
   EXPECT_EQ(text("rank.1.err"), "err 1\n");
 }
 
+TEST_F(OutputFiles, are_as_many_as_the_ranks_that_the_parts_of_the_host_get) {
+  const Result result = run(with({"--map-by", "ppr:1:socket", "--bind-to", "none", "echo", "x"}),
+                            {"HWLOC_SYNTHETIC=package:2 core:2 pu:1"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(names(), (Words{"rank.0.err", "rank.0.out", "rank.1.err", "rank.1.out"}));
+  EXPECT_EQ(text("rank.1.out"), "x\n");
+}
+
 TEST_F(OutputFiles, of_ranks_on_other_hosts_are_here_too) {
   const Result result =
       run(with({"--interface", "lo", "--hosts", "localhost,127.0.0.1", "--tag-output", "sh", "-c",

@@ -116,6 +116,8 @@ void Agent::read_launcher() {
 void Agent::handle(const Message& message) {
   Reader in = reader_of(message.payload);
   switch (message.type) {
+    case Type::count:
+      return count_parts(message);
     case Type::listen:
       return listen(message);
     case Type::start:

@@ -34,6 +34,7 @@ class Agent {
   int poll_timeout_ms() const;
   void read_launcher();
   void handle(const Message& message);
+  void count_parts(const Message& message);
   void listen(const Message& message);
   void start(const Message& message);
   Status start_ranks();

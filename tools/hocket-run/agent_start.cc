@@ -64,6 +64,27 @@ std::vector<std::string> common_environment(const StartRequest& request) {
 
 }  // namespace
 
+void Agent::count_parts(const Message& message) {
+  CountRequest request;
+  if (!request.decode(message.payload)) return fail(internal_error(invalid_message));
+  Cpus allowed;
+  Cores cores;
+  Status status = allowed_cpus(&allowed);
+  if (status.ok()) status = read_cores(allowed, &cores);
+  Counted counted;
+  counted.parts = static_cast<std::int32_t>(launch::count_parts(cores.list, request.part));
+  if (status.ok() && counted.parts == 0) {
+    status = Status(
+        Code::system_error,
+        fmt::format("hwloc knows no {} of the CPUs on which ranks may run", name_of(request.part)));
+  }
+  if (status.ok()) return launcher_.send(Type::counted, counted.encode());
+  fail(Status(Code::system_error,
+              fmt::format("cannot place ranks by {}: {}; write ppr:N:node with the number of ranks "
+                          "of a host",
+                          name_of(request.part), status.message())));
+}
+
 void Agent::listen(const Message& message) {
   ListenRequest request;
   if (!request.decode(message.payload)) return fail(internal_error(invalid_message));

@@ -76,9 +76,10 @@ void describe_places(CLI::App* app, CommandLine* line) {
       ->option_text("NAME");
   app->add_option("--map-by", line->map_by,
                   "Ranks fill host after host (slot, the default), go to the hosts in turn (node), "
-                  "N to each (ppr:N:node), or to the L3 caches, NUMA nodes or sockets of a host in "
-                  "turn. :PE=N: a rank needs N cores")
-      ->option_text("slot|node|ppr:N:node|core|l3cache|numa|socket[:PE=N]");
+                  "or to the L3 caches, NUMA nodes or sockets of each host in turn. ppr:N: before "
+                  "node, core, l3cache, numa or socket: N ranks for each host, or for each such "
+                  "part of all hosts. :PE=N: a rank needs N cores")
+      ->option_text("slot|node|core|l3cache|numa|socket|ppr:N:...[:PE=N]");
   app->add_option(
          "--bind-to", line->bind_to,
          "Bind each rank to its own share of the cores of its host, or to an L3 cache, NUMA "
@@ -161,9 +162,8 @@ Status complete(CommandLine* line, const Settings& settings, bool ssh_given) {
   if (!ssh_given && !settings.ssh.empty()) options.ssh = settings.ssh;
   HOCKET_RETURN_IF_ERROR(take_hosts(*line, &options));
   HOCKET_RETURN_IF_ERROR(count_ranks(&options));
-  HOCKET_RETURN_IF_ERROR(
-      place_ranks(options.map_by, options.hosts_source, &options.ranks, &options.hosts));
-  if (options.programs.size() == 1) options.programs[0].ranks = options.ranks;
+  HOCKET_RETURN_IF_ERROR(complete_hosts(options.map_by, options.ranks, &options.hosts));
+  if (!options.map_by.needs_parts()) HOCKET_RETURN_IF_ERROR(place_ranks(&options));
   for (HostSlots& host : options.hosts)
     host.remote = !host.name.empty() && !is_this_host(host.name);
 

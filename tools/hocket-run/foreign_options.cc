@@ -38,6 +38,8 @@ const std::vector<Row>& table() {
   static const std::vector<Row> rows = {
       {{"-N", "-npernode", "--npernode", "--ntasks-per-node", "-ppn", "--ppn"},
        "write --map-by ppr:RANKS:node, or --hosts HOST:RANKS,..."},
+      {{"-npersocket", "--npersocket", "--ntasks-per-socket"}, "write --map-by ppr:RANKS:socket"},
+      {{"--ntasks-per-core"}, "write --map-by ppr:RANKS:core"},
       {{"-m", "--distribution", "-bynode", "--bynode", "-byslot", "--byslot", "-rr"},
        "write --map-by node (ranks go to the hosts in turn) or --map-by slot (the default)"},
       {{"-rank-by", "--rank-by"}, "ranks are numbered in the order in which --map-by places them"},

@@ -18,6 +18,7 @@ struct Host {
   std::string name;  // as in --hosts; empty: this host
   bool remote = false;
   std::vector<int> ranks;  // that run there, in ascending order
+  int parts = 0;           // that its agent has counted; 0: none yet
   pid_t pid = 0;           // the agent's supervisor, or ssh; 0: reaped, or never started
   int wait_status = 0;     // once pid is reaped
   Stream stream;

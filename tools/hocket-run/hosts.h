@@ -13,6 +13,7 @@ struct HostSlots {
   int slots = 0;                // the number of ranks that it may have; 0: not given
   bool remote = false;          // reached by ssh
   std::vector<int> ranks = {};  // that run there, in ascending order
+  int parts = 0;                // of those that --map-by ppr:N:PART names; 0: not counted
 };
 
 /// Parses "a:2,b:2,[fd77::1]:3,c". A host that is named several times has the sum of its slots,

@@ -75,18 +75,26 @@ void Launcher::keep_time() {
   }
   if (output_deadline() != 0 && now >= output_deadline()) console_.drop_blocked();
   if (started_ || failed_ || now <= start_deadline_) return;
-  cannot_start("the join deadline has passed without an agent on " + silent_hosts() +
+  const std::string missing = missing_answers();
+  cannot_start("the join deadline has passed" + (missing.empty() ? "" : " without an " + missing) +
                ": check that the login shell there runs a command without a question, or raise "
                "HOCKET_JOIN_DEADLINE_MS");
 }
 
-/// The hosts whose agents have not answered yet.
-std::string Launcher::silent_hosts() const {
-  std::string names;
-  for (const Host& host : hosts_) {
-    if (!host.greeted) names += (names.empty() ? "" : ", ") + host.title();
-  }
-  return names;
+/// "agent on a, b": which answers of the agents the launcher still waits for; empty: none.
+std::string Launcher::missing_answers() const {
+  const auto titles_where = [&](bool (*misses)(const Host&)) {
+    std::string titles;
+    for (const Host& host : hosts_) {
+      if (misses(host)) titles += (titles.empty() ? "" : ", ") + host.title();
+    }
+    return titles;
+  };
+  std::string titles = titles_where([](const Host& host) { return !host.greeted; });
+  if (!titles.empty()) return "agent on " + titles;
+  if (!options_.map_by.needs_parts()) return "";
+  titles = titles_where([](const Host& host) { return host.parts == 0; });
+  return titles.empty() ? "" : "answer from the agent on " + titles + ", which counts the parts";
 }
 
 bool Launcher::any_rank_runs() const {
@@ -111,6 +119,7 @@ void Launcher::wait_for_events() {
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (events[first + 2 * i].revents != 0) read_host(hosts_[i]);
   }
+  if (options_.map_by.needs_parts()) place_on_counted_hosts();
   if (events[0].revents != 0) read_signals();
   if (events[2].revents != 0) read_input();
   if (console_.output_error() != 0 && !ending_) {
@@ -146,10 +155,14 @@ void Launcher::handle(Host& host, const Message& message) {
   switch (message.type) {
     case Type::hello:
       return on_hello(host, message);
+    case Type::counted:
+      return on_counted(host, message);
     case Type::listening: {
       Address coordinator;
-      return decode(message.payload, &coordinator) ? start_ranks(coordinator)
-                                                   : cannot_start(invalid_message_of(host));
+      const bool expected = begun_ && !started_ && &host == &hosts_[0];
+      return expected && decode(message.payload, &coordinator)
+                 ? start_ranks(coordinator)
+                 : cannot_start(invalid_message_of(host));
     }
     case Type::output:
       return on_output(host, message);
@@ -169,6 +182,15 @@ void Launcher::handle(Host& host, const Message& message) {
     default:
       return cannot_start(invalid_message_of(host));
   }
+}
+
+void Launcher::on_counted(Host& host, const Message& message) {
+  Counted counted;
+  const bool expected = options_.map_by.needs_parts() && host.greeted && host.parts == 0;
+  if (!expected || !counted.decode(message.payload)) {
+    return cannot_start(invalid_message_of(host));
+  }
+  host.parts = counted.parts;
 }
 
 void Launcher::on_output(const Host& host, const Message& message) {

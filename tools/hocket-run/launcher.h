@@ -2,6 +2,7 @@
 // input and signals between the user and the agents, and ends the job when a rank fails.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ class Launcher {
   int poll_timeout_ms() const;
   void keep_time();
   void on_timeout();
-  std::string silent_hosts() const;
+  std::string missing_answers() const;
   void read_signals();
   void on_user_signal(int number);
   void suspend();
@@ -40,6 +41,9 @@ class Launcher {
   void read_host(Host& host);
   void handle(Host& host, const Message& message);
   void on_hello(Host& host, const Message& message);
+  void on_counted(Host& host, const Message& message);
+  void place_on_counted_hosts();
+  void begin();
   void request_listener();
   void start_ranks(const Address& coordinator);
   void on_output(const Host& host, const Message& message);
@@ -56,6 +60,7 @@ class Launcher {
   bool may_read_input() const;
   void flush_all();
   bool over() const;
+  void end_agents(std::span<Host> hosts);
   int finish();
   void empty_console();
 
@@ -68,6 +73,7 @@ class Launcher {
   Console console_;
   OutputFiles output_files_;
   UniqueFd signals_;
+  bool begun_ = false;    // all agents have answered, and the ranks are placed
   bool started_ = false;  // the ranks were asked to start
   bool aborted_ = false;  // end without waiting for the agents
   Nanos start_deadline_ = 0;

@@ -93,8 +93,8 @@ void Launcher::on_timeout() {
   const std::string text =
       fmt::format("the job has not ended within {} s (--timeout)", options_.timeout_s);
   if (!started_ && !failed_) {
-    const std::string silent = silent_hosts();
-    return cannot_start(text + (silent.empty() ? "" : ": no agent on " + silent), timeout_status);
+    const std::string missing = missing_answers();
+    return cannot_start(text + (missing.empty() ? "" : ": no " + missing), timeout_status);
   }
   if (!any_rank_runs()) return;
   job_failed({-1, timeout_status, Origin::cause, true, "", text + "; ending all ranks"});
@@ -110,16 +110,20 @@ Nanos Launcher::output_deadline() const {
   return std::max(end_asked_at_, console_.blocked_since()) + output_grace;
 }
 
-int Launcher::finish() {
-  // An agent that still runs reads the end of its input and ends its ranks.
-  for (Host& host : hosts_) {
+/// An agent that still runs reads the end of its input and ends its ranks.
+void Launcher::end_agents(std::span<Host> hosts) {
+  for (Host& host : hosts) {
     host.stream.close();
     if (host.pid != 0 && host.remote) ::kill(host.pid, SIGKILL);
   }
-  for (Host& host : hosts_) {
+  for (Host& host : hosts) {
     if (host.pid != 0) ::waitpid(host.pid, nullptr, 0);
     host.pid = 0;
   }
+}
+
+int Launcher::finish() {
+  end_agents(hosts_);
   if (failures_.any()) {
     if (failures_.name_at() != 0) failures_.name_first(!options_.end_on_death, &console_);
     status_ = failures_.status();

@@ -50,9 +50,6 @@ Status Launcher::prepare() {
       monotonic_now() + settings_.join_deadline_ms.value_or(600'000) * Nanos{nanos_per_ms};
   if (options_.timeout_s > 0)
     timeout_at_ = monotonic_now() + static_cast<Nanos>(options_.timeout_s * nanos_per_s);
-  if (!options_.output_directory.empty()) {
-    HOCKET_RETURN_IF_ERROR(output_files_.create(options_.output_directory, options_.ranks));
-  }
   return start_agents();
 }
 
@@ -75,9 +72,36 @@ void Launcher::on_hello(Host& host, const Message& message) {
                         std::to_string(protocol_version) + "; install the same release on both");
   }
   host.greeted = true;
-  if (std::ranges::all_of(hosts_, [](const Host& each) { return each.greeted; })) {
-    request_listener();
+  if (options_.map_by.needs_parts()) {
+    return host.stream.send(Type::count, CountRequest{options_.map_by.part}.encode());
   }
+  if (std::ranges::all_of(hosts_, [](const Host& each) { return each.greeted; })) begin();
+}
+
+/// Places the ranks when the agents of all hosts have counted the parts of their hosts. Removes
+/// hosts without ranks, so no reference to a host may be in use.
+void Launcher::place_on_counted_hosts() {
+  const auto counted = [](const Host& host) { return host.parts != 0; };
+  if (begun_ || aborted_ || !std::ranges::all_of(hosts_, counted)) return;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) options_.hosts[i].parts = hosts_[i].parts;
+  if (const Status status = place_ranks(&options_); !status.ok()) {
+    return cannot_start(status.message());
+  }
+  // Ranks fill the hosts in their order, so the hosts without ranks are the last ones.
+  const std::size_t used = options_.hosts.size();
+  end_agents(std::span(hosts_).subspan(used));
+  hosts_.erase(hosts_.begin() + static_cast<std::ptrdiff_t>(used), hosts_.end());
+  for (std::size_t i = 0; i < used; ++i) hosts_[i].ranks = options_.hosts[i].ranks;
+  begin();
+}
+
+void Launcher::begin() {
+  begun_ = true;
+  if (!options_.output_directory.empty()) {
+    const Status status = output_files_.create(options_.output_directory, options_.ranks);
+    if (!status.ok()) return cannot_start(status.message());
+  }
+  request_listener();
 }
 
 // Asks the agent of rank 0 for the listening socket of the join. SSH_CONNECTION of an agent has two

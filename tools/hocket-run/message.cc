@@ -82,6 +82,13 @@ bool are_programs_of(const std::vector<Program>& programs, std::size_t count) {
   return sum == count;
 }
 
+bool is_known(Part part) { return part <= Part::l3cache; }
+
+bool are_valid(const BindingRules& rules) {
+  return is_known(rules.to) && is_known(rules.spread) && rules.cores_per_rank > 0 &&
+         rules.ranks_per_part >= 0;
+}
+
 void get(Reader* in, Address* address) {
   *address = in->address();
   address->scope = in->u32();
@@ -113,6 +120,30 @@ bool decode(std::string_view payload, Address* address) {
   return in.complete();
 }
 
+std::string CountRequest::encode() const {
+  Writer out;
+  out.u8(static_cast<std::uint8_t>(part));
+  return text_of(out);
+}
+
+bool CountRequest::decode(std::string_view payload) {
+  Reader in = reader_of(payload);
+  part = static_cast<Part>(in.u8());
+  return in.complete() && is_known(part) && part != Part::none;
+}
+
+std::string Counted::encode() const {
+  Writer out;
+  out.i32(parts);
+  return text_of(out);
+}
+
+bool Counted::decode(std::string_view payload) {
+  Reader in = reader_of(payload);
+  parts = in.i32();
+  return in.complete() && parts > 0;
+}
+
 std::string ListenRequest::encode() const {
   Writer out;
   put(&out, interface);
@@ -142,6 +173,7 @@ std::string StartRequest::encode() const {
   out.u8(static_cast<std::uint8_t>(binding.to));
   out.u8(static_cast<std::uint8_t>(binding.spread));
   out.i32(binding.cores_per_rank);
+  out.i32(binding.ranks_per_part);
   out.u8(report_bindings);
   put(&out, directory);
   put(&out, programs);
@@ -160,12 +192,12 @@ bool StartRequest::decode(std::string_view payload) {
   binding.to = static_cast<Part>(in.u8());
   binding.spread = static_cast<Part>(in.u8());
   binding.cores_per_rank = in.i32();
+  binding.ranks_per_part = in.i32();
   report_bindings = in.u8() != 0;
   get(&in, &directory);
   get(&in, &programs);
   get(&in, &environment);
-  return in.complete() && are_ranks_of(here, ranks) && binding.to <= Part::l3cache &&
-         binding.spread <= Part::l3cache && binding.cores_per_rank > 0 &&
+  return in.complete() && are_ranks_of(here, ranks) && are_valid(binding) &&
          are_programs_of(programs, here.size());
 }
 

@@ -28,6 +28,7 @@ enum class Type : std::uint8_t {
   end = 4,
   input = 5,
   input_end = 6,
+  count = 7,
   // agent to launcher
   hello = 64,
   listening = 65,
@@ -36,6 +37,7 @@ enum class Type : std::uint8_t {
   input_taken = 68,
   failed = 69,
   note = 70,
+  counted = 71,
 };
 
 /// A reader that parses a payload.
@@ -44,6 +46,19 @@ Reader reader_of(std::string_view payload);
 std::string payload_of(std::uint32_t value);
 std::string payload_of(const Address& address);
 bool decode(std::string_view payload, Address* address);
+
+/// Asks an agent how many parts of its host have cores on which ranks may run.
+struct CountRequest {
+  Part part = Part::core;
+  std::string encode() const;
+  bool decode(std::string_view payload);
+};
+
+struct Counted {
+  std::int32_t parts = 0;  // at least 1
+  std::string encode() const;
+  bool decode(std::string_view payload);
+};
 
 /// Asks the agent of rank 0's host for the listening socket of the join.
 struct ListenRequest {

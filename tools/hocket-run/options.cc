@@ -48,6 +48,13 @@ Status count_ranks(Options* options) {
   return {};
 }
 
+Status place_ranks(Options* options) {
+  HOCKET_RETURN_IF_ERROR(
+      place_ranks(options->map_by, options->hosts_source, &options->ranks, &options->hosts));
+  if (options->programs.size() == 1) options->programs[0].ranks = options->ranks;
+  return {};
+}
+
 Status split_command(const std::string& text, std::vector<std::string>* words) {
   words->clear();
   std::string word;

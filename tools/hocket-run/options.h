@@ -13,7 +13,7 @@
 namespace hocket::internal::launch {
 
 struct Options {
-  int ranks = 0;  // 0: the sum of the slots
+  int ranks = 0;  // 0: as many as --map-by and the slots of the hosts say
   std::vector<HostSlots> hosts;
   std::string hosts_source = "--hosts";  // the option or the file that has the hosts
   bool tag_output = false;
@@ -35,6 +35,9 @@ Status parse_environment(const std::vector<std::string>& given, std::vector<std:
 
 /// With several programs, makes ranks the sum of theirs. Until then ranks is that of the first.
 Status count_ranks(Options* options);
+
+/// Decides which ranks and programs run on each host.
+Status place_ranks(Options* options);
 
 /// Splits a command into words as a shell does, with quotes and backslashes.
 Status split_command(const std::string& text, std::vector<std::string>* words);
