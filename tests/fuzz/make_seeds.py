@@ -103,6 +103,32 @@ def ids():
     seed("launch_record", "key", bytes([1]), b"0123456789abcdef" * 4, b"\n")
 
 
+def launch_messages():
+    def long_text(value):
+        return struct.pack("<I", len(value)) + value
+
+    def texts(*values):
+        return struct.pack("<I", len(values)) + b"".join(long_text(value) for value in values)
+
+    start = bytes(range(48)) + address(4000) + struct.pack("<I", 0)
+    start += struct.pack("<Iiii", 3, 0, 2, 5) + struct.pack("<iBBBiiB", 6, 1, 1, 2, 3, 2, 1)
+    start += long_text(b"/tmp") + struct.pack("<I", 2)
+    start += struct.pack("<i", 1) + texts(b"a", b"") + struct.pack("<i", 2) + texts(b"b")
+    start += texts(b"X=1")
+    hello = struct.pack("<Ii", 5, 77) + long_text(b"a") + long_text(b"10.0.0.2 5 10.0.0.1 22")
+    counted = struct.pack("<i", 4)
+    seed("launch_message", "start", bytes([0]), start)
+    listen = long_text(b"eth0") + bytes([1]) + texts(b"10.0.0.1") + texts(b"b", b"c")
+    seed("launch_message", "listen", bytes([1]), listen)
+    seed("launch_message", "count", bytes([2, 4]))
+    seed("launch_message", "counted", bytes([3]), counted)
+    exited = struct.pack("<iii", 3, 99, 9) + long_text(b"no program")
+    seed("launch_message", "exited", bytes([4]), exited)
+    seed("launch_message", "hello", bytes([5]), hello)
+    frames = struct.pack("<IB", len(hello), 64) + hello + struct.pack("<IB", 4, 71) + counted
+    seed("launch_message", "frames", bytes([6]), b"Welcome\n\x01HOCKET-AGENT\x02\r\n", frames)
+
+
 def checkpoints():
     def tensor(name, sizes):
         head = struct.pack("<I", len(name)) + name + struct.pack("<BBBB", 7, len(sizes), 0, 0)
@@ -123,5 +149,5 @@ def checkpoints():
     seed("safetensors", "none", struct.pack("<H", 0), b"{}")
 
 
-for write in (handshake, control, frames, ids, checkpoints):
+for write in (handshake, control, frames, ids, launch_messages, checkpoints):
     write()
