@@ -37,7 +37,7 @@ struct Rank {
   void message_is_copied() {
     Transfer* const recv = matcher.next_located();
     if (recv == nullptr) return;
-    std::memset(recv->data, 7, recv->bytes);
+    if (recv->bytes > 0) std::memset(recv->data, 7, recv->bytes);
     recv->moved = recv->bytes;
     matcher.located_complete();
   }
