@@ -108,6 +108,18 @@ TEST_P(EveryDeviceProgram, gives_the_bytes_that_the_collective_defines) {
   }
 }
 
+TEST(DeviceProgram, of_a_plan_that_tells_small_blocks_from_large_ones_is_refused) {
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::all_to_all}) {
+    const Builder& builder = *find_builder("eager", collective, Medium::node);
+    for (const Plan& plan : plans_of(builder, {.ranks = 3, .varying = true})) {
+      Program program;
+      ASSERT_TRUE(lower(plan, &program).ok());
+      EXPECT_FALSE(device::can_run(program, Op::sum)) << print(plan);
+    }
+  }
+}
+
 TEST(DeviceProgram, ends_when_it_is_aborted) {
   Program program;
   ASSERT_TRUE(
