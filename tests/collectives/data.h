@@ -25,7 +25,8 @@ struct DrawnCall {
   Dtype dtype = Dtype::float32;
   Op op = Op::sum;
   std::uint64_t seed = 1;
-  std::size_t count = 0;  // equal blocks: as the caller of the collective gives it
+  std::uint64_t data_seed = 0;  // calls that differ in it alone have other data, at the same places
+  std::size_t count = 0;        // equal blocks: as the caller of the collective gives it
   /// Unequal blocks: elements of the block of each rank; all-to-all: counts[q * ranks + b] from
   /// rank q to rank b.
   std::vector<std::size_t> counts = {};
@@ -62,7 +63,10 @@ inline Op draw_op(Dtype dtype, std::mt19937_64& random, unsigned number = op_cou
 class RankBuffers {
  public:
   RankBuffers(const std::vector<Plan>& plans, const DrawnCall& call)
-      : shape_(plans[0].shape), call_(call), random_(call.seed) {
+      : shape_(plans[0].shape),
+        call_(call),
+        random_(call.seed),
+        data_random_(call.seed + (call.data_seed << 32)) {
     for (const Plan& plan : plans) add_rank(plan);
     expect_outputs();
   }
@@ -186,7 +190,7 @@ class RankBuffers {
       std::byte* data = rank.memory.data() + rank.input.at + rank.input.offsets[b] * size();
       if (call_.any_bits) {
         for (std::size_t i = 0; i < rank.input.counts[b] * size(); ++i) {
-          data[i] = static_cast<std::byte>(random_());
+          data[i] = static_cast<std::byte>(data_random_());
         }
       } else {
         for (std::size_t i = 0; i < rank.input.counts[b]; ++i)
@@ -198,7 +202,8 @@ class RankBuffers {
 
   int small_number() {
     static constexpr int factors[] = {1, -1, 2};
-    return call_.op == Op::prod ? factors[random_() % 3] : static_cast<int>(random_() % 5) - 2;
+    return call_.op == Op::prod ? factors[data_random_() % 3]
+                                : static_cast<int>(data_random_() % 5) - 2;
   }
 
   void put(int number, std::byte* to) const {
@@ -243,6 +248,7 @@ class RankBuffers {
     if (!plan.single_chunk) {
       sizes.chunk_elements = round_up(call_.chunk_elements, 64 / size());
     }
+    sizes.small_elements = plan.small_bytes / size();
     return sizes;
   }
 
@@ -335,7 +341,7 @@ class RankBuffers {
 
   const Shape shape_;  // of rank 0
   const DrawnCall call_;
-  std::mt19937_64 random_;
+  std::mt19937_64 random_, data_random_;
   std::deque<Rank> ranks_;  // a deque, so that layouts do not move
 };
 

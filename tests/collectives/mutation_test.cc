@@ -46,7 +46,7 @@ std::string damage_index(Index& index, Random& random) {
 /// Removes, moves or changes a step; says what it did, or nothing if the draw does not fit it.
 std::string damage_step(Steps& steps, std::size_t at, Random& random) {
   Step& step = steps[at];
-  switch (random() % 13) {
+  switch (random() % 14) {
     case 0:
       steps.erase(steps.begin() + at);
       return "deleted";
@@ -81,6 +81,11 @@ std::string damage_step(Steps& steps, std::size_t at, Random& random) {
     case 11:
       step.lane = step.lane == 0 ? 1 : step.lane - 1;
       return "of another lane";
+    case 12: {
+      const auto when = static_cast<When>(random() % 3);
+      if (std::exchange(step.when, when) == when) return {};
+      return "for other blocks";
+    }
     default:
       if (step.kind == StepKind::fold) {
         step.finish = !step.finish;
@@ -184,6 +189,8 @@ std::string try_on_data(const std::vector<Plan>& plans, std::uint64_t seed, bool
     call.chunk_elements = plan.single_chunk ? 0 : line;
     // Chunks enough to come round to every slot twice; the last block is short.
     call.count = plan.single_chunk ? 5 : line * (2 * plan.slots + 1) - 3;
+    // Of 2 bytes each: blocks of all of these elements, and of two thirds of them, are large.
+    if (plan.small_bytes > 0 && run < 3) call.count = plan.small_bytes;
     if (!plan.single_chunk) call.count *= plan.cut;
     if (plan.shape.varying) {
       const std::size_t number = items(plan);

@@ -75,6 +75,51 @@ TEST(Selector, knows_whether_ranks_share_cores) {
   EXPECT_TRUE(choice_of(crowded, 1000).shares_cores);
 }
 
+/// The algorithm of a call whose ranks do not know all blocks, or (varying: false) of one with
+/// blocks of two elements.
+std::string algorithm_of_blocks(const SelectorOptions& options, Collective collective,
+                                bool varying) {
+  Selector selector(options);
+  const Choice* choice = nullptr;
+  const bool rooted = row_of(collective).rooted;
+  EXPECT_TRUE(selector
+                  .choose({.collective = collective,
+                           .dtype = Dtype::float32,
+                           .root = rooted ? 1 : -1,
+                           .count = varying ? 0U : 2U,
+                           .varying = varying},
+                          &choice)
+                  .ok());
+  return choice->program->algorithm();
+}
+
+TEST(Selector, blocks_that_not_all_ranks_know_are_told_apart_only_within_a_node) {
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::all_to_all}) {
+    SCOPED_TRACE(name_of(collective));
+    SelectorOptions options = two_ranks();
+    EXPECT_EQ("eager", algorithm_of_blocks(options, collective, true));
+    options.algorithm = "pairs";
+    EXPECT_EQ("pairs", algorithm_of_blocks(options, collective, true));
+    options.algorithm = "eager";
+    EXPECT_NE("eager", algorithm_of_blocks(options, collective, false)) << "all know the count";
+    options.one_node = false;
+    EXPECT_EQ("pairs", algorithm_of_blocks(options, collective, true));
+  }
+}
+
+TEST(Selector, blocks_of_too_many_ranks_for_a_scratch_are_messages) {
+  SelectorOptions options = two_ranks();
+  options.algorithm = "eager";
+  for (const std::uint32_t ranks : {9, 10, 40}) {
+    options.ranks = static_cast<int>(ranks);
+    const char* const expected = ranks <= 9 ? "eager" : "pairs";
+    EXPECT_EQ(expected, algorithm_of_blocks(options, Collective::scatter, true)) << ranks;
+    EXPECT_EQ(expected, algorithm_of_blocks(options, Collective::all_to_all, true)) << ranks;
+    EXPECT_EQ("eager", algorithm_of_blocks(options, Collective::gather, true)) << ranks;
+  }
+}
+
 TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
   SelectorOptions options = two_ranks();
   options.one_node = false;
