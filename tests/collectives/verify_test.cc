@@ -678,7 +678,7 @@ std::vector<Fault> faults_of_small_blocks() {
        "has small blocks of up to 100 bytes, which is no multiple of 64"},
       {"small_blocks_of_a_reduction", "one-shot", all_reduce, node,
        all([](Plan& p) { p.small_bytes = 64; }),
-       "tells small blocks from large ones, but is for a all-reduce"},
+       "tells small blocks from large ones in a collective (all-reduce)"},
       {"small_blocks_with_chunks", "eager", gather, node,
        all([](Plan& p) { p.single_chunk = false; }),
        "tells small blocks from large ones, but cuts blocks, or is not for one node"},

@@ -39,12 +39,12 @@
 //
 // Small blocks. In a gather, a scatter or an all-to-all whose blocks have different counts, only
 // the two ends of a block know its count. In a plan with small_bytes a data step may be for small
-// blocks only, or for large ones only (Step::when): both ends leave out the same steps, without a
-// word between them. A small block has at most small_bytes bytes, and so much room has each block
-// of scratch, whatever the counts are; a large block needs a message. The arrival line of a rank
-// has the counts of the blocks that the rank sends to its local peers. A rank that has awaited the
-// arrival of a peer has compared the count with its own, so it does not wait for a large block that
-// the peer considers small.
+// blocks only, or for large ones only (Step::when): both ends leave out the same steps, and
+// exchange nothing for that. A small block has at most small_bytes bytes. Each block of scratch has
+// room for so many bytes, whatever the counts are; a large block needs a message. The arrival line
+// of a rank has the counts of the blocks that the rank sends to its local peers. A rank that has
+// awaited the arrival of a peer has compared the count with its own, so it does not wait for a
+// large block that the peer considers small.
 //
 // In place. The output may be the input. In an all-gather and a gather the input may be block
 // `rank` of the output; in a reduce-scatter and a scatter the output may be block `rank` of the

@@ -147,7 +147,8 @@ class PlanForm {
   std::string small_blocks() const {
     const CollectiveRow& row = row_of(plan_.shape.collective);
     if (!may_vary(row) || shares_blocks(row)) {
-      return fmt::format("tells small blocks from large ones, but is for a {}", row.name);
+      return fmt::format(
+          "tells small blocks from large ones in a collective ({}) without such blocks", row.name);
     }
     if (plan_.small_bytes % 64 != 0) {
       return fmt::format("has small blocks of up to {} bytes, which is no multiple of 64",
