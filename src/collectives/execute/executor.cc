@@ -21,6 +21,17 @@ std::uint32_t drop(const void* address, void** list, std::uint32_t count) {
   return static_cast<std::uint32_t>(std::remove(list, list + count, address) - list);
 }
 
+/// Takes a cache line from the caches of other cores.
+void prefetch_to_write(const void* address) {
+#if defined(__x86_64__)
+  // The builtin would only read without an option for processors that have the instruction. Those
+  // that do not have it ignore it.
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
 bool reached(std::uint64_t value, std::uint64_t target) {
   return static_cast<std::int64_t>(value - target) >= 0;
 }
@@ -534,6 +545,13 @@ void Execution::arrive() {
   line.mapped = binding_->mapped;
   line.sequence.store(operation_, std::memory_order_release);
   links_->run_ahead->arrive(operation_, binding_->fingerprint);
+  // The caches of peers still have the lines of earlier operations. A rank that runs ahead takes
+  // its next ones from them in time, so that it need not wait for each. A rank that does not run
+  // ahead leaves them: a peer that polls a line reads it from its own cache until the line changes.
+  constexpr std::uint64_t ahead = 4;
+  if (!links_->run_ahead->all_have_arrived(operation_ - 1)) {
+    prefetch_to_write(&board.arrival(own_, operation_ + ahead));
+  }
   published_ = true;
 }
 
