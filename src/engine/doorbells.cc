@@ -29,6 +29,7 @@ Doorbells::~Doorbells() {
 
 Status Doorbells::open(const Board& board) {
   board_ = board;
+  board_.take_barriers();
   event_fd_ = UniqueFd(open_with_room([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); }));
   if (!event_fd_) return system_error("cannot make an eventfd");
   if (board_.local_ranks() > 1) {

@@ -24,19 +24,34 @@ class PeerRings {
     if (!due_) return;
     due_ = false;
     for (int peer = 0; peer < board_.local_ranks(); ++peer) {
-      if (peer != board_.local_rank()) host_.ring(peer);
+      if (peer != board_.local_rank() && board_.may_sleep(peer)) host_.ring(peer);
     }
+    if (++rung_ % between_looks_at_sleeps == 0) [[unlikely]]
+      look_at_sleeps();
   }
 
  private:
   // Peers are rung only after so many polls that moved nothing: by then the line has left the store
   // buffer and the fence in ring() is cheap.
   static constexpr unsigned quiet_polls_before_ring = 16;
+  // A membarrier takes about 9 us on a virtual machine, and interrupts the other cores. The fences
+  // that it replaces take 7 ns each. So a rank that has not slept in so many looks, one for each
+  // local rank, makes a barrier before it sleeps next.
+  static constexpr unsigned between_looks_at_sleeps = 1024;
+
+  void look_at_sleeps() {
+    awake_looks_ = board_.sleeps() == sleeps_ ? awake_looks_ + 1 : 0;
+    sleeps_ = board_.sleeps();
+    if (awake_looks_ == board_.local_ranks()) board_.make_barrier();
+  }
 
   const Board& board_;
   EngineHost& host_;
   bool due_ = false;
   unsigned quiet_ = 0;  // polls in a row that moved nothing
+  unsigned rung_ = 0;
+  std::uint32_t sleeps_ = 0;  // at the last look
+  int awake_looks_ = 0;       // looks in a row before which the rank did not sleep
 };
 
 }  // namespace hocket::internal

@@ -214,6 +214,44 @@ TEST(Ring, follows_a_publication_when_nothing_else_is_to_be_done) {
   EXPECT_EQ(2, rank.rings) << "at the end of the operation";
 }
 
+/// Barriers from number `first` to `last` of the board; each ends with a look for sleeping peers.
+void run_barriers(OneRank& rank, std::uint64_t first, std::uint64_t last) {
+  for (std::uint64_t sequence = first; sequence <= last; ++sequence) {
+    rank.engine->submit(Call{});
+    rank.peer_arrives(sequence);
+    while (!rank.engine->idle()) rank.engine->run_once({});
+  }
+}
+
+TEST(Ring, needs_no_fence_once_all_ranks_take_barriers_and_this_rank_has_not_slept_for_long) {
+  OneRank rank({});
+  const std::atomic<std::uint32_t>& makes_barrier = rank.board.doorbell(0).makes_barrier;
+  rank.board.doorbell(0).takes_barriers = 1;
+  run_barriers(rank, 1, 2048);
+  EXPECT_EQ(0u, makes_barrier) << "a barrier of this rank would not reach its peer";
+  rank.board.doorbell(1).takes_barriers = 1;
+  run_barriers(rank, 2049, 3072);
+  EXPECT_EQ(0u, makes_barrier);
+  rank.board.announce_sleep(Board::asleep_in_poll);
+  rank.board.announce_awake();
+  run_barriers(rank, 3073, 3 * 2048 - 1);
+  EXPECT_EQ(0u, makes_barrier) << "1024 publications per rank have not followed the sleep";
+  run_barriers(rank, 3 * 2048, 3 * 2048);
+  EXPECT_EQ(1u, makes_barrier);
+  rank.board.announce_sleep(Board::asleep_in_poll);
+  EXPECT_EQ(0u, makes_barrier) << "one barrier has been made";
+}
+
+TEST(Ring, is_left_out_for_a_peer_that_is_awake_and_makes_a_barrier_before_it_sleeps) {
+  OneRank rank({});
+  rank.board.doorbell(1).makes_barrier = 1;
+  run_barriers(rank, 1, 1);
+  EXPECT_EQ(0, rank.rings);
+  rank.board.doorbell(1).asleep = Board::asleep_in_poll;
+  run_barriers(rank, 2, 2);
+  EXPECT_EQ(1, rank.rings);
+}
+
 TEST(Ring, follows_a_call_that_has_ended_when_it_is_submitted) {
   Lookout lookout;
   OneRank rank({&lookout});

@@ -4,13 +4,16 @@
  * forbid that. The model has no timeout of the sleep, which would hide an error. A rank that sleeps
  * although no peer will wake it is an invalid end state, which spin reports.
  *
- * WITHOUT_FENCE leaves out the fence in Board::ring(), WITHOUT_LOOK the second check of the
+ * Peers leave out the fence as long as the sleeper makes a barrier before it sleeps; each of its
+ * rounds may be with or without a barrier. WITHOUT_FENCE leaves out the fence in Board::ring(),
+ * WITHOUT_BARRIER the barrier in Board::announce_sleep(), WITHOUT_LOOK the second check of the
  * sleeper, and WITHOUT_CHECK the comparison of the futex: each must make spin find a lost ring. */
 #define PEERS 2
 #define ROUNDS 2
 
 byte published[PEERS]; /* memory, as other cores see it */
 byte asleep = 0;       /* Doorbell::asleep: 0 awake, 1 in the futex */
+bool makes_barrier = false; /* Doorbell::makes_barrier */
 bool in_futex = false; /* the kernel holds the rank */
 
 chan buffered[PEERS] = [ROUNDS] of { byte }; /* a peer's stores to its own line */
@@ -27,20 +30,30 @@ end:
 
 proctype peer(byte me) {
   byte round = 1, was;
+  bool fence;
   do
   :: round <= ROUNDS ->
      buffered[me]!round; /* line.sequence.store(round, release) */
-#ifndef WITHOUT_FENCE
-     empty(buffered[me]); /* atomic_thread_fence(seq_cst) */
-#endif
+     fence = !makes_barrier; /* may_sleep() */
      if
-     :: asleep == 0
-     :: asleep != 0 ->
-        /* A locked instruction: it too waits for the buffer. */
-        atomic { empty(buffered[me]); was = asleep; asleep = 0 };
+     :: fence
+     :: !fence -> fence = (asleep != 0)
+     fi;
+     if
+     :: !fence
+     :: fence ->
+#ifndef WITHOUT_FENCE
+        empty(buffered[me]); /* atomic_thread_fence(seq_cst) */
+#endif
         if
-        :: was == 1 -> in_futex = false /* FUTEX_WAKE */
-        :: else
+        :: asleep == 0
+        :: asleep != 0 ->
+           /* A locked instruction: it too waits for the buffer. */
+           atomic { empty(buffered[me]); was = asleep; asleep = 0 };
+           if
+           :: was == 1 -> in_futex = false /* FUTEX_WAKE */
+           :: else
+           fi
         fi
      fi;
      round++
@@ -56,7 +69,20 @@ proctype sleeper() {
   :: round > ROUNDS -> break
   :: round <= ROUNDS && there -> round++
   :: round <= ROUNDS && !there ->
+     if
+     :: makes_barrier = true /* make_barrier(), at any time before */
+     :: true
+     fi;
      asleep = 1; /* announce_sleep(): an exchange */
+     if
+     :: makes_barrier ->
+        makes_barrier = false;
+#ifndef WITHOUT_BARRIER
+        empty(buffered[0]); /* membarrier(): each core has executed a fence, one after another */
+        empty(buffered[1])
+#endif
+     :: else
+     fi;
      if
 #ifndef WITHOUT_LOOK
      :: there -> asleep = 0 /* announce_awake() */

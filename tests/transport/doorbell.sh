@@ -22,7 +22,7 @@ errors() {  # [SPIN'S DEFINE]: how many invalid end states there are
 found=$(errors)
 [[ $found == 0 ]] || { echo "the doorbell loses a ring:"; cat log; exit 1; }
 grep 'states, stored' log
-for part in FENCE LOOK CHECK; do
+for part in FENCE BARRIER LOOK CHECK; do
   found=$(errors "-DWITHOUT_$part")
   [[ $found -gt 0 ]] || { echo "without its $part the model loses nothing"; exit 1; }
   echo "without $part: a ring is lost, as it must be"

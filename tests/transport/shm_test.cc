@@ -1,12 +1,16 @@
 // The fifo, and how shm wakes sleeping ranks.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
@@ -208,84 +212,131 @@ struct alignas(128) Line {
   std::atomic<int> value{0};
 };
 
-/// Two threads that do something at about the same moment, again and again, each on a core of its
-/// own where the process has two.
+/// Two processes that do something at about the same moment, again and again, each on a core of its
+/// own where there are two.
 class Race {
  public:
   static constexpr int rounds = 100'000;
 
-  void run(int thread, const std::function<void(int round)>& prepare,
+  void run(int process, const std::function<void(int round)>& prepare,
            const std::function<void(int round)>& act) {
-    run_on_core_of(thread);
+    run_on_core_of(process);
     for (int round = 1; round <= rounds; ++round) {
       prepare(round);
-      meet(thread, 2 * round);
-      const int delay = round % 300 * (thread == 0 ? 7919 : 104'729) % 300;
+      meet(process, 2 * round);
+      const int delay = round % 300 * (process == 0 ? 7919 : 104'729) % 300;
       for (int i = 0; i < delay; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
       act(round);
-      meet(thread, 2 * round + 1);
+      meet(process, 2 * round + 1);
     }
   }
 
  private:
-  static void run_on_core_of(int thread) {
+  static void run_on_core_of(int process) {
     cpu_set_t allowed, one;
     if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     for (int core = 0, seen = 0; core < CPU_SETSIZE; ++core) {
-      if (!CPU_ISSET(core, &allowed) || seen++ < thread) continue;
+      if (!CPU_ISSET(core, &allowed) || seen++ < process) continue;
       CPU_ZERO(&one);
       CPU_SET(core, &one);
       ::sched_setaffinity(0, sizeof one, &one);
       return;
     }
   }
-  void meet(int thread, int number) {
-    reached_[thread].value.store(number);
-    for (int polls = 0; reached_[1 - thread].value.load() < number; ++polls) {
+  void meet(int process, int number) {
+    reached_[process].value.store(number);
+    for (int polls = 0; reached_[1 - process].value.load() < number; ++polls) {
       if (polls > 20'000) std::this_thread::yield();
     }
   }
   Line reached_[2];
 };
 
-TEST(Board, a_rank_that_falls_asleep_and_its_ringer_never_miss_each_other) {
-  // Without a fence a processor reads the doorbell before what was written earlier has left its
-  // store buffer. Some of these rounds hit that moment.
-  std::vector<std::byte> memory(Board::bytes(2) + 4096);
-  auto* const base =
-      memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096);
-  const Board sleeper(base, 2, 0), ringer(base, 2, 1);
+/// What the two processes share.
+struct SleepAndRing {
   Line payload[12], published;
-  std::vector<char> rang(Race::rounds + 1), saw(Race::rounds + 1);
+  char rang[Race::rounds + 1], saw[Race::rounds + 1];
   Race race;
-  std::thread rings([&] {
-    race.run(
+};
+
+/// One rank falls asleep while its peer publishes and rings. makes_barrier: the rank makes a
+/// barrier before each sleep, where the kernel has membarrier, so that the peer executes no fence.
+void expect_no_lost_ring(bool makes_barrier) {
+  const std::size_t board_bytes = Board::bytes(2);
+  void* const memory = ::mmap(nullptr, board_bytes + sizeof(SleepAndRing), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(MAP_FAILED, memory);
+  auto* const base = static_cast<std::byte*>(memory);
+  SleepAndRing& shared = *new (base + board_bytes) SleepAndRing;
+  const Board sleeper(base, 2, 0), ringer(base, 2, 1);
+  if (makes_barrier) sleeper.take_barriers();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (makes_barrier) ringer.take_barriers();
+    shared.race.run(
         1, [&](int) { ringer.doorbell(0).asleep.load(); },
         [&](int round) {
-          for (Line& line : payload) line.value.store(round, std::memory_order_relaxed);
-          published.value.store(round, std::memory_order_release);
-          rang[round] = ringer.ring(0);
+          for (Line& line : shared.payload) line.value.store(round, std::memory_order_relaxed);
+          shared.published.value.store(round, std::memory_order_release);
+          shared.rang[round] = ringer.ring(0);
         });
-  });
+    ::_exit(0);
+  }
   std::thread sleeps([&] {
-    race.run(
+    shared.race.run(
         0,
         [&](int round) {
           sleeper.announce_awake();
+          if (makes_barrier) sleeper.make_barrier();
           // The ringer's core must take these lines away again before it can write them.
-          for (const Line& line : payload) EXPECT_EQ(round - 1, line.value.load());
-          EXPECT_EQ(round - 1, published.value.load());
+          for (const Line& line : shared.payload) EXPECT_EQ(round - 1, line.value.load());
+          EXPECT_EQ(round - 1, shared.published.value.load());
         },
         [&](int round) {
           sleeper.announce_sleep(Board::asleep_in_poll);
-          saw[round] = published.value.load(std::memory_order_acquire) == round;
+          shared.saw[round] = shared.published.value.load(std::memory_order_acquire) == round;
         });
   });
-  rings.join();
   sleeps.join();
+  int status = -1;
+  EXPECT_EQ(child, ::waitpid(child, &status, 0));
+  EXPECT_EQ(0, status);
   for (int round = 1; round <= Race::rounds; ++round) {
-    ASSERT_TRUE(rang[round] || saw[round]) << "neither of the two in round " << round;
+    ASSERT_TRUE(shared.rang[round] || shared.saw[round]) << "neither of the two in round " << round;
   }
+  ::munmap(memory, board_bytes + sizeof(SleepAndRing));
+}
+
+TEST(Board, a_rank_that_falls_asleep_and_its_ringer_never_miss_each_other) {
+  // Without a fence a processor reads the doorbell before what was written earlier has left its
+  // store buffer. Some of these rounds hit that moment.
+  expect_no_lost_ring(false);
+}
+
+TEST(Board, a_rank_that_makes_a_barrier_and_a_ringer_without_a_fence_never_miss_each_other) {
+  expect_no_lost_ring(true);
+}
+
+TEST(Board, a_rank_makes_a_barrier_only_if_it_reaches_all_peers) {
+  std::vector<std::byte> memory(Board::bytes(2) + 4096);
+  auto* const base =
+      memory.data() + (4096 - reinterpret_cast<std::uintptr_t>(memory.data()) % 4096);
+  const Board a(base, 2, 0), b(base, 2, 1);
+  EXPECT_TRUE(b.may_sleep(0)) << "without a fence nobody knows";
+  a.doorbell(0).takes_barriers = 1;
+  a.make_barrier();
+  EXPECT_TRUE(b.may_sleep(0)) << "a barrier would not reach rank 1";
+  b.doorbell(1).takes_barriers = 1;
+  a.make_barrier();
+  EXPECT_FALSE(b.may_sleep(0));
+  EXPECT_TRUE(a.may_sleep(1)) << "that is the other rank's word";
+  const std::uint32_t sleeps = a.sleeps();
+  a.announce_sleep(Board::asleep_in_poll);
+  EXPECT_EQ(sleeps + 1, a.sleeps());
+  EXPECT_TRUE(b.ring(0));
+  a.announce_awake();
+  EXPECT_TRUE(b.may_sleep(0)) << "the word held until that sleep";
 }
 
 TEST(Board, tells_ranks_that_wait_on_one_core) {

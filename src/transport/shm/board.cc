@@ -1,6 +1,7 @@
 #include "transport/shm/board.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@ std::size_t fifo_of_pair(int ranks) {
   return std::clamp<std::size_t>(std::bit_floor(mib / static_cast<std::size_t>(ranks)), 16 * kib,
                                  128 * kib);
 }
+
+bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 }  // namespace
 
@@ -74,6 +77,7 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
 }
 
 bool Board::ring(int to) const {
+  if (!may_sleep(to)) return false;
   Doorbell& bell = doorbell(to);
   // The caller's publication must become visible before this rank reads the doorbell: else a peer
   // that falls asleep at this moment could miss both the publication and the ring. The sleeper
@@ -94,6 +98,36 @@ bool Board::ring(int to) const {
     ::syscall(SYS_futex, &bell.asleep, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
   return false;
+}
+
+// A rank that makes a barrier: membarrier(2) returns when each core that runs a process of the node
+// has executed a fence since the call. If a peer published before the fence of its core, this rank
+// sees the publication when it looks again. If it published later, the peer reads the doorbell
+// after the fence, and sees that this rank sleeps.
+void Board::announce_sleep(std::uint32_t how) const {
+  Doorbell& bell = doorbell(local_rank_);
+  bell.sleeps.store(sleeps() + 1, std::memory_order_relaxed);
+  bell.asleep.exchange(how, std::memory_order_seq_cst);
+  if (bell.makes_barrier.load(std::memory_order_relaxed) == 0) return;
+  bell.makes_barrier.store(0, std::memory_order_relaxed);
+  if (membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED)) return;
+  // The process may not call it any more. A ring that is lost now delays this rank until it wakes
+  // by itself, once.
+  bell.takes_barriers.store(0, std::memory_order_relaxed);
+}
+
+void Board::take_barriers() const {
+#if !defined(__SANITIZE_THREAD__)  // the thread sanitizer does not know membarrier
+  static const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+  if (registered) doorbell(local_rank_).takes_barriers.store(1, std::memory_order_release);
+#endif
+}
+
+void Board::make_barrier() const {
+  for (int rank = 0; rank < local_ranks_; ++rank) {
+    if (doorbell(rank).takes_barriers.load(std::memory_order_acquire) == 0) return;
+  }
+  doorbell(local_rank_).makes_barrier.store(1, std::memory_order_relaxed);
 }
 
 bool Board::shares_core(int core) const {

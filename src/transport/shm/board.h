@@ -61,6 +61,11 @@ struct alignas(128) Doorbell {
   std::atomic<std::uint32_t> asleep;
   // 1 + the core on which the rank ran at its last long wait; 0: it has not waited long yet.
   std::atomic<std::uint32_t> core;
+  // 1: membarrier(2) of a peer reaches the process of this rank.
+  std::atomic<std::uint32_t> takes_barriers;
+  // 1: before the rank sleeps, it executes membarrier(2), so its peers ring it without a fence.
+  std::atomic<std::uint32_t> makes_barrier;
+  std::atomic<std::uint32_t> sleeps;  // how many times the rank has announced that it sleeps
 };
 
 /// The control page of a rank, two pages of memory: everything that it shares except scratch and
@@ -166,9 +171,16 @@ class Board {
   }
   std::size_t fifo_bytes() const { return fifo_bytes_; }  // a multiple of 4096
 
-  /// Wakes rank `to` if it sleeps in its futex. Call it after publishing: it orders the publication
-  /// before the read of the doorbell. Returns true if the rank sleeps in poll: then the caller must
-  /// write to its eventfd.
+  /// False if rank `to` is awake and need not be rung. Call it after publishing: like ring(), it
+  /// orders the publication before the read of the doorbell.
+  bool may_sleep(int to) const {
+    const Doorbell& bell = doorbell(to);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return bell.makes_barrier.load(std::memory_order_relaxed) == 0 ||
+           bell.asleep.load(std::memory_order_relaxed) != awake;
+  }
+  /// Wakes rank `to` if it sleeps in its futex. Call it after publishing. Returns true if the rank
+  /// sleeps in poll: then the caller must write to its eventfd.
   bool ring(int to) const;
 
   /// Returns the error for a peer that has another fingerprint of an operation than this rank,
@@ -180,11 +192,19 @@ class Board {
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
   /// The first step of falling asleep: from now on peers ring. The caller must then check once more
   /// for the event that it waits for, and call either sleep() or announce_awake().
-  void announce_sleep(std::uint32_t how) const {
-    doorbell(local_rank_).asleep.exchange(how, std::memory_order_seq_cst);
-  }
+  void announce_sleep(std::uint32_t how) const;
   void announce_awake() const {
     doorbell(local_rank_).asleep.store(awake, std::memory_order_seq_cst);
+  }
+  /// Registers this process for the barriers of its peers, if the kernel has them. Called once,
+  /// before the first operation.
+  void take_barriers() const;
+  /// From now on, until its next sleep, peers ring this rank without a fence. That costs the rank a
+  /// membarrier(2) at that sleep. Nothing changes if some peer does not take barriers.
+  void make_barrier() const;
+  /// The number of sleeps that this rank has announced.
+  std::uint32_t sleeps() const {
+    return doorbell(local_rank_).sleeps.load(std::memory_order_relaxed);
   }
   /// Publishes the core on which this rank runs. Returns true if another rank has published the
   /// same core.
