@@ -26,7 +26,7 @@ struct Group {
   std::vector<Making> makings;  // communicators to make; calls is empty then
   Status error;                 // of the first call that was refused
 };
-thread_local int group_depth = 0;
+[[gnu::tls_model("initial-exec")]] thread_local int group_depth = 0;  // every call reads it
 thread_local Group* group = nullptr;
 
 Status check_arguments(const VaryingArguments* varying, const Communicator& comm, Call* call) {
@@ -90,9 +90,9 @@ Status check_and_launch(hocketComm* comm, const Arguments& arguments,
   Call call;
   HOCKET_RETURN_IF_ERROR(check_call(comm, arguments, varying, stream, &call));
   if (varying != nullptr) share_blocks(comm, &call);
+  call.number = call.row = communicator.order().next_number();
   comm->latest.keep(arguments, varying, call, communicator.rank(), communicator.ranks());
   HostStream* const host = stream_of(comm, stream);
-  call.number = communicator.order().next_number();
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
   if (stream == nullptr && host != nullptr) {
     return {Code::in_progress, "the call runs: ask hocketCommGetAsyncError until it is done"};
@@ -118,9 +118,11 @@ Status start(hocketComm* comm, const Arguments& arguments, const VaryingArgument
   return launch_one(communicator, call, nullptr);
 }
 
-/// varying: of a v-variant, else null.
-hocketResult_t run(const char* function, hocketComm* comm, const Arguments& arguments,
-                   hocketStream_t stream, const VaryingArguments* varying = nullptr) {
+/// varying: of a v-variant, else null. Never inline: its callers would copy all arguments once
+/// more.
+[[gnu::noinline]] hocketResult_t run(const char* function, hocketComm* comm,
+                                     const Arguments& arguments, hocketStream_t stream,
+                                     const VaryingArguments* varying = nullptr) {
   return guarded_in_group(function, comm, [&] { return start(comm, arguments, varying, stream); });
 }
 

@@ -100,7 +100,8 @@ Status called_by_operator();
 
 /// No exception crosses the C ABI.
 template <typename Body>
-hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
+[[gnu::always_inline]] inline hocketResult_t guarded(const char* function, hocketComm* comm,
+                                                     const Body& body) {
   if (inside_user_operator()) [[unlikely]]
     return result(function, called_by_operator());
   return result(function, status_of_call(body), comm);
@@ -111,8 +112,10 @@ hocketResult_t guarded(const char* function, hocketComm* comm, Body body) {
 hocketResult_t note_in_group(hocketResult_t outcome) noexcept;
 /// guarded() for the calls that a group collects.
 template <typename Body>
-hocketResult_t guarded_in_group(const char* function, hocketComm* comm, Body body) {
-  return note_in_group(guarded(function, comm, body));
+[[gnu::always_inline]] inline hocketResult_t guarded_in_group(const char* function,
+                                                              hocketComm* comm, const Body& body) {
+  const hocketResult_t outcome = guarded(function, comm, body);
+  return outcome == hocketSuccess ? outcome : note_in_group(outcome);
 }
 
 /// Returns OK if stream is NULL or a live stream of this process.

@@ -69,11 +69,6 @@ std::uint64_t call_hash(const Signature& signature) {
   return hash;
 }
 
-std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence) {
-  const std::uint64_t hash = mix(call_hash + sequence * 0x9e3779b97f4a7c15ULL);
-  return hash != 0 ? hash : 1;
-}
-
 bool has_count(const Signature& signature) {
   const CollectiveRow* const row = find_row(signature.collective);
   return !is_varying(signature) || (row != nullptr && shares_blocks(*row));

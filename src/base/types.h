@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "base/mix.h"
 #include "base/status.h"
 
 namespace hocket::internal {
@@ -178,7 +179,10 @@ static_assert(sizeof(Signature) == 48);
 std::uint64_t call_hash(const Signature& signature);
 /// 64-bit hash of signature and sequence number: equal for equal calls, and in practice only then.
 /// Never 0.
-std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence);
+inline std::uint64_t fingerprint(std::uint64_t call_hash, std::uint64_t sequence) {
+  const std::uint64_t hash = mix(call_hash + sequence * 0x9e3779b97f4a7c15ULL);
+  return hash != 0 ? hash : 1;
+}
 /// True if the signature has a count of elements. That of a varying call whose ranks know only some
 /// of the blocks has none.
 bool has_count(const Signature& signature);

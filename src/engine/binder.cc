@@ -39,7 +39,8 @@ void bind_blocks(BoundCall& bound, const Call& call) {
 }  // namespace
 
 /// Finds the program of a call, and sets all that is alike in all calls of that kind.
-Status Binder::bind_anew(const Call& call, const Question& question, BoundCall& bound) {
+Status Binder::bind_anew(const Call& call, BoundCall& bound) {
+  const Question question = question_of(call);
   bound.reusable = false;
   const Choice* choice = nullptr;
   HOCKET_RETURN_IF_ERROR(selector_->choose(question, &choice));

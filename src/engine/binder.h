@@ -27,6 +27,7 @@ struct BoundCall {
   /// True if program, binding and hash are valid for another call with the same question, blocks
   /// and count. Always false with a user operator.
   bool reusable = false;
+  std::uint64_t row = 0;  // Call::row
   Question question;
   std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
   std::size_t own_count = 0;                     // Call::count
@@ -40,12 +41,12 @@ class Binder {
 
   /// bound: of the call before, which has ended; or new. Fails if no algorithm can run the call.
   Status bind(const Call& call, BoundCall& bound) {
-    const Question question = question_of(call);
     Binding& binding = bound.binding;
-    binding.repeated = bound.reusable && bound.question == question &&
-                       bound.varying == call.varying && bound.own_count == call.count &&
+    const bool alike = call.row != 0 && call.row == bound.row;
+    binding.repeated = bound.reusable && (alike || is_like(call, bound)) &&
                        (!bound.counted || selector_->counts_unmapped(bound.kind));
-    if (!binding.repeated) HOCKET_RETURN_IF_ERROR(bind_anew(call, question, bound));
+    if (!binding.repeated) HOCKET_RETURN_IF_ERROR(bind_anew(call, bound));
+    bound.row = call.row;
     binding.input = static_cast<const std::byte*>(call.input);
     binding.output = static_cast<std::byte*>(call.output);
     binding.signature.sequence = call.number;
@@ -84,7 +85,11 @@ class Binder {
       question.unit = call.user->unit;
     return question;
   }
-  Status bind_anew(const Call& call, const Question& question, BoundCall& bound);
+  static bool is_like(const Call& call, const BoundCall& bound) {
+    return bound.question == question_of(call) && bound.varying == call.varying &&
+           bound.own_count == call.count;
+  }
+  Status bind_anew(const Call& call, BoundCall& bound);
 
   std::unique_ptr<Selector> selector_;
   std::unique_ptr<Selector> first_selector_;  // the record has operations with its programs

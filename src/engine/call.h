@@ -42,6 +42,9 @@ struct Call {
   /// Number of the call among the user's collectives and messages on the communicator, from 1 on;
   /// 0: a call of the library itself.
   std::uint64_t number = 0;
+  /// Number of the first call of a row: calls with the same row differ only in buffers and number;
+  /// 0: the call is in no row.
+  std::uint64_t row = 0;
   /// For a datatype of the user: the number of elements of dtype in one of its elements; count is a
   /// multiple of it.
   std::uint32_t unit = 1;

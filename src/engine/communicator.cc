@@ -93,7 +93,7 @@ Status Communicator::finalize() {
   order_.flush();
   Call barrier;
   barrier.number = order_.next_number();
-  HOCKET_RETURN_IF_ERROR(run({&barrier, 1}));
+  HOCKET_RETURN_IF_ERROR(run(barrier));
   leave();
   return {};
 }
@@ -307,17 +307,26 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
   if (trace_ != nullptr) trace_->flush();
 }
 
-Status Communicator::run(std::span<const Call> calls) {
+Status Communicator::run(const Call& call) {
   try {
-    for (const Call& call : calls) engine_->submit(call);
-    if (!engine_->settle()) {
-      const Sleeper self = sleeper();
-      drive({&self, 1}, oversubscription_);
-    }
+    engine_->submit(call);
+    if (engine_->settle()) return {};
+    const Sleeper self = sleeper();
+    drive({&self, 1}, oversubscription_);
   } catch (const std::exception&) {
     fail(caught());
   }
   return engine_->status();
+}
+
+Status Communicator::run(std::span<const Call> calls) {
+  HOCKET_ASSERT(!calls.empty(), "there is a call to run");
+  const Status submitted = status_of_call([&]() -> Status {
+    for (const Call& call : calls.first(calls.size() - 1)) engine_->submit(call);
+    return {};
+  });
+  if (!submitted.ok()) fail(submitted);
+  return run(calls.back());
 }
 
 void Communicator::submit(std::span<const Call> calls, const Status& error, Work* work) {
@@ -437,7 +446,7 @@ Status Communicator::load_plan(std::string_view json, bool forced) {
   call.output = all.data();
   call.count = sizeof mine;
   call.dtype = Dtype::uint8;
-  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  HOCKET_RETURN_IF_ERROR(run(call));
   if (!verified.ok()) return verified;
   for (int rank = 0; rank < ranks(); ++rank) {
     const Entry &first = all[0], &other = all[static_cast<std::size_t>(rank)];

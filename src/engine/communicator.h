@@ -85,8 +85,10 @@ class Communicator final : private EngineHost {
   /// Waits for all calls and for all ranks, then says goodbye to them: no call follows.
   Status finalize();
 
-  /// Runs calls to their end, while no other call is pending. Returns the error that ended the
-  /// calls. If an error is known that ended none of them, the next call returns it.
+  /// Runs a call to its end, while no other call is pending. Returns the error that ended the call.
+  /// If an error is known that did not end it, the next call returns it.
+  Status run(const Call& call);
+  /// The same for several calls, at least one.
   Status run(std::span<const Call> calls);
   HandoverQueue& handovers() { return handovers_; }
   /// Called by the thread that drives the engine: submits calls. error: if it is not OK, ends the

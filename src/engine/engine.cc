@@ -6,6 +6,17 @@
 #include "base/log.h"
 
 namespace hocket::internal {
+namespace {
+
+Status revoked_output() {
+  return {
+      Code::remote_error,
+      "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
+      "and that page was taken away from peers: what they wrote is lost. Give communicators that "
+      "run at the same time receive buffers in different pages"};
+}
+
+}  // namespace
 
 Engine::Engine(EngineHost& host, const EngineOptions& options, Links links,
                std::vector<Transport*> transports, std::unique_ptr<Selector> selector)
@@ -89,7 +100,7 @@ void Engine::fail_work(Work* work) {
 }
 
 /// Returns false if no algorithm can run the call: that ends the engine.
-bool Engine::bind(const Call& call, BoundCall& bound) {
+[[gnu::always_inline]] inline bool Engine::bind(const Call& call, BoundCall& bound) {
   const Status status = binder_.bind(call, bound);
   if (!status.ok()) [[unlikely]]
     fail(status);
@@ -156,7 +167,7 @@ bool Engine::advance_collective() {
 }
 
 /// Returns true if the operation has ended.
-bool Engine::conclude_collective() {
+[[gnu::always_inline]] inline bool Engine::conclude_collective() {
   Operation& current = collectives_.current();
   Execution& execution = current.execution;
   rings_.add(execution.take_published());
@@ -167,11 +178,7 @@ bool Engine::conclude_collective() {
   }
   if (!execution.done()) return false;
   if (buffers_.output_was_revoked(execution)) [[unlikely]] {
-    fail(Status(
-        Code::remote_error,
-        "the receive buffer shares a memory page with that of an operation that failed meanwhile, "
-        "and that page was taken away from peers: what they wrote is lost. Give communicators that "
-        "run at the same time receive buffers in different pages"));
+    fail(revoked_output());
     return true;
   }
   recorder_.set_last_program(&execution.program());

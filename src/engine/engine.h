@@ -60,7 +60,8 @@ class Engine {
   /// was just written.
   bool run_once(const std::optional<Nanos>& now);
   /// To be called after submit(). A small call has often ended by then: if no round is needed,
-  /// rings the peers that sleep, and returns true. False: the caller must run rounds.
+  /// rings the peers that sleep, and returns true; status() is OK then. False: the caller must run
+  /// rounds.
   bool settle() {
     if (!idle() || error_.is_set() || faults_.is_pending() || transports_.active()) return false;
     rings_.ring_pending();

@@ -175,13 +175,6 @@ Status push(const Batch& batch, const std::shared_ptr<StreamRendezvous>& rendezv
 
 }  // namespace
 
-Status launch_one(Communicator& communicator, const Call& call, HostStream* stream) {
-  if (stream == nullptr && !communicator.order().pending()) [[likely]] {
-    return communicator.run({&call, 1});
-  }
-  return launch({{&communicator, call, stream}});
-}
-
 Status launch(const std::vector<GroupedCall>& calls) {
   Status first;
   const auto keep = [&first](const Status& status) {
@@ -207,6 +200,10 @@ Status launch(const std::vector<GroupedCall>& calls) {
   }
   if (mine < batches.size()) keep(run_with(batches[mine], rendezvous_of[mine].get()));
   return first;
+}
+
+Status launch_in_order(Communicator& communicator, const Call& call, HostStream* stream) {
+  return launch({{&communicator, call, stream}});
 }
 
 }  // namespace hocket::internal

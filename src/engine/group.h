@@ -20,7 +20,13 @@ struct GroupedCall {
 /// entered every communicator.
 Status launch(const std::vector<GroupedCall>& calls);
 
+Status launch_in_order(Communicator& communicator, const Call& call, HostStream* stream);
 /// The same for a single call. Allocates nothing if the call runs in this thread at once.
-Status launch_one(Communicator& communicator, const Call& call, HostStream* stream);
+inline Status launch_one(Communicator& communicator, const Call& call, HostStream* stream) {
+  if (stream == nullptr && !communicator.order().pending()) [[likely]] {
+    return communicator.run(call);
+  }
+  return launch_in_order(communicator, call, stream);
+}
 
 }  // namespace hocket::internal

@@ -1,10 +1,13 @@
 // Groups: the messages of a group progress together, in whatever order the ranks call them.
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <thread>
 
 #include "matrix/ranks.h"
+#include "seed.h"
 
 namespace {
 
@@ -202,6 +205,68 @@ TEST_P(Groups, hold_every_collective_and_keep_its_counts) {
       EXPECT_EQ(std::vector<std::int32_t>(own + 1, 3), reduced);
       EXPECT_EQ(self.rank, exchanged[0] + self.rank);  // of rank 0
       EXPECT_EQ(2, exchanged.back());
+    }
+    EXPECT_HOCKET(hocketStreamDestroy(stream));
+  });
+}
+
+/// A call of one of five kinds among 3 ranks. The input of a rank counts up from rank * 1000 + add.
+struct RandomCall {
+  int kind = 0;
+  std::size_t count = 3;
+
+  hocketResult_t run(const std::int32_t* in, std::int32_t* out, hocketComm_t comm,
+                     hocketStream_t stream) const {
+    if (kind == 3) return hocketGather(in, out, count, hocketInt32, 1, comm, stream);
+    if (kind == 4) return hocketScatter(in, out, count, hocketInt32, 2, comm, stream);
+    const hocketRedOp_t op = kind == 2 ? hocketMax : hocketSum;
+    return hocketAllReduce(in, out, count, hocketInt32, op, comm, stream);
+  }
+  /// What the rank has afterwards in the elements of its output.
+  std::vector<std::int32_t> result(int rank, int add) const {
+    const auto number = static_cast<int>(count);
+    if (kind == 3 && rank != 1) return {};
+    if (kind == 4) return values(count, 2000 + add + number * rank);
+    std::vector<std::int32_t> out;
+    for (int from = 0; kind == 3 && from < 3; ++from) {
+      for (int k = 0; k < number; ++k) out.push_back(from * 1000 + add + k);
+    }
+    for (int k = 0; kind != 3 && k < number; ++k) {
+      out.push_back(kind == 2 ? 2000 + add + k : 3000 + 3 * (add + k));
+    }
+    return out;
+  }
+};
+
+/// Calls in random order, alone, in groups and on a stream: a call that is like the call before it
+/// keeps the program of that call, whatever ran in between.
+TEST_P(Groups, and_single_calls_that_repeat_do_what_their_arguments_say) {
+  const std::uint64_t seed = tests::seed();
+  ranks::run_ranks(3, [seed](Rank& self) {
+    std::mt19937_64 random(seed);  // the same on every rank
+    hocketStream_t stream = nullptr;
+    ASSERT_HOCKET(hocketStreamCreate(&stream));
+    RandomCall call;
+    for (int i = 0; i < 600; ++i) {
+      if (random() % 3 == 0) call.kind = static_cast<int>(random() % 5);
+      call.count = call.kind == 1 ? 40 : 3;
+      std::vector<std::int32_t> in = values(120, self.rank * 1000 + i), out(120, -1);
+      std::int32_t* const to = random() % 2 == 0 && call.kind <= 2 ? in.data() : out.data();
+      switch (random() % 4) {
+        case 0:
+          EXPECT_HOCKET(hocketGroupStart());
+          EXPECT_HOCKET(call.run(in.data(), to, self.comm, nullptr));
+          EXPECT_HOCKET(hocketGroupEnd());
+          break;
+        case 1:
+          EXPECT_HOCKET(call.run(in.data(), to, self.comm, stream));
+          EXPECT_HOCKET(hocketStreamSynchronize(stream));
+          break;
+        default:
+          EXPECT_HOCKET(call.run(in.data(), to, self.comm, nullptr));
+      }
+      const std::vector<std::int32_t> result = call.result(self.rank, i);
+      ASSERT_TRUE(std::equal(result.begin(), result.end(), to)) << "call " << i;
     }
     EXPECT_HOCKET(hocketStreamDestroy(stream));
   });

@@ -5,6 +5,10 @@
 
 #include "base/assert.h"
 
+// A small call takes as long as some 900 instructions, of which a function that is called in
+// between takes 15. So what each small call passes through is always inline here, and what it does
+// not pass through is never inline there.
+
 namespace hocket::internal {
 namespace {
 
@@ -82,7 +86,8 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
 }
 
 /// Sets all that a repeated call leaves as it is.
-void Execution::prepare(const Program& program, const Program* staged, const Links& links) {
+[[gnu::noinline]] void Execution::prepare(const Program& program, const Program* staged,
+                                          const Links& links) {
   use(program, binding_->sizes);
   HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
   HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
@@ -159,14 +164,18 @@ bool Execution::run_entry() {
   return true;
 }
 
-void Execution::begin_lanes() {
+[[gnu::always_inline]] inline void Execution::begin_lanes() {
   in_lanes_ = true;
-  const ProgramHeader& header = *header_;
-  if (header.awaits) progress_.assign(header.counters, 0);
+  if (header_->awaits) progress_.assign(header_->counters, 0);
   if (binding_->repeated && readiness_ == Readiness::ready) {
     begin_again();
-    return;
+  } else {
+    begin_first();
   }
+}
+
+[[gnu::noinline]] void Execution::begin_first() {
+  const ProgramHeader& header = *header_;
   active_count_ = header.active;
   if (active_.size() < active_count_) active_.resize(active_count_);
   std::size_t next = 0;
@@ -188,17 +197,21 @@ void Execution::begin_lanes() {
 }
 
 /// Each lane of the program has one instance and one chunk.
-void Execution::begin_again() {
-  for (std::size_t l = 0; l < active_count_; ++l) {
-    Active& active = active_[l];
+[[gnu::always_inline]] inline void Execution::begin_again() {
+  const auto begin = [](Active& active) {
     active.next = active.cursor = 0;
     active.chunk = 0;
     active.posted = active.done = false;
+  };
+  if (active_count_ == 1) [[likely]] {
+    begin(active_[0]);
+  } else {
+    for (std::size_t l = 0; l < active_count_; ++l) begin(active_[l]);
   }
   set_bases();
 }
 
-void Execution::begin_instance(Active& active, std::uint32_t instance) const {
+[[gnu::noinline]] void Execution::begin_instance(Active& active, std::uint32_t instance) const {
   const LaneCode& lane = *active.lane;
   active.instance = instance;
   active.next = active.cursor = 0;
@@ -221,7 +234,7 @@ bool Execution::advance() {
   return advance_lanes();
 }
 
-bool Execution::advance_lanes() {
+[[gnu::always_inline]] inline bool Execution::advance_lanes() {
   bool moved = false, all_done = true;
   for (std::size_t i = 0; i < active_count_; ++i) {
     Active& active = active_[i];
@@ -235,7 +248,7 @@ bool Execution::advance_lanes() {
   return moved || done_;
 }
 
-bool Execution::run(Active& active) {
+[[gnu::always_inline]] inline bool Execution::run(Active& active) {
   bool moved = false;
   for (;;) {
     HOCKET_ASSERT(active.lane->first + active.lane->count <= header_->instructions,
@@ -251,7 +264,7 @@ bool Execution::run(Active& active) {
 }
 
 /// Publishes the progress of the lane instance, and goes on to its next chunk or the next instance.
-void Execution::complete_chunk(Active& active) {
+[[gnu::always_inline]] inline void Execution::complete_chunk(Active& active) {
   const LaneCode& lane = *active.lane;
   active.next = 0;
   ++active.chunk;
@@ -276,7 +289,6 @@ void Execution::complete_chunk(Active& active) {
   }
 }
 
-/// Always inline: it has two callers, so the compiler would call it in the loop over the lanes.
 [[gnu::always_inline]] inline Execution::Outcome Execution::step(Active& active,
                                                                  const Instruction& instruction) {
   switch (instruction.kind) {
@@ -364,7 +376,8 @@ std::size_t Execution::copied_bytes(const Instruction& instruction, std::size_t 
   return one_to_one && bytes <= most_bytes ? bytes : 0;
 }
 
-Execution::Outcome Execution::do_fold(Active& active, const Instruction& instruction) {
+[[gnu::always_inline]] inline Execution::Outcome Execution::do_fold(
+    Active& active, const Instruction& instruction) {
   HOCKET_ASSERT(
       instruction.first_operand + instruction.dsts + instruction.srcs <= header_->operands,
       "an instruction has its operands");
@@ -394,8 +407,8 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
 }
 
 /// Block `repetition` of the instruction. Either the instruction is repeated, or an operand is.
-void Execution::fold_block(const Active& active, const Instruction& instruction,
-                           std::uint32_t repetition) {
+[[gnu::noinline]] void Execution::fold_block(const Active& active, const Instruction& instruction,
+                                             std::uint32_t repetition) {
   const std::size_t count = elements_of(active, instruction, repetition);
   if (count == 0 || is_left_out(active, instruction)) return;
   const Operand* operand = operands_ + instruction.first_operand;
@@ -437,7 +450,7 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   }
 }
 
-void Execution::set_bases() {
+[[gnu::always_inline]] inline void Execution::set_bases() {
   bases_[static_cast<int>(Buffer::input)] = const_cast<std::byte*>(binding_->input);
   bases_[static_cast<int>(Buffer::output)] = binding_->output;
   bases_[static_cast<int>(Buffer::scratch)] = scratch_;
@@ -529,28 +542,33 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
   return sizes.range(active.lane->extents, block, active.chunk).count;
 }
 
-void Execution::arrive() {
+[[gnu::always_inline]] inline void Execution::arrive() {
+  // Copies, because the compiler must assume that the stores below change the members.
+  const std::uint64_t operation = operation_;
+  const Binding& binding = *binding_;
   const Board& board = *links_->board;
-  ArrivalLine& line = board.arrival(own_, operation_);
-  board.signature(own_, operation_) = binding_->signature;
+  RunAhead& run_ahead = *links_->run_ahead;
+  ArrivalLine& line = board.arrival(own_, operation);
+  board.signature(own_, operation) = binding.signature;
   if (header_->maps_input || header_->maps_output) {
-    const BufferPlaces places{binding_->input_region.region, binding_->input_region.offset,
-                              binding_->output_region.region, binding_->output_region.offset};
+    const BufferPlaces places{binding.input_region.region, binding.input_region.offset,
+                              binding.output_region.region, binding.output_region.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exported_ = writes_output_of(own_) && (binding_->mapped & 2) != 0;
+    exported_ = writes_output_of(own_) && (binding.mapped & 2) != 0;
   }
   if (header_->small_bytes > 0) [[unlikely]]
     write_counts(line);
-  line.fingerprint = binding_->fingerprint;
-  line.mapped = binding_->mapped;
-  line.sequence.store(operation_, std::memory_order_release);
-  links_->run_ahead->arrive(operation_, binding_->fingerprint);
+  const std::uint64_t fingerprint = binding.fingerprint;
+  line.fingerprint = fingerprint;
+  line.mapped = binding.mapped;
+  line.sequence.store(operation, std::memory_order_release);
+  run_ahead.arrive(operation, fingerprint);
   // The caches of peers still have the lines of earlier operations. A rank that runs ahead takes
   // its next ones from them in time, so that it need not wait for each. A rank that does not run
   // ahead leaves them: a peer that polls a line reads it from its own cache until the line changes.
   constexpr std::uint64_t ahead = 4;
-  if (!links_->run_ahead->all_have_arrived(operation_ - 1)) {
-    prefetch_to_write(&board.arrival(own_, operation_ + ahead));
+  if (!run_ahead.all_have_arrived(operation - 1)) {
+    prefetch_to_write(&board.arrival(own_, operation + ahead));
   }
   published_ = true;
 }

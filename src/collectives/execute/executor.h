@@ -130,6 +130,7 @@ class Execution {
   bool place_scratch();
   bool run_entry();
   void begin_lanes();
+  void begin_first();
   void begin_again();
   void begin_instance(Active& active, std::uint32_t instance) const;
   bool advance_lanes();

@@ -129,9 +129,7 @@ class Board {
   }
   /// The number of scratches of a size: a power of two.
   static constexpr std::uint64_t scratches(ScratchSize size) {
-    constexpr std::uint64_t number[] = {
-        run_ahead_operations, run_ahead_operations, 8, 4, 2, run_ahead_operations, 16, 8};
-    return number[static_cast<int>(size)];
+    return numbers_of_scratches[static_cast<int>(size)];
   }
   /// The size of one large scratch: the more ranks, the smaller.
   static std::size_t scratch_bytes_of(int local_ranks);
@@ -214,6 +212,9 @@ class Board {
   void sleep(std::int64_t timeout_ns) const;
 
  private:
+  // By ScratchSize.
+  static constexpr std::uint64_t numbers_of_scratches[] = {
+      run_ahead_operations, run_ahead_operations, 8, 4, 2, run_ahead_operations, 16, 8};
   struct ScratchArea {  // the scratches of one size, of all ranks
     std::size_t offset = 0, scratch_bytes = 0;
   };
