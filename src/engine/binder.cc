@@ -1,5 +1,7 @@
 #include "engine/binder.h"
 
+#include <algorithm>
+
 #include "base/assert.h"
 
 namespace hocket::internal {
@@ -15,6 +17,15 @@ void bind_made(BoundCall& bound, const Call& call) {
   binding.signature.operator_name = call.user != nullptr ? call.user->op->name() : OperatorName();
   if (call.op == Op::pre_mul_sum) binding.signature.set_scalar(call.scalar);
   if (call.user != nullptr) bound.call_hash = call_hash(binding.signature);
+}
+
+/// True if a block that the rank sends or receives is not small.
+bool has_large_block(const Call& call, std::size_t small_bytes) {
+  const std::size_t most = small_bytes / size_of(call.dtype);
+  const auto any = [most](const std::vector<std::size_t>& counts) {
+    return std::ranges::any_of(counts, [most](std::size_t count) { return count > most; });
+  };
+  return call.count > most || any(call.varying->input.counts) || any(call.varying->output.counts);
 }
 
 /// Of a varying call: sizes, signature and its hash.
@@ -34,6 +45,8 @@ void bind_blocks(BoundCall& bound, const Call& call) {
   if (shares_blocks(row)) binding.signature.root = varying.hash;
   binding.signature.flags |= signature_flag::varying;
   bound.call_hash = call_hash(binding.signature);
+  const std::size_t small_bytes = bound.program->header().small_bytes;
+  if (small_bytes > 0) bound.sends_messages = has_large_block(call, small_bytes);
 }
 
 }  // namespace
@@ -50,6 +63,7 @@ Status Binder::bind_anew(const Call& call, BoundCall& bound) {
   bound.call_hash = choice->call_hash;
   bound.kind = choice->kind;
   bound.counted = choice->counted;
+  bound.sends_messages = choice->program->header().sends_messages;
   Binding& binding = bound.binding;
   binding.sizes = choice->sizes;
   binding.staged_sizes = choice->staged_sizes;

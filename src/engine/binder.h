@@ -24,6 +24,9 @@ struct BoundCall {
   bool counted = false;    // Choice::counted
   Binding binding;
   std::uint64_t call_hash = 0;
+  /// True if this rank, or another rank for what this rank knows, sends messages in the call. False
+  /// if the program has messages for large blocks only, and this rank has none.
+  bool sends_messages = false;
   /// True if program, binding and hash are valid for another call with the same question, blocks
   /// and count. Always false with a user operator.
   bool reusable = false;

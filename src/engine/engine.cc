@@ -125,10 +125,10 @@ void Engine::begin(const Call& call, Work* work) {
   const ProgramHeader& header = bound.program->header();
   binding.message_sequence = sequence;
   binding.mapped = 0;
-  if (header.sends_messages) transports_.announce(binding);
+  if (bound.sends_messages) transports_.announce(binding);
   if (header.maps_input || header.maps_output) {
     buffers_.find(binding);
-  } else if (header.sends_messages) {
+  } else if (bound.sends_messages) {
     buffers_.find_sources(binding);
   }
   if (header.uses_node) {
@@ -150,7 +150,7 @@ void Engine::begin(const Call& call, Work* work) {
 void Engine::look_for_other_calls(Nanos now) {
   Operation& current = collectives_.current();
   if (now - *current.started < Operation::between_looks) return;
-  if (current.bound.program->header().sends_messages) {
+  if (current.bound.sends_messages) {
     if (std::exchange(current.told, true)) return;
     transports_.tell_call(current);
     return;
@@ -327,7 +327,7 @@ void Engine::miss_deadline(const Operation& operation, const std::vector<int>& r
                       missed + ": it still waits for " + names(ranks) +
                           "; find out what that rank does, or raise HOCKET_DEADLINE_MS",
                       ranks.empty() ? -1 : ranks.front());
-  const bool seen = !operation.bound.program->header().sends_messages || options_.ranks == 2;
+  const bool seen = !operation.bound.sends_messages || options_.ranks == 2;
   if (operation.bound.binding.p2p || seen) {
     return fail(status);
   }

@@ -135,7 +135,7 @@ void Execution::fall_back() {
 }
 
 /// Finds the scratch of the operation. False: no memory.
-bool Execution::place_scratch() {
+[[gnu::always_inline]] inline bool Execution::place_scratch() {
   if (header_->uses_node) {
     scratch_ = links_->board->scratch(scratch_size_, 0, operation_);
     scratch_step_ = links_->board->scratch_step(scratch_size_);
