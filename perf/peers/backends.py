@@ -107,7 +107,8 @@ CONFIGURATIONS = {
         "both": {"shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp")},
     },
     "gloo": {name: {"tcp": Setting()} for name in ("shm", "tcp", "both")},
-    # No library: the loads, stores and flags of a collective alone (floor_backend.cc).
+    # No library: the loads, stores and flags, or the bytes, of a collective alone
+    # (floor_backend.cc).
     "floor": {
         "shm": {
             **{f"staged-{kib}K{way}": env(FLOOR_PIECE=str(kib << 10), **stores)
@@ -118,6 +119,10 @@ CONFIGURATIONS = {
             **{f"{name}{way}": env(FLOOR_WAY=name, **stores) + ALLOC
                for name in ("direct", "shared")
                for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))},
+        },
+        "tcp": {
+            "tcp": env(FLOOR_WAY="tcp", FLOOR_INTERFACE="eth1"),
+            "tcp-whole": env(FLOOR_WAY="tcp-whole", FLOOR_INTERFACE="eth1"),
         },
     },
 }
@@ -157,19 +162,22 @@ def configurations(peer, transport, crowded, quick):
 
 def is_plain_floor(config):
     """Whether this way of the floor needs no memory that peers map."""
-    return CONFIGURATIONS["floor"]["shm"][config].memory == "plain"
+    ways = {**CONFIGURATIONS["floor"]["shm"], **CONFIGURATIONS["floor"]["tcp"]}
+    return ways[config].memory == "plain"
 
 
 REDUCTIONS = "all_reduce", "reduce", "reduce_scatter"
 
 
-def has(peer, transport, config, collective):
-    """libtorch's Gloo gathers and scatters equal blocks only. The floor is known for shared memory
-    and equal blocks; the kernel copies, but adds nothing up."""
+def has(peer, transport, config, collective, ranks=2):
+    """libtorch's Gloo gathers and scatters equal blocks only. The floor is known for equal blocks
+    in shared memory or between two ranks over TCP; the kernel copies, but adds nothing up."""
     if peer == "gloo":
         return collective not in ("all_gather_v", "gather_v", "scatter_v")
     if peer == "floor":
-        return not (transport != "shm" or collective.endswith("_v") or
+        return not (transport == "both" or collective.endswith("_v") or
+                    (transport == "tcp" and ranks != 2) or
+                    (config == "tcp-whole" and collective != "all_reduce") or
                     (config == "copy" and collective in REDUCTIONS) or
                     (config.startswith("shared") and collective != "broadcast") or
                     (collective == "barrier" and config != "staged-64K"))
@@ -229,15 +237,20 @@ class Job:
     def _program(self):
         return [str(PROGRAMS / f"peer-{self.peer}"), *self.arguments]
 
-    def _hocket(self):
+    def _hocket_run(self):
         where = ["-n", str(self.ranks)]
         if self.transport != "shm":
             where += ["--hosts", self.hosts_with_ranks(), "--ssh", os.environ["HOSTS_RSH"]]
-        return [[str(BUILD / "bin" / "hocket-run"), *where, *self._program()]]
+        return [str(BUILD / "bin" / "hocket-run"), *where]
+
+    def _hocket(self):
+        return [self._hocket_run() + self._program()]
 
     def _floor(self):
-        start = [str(BUILD / "bin" / "hocket-run"), "-n", str(self.ranks), "-x",
-                 "PEER_MEETING_FILE=" + self.meeting_file]
+        variables = {"PEER_MEETING_FILE": self.meeting_file, **self.setting.environment}
+        start = self._hocket_run()
+        for name, value in variables.items():
+            start += ["-x", f"{name}={value}"]
         return [start + self._program()]
 
     def _openmpi(self):

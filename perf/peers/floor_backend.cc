@@ -7,6 +7,8 @@
 //   copy     the kernel copies from the memory of the peer (cross-memory attach); no reductions
 //   direct   peers read and write the buffers themselves: only with --memory alloc
 //   shared   direct, but in a broadcast the root writes its part of each output
+//   tcp      over one TCP connection between two ranks, tcp-whole: the same, but in an all-reduce
+//            each rank sends its whole input (tcp_floor.h)
 //
 // FLOOR_STORES=past: stores into the caller's buffers bypass the caches. The shared memory is the
 // file PEER_MEETING_FILE.
@@ -28,6 +30,7 @@
 
 #include "backend.h"
 #include "reduce/fold.h"
+#include "tcp_floor.h"
 
 namespace hocket::peers {
 namespace {
@@ -53,7 +56,7 @@ struct Slot {
   Line staged, result;
 };
 
-enum class Way { staged, copy, direct, shared };
+enum class Way { staged, copy, direct, shared, tcp, tcp_whole };
 
 std::byte* memory = nullptr;
 int me = -1, ranks = 0;
@@ -64,6 +67,8 @@ internal::Stores stores = internal::Stores::together;
 const float* own_input = nullptr;
 std::uint64_t calls = 0, rounds = 0;  // so far
 std::size_t allocated = 0;
+
+bool is_tcp() { return way == Way::tcp || way == Way::tcp_whole; }
 
 Page& page(int rank) { return reinterpret_cast<Page*>(memory)[rank]; }
 std::byte* arena(int rank) {
@@ -389,14 +394,17 @@ bool backend_start(std::string* error) {
   piece_bytes = static_cast<std::size_t>(number("FLOOR_PIECE", 64 << 10));
   const char* const named = std::getenv("FLOOR_WAY");
   const std::string_view name = named == nullptr ? "staged" : named;
-  way = name == "direct"   ? Way::direct
-        : name == "shared" ? Way::shared
-        : name == "copy"   ? Way::copy
-                           : Way::staged;
+  way = name == "direct"      ? Way::direct
+        : name == "shared"    ? Way::shared
+        : name == "copy"      ? Way::copy
+        : name == "tcp"       ? Way::tcp
+        : name == "tcp-whole" ? Way::tcp_whole
+                              : Way::staged;
   const char* const past = std::getenv("FLOOR_STORES");
   if (past != nullptr) stores = internal::Stores::past_caches;
   crowded = ranks > static_cast<int>(std::thread::hardware_concurrency());
   const char* const path = std::getenv("PEER_MEETING_FILE");
+  if (is_tcp()) return tcp_floor_start(me, ranks, path == nullptr ? "" : path, error);
   const int fd = ::open(path == nullptr ? "" : path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const std::size_t bytes =
       static_cast<std::size_t>(ranks) * (sizeof(Page) + area_bytes + arena_bytes);
@@ -417,7 +425,7 @@ int backend_ranks() { return ranks; }
 
 void* backend_allocate(std::size_t bytes, bool shared) {
   bytes = (bytes + 4095) / 4096 * 4096;
-  if (!shared) return std::aligned_alloc(4096, bytes);
+  if (!shared || is_tcp()) return std::aligned_alloc(4096, bytes);
   if (allocated + bytes > arena_bytes) return nullptr;
   return arena(me) + std::exchange(allocated, allocated + bytes);
 }
@@ -425,6 +433,7 @@ void* backend_allocate(std::size_t bytes, bool shared) {
 bool backend_in_place(Collective collective) { return collective == Collective::broadcast; }
 
 bool backend_run(const Call& call, std::string* error) {
+  if (is_tcp()) return tcp_floor_run(call, way == Way::tcp_whole, error);
   if (call.collective == Collective::barrier) {
     tell(page(me).arrived.number, ++calls);
     await_peers(&Page::arrived);

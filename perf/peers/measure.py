@@ -279,7 +279,7 @@ class Measurement:
         crowded = ranks > os.cpu_count()
         turns = [(peer, config, setting) for peer in self.peers for config, setting in
                  backends.configurations(peer, transport, crowded, self.options.quick).items()
-                 if backends.has(peer, transport, config, collective)]
+                 if backends.has(peer, transport, config, collective, ranks)]
         start = (number - 1) * 3 % len(turns)  # none always follows the same other
         for peer, config, setting in turns[start:] + turns[:start]:
             sizes = self.hopeful_sizes(case, peer, config, number)

@@ -182,26 +182,38 @@ class Programs(unittest.TestCase):
 
 
 class Floor(unittest.TestCase):
-    def test_every_way_gives_the_right_results(self):
+    # Sizes go up: a call of several rounds follows calls of one, and pieces of several sizes.
+    SIZES = [4, 4096, 40_000, 1 << 20]
+
+    def setUp(self):
         if backends.missing("floor"):
             self.skipTest("the floor is built for x86-64 only")
-        # Sizes go up: a call of several rounds follows calls of one, and pieces of several sizes.
-        sizes = [4, 4096, 40_000, 1 << 20]
+
+    def check(self, transport, config, setting, collective, ranks):
+        if not backends.has("floor", transport, config, collective):
+            return
+        lines, why = measure.Runner(options()).run("floor", "shm", ranks, setting, collective,
+                                                   self.SIZES, True)
+        if config == "copy" and "does not copy" in why:
+            return
+        self.assertEqual((why, len(lines)), ("", len(self.SIZES)), (config, collective))
+        for line in lines:
+            self.assertEqual((line["wrong"], line["checked"]), (0, True),
+                             (config, collective, line["bytes"]))
+
+    def test_every_way_gives_the_right_results(self):
         for config, setting in backends.CONFIGURATIONS["floor"]["shm"].items():
             if config in ("staged-16K", "staged-256K", "staged-256K-past"):
                 continue
             for collective in measure.COLLECTIVES:
-                if not backends.has("floor", "shm", config, collective):
-                    continue
                 ranks = 3 if collective in ("all_reduce", "reduce", "alltoall") else 2
-                lines, why = measure.Runner(options()).run("floor", "shm", ranks, setting,
-                                                           collective, sizes, True)
-                if config == "copy" and "does not copy" in why:
-                    continue
-                self.assertEqual((why, len(lines)), ("", len(sizes)), (config, collective))
-                for line in lines:
-                    self.assertEqual((line["wrong"], line["checked"]), (0, True),
-                                     (config, collective, line["bytes"]))
+                self.check("shm", config, setting, collective, ranks)
+
+    def test_over_tcp_gives_the_right_results(self):
+        for config, setting in backends.CONFIGURATIONS["floor"]["tcp"].items():
+            here = backends.env(**{**setting.environment, "FLOOR_INTERFACE": "lo"})
+            for collective in measure.COLLECTIVES:
+                self.check("tcp", config, here, collective, 2)
 
 
 class Hocket(unittest.TestCase):
