@@ -81,12 +81,16 @@ std::string choose_method(const Pending& pending, Options* o) {
 /// --explain has one way to measure.
 std::string check_explain(const Pending& pending, Options* o) {
   if (!o->explain) return {};
-  // Where a rank knows only the blocks that it sends or receives, the library has one algorithm and
-  // no price.
+  if (o->collective == Collective::sendrecv || is_pair(o->collective)) {
+    return fmt::format("--explain compares algorithms: {} has no choice of algorithms", o->name());
+  }
   const bool known = !o->varying || o->collective == Collective::all_gather ||
                      o->collective == Collective::reduce_scatter;
-  if (o->collective == Collective::sendrecv || is_pair(o->collective) || !known) {
-    return fmt::format("--explain compares algorithms: {} has no choice of algorithms", o->name());
+  if (!known) {
+    return fmt::format(
+        "--explain compares prices: {} has none, because a rank knows only the blocks that it "
+        "sends or receives; the ranks and their nodes decide which algorithm runs",
+        o->name());
   }
   if (pending.barrier || pending.aligned || pending.overlap || pending.blocking ||
       pending.average) {

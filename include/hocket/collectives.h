@@ -216,10 +216,10 @@ HOCKET_API hocketResult_t hocketBarrier(hocketComm_t comm, hocketStream_t stream
  *          rank.
  * Needs:   count elements in the buffer; the same count and datatype on both sides.
  * Blocks:  NULL stream: hocketRecv until recvbuff holds the message, hocketSend until sendbuff may
- *          be written again, at most the deadline. hocketSend of more than 64 KiB waits until peer
- *          has called hocketRecv: if two ranks both send to each other first and receive
- *          afterwards, they deadlock until the deadline. Use a group for that. Host stream: no; the
- *          message waits only for the operations before it on that stream.
+ *          be written again, at most the deadline. hocketSend of more than 64 KiB (over TCP: 256
+ *          KiB) waits until peer has called hocketRecv: if two ranks both send to each other first
+ *          and receive afterwards, they deadlock until the deadline. Use a group for that. Host
+ *          stream: no; the message waits only for the operations before it on that stream.
  * Threads: as hocketAllReduce.
  * Errors:  as hocketAllReduce; hocketInvalidArgument also if peer is no rank of comm;
  *          hocketInvalidUsage also if peer is the caller's own rank outside a group, or in a group

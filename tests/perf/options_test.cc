@@ -209,9 +209,9 @@ TEST(Options, mistakes_name_the_culprit) {
       {{"all_reduce_perf", "-N", "0", "--json", "x"}, "-N 0"},
       {{"latency_perf", "--barrier"}, "method of its own"},
       {{"latency_perf", "--explain"}, "latency has no choice"},
-      {{"gather_v_perf", "--explain"}, "gather_v has no choice"},
-      {{"scatter_v_perf", "--explain"}, "scatter_v has no choice"},
-      {{"alltoall_v_perf", "--explain"}, "alltoall_v has no choice"},
+      {{"gather_v_perf", "--explain"}, "gather_v has none, because"},
+      {{"scatter_v_perf", "--explain"}, "scatter_v has none, because"},
+      {{"alltoall_v_perf", "--explain"}, "alltoall_v has none, because"},
       {{"bandwidth_perf", "-m", "2"}, "--window"},
   };
   for (const auto& test : cases) {
