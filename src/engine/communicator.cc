@@ -93,7 +93,9 @@ Status Communicator::finalize() {
   order_.flush();
   Call barrier;
   barrier.number = order_.next_number();
-  HOCKET_RETURN_IF_ERROR(run(barrier));
+  const Status status = run(barrier);
+  dump_->finish_requests();
+  HOCKET_RETURN_IF_ERROR(status);
   leave();
   return {};
 }

@@ -1,5 +1,8 @@
 // Writes the records of operations of this process to a file or the log, at an error and at a
 // signal. At a signal a separate thread writes, because the other threads may hang.
+//
+// A signal may wake the program from sleep(), and the program may then end before that thread has
+// run. So whatever ends a communicator or the process in order waits for the thread.
 #pragma once
 
 #include <functional>
@@ -24,10 +27,15 @@ class RecordDump {
 
   /// Fails if the signal needs a thread and none can be started.
   static Status start(DumpTarget target, Lines lines, std::unique_ptr<RecordDump>* out);
+  /// Calls finish_requests() first.
   ~RecordDump();
   RecordDump(const RecordDump&) = delete;
   RecordDump& operator=(const RecordDump&) = delete;
 
+  /// Waits until the dumps that signals have asked for are written: the process may end afterwards.
+  /// If they are not written within 5 s, for example into a pipe that nobody reads, logs an error.
+  /// The exit of the process by exit() or a return from main waits in the same way.
+  void finish_requests() const;
   /// At an error: all of the record into the file, and its latest entries to the log.
   void at_error() const;
   /// Appends all of the record to that file; empty: to the log.

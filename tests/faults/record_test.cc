@@ -141,6 +141,132 @@ TEST(Record, dumped_at_a_signal_names_the_late_rank_and_an_earlier_handler_still
   job.finish();
 }
 
+/// Whether the process sleeps in the kernel, as /proc/PID/stat says.
+bool sleeps(pid_t pid) {
+  const std::string stat = text_of("/proc/" + std::to_string(pid) + "/stat");
+  return stat.find(") S ") != std::string::npos;
+}
+
+enum class End { destroy, finalize, exit };
+
+[[noreturn]] void end_a_rank(Process& self, End end) {
+  if (end != End::exit) {
+    EXPECT_HOCKET(end == End::destroy ? hocketCommDestroy(self.comm)
+                                      : hocketCommFinalize(self.comm));
+  }
+  std::fflush(nullptr);
+  const int status = testing::Test::HasFailure() ? 1 : 0;
+  if (end == End::exit) std::exit(status);
+  ::_exit(status);
+}
+
+/// As a user does it: the late rank is in sleep(), all ranks get the signal, and the job ends at
+/// once, because the signal has woken the late rank.
+void expect_a_dump_of_each_rank_that_ends_by(End end) {
+  const Folder folder;
+  const ranks::Env env(with({{"HOCKET_DUMP_SIGNAL", "USR1"}, {"HOCKET_DUMP_FOLDER", folder.path}}));
+  Job job(ranks);
+  job.start(ranks::patient_config(), [end](Process& self) {
+    float x[7] = {};
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    self.report().phase = 1;
+    if (self.rank == late_rank) ::sleep(20);
+    EXPECT_HOCKET(hocketAllReduce(x, x, 7, hocketFloat32, hocketSum, self.comm, nullptr));
+    end_a_rank(self, end);
+  });
+  for (int rank = 0; rank < ranks; ++rank) {
+    job.await([&] { return job.report(rank).phase.load() == 1; });
+  }
+  job.await([&] { return sleeps(job.pid(late_rank)); });
+  for (int rank = 0; rank < ranks; ++rank) job.kill(rank, SIGUSR1);  // the late rank's is the last
+  job.finish();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string dump = texts_in(folder.path, "rank" + std::to_string(rank) + "-");
+    EXPECT_EQ(count_of(dump, "record of 'world'"), 1U) << "rank " << rank << ": " << dump;
+  }
+}
+
+TEST(Record, that_a_signal_asks_for_is_dumped_before_a_rank_that_it_woke_from_sleep_has_ended) {
+  for (int i = 0; i < ranks::repetitions(20, 5) && !HasFailure(); ++i) {
+    for (const End end : {End::destroy, End::finalize, End::exit}) {
+      SCOPED_TRACE(static_cast<int>(end));
+      ASSERT_NO_FATAL_FAILURE(expect_a_dump_of_each_rank_that_ends_by(end));
+    }
+  }
+}
+
+/// Each way to end waits for a dump that takes longer than the way itself.
+TEST(Record, that_a_signal_asks_for_is_dumped_before_destroy_finalize_and_exit_end) {
+  static Report* report = nullptr;
+  static std::atomic<bool> ends{false};
+  const ranks::Env env(ranks::Env::List{{"HOCKET_DUMP_SIGNAL", "USR1"}});
+  for (const End end : {End::destroy, End::finalize, End::exit}) {
+    Job job(1);
+    job.start(ranks::patient_config(), [end](Process& self) {
+      report = &self.report();
+      hocketSetLogCallback(
+          [](int, const char* line, void*) {
+            if (std::string(line).find("record of 'world'") == std::string::npos) return;
+            while (!ends) ::usleep(1000);
+            ::usleep(20'000);
+            report->phase = 1;
+          },
+          nullptr);
+      ::raise(SIGUSR1);
+      ends = true;
+      end_a_rank(self, end);
+    });
+    job.finish();
+    EXPECT_EQ(job.report(0).phase, 1) << static_cast<int>(end);
+  }
+}
+
+/// The log of a rank of one that asks for a dump by a signal and destroys its communicator, where
+/// the file of the dump is what `make` makes at that path.
+std::string log_of_a_dump_to(int (*make)(const char* path)) {
+  static std::string log;
+  static std::mutex mutex;
+  const Folder folder;
+  const ranks::Env env({{"HOCKET_DUMP_SIGNAL", "USR1"}, {"HOCKET_DUMP_FOLDER", folder.path}});
+  const std::string told = folder.path + "/log";
+  Job job(1);
+  job.start(ranks::patient_config(), [&](Process& self) {
+    char host[256] = {};
+    ::gethostname(host, sizeof host - 1);
+    const std::string path =
+        folder.path + "/hocket-rank0-" + host + "-pid" + std::to_string(::getpid()) + ".txt";
+    EXPECT_EQ(make(path.c_str()), 0);
+    hocketSetLogCallback(
+        [](int, const char* line, void*) {
+          const std::lock_guard lock(mutex);
+          log += std::string(line) + "\n";
+        },
+        nullptr);
+    for (int i = 0; i < 2; ++i) {
+      hocketComm_t other = nullptr;
+      EXPECT_HOCKET(hocketCommSplit(self.comm, 0, 0, &other, nullptr));
+      ::raise(SIGUSR1);
+      EXPECT_HOCKET(hocketCommDestroy(other));
+    }
+    const std::lock_guard lock(mutex);
+    std::ofstream(told) << log;
+  });
+  job.finish();
+  return text_of(told);
+}
+
+TEST(Record, that_cannot_be_dumped_at_a_signal_is_an_error_in_the_log_and_no_call_hangs) {
+  const std::string full =
+      log_of_a_dump_to([](const char* path) { return ::symlink("/dev/full", path); });
+  EXPECT_NE(full.find("cannot write the file '"), std::string::npos) << full;
+  EXPECT_NE(full.find("hocket-rank0-"), std::string::npos) << full;
+  // A pipe without a reader: an open() of it waits.
+  const std::string blocked =
+      log_of_a_dump_to([](const char* path) { return ::mkfifo(path, 0600); });
+  EXPECT_EQ(count_of(blocked, "is not written after 5 s"), 1U) << blocked;
+  EXPECT_NE(blocked.find("hocket-rank0-"), std::string::npos) << blocked;
+}
+
 TEST(Record, is_logged_once_at_an_error_with_the_latest_operations_and_written_to_the_folder) {
   const Folder folder;
   const ranks::Env env(with({{"HOCKET_DUMP_FOLDER", folder.path}}));
