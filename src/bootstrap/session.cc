@@ -9,6 +9,7 @@
 
 #include "base/descriptors.h"
 #include "bootstrap/join/coordinator.h"
+#include "bootstrap/join/end_report.h"
 #include "bootstrap/net/address.h"
 #include "bootstrap/session_core.h"
 
@@ -296,6 +297,18 @@ Status start_coordinator(const Key& key, const JobId& job_id, const std::string&
   }));
   *address = own;
   return {};
+}
+
+Status report_end(const Key& key, const JobId& job_id, const Address& coordinator, int culprit,
+                  const std::string& text) {
+  return run_on_monitor([&](EventLoop& loop) {
+    // With TLS, because this process does not know whether the ranks use it.
+    const Credentials credentials{key, job_id, false, true};
+    const auto report = std::make_shared<EndReport>(loop, credentials, coordinator,
+                                                    Failure{Code::remote_error, culprit, text});
+    report->start();
+    loop.keep(report);
+  });
 }
 
 Status refuse_joins(const Key& key, const JobId& job_id, UniqueFd listener, int culprit,

@@ -137,6 +137,12 @@ class OpenCommId {
 Status start_coordinator(const Key& key, const JobId& job_id, const std::string& interface,
                          UniqueFd listener, Address* address, std::int64_t deadline_ms);
 
+/// For the launcher, if another rank than rank 0 has ended: ranks that join, now or later, learn
+/// that the culprit has ended, and how, from the coordinator in the process of rank 0. If all ranks
+/// have joined, nothing happens. Lasts until this process ends.
+Status report_end(const Key& key, const JobId& job_id, const Address& coordinator, int culprit,
+                  const std::string& text);
+
 /// For the launcher, if rank 0, the coordinator's process, has ended: every rank that connects to
 /// its listener, now or later, learns in its join that the culprit has ended, and how. Lasts until
 /// this process ends.

@@ -139,6 +139,7 @@ void Dialer::begin_hello() {
   if (!send_all(transcript_.client.data(), hello_bytes)) return again(error_text(errno));
   received_ = 0;
   stage_ = Stage::hello;
+  if (options_.accepted_late) timer_.reset();
   watch_.modify(EPOLLIN);
 }
 

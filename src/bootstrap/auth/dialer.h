@@ -27,6 +27,9 @@ class Dialer {
     Nanos deadline = 0;
     /// How long a refused connection is tried again, because the other end may not listen yet.
     Nanos refused_limit = 0;
+    /// The other end listens already, but may accept the connection at any later time: there is no
+    /// limit to the time until it answers.
+    bool accepted_late = false;
     std::string name;  // of the other end, for messages: "the coordinator at 10.0.0.1:4000"
   };
   struct Result {

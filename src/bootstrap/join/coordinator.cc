@@ -127,6 +127,7 @@ bool Coordinator::refuse_late(int node, const JoinRequest& request) {
   ControlConnection& conn = *nodes_[node].conn;
   if (state_ == State::failed) {
     conn.send(MessageType::fail, encode(failure_));
+    if (ranks_ == 0) ranks_ = request.ranks;
     if (came_ >= ranks_) end();
     return true;
   }
@@ -267,7 +268,7 @@ void Coordinator::fail(Code code, int culprit, const std::string& text) {
   failure_ = {code, culprit, text};
   log_line(LogLevel::error, "the join failed: " + text);
   for (auto& [number, node] : nodes_) node.conn->send(MessageType::fail, encode(failure_));
-  if (came_ >= ranks_) return end();
+  if (ranks_ != 0 && came_ >= ranks_) return end();
   timer_ = loop_.after_ms(latecomers_ms_, [this] { end(); });
 }
 
