@@ -528,31 +528,62 @@ TEST(HocketRun, what_else_fails_after_an_interrupt_is_told) {
       << job.err;
 }
 
-// All ranks but rank 0 join; rank 0 ends as it is told, when its input ends.
-Words ends_without_joining(const Words& arguments, const std::string& end) {
-  return shell(arguments, "if [ $HOCKET_RANK = 0 ]; then cat; " + end + "; fi; exec " +
-                              this_program() + " --rank join");
+struct RankEnd {
+  const char* command;
+  const char* how;
+  int status;  // of the job
+};
+const RankEnd ends_of_a_rank[] = {{"exit 0", "exited with status 0", 13},
+                                  {"exit 3", "exited with status 3", 3},
+                                  {"kill -9 $$", "was killed by signal 9", 137}};
+
+/// All ranks but one run the command `others`; that one ends. The error of each other one names it.
+void expect_all_learn_of_the_end_of(int rank, const RankEnd& end, const std::string& others) {
+  const std::string number = std::to_string(rank);
+  const Result result =
+      run(shell({"-n", "3", "--on-death=continue"},
+                "if [ $HOCKET_RANK = " + number + " ]; then " + end.command + "; fi; " + others));
+  EXPECT_EQ(result.status, end.status) << result.err;
+  const Words lines = lines_of(result.out);
+  ASSERT_EQ(lines.size(), 2u) << result.out;
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.find("rank " + number + " (process "), std::string::npos) << line;
+    EXPECT_NE(line.find(end.how), std::string::npos) << line;
+    EXPECT_NE(line.find("before all ranks had joined"), std::string::npos) << line;
+  }
 }
 
 TEST(HocketRun, ranks_that_wait_for_rank_0_learn_that_it_ended_without_joining) {
-  const struct {
-    const char* end;
-    const char* how;
-    int status;
-  } rows[] = {{"exit 0", "exited with status 0", 13},
-              {"exit 3", "exited with status 3", 3},
-              {"kill -9 $$", "was killed by signal 9", 137}};
-  for (const auto& row : rows) {
-    const Result result = run(ends_without_joining({"-n", "3", "--on-death=continue"}, row.end));
-    EXPECT_EQ(result.status, row.status) << result.err;
-    const Words lines = lines_of(result.out);
-    ASSERT_EQ(lines.size(), 2u) << result.out;
-    for (const std::string& line : lines) {
-      EXPECT_NE(line.find("rank 0 (process "), std::string::npos) << line;
-      EXPECT_NE(line.find(std::string(row.how)), std::string::npos) << line;
-      EXPECT_NE(line.find("before all ranks had joined"), std::string::npos) << line;
-    }
+  for (const RankEnd& end : ends_of_a_rank) {
+    if (HasFailure()) return;
+    expect_all_learn_of_the_end_of(0, end, "exec " + this_program() + " --rank join");
   }
+}
+
+TEST(HocketRun, ranks_that_wait_for_another_rank_learn_that_it_ended_without_joining) {
+  for (const RankEnd& end : ends_of_a_rank) {
+    if (HasFailure()) return;
+    expect_all_learn_of_the_end_of(2, end, "exec " + this_program() + " --rank join");
+  }
+}
+
+/// The coordinator hears of the end before any rank has come, and of the last rank after rank 0 has
+/// returned the error.
+TEST(HocketRun, ranks_that_join_later_learn_of_the_rank_that_ended_before) {
+  for (const RankEnd& end : ends_of_a_rank) {
+    if (HasFailure()) return;
+    expect_all_learn_of_the_end_of(2, end,
+                                   "sleep 0.$HOCKET_RANK; exec " + this_program() + " --rank join");
+  }
+}
+
+/// After a join, a rank may end before the others do, and these may join again.
+TEST(HocketRun, the_end_of_a_rank_that_has_joined_disturbs_no_later_program_of_its_script) {
+  const Result result = run(shell({"-n", "2"}, this_program() + " --rank join; " + this_program() +
+                                                   " --rank join; [ $HOCKET_RANK = 1 ] || "
+                                                   "sleep 0.2"));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "joined\njoined\njoined\njoined\n");
 }
 
 TEST(HocketRun, a_job_that_joins_is_not_disturbed) {

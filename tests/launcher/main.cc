@@ -41,17 +41,18 @@ int print_place(const LaunchInfo& info) {
   return 0;
 }
 
-/// Every rank but 0 connects to the listener of rank 0, at the address in its launch record.
+/// Every rank but 0 connects to the listener of rank 0, at the address in its launch record. When
+/// ranks have ended, agents connect too, and say something else.
 int meet(const LaunchInfo& info) {
   if (info.rank == 0) {
     std::set<int> met;
-    for (int i = 1; i < info.ranks; ++i) {
+    while (static_cast<int>(met.size()) < info.ranks - 1) {
       pollfd event{info.coordinator_listener.get(), POLLIN, 0};  // it does not block
       ::poll(&event, 1, -1);
       const UniqueFd peer(::accept(info.coordinator_listener.get(), nullptr, nullptr));
       int rank = -1;
       if (::recv(peer.get(), &rank, sizeof rank, MSG_WAITALL) != sizeof rank) return 20;
-      met.insert(rank);
+      if (rank > 0 && rank < info.ranks) met.insert(rank);
     }
     std::printf("rank 0 met %zu\n", met.size());
     return 0;

@@ -78,7 +78,7 @@ void Agent::wait_for_events() {
   events.push_back({to_write ? launcher_.out() : -1, POLLOUT, 0});
   const bool to_feed = !ranks_.empty() && ranks_[0].input && !input_.empty();
   events.push_back({to_feed ? ranks_[0].input.get() : -1, POLLOUT, 0});
-  events.push_back({rank_0_end_.empty() ? -1 : listener_.get(), POLLIN, 0});
+  events.push_back({rank_0_ended_ ? listener_.get() : -1, POLLIN, 0});
   const std::size_t first = events.size();
   for (const RankProcess& rank : ranks_) {
     for (const UniqueFd& output : rank.output) {
@@ -101,8 +101,8 @@ void Agent::wait_for_events() {
 /// Answers a rank that joins although rank 0 has ended. Without an answer that rank would try again
 /// until its join deadline.
 void Agent::refuse_latecomers() {
-  const Status status = refuse_joins(request_.key, request_.job_id, std::move(listener_), 0,
-                                     rank_0_end_ + " before all ranks had joined the job");
+  const Status status =
+      refuse_joins(request_.key, request_.job_id, std::move(listener_), first_ended_, first_end_);
   if (!status.ok()) fail(status);
 }
 
@@ -183,10 +183,23 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
   exited.reason = exec_failure(rank);
   rank.exec_error.reset();
   rank.input.reset();
-  if (rank.rank == 0) {
-    rank_0_end_ = fmt::format("rank 0 (process {}) {}", rank.pid, describe_end(wait_status));
-  }
+  if (rank.rank == 0) rank_0_ended_ = true;
   launcher_.send(Type::exited, exited.encode());
+  if (first_ended_ < 0) report_first_end(rank, wait_status);
+}
+
+/// The other ranks cannot all join without the rank. One report of a host is enough: it ends the
+/// join, or the join has ended.
+void Agent::report_first_end(const RankProcess& rank, int wait_status) {
+  first_ended_ = rank.rank;
+  first_end_ = fmt::format("rank {} (process {}) {} before all ranks had joined the job", rank.rank,
+                           rank.pid, describe_end(wait_status));
+  if (rank_0_ended_) return;  // refuse_latecomers() answers the ranks that join
+  const Status status =
+      report_end(request_.key, request_.job_id, request_.coordinator, first_ended_, first_end_);
+  if (!status.ok())
+    note("cannot tell the ranks that rank " + std::to_string(first_ended_) +
+         " has ended: " + status.message());
 }
 
 void Agent::signal_ranks(int number) {
