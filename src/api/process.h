@@ -12,12 +12,24 @@
 // Exit. The object is never destroyed: workers of streams may run until the process has ended. The
 // monitor thread ends in an exit handler of its own.
 //
-// This mutable state is elsewhere. The log (base/log.cc) is used by all modules; this file unlocks
-// it in a forked child. The monitor thread (bootstrap/net/monitor_thread.cc) has fork and exit
-// handlers of its own. src/bootstrap keeps the coordinators that it has reached and the random
-// number of the process. src/reduce counts the threads that run a user operator. The last error and
-// the open group of a thread belong to the thread. Values that are computed once and never change
-// (topology/machine.cc, tables) are no state.
+// This mutable state is elsewhere, below src/api, each for the reason in its line:
+//
+//   Log                 all modules log, to one callback; process.cc unlocks it in a forked child
+//   forks               (base/fork.cc) counts forks before any other object of the library exists
+//   MonitorGlobals      (bootstrap/net/monitor_thread.cc) the monitor thread: handlers of fork and
+//                       of exit, which have no argument, must find it
+//   ReachedCoordinators (bootstrap/join/node_leader.cc) whether a coordinator that refuses a
+//                       connection has existed: true for every later join, in a forked child too
+//   process_number()    (bootstrap/join/join_role.cc) the random number of the process, by which
+//                       ranks see that they are threads of one process
+//   RecordDumps         (engine/record_dump.cc) the signals that ask for a dump and the thread that
+//                       writes it: a signal has one action in a process, and a handler no argument
+//   ProcessOffset       (engine/trace_clock.cc) one clock for the traces of all communicators, as a
+//                       trace viewer shows the operations of a process on one time axis
+//   threads_inside_user_operator  (reduce/user_fold.h) every call of the API reads it first
+//
+// The last error and the open group of a thread belong to the thread. Values that are computed once
+// and never change (topology/machine.cc, loaded libraries, tables) are no state.
 #pragma once
 
 #include <cstddef>
