@@ -1,10 +1,11 @@
-// bruck: an all-to-all in ceil(log2 p) messages; for blocks of a few bytes between many ranks.
+// bruck: an all-to-all in ceil(log2 p) messages of each rank; for blocks of a few bytes between
+// many ranks.
 //
-// A block of rank q for rank q + j (mod p) has the distance j. In round k every rank sends all
-// blocks whose distance has bit k to rank r + 2^k, in one message. So a block travels the bits of
-// its distance one after another, and after round k it is the distance's bits up to k away from
-// home. Each rank sends about p/2 blocks in each round, instead of p - 1 blocks in all: few
-// messages for more bytes.
+// The block of rank q for rank q + j (mod p) has the distance j. In round k each rank r sends to
+// rank r + 2^k, in one message, all blocks that it has whose distance has bit k set. So a block is
+// sent once for each bit of its distance that is set, and these steps add up to the distance. A
+// rank sends about p/2 blocks in each round. Without passing blocks on, it would send p - 1
+// messages of one block.
 //
 //   rank 0          rank 1          rank 2          rank 3         a1: of rank 0, for rank 1
 //   a1 a3 > 1       b2 b0 > 2       c3 c1 > 3       d0 d2 > 0      round 0: distances 1 and 3
@@ -13,23 +14,29 @@
 //   c0 b0           d1 c1           a2 d2           b3 a3          arrived
 //   a0              b1              c2              d3             copy
 //
-// Places in scratch. `held` has the place j - 1 for the block of distance j that is passed on. The
-// blocks that a round sends are packed one behind another into `packed`, and come into `came`. With
-// a run for every a = 0, 1, ..., the distances of round k are 2^(k+1) a + 2^k + b, b < 2^k, and
-// the last run may be shorter. A block with b = 0 has not travelled yet: it comes from the input.
-// A block with a = 0 has arrived.
+// Runs. The distances with bit k are the runs a = 0, 1, ... of 2^k consecutive distances that begin
+// at 2^(k+1) a + 2^k. The last run may be shorter. The first block of each run has no lower bit, so
+// it has not been sent before, and comes from the input. The blocks of run 0 have no higher bit:
+// after round k they are at their destination.
+//
+// Scratch. `held` has the blocks that this rank has received and will pass on; the block of the
+// distance j is in place j - 1. Each round has its own `packed`, the blocks that it sends one
+// behind another, and its own `came`, those that it receives.
 //
 // Lanes of round k:
 //
 //   receive   receives the message into `came`
-//   arrived   copies what has arrived to the output
-//   unpack    copies full runs from `came` to `held`, when this round's message has been sent
-//   held      copies the last run likewise, and ends when all earlier rounds have unpacked theirs
-//   pack      copies full runs from `held` to `packed`
-//   send      copies the inputs and the last run to `packed`, awaits `pack`, and sends
+//   arrived   copies run 0 from `came` to the output
+//   unpack    when this round's message has been sent, copies the other full runs from `came` to
+//             `held`, in place of the blocks that were sent
+//   held      does this with the last run, if it is shorter; ends when `unpack` of this round and
+//             `held` of the earlier rounds have ended
+//   pack      copies full runs from `held` to `packed`, without their first blocks
+//   send      copies the first blocks from the input, and a shorter last run from `held`, to
+//             `packed`; awaits `pack`, and sends
 //
-// The blocks lie in places of equal size, so all blocks have the same length. Each has one chunk:
-// blocks that do not fit in scratch are for `pairs`.
+// The places in scratch have the same size, so all blocks have the same length. Each block has one
+// chunk, so a block must fit in its place; `pairs` serves longer blocks.
 //
 // Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all communications in
 // multiport message-passing systems" (IEEE TPDS 1997).

@@ -1,39 +1,45 @@
-// circulant: all-reduce, reduce-scatter and all-gather in the least number of rounds, ceil(log2 p),
-// for every number of ranks, with the least number of bytes; for small and middle messages.
+// circulant: all-reduce, reduce-scatter and all-gather for every number of ranks in the least
+// number of rounds, ceil(log2 p) for each phase, with the least number of bytes; for small and
+// middle messages.
 //
-// The skips are s_0 = p, s_k+1 = s_k / 2 rounded up, down to s_q = 1. With i the distance of a
-// block from this rank (block r + i mod p), a round of the reduce-scatter sends what is far away
-// nearer: in round k the partial results of the blocks i = s_k+1 .. s_k - 1 go to rank r + s_k+1,
-// for which they are the blocks 0 .. s_k - s_k+1 - 1. All blocks of a round travel in one message.
-// After round q - 1 only block 0 is left, the rank's own, and p - 1 blocks have been sent.
+// The skips are s(0) = p, s(k + 1) = s(k) / 2 rounded up, down to s(q) = 1. The block r + i (mod p)
+// has the distance i from rank r. The block at distance 0 is the one that the rank owns.
+//
+// Reduce-scatter. Before round k a rank has a partial result for each block at the distances 0 ..
+// s(k) - 1. In round k it sends those at the distances s(k + 1) .. s(k) - 1 to rank r + s(k + 1),
+// all in one message. From that rank they have the distances 0 .. s(k) - s(k + 1) - 1, and it adds
+// them to its own partial results. After round q - 1 only the own block is left, and the rank has
+// sent p - 1 blocks.
 //
 //   skips 4, 2, 1     rank 0          rank 1          rank 2          rank 3
 //   round 0, to r+2   a2 a3 > 2       b3 b0 > 3       c0 c1 > 0       d1 d2 > 1       inputs
 //   round 1, to r+1   a1+c1 > 1       b2+d2 > 2       c3+a3 > 3       d0+b0 > 0       partial
 //   fold              a0+c0+(d0+b0)   b1+d1+(a1+c1)   ...                             block 0
 //
-// The all-gather goes back on the same ways: the rounds in reverse order, results from rank r + s.
+// All-gather. The rounds in reverse order, and each message in the other direction: a rank gets
+// back the results of the blocks that it sent in that round of a reduce-scatter.
 //
 //   round 1, to r-1   r0 > 3          r1 > 0          r2 > 1          r3 > 2
 //   round 0, to r-2   r0 r1 > 2       r1 r2 > 3       r2 r3 > 0       r3 r0 > 1
 //
-// Where the bytes are. What came in round k is in scratch, `from` of that round, as blocks 0, 1,
-// ... So the partial result of block i is the input plus block i of each earlier round that has it.
-// It is folded when it is sent, into the block i - 1 of `sent`, next to those that travel with it.
-// If s_k-1 is odd, round k - 1 brought one block less than are left then, and the last block of
-// round k has one operand less. The all-gather has a place for each block in distance order.
+// Scratch of the reduce-scatter. What a round receives stays where it was received (`from` of that
+// round), in the order of distances. A partial result is folded when it is sent: from the input,
+// and from what the earlier rounds received at that distance. The one for distance i is folded into
+// place i - 1 of a run of p - 1 places, so the blocks of a message are next to one another. If s(k
+// - 1) is odd, round k - 1 has received s(k) - 1 blocks: then the last block that round k sends has
+// one operand less than the others. The all-gather has a place for each distance.
 //
-// Lanes of the reduce-scatter: receive and send of each round, and `fold` for the own block. `done`
-// ends when no lane needs the scratch of a chunk any more. Lanes of the all-gather: receive, send
-// and copy of each round, and a `done` of its own. A receive awaits the one before after its own
-// message has come, so that its end is the end of all earlier ones.
+// Lanes of the reduce-scatter: `receive` and `send` of each round, `fold` for the own block, and
+// `done`, which ends when no lane needs the scratch of a chunk any more. Lanes of the all-gather:
+// `receive result`, `send result` and `copy` of each round, and another `done`. Each `receive` ends
+// after that of the round before, so that a lane has to await only the last one.
 //
 // The first round sends inputs as they are; partial results of fp16, bf16 and fp8 are sent as fp32,
 // and the owner of a block rounds once. The order of a fold depends on the rank of the owner: all
 // ranks get the same bits, but other bits than from the plans that fold in rank order.
 //
-// In place, the results of round k overwrite the inputs that round k of the reduce-scatter has
-// sent: the copy awaits that send.
+// In place, the results that round k of the all-gather receives overwrite the inputs that round k
+// of the reduce-scatter has sent or folded: the copy awaits that send.
 //
 // Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms" (2024). With the skips in
 // reverse order its all-gather is that of Bruck et al. (1997).

@@ -1,52 +1,71 @@
-// pat: parallel aggregated trees. All-gather and reduce-scatter in about log2 p messages where few
-// ranks take part; with more ranks in more messages, of which none has more than 16 blocks. Far
-// messages carry few blocks, and scratch grows with the logarithm of p.
+// pat: parallel aggregated trees, for all-gather and reduce-scatter between many ranks. A rank
+// sends ceil(log2 p) messages for up to 32 ranks, and more messages for more ranks, but no message
+// has more than 16 blocks. The farther a message goes, the fewer blocks it has. The scratch of a
+// rank has O(log p) blocks.
 //
-// All-gather. The block of rank o reaches rank o + x (mod p) from rank o + x - b, where b is the
-// lowest bit of x that is set: so each block goes down a binomial tree, and the trees of all blocks
-// are alike. A message to distance b carries the blocks of all trees that take that way: the larger
-// the distance, the fewer.
+// The tree of a block. Let x be the distance of a rank from the owner of a block: rank o + x (mod
+// p) has the distance x from rank o. In an all-gather it receives the block from the rank at the
+// distance x - b, where b is the lowest bit of x that is set. So each block goes down a binomial
+// tree, and the trees of all blocks are alike.
+//
+// All-gather in rounds, one for each b, the largest b first: each rank sends to rank + b, in one
+// message, the blocks of all trees that have an edge from this rank of that length. These are the
+// blocks of the owners at the distances 0, 2b, 4b, ...:
 //
 //                    rank 0      rank 1      rank 2      rank 3
-//   2 ranks on       a > 2       b > 3       c > 0       d > 1
-//   1 rank on        a c > 1     b d > 2     c a > 3     d b > 0
+//   b = 2            a > 2       b > 3       c > 0       d > 1
+//   b = 1            a c > 1     b d > 2     c a > 3     d b > 0
 //
-// In this way the last round would carry p / 2 blocks. But x is m T + y, y < T, where the power of
-// two T is the least for which m has at most 16 values. There are two phases:
+// The round b = 1 would have p / 2 blocks in a message. To have at most 16, the distances are
+// written as x = m T + y with y < T, where T is the least power of two for which m has at most 16
+// values. A tree then consists of its `roots`, the ranks x = m T, and of a subtree of T ranks for
+// each root: the parent of x = m T + y, y > 0, is m T + y', where y' is y without its lowest bit.
+// There are two phases:
 //
-//   roots      the ranks x = m T, in rounds as above, from the largest distance T 2^k down to T
-//   subtrees   the ranks m T + y, one y after another. A message carries the blocks of one y, for
-//              all m: these are at most 16. So there are T - 1 messages, under way at the same time
+//   roots      rounds as above, for b = T 2^k, down to b = T
+//   subtrees   a message for each y = 1 .. T - 1, with a block for each m: at most 16. Message y
+//              comes from rank - (y - y'):
 //
-//   T = 8:   y = 1 from 0   2 from 0   3 from 2   4 from 0   5 from 4   6 from 4   7 from 6
+//   T = 8:     y   1   2   3   4   5   6   7
+//              y'  0   0   2   0   4   4   6
 //
-// Level j of the subtrees has the numbers y = 2^j (2 i + 1), i = 0, 1, ..., and has a place in
-// scratch, a row of one block for each m. It holds the blocks of the latest y of its level, from
-// which the ranks y + 1, y + 2, ... y + 2^(j-1) of the subtree get them: one of each lower level.
-// When these have been sent, the next y of the level may come. So log2 T rows are enough. Messages
-// go from row to row, nothing is packed. (Between roots it is: the blocks of a round are not next
-// to one another in the row of the roots.)
+// Levels. Level j has the numbers y = 2^j (2 i + 1), i = 0, 1, ...: those whose lowest bit is bit
+// j. The roots (y = 0) are level log2 T. A level has one row in scratch: a block for each m, with
+// what the rank has received for the latest y of the level. From there the rank sends message y +
+// 1, y + 2, y + 4, ... y + 2^(j-1): one y of each lower level. When these have been sent, the next
+// y of the level may be received into the row. So log2 T + 1 rows are enough. A message of the
+// subtrees goes from a row to a row. The blocks of a round between roots are not next to one
+// another in the row of the roots, so they are packed first.
 //
-// Lanes: receive and send of each round; for each level `receive`, with an instance for each y; for
-// each two levels l > j a lane `send` for what goes from level l to level j. They have a window of
-// 1. They do not deadlock: take the least y that some rank has not received. Its parent is there,
-// and the smaller y that came before it to the same row have been passed on, which are smaller too.
+// Lanes of the all-gather: for each round, `send` and `receive`; for each level, `receive`, with an
+// instance for each y; for each level l and each lower level j, `send`, for what goes from the row
+// of level l to level j. Instances follow one another (a window of 1). If T does not divide p, the
+// last root has no rank for the largest y, and the messages of these y have one block less. Such
+// instances are a lane of their own.
 //
-// Not all y have the last root, if T does not divide p. Instances with another number of blocks are
-// another lane of the same level.
+// No deadlock: let y be the least number of a message that some rank has not received. Its sender
+// has received message y', because y' is less than y. The row of the receiver is free: the messages
+// that were sent from it have lesser numbers than y, so their receivers have received them.
 //
-// Reduce-scatter is the same backwards: partial results go up the trees, first in the subtrees,
-// then from round to round between roots, at last over the largest distance. A rank receives from
-// y + 1, then from y + 2, y + 4, ... and adds each to the row of its level; when all have come, it
-// sends the row. What comes has a second row for each level. Deadlocks: as above, with the order in
-// which a tree is walked so, children first. Partial results of fp16, bf16 and fp8 are sent as
-// fp32, inputs of leaves as they are. The order of a fold depends on the rank of the owner.
+// Reduce-scatter. The messages go the other way, in reverse order: partial results go up the trees,
+// in the subtrees first, then between the roots, from the least distance to the largest. For each y
+// of a level, the lane `sum` receives the partial results of y + 1, y + 2, y + 4, ... one after
+// another, and adds each to the row of the level; then the lane `send` sends the row. A level has a
+// second row, into which partial results are received before they are added.
 //
-// Each block has one chunk, so what fits in scratch bounds the length of blocks. circulant needs
-// fewer messages where p > 32, and 2 p blocks of scratch; ring is for long blocks.
+// No deadlock: in the order in which a walk through the tree leaves the numbers (T = 8: 1, 3, 2, 5,
+// 7, 6, 4), let y be the first number whose partial results some rank has not sent. The numbers
+// whose partial results it must add come before y in this order, so it has received them. The
+// receiver takes only earlier numbers into the same row before y, so it can receive y.
 //
-// Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
-// (arXiv 2506.20252, 2025), which chooses the number of blocks in a message by their length.
+// Partial results of fp16, bf16 and fp8 are sent as fp32; the inputs of leaves are sent as they
+// are. The order of a fold depends on the rank of the owner.
+//
+// Each block has one chunk, so a block must fit in a block of scratch; `ring` is for longer blocks.
+// For more than 32 ranks `circulant` sends fewer messages, but its scratch has up to 2 p blocks.
+//
+// Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale" (arXiv
+// 2506.20252, 2025), which chooses the number of blocks in a message by their length.
 #include <algorithm>
 #include <bit>
 

@@ -1,7 +1,7 @@
-// two-level gather, scatter and all-to-all: the blocks that go from one node to another are put
-// together by load and store, and travel in few messages.
+// two-level gather, scatter and all-to-all: the blocks that go from one node to another are first
+// put side by side in the scratch of one rank, by load and store, and then sent in few messages.
 //
-//   2 nodes, node 0: ranks 0 and 1, node 1: ranks 2 and 3
+//   2 nodes, node 0: ranks 0 and 1, node 1: ranks 2 and 3; a: the block of rank 0, ...
 //
 //   gather to rank 0
 //   rank 0              rank 1              rank 2              rank 3
@@ -10,42 +10,49 @@
 //                       receives c d        c d > 1                                receive, send
 //   copies a, b c d                                                                lane collect
 //
-// Gather. Each node but the root's has a leader, which copies the blocks of its node to its scratch
-// and sends them to a rank of the root's node, all in one message. The ranks of the root's node
-// take turns, beginning after the root, so that the root need not take all messages; the root
-// copies what they have received. So each block crosses the link of a node once, n - 1 messages
-// come to the root's node, and no rank but the root copies more than the blocks of its node.
+// Gather. On each node but the root's, the leader copies the blocks of its node to its scratch and
+// sends them, all in one message, to a rank of the root's node. The ranks of the root's node
+// receive these messages in turn, beginning with the rank after the root, so that the root need not
+// receive all of them. The root copies from their scratch. So each block is sent once, n - 1
+// messages come to the root's node, and only the root copies more than the blocks of its node.
 //
 //   scatter from rank 0
+//   rank 0              rank 1              rank 2              rank 3
 //   stages b c d                                                                   lane stage
 //                       c d > 2, from       receives c d                           send, receive
 //                       rank 0's scratch
 //   copies a            copies b            copies c            copies d           lane collect
 //
-// Scatter. The same ways back: the root copies the blocks to its scratch, the ranks of its node
-// send each other node its blocks from there, to the leader, and the ranks of that node copy their
-// blocks from the leader's scratch.
+// Scatter. The blocks go the other way. The root copies all blocks to its scratch. From there the
+// ranks of the root's node, in turn, send the blocks of each other node to its leader, and the
+// ranks of that node copy their blocks from the scratch of the leader.
 //
-//   all-to-all; a2: of rank 0, for rank 2
+//   all-to-all; a2: the block of rank 0 for rank 2
+//   rank 0              rank 1              rank 2              rank 3
 //   stages a1 a3        stages b0 b2        stages c3 c1        stages d2 d0       lane stage
 //   packs a2 b2         packs a3 b3         packs c0 d0         packs c1 d1        lane pack
 //   a2 b2 > 2           a3 b3 > 3           c0 d0 > 0           c1 d1 > 1          send, receive
 //   copies b0           copies a1           copies d2           copies c3          lane collect
 //   copies a0, c0 d0    copies b1, c1 d1    copies c2, a2 b2    copies d3, a3 b3   lane unpack
 //
-// All-to-all. What the ranks of a node have for rank d of another node is put together by the rank
-// of the node that stands for d, whose local rank is that of d (modulo the size of the node), and
-// sent to d in one message. So every rank sends and receives, and a node sends p - n_i messages
-// instead of n_i (p - n_i), n_i being its number of ranks. Each block crosses once.
+// All-to-all. Rank d is to receive a block from each rank of another node, which has n_i ranks. The
+// rank of that node with the local rank (local rank of d) mod n_i collects these blocks and sends
+// them to d in one message. So all ranks send and receive, a node sends p - n_i messages instead of
+// n_i (p - n_i), and each block is sent between nodes once.
 //
-// Blocks that travel in one message are one run of scratch, and their numbers are those of an
-// arithmetic progression. Where the ranks of a node are not, a gather or a scatter needs several
-// messages for the node. A message of one block goes from the input, or into the output, where no
-// other rank needs the block. A slot of scratch is used again when all who read it have said so.
+// Runs of blocks. The blocks of one message are next to one another in scratch, and one index of a
+// plan names them, so their numbers must be at equal distances (`Run`). If the ranks of a node are
+// not (0, 1, 3), a gather or a scatter sends several messages for that node. A message of one block
+// that only one rank of its node handles needs no scratch: it is sent from the input, or received
+// into the output.
 //
-// The v-variants are not served. A rank that puts other ranks' blocks together must know how long
-// they are. In gather-v, scatter-v and all-to-all-v only the two ends of a block know that, and a
-// plan, which depends on the shape only, has no step that tells another rank.
+// Scratch. A rank overwrites chunk k - slots in its scratch with chunk k when every local rank that
+// reads chunk k - slots has published by the flag `consumed` that it has copied or sent it, and
+// when this rank's own sends from there have ended.
+//
+// The v-variants have no such plan. A rank that packs the blocks of other ranks must know their
+// lengths. In gather-v, scatter-v and all-to-all-v only the two ends of a block know its length,
+// and a plan has no step that tells it to another rank.
 //
 // Gather and scatter by leaders are those of MagPIe (Kielmann et al., PPoPP'99). An all-to-all
 // whose messages are put together within nodes is known from Kumar, Mamidala and Panda (IPDPS'08),
