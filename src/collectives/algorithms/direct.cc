@@ -11,15 +11,16 @@
 //   block 2   [ a2 ]    [ b2 ]    [ c2 ]    [ d2 ]   rank 2: ...
 //   block 3   [ a3 ]    [ b3 ]    [ c3 ]    [ d3 ]   rank 3: ...
 //
-// In place, only rank r accesses block r of every buffer. By its arrival a rank hands its buffers
-// over to the operation. Lane `done` says that a rank does not access the buffers of its peers any
-// more. A rank returns after it has waited for flag `done` of all peers that access its buffers
-// (lane `exit`).
+// Only rank r accesses block r of any buffer, so the plan is right in place too. The arrival of a
+// rank says that its peers may access its buffers. When a rank has made its last access to buffers
+// of peers, it sets its flag `done` (lane `done`). It returns when all peers that access its
+// buffers have set theirs (lane `exit`).
 //
 // A reduce folds as the all-reduce does, and writes only to the output of the root. In a gather
-// each rank copies its input to the output of the root. All-gather and all-to-all copy from the
-// inputs of the peers, reduce-scatter folds them, scatter copies from the input of the root: these
-// write to no memory of a peer. If peers access only the buffers of the root, only the root waits.
+// each rank copies its input to the output of the root. The others write to no memory of a peer:
+// all-gather and all-to-all copy from the inputs of the peers, reduce-scatter folds these, scatter
+// copies from the input of the root. If peers access only the buffers of the root, only the root
+// waits for `done`.
 //
 // In a broadcast all ranks copy the same amount, the root too: of p blocks each of the others
 // copies p - 1 from the input of the root, and the root copies the last block to the outputs of all

@@ -1,16 +1,18 @@
 // double-tree: two trees, each of which carries one half of the message; for messages that are too
 // short for a ring and long enough to fill a link.
 //
-// In one tree half of the ranks are leaves: they send nothing on, and the links of the others carry
-// two messages for each one that comes in. Two trees, in which no rank has children in both, use
-// all links alike: a rank passes one half on in one tree, and is a leaf of the other tree.
+// In one binary tree a message goes down as follows: half of the ranks are leaves, which send
+// nothing, and each other rank sends two messages for the one that it receives. With two trees, in
+// which no rank has children in both, all ranks do the same: each passes one half of the message on
+// in one tree, and is a leaf in the other tree.
 //
-// With v = rank - root (mod p), the root is v = 0, and is outside both trees: it sends to the
-// root of each of them, or receives from it. The n = p - 1 others have positions 1..n in each tree.
-// A position is as high as the number of zeros at the end of its binary digits; it has one child on
-// each side, half as far away as its own parent, or less far where the tree ends. So every odd
-// position is a leaf. In the first tree the position of v is v. In the second one it is n + 1 - v
-// if n is even, else v + 1 (n: 1): so that each even v has an odd position there.
+// With v = rank - root (mod p), the root of the collective is v = 0. It is in neither tree: it
+// sends to the top of each tree, or receives from it. The n = p - 1 other ranks have the positions
+// 1 .. n in each tree. Let h be the largest power of two that divides a position x. Then x has the
+// children x - h/2 and x + h/2; if x + h/2 is beyond n, the second child is x + h/4, or x + h/8,
+// ... An odd position is a leaf. The top is the largest power of two up to n. In the first tree the
+// position of v is v. In the second one it is n + 1 - v if n is even, else v + 1, and 1 for v = n.
+// So each even v, which has children in the first tree, has an odd position in the second one.
 //
 //   first tree, block 0    second tree, block 1        all-reduce: up to the root, then down.
 //          0                      0                    reduce: up. broadcast: down.
@@ -24,9 +26,9 @@
 //   receives b+c+d                      folds, b+c+d > 0
 //                     receives c1, d1   c1 > 1            d1 > 1            block 1
 //   receives b+c+d    folds, b+c+d > 0
-//   folds both blocks, and sends them back on the same ways
+//   folds both blocks, and sends each down its tree
 //
-// Each block is cut in chunks, and the chunks follow one another through the tree.
+// Each block is cut in chunks: while a rank passes one chunk on, it receives the next one.
 //
 // Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
 // (Parallel Computing 2009). The positions are those of NCCL's double binary trees.

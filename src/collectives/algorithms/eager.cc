@@ -1,9 +1,10 @@
 // eager: small blocks of a gather-v, a scatter-v or an all-to-all-v pass through scratch, as in
 // `one-shot`, and large blocks are messages, as in `pairs`.
 //
-// Only the two ends of such a block know its count. They need not agree which way it goes, because
-// both see whether it has at most small_bytes (Plan::small_bytes); a block that is small for one
-// end and large for the other one is an error, which the arrival lines show.
+// Only the sender and the receiver of such a block know its count. Each of them decides by the
+// count alone which way the block goes: through scratch if it has at most Plan::small_bytes bytes.
+// If the two have different counts, one of which is small and the other one large, that is an error
+// of the program. They find it because the arrival lines have the counts.
 //
 //   rank 0        rank 1        rank 2        rank 3      a gather to rank 0
 //   .             [scratch b]   .             [scratch d]  small: input -> own scratch
@@ -11,18 +12,19 @@
 //   copy a        .             send c        .            large: a message
 //   await 1, copy b; await 2, recv c; await 3, copy d      each in a lane of its own
 //
-// The scratch of an operation is tiny, so that a rank may be as many operations ahead of its peers
-// as there are arrival lines (transport/shm/board.h). A sender with a block for each peer divides
-// it: with 2 ranks a small block has up to 512 bytes, with 3 ranks 256, with 5 ranks 128, with 9
-// ranks 64. More ranks than 9 send messages, as in `pairs`, in a scatter and an all-to-all; a
-// gather needs one block of scratch on each rank, whatever their number.
+// The scratch of an operation has 512 bytes: the tiny scratch, of which there are as many as
+// arrival lines, so that a rank may run ahead of its peers as far as these allow
+// (transport/shm/board.h). In a scatter and an all-to-all the sender divides it among its peers:
+// with 2 ranks a small block has up to 512 bytes, with 3 ranks 256, with 5 ranks 128, with 9 ranks
+// 64. With more ranks all blocks are messages, as in `pairs`. A gather needs one block of scratch
+// on each rank, whatever their number.
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
 // peer: so all messages of a rank are under way at the same time.
 //
-// After "eager" messages, which MPI libraries send without asking the receiver; here the choice is
-// made for each block by itself.
+// The name is that of the eager messages of MPI libraries, which are sent without asking the
+// receiver. Here the choice is made for each block.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 #include "transport/shm/board.h"

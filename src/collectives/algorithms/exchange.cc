@@ -1,23 +1,22 @@
 // one-shot over messages: every rank sends its whole input to all other ranks, and folds all inputs
 // itself.
 //
-// It takes the time of one message and sends p-1 times the bytes, so it is for a few ranks and a
-// few KiB. Instance i of lane `send` sends to rank r + 1 + i, instance i of lane `receive` receives
-// from rank r - 1 - i; all of them are under way at the same time.
+// It takes the time of one message, but each rank sends its input p-1 times. So it is for a few
+// ranks and a few KiB. Instance i of lane `send` sends to rank r + 1 + i, instance i of lane
+// `receive` receives from rank r - 1 - i; all of them are under way at the same time.
 //
 //   rank 0          rank 1          rank 2          rank 3
 //   a -> 1 2 3      b -> 2 3 0      c -> 3 0 1      d -> 0 1 2     lane send, instances 0 1 2
 //   [d][c][b]       [a][d][c]       [b][a][d]       [c][b][a]      lane receive, into scratch
-//   a+b+c+d         a+b+c+d         a+b+c+d         a+b+c+d        lane fold, in absolute rank
-//   order
+//   a+b+c+d         a+b+c+d         a+b+c+d         a+b+c+d        lane fold, in rank order
 //
-// The lane `receive` is the first, so that receives are posted before sends: 128 KiB between two
-// hosts took 198 us so, and 487 us with the sends first.
+// `receive` is the first lane, so that receives are posted before sends: with 128 KiB between two
+// hosts this took 198 us, and 487 us with the sends first.
 //
 // In place, the fold overwrites the input, so it awaits all sends of that chunk. A slot is used
-// again when its fold has ended. All-gather receives directly into the output; barrier sends empty
-// messages. In the literature this is the direct algorithm, or complete exchange (Bruck et al.,
-// Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems,
+// again when its fold has ended. An all-gather receives directly into the output; a barrier sends
+// empty messages. In the literature this is the direct algorithm, or complete exchange (Bruck et
+// al., Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems,
 // TPDS'97): one round, if a rank has p - 1 ports.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"

@@ -1,8 +1,8 @@
-// inline: the data is in the arrival line.
+// inline: the data is in the arrival line; for a few bytes.
 //
 // Every rank publishes its arrival in a line of its own, and every peer reads that line to compare
-// signatures. Up to line_payload_bytes of data in the same line cost almost nothing more, so the
-// whole collective costs one read of a line for each peer. A fold reads the lines of all ranks in
+// signatures. Up to line_payload_bytes of data in the same line cost almost nothing more, so for
+// the whole collective a rank reads one line of each peer. A fold reads the lines of all ranks in
 // absolute rank order, so all ranks get the same bits. The idea is from Open MPI's XHC ("imm_data"
 // in the line of the flag); here it is an ordinary plan.
 //
@@ -11,12 +11,12 @@
 //      \_____________|____________|_____________/
 //      await all, read 4 lines: a+b+c+d -> output           (each rank for itself)
 //
-// No line is rewritten while a peer reads it: each of 32 operations has its own, and no rank is
-// further ahead of its peers (src/transport/shm/run_ahead.h). Where a rank has a block for each
-// peer (reduce-scatter, scatter, all-to-all), the blocks lie one behind another in the line, so all
-// of them together must fit. In a rooted collective only those ranks have a payload whose data is
-// read, and only those ranks wait that read it: a rank whose data the root reads returns as soon as
-// it has arrived.
+// No line is rewritten while a peer reads it: a rank has 32 lines, which its operations use in
+// turn, and is at most 31 operations ahead of any peer (src/transport/shm/run_ahead.h). Where a
+// rank has a block for each peer (reduce-scatter, scatter, all-to-all), the blocks lie one behind
+// another in the line, so all of them together must fit. In a rooted collective a rank puts data
+// into its line only if another rank reads it, and a rank waits only for peers whose data it reads:
+// in a reduce, every rank but the root returns as soon as it has arrived.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -2,10 +2,10 @@
 // between many nodes.
 //
 // With v = rank - root (mod p), written in digits of radix 4, the parent of v is v with its last
-// digit that is not 0 set to 0. A message passes through ceil(log4 p) ranks instead of ceil(log2 p)
-// as in the tree of radix 2 (tree.cc), and a rank sends up to three messages for each digit, which
-// are under way at the same time. So it is better where the way of a message takes much longer than
-// the work for sending it.
+// digit that is not 0 set to 0. The longest way has ceil(log4 p) messages, one after another,
+// instead of ceil(log2 p) as in the tree of radix 2 (tree.cc). In exchange a rank sends up to three
+// messages for each digit, which are under way at the same time. So this tree is better where the
+// latency of a message is much larger than its overhead.
 //
 //        0          broadcast: down. A rank receives into its output and sends from there, chunk by
 //      / | \        chunk; the larger subtree comes first.
@@ -20,11 +20,12 @@
 //   folds a+b+c+d                                                           fold
 //
 // gather and scatter: the subtree of the child v + d is v + d, v + d + 1, ..., so its blocks follow
-// one another, and travel in one message. In scratch the block of v + d has the place d. A gather
-// goes up: each rank appends what its children send to its own block. A scatter goes down: each
-// rank sends to each child the blocks of that child's subtree. A leaf sends from its input, or
-// receives into its output. pairs sends the same bytes to the root in p - 1 messages. A gather of 6
-// ranks, in which rank 3 does what ranks 1 and 2 do:
+// one another, and are sent in one message. In the scratch of v, place d is for the block of v + d.
+// A gather goes up: each rank receives the blocks of its children's subtrees into scratch, behind
+// its own block, and sends all of them to its parent. A scatter goes down: each rank sends to each
+// child the blocks of that child's subtree. A leaf sends from its input, or receives into its
+// output. In `pairs` the root receives, or sends, the same bytes in p - 1 messages. A gather of 6
+// ranks (rank 3, which is not drawn, does what ranks 1 and 2 do):
 //
 //   rank 0            rank 1            rank 2            rank 4            rank 5
 //                                                         receives f        f > 4

@@ -10,10 +10,10 @@
 //                    copies it                      copies it
 //
 // It takes the time of two synchronisations in the node and of one message, so it is for small
-// calls. Each leader sends its node's sum to every other leader. Sums of 16- and 8-bit floats cross
-// as fp32. A barrier is the same without data. One leader for each node is the classic hierarchical
-// collective (Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to Optimize
-// Collective Operation Performance, IPDPS'00).
+// calls. Each leader sends its node's sum to every other leader; sums of 16- and 8-bit floats are
+// sent as fp32. A barrier is the same without data. One leader for each node is the classic
+// hierarchical collective (Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to
+// Optimize Collective Operation Performance, IPDPS'00).
 #include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"

@@ -12,12 +12,12 @@
 //      \_____________|____________|_____________/
 //      await all, read 4 scratches: a+b+c+d -> output        (own part from the input)
 //
-// Each operation has a scratch of its own like its arrival line, and no rank is so far ahead that
-// it would write to it again (src/transport/shm/run_ahead.h): so no rank has to say that it has
-// read the scratch of a peer. Where a rank has a block for each peer (reduce-scatter, scatter,
-// all-to-all), it copies all of them to scratch, and each peer reads its own block. In a rooted
-// collective only those ranks fill their scratch whose data is read, and only those ranks wait that
-// read it.
+// Successive operations use several scratches of a rank in turn. A rank writes to a scratch again
+// only when all peers have ended the operation that used it before (src/transport/shm/run_ahead.h),
+// so no rank has to say that it has read the scratch of a peer. Where a rank has a block for each
+// peer (reduce-scatter, scatter, all-to-all), it copies all of them to scratch, and each peer reads
+// its own block. In a rooted collective a rank fills its scratch only if another rank reads it, and
+// a rank waits only for peers whose scratch it reads.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -16,10 +16,11 @@
 // Instance i of both send lanes sends to rank r + 1 + i, instance i of both receive lanes receives
 // from rank r - 1 - i. reduce-scatter ends with the fold.
 //
-// Windows. A fold needs the data of all peers, so all instances of send and receive are active at
-// the same time. The lanes of the results have a constant window. They cannot deadlock: the fold
-// does not wait for them. Let i be the least instance that has not ended on some rank. All earlier
-// instances have ended on all ranks, so instance i is active at both ends of each of its messages.
+// Windows. A fold needs the data of all peers, so all instances of `send` and `receive` are active
+// at the same time. The lanes of the results have a constant window. They cannot deadlock: folds do
+// not wait for them, so every rank gets its result to send. Let i be the least instance that has
+// not ended on some rank. All earlier instances have ended on all ranks, so instance i is active at
+// both ends of each of its messages.
 //
 // A slot is used again when its fold has ended. In place, a result overwrites an input block whose
 // send may not have ended. So the instance that receives the result of block r - 1 - i awaits the

@@ -13,8 +13,8 @@
 // has the lanes send and copy, the others receive their block. reduce: the others send their whole
 // input; the root receives it into scratch and folds all inputs in absolute rank order.
 //
-// Every lane has the block of its message, because a rank may know no other counts than its own
-// (gather, scatter and all-to-all with varying counts).
+// The chunks of a lane are those of the block of its message. In a gather, a scatter or an
+// all-to-all with varying counts a rank knows only the blocks that it sends or receives.
 //
 // Windows. The lanes of an all-to-all cannot deadlock: let i be the least instance that has not
 // ended on some rank. All earlier instances have ended on all ranks, so instance i is active at

@@ -1,8 +1,8 @@
 // recursive doubling: in round k a rank exchanges its partial result with the rank whose number
 // differs in bit k; for small messages between nodes.
 //
-// After round k a rank has the fold of 2^(k+1) ranks, so log2 p rounds are enough: half of the way
-// up and down a tree. Each rank sends the whole message in every round.
+// After round k a rank has the fold of 2^(k+1) inputs, so log2 p rounds are enough: half as many as
+// up a tree and down again. Each rank sends the whole message in every round.
 //
 //   rank 0          rank 1          rank 2          rank 3
 //   a <> 1          b <> 0          c <> 3          d <> 2          send 0 / receive 0
@@ -21,8 +21,8 @@
 // A slot of scratch is used again when its partial result has been sent and folded. In place, the
 // result overwrites the input, whose send may not have ended: the last fold awaits it.
 //
-// All-gather and reduce-scatter have no row here: `circulant` makes them in as many rounds and with
-// as few bytes, for every p.
+// This file has no all-gather and no reduce-scatter: `circulant` makes them in as few rounds and
+// with as few bytes, for every p.
 //
 // Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH"
 // (IJHPCA 2005).

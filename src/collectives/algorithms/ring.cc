@@ -20,8 +20,9 @@
 // order.
 //
 // All-gather. A finished block is sent from rank to rank away from its owner, in both directions.
-// In an all-reduce it makes the longer way in the direction that the reduce-scatter used for the
-// shorter one, so each direction carries p-1 blocks.
+// One of the two ways has one hop more if p is even. In an all-reduce the reduce-scatter has the
+// longer way to the right and the all-gather has it to the left, so that each direction carries p-1
+// blocks in all.
 //
 // Lanes of one direction. The tag of a message counts the steps; those of the all-gather follow
 // those of the reduce-scatter. With p = 2 both neighbours are the same rank, and each phase has
@@ -47,19 +48,25 @@
 //
 // Scratch, for each direction: `last` (the last partial result for the own block), `raw` (the first
 // message, narrow), and a block for each partial result that is passed on. A slot is used again
-// when its partial result is sent, or when the owner's fold has ended. In place, a finished block
-// overwrites an input block. That input has been folded before, because it is part of the result.
-// But the send of a raw block may not have ended. It is the block that arrives last in the other
-// direction, so `receive last` awaits it.
+// when its partial result is sent, or when the owner's fold has ended.
+//
+// In place, a finished block overwrites this rank's input of that block, which is a part of the
+// result. So the rank has either folded that input, and needs it no longer, or has begun to send it
+// (`send raw`), and must await the end of the send. The result of the block that was sent in one
+// direction arrives last in the other direction, so `receive last` awaits `send raw`.
 //
 // Windows. All instances of `pass` and `send on` are active at the same time. With a constant
-// window w they would deadlock: a chunk of step t leaves its slot only if the next rank has a free
-// slot for step t + 1, and so on to step t + w, which starts only when step t has ended. After w
-// times the number of slots chunks all slots are full. With all instances active, a recv of step t,
-// chunk k, waits for the send of step t + 1, chunk k - slots, which waits for the same recv at the
-// next rank; the chunk only decreases. The finished blocks need no slots: let t be the least step
-// of the all-gather that has not ended on some rank. Its messages are received and forwarded by
-// active instances, because all earlier ones have ended. So a constant window is enough there.
+// window of w instances, long messages would deadlock. A chunk of step t leaves its slot when the
+// next rank has a free slot for step t + 1; that rank frees the slot by sending an earlier chunk to
+// the rank after it, and so on to step t + w. But the instance of step t + w begins only when that
+// of step t has ended: after w * slots chunks all slots are full. With all instances active, the
+// recv of chunk k in step t waits until chunk k - slots has been sent in step t + 1, and that send
+// waits for the recv of the same chunk in step t + 1 at the next rank. The number of the chunk
+// decreases along these waits, so they end.
+//
+// In the all-gather a constant window is enough, because finished blocks need no slots. Let t be
+// the least step that has not ended on some rank. All earlier steps have ended, so the instances
+// that receive and forward step t are active on all ranks, and wait for nothing else.
 //
 // The ring is Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations" (JPDC 2009); sending in both directions halves the steps.

@@ -1,33 +1,32 @@
-// staged: two-shot through scratch that stays in the caches, for buffers that peers cannot map.
+// staged: inputs are copied to scratch (staged), from which peers read them, in chunks so small
+// that scratch stays in the caches; for buffers that peers cannot map.
 //
-// All-reduce. Rank r owns block r. Three lanes run over the chunks, so that one chunk is staged
-// while another is folded and a third is collected:
+// All-reduce. Rank r owns block r. Three lanes run over the chunks, each at its own chunk. Each
+// publishes its progress in a flag:
 //
 //   rank 0           rank 1           rank 2           rank 3
-//   stages 1 2 3     stages 0 2 3     stages 0 1 3     stages 0 1 2     lane stage; its progress:
-//   ready folds 0:         folds 1:         folds 2:         folds 3:         lane fold, when all
-//   are ready: in,s1,s2,s3      s0,in,s2,s3      s0,s1,in,s3      s0,s1,s2,in        own part from
-//   the input;
-//   -> out, s[0]     -> out, s[1]     -> out, s[2]     -> out, s[3]       its progress: result
-//   copies 1 2 3     copies 2 3 0     copies 3 0 1     copies 0 1 2     lane collect, each when its
-//   from s of owner  from s of owner  from s of owner  from s of owner    owner has a result;
-//   progress:
-//                                                                         consumed
+//   stages 1 2 3     stages 0 2 3     stages 0 1 3     stages 0 1 2     stage, then flag `ready`
+//   folds block 0:   folds block 1:   folds block 2:   folds block 3:   fold, when all are `ready`:
+//   in,s1,s2,s3      s0,in,s2,s3      s0,s1,in,s3      s0,s1,s2,in      own input, scratch of peers
+//   -> out, s0       -> out, s1       -> out, s2       -> out, s3       then flag `result`
+//   copies 1 2 3     copies 2 3 0     copies 3 0 1     copies 0 1 2     collect, each from its
+//                                                                       owner's scratch when that
+//                                                                       has a `result`; `consumed`
 //
 // The owner of a block does not stage it, so the block with that number is free in the owner's
 // scratch, and takes the result. One fold writes the result to the output and to scratch: 5p - 2
 // passes over memory instead of 5p + 1. The fold is in absolute rank order.
 //
-// What a rank copies from its own input to its own output has a lane of its own, "keep", so that
-// the peers need not wait for it. In an all-reduce the fold writes both: with far cores, whose
-// scratch bypasses the caches, a copy from scratch to the output takes as long as the whole fold.
+// In a broadcast, an all-gather and a scatter, a lane of its own (`keep`) copies what goes from a
+// rank's input to its own output, so that the peers need not wait for it. In an all-reduce the fold
+// writes this part, because with far cores, whose scratch bypasses the caches, a copy from scratch
+// to the output takes as long as the whole fold.
 //
-// A slot is used again `staged_slots` chunks later. By then peers have read the staged blocks:
-// their lanes fold have completed that chunk (lane stage waits for `result` with lag). And peers
-// have read the result: their lanes collect have completed that chunk (lane fold waits for
-// `consumed` with lag). In place, lane collect overwrites input block j with the result. The result
-// exists only after all ranks were ready, so lane stage has staged input block j of that chunk
-// before.
+// Slots. Chunk k overwrites chunk k - `staged_slots` in scratch. Lane stage may overwrite its
+// blocks when the peers have folded them: it waits until the flag `result` of all peers shows that
+// chunk. Lane fold may overwrite the result when the peers have copied it: it waits for their flag
+// `consumed` in the same way. In place, lane collect overwrites a chunk of the input with the
+// result. It has been staged before, because the result exists only after all ranks were `ready`.
 //
 // The other collectives have fewer lanes: reduce-scatter stages and folds; all-gather, gather,
 // scatter and all-to-all stage and collect; in a broadcast the root stages and its peers collect;

@@ -26,7 +26,7 @@
 // the bits differ from those of the plans that fold in rank order.
 //
 // barrier: dissemination (Hensgen, Finkel, Manber 1988). In round i a rank sends to rank + 2^i and
-// receives from rank - 2^i: half the steps of a way up and down the tree.
+// receives from rank - 2^i: half as many steps as up the tree and down again.
 #include <bit>
 
 #include "base/checked.h"

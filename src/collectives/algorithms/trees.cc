@@ -1,8 +1,11 @@
+// What all trees have in common.
+//
 // Partial results of fp16, bf16 and fp8 are sent as fp32; a leaf sends its input as it is; the root
 // rounds once.
 //
-// In place, the result overwrites the input. An inner rank has folded its input before the result
-// exists. The send of a leaf may not have ended, so a leaf awaits it before it receives the result.
+// In place, the result overwrites the input. A rank with children has folded its input before the
+// result exists. A leaf sends its input, and that send may not have ended when the result comes, so
+// a leaf awaits its end before it receives the result.
 #include "collectives/algorithms/trees.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// two-level: load and store within each node, messages between nodes, all of them at the same time
-// on different chunks.
+// two-level all-reduce, reduce-scatter and all-gather: load and store within each node, messages
+// between nodes. All of this happens at the same time, on different chunks.
 //
-// Shards. S is the number of ranks of the largest node, n the number of nodes. The message of an
-// all-reduce is cut in S shards of n blocks each: block j n + m is part m of shard j. On node i,
-// which has n_i ranks, local rank j mod n_i owns shard j. So all ranks of a node send and receive,
-// also where nodes have different numbers of ranks. Part m of every shard is folded on node m, by
-// the owner of the shard there.
+// Shards of an all-reduce. S is the number of ranks of the largest node, n the number of nodes. The
+// message is cut in S shards, and each shard in n blocks, one for each node: block j n + m is the
+// part of shard j that is folded on node m. On node i, which has n_i ranks, local rank j mod n_i
+// owns shard j: it sends and receives the parts of this shard for its node, and folds part i. So
+// all ranks of a node send and receive, also if nodes have different numbers of ranks.
 //
 //   node 0: ranks 0 and 1, node 1: ranks 2 and 3; S = 2 shards of 2 parts: blocks 00 01 | 10 11
 //   ranks 0 and 2 own shard 0, ranks 1 and 3 own shard 1
@@ -19,19 +19,19 @@
 //   copies 10 11   copies 00 01   copies 10 11   copies 00 01   lane collect: from owners' scratch
 //
 // A node sends n - 1 of the n parts of every shard, and n - 1 times the result of its own part:
-// together 2 (n - 1) / n times the message, which is the least for an all-reduce. The parts of 16-
-// and 8-bit floats are sums and cross as fp32, unless their node has one rank. The order of the
-// fold depends on the nodes, but each part is folded once and its result copied, so all ranks get
-// the same bits.
+// together 2 (n - 1) / n times the message, which is the least for an all-reduce. Parts of 16- and
+// 8-bit floats are sums, and are sent as fp32, unless their node has one rank. The order of the
+// fold depends on the layout, but each part is folded by one rank and its result is copied, so all
+// ranks get the same bits.
 //
-// A reduce-scatter stops after the fold: part m of "shard" q is then block q itself, whose owner
-// folds it, and on each other node the local rank (local rank of q) mod n_i makes the partial
-// result. An all-gather has no partial results: a rank sends its block to one rank on each other
-// node, which hands it on.
+// A reduce-scatter needs no shards, and ends with the fold. Rank q owns block q. On each other node
+// the local rank (local rank of q) mod n_i folds the inputs of its node for block q and sends the
+// partial result to rank q, which folds all of them. In an all-gather rank q sends its block to
+// that same rank of each other node, from whose scratch the other ranks of the node copy it.
 //
-// That nodes reduce first, and then ranks with the same place in their nodes, is known from
-// MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al. (CAC'09)
-// and DPML (Bayatpour et al., SC'17).
+// That ranks reduce within nodes first, and then between ranks with the same local rank, is known
+// from MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al.
+// (CAC'09) and DPML (Bayatpour et al., SC'17).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/levels.h"
 #include "collectives/plan/steps.h"

@@ -1,16 +1,21 @@
-// two-level broadcast and reduce: two binary trees over the nodes, load and store within them, all
-// of it at the same time on different chunks.
+// two-level broadcast and reduce: messages along two binary trees of nodes, load and store within
+// each node. All of this happens at the same time, on different chunks.
 //
 // As in two_level.cc, the message is cut in S shards, where S is the number of ranks of the largest
 // node; local rank j mod n_i owns shard j on a node of n_i ranks, so all ranks of a node send and
-// receive. With more than two nodes a shard has two halves, blocks 2 j and 2 j + 1. Each half is
-// sent along a tree of its own. The tree has all nodes but the root's. In the first tree these
-// nodes stand in ascending order, and node number v has the parent (v - 1) / 2; number 0 hangs from
-// the root's node. In the second tree they stand in descending order, so that a node which has
-// children in one tree has none in the other.
+// receive. With more than two nodes a shard has two halves, blocks 2 j and 2 j + 1, and each half
+// has a tree of its own. Below the root's node a tree has the other nodes, which are numbered v =
+// 0, 1, ...: in ascending order in the first tree, in descending order in the second one. Number 0
+// is the child of the root's node, and number v > 0 has the parent (v - 1) / 2, rounded down. So a
+// node that has children in one tree has none in the other.
 //
-//   5 nodes, root's node 0:    first tree  0 - 1 - 2 - 4     second tree  0 - 4 - 3 - 1
-//                                              \ 3                            \ 2
+//   5 nodes, root's node 0    first tree:     0         second tree:     0
+//                                             |                          |
+//                                             1                          4
+//                                            / \                        / \
+//                                           2   3                      3   2
+//                                           |                          |
+//                                           4                          1
 //
 //   broadcast of 2 nodes, node 0: ranks 0 (root) and 1, node 1: ranks 2 and 3; shards a b
 //
@@ -21,13 +26,14 @@
 //                      copies a b         copies a b         copies a b   lane collect: each from
 //                                                                         its owner's scratch
 //
-// A node sends each half at most twice in one tree, and never in the other: about the message once,
-// however many nodes there are. With two nodes a shard is not halved.
+// In a broadcast a node sends one half of each shard at most twice, in one tree, and nothing in the
+// other tree: about one message length, however many nodes there are. With two nodes a shard is not
+// halved.
 //
-// A reduce goes the other way. The owner of a shard folds the contributions of its node and those
-// that the owners on the child nodes send, and sends the sum to the owner on the parent node. On
-// the root's node the root copies what the owners have folded. Sums of 16- and 8-bit floats cross
-// as fp32.
+// A reduce goes the other way. The owner of a shard folds the inputs of its node and the sums that
+// the owners on the child nodes send, and sends the result to the owner on the parent node. On the
+// root's node the root copies what the owners have folded. Sums of 16- and 8-bit floats are sent as
+// fp32.
 //
 // Two trees are known from Sanders, Speck and Traeff (Parallel Computing, 2009), a tree over nodes
 // with all ranks of a node at work from HAN (Luo et al., Cluster'20).
