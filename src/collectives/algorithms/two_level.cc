@@ -1,11 +1,11 @@
 // two-level all-reduce, reduce-scatter and all-gather: load and store within each node, messages
 // between nodes. All of this happens at the same time, on different chunks.
 //
-// Shards of an all-reduce. S is the number of ranks of the largest node, n the number of nodes. The
-// message is cut in S shards, and each shard in n blocks, one for each node: block j n + m is the
-// part of shard j that is folded on node m. On node i, which has n_i ranks, local rank j mod n_i
-// owns shard j: it sends and receives the parts of this shard for its node, and folds part i. So
-// all ranks of a node send and receive, also if nodes have different numbers of ranks.
+// All-reduce. S is the number of ranks of the largest node, n the number of nodes. The message is
+// cut in S message shards ("shards" below), and each shard in n blocks, one for each node: block j
+// n + m is the part of shard j that is folded on node m. On node i, which has n_i ranks, local rank
+// j mod n_i owns shard j: it sends and receives the parts of this shard for its node, and folds
+// part i. So all ranks of a node send and receive, also if nodes have different numbers of ranks.
 //
 //   node 0: ranks 0 and 1, node 1: ranks 2 and 3; S = 2 shards of 2 parts: blocks 00 01 | 10 11
 //   ranks 0 and 2 own shard 0, ranks 1 and 3 own shard 1

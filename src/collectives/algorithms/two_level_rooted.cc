@@ -1,13 +1,13 @@
 // two-level broadcast and reduce: messages along two binary trees of nodes, load and store within
 // each node. All of this happens at the same time, on different chunks.
 //
-// As in two_level.cc, the message is cut in S shards, where S is the number of ranks of the largest
-// node; local rank j mod n_i owns shard j on a node of n_i ranks, so all ranks of a node send and
-// receive. With more than two nodes a shard has two halves, blocks 2 j and 2 j + 1, and each half
-// has a tree of its own. Below the root's node a tree has the other nodes, which are numbered v =
-// 0, 1, ...: in ascending order in the first tree, in descending order in the second one. Number 0
-// is the child of the root's node, and number v > 0 has the parent (v - 1) / 2, rounded down. So a
-// node that has children in one tree has none in the other.
+// As in two_level.cc, the message is cut in S message shards ("shards"), where S is the number of
+// ranks of the largest node; local rank j mod n_i owns shard j on a node of n_i ranks, so all ranks
+// of a node send and receive. With more than two nodes a shard has two halves, blocks 2 j and 2 j +
+// 1, and each half has a tree of its own. Below the root's node a tree has the other nodes, which
+// are numbered v = 0, 1, ...: in ascending order in the first tree, in descending order in the
+// second one. Number 0 is the child of the root's node, and number v > 0 has the parent (v - 1) /
+// 2, rounded down. So a node that has children in one tree has none in the other.
 //
 //   5 nodes, root's node 0    first tree:     0         second tree:     0
 //                                             |                          |
