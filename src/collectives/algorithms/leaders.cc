@@ -1,5 +1,5 @@
-// leaders: one rank of each node, its leader, exchanges messages with the leaders of the other
-// nodes.
+// leaders: local rank 0 of each node, its plan leader ("leader" below), exchanges messages with the
+// leaders of the other nodes.
 //
 //   node 0: ranks 0 1              node 1: ranks 2 3
 //   rank 0           rank 1        rank 2           rank 3

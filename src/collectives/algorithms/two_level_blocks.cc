@@ -10,11 +10,12 @@
 //                       receives c d        c d > 1                                receive, send
 //   copies a, b c d                                                                lane collect
 //
-// Gather. On each node but the root's, the leader copies the blocks of its node to its scratch and
-// sends them, all in one message, to a rank of the root's node. The ranks of the root's node
-// receive these messages in turn, beginning with the rank after the root, so that the root need not
-// receive all of them. The root copies from their scratch. So each block is sent once, n - 1
-// messages come to the root's node, and only the root copies more than the blocks of its node.
+// Gather. On each node but the root's, the plan leader (local rank 0; "leader" below) copies the
+// blocks of its node to its scratch and sends them, all in one message, to a rank of the root's
+// node. The ranks of the root's node receive these messages in turn, beginning with the rank after
+// the root, so that the root need not receive all of them. The root copies from their scratch. So
+// each block is sent once, n - 1 messages come to the root's node, and only the root copies more
+// than the blocks of its node.
 //
 //   scatter from rank 0
 //   rank 0              rank 1              rank 2              rank 3
