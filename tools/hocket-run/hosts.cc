@@ -108,24 +108,28 @@ Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts) {
   return {};
 }
 
-Status read_host_file(const std::string& path, std::vector<HostSlots>* hosts) {
+Status parse_host_file(std::istream& text, const std::string& name, std::vector<HostSlots>* hosts) {
   hosts->clear();
-  std::ifstream file(path);
-  if (!file) return cannot_read(path);
   std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
+  for (int number = 1; std::getline(text, line); ++number) {
     HostSlots host;
     const std::string why = parse_line(line.substr(0, line.find('#')), &host);
     if (!why.empty()) {
-      return invalid_argument(path + ":" + std::to_string(number) + ": " + why +
+      return invalid_argument(name + ":" + std::to_string(number) + ": " + why +
                               "; write HOST, HOST:RANKS or HOST slots=RANKS [max_slots=LIMIT], "
                               "one host on each line, an IPv6 address in brackets");
     }
     if (!host.name.empty()) add_slots(std::move(host), hosts);
   }
-  if (file.bad()) return cannot_read(path);  // a directory
-  if (hosts->empty()) return invalid_argument(path + " names no host; write one on each line");
+  if (hosts->empty()) return invalid_argument(name + " names no host; write one on each line");
   return {};
+}
+
+Status read_host_file(const std::string& path, std::vector<HostSlots>* hosts) {
+  std::ifstream file(path);
+  if (!file) return cannot_read(path);
+  const Status status = parse_host_file(file, path, hosts);
+  return file.bad() ? cannot_read(path) : status;  // bad: a directory
 }
 
 }  // namespace hocket::internal::launch

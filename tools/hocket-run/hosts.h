@@ -1,6 +1,7 @@
 // The hosts of a job, as --hosts and a host file name them.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct HostSlots {
 /// each time without a number counting as 1; its place is that of its first name.
 Status parse_hosts(const std::string& text, std::vector<HostSlots>* hosts);
 
-/// Reads a host file: one host on each line, as in Open MPI (`a slots=2 max_slots=4`), MPICH
+/// Parses a host file: one host on each line, as in Open MPI (`a slots=2 max_slots=4`), MPICH
 /// (`a:2`) or Slurm (`a` on a line for each rank). The slots of a host that has several lines add
-/// up; its place is that of its first line. A `#` begins a comment.
+/// up; its place is that of its first line. A `#` begins a comment. name: of the file, for errors.
+Status parse_host_file(std::istream& text, const std::string& name, std::vector<HostSlots>* hosts);
 Status read_host_file(const std::string& path, std::vector<HostSlots>* hosts);
 
 }  // namespace hocket::internal::launch
