@@ -1,7 +1,11 @@
-// The hosts of hocket-run: --hosts as mpirun spells it, and host files. Every host is this machine.
+// The hosts of hocket-run: --hosts as mpirun spells it, and host files. Every host that has ranks
+// is this machine.
+#include "hosts.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "launcher/job.h"
 
@@ -18,6 +22,30 @@ Result numbers(const Words& options) {
                              "echo $HOCKET_RANK $HOCKET_RANKS $HOCKET_LOCAL_RANK "
                              "$HOCKET_LOCAL_RANKS"});
   return run(words);
+}
+
+/// "a:2,b", or the error.
+std::string text_of(const Status& status, const std::vector<launch::HostSlots>& hosts) {
+  if (!status.ok()) return status.message();
+  std::string text;
+  for (const launch::HostSlots& host : hosts) {
+    text += (text.empty() ? "" : ",") + host.name;
+    if (host.slots != 0) text += ":" + std::to_string(host.slots);
+  }
+  return text;
+}
+
+std::string of_option(const std::string& text) {
+  std::vector<launch::HostSlots> hosts;
+  const Status status = launch::parse_hosts(text, &hosts);
+  return text_of(status, hosts);
+}
+
+std::string of_file(const std::string& text) {
+  std::istringstream file(text);
+  std::vector<launch::HostSlots> hosts;
+  const Status status = launch::parse_host_file(file, "FILE", &hosts);
+  return text_of(status, hosts);
 }
 
 const Words three_and_one = {"0 4 0 3", "1 4 1 3", "2 4 2 3", "3 4 0 1"};
@@ -87,6 +115,32 @@ TEST(Hosts, of_a_file_are_filled_in_order_up_to_n) {
   EXPECT_NE(many.err.find("more ranks than " + file.path() + " has room for (11)"),
             std::string::npos)
       << many.err;
+}
+
+TEST(Hosts, of_a_list_of_slurm_are_expanded) {
+  EXPECT_EQ(of_option("h[1-2]:2"), "h1:2,h2:2");
+  EXPECT_EQ(of_option("a,h[1-2,05],h2:3"), "a,h1,h2:4,h05");
+  EXPECT_EQ(of_option("r[1-2]n[0-1]:2,[fd77::1]:3"), "r1n0:2,r1n1:2,r2n0:2,r2n1:2,fd77::1:3");
+  EXPECT_EQ(of_option("[1-2]n:2"), "1n:2,2n:2");
+  EXPECT_EQ(of_file("h[1-2]:2\nlogin\n"), "h1:2,h2:2,login");
+  EXPECT_EQ(of_file("h[1-2] slots=3 max_slots=4\nh1\n"), "h1:4,h2:3");
+}
+
+TEST(Hosts, of_a_wrong_list_of_slurm_are_refused_with_the_item) {
+  const std::string no_list = " is no list of hosts as Slurm writes it (h[1-3,05]), or has more ";
+  for (const char* item : {"h[2-1]:2", "h[1", "h]1", "h[a]", "[a]:2", "h[1:2]", "h[1-65536]"}) {
+    const std::string said = "'" + std::string(item) + "'" + no_list + "than 65535; write HOST";
+    EXPECT_TRUE(of_option(item).starts_with("--hosts: " + said)) << of_option(item);
+    EXPECT_TRUE(of_file(item).starts_with("FILE:1: " + said)) << of_file(item);
+  }
+  EXPECT_TRUE(of_option("a,h[1-],b").starts_with("--hosts: 'h[1-]'" + no_list));
+  EXPECT_TRUE(of_file("h[1-2]\nh[1-2],b\n").starts_with("FILE:2: 'h[1-2],b' is not a host name"));
+}
+
+TEST(Hosts, are_at_most_as_many_as_the_ranks_of_a_job) {
+  const std::string said = "'i' is one host too many: a job has at most 65535; write HOST";
+  EXPECT_TRUE(of_option("h[1-65535],h1,i").starts_with("--hosts: " + said));
+  EXPECT_TRUE(of_file("h[1-65535]\nh1\ni\n").starts_with("FILE:3: " + said));
 }
 
 TEST(Hosts, of_a_wrong_file_are_refused_with_file_and_line) {

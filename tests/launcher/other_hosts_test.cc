@@ -48,6 +48,15 @@ TEST(OtherHosts, ranks_run_on_each_in_the_order_of_the_hosts) {
   EXPECT_EQ(sorted_lines_of(result.out), (Words{"[0] far1", "[1] far1", "[2] here", "[3] far2"}));
 }
 
+TEST(OtherHosts, of_a_list_of_slurm_are_reached_one_by_one) {
+  const FakeSsh ssh("export WHERE=$host; " + std::string(run_here));
+  const Result result = run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far[08-09]:2",
+                             "--tag-output", "sh", "-c", "echo $WHERE"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.out),
+            (Words{"[0] far08", "[1] far08", "[2] far09", "[3] far09"}));
+}
+
 TEST(OtherHosts, what_a_login_shell_says_first_does_no_harm) {
   const FakeSsh ssh("echo Welcome to $host; head -c 100000 /dev/zero; " + std::string(run_here));
   const Result result = run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:2,far2",

@@ -59,8 +59,9 @@ void describe_places(CLI::App* app, CommandLine* line) {
       ->option_text("RANKS");
   app->add_option(
          "-H,--host,--hosts", line->hosts,
-         "Hosts, and the largest number of ranks on each (default 1). Ranks fill the hosts in "
-         "this order, if --map-by says nothing else. Default: this host")
+         "Hosts, and the largest number of ranks on each (default 1). HOST may be a list as Slurm "
+         "writes it: 'h[1-2]'. Ranks fill the hosts in this order, if --map-by says nothing else. "
+         "Default: this host")
       ->option_text("HOST[:RANKS],...");
   app->add_option("--hostfile", line->host_file,
                   "File with a host on each line: HOST, HOST:RANKS or HOST slots=RANKS")

@@ -17,22 +17,6 @@ bool parse_count(std::string_view text, int* out) {
   return error == std::errc() && end == text.data() + text.size() && *out >= 0;
 }
 
-/// Cuts the text up to the next comma that is not in brackets off `rest`. Empty, which no item is,
-/// also if the list ends with a comma.
-std::string_view next_item(std::string_view* rest) {
-  int depth = 0;
-  std::size_t end = 0;
-  for (; end < rest->size(); ++end) {
-    const char c = (*rest)[end];
-    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-    if (c == ',' && depth == 0) break;
-  }
-  const bool ends_with_comma = end + 1 == rest->size();
-  const std::string_view item = ends_with_comma ? std::string_view() : rest->substr(0, end);
-  rest->remove_prefix(std::min(end + 1, rest->size()));
-  return item;
-}
-
 /// "1-2" or "05": adds the numbers, with as many digits as the first number has.
 bool add_range(std::string_view range, std::size_t most, std::vector<std::string>* numbers) {
   const std::size_t dash = range.find('-');
@@ -64,7 +48,7 @@ bool expand_item(std::string_view item, std::size_t most, std::vector<std::strin
     std::string_view ranges = item.substr(open + 1, close - open - 1);
     std::vector<std::string> numbers;
     do {
-      if (!add_range(next_item(&ranges), most, &numbers)) return false;
+      if (!add_range(next_list_item(&ranges), most, &numbers)) return false;
     } while (!ranges.empty());
     if (names->size() * numbers.size() > most) return false;
     std::vector<std::string> longer;
@@ -79,11 +63,25 @@ bool expand_item(std::string_view item, std::size_t most, std::vector<std::strin
 
 }  // namespace
 
+std::string_view next_list_item(std::string_view* rest) {
+  int depth = 0;
+  std::size_t end = 0;
+  for (; end < rest->size(); ++end) {
+    const char c = (*rest)[end];
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth == 0) break;
+  }
+  const bool ends_with_comma = end + 1 == rest->size();
+  const std::string_view item = ends_with_comma ? std::string_view() : rest->substr(0, end);
+  rest->remove_prefix(std::min(end + 1, rest->size()));
+  return item;
+}
+
 Status expand_host_list(std::string_view list, std::size_t most, std::vector<std::string>* hosts) {
   hosts->clear();
   std::string_view rest = list;
   while (!rest.empty()) {
-    const std::string_view item = next_item(&rest);
+    const std::string_view item = next_list_item(&rest);
     std::vector<std::string> names;
     if (item.empty() || !expand_item(item, most, &names) || hosts->size() + names.size() > most) {
       return bad_list(list);
