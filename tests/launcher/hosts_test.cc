@@ -88,6 +88,7 @@ TEST(Hosts, come_from_a_file_of_any_launcher) {
   const char* const texts[] = {
       // Open MPI
       "# nodes\n\nlocalhost slots=3 max_slots=4  # the first\n127.0.0.1 slots=1\n",
+      "localhost slots = 3 max_slots= 4\r\n127.0.0.1\tslots\t=1\n",
       // MPICH
       "localhost:3\r\n127.0.0.1:1\r\n",
       // Slurm: a line for each rank
@@ -153,6 +154,16 @@ TEST(Hosts, of_a_wrong_file_are_refused_with_file_and_line) {
       {"a slots=0\n", ":1: 'slots=0' has no valid number of ranks (1 to 65535)"},
       {"a slots=2x\n", ":1: 'slots=2x' has no valid number"},
       {"a slots=\n", ":1: 'slots=' has no valid number"},
+      {"a slots = \n", ":1: 'slots=' has no valid number"},
+      {"a slots = x\n", ":1: 'slots=x' has no valid number"},
+      {"a = 2\n", ":1: 'a=2' is not a host name"},
+      {"= 2\n", ":1: '=2' is not a host name"},
+      {"+n0 slots=2\n",
+       ":1: '+n0' refers to a host of an allocation as Open MPI does, and hocket-run needs its "
+       "name; write HOST"},
+      {"a\n^b\n",
+       ":2: '^b' excludes a host, and hocket-run uses no host that is not named, so leave it out; "
+       "write HOST"},
       {"a max_slots=no\n", ":1: 'max_slots=no' has no valid number"},
       {"\n\na slots=3 max_slots=2\n", ":3: the line has more slots than max_slots"},
       {"a:2 slots=2\n", ":1: 'a:2' has a number of ranks, and slots= another"},

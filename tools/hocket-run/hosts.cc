@@ -69,6 +69,12 @@ bool belongs_to_no_name(char c) {
 /// Why the text before the number of ranks is no name of a host; empty: it is one, or a list.
 std::string name_error(const std::string& name) {
   if (name.empty()) return "has no host name";
+  if (name.starts_with('+')) {
+    return "refers to a host of an allocation as Open MPI does, and hocket-run needs its name";
+  }
+  if (name.starts_with('^')) {
+    return "excludes a host, and hocket-run uses no host that is not named, so leave it out";
+  }
   // ssh would parse `-name` as an option.
   return name.starts_with('-') ? "is not a host name" : "";
 }
@@ -121,9 +127,25 @@ std::string parse_word(const std::string& word, int* slots, int* max_slots) {
   return parse_slots(number, is_limit ? max_slots : slots) ? "" : no_valid_number();
 }
 
+/// The line without blanks around `=`, as Open MPI reads it: `slots = 2` is `slots=2`.
+std::string joined_at_equals(const std::string& line) {
+  constexpr const char* blanks = " \t";
+  std::string joined;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '=') {
+      joined += line[i];
+      continue;
+    }
+    joined.resize(joined.find_last_not_of(blanks) + 1);  // npos + 1 is 0
+    joined += '=';
+    i = std::min(line.find_first_not_of(blanks, i + 1), line.size()) - 1;
+  }
+  return joined;
+}
+
 /// Parses a line of a host file without its comment. An empty line has no names.
 std::string parse_line(const std::string& line, Item* item) {
-  std::istringstream words(line);
+  std::istringstream words(joined_at_equals(line));
   std::string first;
   if (!(words >> first)) return {};
   if (const std::string why = parse_item(first, item); !why.empty()) {
