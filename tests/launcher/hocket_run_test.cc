@@ -96,6 +96,7 @@ TEST(HocketRun, bad_usage_is_refused_with_the_culprit) {
       {{"--hosts", "[fd77::1]2", "true"}, "'[fd77::1]2' is not a host"},
       {{"--hosts", "fd77::1", "true"}, "'fd77::1'"},
       {{"--hosts", "-oProxyCommand=x", "true"}, "is not a host name"},
+      {{"--hosts", "a, b", "true"}, "' b' is not a host name"},
       {{"--hosts", "a,+e:2", "true"}, "'+e:2' refers to a host of an allocation"},
       {{"--hosts", "a,^b", "true"}, "'^b' excludes a host"},
       {{"-n", "4", "--hosts", "localhost:3", "true"}, "more ranks than --hosts has room for"},

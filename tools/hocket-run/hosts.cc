@@ -61,9 +61,10 @@ std::string no_valid_number() {
   return "has no valid number of ranks (1 to " + std::to_string(max_ranks) + ")";
 }
 
-/// Of `slots=2` and of a list.
+/// Of `slots=2` and of a list; blanks and control characters.
 bool belongs_to_no_name(char c) {
-  return std::string_view("=,[]").find(c) != std::string_view::npos;
+  const auto byte = static_cast<unsigned char>(c);
+  return byte <= ' ' || byte == 0x7f || std::string_view("=,[]").find(c) != std::string_view::npos;
 }
 
 /// Why the text before the number of ranks is no name of a host; empty: it is one, or a list.
