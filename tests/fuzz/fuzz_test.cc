@@ -1,14 +1,18 @@
-// Every fuzz target over its corpus, and over mutations of it that follow from the seed. What a
-// target finds is written to the folder of the program, for ./dev fuzz and for the corpus.
+// Every fuzz target over its corpus, and over mutations of it that follow from the seed: for a
+// second, with LONG_TESTS for ten, and in any case over a least number of them, so that a slow
+// machine does not test less. What a target finds is written to the folder of the program, for
+// ./dev fuzz and for the corpus.
 #include "fuzz/fuzz.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
 
+#include "base/clock.h"
 #include "sanitized.h"
 #include "seed.h"
 
@@ -18,7 +22,12 @@ namespace {
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::size_t longest = 4096;  // bytes of a mutation
-constexpr int mutations = tests::sanitized ? 600 : 3000;
+constexpr int least_mutations = tests::sanitized ? 600 : 3000;
+
+/// How long a target runs.
+internal::Nanos budget() {
+  return (std::getenv("LONG_TESTS") != nullptr ? 10 : 1) * internal::nanos_per_s;
+}
 
 std::vector<Bytes> corpus_of(const std::string& target) {
   std::vector<std::filesystem::path> paths;
@@ -118,7 +127,11 @@ TEST_P(EveryTarget, holds_for_its_corpus_and_for_mutations_of_it) {
   run({});
   for (const Bytes& input : corpus) run(input);
   Mutator mutator(corpus, tests::seed());
-  for (int i = 0; i < mutations && !HasFatalFailure(); ++i) run(mutator.next());
+  const internal::Nanos end = internal::monotonic_now() + budget();
+  for (int i = 0; i < least_mutations || internal::monotonic_now() < end; ++i) {
+    run(mutator.next());
+    if (HasFatalFailure()) return;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Fuzz, EveryTarget, testing::ValuesIn(targets()),
