@@ -1,6 +1,6 @@
-// The error type of the library. A successful Status is a null pointer. An error has a sentence
-// (what happened, and what the user can do next), the rank that caused it, the operation and the
-// link.
+// The only error type of the library. A successful Status is a null pointer. An error has a
+// sentence (what happened, and what the user can do next), the rank that caused it, the operation
+// and the link.
 #pragma once
 
 #include <cstdint>

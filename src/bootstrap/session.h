@@ -13,6 +13,20 @@
 // learns of deaths (pidfds on the node, closed connections and heartbeats between leaders), tells
 // faults to all members, accepts and dials authenticated data connections, and hands descriptors to
 // local peers.
+//
+// Folders. Most parts are state machines on an EventLoop, which a test runs with a clock of its own
+// (tests/bootstrap/join_seams_test.cc).
+//
+//   net/        the choice of an address, sockets, the event loop, the monitor thread
+//   auth/       the handshake of a connection, and TLS
+//   control/    what follows the join: failure detector, faults, data connections, descriptors for
+//               local peers
+//   join/       the coordinator, the two roles of a joining rank (NodeLeader, and RankJoin for its
+//               followers), and the launch record, which hocket-run gives to a rank
+//   launchers/  learns the coordinator's address and the key from other launchers
+//
+// Other modules use this header. Only those that join a job (engine/job.h, src/api) use join/ and
+// launchers/ too.
 #pragma once
 
 #include <cstdint>

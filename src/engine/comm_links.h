@@ -1,6 +1,7 @@
 // All that is between the ranks of a communicator, and that its programs use: the board of the
 // node, the memory of local peers, the scratch of this rank and the transports. Links
-// (collectives/execute/executor.h) refers to these parts, and CommLinks owns them.
+// (collectives/execute/executor.h) refers to these parts, and CommLinks owns them: NodeSegment has
+// the board and the doorbells, PeerMemory the regions that local peers map.
 #pragma once
 
 #include <memory>

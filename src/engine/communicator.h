@@ -1,5 +1,11 @@
 // A communicator: some ranks of a session, the board and the transports between them, and the
-// engine over both.
+// engine over both. It is the host of its engine (EngineHost), and owns
+//
+//   Membership      its ranks, their names, and what faults mean to it
+//   CommLinks       all that is between the ranks: node segment, memory of peers, transports
+//   CallOrder       the tickets, which keep the order of calls
+//   HandoverQueue   calls of other threads for the thread that drives the engine
+//   Calibration     the agreement of the ranks, while the communicator is made
 #pragma once
 
 #include <cstdint>

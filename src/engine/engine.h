@@ -7,6 +7,21 @@
 // Collectives run one after another in call order. Sends and receives run beside them, all at once.
 // The first error ends all operations and stays: the ranks may have ended different numbers of
 // operations, so the communicator cannot go on.
+//
+// The engine decides when an operation (operation.h) begins and how it ends. Its parts know nothing
+// of the engine:
+//
+//   Binder                finds the program of a call, and its arguments
+//   BufferRegions         finds the buffers that local peers can map
+//   TransportSet          polls the transports and tells them of each collective
+//   CollectiveOperations  the collective under way, and those that wait
+//   MessageOperations     the sends and receives under way
+//   KnownFaults           the faults, and the error that waits for the fault that explains it
+//   EngineError           the error that has ended the engine
+//   PeerRings             rings the peers that sleep
+//   Recorder              writes what other threads may read: the record (record.h)
+//
+// Everything outside the engine is behind one abstract class, EngineHost.
 #pragma once
 
 #include <atomic>

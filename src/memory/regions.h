@@ -1,5 +1,6 @@
 // Regions: buffers of this process that local peers can map, from hocketMemAlloc or registered with
-// a descriptor. Peers identify a region by its number, which is never used again.
+// a descriptor. Peers identify a region by its number, which is never used again. A buffer in
+// a region can be revoked: a late peer that still writes then reaches no memory of this process.
 //
 // Kept regions. When a peer first uses a region, it fetches the descriptor and maps the file, which
 // takes as long as hundreds of small collectives. So free() keeps a region for a later allocate()

@@ -6,6 +6,10 @@
 // A send of at most eager_bytes may end before the receiver has posted; a larger send ends only
 // after that. A transport belongs to one communicator. One thread at a time uses it, except for
 // doorbells and adopt().
+//
+// shm/ moves messages between the ranks of a node, tcp/ between any ranks, self/ from a rank to
+// itself. A MessageMatcher (message_matcher.h) pairs sends with receives. The specification is the
+// test suite tests/transport/conformance_test.cc, which runs over shm and tcp.
 #pragma once
 
 #include <cstddef>

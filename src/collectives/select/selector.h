@@ -1,7 +1,8 @@
 // Chooses the program of an operation: computes the price of every candidate with figures measured
 // on this machine (cost.h), and takes the cheapest. The choice depends only on what all ranks share
 // (the call, the shape, the figures), so all ranks choose the same. Choices for the latest calls
-// are kept, and all prices that were simulated: a call of a new count or root mostly needs no
+// are kept, and all prices that were simulated. Plans are simulated for a few counts, between which
+// a price is taken as linear in the count: so a call of a new count or root mostly needs no
 // simulation.
 #pragma once
 

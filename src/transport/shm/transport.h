@@ -1,7 +1,8 @@
 // Messages between ranks of a node, through the fifos of the board. The sender copies a message
 // into the fifo and the receiver copies it out, in pieces that stay in cache. A large message in
-// memory that the receiver can map is copied once, by the receiver. A peer writes only to fifos,
-// never to the memory of a transfer.
+// memory that the receiver can map is copied once, by the receiver
+// (docs/decisions/017-messages-in-mapped-memory.md). A peer writes only to fifos, never to the
+// memory of a transfer.
 #pragma once
 
 #include <cstddef>

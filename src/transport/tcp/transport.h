@@ -1,6 +1,7 @@
 // Messages over TCP. A link has one connection; it opens more when it sends a message of at least
 // stripe_bytes or many small messages. A large message is sent as several frames, each over the
-// connection that has room first. Small messages alternate between two connections.
+// connection that has room first. Small messages alternate between two connections
+// (docs/decisions/009-turns-between-two-connections.md).
 #pragma once
 
 #include <atomic>
