@@ -12,7 +12,7 @@
 //   5 nodes, root's node 0    first tree:     0         second tree:     0
 //                                             |                          |
 //                                             1                          4
-//                                            / \                        / \
+//                                            / \                        / \   .
 //                                           2   3                      3   2
 //                                           |                          |
 //                                           4                          1
