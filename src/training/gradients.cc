@@ -186,6 +186,8 @@ void GradientReducer::Body::end() {
   }
   phase = Phase::idle;
   if (!synchronizes) return;
+  // Nothing is left to compute: this rank waits for everything that is reduced from here on.
+  timings.wait_begin_s = now_s();
   const bool first = !observed && role == Role::computes;
   ending = true;
   ++synchronized_backwards;
@@ -222,7 +224,6 @@ void GradientReducer::Body::agree_on_status() {
       communicator.all_reduce(used, hocketMax, where());
     }
     communicator.all_reduce(problems, hocketMax, where());
-    timings.wait_begin_s = now_s();
     stream.synchronize();
     if (second_lane) second_lane->stream.synchronize();
     timings.wait_end_s = now_s();

@@ -2,11 +2,16 @@
 // ranks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <hocket/training/gradients.hpp>
 #include <hocket/training/report.hpp>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "training/ranks.h"
@@ -125,6 +130,82 @@ TEST(StepReport, says_which_part_of_the_communication_was_hidden) {
     EXPECT_EQ(bytes, report.bytes) << test.what;
     EXPECT_NEAR(report.total_s, sum(report), 1e-9) << test.what;
     EXPECT_GE(report.backward_s, 0.011 - test.exposed_s - 1e-9) << test.what;
+  }
+}
+
+/// Counts the calls of end(). The reducer asks for a parameter without a gradient in end() only.
+class CountsEnds : public GradientOwner {
+ public:
+  explicit CountsEnds(std::atomic<int>& ends) : ends_(ends) {}
+  bool needs_gradient(int /*parameter*/) override {
+    ++ends_;
+    return false;
+  }
+  void moved(int /*parameter*/, void* /*place*/) override {}
+
+ private:
+  std::atomic<int>& ends_;
+};
+
+/// Rank 0 has no gradient for parameter 0. Rank 1 begins its backward when rank 0 is in end().
+void wait_for_a_late_rank(Communicator& comm, Sharding sharding, bool overlaps,
+                          std::atomic<int>& ends, std::atomic<double>& late_s) {
+  const bool late = comm.rank() == 1;
+  CountsEnds owner(ends);
+  GradientReducer reducer(
+      comm, {{"first", hocketFloat32, {64}, {}}, {"second", hocketFloat32, {64}, {}}},
+      {.limits = {.first_bytes = 1, .bytes = 1},
+       .sharding = sharding,
+       .find_unused_parameters = true,
+       .reorder = false,
+       .least_overlap_us = overlaps ? 0 : std::numeric_limits<float>::infinity(),
+       .owner = late ? nullptr : &owner});
+  StepRecorder recorder;
+  for (int step = 1; step <= 2; ++step) {
+    recorder.begin(step);
+    recorder.enter(Phase::backward);
+    reducer.begin();
+    while (late && ends < step) std::this_thread::yield();
+    if (late) late_s = now_s();
+    for (int p = 1; p >= (late ? 0 : 1); --p) {
+      std::fill_n(static_cast<float*>(reducer.gradient(p)), 64, 1.0f);
+      reducer.ready(p);
+    }
+    const double end_s = now_s();
+    reducer.end();
+    reducer.discard();
+    if (late) continue;
+    const CommunicationTimings timings = reducer.last_timings();
+    recorder.add(timings);
+    const StepReport report = recorder.end();
+    EXPECT_LE(end_s, timings.wait_begin_s);
+    EXPECT_LE(timings.wait_begin_s, late_s) << "the wait begins with end()";
+    double in_end_s = 0;
+    for (const BucketTiming& bucket : timings.buckets) {
+      EXPECT_LE(late_s, bucket.end_s) << "bucket " << bucket.bucket << " needs the late rank";
+      EXPECT_LE(bucket.end_s, timings.wait_end_s);
+      if (overlaps) continue;
+      EXPECT_LE(timings.wait_begin_s, bucket.begin_s);
+      in_end_s += bucket.end_s - bucket.begin_s;
+    }
+    EXPECT_GE(report.exposed_s, timings.wait_end_s - late_s);
+    EXPECT_GE(report.exposed_s, in_end_s);
+    if (!overlaps) EXPECT_NEAR(0, report.overlap, 1e-9) << "nothing was hidden";
+  }
+}
+
+TEST(StepReport, counts_what_end_reduces_as_exposed_if_a_rank_is_late) {
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+    for (const bool overlaps : {false, true}) {
+      if (sharding == Sharding::zero2 && !overlaps) continue;  // a pool always overlaps
+      SCOPED_TRACE(::testing::Message()
+                   << "sharding " << static_cast<int>(sharding) << ", overlaps " << overlaps);
+      std::atomic<int> ends = 0;
+      std::atomic<double> late_s = 0;
+      run_ranks(2, [&](Communicator& comm) {
+        wait_for_a_late_rank(comm, sharding, overlaps, ends, late_s);
+      });
+    }
   }
 }
 
