@@ -62,7 +62,8 @@ class Distributed : public WithModel {
   }
   double step(double learning_rate, double largest_norm, StepRecorder& recorder) override {
     recorder.enter(Phase::optimizer);
-    const double norm = largest_norm > 0 ? training::gradient_norm(ddp_.reducer()) : 0;
+    const double norm = finite_norm(
+        [this] { return training::gradient_norm(ddp_.reducer(), {.error_if_nonfinite = true}); });
     set_learning_rate(*optimizer_, learning_rate);
     training::StepOptions options;
     if (largest_norm > 0) options.gradient_scale = training::clip_factor(norm, largest_norm);

@@ -9,7 +9,7 @@ namespace hocket::gpt {
 std::unique_ptr<Learner> make_learner(const Options& options, Communicator& comm) {
   switch (options.strategy) {
     case Strategy::none:
-      return make_local(options, 1);
+      return make_local(options, 1, comm);
     case Strategy::dp:
       if (comm.ranks() > 1) {
         throw Refused(
@@ -18,7 +18,7 @@ std::unique_ptr<Learner> make_learner(const Options& options, Communicator& comm
                         comm.ranks()),
             2);
       }
-      return make_local(options, options.replicas);
+      return make_local(options, options.replicas, comm);
     default:
       return make_distributed(options, comm);
   }

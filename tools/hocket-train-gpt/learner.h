@@ -35,8 +35,9 @@ class Learner {
   /// in nats.
   virtual double learn(Windows windows, double weight, bool last,
                        training::StepRecorder& recorder) = 0;
-  /// The optimizer's step, with gradients whose norm is at most largest_norm (0: any). Then the
-  /// gradients are gone. Returns what the norm was (0 if there is no largest).
+  /// The optimizer's step, with gradients that are scaled down to a norm of at most largest_norm
+  /// (0: any). Then the gradients are gone. Returns the norm that they had. Throws Refused on all
+  /// ranks, and changes nothing, if the norm is not finite.
   virtual double step(double learning_rate, double largest_norm,
                       training::StepRecorder& recorder) = 0;
   /// What this rank holds of the parameters and of the optimizer's state: for a checkpoint. Not
@@ -56,11 +57,11 @@ class Learner {
   [[nodiscard]] virtual std::int64_t parameter_count() = 0;
 };
 
-/// Collective. The options outlive the learner. Throws hocket::Error if the models of the ranks
-/// differ, and Refused if the strategy does not fit the job.
+/// Collective. The options and the communicator outlive the learner. Throws hocket::Error if the
+/// models of the ranks differ, and Refused if the strategy does not fit the job.
 std::unique_ptr<Learner> make_learner(const Options& options, Communicator& comm);
-/// Its parts: dp and none, and the strategies that communicate.
-std::unique_ptr<Learner> make_local(const Options& options, int replicas);
+/// Its parts: dp and none, and the strategies whose ranks train one model together.
+std::unique_ptr<Learner> make_local(const Options& options, int replicas, Communicator& comm);
 std::unique_ptr<Learner> make_distributed(const Options& options, Communicator& comm);
 
 }  // namespace hocket::gpt

@@ -5,6 +5,7 @@
 #include <hocket/training/torch/autocast.hpp>
 #include <string>
 
+#include "agree.h"
 #include "learner.h"
 #include "model.h"
 #include "sample.h"
@@ -24,6 +25,10 @@ inline Batch batch_of(Windows windows) {
     for (const char c : window) *to++ = static_cast<unsigned char>(c);
   }
   return {bytes.slice(1, 0, columns - 1), bytes.slice(1, 1, columns)};
+}
+
+inline training::Parameter described(const std::string& name, const at::Tensor& parameter) {
+  return {name, hocketFloat32, parameter.sizes().vec(), {}};
 }
 
 inline Gpt make_model(const Options& o) {
@@ -56,6 +61,15 @@ class WithModel : public Learner {
   std::int64_t parameter_count() override { return model_->parameter_count(); }
 
  protected:
+  /// Runs a collective call that gives the norm of the gradients, or throws the same error on all
+  /// ranks if the norm is not finite: then the step is refused.
+  template <typename Norm>
+  double finite_norm(Norm norm) {
+    return refusing("step " + std::to_string(steps() + 1) +
+                        " is refused before it changes anything, and earlier checkpoints are as "
+                        "they were: ",
+                    norm);
+  }
   at::Tensor loss(Windows windows) {
     const Batch batch = batch_of(windows);
     const training::AutocastGuard autocast(at::kBFloat16, options_.bfloat16);
