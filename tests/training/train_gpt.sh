@@ -148,6 +148,21 @@ refused 1 'parameter/block1' --resume "$out/checkpoints" --layers 2
 refused 1 'cannot write the trace to /nowhere/trace: No such file' --steps 1 --sample 0 \
   --trace /nowhere/trace
 refused 1 'the loss of rank 0 is -?nan at step' --steps 30 --clip 0 --learning-rate 1e30
+
+# ---- A model whose loss is not finite takes the place of no checkpoint
+rm -rf "$out/checkpoints"
+train 2 --steps 2 --save "$out/checkpoints" --sample 0
+cp -r "$out/checkpoints" "$out/before"
+for options in "--save-every 1 --steps 30" "--steps 3"; do  # during the training, and at its end
+  # shellcheck disable=SC2086
+  refused 1 'the model of step 3 is not saved, because its loss is -?(nan|inf); earlier' \
+    --resume "$out/checkpoints" --save "$out/checkpoints" --learning-rate 1e30 $options
+  check "$options: the checkpoint before is as it was" diff -r "$out/before" "$out/checkpoints"
+done
+train 2 --steps 3 --resume "$out/checkpoints" --sample 0
+check "a smaller rate goes on from the checkpoint before" test $? = 0
+check "a smaller rate: one finite loss" says '^step +3  loss [0-9]'
+
 "$bin/hocket-run" -n 2 "$bin/hocket-train-gpt" --help >"$out/stdout" 2>"$out/stderr"
 check "--help: once" test "$(grep -c -- '--record-samples' "$out/stdout")" = 1
 

@@ -51,6 +51,9 @@ class Learner {
 
   /// The loss without learning. Not collective.
   virtual double evaluate(Windows windows) = 0;
+  /// The first parameter that has NaN or infinite elements, or else the loss of the windows if it
+  /// is not finite, as a clause; empty: neither. Not collective.
+  virtual std::string non_finite(Windows windows) = 0;
   /// The prompt (at least one byte) and what the model goes on with. Depends on the weights, the
   /// prompt and the options alone. Not collective.
   virtual std::string sample(const std::string& prompt, const SampleOptions& options) = 0;

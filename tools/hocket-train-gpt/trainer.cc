@@ -93,7 +93,23 @@ void Trainer::resume() {
                   sampler_->epoch(), value(loaded.metadata.at(0), "ranks"), comm_.ranks()));
 }
 
+/// Throws Refused on all ranks if a job that resumed from the model of this step would fail at
+/// once. The loss of the step is not enough: it was computed before the optimizer changed the
+/// parameters.
+void Trainer::require_finite_model() {
+  all_do(comm_, [this] {
+    const std::string_view window = text_->validation(comm_.rank() % text_->validation_windows());
+    const std::string problem = learner_->non_finite(Windows(&window, 1));
+    if (problem.empty()) return;
+    throw std::runtime_error(fmt::format(
+        "the model of step {} is not saved, because {}; earlier checkpoints are as they "
+        "were. Resume with a smaller --learning-rate, or with --clip",
+        step_, problem));
+  });
+}
+
 void Trainer::save() {
+  require_finite_model();
   Metadata metadata = {{"step", std::to_string(step_)},
                        {"optimizer.steps", std::to_string(learner_->steps())},
                        {"model", model_text(options_)},

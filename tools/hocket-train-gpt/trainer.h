@@ -34,6 +34,7 @@ class Trainer {
 
   void resume();
   void save();
+  void require_finite_model();
   Agreement train_step();
   Agreement agree_on(double loss);
   [[nodiscard]] double progress() const;

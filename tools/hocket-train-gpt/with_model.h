@@ -1,6 +1,7 @@
 // What learners have in common: the model and its loss.
 #pragma once
 
+#include <cmath>
 #include <hocket/training/torch/activation_checkpoint.hpp>
 #include <hocket/training/torch/autocast.hpp>
 #include <string>
@@ -54,6 +55,14 @@ class WithModel : public Learner {
   double evaluate(Windows windows) override {
     const torch::NoGradGuard no_grad;
     return loss(windows).item<double>();
+  }
+  std::string non_finite(Windows windows) override {
+    for (const auto& named : model_->named_parameters()) {
+      if (named.value().isfinite().all().item<bool>()) continue;
+      return "parameter " + describe(described(named.key(), named.value())) + " is NaN or infinite";
+    }
+    const double its_loss = evaluate(windows);
+    return std::isfinite(its_loss) ? "" : "its loss is " + std::to_string(its_loss);
   }
   std::string sample(const std::string& prompt, const SampleOptions& options) override {
     return gpt::sample(model_, prompt, options);

@@ -1,10 +1,12 @@
-// The learners of hocket-train-gpt: steps that are of no use.
+// The learners of hocket-train-gpt: models and steps that are of no use.
 #include "learner.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -93,6 +95,39 @@ TEST(Learner, refuses_a_step_with_gradients_that_are_not_finite_on_all_ranks_and
       EXPECT_EQ(learner->steps(), 1);
     });
   }
+}
+
+TEST(Learner, says_what_of_the_model_is_not_finite) {
+  run_ranks(1, [](Communicator& comm) {
+    const Options options = options_of({"none", 1, Strategy::none});
+    const auto learner = make_learner(options, comm);
+    EXPECT_EQ(learner->non_finite(windows()), "");
+    const training::TensorRange last = [&] {
+      training::TensorRange range;
+      for (const training::TensorRange& each : learner->ranges()) {
+        if (each.tensor.name.starts_with("parameter/")) range = each;
+      }
+      return range;
+    }();
+    float& element = static_cast<float*>(last.data)[last.elements - 1];
+    const float before = element;
+    for (const float wrong : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      element = wrong;
+      const std::string text = learner->non_finite(windows());
+      EXPECT_NE(text.find("parameter '" + last.tensor.name.substr(std::strlen("parameter/"))),
+                std::string::npos)
+          << text;
+      EXPECT_NE(text.find("is NaN or infinite"), std::string::npos) << text;
+    }
+    element = before;
+    EXPECT_EQ(learner->non_finite(windows()), "");
+    // Each parameter is finite, but the loss is not.
+    for (const training::TensorRange& each : learner->ranges()) {
+      if (!each.tensor.name.starts_with("parameter/")) continue;
+      std::fill_n(static_cast<float*>(each.data), each.elements, 1e30f);
+    }
+    EXPECT_NE(learner->non_finite(windows()).find("its loss is "), std::string::npos);
+  });
 }
 
 }  // namespace
