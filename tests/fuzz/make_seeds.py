@@ -111,11 +111,11 @@ def launch_messages():
         return struct.pack("<I", len(values)) + b"".join(long_text(value) for value in values)
 
     start = bytes(range(48)) + address(4000) + struct.pack("<I", 0)
-    start += struct.pack("<Iiii", 3, 0, 2, 5) + struct.pack("<iBBBiiB", 6, 1, 1, 2, 3, 2, 1)
+    start += struct.pack("<Iiii", 3, 0, 2, 5) + struct.pack("<iBBBiiBB", 6, 1, 1, 2, 3, 2, 1, 1)
     start += long_text(b"/tmp") + struct.pack("<I", 2)
     start += struct.pack("<i", 1) + texts(b"a", b"") + struct.pack("<i", 2) + texts(b"b")
     start += texts(b"X=1")
-    hello = struct.pack("<Ii", 5, 77) + long_text(b"a") + long_text(b"10.0.0.2 5 10.0.0.1 22")
+    hello = struct.pack("<Ii", 6, 77) + long_text(b"a") + long_text(b"10.0.0.2 5 10.0.0.1 22")
     counted = struct.pack("<i", 4)
     seed("launch_message", "start", bytes([0]), start)
     listen = long_text(b"eth0") + bytes([1]) + texts(b"10.0.0.1") + texts(b"b", b"c")

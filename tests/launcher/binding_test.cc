@@ -3,6 +3,7 @@
 #include "binding.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -496,6 +497,62 @@ TEST(Binding, without_hwloc_or_with_the_topology_of_another_machine_no_rank_is_b
     EXPECT_NE(result.err.find(row.said), std::string::npos) << result.err;
     EXPECT_EQ(lines_of(result.out), (Words{all, all}));
   }
+}
+
+TEST(ShowPlacement, says_where_each_rank_would_run_and_starts_none) {
+  const std::string all = launch::cpus_text(own_cpus());
+  const std::size_t cores = own_cores();
+  const struct {
+    Words options;
+    Words environment;
+    std::size_t ranks;
+    std::string said;  // of a rank
+  } rows[] = {
+      {{"-n", "2"}, {}, 2, "1 would not be bound: CPUs " + all},
+      {{"-n", std::to_string(cores), "--bind-to", "core"}, {}, cores, "0 would be bound to CPUs "},
+      {{"-n", "6", "--map-by", "numa"},
+       four_nodes,
+       6,
+       "5 would be bound to CPUs 2-3 (NUMA node 1)"},
+      {{"--map-by", "ppr:2:numa"}, four_nodes, 8, "7 would be bound to CPUs 6-7 (NUMA node 3)"},
+  };
+  for (const auto& row : rows) {
+    Words words = row.options;
+    words.insert(words.end(), {"--show-placement", "sh", "-c", "echo started"});
+    const Result result = run(words, row.environment);
+    EXPECT_EQ(result.status, 0) << result.err;
+    EXPECT_EQ(result.out, "");
+    const Words lines = lines_of(result.err);
+    const auto is_of_a_rank = [](const std::string& line) {
+      return line.find(": rank ") != std::string::npos;
+    };
+    EXPECT_EQ(static_cast<std::size_t>(std::ranges::count_if(lines, is_of_a_rank)), row.ranks);
+    EXPECT_NE(result.err.find(": rank " + row.said), std::string::npos) << result.err;
+  }
+}
+
+TEST(ShowPlacement, reads_no_input_and_makes_no_files) {
+  const TemporaryFile file;
+  const std::string directory = file.path() + "-output";
+  Job job({"-n", "1", "sh", "-c",
+           hocket_run() + " --show-placement --output-dir " + directory + " -n 1 true; cat"});
+  job.write_input("left\n");
+  job.finish();
+  EXPECT_EQ(job.status, 0) << job.err;
+  EXPECT_EQ(job.out, "left\n");
+  EXPECT_NE(::access(directory.c_str(), F_OK), 0);
+}
+
+TEST(ShowPlacement, refuses_what_could_not_start) {
+  const Result room =
+      run({"--show-placement", "-n", "9", "--map-by", "ppr:2:numa", "true"}, four_nodes);
+  EXPECT_EQ(room.status, 125);
+  EXPECT_NE(room.err.find("-n 9 asks for more ranks"), std::string::npos) << room.err;
+  const Result directory = run({"--show-placement", "-n", "1", "--wdir", "/no/such", "true"});
+  EXPECT_EQ(directory.status, 125);
+  EXPECT_NE(directory.err.find("cannot change to the working directory /no/such"),
+            std::string::npos)
+      << directory.err;
 }
 
 TEST(Binding, every_host_binds_its_own_ranks) {

@@ -146,6 +146,8 @@ TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
       {{"--time", "5"}, "--timeout SECONDS"},
       {{"--chdir", "/"}, "--wdir DIRECTORY"},
       {{"-v"}, "HOCKET_LOG=info"},
+      {{"--display-map"}, "write --report-bindings, or --show-placement"},
+      {{"--do-not-launch"}, "write --show-placement"},
       {{"--output-filename", "d"}, "--output-dir DIRECTORY"},
       {{"--nproc-per-node", "2"}, "-n RANKS"},
       {{"--nproc_per_node=2"}, "-n RANKS"},

@@ -19,6 +19,7 @@ StartRequest example() {
   request.ranks = 6;
   request.tag_output = true;
   request.binding = {Part::core, Part::l3cache, 3, 2};
+  request.show_placement = true;
   request.directory = "/tmp";
   request.programs = {{1, {"a", ""}}, {2, {"b"}}};
   request.environment = {"X=1"};
@@ -35,6 +36,8 @@ TEST(StartRequest, arrives_as_it_was_sent) {
   EXPECT_EQ(got.binding.spread, Part::l3cache);
   EXPECT_EQ(got.binding.cores_per_rank, 3);
   EXPECT_EQ(got.binding.ranks_per_part, 2);
+  EXPECT_FALSE(got.report_bindings);
+  EXPECT_TRUE(got.show_placement);
   EXPECT_EQ(got.programs[0].arguments, sent.programs[0].arguments);
   EXPECT_EQ(got.encode(), sent.encode());
 }

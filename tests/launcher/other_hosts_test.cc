@@ -277,6 +277,18 @@ TEST(OtherHosts, with_different_numbers_of_parts_get_their_ranks) {
       << little.err;
 }
 
+TEST(OtherHosts, show_where_their_ranks_would_run_and_start_none) {
+  const FakeSsh ssh(with_nodes + std::string(run_here));
+  const Result result = run({"--ssh", ssh.command(), "--hosts", "far1,far2,far3", "--map-by",
+                             "ppr:1:numa", "-n", "3", "--show-placement", "sh", "-c", "echo ran"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out, "");
+  const auto says = [&](const char* text) { return result.err.find(text) != std::string::npos; };
+  EXPECT_TRUE(says("far1: rank 0 would be bound to CPUs 0-1 (NUMA node 0)")) << result.err;
+  EXPECT_TRUE(says("far2: rank 2 would be bound to CPUs 2-3 (NUMA node 1)")) << result.err;
+  EXPECT_FALSE(says("far3")) << result.err;
+}
+
 TEST(OtherHosts, without_ranks_after_the_count_are_left_out) {
   const FakeSsh ssh(with_nodes + std::string(run_here));
   // Rank 0 alone has the input, and runs until it ends.

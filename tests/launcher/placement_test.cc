@@ -186,6 +186,8 @@ TEST(Placement, what_map_by_does_not_have_is_refused_by_name_with_what_to_write)
       {"pe-list=0,1", "hocket-run has no 'pe-list=0,1': write `taskset -c LIST"},
       {"node:OVERSUBSCRIBE", "hocket-run has no 'oversubscribe': it is not needed"},
       {"numa:span", "hocket-run has no 'span': write node"},
+      {":DISPLAY", "hocket-run has no 'display': --report-bindings says"},
+      {"slot:donotlaunch", "hocket-run has no 'donotlaunch': write --show-placement"},
       {"numa:PE=0", "'numa:PE=0' has no valid number of cores; write :PE=N"},
       {"numa:PE=2x", "'numa:PE=2x' has no valid number of cores"},
       {"ppr", "'ppr' has no valid number of ranks; write ppr:N:node, ppr:N:core, ppr:N:l3cache"},

@@ -145,12 +145,13 @@ void Agent::report_bindings(const Cpus& allowed, const std::vector<Binding>& bin
   for (std::size_t local = 0; local < bindings.size(); ++local) {
     const Binding& binding = bindings[local];
     const int rank = request_.here[local];
+    const bool runs_there = binding.of_this_host && !request_.show_placement;
     if (binding.cpus.empty()) {
-      note(fmt::format("rank {} is not bound: CPUs {}", rank, cpus_text(allowed)));
+      note(fmt::format("rank {} {} bound: CPUs {}", rank, runs_there ? "is not" : "would not be",
+                       cpus_text(allowed)));
     } else {
-      note(fmt::format("rank {} {} bound to CPUs {} ({})", rank,
-                       binding.of_this_host ? "is" : "would be", cpus_text(binding.cpus),
-                       binding.where));
+      note(fmt::format("rank {} {} bound to CPUs {} ({})", rank, runs_there ? "is" : "would be",
+                       cpus_text(binding.cpus), binding.where));
     }
   }
 }
@@ -169,7 +170,8 @@ Status Agent::start_ranks() {
   HOCKET_RETURN_IF_ERROR(allowed_cpus(&allowed));
   std::vector<Binding> bindings;
   bind_ranks(allowed, &bindings);
-  if (request_.report_bindings) report_bindings(allowed, bindings);
+  if (request_.report_bindings || request_.show_placement) report_bindings(allowed, bindings);
+  if (request_.show_placement) return {};
   for (std::size_t local = 0; local < request_.here.size(); ++local) {
     info.rank = request_.here[local];
     command.arguments = arguments_of(request_.programs, static_cast<int>(local));

@@ -89,6 +89,8 @@ void describe_places(CLI::App* app, CommandLine* line) {
       ->option_text("core|l3cache|numa|socket|none");
   app->add_flag("--report-bindings", line->options.report_bindings,
                 "Say on which CPUs each rank runs");
+  app->add_flag("--show-placement", line->options.show_placement,
+                "Say on which host and CPUs each rank would run, and start no rank");
 }
 
 /// How the ranks run, and how they end.

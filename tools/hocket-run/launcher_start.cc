@@ -97,6 +97,7 @@ void Launcher::place_on_counted_hosts() {
 
 void Launcher::begin() {
   begun_ = true;
+  if (options_.show_placement) return start_ranks(Address());  // no rank connects to it
   if (!options_.output_directory.empty()) {
     const Status status = output_files_.create(options_.output_directory, options_.ranks);
     if (!status.ok()) return cannot_start(status.message());
@@ -142,13 +143,14 @@ void Launcher::start_ranks(const Address& coordinator) {
   request.tag_output = options_.tag_output;
   request.binding = options_.binding;
   request.report_bindings = options_.report_bindings;
+  request.show_placement = options_.show_placement;
   request.directory = directory_;
   request.environment = options_.environment;
   for (Host& host : hosts_) {
     request.here = host.ranks;
     request.programs = programs_of_ranks(options_.programs, host.ranks);
     host.stream.send(Type::start, request.encode());
-    host.running = static_cast<int>(host.ranks.size());
+    host.running = options_.show_placement ? 0 : static_cast<int>(host.ranks.size());
     host.ended.assign(host.ranks.size(), false);
   }
   started_ = true;

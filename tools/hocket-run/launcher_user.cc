@@ -69,7 +69,8 @@ void Launcher::suspend() {
 }
 
 bool Launcher::may_read_input() const {
-  if (!started_ || input_ended_ || input_on_its_way_ >= input_window || hosts_[0].gone)
+  if (options_.show_placement || !started_ || input_ended_ || input_on_its_way_ >= input_window ||
+      hosts_[0].gone)
     return false;
   // A background job must not read from the terminal.
   return !::isatty(0) || ::tcgetpgrp(0) == ::getpgrp();

@@ -175,6 +175,7 @@ std::string StartRequest::encode() const {
   out.i32(binding.cores_per_rank);
   out.i32(binding.ranks_per_part);
   out.u8(report_bindings);
+  out.u8(show_placement);
   put(&out, directory);
   put(&out, programs);
   put(&out, environment);
@@ -194,6 +195,7 @@ bool StartRequest::decode(std::string_view payload) {
   binding.cores_per_rank = in.i32();
   binding.ranks_per_part = in.i32();
   report_bindings = in.u8() != 0;
+  show_placement = in.u8() != 0;
   get(&in, &directory);
   get(&in, &programs);
   get(&in, &environment);

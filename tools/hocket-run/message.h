@@ -13,7 +13,7 @@
 
 namespace hocket::internal::launch {
 
-inline constexpr std::uint32_t protocol_version = 5;
+inline constexpr std::uint32_t protocol_version = 6;
 /// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
@@ -80,6 +80,7 @@ struct StartRequest {
   bool tag_output = false;
   BindingRules binding;
   bool report_bindings = false;
+  bool show_placement = false;  // report the bindings, and start no rank
   std::string directory;
   std::vector<Program> programs;         // of the ranks of this host, in their order
   std::vector<std::string> environment;  // NAME=value; overrides the agent's environment

@@ -21,6 +21,7 @@ struct Options {
   MapBy map_by;
   BindingRules binding;
   bool report_bindings = false;
+  bool show_placement = false;   // start no rank
   double timeout_s = 0;          // 0: no limit
   std::string output_directory;  // empty: the output of the ranks goes to that of hocket-run
   std::string ssh = "ssh";
