@@ -159,7 +159,8 @@ class GradientReducer {
   [[nodiscard]] int last_active() const;
 
   /// When the buckets of the last backward that was synchronized were communicated, and how long
-  /// end() took until all of them had ended. Buckets that end() itself reduces are part of its wait.
+  /// end() took until all of them had ended. Buckets that end() itself reduces are part of its
+  /// wait.
   [[nodiscard]] CommunicationTimings last_timings() const;
   /// After end(): whether any rank had a gradient for the parameter. If not, its place is zero.
   [[nodiscard]] bool was_used(int parameter) const;

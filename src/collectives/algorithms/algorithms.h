@@ -1,6 +1,6 @@
 // The functions in the rows of the registry. Each adds the lanes to the plan of one rank, for at
-// least two ranks. Every rank makes its own plan; the plans of all ranks fit together (the tests let
-// the verifier prove it for 1 to 64 ranks, and for more of the plans that serve them).
+// least two ranks. Every rank makes its own plan; the plans of all ranks fit together. The verifier
+// proves it for 1 to 64 ranks, and for plans of many ranks for more, in the tests.
 #pragma once
 
 #include "collectives/plan/plan.h"
