@@ -20,8 +20,9 @@ struct GroupedCall {
 /// entered every communicator.
 Status launch(const std::vector<GroupedCall>& calls);
 
+/// launch() of a single call.
 Status launch_in_order(Communicator& communicator, const Call& call, HostStream* stream);
-/// The same for a single call. Allocates nothing if the call runs in this thread at once.
+/// The same, but allocates nothing if the call can run in this thread at once.
 inline Status launch_one(Communicator& communicator, const Call& call, HostStream* stream) {
   if (stream == nullptr && !communicator.order().pending()) [[likely]] {
     return communicator.run(call);

@@ -64,7 +64,7 @@ std::vector<int> room_of(const Groups& groups, const BindingRules& rules, int ra
   return room;
 }
 
-/// The group of each rank; empty: there is no room for all.
+/// For each rank, the index of its group of cores. Empty: the groups have no room for all ranks.
 std::vector<std::size_t> groups_of_ranks(const Groups& groups, const BindingRules& rules,
                                          int ranks) {
   const std::vector<int> room = room_of(groups, rules, ranks);
@@ -110,7 +110,8 @@ std::string cores_of_rank_text(const BindingRules& rules) {
   return count == 1 ? "a core" : parts_text(count, Part::core);
 }
 
-/// The part that has no room for its ranks, where each part is filled before the next.
+/// Names the first part of the host that has no room for its ranks, for an error. For
+/// --map-by ppr:N:PART.
 std::string full_part_text(const std::vector<Core>& cores, const BindingRules& rules, int ranks) {
   const Groups groups = divide(cores, rules.spread);
   const std::vector<int> room = room_of(groups, rules, ranks);
