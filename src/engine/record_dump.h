@@ -33,7 +33,8 @@ class RecordDump {
   RecordDump& operator=(const RecordDump&) = delete;
 
   /// Waits until the dumps that signals have asked for are written: the process may end afterwards.
-  /// If they are not written within 5 s, for example into a pipe that nobody reads, logs an error.
+  /// Logs an error if a dump is not written within 5 s, for example because no process reads the
+  /// pipe to which it goes.
   /// The exit of the process by exit() or a return from main waits in the same way.
   void finish_requests() const;
   /// At an error: all of the record into the file, and its latest entries to the log.

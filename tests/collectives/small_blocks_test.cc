@@ -12,8 +12,8 @@ namespace {
 using testing::Task;
 using testing::World;
 
-/// A rank whose blocks are small, and that waits for nobody, ends as many operations before its
-/// peers as there are arrival lines.
+/// Contributors of a gather and the root of a scatter wait for no peer. With small blocks such a
+/// rank ends as many operations before its peers as there are arrival lines.
 TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_arrival_lines_allow) {
   for (const Collective collective : {Collective::gather, Collective::scatter}) {
     const Builder& builder = *find_builder("eager", collective, Medium::node);

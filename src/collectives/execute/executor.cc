@@ -6,8 +6,8 @@
 #include "base/assert.h"
 
 // A small call takes as long as some 900 instructions, of which a function that is called in
-// between takes 15. So what each small call passes through is always inline here, and what it does
-// not pass through is never inline there.
+// between takes 15. So functions that every small call needs are always inline, and functions that
+// a small call does not need are never inline in them.
 
 namespace hocket::internal {
 namespace {
