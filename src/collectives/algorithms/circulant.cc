@@ -3,7 +3,7 @@
 // middle messages.
 //
 // The skips are s(0) = p, s(k + 1) = s(k) / 2 rounded up, down to s(q) = 1. The block r + i (mod p)
-// has the distance i from rank r. The block at distance 0 is the one that the rank owns.
+// has the distance i from rank r. The rank owns the block at distance 0.
 //
 // Reduce-scatter. Before round k a rank has a partial result for each block at the distances 0 ..
 // s(k) - 1. In round k it sends those at the distances s(k + 1) .. s(k) - 1 to rank r + s(k + 1),

@@ -41,7 +41,7 @@
 // the two ends of a block know its count. In a plan with small_bytes a data step may be for small
 // blocks only, or for large ones only (Step::when): both ends leave out the same steps, and
 // exchange nothing for that. A small block has at most small_bytes bytes. Each block of scratch has
-// room for so many bytes, whatever the counts are; a large block needs a message. The arrival line
+// room for small_bytes, whatever the counts are; a large block needs a message. The arrival line
 // of a rank has the counts of the blocks that the rank sends to its local peers. A rank that has
 // awaited the arrival of a peer has compared the count with its own, so it does not wait for a
 // large block that the peer considers small.
