@@ -240,6 +240,7 @@ namespace {
 /// A coordinator that its event loop owns.
 struct KeptCoordinator {
   std::unique_ptr<Coordinator> coordinator;
+  std::shared_ptr<void> until_all_know;
   Timer latecomers;
 };
 
@@ -269,7 +270,8 @@ Status run_on_monitor(const std::function<void(EventLoop& loop)>& task) {
 }  // namespace
 
 Status start_coordinator(const Key& key, const JobId& job_id, const std::string& interface,
-                         UniqueFd listener, Address* address, std::int64_t deadline_ms) {
+                         UniqueFd listener, Address* address, std::int64_t deadline_ms,
+                         std::shared_ptr<void> until_all_know) {
   Address own;
   if (listener) {
     HOCKET_RETURN_IF_ERROR(prepare_listener(listener.get()));
@@ -285,7 +287,9 @@ Status start_coordinator(const Key& key, const JobId& job_id, const std::string&
   }
   HOCKET_RETURN_IF_ERROR(run_on_monitor([&](EventLoop& loop) {
     const auto kept = std::make_shared<KeptCoordinator>();
+    kept->until_all_know = std::move(until_all_know);
     kept->coordinator = Coordinator::start(loop, Key{}, deadline_ms, [&loop, self = kept.get()] {
+      self->until_all_know.reset();
       best_effort([&] {
         self->latecomers =
             loop.after_ms(answer_latecomers_ms, [&loop, self] { loop.release(self); });

@@ -147,9 +147,12 @@ class OpenCommId {
 /// uses the socket `listener` (which hocket-run made), if there is one; otherwise it
 /// listens on `interface` (empty: that of the default route, loopback if there is none). Fills in
 /// the address. deadline_ms is the longest time that it waits for the first rank; each rank brings
-/// its own join deadline, and the earliest counts.
+/// its own join deadline, and the earliest counts. until_all_know is destroyed when all ranks have
+/// joined, or know why the join has failed. After a failed join the exit of the process waits for
+/// the ranks that do not know it yet, at most 2 s.
 Status start_coordinator(const Key& key, const JobId& job_id, const std::string& interface,
-                         UniqueFd listener, Address* address, std::int64_t deadline_ms);
+                         UniqueFd listener, Address* address, std::int64_t deadline_ms,
+                         std::shared_ptr<void> until_all_know = nullptr);
 
 /// For the launcher, if another rank than rank 0 has ended: ranks that join, now or later, learn
 /// that the culprit has ended, and how, from the coordinator in the process of rank 0. If all ranks

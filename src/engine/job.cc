@@ -62,7 +62,8 @@ JobId next_session(JobId job, std::uint64_t made) {
   return job;
 }
 
-/// A copy for one session. It has a listener of its own; until_joined belongs to the first session.
+/// A copy for one session. It has a listener of its own; until_joined and until_all_know belong to
+/// the first session.
 LaunchInfo share(const LaunchInfo& met) {
   LaunchInfo copy;
   copy.key = met.key;
@@ -129,7 +130,8 @@ Status LaunchedJob::join_session(const CommConfig& config, LaunchInfo& info, Joi
   if (info.coordinator_listener && info.has_key) {
     HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
                                              std::move(info.coordinator_listener),
-                                             &options.coordinator, options.join_deadline_ms));
+                                             &options.coordinator, options.join_deadline_ms,
+                                             std::move(info.until_all_know)));
   }
   return under_launcher(info, Session::join(options, out));
 }

@@ -143,6 +143,58 @@ TEST_F(JoinSeams, a_rank_with_another_key_that_comes_last_ends_the_join_before_t
   }
 }
 
+/// The process of rank 0 exits as soon as it has its error.
+TEST_F(JoinSeams, the_exit_of_rank_0_waits_until_late_ranks_know_why_the_join_failed) {
+  come(0);
+  simulation_.settle();
+  SimulatedRank odd(simulation_, with_another_key(3));
+  simulation_.settle();
+  coordinator_loop_->tell_of_exit();
+  for (const int rank : {1, 2}) {
+    EXPECT_EQ(coordinator_loop_->exit_delays(), 1) << "rank " << rank << " does not know it yet";
+    come(rank);
+    simulation_.settle();
+    ASSERT_TRUE(ranks_[rank]->joined());
+    EXPECT_EQ(ranks_[rank]->joined()->culprit(), 3) << ranks_[rank]->joined()->message();
+  }
+  EXPECT_EQ(coordinator_loop_->exit_delays(), 0);
+  EXPECT_TRUE(coordinator_ended_);
+}
+
+TEST_F(JoinSeams, the_exit_of_rank_0_does_not_wait_for_ranks_with_another_key) {
+  come(0);
+  simulation_.settle();
+  std::vector<std::unique_ptr<SimulatedRank>> odd;
+  for (const int rank : {3, 1, 2}) {
+    EXPECT_FALSE(coordinator_ended_);
+    odd.push_back(std::make_unique<SimulatedRank>(simulation_, with_another_key(rank)));
+    simulation_.settle();
+  }
+  EXPECT_TRUE(coordinator_ended_);
+  coordinator_loop_->tell_of_exit();
+  EXPECT_EQ(coordinator_loop_->exit_delays(), 0);
+}
+
+TEST_F(JoinSeams, the_exit_of_rank_0_waits_two_seconds_at_most) {
+  come(0);
+  simulation_.settle();
+  SimulatedRank odd(simulation_, with_another_key(3));
+  simulation_.settle();
+  const Nanos exit = simulation_.now();
+  coordinator_loop_->tell_of_exit();
+  EXPECT_TRUE(simulation_.run_until([&] { return coordinator_loop_->exit_delays() == 0; },
+                                    exit + 2 * nanos_per_s));
+  EXPECT_EQ(simulation_.now(), exit + 2 * nanos_per_s);
+}
+
+TEST_F(JoinSeams, the_exit_of_rank_0_waits_for_no_rank_that_missed_the_deadline) {
+  come(0);
+  ASSERT_TRUE(run_until_all_joined());
+  EXPECT_EQ(ranks_[0]->joined()->code(), Code::timeout);
+  coordinator_loop_->tell_of_exit();
+  EXPECT_EQ(coordinator_loop_->exit_delays(), 0);
+}
+
 TEST_F(JoinSeams, ranks_without_a_key_bring_their_own_coordinator) {
   for (int rank = 0; rank < ranks; ++rank) {
     JoinOptions options = job_.of(rank);

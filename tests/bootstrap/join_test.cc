@@ -397,6 +397,45 @@ TEST(Join, a_wrong_key_before_the_first_rank_is_told_to_it) {
   }
 }
 
+/// The process of rank 0 exits as soon as it has its error. Rank 2 begins to join only then.
+/// Returns the culprit that rank 2 learns.
+int culprit_that_a_late_rank_learns() {
+  Job job(3, false);
+  job.options.join_deadline_ms = 60'000;
+  Processes processes;
+  const SharedNumbers told;
+  const auto joins = [&](int rank) {
+    job.listener.reset();  // rank 0 has passed it on
+    JoinOptions options = job.of(rank);
+    if (rank == 1) options.key[7] ^= 1;
+    std::shared_ptr<Session> session;
+    const Status status = Session::join(options, &session);
+    told[rank] = 1;
+    return status.culprit();
+  };
+  processes.start([&]() -> int {
+    job.start();
+    std::exit(joins(0) == 1 ? 0 : 1);
+  });
+  processes.start([&] { return joins(1) < 0 ? 0 : 1; });
+  processes.start([&] {
+    if (!told.reaches(0, 1) || !told.reaches(1, 1)) return 99;
+    return joins(2) + 10;
+  });
+  job.listener.reset();
+  EXPECT_EQ(processes.wait(0), 0);
+  EXPECT_EQ(processes.wait(1), 0);
+  return processes.wait(2) - 10;
+}
+
+/// The process of rank 0 waits for two seconds. On a loaded machine rank 2 may be later than that,
+/// and then does not learn the culprit.
+TEST(Join, a_rank_that_comes_late_learns_of_the_wrong_key_from_rank_0_which_exits) {
+  int culprit = -1;
+  for (int tries = 0; culprit < 0 && tries < 5; ++tries) culprit = culprit_that_a_late_rank_learns();
+  EXPECT_EQ(culprit, 1);
+}
+
 /// A rank of another job reaches this coordinator, and a process with another key has the number of
 /// a rank that comes later, or that has come: none of them is a rank of this job.
 TEST(Join, strangers_with_another_key_disturb_no_job) {

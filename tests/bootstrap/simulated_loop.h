@@ -56,6 +56,8 @@ class SimulatedLoop final : public EventLoop {
     kept_.erase(found);
   }
   std::size_t kept() const { return kept_.size(); }
+  void tell_of_exit() { tell_clients_of_exit(); }
+  int exit_delays() const { return exit_delays_; }
 
   /// One round: runs what is ready. Returns false if nothing was.
   bool step() {
@@ -112,6 +114,8 @@ class SimulatedLoop final : public EventLoop {
   void cancel(Token token) noexcept override {
     std::erase_if(timers_, [token](const auto& timer) { return timer.first.second == token; });
   }
+  void add_exit_delay() noexcept override { ++exit_delays_; }
+  void end_exit_delay() noexcept override { --exit_delays_; }
 
   const Nanos& clock_;
   Nanos now_;
@@ -122,6 +126,7 @@ class SimulatedLoop final : public EventLoop {
   std::deque<Task> posted_;
   std::vector<std::shared_ptr<void>> kept_;
   std::vector<std::shared_ptr<void>> released_;
+  int exit_delays_ = 0;
 };
 
 /// The loops of several simulated processes, and their clock.

@@ -15,6 +15,7 @@ namespace hocket::internal {
 
 namespace {
 constexpr std::int64_t longest_latecomers_ms = 60'000;
+constexpr std::int64_t longest_exit_delay_ms = 2000;
 constexpr std::size_t most_other_keys = 64;
 }  // namespace
 
@@ -70,7 +71,10 @@ void Coordinator::on_message(int node, Message& message) {
     return confirm(node);
   } else if (message.type == MessageType::fail) {
     Failure failure;
-    if (decode(message.body, &failure)) return fail(failure.code, failure.culprit, failure.text);
+    if (decode(message.body, &failure)) {
+      will_not_come(failure.culprit);
+      return fail(failure.code, failure.culprit, failure.text);
+    }
   }
   // A leader that has the key and sends an unknown message is another build of the library.
   fail(Code::remote_error, -1,
@@ -128,7 +132,8 @@ bool Coordinator::refuse_late(int node, const JoinRequest& request) {
   if (state_ == State::failed) {
     conn.send(MessageType::fail, encode(failure_));
     if (ranks_ == 0) ranks_ = request.ranks;
-    if (came_ >= ranks_) end();
+    absent_.erase(request.rank);
+    if (all_know()) end();
     return true;
   }
   if (state_ == State::gathering) return false;
@@ -167,7 +172,9 @@ void Coordinator::take_request(int node, const JoinRequest& request) {
 /// A process proved the id of this job, and not its key. If no rank that has come had its number,
 /// that number is missing for ever, and the join ends.
 void Coordinator::other_key(const Claim& claim, const std::string& address) {
-  if (state_ != State::gathering || claim.purpose != Purpose::coordinator) return;
+  if (claim.purpose != Purpose::coordinator) return;
+  if (state_ == State::failed) return will_not_come(claim.rank);
+  if (state_ != State::gathering) return;
   if (claim.rank < 0 || claim.rank >= max_ranks || requests_.count(claim.rank) != 0) return;
   if (other_keys_.size() >= most_other_keys) return;
   other_keys_[claim.rank] = address;
@@ -179,6 +186,7 @@ void Coordinator::fail_by_other_key() {
   if (state_ != State::gathering || ranks_ == 0 || other_keys_.empty()) return;
   const auto& [rank, address] = *other_keys_.begin();
   if (rank >= ranks_) return;
+  will_not_come(rank);
   fail(Code::remote_error, rank,
        fmt::format("a process at {}, which says that it is rank {} of this job, presented another "
                    "job key and was refused: give all ranks the same key (the same unique id, one "
@@ -268,8 +276,31 @@ void Coordinator::fail(Code code, int culprit, const std::string& text) {
   failure_ = {code, culprit, text};
   log_line(LogLevel::error, "the join failed: " + text);
   for (auto& [number, node] : nodes_) node.conn->send(MessageType::fail, encode(failure_));
-  if (ranks_ != 0 && came_ >= ranks_) return end();
-  timer_ = loop_.after_ms(latecomers_ms_, [this] { end(); });
+  if (all_know()) return end();
+  deadline_ = loop_.now() + latecomers_ms_ * nanos_per_ms;
+  timer_ = loop_.at(deadline_, [this] { end(); });
+}
+
+/// The process of this rank has another key, or has ended: a failed join does not wait for it.
+void Coordinator::will_not_come(int rank) {
+  if (rank < 0 || rank >= max_ranks || requests_.count(rank) != 0) return;
+  absent_.insert(rank);
+  if (state_ == State::failed && all_know()) end();
+}
+
+/// For a failed join. All ranks that have come have been told.
+bool Coordinator::all_know() const {
+  return ranks_ != 0 && came_ + static_cast<int>(absent_.size()) >= ranks_;
+}
+
+/// A rank that comes a moment later hears from this process why the join has failed. After the
+/// process has ended, the rank would look for it until the rank's own join deadline. A rank that
+/// missed the deadline of the join is not awaited again.
+void Coordinator::process_exits() {
+  if (state_ != State::failed || !ended_ || failure_.code == Code::timeout) return;
+  exit_delay_.emplace(loop_);
+  deadline_ = std::min(deadline_, loop_.now() + longest_exit_delay_ms * nanos_per_ms);
+  timer_ = loop_.at(deadline_, [this] { end(); });
 }
 
 /// This process has no memory or no descriptor left: all ranks are told, or lose their connections.
@@ -287,6 +318,7 @@ bool Coordinator::fail(const Status& why) {
 /// While its owner keeps the coordinator afterwards, it still answers ranks that come late.
 void Coordinator::end() {
   timer_.reset();
+  exit_delay_.reset();
   const std::function<void()> ended = std::move(ended_);
   ended_ = nullptr;
   if (ended) ended();

@@ -7,6 +7,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +24,8 @@ class Coordinator : private EventLoop::Client {
   /// members brings it to the ranks. In a job with a key, zeros: the ranks have the key, and the
   /// table crosses the network. ended: called once, when all ranks have joined and the listener is
   /// closed; or when the join has failed, and all ranks know why or a tenth of deadline_ms (at most
-  /// a minute) has passed. Must not destroy the Coordinator.
+  /// a minute) has passed. Until then the exit of the process waits, at most 2 s. Must not destroy
+  /// the Coordinator.
   static std::unique_ptr<Coordinator> start(EventLoop& loop, const Key& session_key,
                                             std::int64_t deadline_ms, std::function<void()> ended);
   Coordinator(const Coordinator&) = delete;
@@ -50,10 +53,13 @@ class Coordinator : private EventLoop::Client {
   void take_request(int node, const JoinRequest& request);
   bool refuse_late(int node, const JoinRequest& request);
   void fail_by_other_key();
+  void will_not_come(int rank);
+  bool all_know() const;
   std::string violation(const JoinRequest& request) const;
   void place_all();
   void confirm(int node);
   bool fail(const Status& why) override;
+  void process_exits() override;
   void set_deadline(Nanos deadline);
   void deadline_passed();
   void end();
@@ -67,17 +73,19 @@ class Coordinator : private EventLoop::Client {
   UniqueFd reserve_;
   std::function<void()> ended_;
   State state_ = State::gathering;
-  Nanos deadline_ = 0;
+  Nanos deadline_ = 0;  // of the join; of a failed join: until then ranks may still come
   std::int64_t latecomers_ms_ = 0;  // how long a failed join waits for the ranks that have not come
   Timer timer_;
   int next_node_ = 0;
   std::map<int, Node> nodes_;            // by order of connection
   std::map<int, JoinRequest> requests_;  // by rank
   int came_ = 0;                         // ranks that have come, in time or not
+  std::set<int> absent_;                 // ranks that have not come and will not
   int ranks_ = 0;                        // as the first rank said; 0: no rank has come
   int first_rank_ = -1;
   Failure failure_;
   std::map<int, std::string> other_keys_;  // by the rank that it claims: a process with another key
+  std::optional<ExitDelay> exit_delay_;
 };
 
 }  // namespace hocket::internal

@@ -30,8 +30,11 @@ struct LaunchInfo {
   std::string variables;     // "RANK=1, WORLD_SIZE=4": for messages; hocket-run has none
   bool met = false;          // meet() has filled in key and address
   std::int64_t join_ms = 0;  // met: what is left of the join deadline
-  /// met: what other ranks use until they have joined, such as rank 0's server.
+  /// met: what other ranks use until this rank has joined, such as the PMIx connection.
   std::shared_ptr<void> until_joined;
+  /// met, rank 0 only: the server that gives them the coordinator's address, until all have joined
+  /// or know why they cannot.
+  std::shared_ptr<void> until_all_know;
 };
 
 /// Reads the record of hocket-run. May be called again: each call returns the same data, with

@@ -128,7 +128,7 @@ Status meet_by_port(const Meeting& meeting) {
   answer.coordinator = info.coordinator;
   std::shared_ptr<Rank0Server> server;
   HOCKET_RETURN_IF_ERROR(Rank0Server::start(info.coordinator, port, answer, info.key, &server));
-  info.until_joined = std::move(server);
+  info.until_all_know = std::move(server);
   return {};
 }
 

@@ -23,6 +23,7 @@ namespace hocket::internal {
 
 class Watch;
 class Timer;
+class ExitDelay;
 
 class EventLoop {
  public:
@@ -35,7 +36,8 @@ class EventLoop {
     /// Ends the work that cannot go on, and tells the other ranks as far as there is memory for it.
     /// Returns false, or throws, if it has to be called again.
     virtual bool fail(const Status& why) = 0;
-    /// Called when the process ends by exit() or a return from main.
+    /// Called when the process ends by exit() or a return from main. The process ends when the last
+    /// ExitDelay has been destroyed.
     virtual void process_exits() {}
   };
   /// An object that holds unproved connections, which may be closed when the process needs a
@@ -95,9 +97,12 @@ class EventLoop {
  private:
   friend class Watch;
   friend class Timer;
+  friend class ExitDelay;
   virtual void modify(Token token, std::uint32_t epoll_events) = 0;
   virtual void unwatch(Token token) noexcept = 0;
   virtual void cancel(Token token) noexcept = 0;
+  virtual void add_exit_delay() noexcept = 0;
+  virtual void end_exit_delay() noexcept = 0;
 
   std::vector<Client*> clients_;
   std::vector<DescriptorHolder*> holders_;
@@ -150,6 +155,19 @@ class [[nodiscard]] Timer {
  private:
   EventLoop* loop_ = nullptr;
   std::uint64_t token_ = 0;
+};
+
+/// While it exists, the exit of the process waits. Made by a Client's process_exits(). The loop must
+/// outlive it.
+class [[nodiscard]] ExitDelay {
+ public:
+  explicit ExitDelay(EventLoop& loop) : loop_(loop) { loop_.add_exit_delay(); }
+  ExitDelay(const ExitDelay&) = delete;
+  ExitDelay& operator=(const ExitDelay&) = delete;
+  ~ExitDelay() { loop_.end_exit_delay(); }
+
+ private:
+  EventLoop& loop_;
 };
 
 inline Timer EventLoop::after_ms(std::int64_t ms, Task task) {

@@ -81,6 +81,7 @@ struct MonitorGlobals {
     }
     if (loop) {
       loop->run([self = loop.get()] { self->tell_clients_of_exit(); });
+      loop->await_exit_delays();
       loop->stop();
     }
     wait_retired();
@@ -328,6 +329,22 @@ void MonitorThread::cancel(Token token) noexcept {
   if (found == timer_times_.end()) return;
   timers_.erase({found->second, token});
   timer_times_.erase(found);
+}
+
+void MonitorThread::add_exit_delay() noexcept {
+  const std::lock_guard lock(posted_mutex_);
+  ++exit_delays_;
+}
+
+void MonitorThread::end_exit_delay() noexcept {
+  const std::lock_guard lock(posted_mutex_);
+  --exit_delays_;
+  ended_.notify_all();
+}
+
+void MonitorThread::await_exit_delays() {
+  std::unique_lock lock(posted_mutex_);
+  ended_.wait(lock, [&] { return exit_delays_ == 0; });
 }
 
 void MonitorThread::keep(std::shared_ptr<void> object) {

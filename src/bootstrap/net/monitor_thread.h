@@ -77,6 +77,9 @@ class MonitorThread final : public EventLoop, public std::enable_shared_from_thi
   void modify(Token token, std::uint32_t epoll_events) override;
   void unwatch(Token token) noexcept override;
   void cancel(Token token) noexcept override;
+  void add_exit_delay() noexcept override;
+  void end_exit_delay() noexcept override;
+  void await_exit_delays();
   std::list<Kept>::iterator find_kept(const void* object);
   Status start();
   void stop();
@@ -110,6 +113,7 @@ class MonitorThread final : public EventLoop, public std::enable_shared_from_thi
   std::condition_variable ended_;
   Posted* first_posted_ = nullptr;
   Posted** posted_end_ = &first_posted_;
+  int exit_delays_ = 0;
   bool stopping_ = false;
   bool stopped_ = false;
   // The last reference ended on the monitor thread itself, which cannot join itself.
