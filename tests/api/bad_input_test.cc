@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 #include "api/wrong_calls.h"
@@ -302,6 +303,9 @@ Bads bad_memory() {
        "hocketMemFree: ptr did not come from hocketMemAlloc, or was freed before: free each "
        "address that hocketMemAlloc returned once",
        [](hocketComm_t) {
+         // The other rank is a thread of this process: it must not get the address in between.
+         static std::mutex mutex;
+         const std::lock_guard lock(mutex);
          void* memory = nullptr;
          EXPECT_HOCKET(hocketMemAlloc(&memory, 100));
          EXPECT_HOCKET(hocketMemFree(memory));
