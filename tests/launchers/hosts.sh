@@ -85,3 +85,5 @@ check_deadline "variables, 2 hosts, a rank is missing" fails master MASTER_ADDR=
 check "variables, 2 hosts, rank 0 is missing" fails $HOSTS_RSH h2 "RANK=1 WORLD_SIZE=2 \
   MASTER_ADDR=h1 HOCKET_JOIN_DEADLINE_MS=500 HOCKET_JOB_KEY_FILE=$work/key $rank join" \
   <<<"looking for rank 0 on h1 (MASTER_ADDR)"
+# shellcheck disable=SC1091
+source "$(dirname "$here")/lines.sh" hosts

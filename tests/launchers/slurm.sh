@@ -72,3 +72,5 @@ sums 4 2 | check "hocket-run inside salloc" 0 salloc -Q "${two[@]}" "$hocket_run
 sums 2 1 | check "hocket-run inside srun" 0 srun -N 1 -n 1 "$hocket_run" -n 2 \
   "$rank" sum
 sums 1 1 | check "a batch script is no rank" 0 salloc -Q -N 2 -n 2 "$rank" sum
+# shellcheck disable=SC1091
+source "$(dirname "$here")/lines.sh" slurm
