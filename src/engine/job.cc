@@ -128,10 +128,9 @@ Status LaunchedJob::join_session(const CommConfig& config, LaunchInfo& info, Joi
   options.job_id = next_session(options.job_id, made_);
   if (info.met) options.join_deadline_ms = info.join_ms;
   if (info.coordinator_listener && info.has_key) {
-    HOCKET_RETURN_IF_ERROR(start_coordinator(options.key, options.job_id, config.interface,
-                                             std::move(info.coordinator_listener),
-                                             &options.coordinator, options.join_deadline_ms,
-                                             std::move(info.until_all_know)));
+    HOCKET_RETURN_IF_ERROR(start_coordinator(
+        options.key, options.job_id, config.interface, std::move(info.coordinator_listener),
+        &options.coordinator, options.join_deadline_ms, std::move(info.until_all_know)));
   }
   return under_launcher(info, Session::join(options, out));
 }

@@ -432,7 +432,8 @@ int culprit_that_a_late_rank_learns() {
 /// and then does not learn the culprit.
 TEST(Join, a_rank_that_comes_late_learns_of_the_wrong_key_from_rank_0_which_exits) {
   int culprit = -1;
-  for (int tries = 0; culprit < 0 && tries < 5; ++tries) culprit = culprit_that_a_late_rank_learns();
+  for (int tries = 0; culprit < 0 && tries < 5; ++tries)
+    culprit = culprit_that_a_late_rank_learns();
   EXPECT_EQ(culprit, 1);
 }
 

@@ -157,8 +157,8 @@ class [[nodiscard]] Timer {
   std::uint64_t token_ = 0;
 };
 
-/// While it exists, the exit of the process waits. Made by a Client's process_exits(). The loop must
-/// outlive it.
+/// While it exists, the exit of the process waits. Made by a Client's process_exits(). The loop
+/// must outlive it.
 class [[nodiscard]] ExitDelay {
  public:
   explicit ExitDelay(EventLoop& loop) : loop_(loop) { loop_.add_exit_delay(); }
