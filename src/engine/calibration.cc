@@ -20,7 +20,8 @@
 
 namespace hocket::internal {
 
-struct Calibration::Hello {
+/// What rank 0 broadcasts: its figures, and the settings on which all ranks must agree.
+struct Calibration::FiguresAndSettings {
   Figures figures;
   std::uint64_t plans_hash = 0;
   char plans[160] = {};  // names and hashes, as far as there is room
@@ -474,20 +475,22 @@ Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, dou
   return {};
 }
 
-Calibration::Hello Calibration::own_hello() const {
-  static_assert(sizeof(Figures) == 120 && sizeof(Hello) == 328, "docs/PROTOCOL.md has the sizes");
-  Hello hello;
-  std::strncpy(hello.algorithm, config_.algorithm.c_str(), sizeof hello.algorithm - 1);
-  hello.plans_hash = plans_.hash();
-  std::strncpy(hello.plans, plans_.text().c_str(), sizeof hello.plans - 1);
-  hello.deterministic = config_.deterministic;
-  hello.use_shm = config_.use_shm;
-  hello.use_tcp = config_.use_tcp;
-  hello.traces = !config_.trace_folder.empty();
-  return hello;
+Calibration::FiguresAndSettings Calibration::own_settings() const {
+  static_assert(sizeof(Figures) == 120 && sizeof(FiguresAndSettings) == 328,
+                "docs/PROTOCOL.md has the sizes");
+  FiguresAndSettings mine;
+  std::strncpy(mine.algorithm, config_.algorithm.c_str(), sizeof mine.algorithm - 1);
+  mine.plans_hash = plans_.hash();
+  std::strncpy(mine.plans, plans_.text().c_str(), sizeof mine.plans - 1);
+  mine.deterministic = config_.deterministic;
+  mine.use_shm = config_.use_shm;
+  mine.use_tcp = config_.use_tcp;
+  mine.traces = !config_.trace_folder.empty();
+  return mine;
 }
 
-Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
+Status Calibration::compare(const FiguresAndSettings& mine,
+                            const FiguresAndSettings& theirs) const {
   std::string differs;
   if (theirs.version != mine.version) differs = "versions of hocket";
   if (theirs.deterministic != mine.deterministic) {
@@ -515,8 +518,8 @@ Status Calibration::compare(const Hello& mine, const Hello& theirs) const {
 }
 
 Status Calibration::agree(Figures* figures, bool known) {
-  const Hello mine = own_hello();
-  Hello theirs = mine;
+  const FiguresAndSettings mine = own_settings();
+  FiguresAndSettings theirs = mine;
   // No rank goes on, and perhaps leaves, before all have come. A rank with other settings than the
   // rest may know no figures: then all measure.
   std::uint8_t all_know = known ? 1 : 0;

@@ -55,7 +55,7 @@ class Calibration {
   Status agree(Figures* figures, bool known = false);
 
  private:
-  struct Hello;
+  struct FiguresAndSettings;
   Status run(std::span<const Call> calls, const char* algorithm = "") {
     return run_(calls, algorithm);
   }
@@ -70,8 +70,8 @@ class Calibration {
   Status measure_link(Figures* figures);
   Status time_large_messages(int distance, double* median);
   Status time_message(int far, std::size_t bytes, bool both_ways, double* median);
-  Hello own_hello() const;
-  Status compare(const Hello& mine, const Hello& theirs) const;
+  FiguresAndSettings own_settings() const;
+  Status compare(const FiguresAndSettings& mine, const FiguresAndSettings& theirs) const;
 
   const Membership& membership_;
   const Board& board_;
