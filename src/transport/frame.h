@@ -18,7 +18,7 @@ enum class FrameKind : std::uint8_t {
   credit = 4,    // total: bytes of the peer's eager traffic that were consumed so far
   nack = 5,      // sender and receiver disagree; the payload (a Nack) quotes the peer
   goodbye = 6,   // the last frame of a connection
-  hello = 7,     // the first frame on a second or later connection: its sender reads from it
+  reading = 7,   // the first frame on a second or later connection: its sender reads from it
   call = 8,      // says in which collective the sender waits for the receiver
   location = 9,  // where the message is in memory which the receiver can map: a RegionOffset
   fin = 10,      // the receiver has copied the message from its location

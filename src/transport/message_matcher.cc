@@ -378,7 +378,7 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
       if (check_peer_call()) sequence_check_.add(*this);
       return {};
     case FrameKind::goodbye:
-    case FrameKind::hello:
+    case FrameKind::reading:
       return {};
   }
   return violation("a frame of an unknown kind");

@@ -96,7 +96,7 @@ class MessageMatcher {
   /// The eager message that is sent next; null: there is none.
   const Transfer* next_eager() const { return eager_.head; }
   std::size_t bulk_bytes() const;  // size of the rendezvous message that is being sent; 0: none
-  /// Returns a frame without payload of this kind, hello or goodbye.
+  /// Returns a frame without payload of this kind, reading or goodbye.
   OutFrame signal(FrameKind kind) const;
 
   // ---- Incoming

@@ -308,12 +308,12 @@ struct Played {
 };
 
 TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
-  for (const bool says_hello : {false, true}) {
+  for (const bool reading_first : {false, true}) {
     Played peer;
-    if (says_hello) peer.signal(1, FrameKind::hello);
+    if (reading_first) peer.signal(1, FrameKind::reading);
     peer.signal(0, FrameKind::goodbye);
     EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
-    if (!says_hello) peer.signal(1, FrameKind::hello);
+    if (!reading_first) peer.signal(1, FrameKind::reading);
     peer.send_message(1);
     peer.signal(1, FrameKind::goodbye);
     peer.expect_received();
@@ -327,9 +327,9 @@ TEST(Tcp, a_goodbye_on_one_connection_does_not_overtake_messages_on_the_other) {
 
 TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
   Played peer;
-  peer.signal(1, FrameKind::hello);
+  peer.signal(1, FrameKind::reading);
   peer.signal(1, FrameKind::goodbye);
-  peer.theirs[1].reset();  // with a hello unread in it: a reset
+  peer.theirs[1].reset();  // with a reading frame in it that was not read: a reset
   settle(*peer.transport);
   EXPECT_FALSE(peer.recv.transfer.done) << peer.recv.transfer.status.message();
   peer.send_message(0);
@@ -339,7 +339,7 @@ TEST(Tcp, a_connection_reset_behind_its_goodbye_harms_no_message_on_the_other) {
 TEST(Tcp, a_connection_that_broke_first_harms_no_message_that_has_arrived_on_the_other) {
   for (const int index : {0, 1}) {
     Played peer;
-    peer.signal(1, FrameKind::hello);
+    peer.signal(1, FrameKind::reading);
     peer.write_message(index);
     peer.theirs[1 - index].reset();  // the process of the peer has ended
     peer.theirs[index].reset();
@@ -349,7 +349,7 @@ TEST(Tcp, a_connection_that_broke_first_harms_no_message_that_has_arrived_on_the
 
 TEST(Tcp, a_frame_after_the_goodbye_is_a_violation) {
   Played peer;
-  peer.signal(1, FrameKind::hello);
+  peer.signal(1, FrameKind::reading);
   peer.signal(0, FrameKind::goodbye);
   peer.send_message(0);
   ASSERT_TRUE(peer.recv.transfer.done);

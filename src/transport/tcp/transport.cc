@@ -108,7 +108,7 @@ bool TcpTransport::install(Adopted& adopted) {
   }
   to.connections[index] = std::make_unique<Connection>(std::move(adopted.stream));
   if (index > 0) {
-    to.connections[index]->append(to.matcher.signal(FrameKind::hello));
+    to.connections[index]->append(to.matcher.signal(FrameKind::reading));
     to.connections[index]->flush(to.matcher, 0);
   }
   watch(to, index, EPOLLIN);
