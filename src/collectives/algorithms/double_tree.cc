@@ -51,28 +51,28 @@ class Tree {
   Tree(const Shape& shape, std::uint32_t root, std::uint32_t number)
       : ranks_(shape.ranks), root_(root), others_(shape.ranks - 1), number_(number) {}
 
-  TreePlace place_of(std::uint32_t rank) const {
+  TreeEdges edges_of(std::uint32_t rank) const {
     const std::uint32_t v = (rank + ranks_ - root_) % ranks_;
-    TreePlace place;
+    TreeEdges edges;
     if (v == 0) {
-      add_child(place, std::bit_floor(others_));
-      return place;
+      add_child(edges, std::bit_floor(others_));
+      return edges;
     }
     const std::uint32_t position = position_of(v);
     const std::uint32_t height = position & (~position + 1);  // as the number 2^zeros
     std::uint32_t parent = (position ^ height) | (height << 1);
     if (parent > others_) parent = position ^ height;
-    place.parent = parent == 0 ? root_ : rank_of(parent);
-    if (height > 1) add_child(place, position - height / 2);
+    edges.parent = parent == 0 ? root_ : rank_of(parent);
+    if (height > 1) add_child(edges, position - height / 2);
     std::uint32_t distance = height / 2;
     while (distance > 0 && position + distance > others_) distance /= 2;
-    if (distance > 0) add_child(place, position + distance);
-    return place;
+    if (distance > 0) add_child(edges, position + distance);
+    return edges;
   }
 
  private:
-  void add_child(TreePlace& place, std::uint32_t position) const {
-    place.children.push_back({.rank = rank_of(position), .is_leaf = position % 2 == 1});
+  void add_child(TreeEdges& edges, std::uint32_t position) const {
+    edges.children.push_back({.rank = rank_of(position), .is_leaf = position % 2 == 1});
   }
   std::uint32_t position_of(std::uint32_t v) const {
     if (number_ == 0) return v;
@@ -98,11 +98,11 @@ TreePart half(std::uint32_t tree) {
           .down_tag = 2 * tree + 1};
 }
 
-/// Calls lay(place, part) for each of the two trees.
+/// Calls lay(edges, part) for each of the two trees.
 void for_each_tree(Plan& plan, const Shape& shape, std::uint32_t root, auto&& lay) {
   plan.cut = trees;
   for (std::uint32_t tree = 0; tree < trees; ++tree) {
-    lay(Tree(shape, root, tree).place_of(shape.rank), half(tree));
+    lay(Tree(shape, root, tree).edges_of(shape.rank), half(tree));
   }
 }
 
@@ -110,20 +110,20 @@ void for_each_tree(Plan& plan, const Shape& shape, std::uint32_t root, auto&& la
 
 void double_tree_all_reduce(Plan& plan, const Shape& shape) {
   plan.scratch_blocks = trees * half(0).scratch_blocks();
-  for_each_tree(plan, shape, 0, [&](const TreePlace& place, const TreePart& part) {
-    lay_result_down(plan, place, part, lay_up(plan, place, part));
+  for_each_tree(plan, shape, 0, [&](const TreeEdges& edges, const TreePart& part) {
+    lay_result_down(plan, edges, part, lay_up(plan, edges, part));
   });
 }
 
 void double_tree_reduce(Plan& plan, const Shape& shape) {
   plan.scratch_blocks = trees * half(0).scratch_blocks();
   for_each_tree(plan, shape, narrowed<std::uint32_t>(shape.root),
-                [&](const TreePlace& place, const TreePart& part) { lay_up(plan, place, part); });
+                [&](const TreeEdges& edges, const TreePart& part) { lay_up(plan, edges, part); });
 }
 
 void double_tree_broadcast(Plan& plan, const Shape& shape) {
   for_each_tree(plan, shape, narrowed<std::uint32_t>(shape.root),
-                [&](const TreePlace& place, const TreePart& part) { lay_down(plan, place, part); });
+                [&](const TreeEdges& edges, const TreePart& part) { lay_down(plan, edges, part); });
 }
 
 }  // namespace hocket::internal::algorithms

@@ -50,8 +50,8 @@ namespace {
 
 constexpr std::uint32_t radix = 4;
 
-TreePlace place_of(const Shape& shape) {
-  return nomial_place(shape, narrowed<std::uint32_t>(shape.root), radix);
+TreeEdges edges_of(const Shape& shape) {
+  return nomial_edges(shape, narrowed<std::uint32_t>(shape.root), radix);
 }
 TreePart whole_message(const Shape& shape) {
   return {.block = fixed(0), .most_children = most_nomial_children(shape, radix)};
@@ -68,32 +68,32 @@ class Subtree {
         r_(shape.rank),
         rank_(shape.rank),
         ranks_(shape.ranks),
-        place_(place_of(shape)) {
+        edges_(edges_of(shape)) {
     plan_.slots = subtree_slots;
     plan_.scratch_blocks = ranks_;
-    for (const TreePlace::Child& child : place_.children) size_ += child.size;
+    for (const TreeEdges::Child& child : edges_.children) size_ += child.size;
   }
 
   void gather() {
-    if (place_.is_leaf()) {
+    if (edges_.is_leaf()) {
       plan_.lanes = {one_block("send", Buffer::input, only,
                                {steps::send(parent(), tag, only, r_.input(only))})};
       return;
     }
-    const auto children = narrowed<std::uint32_t>(place_.children.size());
+    const auto children = narrowed<std::uint32_t>(edges_.children.size());
     for (std::uint32_t c = 0; c < children; ++c) {
-      const TreePlace::Child& child = place_.children[c];
+      const TreeEdges::Child& child = edges_.children[c];
       // The root copies what each child sends, another rank sends all together.
-      const std::uint32_t reader = place_.is_root() ? children + c : children + 1;
+      const std::uint32_t reader = edges_.is_root() ? children + c : children + 1;
       add("receive", Buffer::output,
           {await(reader, only, subtree_slots),
            for_blocks(recv(fixed(child.rank), tag, blocks_at(child.distance), run(child.distance)),
                       child.size)});
     }
     const Index own = fixed(rank_);
-    if (place_.is_root()) {
+    if (edges_.is_root()) {
       for (std::uint32_t c = 0; c < children; ++c) {
-        const TreePlace::Child& child = place_.children[c];
+        const TreeEdges::Child& child = edges_.children[c];
         const Index blocks = blocks_at(child.distance);
         add("copy", Buffer::output,
             {await(c, only),
@@ -111,14 +111,14 @@ class Subtree {
   }
 
   void scatter() {
-    if (place_.is_leaf()) {
+    if (edges_.is_leaf()) {
       plan_.lanes = {
           one_block("receive", Buffer::output, only, {recv(parent(), tag, only, r_.output(only))})};
       return;
     }
-    const auto children = narrowed<std::uint32_t>(place_.children.size());
+    const auto children = narrowed<std::uint32_t>(edges_.children.size());
     const Index own = fixed(rank_);
-    if (!place_.is_root()) {
+    if (!edges_.is_root()) {
       Steps steps;  // the lanes that read the scratch: `own`, and the sends
       for (std::uint32_t lane = 1; lane <= children + 1; ++lane) {
         steps.push_back(await(lane, only, subtree_slots));
@@ -128,10 +128,10 @@ class Subtree {
       add("own", Buffer::input, {await(0, only), copy(own, run(0), {r_.output(only)})});
     }
     for (std::uint32_t c = children; c-- > 0;) {
-      const TreePlace::Child& child = place_.children[c];
+      const TreeEdges::Child& child = edges_.children[c];
       const Index blocks = blocks_at(child.distance);
       Steps steps;
-      if (place_.is_root()) {
+      if (edges_.is_root()) {
         steps.push_back(
             for_blocks(copy(blocks, r_.input(blocks), {run(child.distance)}), child.size));
       } else {
@@ -141,13 +141,13 @@ class Subtree {
           for_blocks(steps::send(fixed(child.rank), tag, blocks, run(child.distance)), child.size));
       add("send", Buffer::input, std::move(steps));
     }
-    if (place_.is_root()) {
+    if (edges_.is_root()) {
       add("own", Buffer::input, {copy(own, r_.input(own), {r_.output(only)})});
     }
   }
 
  private:
-  Index parent() const { return fixed(place_.parent); }
+  Index parent() const { return fixed(edges_.parent); }
   Index blocks_at(std::uint32_t distance) const {
     return by_source(std::int64_t{rank_} + distance, 1, ranks_);
   }
@@ -159,7 +159,7 @@ class Subtree {
   Plan& plan_;
   const Ranges r_;
   const std::uint32_t rank_, ranks_;
-  const TreePlace place_;
+  const TreeEdges edges_;
   std::uint32_t size_ = 1;  // of the subtree
 };
 
@@ -172,11 +172,11 @@ void k_nomial_scatter(Plan& plan, const Shape& shape) { Subtree(shape, plan).sca
 void k_nomial_reduce(Plan& plan, const Shape& shape) {
   const TreePart part = whole_message(shape);
   plan.scratch_blocks = part.scratch_blocks();
-  lay_up(plan, place_of(shape), part);
+  lay_up(plan, edges_of(shape), part);
 }
 
 void k_nomial_broadcast(Plan& plan, const Shape& shape) {
-  lay_down(plan, place_of(shape), whole_message(shape));
+  lay_down(plan, edges_of(shape), whole_message(shape));
 }
 
 }  // namespace hocket::internal::algorithms

@@ -49,20 +49,20 @@ TreePart whole_message(const Shape& shape) {
 }  // namespace
 
 void tree_all_reduce(Plan& plan, const Shape& shape) {
-  const TreePlace place = nomial_place(shape, 0, radix);
+  const TreeEdges edges = nomial_edges(shape, 0, radix);
   const TreePart part = whole_message(shape);
   plan.scratch_blocks = part.scratch_blocks();
-  lay_result_down(plan, place, part, lay_up(plan, place, part));
+  lay_result_down(plan, edges, part, lay_up(plan, edges, part));
 }
 
 void tree_reduce(Plan& plan, const Shape& shape) {
   const TreePart part = whole_message(shape);
   plan.scratch_blocks = part.scratch_blocks();
-  lay_up(plan, nomial_place(shape, narrowed<std::uint32_t>(shape.root), radix), part);
+  lay_up(plan, nomial_edges(shape, narrowed<std::uint32_t>(shape.root), radix), part);
 }
 
 void tree_broadcast(Plan& plan, const Shape& shape) {
-  lay_down(plan, nomial_place(shape, narrowed<std::uint32_t>(shape.root), radix),
+  lay_down(plan, nomial_edges(shape, narrowed<std::uint32_t>(shape.root), radix),
            whole_message(shape));
 }
 
