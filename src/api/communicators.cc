@@ -453,12 +453,12 @@ hocketResult_t hocketCommMembers(hocketComm_t comm, hocketMember_t* members, int
       return invalid_argument("count is " + std::to_string(count) + ", but comm has " +
                               std::to_string(membership.ranks()) + " ranks");
     }
-    const std::vector<Membership::Place> places = membership.places();
+    const std::vector<Membership::RankOnNode> ranks = membership.ranks_on_nodes();
     for (int rank = 0; rank < count; ++rank) {
       const Member& from = membership.member(rank);
-      const Membership::Place& place = places[static_cast<std::size_t>(rank)];
+      const Membership::RankOnNode& on_node = ranks[static_cast<std::size_t>(rank)];
       hocketMember_t& to = members[rank];
-      to = {membership.session_rank(rank), place.node, place.local_rank, from.pid, {}};
+      to = {membership.session_rank(rank), on_node.node, on_node.local_rank, from.pid, {}};
       from.host.copy(to.host, sizeof to.host - 1);
     }
     return {};

@@ -105,13 +105,13 @@ std::uint64_t Membership::comm_id_of_next_group(std::span<const int> members, in
   return comm_id_of_group(comm_id(), members, tag, number);
 }
 
-std::vector<Membership::Place> Membership::places() const {
-  std::vector<Place> places;
+std::vector<Membership::RankOnNode> Membership::ranks_on_nodes() const {
+  std::vector<RankOnNode> out;
   for (std::uint32_t rank = 0; rank < layout_->ranks(); ++rank) {
-    places.push_back(
+    out.push_back(
         {static_cast<int>(layout_->node_of(rank)), static_cast<int>(layout_->local_rank(rank))});
   }
-  return places;
+  return out;
 }
 
 FaultScope Membership::scope(std::uint64_t operation) const {

@@ -56,11 +56,12 @@ class Membership {
   int rank_of_session(int session_rank) const;
   std::string name_of_rank(int rank) const;
 
-  /// Where a rank is: nodes are numbered in the order of their lowest ranks.
-  struct Place {
+  /// The node of a rank, and its number there. Nodes are numbered in the order of their lowest
+  /// ranks.
+  struct RankOnNode {
     int node = 0, local_rank = 0;
   };
-  std::vector<Place> places() const;  // by rank
+  std::vector<RankOnNode> ranks_on_nodes() const;  // by rank
 
   // ---- Faults
   /// The scope of the faults that concern the communicator in that collective; 0: in all.
