@@ -38,8 +38,8 @@
 // The places in scratch have the same size, so all blocks have the same length. Each block has one
 // chunk, so a block must fit in its place; `pairs` serves longer blocks.
 //
-// Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient algorithms for all-to-all communications in
-// multiport message-passing systems" (IEEE TPDS 1997).
+// Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems" (IEEE TPDS 1997).
 #include <algorithm>
 
 #include "base/checked.h"

@@ -41,8 +41,8 @@
 // In place, the results that round k of the all-gather receives overwrite the inputs that round k
 // of the reduce-scatter has sent or folded: the copy awaits that send.
 //
-// Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms" (2024). With the skips in
-// reverse order its all-gather is that of Bruck et al. (1997).
+// Source: Träff, "Optimal, non-pipelined reduce-scatter and allreduce algorithms" (arXiv
+// 2410.14234, 2024). With the skips in reverse order its all-gather is that of Bruck et al. (1997).
 #include <algorithm>
 
 #include "base/checked.h"

@@ -33,7 +33,10 @@
 //          \------------ d ------------ d ------------ d   input; the root writes the fourth
 //
 // All ranks arrive first, as in `staged`: an executor that finds a buffer unmapped runs `staged`
-// instead. The scheme is known from XPMEM-based collectives (Hashmi et al., IPDPS'18).
+// instead.
+//
+// Source: Hashmi et al., "Designing efficient shared address space reduction collectives for
+// multi-/many-cores" (IPDPS'18), where XPMEM maps the buffers.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -30,8 +30,8 @@
 //
 // Each block is cut in chunks: while a rank passes one chunk on, it receives the next one.
 //
-// Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan"
-// (Parallel Computing 2009). The positions are those of NCCL's double binary trees.
+// Source: Sanders, Speck and Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
+// and scan" (Parallel Computing 2009). The positions are those of NCCL's double binary trees.
 #include <bit>
 
 #include "base/checked.h"

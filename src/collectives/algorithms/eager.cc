@@ -23,8 +23,10 @@
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
 // peer: so all messages of a rank are under way at the same time.
 //
-// The name is that of the eager messages of MPI libraries, which are sent without asking the
-// receiver. Here the choice is made for each block.
+// Source: no publication known; the same idea: the eager messages of MPI libraries, which are sent
+// without asking the receiver (Gropp, Lusk, Doss and Skjellum, "A high-performance, portable
+// implementation of the MPI message passing interface standard", Parallel Computing 1996). Here the
+// choice is made for each block.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 #include "transport/shm/board.h"

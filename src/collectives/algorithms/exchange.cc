@@ -15,9 +15,11 @@
 //
 // In place, the fold overwrites the input, so it awaits all sends of that chunk. A slot is used
 // again when its fold has ended. An all-gather receives directly into the output; a barrier sends
-// empty messages. In the literature this is the direct algorithm, or complete exchange (Bruck et
-// al., Efficient Algorithms for All-to-All Communications in Multiport Message-Passing Systems,
-// TPDS'97): one round, if a rank has p - 1 ports.
+// empty messages.
+//
+// Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems" (IEEE TPDS 1997): one round, if a rank has
+// p - 1 ports. In the literature this is the direct algorithm, or complete exchange.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

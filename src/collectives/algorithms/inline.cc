@@ -3,8 +3,7 @@
 // Every rank publishes its arrival in a line of its own, and every peer reads that line to compare
 // signatures. Up to line_payload_bytes of data in the same line cost almost nothing more, so for
 // the whole collective a rank reads one line of each peer. A fold reads the lines of all ranks in
-// absolute rank order, so all ranks get the same bits. The idea is from Open MPI's XHC ("imm_data"
-// in the line of the flag); here it is an ordinary plan.
+// absolute rank order, so all ranks get the same bits.
 //
 //   rank 0        rank 1        rank 2        rank 3
 //   [flag|a]      [flag|b]      [flag|c]      [flag|d]     input -> own line, arrive
@@ -17,6 +16,10 @@
 // another in the line, so all of them together must fit. In a rooted collective a rank puts data
 // into its line only if another rank reads it, and a rank waits only for peers whose data it reads:
 // in a reduce, every rank but the root returns as soon as it has arrived.
+//
+// Source: coll/xhc of Open MPI, which has data (`imm_data`) in the line of its flag. Katevenis,
+// Ploumidis and Marazakis, "A framework for hierarchical single-copy MPI collectives on multicore
+// nodes" (CLUSTER'22) describe XHC.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -34,9 +34,9 @@
 //
 // A slot of scratch is used again when the copies and the messages from it have ended.
 //
-// The tree is that of the k-nomial algorithms of MPICH and Open MPI; Chan, Heimlich, Purkayastha
-// and van de Geijn, "Collective communication: theory, practice, and experience" (CCPE 2007)
-// describe the tree of radix 2.
+// Source: the k-nomial trees of MPICH and Open MPI. Chan, Heimlich, Purkayastha and van de Geijn,
+// "Collective communication: theory, practice, and experience" (CCPE 2007) describe the tree of
+// radix 2.
 #include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/trees.h"

@@ -11,9 +11,10 @@
 //
 // It takes the time of two synchronisations in the node and of one message, so it is for small
 // calls. Each leader sends its node's sum to every other leader; sums of 16- and 8-bit floats are
-// sent as fp32. A barrier is the same without data. One leader for each node is the classic
-// hierarchical collective (Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to
-// Optimize Collective Operation Performance, IPDPS'00).
+// sent as fp32. A barrier is the same without data.
+//
+// Source: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize
+// collective operation performance" (IPDPS'00), which has one leader for each node.
 #include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"

@@ -3,9 +3,8 @@
 //
 // It needs one synchronisation: the arrival says that the scratch is filled. An all-reduce makes
 // p^2 + 3p passes over the data, the staged plan makes 5p - 2, so this plan is for a few KiB, where
-// a second synchronisation would cost more than the additional passes. The shared-memory kernels of
-// DeepSpeed and vLLM use it too. They fold the data of their own rank first, so that ranks differ
-// in the last bit; here the order is the absolute rank order.
+// a second synchronisation would cost more than the additional passes. The fold is in absolute rank
+// order, so all ranks get the same bits.
 //
 //   rank 0        rank 1        rank 2        rank 3
 //   [scratch a]   [scratch b]   [scratch c]   [scratch d]   input -> own scratch, arrive
@@ -18,6 +17,10 @@
 // peer (reduce-scatter, scatter, all-to-all), it copies all of them to scratch, and each peer reads
 // its own block. In a rooted collective a rank fills its scratch only if another rank reads it, and
 // a rank waits only for peers whose scratch it reads.
+//
+// Source: no publication known; the same idea: the shared-memory all-reduces of DeepSpeed and vLLM
+// for small messages. They fold the data of their own rank first, so that ranks differ in the last
+// bit.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

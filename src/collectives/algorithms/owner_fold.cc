@@ -26,9 +26,8 @@
 // send may not have ended. So the instance that receives the result of block r - 1 - i awaits the
 // instance p - 2 - i of `send`, which sends that input block.
 //
-// The idea is the direct reduce-scatter with pairwise messages, followed by a direct all-gather
-// (Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH,
-// IJHPCA 2005: pairwise exchange).
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH" (IJHPCA 2005): the reduce-scatter by pairwise exchange. A direct all-gather follows it.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

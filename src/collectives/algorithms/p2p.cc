@@ -1,9 +1,12 @@
 // message: a send to another rank, or a recv from it; shape.root is the other rank, which may be
-// this rank. The plan has one lane of one step. The transport cuts a long message into frames. The
-// eager and the rendezvous way of a message are those of MPI libraries (docs/protocol/frames.md).
+// this rank. The plan has one lane of one step. The transport cuts a long message into frames, and
+// decides whether a message is eager or has a rendezvous (docs/protocol/frames.md).
 //
 //   rank 0                rank 1        rank 2                rank 3
 //   send input -> 2                     recv 0 -> output
+//
+// Source: Gropp, Lusk, Doss and Skjellum, "A high-performance, portable implementation of the MPI
+// message passing interface standard" (Parallel Computing 1996): eager and rendezvous messages.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

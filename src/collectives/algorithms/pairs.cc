@@ -22,9 +22,9 @@
 // instance. The fold of a reduce needs the data of all peers, so all instances that receive for it
 // are active at the same time; a slot is used again when its fold has ended.
 //
-// The order of the messages is the pairwise exchange of Thakur, Rabenseifner and Gropp,
-// "Optimization of collective communication operations in MPICH" (IJHPCA 2005), with several
-// instances under way at the same time.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH" (IJHPCA 2005): the order of the messages is that of the pairwise exchange; here several
+// instances are under way at the same time.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 

@@ -64,8 +64,8 @@
 // Each block has one chunk, so a block must fit in a block of scratch; `ring` is for longer blocks.
 // For more than 32 ranks `circulant` sends fewer messages, but its scratch has up to 2 p blocks.
 //
-// Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale" (arXiv
-// 2506.20252, 2025), which chooses the number of blocks in a message by their length.
+// Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale"
+// (arXiv 2506.20252, 2025), which chooses the number of blocks in a message by their length.
 #include <algorithm>
 #include <bit>
 

@@ -24,8 +24,8 @@
 // This file has no all-gather and no reduce-scatter: `circulant` makes them in as few rounds and
 // with as few bytes, for every p.
 //
-// Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH"
-// (IJHPCA 2005).
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH" (IJHPCA 2005).
 #include <algorithm>
 #include <bit>
 

@@ -68,7 +68,7 @@
 // the least step that has not ended on some rank. All earlier steps have ended, so the instances
 // that receive and forward step t are active on all ranks, and wait for nothing else.
 //
-// The ring is Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 // workstations" (JPDC 2009); sending in both directions halves the steps.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"

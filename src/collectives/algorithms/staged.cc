@@ -30,11 +30,11 @@
 //
 // The other collectives have fewer lanes: reduce-scatter stages and folds; all-gather, gather,
 // scatter and all-to-all stage and collect; in a broadcast the root stages and its peers collect;
-// in a reduce only the root collects. root-fold is a reduce in which the peers of the root stage
-// all blocks and the root folds them: p + 1 passes of the root instead of 5 - 3 / p, and 2 of each
-// peer instead of 3 - 1 / p. The number of passes, and the idea that an owner does not stage its
-// own block, are known as "CICO two-shot" in the literature on shared-memory collectives (Jain et
-// al., SC'18; MPICH release_gather).
+// in a reduce only the root collects. In root_fold.cc the root of a reduce folds all blocks.
+//
+// Source: Jain et al., "Framework for scalable intra-node collective operations using shared
+// memory" (SC'18), in MPICH: release_gather. The literature calls the all-reduce a two-shot with
+// copy-in and copy-out (CICO).
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
 
@@ -117,26 +117,6 @@ void staged_reduce(Plan& plan, const Shape& shape) {
                               {wait_all(ready), wait(fixed(shape.root), consumed, staged_slots),
                                finish(own, staged_parts(r, shape), {r.scratch(own)})}),
                    result));
-  }
-}
-
-/// The root folds all blocks itself: fewer passes than staged_reduce() if the ranks are few.
-void root_fold(Plan& plan, const Shape& shape) {
-  const Ranges r(shape.rank);
-  const Index whole = fixed(0), root = fixed(shape.root);
-  begin(plan, 1);
-  if (shape.is_root()) {
-    const std::vector<Range> sources =
-        in_rank_order(shape.rank, shape.ranks, r.input(whole), at(r.scratch(whole), by_source(0)));
-    plan.lanes = {
-        publishing(all_blocks("fold", Buffer::input,
-                              {wait_all(ready), finish(whole, sources, {r.output(whole)})}),
-                   consumed)};
-  } else {
-    plan.lanes = {publishing(all_blocks("stage", Buffer::input,
-                                        {wait(root, consumed, staged_slots),
-                                         copy(whole, r.input(whole), {r.scratch(whole)})}),
-                             ready)};
   }
 }
 

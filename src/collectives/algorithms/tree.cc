@@ -19,14 +19,15 @@
 //   r > 2                               receives r                          send / receive down
 //   r > 1             receives r        r > 3             receives r        send / receive down
 //
-// The binomial tree is that of Thakur, Rabenseifner and Gropp, Optimization of Collective
-// Communication Operations in MPICH (IJHPCA 2005).
-//
 // Partial results are wide (trees.cc). Each subtree is folded before its parent's fold, so if p > 3
 // the bits differ from those of the plans that fold in rank order.
 //
-// barrier: dissemination (Hensgen, Finkel, Manber 1988). In round i a rank sends to rank + 2^i and
-// receives from rank - 2^i: half as many steps as up the tree and down again.
+// barrier: dissemination. In round i a rank sends to rank + 2^i and receives from rank - 2^i: half
+// as many steps as up the tree and down again.
+//
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH" (IJHPCA 2005); of the barrier Hensgen, Finkel and Manber, "Two algorithms for barrier
+// synchronization" (IJPP 1988).
 #include <bit>
 
 #include "base/checked.h"

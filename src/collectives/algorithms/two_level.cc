@@ -29,9 +29,8 @@
 // partial result to rank q, which folds all of them. In an all-gather rank q sends its block to
 // that same rank of each other node, from whose scratch the other ranks of the node copy it.
 //
-// That ranks reduce within nodes first, and then between ranks with the same local rank, is known
-// from MagPIe (Kielmann et al., PPoPP'99); several leaders for each node from Kandalla et al.
-// (CAC'09) and DPML (Bayatpour et al., SC'17).
+// Source: MagPIe (Kielmann et al., PPoPP'99), in which ranks reduce within nodes first; Kandalla et
+// al. (CAC'09) and DPML (Bayatpour et al., SC'17), which have several leaders for each node.
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/levels.h"
 #include "collectives/plan/steps.h"

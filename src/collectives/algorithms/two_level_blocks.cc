@@ -55,9 +55,9 @@
 // lengths. In gather-v, scatter-v and all-to-all-v only the two ends of a block know its length,
 // and a plan has no step that tells it to another rank.
 //
-// Gather and scatter by leaders are those of MagPIe (Kielmann et al., PPoPP'99). An all-to-all
-// whose messages are put together within nodes is known from Kumar, Mamidala and Panda (IPDPS'08),
-// and that all ranks of a node send from Traeff and Hunold (CLUSTER'20).
+// Source: of gather and scatter by leaders MagPIe (Kielmann et al., PPoPP'99); of an all-to-all
+// whose messages are put together within nodes Kumar, Mamidala and Panda (IPDPS'08); that all ranks
+// of a node send is known from Träff and Hunold (CLUSTER'20).
 #include <algorithm>
 
 #include "base/checked.h"

@@ -35,8 +35,8 @@
 // root's node the root copies what the owners have folded. Sums of 16- and 8-bit floats are sent as
 // fp32.
 //
-// Two trees are known from Sanders, Speck and Traeff (Parallel Computing, 2009), a tree over nodes
-// with all ranks of a node at work from HAN (Luo et al., Cluster'20).
+// Source: of the two trees Sanders, Speck and Träff (Parallel Computing 2009); of a tree over nodes
+// with all ranks of a node at work HAN (Luo et al., CLUSTER'20).
 #include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/algorithms/levels.h"
