@@ -63,12 +63,7 @@ Status take_plans(const Settings& settings, CommConfig* out) {
   }
   if (settings.algorithm.empty() || settings.plan_files.empty()) return {};
   const auto has_name = [&](const PlanFile& plan) { return plan.name == settings.algorithm; };
-  const auto is_built_in = [&](const Builder& builder) {
-    return builder.algorithm == settings.algorithm;
-  };
-  if (std::ranges::any_of(*out->plans, has_name) || std::ranges::any_of(builders(), is_built_in)) {
-    return {};
-  }
+  if (is_built_in(settings.algorithm) || std::ranges::any_of(*out->plans, has_name)) return {};
   return invalid_usage("HOCKET_ALGORITHM=" + settings.algorithm +
                        " is neither a built-in algorithm nor a plan of HOCKET_PLAN_FILES");
 }

@@ -49,7 +49,7 @@ const Builder& find(const Options& options) {
     if (name_of(builder.collective) != options.collective || builder.medium != options.medium()) {
       continue;
     }
-    if (builder.algorithm == options.algorithm) return builder;
+    if (builder.is_named(options.algorithm)) return builder;
     algorithms += fmt::format("{}{}", algorithms.empty() ? "" : ", ", builder.algorithm);
   }
   const char* const links = !options.nodes.empty() ? "between nodes"

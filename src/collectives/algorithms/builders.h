@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "collectives/plan/plan.h"
 #include "collectives/plan/plan_file.h"
@@ -28,6 +29,8 @@ struct Builder {
 
   /// The plan of one rank. In a communicator of one rank it is a copy, whatever the algorithm.
   Plan build(const Shape& shape) const;
+  /// For names that users give: nothing else depends on the name of an algorithm (tests/rules).
+  bool is_named(std::string_view name) const { return name == algorithm; }
 };
 
 /// All algorithms, in the order of the documentation. Defined in registry.cc.
@@ -35,6 +38,8 @@ std::span<const Builder> builders();
 /// The number of a plan in the signature of a call: that of its row in builders(), from 1 on, or
 /// bits of the hash of a loaded plan. Not 0.
 std::uint16_t number_of(const Builder& builder);
+/// True if an algorithm of builders() has this name.
+bool is_built_in(std::string_view name);
 /// Returns nullptr if there is no such builder.
 const Builder* find_builder(const char* algorithm, Collective collective, Medium medium);
 

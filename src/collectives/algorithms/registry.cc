@@ -166,10 +166,13 @@ Plan Builder::build(const Shape& shape) const {
   return plan;
 }
 
+bool is_built_in(std::string_view name) {
+  return std::ranges::any_of(table, [&](const Builder& b) { return b.is_named(name); });
+}
+
 const Builder* find_builder(const char* algorithm, Collective collective, Medium medium) {
   const auto it = std::ranges::find_if(table, [&](const Builder& b) {
-    return std::string_view(b.algorithm) == algorithm && b.collective == collective &&
-           b.medium == medium;
+    return b.is_named(algorithm) && b.collective == collective && b.medium == medium;
   });
   return it == std::end(table) ? nullptr : it;
 }

@@ -99,8 +99,7 @@ std::string why_not(const PlanFile& file, std::uint32_t ranks, const Layout* lay
 
 Status LoadedPlans::verify(const PlanFile& file, std::uint32_t ranks,
                            std::shared_ptr<const LoadedPlan>* out, const Layout* layout) const {
-  const auto is_built_in = [&](const Builder& builder) { return builder.algorithm == file.name; };
-  if (std::ranges::any_of(builders(), is_built_in)) {
+  if (is_built_in(file.name)) {
     return refused(file, "has the name of a built-in algorithm: give it another name");
   }
   for (const auto& other : plans_) {

@@ -324,7 +324,7 @@ Status Selector::work_out(const Question& question, Entry* entry) {
 const Selector::Priced* Selector::forced_of(const std::vector<Priced>& candidates) const {
   if (!options_.algorithm.empty()) {
     const auto named = std::ranges::find_if(candidates, [&](const Priced& candidate) {
-      return options_.algorithm == candidate.builder->algorithm;
+      return candidate.builder->is_named(options_.algorithm);
     });
     return named != candidates.end() ? &*named : nullptr;
   }
