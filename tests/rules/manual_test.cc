@@ -213,7 +213,7 @@ TEST(Rules, the_map_fits_a_page) {
   }
   EXPECT_FALSE(drawing);
   EXPECT_GT(count, 0);
-  EXPECT_LE(count, 1500);
+  EXPECT_LE(count, 900);
 }
 
 }  // namespace
