@@ -79,7 +79,7 @@ using namespace steps;
 
 namespace {
 
-constexpr std::uint32_t most_roots = 16;  // and blocks of a message
+constexpr std::uint32_t most_roots = 16;  // of a tree: a message has a block for each, or fewer
 constexpr Index only = {.base = 0};
 
 class Pat {
@@ -99,41 +99,46 @@ class Pat {
   void reduce();
 
  private:
-  /// Instances first .. first + number - 1 of a level, all with the same numbers of blocks.
+  /// Instances first .. first + number - 1 of a level. Their messages have the same number of
+  /// blocks, so one lane with `number` instances stands for them.
   struct Part {
     std::uint32_t first, number;
-    std::uint32_t lane = 0;
+    std::uint32_t lane = 0;  // the number of that lane in the plan
   };
   using Parts = std::vector<Part>;
 
-  /// Messages between roots over the distance T 2^k: those of the roots 2^k (2 t + 1), t = 0, 1,
-  /// ... of a reduce-scatter, or to these of an all-gather.
+  /// A round between roots: each rank sends one message, over the distance T 2^k. It has a block
+  /// for each root m = 2^k (2 t + 1), t = 0, 1, ...: in an all-gather these roots receive, in a
+  /// reduce-scatter they send.
   struct Round {
-    std::uint32_t step;    // 2^k
-    std::uint32_t blocks;  // values of t
-    std::uint32_t packed = 0, came = 0;
+    std::uint32_t step;        // 2^k
+    std::uint32_t blocks;      // of the message: the number of values of t
+    std::uint32_t packed = 0;  // the first block of scratch for the message that is sent
+    std::uint32_t came = 0;    // and for the message that is received
   };
 
+  /// The number of ranks in a subtree: T.
   std::uint32_t tree() const { return 1U << levels_; }
   std::uint32_t roots() const { return (ranks_ - 1) / tree() + 1; }
-  /// The roots that have y in their subtree.
+  /// The number of roots whose subtree has a rank y: all of them, or all but the last one. A
+  /// message for y has so many blocks.
   std::uint32_t blocks_of(std::uint32_t y) const {
     return roots() - ((roots() - 1) * tree() + y < ranks_ ? 0 : 1);
   }
-  /// y of instance i of a level; 0 for the roots.
-  std::uint32_t place(std::uint32_t level, std::uint32_t i) const {
+  /// The y of instance i of a level; 0 for the roots.
+  std::uint32_t y_of(std::uint32_t level, std::uint32_t i) const {
     return level == levels_ ? 0 : (2 * i + 1) << level;
   }
   std::uint32_t instances_of(std::uint32_t level) const {
     return level == levels_ ? 1 : tree() >> (level + 1);
   }
-  /// The parts of a level in whose instances y + offset has the same number of blocks, for each
-  /// offset.
+  /// Divides the instances of a level into parts. For each offset, the messages for y + offset have
+  /// the same number of blocks in all instances of a part.
   Parts parts(std::uint32_t level, const std::vector<std::uint32_t>& offsets) const {
     Parts found;
     const auto same = [&](std::uint32_t i, std::uint32_t k) {
       return std::ranges::all_of(offsets, [&](std::uint32_t offset) {
-        return blocks_of(place(level, i) + offset) == blocks_of(place(level, k) + offset);
+        return blocks_of(y_of(level, i) + offset) == blocks_of(y_of(level, k) + offset);
       });
     };
     for (std::uint32_t i = 0; i < instances_of(level); ++i) {
@@ -143,42 +148,48 @@ class Pat {
     return found;
   }
 
-  /// How y goes on from one instance of a level to the next one.
+  /// The difference between the y of an instance and the y of the next instance of the level.
   std::int32_t by(std::uint32_t level) const {
     return level == levels_ ? 0 : narrowed<std::int32_t>(2U << level);
   }
-  /// The blocks of y for root 0, 1, ... in the instances of a part.
+  /// The blocks in whose trees this rank is the y of root m = 0, 1, ...: the owner of such a block
+  /// is m T + y ranks before this one. y is that of the instance of the part.
   Index blocks(std::uint32_t level, const Part& part) const {
-    return {
-        .base = narrowed<std::int32_t>(rank_) - narrowed<std::int32_t>(place(level, part.first)),
-        .by_instance = -by(level),
-        .by_source = -narrowed<std::int32_t>(tree()),
-        .modulo = ranks_};
+    return {.base = narrowed<std::int32_t>(rank_) - narrowed<std::int32_t>(y_of(level, part.first)),
+            .by_instance = -by(level),
+            .by_source = -narrowed<std::int32_t>(tree()),
+            .modulo = ranks_};
   }
-  /// The blocks of root `first`, and of every `step`-th root after it.
+  /// The blocks in whose trees this rank is root `first`, `first` + `step`, ... (with step 0 only
+  /// `first`).
   Index blocks_of_roots(std::uint32_t first, std::uint32_t step) const {
     const std::int64_t distance = std::int64_t{first} * tree();
     return step == 0 ? rank_at(-distance)
                      : by_source(std::int64_t{rank_} - distance,
                                  -narrowed<std::int32_t>(step * tree()), ranks_);
   }
+  /// The rank at a distance from this one; also the number of the block that it owns.
   Index rank_at(std::int64_t distance) const {
     return by_instance(std::int64_t{rank_} + distance, 0, ranks_);
   }
+  /// The blocks `first`, `first` + `step`, ... of scratch.
   Range run(std::uint32_t first, bool wide = false, std::uint32_t step = 1) const {
     return r_.scratch(by_source(first, narrowed<std::int32_t>(step)), wide);
   }
+  /// Reserves blocks of scratch; returns the first one.
   std::uint32_t room(std::uint32_t blocks) {
     plan_.scratch_blocks += blocks;
     return plan_.scratch_blocks - blocks;
   }
+  /// Adds a lane, whose instances follow one another; returns its number in the plan.
   std::uint32_t add(const char* name, Steps steps, std::uint32_t number = 1) {
     plan_.lanes.push_back(instances(
         all_blocks(name, gathers_ ? Buffer::output : Buffer::input, std::move(steps)), number, 1));
     return narrowed<std::uint32_t>(plan_.lanes.size() - 1);
   }
-  /// Awaits instance i + offset of the lanes of `parts`, where i is that of `own`. Lanes that do
-  /// not have that instance are not waited for.
+  /// Adds the steps by which an instance i of the level, in the lane of `own`, awaits instance i +
+  /// offset of the level, in whichever of the lanes of `parts` has it. A lane that has it for no i
+  /// of `own` is not awaited.
   static void await_parts(const Parts& parts, const Part& own, std::int64_t offset, Steps* steps) {
     for (const Part& part : parts) {
       const std::int64_t first = own.first + offset, end = first + own.number;
@@ -201,15 +212,16 @@ class Pat {
   const Ranges r_;
   const std::uint32_t rank_, ranks_;
   const bool gathers_, widened_;
-  std::uint32_t levels_ = 0;              // of the subtrees
-  std::vector<std::uint32_t> rows_;       // the first place of each level's row; at last the roots'
-  std::vector<std::uint32_t> came_rows_;  // the same for received partial results
-  std::vector<Round> rounds_;             // between roots, the nearest first
-  std::uint32_t roots_lane_ = 0;          // the lane after which the row of the roots is complete
-  std::vector<std::vector<Parts>> sends_;  // of an all-gather: by level, and level below
-  std::vector<Parts> sums_;                // of a reduce-scatter: the lanes `send` by level
+  std::uint32_t levels_ = 0;  // of the subtrees, without the roots: log2 T
+  // The first block of the row of each level, that of the roots at the end; and of the second row,
+  // into which a reduce-scatter receives.
+  std::vector<std::uint32_t> rows_, came_rows_;
+  std::vector<Round> rounds_;     // between roots, the least distance first
+  std::uint32_t roots_lane_ = 0;  // when this lane has ended, the row of the roots is complete
+  std::vector<std::vector<Parts>> sends_;  // of an all-gather: by the level that sends
 };
 
+/// The rounds between roots, with scratch for their messages.
 std::vector<Pat::Round> Pat::rounds() {
   std::vector<Round> found;
   for (std::uint32_t step = 1; step < roots(); step *= 2) {
@@ -223,6 +235,9 @@ std::vector<Pat::Round> Pat::rounds() {
 
 // ------------------------------------------------------------------------------------------
 // all-gather
+
+/// Adds the lanes of the roots, then those of the levels, the highest first: a level receives from
+/// higher levels only.
 void Pat::gather() {
   for (std::uint32_t level = 0; level <= levels_; ++level) rows_.push_back(room(roots()));
   rounds_ = rounds();
@@ -234,14 +249,14 @@ void Pat::gather() {
     const auto first_send = narrowed<std::uint32_t>(plan_.lanes.size());
     Parts received = parts(level, {0});
     for (std::uint32_t n = 0; n < received.size(); ++n) received[n].lane = first_send + n;
-    // The lanes `send` of the level follow those that receive.
+    // The lanes `receive` await lanes `send` of the level, which are added after them.
     std::uint32_t next = first_send + narrowed<std::uint32_t>(received.size());
     for (std::uint32_t below = level; below-- > 0;) {
       Parts& sent = sends_[level].emplace_back(parts(level, {1U << below}));
       for (Part& part : sent) part.lane = next++;
     }
     for (const Part& part : received) {
-      const std::uint32_t number = blocks_of(place(level, part.first));
+      const std::uint32_t number = blocks_of(y_of(level, part.first));
       const Index all = blocks(level, part);
       Steps steps;
       for (const Parts& sent : sends_[level]) await_parts(sent, part, -1, &steps);
@@ -255,13 +270,15 @@ void Pat::gather() {
   }
 }
 
-/// The lanes that send the row of a level on, to each level below it.
+/// Adds lanes that send the row of a level to each lower level. received: the lanes that receive
+/// into the row.
 void Pat::send_down(std::uint32_t level, const Parts& received) {
   for (std::uint32_t below = level; below-- > 0;) {
     const std::uint32_t distance = 1U << below;
     for (const Part& part : parts(level, {distance})) {
-      const std::uint32_t y = place(level, part.first) + distance;
-      // y is instance `first` of the level below.
+      const std::uint32_t y = y_of(level, part.first) + distance;
+      // This y is instance `first` of the level `below`. A tag is the number of the instance that
+      // receives.
       const std::uint32_t first = (y >> (below + 1));
       const Index tag = by_instance(first, by(level) >> (below + 1));
       Steps steps;
@@ -273,6 +290,7 @@ void Pat::send_down(std::uint32_t level, const Parts& received) {
   }
 }
 
+/// Adds the lanes of the rounds between roots, the largest distance first.
 void Pat::gather_roots() {
   const std::uint32_t row = rows_.back();
   const Index own = fixed(rank_);
@@ -291,21 +309,22 @@ void Pat::gather_roots() {
     }
     steps.push_back(for_blocks(send(rank_at(distance), only, old, packed), round.blocks));
     add("send", std::move(steps));
-    std::vector<Range> places = {r_.output(fresh)};
-    const bool goes_on = levels_ > 0 || k > 0;
-    if (goes_on)
-      places.push_back(
-          r_.scratch(by_source(row + round.step, narrowed<std::int32_t>(2 * round.step))));
+    std::vector<Range> to = {r_.output(fresh)};
+    const bool sent_on = levels_ > 0 || k > 0;  // in a later round, or to a subtree
+    if (sent_on) to.push_back(run(row + round.step, false, 2 * round.step));
     roots_lane_ =
         add("receive",
             {for_blocks(recv(rank_at(-distance), only, fresh, run(round.came)), round.blocks),
-             for_blocks(copy(fresh, run(round.came), std::move(places)), round.blocks),
+             for_blocks(copy(fresh, run(round.came), std::move(to)), round.blocks),
              await(roots_lane_, only)});
   }
 }
 
 // ------------------------------------------------------------------------------------------
 // reduce-scatter
+
+/// Adds the lanes of the levels, the lowest first, then those of the rounds between roots. Without
+/// subtrees (T = 1) there are only rounds.
 void Pat::reduce() {
   for (std::uint32_t level = 0; level <= levels_ && levels_ > 0; ++level) {
     rows_.push_back(room(roots()));
@@ -317,16 +336,18 @@ void Pat::reduce() {
   reduce_roots();
 }
 
-/// The lanes that add what the levels below send to the row of a level, and send it.
+/// Adds the lanes of a level: `sum` adds the partial results of the lower levels to the row of the
+/// level, and `send` sends the row. Level 0 has no `sum`: its y are leaves, which send their
+/// inputs. The level of the roots has no `send`: the rounds follow.
 void Pat::reduce_tree(std::uint32_t level) {
   std::vector<std::uint32_t> offsets = {0};
   for (std::uint32_t below = 0; below < level; ++below) offsets.push_back(1U << below);
   Parts sums = parts(level, offsets);
   const auto first_lane = narrowed<std::uint32_t>(plan_.lanes.size());
-  const std::uint32_t lanes = level == 0 ? 1 : 2;  // of a part
+  const std::uint32_t lanes = level == 0 ? 1 : 2;  // for each part; the last one is `send`
   for (std::uint32_t n = 0; n < sums.size(); ++n) sums[n].lane = first_lane + lanes * n + lanes - 1;
   for (const Part& part : sums) {
-    const std::uint32_t number = blocks_of(place(level, part.first));
+    const std::uint32_t number = blocks_of(y_of(level, part.first));
     const Index all = blocks(level, part);
     Steps sum, pass;
     await_parts(sums, part, -1, &sum);
@@ -349,9 +370,10 @@ void Pat::reduce_tree(std::uint32_t level) {
   }
 }
 
-/// The steps that receive the partial results of y + 1, y + 2, ... and add them to the own inputs.
+/// Adds the steps that receive the partial results of the children y + 1, y + 2, y + 4, ... of a y,
+/// one child after another, and add them to the own inputs.
 void Pat::add_children(std::uint32_t level, const Part& part, Steps* steps) {
-  const std::uint32_t y = place(level, part.first), number = blocks_of(y);
+  const std::uint32_t y = y_of(level, part.first), number = blocks_of(y);
   const Index all = blocks(level, part);
   const Range row = wide_run(rows_[level]);
   for (std::uint32_t below = 0; below < level; ++below) {
@@ -362,7 +384,7 @@ void Pat::add_children(std::uint32_t level, const Part& part, Steps* steps) {
     const Range before = below == 0 ? r_.input(all) : row;
     steps->push_back(for_blocks(fold(all, {before, came}, row), come));
     if (below > 0 || come == number) continue;
-    // Only this rank has a part of the last block.
+    // The y of the last root has no children: in the row its block is the own input.
     Index last = all;
     last.base += last.by_source * narrowed<std::int32_t>(come);
     steps->push_back(
@@ -370,14 +392,15 @@ void Pat::add_children(std::uint32_t level, const Part& part, Steps* steps) {
   }
 }
 
-/// What this rank has for root `root`, and for every `step`-th root after it, from its subtree and
-/// from the rounds before round `earlier`.
+/// What this rank folds for the block in whose tree it is root `root` (and `root` + `step`, ...):
+/// the sum of its subtree, and what the rounds before round `earlier` have received for the block.
 std::vector<Range> Pat::operands(std::uint32_t root, std::uint32_t step,
                                  std::size_t earlier) const {
   std::vector<Range> found = {levels_ > 0 ? run(rows_.back() + root, widened_, step)
                                           : r_.input(blocks_of_roots(root, step))};
   for (std::size_t k = 0; k < earlier; ++k) {
     const Round& round = rounds_[k];
+    // In this round no root sends to `root`.
     if (root + round.step >= roots()) continue;
     found.push_back(run(round.came + root / (2 * round.step), widened_ && (levels_ > 0 || k > 0),
                         step / (2 * round.step)));
@@ -385,8 +408,10 @@ std::vector<Range> Pat::operands(std::uint32_t root, std::uint32_t step,
   return found;
 }
 
+/// Adds the lanes of the rounds between roots, the least distance first, and the fold of the own
+/// block.
 void Pat::reduce_roots() {
-  Steps there;
+  Steps there;  // await what has come before the round
   if (levels_ > 0) there = {await(roots_lane_, only)};
   for (std::size_t k = 0; k < rounds_.size(); ++k) {
     const Round& round = rounds_[k];
@@ -395,7 +420,7 @@ void Pat::reduce_roots() {
     const Index all = blocks_of_roots(round.step, 2 * round.step);
     const std::uint32_t last = round.blocks - 1, last_root = (2 * last + 1) * round.step;
     Steps steps = there;
-    // The last root may have fewer operands.
+    // The last root of the message may have fewer operands, so it has a fold of its own.
     if (last > 0) {
       steps.push_back(for_blocks(
           fold(all, operands(round.step, 2 * round.step, k), run(round.packed, wide)), last));
