@@ -90,13 +90,79 @@ TEST(Place, is_that_of_the_launcher_and_of_the_innermost_one) {
 
 TEST(Place, is_not_found_where_no_variable_makes_a_rank) {
   for (const Lines& lines :
-       {Lines{}, Lines{"SLURM_PROCID=0", "SLURM_NTASKS=4"}, Lines{"RANK=3"}, Lines{"WORLD_SIZE=4"},
-        Lines{"OMPI_COMM_WORLD_RANK="}, Lines{"PMIX_RANK=0"}}) {
+       {Lines{}, Lines{"SLURM_PROCID=0", "SLURM_NTASKS=4"}, Lines{"SLURM_NTASKS=4"},
+        Lines{"RANK=3"}, Lines{"WORLD_SIZE=1"}, Lines{"OMPI_COMM_WORLD_SIZE=1"},
+        Lines{"TORCHELASTIC_RUN_ID=none", "WORLD_SIZE=1"},
+        Lines{"SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}, Lines{"OMPI_COMM_WORLD_RANK="},
+        Lines{"PMIX_RANK=0"}}) {
     Place place;
     bool found = true;
     EXPECT_TRUE(place_of(lines, &place, &found).ok());
     EXPECT_FALSE(found) << lines[0];
   }
+}
+
+TEST(Place, that_was_lost_is_no_job_of_one_rank) {
+  const struct {
+    Lines lines;
+    const char* launcher;
+    const char* set;
+    const char* missing;
+  } rows[] = {
+      {{"WORLD_SIZE=2"}, "a launcher that sets RANK", "WORLD_SIZE=2", "RANK is not set"},
+      {{"TORCHELASTIC_RUN_ID=none"}, "torchrun", "TORCHELASTIC_RUN_ID=none", "RANK is not set"},
+      {{"TORCHELASTIC_RUN_ID=none", "WORLD_SIZE=4"},
+       "torchrun",
+       "TORCHELASTIC_RUN_ID=none, WORLD_SIZE=4",
+       "RANK is not set"},
+      {{"OMPI_COMM_WORLD_SIZE=2"},
+       "Open MPI's mpirun",
+       "OMPI_COMM_WORLD_SIZE=2",
+       "OMPI_COMM_WORLD_RANK is not set"},
+      {{"OMPI_COMM_WORLD_SIZE=2x"},
+       "Open MPI's mpirun",
+       "OMPI_COMM_WORLD_SIZE=2x",
+       "OMPI_COMM_WORLD_RANK is not set"},
+      {{"PMI_SIZE=2", "PMI_FD=7"}, "a PMI-1 launcher", "PMI_SIZE=2", "PMI_RANK is not set"},
+      {{"PMI_PORT=h1:4000"}, "a PMI-1 launcher", "PMI_PORT=h1:4000", "PMI_ID is not set"},
+      {{"SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_NTASKS=2"},
+       "Slurm's srun",
+       "SLURM_STEP_ID=0, SLURM_STEP_NUM_TASKS=2",
+       "SLURM_PROCID is not set"},
+  };
+  for (const auto& row : rows) {
+    Place place;
+    bool found = false;
+    const Status status = place_of(row.lines, &place, &found);
+    EXPECT_EQ(status.code(), Code::invalid_usage) << row.set;
+    EXPECT_TRUE(found) << row.set;
+    for (const char* part : {row.launcher, row.set, row.missing, "hocketCommInitRank"}) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << status.message();
+    }
+  }
+}
+
+TEST(Place, of_the_only_rank_needs_no_way_to_others) {
+  for (const Lines& lines :
+       {Lines{"RANK=0", "WORLD_SIZE=1"}, Lines{"RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=n"},
+        Lines{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"},
+        Lines{"PMI_RANK=0", "PMI_SIZE=1"},
+        Lines{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}}) {
+    Place place;
+    bool found = false;
+    const Status status = place_of(lines, &place, &found);
+    EXPECT_TRUE(status.ok() && found) << status.message();
+    EXPECT_EQ(place.rank, 0) << lines[0];
+    EXPECT_EQ(place.ranks, 1) << lines[0];
+  }
+}
+
+TEST(Place, of_an_inner_launcher_counts_although_the_outer_ones_rank_was_unset) {
+  Place place;
+  bool found = false;
+  ASSERT_TRUE(
+      place_of(both(hydra, {"OMPI_COMM_WORLD_SIZE=2", "WORLD_SIZE=2"}), &place, &found).ok());
+  EXPECT_EQ(place.launcher, "a PMI-1 launcher");
 }
 
 TEST(Place, with_a_wrong_variable_is_refused_by_name) {
@@ -112,7 +178,7 @@ TEST(Place, with_a_wrong_variable_is_refused_by_name) {
       {{"RANK=0", "WORLD_SIZE=2x", "MASTER_ADDR=h"}, "WORLD_SIZE=2x"},
       {{"RANK=0", "WORLD_SIZE=99999999", "MASTER_ADDR=h"}, "WORLD_SIZE=99999999"},
       {{"OMPI_COMM_WORLD_RANK=1"}, "OMPI_COMM_WORLD_SIZE is not set"},
-      {{"PMI_RANK=0", "PMI_SIZE=1"}, "neither PMI_FD nor PMI_PORT"},
+      {{"PMI_RANK=0", "PMI_SIZE=2"}, "neither PMI_FD nor PMI_PORT"},
       {{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=h[1-"},
        "SLURM_STEP_NODELIST"},
   };

@@ -19,6 +19,9 @@ check_deadline "hocket-run, a rank is missing" fails "$hocket_run" -n 2 "$rank" 
 
 if have mpirun.mpich; then
   sums 3 1 | check "Hydra" 0 "${mpich[@]}" -n 3 "$rank" sum
+  sums 1 1 | check "Hydra, the only rank" 0 "${mpich[@]}" -n 1 "$rank" sum
+  check "Hydra, without PMI_RANK" fails "${mpich[@]}" -n 2 env -u PMI_RANK "$rank" join \
+    <<<"(PMI_SIZE=2), but PMI_RANK is not set"
   sums 2 1 | check "Hydra -pmi-port" 0 "${mpich[@]}" -pmi-port -n 2 "$rank" sum
   check_death "Hydra, a rank dies" 3 1 "${mpich[@]}" -n 3
   check_death "Hydra -pmi-port, a rank dies" 2 0 "${mpich[@]}" -pmi-port -n 2
@@ -42,6 +45,7 @@ fi
 
 if have mpirun.openmpi; then
   sums 3 1 | check "Open MPI" 0 "${openmpi[@]}" -n 3 "$rank" sum
+  sums 1 1 | check "Open MPI, the only rank" 0 "${openmpi[@]}" -n 1 "$rank" sum
   check_death "Open MPI, a rank dies" 3 1 "${openmpi[@]}" -n 3
   check "Open MPI, status of a killed rank" 137 "${openmpi[@]}" -n 2 "$rank" kill 1 </dev/null
   check "Open MPI, exit status" 5 "${openmpi[@]}" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
@@ -60,6 +64,8 @@ fi
 
 if [[ $torchrun ]]; then
   sums 2 1 | check "torchrun" 0 "${torch[@]}" --standalone --nproc-per-node 2 "$rank" sum
+  sums 1 1 | check "torchrun, the only rank" 0 "${torch[@]}" --standalone --nproc-per-node 1 \
+    "$rank" sum
   check_death "torchrun, a rank dies" 3 1 "${torch[@]}" --standalone --nproc-per-node 3
   check "torchrun, status of a killed rank" 1 "${torch[@]}" --standalone --nproc-per-node 2 \
     "$rank" kill 1 </dev/null
@@ -86,6 +92,9 @@ check "variables, without MASTER_ADDR" fails by_hand 2 TERM=dumb -- "$rank" join
   <<<"2 times MASTER_ADDR is not set"
 check "variables, without WORLD_SIZE" 3 env RANK=0 MASTER_ADDR=localhost "$rank" join \
   <<<"WORLD_SIZE is not set"
+check "variables, without RANK" fails by_hand 2 MASTER_ADDR=localhost -- env -u RANK \
+  -u MASTER_ADDR "$rank" join <<<"2 times WORLD_SIZE=2), but RANK is not set"
+sums 1 1 | check "variables, the only rank" 0 env RANK=0 WORLD_SIZE=1 "$rank" sum
 # Two ranks: a third might look for rank 0 only after rank 0 has failed, and then waits for it.
 check "variables, a wrong key" fails by_hand 2 MASTER_ADDR=localhost -- sh -c \
   "$(with_keys RANK)" "$give_keys" "$work" "$rank" <<<"$wrong_key
@@ -109,6 +118,8 @@ if have mpirun.mpich mpirun.openmpi; then
   sums 2 1 | check "Hydra inside Open MPI, unset" 0 "${openmpi[@]}" -n 1 env \
     -u OMPI_COMM_WORLD_RANK -u PMIX_RANK "${mpich[@]}" -n 2 "$rank" sum
 fi
+check "Open MPI's variables without the rank" 3 env OMPI_COMM_WORLD_SIZE=2 "$rank" join \
+  <<<"(OMPI_COMM_WORLD_SIZE=2), but OMPI_COMM_WORLD_RANK is not set"
 check "Open MPI's variables without Open MPI" fails env OMPI_COMM_WORLD_RANK=0 \
   OMPI_COMM_WORLD_SIZE=2 "$rank" join <<<"PMIx"
 for launcher in mpich openmpi; do

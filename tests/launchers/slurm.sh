@@ -5,6 +5,9 @@ two=(-N 2 --ntasks-per-node 2)
 
 sums 4 2 | check "srun, 2 hosts, by MUNGE" 0 srun "${two[@]}" "$rank" sum
 sums 2 1 | check "srun, 1 host" 0 srun -N 1 -n 2 "$rank" sum
+sums 1 1 | check "srun, the only rank" 0 srun -N 1 -n 1 "$rank" sum
+check "srun, without SLURM_PROCID" fails srun -N 1 -n 2 env -u SLURM_PROCID "$rank" join \
+  <<<"SLURM_STEP_NUM_TASKS=2), but SLURM_PROCID is not set"
 sums 4 2 | check "srun, 2 hosts, by a key file" 0 env HOCKET_JOB_KEY_FILE="$work/key" \
   srun "${two[@]}" "$rank" sum
 check_death "srun, a rank dies" 4 3 srun "${two[@]}"

@@ -75,7 +75,7 @@ Status complete_pmix(const Environment& environment, Place* place) {
 Status complete_pmi1(const Environment& environment, Place* place) {
   place->exchange = Exchange::pmi1;
   place->one_host = place->ranks > 0 && environment.number("MPI_LOCALNRANKS") == place->ranks;
-  if (environment.has("PMI_FD") || environment.has("PMI_PORT")) return {};
+  if (place->ranks == 1 || environment.has("PMI_FD") || environment.has("PMI_PORT")) return {};
   return invalid_usage(fmt::format(
       "{} give this process a rank, but neither PMI_FD nor PMI_PORT is set: the launcher offers no "
       "PMI-1 server that could tell the ranks where rank 0 is. Use hocketCommInitRank with an id "
@@ -91,6 +91,7 @@ Status complete_slurm(const Environment& environment, Place* place) {
   place->job =
       fmt::format("slurm {}.{} restart {}", environment.text("SLURM_JOB_ID"),
                   environment.text("SLURM_STEP_ID"), environment.text("SLURM_RESTART_COUNT"));
+  if (place->ranks == 1) return {};  // it looks for no host
   const std::string list = environment.text("SLURM_STEP_NODELIST");
   if (const Status status = expand_host_list(list, most_hosts, &place->hosts); !status.ok()) {
     return invalid_usage(
@@ -123,6 +124,24 @@ constexpr Launcher launchers[] = {
     srun,
     {"a launcher that sets RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", has_plain_ranks,
      complete_plain},
+};
+
+/// What a rank has that lost the variable of its rank. The mark is a variable that every rank of
+/// the launcher has; without one, the number of ranks says that there are others.
+struct LostRank {
+  const char* launcher;
+  const char* rank;
+  const char* ranks;
+  const char* mark;
+};
+
+constexpr LostRank lost_ranks[] = {
+    {"torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
+    {"a PMI-1 launcher", "PMI_RANK", "PMI_SIZE", nullptr},
+    {"a PMI-1 launcher", "PMI_ID", nullptr, "PMI_PORT"},
+    {"Slurm's srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"},
+    {"a launcher that sets RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", nullptr},
 };
 
 constexpr std::string_view marks[] = {
@@ -178,6 +197,38 @@ Status contradiction(const Place& place, const std::string& other) {
       place.variables, place.launcher, other));
 }
 
+/// The variables that say that this process is a rank of the launcher and not its only one, for
+/// messages; empty if nothing says so.
+std::string signs_of(const Environment& environment, const LostRank& lost) {
+  if (environment.has(lost.rank)) return {};
+  if (lost.mark != nullptr && !environment.has(lost.mark)) return {};
+  const bool counted = lost.ranks != nullptr && environment.has(lost.ranks);
+  if (counted && environment.number(lost.ranks) == 1) return {};
+  std::string text;
+  if (lost.mark != nullptr) text = environment.quoted(lost.mark);
+  if (counted) text += (text.empty() ? "" : ", ") + environment.quoted(lost.ranks);
+  return text;
+}
+
+/// A process that no launcher gave a rank is a job of one rank, unless it lost its rank: a script
+/// or a container between the launcher and the program may remove variables.
+Status check_lost_rank(const Environment& environment, Place* place, bool* found) {
+  for (const LostRank& lost : lost_ranks) {
+    const std::string signs = signs_of(environment, lost);
+    if (signs.empty()) continue;
+    *found = true;
+    place->launcher = lost.launcher;
+    place->variables = signs;
+    return invalid_usage(fmt::format(
+        "this process was started by {} ({}), but {}, so that the process does not know which rank "
+        "it is: pass {} on to it, or use hocketCommInitRank with an id from hocketGetUniqueId, "
+        "which works under any launcher. If the process shall be a job of one rank, unset the "
+        "variables that are set",
+        lost.launcher, signs, environment.quoted(lost.rank), lost.rank));
+  }
+  return {};
+}
+
 /// Open MPI's mpirun in a rank of Hydra, or the other way round: Open MPI closes PMI_FD in the
 /// ranks that it starts, so that an open PMI_FD cannot be left from an outer Hydra. And an mpirun
 /// of several ranks in the only rank of torchrun, or the other way round; if torchrun has several
@@ -217,6 +268,7 @@ Status find_place(const Environment& environment, const SocketTest& is_socket, P
     }
   }
   *found = chosen != nullptr;
+  if (chosen == nullptr) return check_lost_rank(environment, place, found);
   return check_nesting(environment, is_socket, *place);
 }
 

@@ -37,10 +37,11 @@ struct Place {
 /// True if the descriptor is an open socket of this process.
 using SocketTest = std::function<bool(int fd)>;
 
-/// *found: false if no launcher's variables are set. The launchers, in the order in which they
-/// count: torchrun, Open MPI and PMIx, PMI-1, Slurm, and RANK with WORLD_SIZE and MASTER_ADDR.
-/// Launchers that are started by others come first, because they leave the others' variables as
-/// they are.
+/// *found: false if no launcher's variables are set. An error if a launcher started this process,
+/// the variable of its rank is missing, and nothing says that it is the only rank. The launchers,
+/// in the order in which they count: torchrun, Open MPI and PMIx, PMI-1, Slurm, and RANK with
+/// WORLD_SIZE and MASTER_ADDR. Launchers that are started by others come first, because they leave
+/// the others' variables as they are.
 Status find_place(const Environment& environment, const SocketTest& is_socket, Place* place,
                   bool* found);
 
