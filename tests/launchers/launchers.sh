@@ -94,13 +94,24 @@ check_deadline() {  # NAME STATUS COMMAND...
   run_case '1000 8000 60000' "$@"
 }
 
-# A rank of a job is killed: every other rank names it.
+# A rank of a job is killed: every other rank names it, before the launcher learns of an end and can
+# end it (rank.cc: die).
 check_death() {  # NAME RANKS VICTIM COMMAND...: COMMAND without the program
   local name=$1 ranks=$2 victim=$3 other
   shift 3
   for ((other = 0; other < ranks; ++other)); do
     ((other == victim)) || echo "rank $other: culprit $victim"
+    ((other != victim)) || echo "rank $victim: named by all others before the launcher knew"
   done | check "$name" fails "$@" "$rank" die "$victim" TOLD $((ranks - 1))
+}
+
+# The launcher sees that the rank is killed, and leaves the others running: they name it.
+check_kill() {  # NAME STATUS RANKS VICTIM COMMAND...: COMMAND without the program
+  local name=$1 status=$2 ranks=$3 victim=$4 other
+  shift 4
+  for ((other = 0; other < ranks; ++other)); do
+    ((other == victim)) || echo "rank $other: culprit $victim"
+  done | check "$name" "$status" "$@" "$rank" kill "$victim"
 }
 
 sums() {  # RANKS NODES: what every rank prints

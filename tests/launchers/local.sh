@@ -13,6 +13,8 @@ with_keys() {  # VARIABLE: the command with which every rank takes its key; VARI
 
 check_death "hocket-run, a rank dies" 3 1 "$hocket_run" -n 3
 check "hocket-run, status of a killed rank" 137 "$hocket_run" -n 2 "$rank" kill 1 </dev/null
+check_kill "hocket-run --on-death=continue, a rank is killed" 137 3 1 "$hocket_run" -n 3 \
+  --on-death=continue
 check "hocket-run, exit status" 5 "$hocket_run" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
 check_deadline "hocket-run, a rank is missing" fails "$hocket_run" -n 2 "$rank" miss 1 TOLD \
   <<<"rank 1 is missing"
@@ -26,6 +28,8 @@ if have mpirun.mpich; then
   check_death "Hydra, a rank dies" 3 1 "${mpich[@]}" -n 3
   check_death "Hydra -pmi-port, a rank dies" 2 0 "${mpich[@]}" -pmi-port -n 2
   check "Hydra, status of a killed rank" 9 "${mpich[@]}" -n 2 "$rank" kill 1 </dev/null
+  check_kill "Hydra, a rank below a shell is killed" 137 3 1 "${mpich[@]}" -n 3 \
+    sh -c '"$0" "$@"; exit $?'
   check "Hydra, exit status" 5 "${mpich[@]}" -n 2 "$rank" exit 1 <<<"rank 1 of 2"
   check_deadline "Hydra, a rank is missing" fails "${mpich[@]}" -n 2 "$rank" miss 1 TOLD \
     <<<"ms passed while the rank was waiting in the barrier of the launcher's PMI server

@@ -2,10 +2,12 @@
 // saw is what it expects, else with 3.
 //
 //   sum          joins, sums the ranks in two sessions one after another, leaves
-//   die R FILE N joins; rank R kills itself; the N others print the culprit.
-//                The launcher learns of no end before all have printed: each rank is the child of
-//                the process that the launcher has started
-//   kill R       joins; rank R kills itself; the others exit with 0 when a call has failed
+//   die R FILE N joins; rank R kills itself; the N others print the culprit. Each rank is the child
+//                of the process that the launcher has started, so that the launcher learns of no
+//                end before all have printed. The process above rank R prints last, if all others
+//                named rank R: so this line shows that no other rank was ended before it named R
+//   kill R       joins; rank R kills itself, and the launcher sees it; the others print the culprit
+//                and exit with 0
 //   exit R       as sum; then rank R exits with 5
 //   miss R FILE  rank R does not join; the others print the error of their join. Rank R exits when
 //                one of them has printed
@@ -74,13 +76,14 @@ class Told {
     static_cast<void>(!::write(fd, "1", 1));
     ::close(fd);
   }
-  /// Gives up after a minute: then launcher and test go on, and the test fails.
-  void wait_for(long count) const {
+  /// False: it gave up after a minute. Then launcher and test go on, and the test fails.
+  bool wait_for(long count) const {
     struct stat file {};
     for (int tries = 0; tries < 6000; ++tries) {
-      if (::stat(path_, &file) == 0 && file.st_size >= count) return;
+      if (::stat(path_, &file) == 0 && file.st_size >= count) return true;
       ::usleep(10'000);
     }
+    return false;
   }
 
  private:
@@ -125,15 +128,20 @@ bool lose_rank(hocketComm_t comm, const Case& run) {
   return hocketBarrier(comm, nullptr) != hocketSuccess;
 }
 
-int die(hocketComm_t comm, const Case& run) {
-  if (!lose_rank(comm, run)) return wrong;
+/// Prints which rank the communicator names, and returns whether that is the one that was killed.
+bool name_culprit(hocketComm_t comm, const Case& run) {
   int rank = -1;
   int culprit = -1;
   hocketCommUserRank(comm, &rank);
   hocketCommGetCulprit(comm, &culprit);
   say("rank " + std::to_string(rank) + ": culprit " + std::to_string(culprit));
+  return culprit == run.rank;
+}
+
+int die(hocketComm_t comm, const Case& run) {
+  if (!lose_rank(comm, run) || !name_culprit(comm, run)) return wrong;
   run.told.add();
-  run.told.wait_for(run.others);
+  run.told.wait_for(run.others + 1);  // the others, and the process above rank R
   return wrong;
 }
 
@@ -148,7 +156,7 @@ int rank_by_variables() {
 
 int run_joined(hocketComm_t comm, const Case& run) {
   if (run.what == "die") return die(comm, run);
-  if (run.what == "kill") return lose_rank(comm, run) ? 0 : wrong;
+  if (run.what == "kill") return lose_rank(comm, run) && name_culprit(comm, run) ? 0 : wrong;
   return sum_ranks(comm);
 }
 
@@ -188,7 +196,10 @@ int run_in_child(const Case& run, Mpi& mpi) {
   int status = 0;
   ::waitpid(child, &status, 0);
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  run.told.wait_for(run.others);
+  if (run.told.wait_for(run.others)) {
+    say("rank " + std::to_string(run.rank) + ": named by all others before the launcher knew");
+    run.told.add();
+  }
   return 128 + WTERMSIG(status);
 }
 

@@ -11,6 +11,7 @@ check "srun, without SLURM_PROCID" fails srun -N 1 -n 2 env -u SLURM_PROCID "$ra
 sums 4 2 | check "srun, 2 hosts, by a key file" 0 env HOCKET_JOB_KEY_FILE="$work/key" \
   srun "${two[@]}" "$rank" sum
 check_death "srun, a rank dies" 4 3 srun "${two[@]}"
+check_kill "srun, a rank is killed" 137 4 3 srun "${two[@]}"
 check "srun -K, status of a killed rank" 137 srun -K "${two[@]}" "$rank" kill 2 </dev/null
 check "srun, exit status" 5 srun "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
 check_deadline "srun, a rank is missing" fails srun "${two[@]}" "$rank" miss 3 TOLD \
