@@ -9,7 +9,7 @@ check "hocket-run, 2 hosts, exit status" 5 "${two[@]}" "$rank" exit 3 <<<"rank 3
 check_deadline "hocket-run, 2 hosts, a rank is missing" fails "${two[@]}" "$rank" miss 3 TOLD \
   <<<"rank 3 is missing"
 
-if have mpirun.mpich; then
+if have mpich; then
   mpich+=(-launcher ssh -launcher-exec "$HOSTS_RSH" -hosts h1,h2)
   sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -ppn 2 -n 4 "$rank" sum
   sums 2 2 | check "Hydra -pmi-port, 2 hosts" 0 "${mpich[@]}" -pmi-port -ppn 1 -n 2 "$rank" sum
@@ -20,7 +20,7 @@ if have mpirun.mpich; then
   sums 2 2 | check "Hydra, 2 hosts, MPI_Init before" 0 "${mpich[@]}" -ppn 1 -n 2 "$rank" \
     sum libmpich.so.12,before
 fi
-if have mpirun.openmpi; then
+if have openmpi; then
   openmpi+=(--mca plm_rsh_agent "$HOSTS_RSH" --host h1:2,h2:2)
   sums 4 2 | check "Open MPI, 2 hosts" 0 "${openmpi[@]}" -n 4 "$rank" sum
   check_death "Open MPI, 2 hosts, a rank dies" 4 3 "${openmpi[@]}" -n 4
@@ -30,7 +30,7 @@ if have mpirun.openmpi; then
   sums 4 2 | check "Open MPI, 2 hosts, MPI_Init before" 0 "${openmpi[@]}" -n 4 \
     "$rank" sum libmpi.so.40,before
 fi
-if [[ $torchrun ]]; then
+if have torchrun; then
   # The agent of h2 in the background; its ranks print there too.
   agents() {  # VARIABLE=VALUE COMMAND...
     local setting=$1 agent="$torchrun --no-python --nnodes 2 --nproc-per-node 1 --master-addr h1

@@ -1,10 +1,6 @@
 # Open MPI 5, whose mpirun is PRRTE, on the hosts h1 and h2 of tests/rig/hosts, over ssh: sourced by
 # launchers.sh. `perf/peers/install openmpi` installs it below build/peers, with a PMIx library of
 # its own.
-if [[ ! -x ${openmpi5[0]} ]]; then
-  missing+=" build/peers/openmpi"
-  return
-fi
 key "$work/key"
 key "$work/other_key"
 one=("${openmpi5[@]}" --map-by :OVERSUBSCRIBE)

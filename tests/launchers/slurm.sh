@@ -31,15 +31,13 @@ check_death "srun --mpi=pmi2, a rank dies" 4 0 srun --mpi=pmi2 "${two[@]}"
 check "srun --mpi=pmi2, exit status" 5 srun --mpi=pmi2 "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
 check_deadline "srun --mpi=pmi2, a rank is missing" fails srun --mpi=pmi2 "${two[@]}" \
   "$rank" miss 3 TOLD <<<"waiting in the barrier of the launcher's PMI server"
-if [[ $(ldconfig -p) == *libmpich.so.12* ]]; then
+if have mpich; then
   for when in before after; do
     sums 4 2 | check "srun --mpi=pmi2, MPI_Init $when" 0 srun --mpi=pmi2 "${two[@]}" \
       "$rank" sum libmpich.so.12,$when
   done
 fi
-pmix=''
-if srun --mpi=pmix -n 1 true 2>/dev/null; then pmix=1; else missing+=" libpmix.so"; fi
-if [[ $pmix ]]; then
+if have pmix; then
   sums 4 2 | check "srun --mpi=pmix" 0 srun --mpi=pmix "${two[@]}" "$rank" sum
   check_death "srun --mpi=pmix, a rank dies" 4 1 srun --mpi=pmix "${two[@]}"
   check "srun --mpi=pmix, exit status" 5 srun --mpi=pmix "${two[@]}" "$rank" exit 2 \
@@ -47,7 +45,7 @@ if [[ $pmix ]]; then
   check_deadline "srun --mpi=pmix, a rank is missing" fails srun --mpi=pmix "${two[@]}" \
     "$rank" miss 3 TOLD <<<"rank 3 is missing"
 fi
-if [[ $pmix && $(ldconfig -p) == *libmpi.so.40* ]]; then
+if have pmix openmpi; then
   for when in before after; do
     sums 4 2 | check "srun --mpi=pmix, MPI_Init $when" 0 srun --mpi=pmix "${two[@]}" \
       "$rank" sum libmpi.so.40,$when
@@ -55,17 +53,17 @@ if [[ $pmix && $(ldconfig -p) == *libmpi.so.40* ]]; then
 fi
 
 # Launchers inside an allocation: Slurm's variables are left, and are wrong.
-if have mpirun.openmpi; then
+if have openmpi; then
   sums 4 2 | check "Open MPI inside salloc" 0 salloc -Q "${two[@]}" "${openmpi[@]}" "$rank" sum
 fi
-if [[ -x ${openmpi5[0]} ]]; then
+if have openmpi5; then
   sums 4 2 | check "Open MPI 5 inside salloc" 0 salloc -Q "${two[@]}" "${openmpi5[@]}" \
     "$rank" sum
 fi
-if have mpirun.mpich; then
+if have mpich; then
   sums 4 2 | check "Hydra inside salloc" 0 salloc -Q "${two[@]}" "${mpich[@]}" -n 4 "$rank" sum
 fi
-if [[ $torchrun ]]; then
+if have torchrun; then
   # Each task of srun is an agent. The key travels by MUNGE.
   sums 4 2 | check "torchrun inside srun" 0 srun -N 2 --ntasks-per-node 1 sh -c \
     'exec "$0" --no-python --nnodes 2 --node-rank $SLURM_NODEID --nproc-per-node 2 \
