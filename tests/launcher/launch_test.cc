@@ -232,6 +232,18 @@ TEST_F(KeyFile, a_file_that_others_may_use_is_refused) {
   EXPECT_TRUE(read_key_file(path_, &key).ok());
 }
 
+TEST_F(KeyFile, a_file_of_another_user_is_refused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  put(std::string(64, 'a'));
+  ASSERT_EQ(::chown(path_.c_str(), 1, 1), 0);
+  Key key{};
+  const Status status = read_key_file(path_, &key);
+  EXPECT_EQ(status.code(), Code::invalid_argument);
+  EXPECT_NE(status.message().find(path_ + " belongs to another user"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(key, Key{}) << "the key was read";
+}
+
 TEST_F(KeyFile, a_missing_file_or_a_directory_is_refused) {
   Key key{};
   EXPECT_EQ(read_key_file(path_ + ".no", &key).code(), Code::system_error);

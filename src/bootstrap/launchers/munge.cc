@@ -14,6 +14,7 @@ namespace {
 
 constexpr int option_uid_restriction = 9;  // the ABI of libmunge.so.2
 constexpr int success = 0;
+constexpr int socket_error = 6;
 
 struct MungeLibrary {
   void* (*create)() = nullptr;
@@ -59,7 +60,9 @@ Status library(const MungeLibrary** out) {
 }
 
 Status failed(const MungeLibrary& library, const char* what, int error) {
-  return {Code::system_error, fmt::format("MUNGE cannot {}: {}", what, library.error_text(error))};
+  return {Code::system_error,
+          fmt::format("MUNGE cannot {}: {}{}", what, library.error_text(error),
+                      error == socket_error ? " (munged does not answer on this host)" : "")};
 }
 
 struct Free {
