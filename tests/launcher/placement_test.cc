@@ -28,14 +28,23 @@ std::string placed(const std::string& map_by, int ranks, std::vector<HostSlots> 
   return text;
 }
 
+struct Row {
+  const char* map_by;
+  int ranks;  // 0: not given
+  std::vector<HostSlots> hosts;
+  const char* expected;  // how what placed() returns begins
+};
+
+void expect_placed(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    const std::string text = placed(row.map_by, row.ranks, row.hosts);
+    EXPECT_TRUE(text.starts_with(row.expected)) << row.map_by << " " << row.ranks << ": " << text;
+  }
+}
+
 TEST(Placement, fills_the_hosts_or_takes_them_in_turn) {
   const std::vector<HostSlots> three = {{"a", 3}, {"b"}, {"c", 2}};
-  const struct {
-    const char* map_by;
-    int ranks;  // 0: not given
-    std::vector<HostSlots> hosts;
-    const char* expected;
-  } rows[] = {
+  expect_placed({
       {"slot", 0, three, "a: 0 1 2, b: 3, c: 4 5"},
       {"slot", 4, three, "a: 0 1 2, b: 3"},
       {"node", 0, three, "a: 0 3 5, b: 1, c: 2 4"},
@@ -53,11 +62,7 @@ TEST(Placement, fills_the_hosts_or_takes_them_in_turn) {
       {"ppr:4:node", 0, three, "--map-by ppr:4:node: a has room for 3 only in --hosts"},
       {"slot", 0, {}, "the number of ranks is missing"},
       {"slot", 0, {{"a", 65535}, {"b"}}, "--hosts asks for 65536 ranks, but a job has at most"},
-  };
-  for (const auto& row : rows) {
-    EXPECT_TRUE(placed(row.map_by, row.ranks, row.hosts).starts_with(row.expected))
-        << row.map_by << " " << row.ranks << ": " << placed(row.map_by, row.ranks, row.hosts);
-  }
+  });
 }
 
 /// Hosts with these numbers of parts, as their agents have counted them.
@@ -69,12 +74,7 @@ std::vector<HostSlots> with_parts(std::vector<HostSlots> hosts, const std::vecto
 TEST(Placement, gives_ranks_to_each_part_of_all_hosts) {
   const std::vector<HostSlots> two = with_parts({{"a"}, {"b"}}, {1, 3});
   const std::vector<HostSlots> here = with_parts({{""}}, {2});
-  const struct {
-    const char* map_by;
-    int ranks;  // 0: not given
-    std::vector<HostSlots> hosts;
-    const char* expected;
-  } rows[] = {
+  expect_placed({
       {"ppr:2:numa", 0, two, "a: 0 1, b: 2 3 4 5 6 7"},
       {"ppr:1:socket", 0, two, "a: 0, b: 1 2 3"},
       {"ppr:1:package", 0, here, ": 0 1"},
@@ -102,11 +102,7 @@ TEST(Placement, gives_ranks_to_each_part_of_all_hosts) {
        "--map-by ppr:60000:socket: b has 3 sockets, so 180000 ranks, but a job has at most 65535"},
       {"ppr:20000:socket", 0, two,
        "--map-by ppr:20000:socket asks for 80000 ranks, but a job has at most 65535"},
-  };
-  for (const auto& row : rows) {
-    EXPECT_TRUE(placed(row.map_by, row.ranks, row.hosts).starts_with(row.expected))
-        << row.map_by << " " << row.ranks << ": " << placed(row.map_by, row.ranks, row.hosts);
-  }
+  });
   MapBy map_by;
   for (const auto& [text, needs] : {std::pair("ppr:2:node", false),
                                     {"numa", false},
