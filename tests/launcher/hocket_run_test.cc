@@ -149,6 +149,7 @@ TEST(HocketRun, an_option_of_another_launcher_is_refused_with_its_remedy) {
       {{"--display-map"}, "write --report-bindings, or --show-placement"},
       {{"--do-not-launch"}, "write --show-placement"},
       {{"--output-filename", "d"}, "--output-dir DIRECTORY"},
+      {{"--unbuffered"}, "write --pty"},
       {{"--nproc-per-node", "2"}, "-n RANKS"},
       {{"--nproc_per_node=2"}, "-n RANKS"},
   };
@@ -194,6 +195,7 @@ TEST(HocketRun, a_low_limit_of_open_files_is_named_with_the_remedy) {
   EXPECT_NE(many.err.find("needs 152 open files here, and the limit is 80"), std::string::npos)
       << many.err;
   EXPECT_EQ(run({"-n", "40", "true"}, {}, "ulimit -n 152").status, 0);
+  EXPECT_EQ(run({"-n", "40", "--pty", "true"}, {}, "ulimit -n 152").status, 0);
 }
 
 TEST(HocketRun, a_bad_setting_is_refused_and_an_unknown_one_reported) {

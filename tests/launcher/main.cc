@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -87,6 +88,11 @@ int join(LaunchInfo info) {
   return status.ok() ? 0 : 13;
 }
 
+/// Leaves it to the C library when the lines are written.
+void print_lines() {
+  for (int line = 0; line < 3; ++line) std::printf("line %d\n", line);
+}
+
 int rank_main(const std::string& what) {
   Settings settings;
   LaunchInfo info;
@@ -99,6 +105,9 @@ int rank_main(const std::string& what) {
   if (what == "place") return print_place(info);
   if (what == "meet") return meet(info);
   if (what == "join") return join(std::move(info));
+  if (what.starts_with("print-and-")) print_lines();
+  if (what == "print-and-die") return ::raise(SIGKILL);
+  if (what == "print-and-wait") ::pause();
   if (what == "hold") {
     print_place(info);
     std::fflush(stdout);

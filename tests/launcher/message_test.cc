@@ -18,6 +18,8 @@ StartRequest example() {
   request.here = {0, 2, 5};
   request.ranks = 6;
   request.tag_output = true;
+  request.pty = true;
+  request.terminal_size = {24, 300};
   request.binding = {Part::core, Part::l3cache, 3, 2};
   request.show_placement = true;
   request.directory = "/tmp";
@@ -32,6 +34,9 @@ TEST(StartRequest, arrives_as_it_was_sent) {
   ASSERT_TRUE(got.decode(sent.encode()));
   EXPECT_EQ(got.here, sent.here);
   EXPECT_EQ(got.ranks, 6);
+  EXPECT_TRUE(got.pty);
+  EXPECT_EQ(got.terminal_size.rows, 24);
+  EXPECT_EQ(got.terminal_size.columns, 300);
   EXPECT_EQ(got.binding.to, Part::core);
   EXPECT_EQ(got.binding.spread, Part::l3cache);
   EXPECT_EQ(got.binding.cores_per_rank, 3);

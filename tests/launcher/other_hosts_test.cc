@@ -48,6 +48,16 @@ TEST(OtherHosts, ranks_run_on_each_in_the_order_of_the_hosts) {
   EXPECT_EQ(sorted_lines_of(result.out), (Words{"[0] far1", "[1] far1", "[2] here", "[3] far2"}));
 }
 
+TEST(OtherHosts, give_their_ranks_pseudo_terminals_too) {
+  const FakeSsh ssh("export WHERE=$host; " + std::string(run_here));
+  const Result result =
+      run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:2,far2", "--pty",
+           "--tag-output", "sh", "-c", "[ -t 1 ] && [ -t 2 ] && ! [ -t 0 ] && echo $WHERE >&2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(sorted_lines_of(result.out), (Words{"[0] far1", "[1] far1", "[2] far2"}));
+  EXPECT_EQ(result.err, "");
+}
+
 TEST(OtherHosts, of_a_list_of_slurm_are_reached_one_by_one) {
   const FakeSsh ssh("export WHERE=$host; " + std::string(run_here));
   const Result result = run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far[08-09]:2",

@@ -52,6 +52,15 @@ TEST_F(OutputFiles, have_the_two_streams_of_each_rank) {
   EXPECT_EQ(text("rank.1.err"), "err 1\n");
 }
 
+TEST_F(OutputFiles, of_ranks_with_pseudo_terminals_have_both_streams_in_one) {
+  const Result result =
+      run(with({"-n", "2", "--pty", "sh", "-c", "echo out; echo err $HOCKET_RANK >&2; echo end"}));
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(text("rank.0.out"), "out\nerr 0\nend\n");
+  EXPECT_EQ(text("rank.1.out"), "out\nerr 1\nend\n");
+  EXPECT_EQ(text("rank.0.err") + text("rank.1.err"), "");
+}
+
 TEST_F(OutputFiles, are_as_many_as_the_ranks_that_the_parts_of_the_host_get) {
   const Result result = run(with({"--map-by", "ppr:1:socket", "--bind-to", "none", "echo", "x"}),
                             {"HWLOC_SYNTHETIC=package:2 core:2 pu:1"});

@@ -7,13 +7,20 @@
 #include "agent.h"
 
 namespace hocket::internal::launch {
+namespace {
+// More than a pipe or a pseudo terminal holds. A pseudo terminal gives at most 4 KiB at a time.
+constexpr std::size_t most_at_once = 256 << 10;
+}  // namespace
 
 void Agent::read_output(RankProcess& rank, int which) {
   char buffer[64 << 10];
   UniqueFd& output = rank.output[which];
-  for (int reads = 0; output && reads < 4; ++reads) {
-    const ssize_t got = ::read(output.get(), buffer, sizeof buffer);
-    if (got < 0) return;  // the pipe is empty
+  std::size_t taken = 0;
+  while (output && taken < most_at_once) {
+    ssize_t got = ::read(output.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EIO) got = 0;  // no process has the slave of the pseudo terminal
+    if (got < 0) return;                   // there is nothing to read
+    taken += static_cast<std::size_t>(got);
     std::string ready;
     if (got == 0) {
       output.reset();

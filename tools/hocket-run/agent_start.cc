@@ -22,7 +22,7 @@ constexpr const char* invalid_message =
     "the agent received an invalid message; install the same release of hocket on all hosts";
 
 constexpr unsigned long files_of_agent = 32;
-constexpr unsigned long files_per_rank = 3;  // the read ends of its pipes
+constexpr unsigned long files_per_rank = 3;  // the read ends of its pipes; or its terminal
 
 Status check_file_limit(int ranks) {
   struct rlimit limit {};
@@ -172,12 +172,20 @@ Status Agent::start_ranks() {
   bind_ranks(allowed, &bindings);
   if (request_.report_bindings || request_.show_placement) report_bindings(allowed, bindings);
   if (request_.show_placement) return {};
+  // All before the first rank starts: if there are too few, no rank starts. The slaves are closed
+  // here when the ranks have them, so that a master tells when its rank has closed the slave.
+  std::vector<PseudoTerminal> terminals(request_.here.size());
+  if (request_.pty) {
+    HOCKET_RETURN_IF_ERROR(
+        make_pseudo_terminals(terminals.size(), request_.terminal_size, &terminals));
+  }
   for (std::size_t local = 0; local < request_.here.size(); ++local) {
     info.rank = request_.here[local];
     command.arguments = arguments_of(request_.programs, static_cast<int>(local));
     command.cpus = bindings[local].of_this_host ? bindings[local].cpus : Cpus();
     command.wants_input = info.rank == 0;
     command.listener = info.rank == 0 ? listener_.get() : -1;
+    command.terminal = terminals[local].slave.get();
     UniqueFd record;
     HOCKET_RETURN_IF_ERROR(make_launch_record(info, command.listener, &record));
     HOCKET_RETURN_IF_ERROR(to_high_number(&record));
@@ -194,6 +202,7 @@ Status Agent::start_ranks() {
     RankProcess rank;
     rank.rank = info.rank;
     for (Relay& relay : rank.relay) relay = Relay(tag);
+    rank.output[0] = std::move(terminals[local].master);
     HOCKET_RETURN_IF_ERROR(start_rank(command, &rank));
     ranks_.push_back(std::move(rank));
     ++running_;

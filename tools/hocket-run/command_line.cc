@@ -96,6 +96,10 @@ void describe_places(CLI::App* app, CommandLine* line) {
 /// How the ranks run, and how they end.
 void describe_ranks(CLI::App* app, CommandLine* line) {
   app->add_flag("--tag-output", line->options.tag_output, "Begin every line with [RANK]");
+  app->add_flag("--pty", line->options.pty,
+                "Give each rank a pseudo terminal as standard output and standard error, so that "
+                "the C library of a program writes every line at once. Both streams then are "
+                "standard output");
   app->add_option(
          "--on-death", line->on_death,
          "When a rank fails: `end` the others 2 s later (so that they can report the error), "

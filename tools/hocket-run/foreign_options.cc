@@ -75,6 +75,7 @@ const std::vector<Row>& table() {
        "it is not needed: hocket-run is called once and starts the ranks of all --hosts by ssh"},
       {{"--ntasks"}, "write -n RANKS"},
       {{"-l", "--label", "-tag-output", "-prepend-rank"}, "write --tag-output"},
+      {{"-u", "--unbuffered"}, "write --pty"},
       {{"-o", "--output", "--output-filename", "-output-filename", "--output-directory", "-e",
         "--error", "--log-dir"},
        "write --output-dir DIRECTORY, which gets files of the standard output and the standard "

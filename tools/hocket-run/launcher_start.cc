@@ -141,6 +141,8 @@ void Launcher::start_ranks(const Address& coordinator) {
   request.coordinator = coordinator;
   request.ranks = options_.ranks;
   request.tag_output = options_.tag_output;
+  request.pty = options_.pty;
+  request.terminal_size = own_terminal_size();
   request.binding = options_.binding;
   request.report_bindings = options_.report_bindings;
   request.show_placement = options_.show_placement;

@@ -170,6 +170,9 @@ std::string StartRequest::encode() const {
   put(&out, here);
   out.i32(ranks);
   out.u8(tag_output);
+  out.u8(pty);
+  out.u16(terminal_size.rows);
+  out.u16(terminal_size.columns);
   out.u8(static_cast<std::uint8_t>(binding.to));
   out.u8(static_cast<std::uint8_t>(binding.spread));
   out.i32(binding.cores_per_rank);
@@ -190,6 +193,9 @@ bool StartRequest::decode(std::string_view payload) {
   get(&in, &here);
   ranks = in.i32();
   tag_output = in.u8() != 0;
+  pty = in.u8() != 0;
+  terminal_size.rows = in.u16();
+  terminal_size.columns = in.u16();
   binding.to = static_cast<Part>(in.u8());
   binding.spread = static_cast<Part>(in.u8());
   binding.cores_per_rank = in.i32();

@@ -10,10 +10,11 @@
 #include "binding.h"
 #include "bootstrap/net/control_messages.h"
 #include "programs.h"
+#include "pseudo_terminal.h"
 
 namespace hocket::internal::launch {
 
-inline constexpr std::uint32_t protocol_version = 6;
+inline constexpr std::uint32_t protocol_version = 7;
 /// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
@@ -78,6 +79,8 @@ struct StartRequest {
   std::vector<int> here;  // the ranks of this host, in ascending order
   std::int32_t ranks = 0;
   bool tag_output = false;
+  bool pty = false;  // the standard output and standard error of a rank are a pseudo terminal
+  TerminalSize terminal_size;
   BindingRules binding;
   bool report_bindings = false;
   bool show_placement = false;  // report the bindings, and start no rank

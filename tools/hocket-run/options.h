@@ -17,6 +17,7 @@ struct Options {
   std::vector<HostSlots> hosts;
   std::string hosts_source = "--hosts";  // the option or the file that has the hosts
   bool tag_output = false;
+  bool pty = false;  // ranks write to pseudo terminals
   bool end_on_death = true;
   MapBy map_by;
   BindingRules binding;

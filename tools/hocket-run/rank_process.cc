@@ -71,8 +71,11 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 Status start_rank(const Command& command, RankProcess* process) {
   Pipe input, output, error, exec_error;
-  HOCKET_RETURN_IF_ERROR(make_pipe(&output));
-  HOCKET_RETURN_IF_ERROR(make_pipe(&error));
+  const bool has_terminal = command.terminal >= 0;
+  if (!has_terminal) {
+    HOCKET_RETURN_IF_ERROR(make_pipe(&output));
+    HOCKET_RETURN_IF_ERROR(make_pipe(&error));
+  }
   HOCKET_RETURN_IF_ERROR(make_pipe(&exec_error));
   if (command.wants_input) {
     HOCKET_RETURN_IF_ERROR(make_pipe(&input));
@@ -90,22 +93,24 @@ Status start_rank(const Command& command, RankProcess* process) {
   if (pid < 0) return system_error("cannot start a process");
   if (pid == 0) {
     become_rank(command, const_cast<char**>(arguments.data()),
-                const_cast<char**>(environment.data()), agent, input.read.get(), output.write.get(),
-                error.write.get(), exec_error.write.get());
+                const_cast<char**>(environment.data()), agent, input.read.get(),
+                has_terminal ? command.terminal : output.write.get(),
+                has_terminal ? command.terminal : error.write.get(), exec_error.write.get());
   }
   ::setpgid(pid, pid);  // here too, because the child may not have called it when a signal comes
   process->program = command.arguments.front();
   process->pid = pid;
   process->running = true;
-  process->output[0] = std::move(output.read);
-  process->output[1] = std::move(error.read);
+  if (!has_terminal) {
+    process->output[0] = std::move(output.read);
+    process->output[1] = std::move(error.read);
+  }
   process->exec_error = std::move(exec_error.read);
   process->input = std::move(input.write);
-  for (const int fd :
-       {process->output[0].get(), process->output[1].get(), process->exec_error.get()}) {
-    set_nonblocking(fd);
+  for (const UniqueFd* fd :
+       {&process->output[0], &process->output[1], &process->exec_error, &process->input}) {
+    if (*fd) set_nonblocking(fd->get());
   }
-  if (process->input) set_nonblocking(process->input.get());
   return {};
 }
 
