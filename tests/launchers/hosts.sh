@@ -1,5 +1,4 @@
 # Cases on the two hosts h1 and h2 of tests/rig/hosts: sourced by launchers.sh.
-key "$work/key"
 
 two=("$hocket_run" --ssh "$HOSTS_RSH" --hosts h1:2,h2:2)
 sums 4 2 | check "hocket-run, 2 hosts" 0 "${two[@]}" "$rank" sum
@@ -12,13 +11,32 @@ check_deadline "hocket-run, 2 hosts, a rank is missing" fails "${two[@]}" "$rank
 if have mpich; then
   mpich+=(-launcher ssh -launcher-exec "$HOSTS_RSH" -hosts h1,h2)
   sums 4 2 | check "Hydra, 2 hosts" 0 "${mpich[@]}" -ppn 2 -n 4 "$rank" sum
-  sums 2 2 | check "Hydra -pmi-port, 2 hosts" 0 "${mpich[@]}" -pmi-port -ppn 1 -n 2 "$rank" sum
   check_death "Hydra, 2 hosts, a rank dies" 4 3 "${mpich[@]}" -ppn 2 -n 4
   check "Hydra, 2 hosts, exit status" 5 "${mpich[@]}" -ppn 1 -n 2 "$rank" exit 1 <<<"rank 1 of 2"
   check_deadline "Hydra, 2 hosts, a rank is missing" fails "${mpich[@]}" -ppn 1 -n 2 "$rank" \
     miss 1 TOLD <<<"waiting in the barrier of the launcher's PMI server"
+  # The status is 9, or 255 if a proxy of Hydra sees a closed connection first.
+  check "Hydra, 2 hosts, status of a killed rank" fails "${mpich[@]}" -ppn 1 -n 2 "$rank" kill 1 \
+    <<<"EXIT CODE: 9"
+  check_kill "Hydra, 2 hosts, a rank below a shell is killed" 137 4 3 "${mpich[@]}" -ppn 2 -n 4 \
+    sh -c '"$0" "$@"; exit $?'
+  check_keys "Hydra, 2 hosts, a wrong key" PMI_RANK "${mpich[@]}" -ppn 1 -n 2 <<<"$wrong_key"
   sums 2 2 | check "Hydra, 2 hosts, MPI_Init before" 0 "${mpich[@]}" -ppn 1 -n 2 "$rank" \
     sum libmpich.so.12,before
+
+  port=("${mpich[@]}" -pmi-port)
+  sums 4 2 | check "Hydra -pmi-port, 2 hosts" 0 "${port[@]}" -ppn 2 -n 4 "$rank" sum
+  check_death "Hydra -pmi-port, 2 hosts, a rank dies" 4 3 "${port[@]}" -ppn 2 -n 4
+  check "Hydra -pmi-port, 2 hosts, status of a killed rank" fails "${port[@]}" -ppn 1 -n 2 \
+    "$rank" kill 1 <<<"EXIT CODE: 9"
+  check_kill "Hydra -pmi-port, 2 hosts, a rank below a shell is killed" 137 4 3 "${port[@]}" \
+    -ppn 2 -n 4 sh -c '"$0" "$@"; exit $?'
+  check "Hydra -pmi-port, 2 hosts, exit status" 5 "${port[@]}" -ppn 1 -n 2 "$rank" exit 1 \
+    <<<"rank 1 of 2"
+  check_deadline "Hydra -pmi-port, 2 hosts, a rank is missing" fails "${port[@]}" -ppn 1 -n 2 \
+    "$rank" miss 1 TOLD <<<"waiting in the barrier of the launcher's PMI server"
+  check_keys "Hydra -pmi-port, 2 hosts, a wrong key" PMI_ID "${port[@]}" -ppn 1 -n 2 \
+    <<<"$wrong_key"
 fi
 if have openmpi; then
   openmpi+=(--mca plm_rsh_agent "$HOSTS_RSH" --host h1:2,h2:2)
@@ -27,9 +45,19 @@ if have openmpi; then
   check "Open MPI, 2 hosts, exit status" 5 "${openmpi[@]}" -n 4 "$rank" exit 3 <<<"rank 3 of 4"
   check_deadline "Open MPI, 2 hosts, a rank is missing" fails "${openmpi[@]}" -n 4 "$rank" \
     miss 3 TOLD <<<"rank 3 is missing"
+  check "Open MPI, 2 hosts, status of a killed rank" 137 "${openmpi[@]}" -n 4 "$rank" kill 3 \
+    </dev/null
+  check_keys "Open MPI, 2 hosts, a wrong key" OMPI_COMM_WORLD_RANK "${openmpi[@]}" --map-by node \
+    -n 2 <<<"job key"
   sums 4 2 | check "Open MPI, 2 hosts, MPI_Init before" 0 "${openmpi[@]}" -n 4 \
     "$rank" sum libmpi.so.40,before
 fi
+# The program of a rank whose key depends on the rank: the rig's ssh has no quotes for more.
+cat >"$work/wrong" <<END
+#!/bin/sh
+exec sh -c '$give_keys' "$work" \$RANK "$rank" join
+END
+chmod 700 "$work/wrong"
 if have torchrun; then
   # The agent of h2 in the background; its ranks print there too.
   agents() {  # VARIABLE=VALUE COMMAND...
@@ -50,6 +78,7 @@ if have torchrun; then
     <<<"HOCKET_JOB_KEY_FILE"
   check_deadline "torchrun, 2 hosts, a rank is missing" fails agents \
     HOCKET_JOB_KEY_FILE="$work/key" "$rank" miss 1 TOLD <<<"rank 1 is missing"
+  check "torchrun, 2 hosts, a wrong key" fails agents HOCKET_LOG=warn "$work/wrong" <<<"job key"
 fi
 master() {  # VARIABLES... -- COMMAND: rank 0 on h1 and rank 1 on h2
   local variables=(HOCKET_JOIN_DEADLINE_MS="$HOCKET_JOIN_DEADLINE_MS")
@@ -69,10 +98,6 @@ sums 2 2 | check "variables, 2 hosts, a trusted network" 0 master MASTER_ADDR=10
   MASTER_PORT=1234 HOCKET_TRUST_NETWORK=1 HOCKET_LOG=warn -- "$rank" sum
 check "variables, 2 hosts, no key" fails master MASTER_ADDR=h1 -- "$rank" join \
   <<<"2 times HOCKET_JOB_KEY_FILE"
-key "$work/key0"
-key "$work/key1"
-printf '#!/bin/sh\nHOCKET_JOB_KEY_FILE=%s/key$RANK exec %s join\n' "$work" "$rank" >"$work/wrong"
-chmod 700 "$work/wrong"
 check "variables, 2 hosts, a wrong key" fails master MASTER_ADDR=h1 \
   -- "$work/wrong" <<<"refused this rank's job key
 RANK=1, WORLD_SIZE=2
@@ -85,5 +110,10 @@ check_deadline "variables, 2 hosts, a rank is missing" fails master MASTER_ADDR=
 check "variables, 2 hosts, rank 0 is missing" fails $HOSTS_RSH h2 "RANK=1 WORLD_SIZE=2 \
   MASTER_ADDR=h1 HOCKET_JOIN_DEADLINE_MS=500 HOCKET_JOB_KEY_FILE=$work/key $rank join" \
   <<<"looking for rank 0 on h1 (MASTER_ADDR)"
+# srun's variables where no munged runs.
+check "srun's variables, no munged" 3 env SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_JOB_ID=7 \
+  SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=h[1-2] "$rank" join \
+  <<<"or start munged on every host
+munged does not answer on this host"
 # shellcheck disable=SC1091
 source "$(dirname "$here")/lines.sh" hosts

@@ -136,6 +136,20 @@ key() {  # FILE: a new job key
   (umask 077 && head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$1")
 }
 
+# KEYS RANK COMMAND...: rank 1 gets another key than the others.
+give_keys='HOCKET_JOB_KEY_FILE=$0/key; [ $1 != 1 ] || HOCKET_JOB_KEY_FILE=$0/other_key
+export HOCKET_JOB_KEY_FILE; shift; exec "$@"'
+wrong_key="refused this rank's job key
+which says that it is rank 1 of this job, presented another job key"
+
+# Every rank takes its key and joins; VARIABLE is its rank.
+check_keys() {  # NAME VARIABLE COMMAND...: the expected text is the standard input
+  local name=$1 variable=$2
+  shift 2
+  check "$name" fails "$@" sh -c "exec sh -c \"\$0\" \"\$1\" \$$variable \"\$2\" join" \
+    "$give_keys" "$work" "$rank"
+}
+
 # Open MPI passes variables to the ranks only if told. It names its temporary folder by host and
 # process number; both are the same in other runs of the rig.
 openmpi=(mpirun.openmpi -x HOCKET_JOIN_DEADLINE_MS --allow-run-as-root --oversubscribe
@@ -180,6 +194,8 @@ case $group:$inside in
     ;;
 esac
 
+key "$work/key"
+key "$work/other_key"
 # shellcheck disable=SC1090
 source "$(dirname "$here")/$group.sh"
 finish

@@ -1,16 +1,4 @@
 # Cases on one host: sourced by launchers.sh.
-key "$work/key"
-key "$work/other_key"
-# KEYS RANK COMMAND...: rank 1 gets another key than the others.
-give_keys='HOCKET_JOB_KEY_FILE=$0/key; [ $1 != 1 ] || HOCKET_JOB_KEY_FILE=$0/other_key
-export HOCKET_JOB_KEY_FILE; shift; exec "$@"'
-wrong_key="refused this rank's job key
-which says that it is rank 1 of this job, presented another job key"
-
-with_keys() {  # VARIABLE: the command with which every rank takes its key; VARIABLE is its rank
-  printf 'exec sh -c "$0" "$1" $%s "$2" join' "$1"
-}
-
 check_death "hocket-run, a rank dies" 3 1 "$hocket_run" -n 3
 check "hocket-run, status of a killed rank" 137 "$hocket_run" -n 2 "$rank" kill 1 </dev/null
 check_kill "hocket-run --on-death=continue, a rank is killed" 137 3 1 "$hocket_run" -n 3 \
@@ -34,8 +22,7 @@ if have mpich; then
   check_deadline "Hydra, a rank is missing" fails "${mpich[@]}" -n 2 "$rank" miss 1 TOLD \
     <<<"ms passed while the rank was waiting in the barrier of the launcher's PMI server
 this process is rank 0 of 2, started by a PMI-1 launcher: PMI_RANK=0, PMI_SIZE=2"
-  check "Hydra, a wrong key" fails "${mpich[@]}" -n 2 sh -c "$(with_keys PMI_RANK)" \
-    "$give_keys" "$work" "$rank" <<<"$wrong_key
+  check_keys "Hydra, a wrong key" PMI_RANK "${mpich[@]}" -n 2 <<<"$wrong_key
 started by a PMI-1 launcher: PMI_RANK=1"
   for when in before after never; do
     sums 2 1 | check "Hydra, MPI_Init $when" 0 "${mpich[@]}" -n 2 "$rank" \
@@ -57,8 +44,7 @@ if have openmpi; then
     <<<"rank 1 is missing"
   check_deadline "Open MPI, rank 0 is missing" fails "${openmpi[@]}" -n 2 "$rank" miss 0 TOLD \
     <<<"waiting for rank 0 to publish its address by PMIx"
-  check "Open MPI, a wrong key" fails "${openmpi[@]}" -n 2 sh -c \
-    "$(with_keys OMPI_COMM_WORLD_RANK)" "$give_keys" "$work" "$rank" \
+  check_keys "Open MPI, a wrong key" OMPI_COMM_WORLD_RANK "${openmpi[@]}" -n 2 \
     <<<"job key"  # of the rank that mpirun leaves the time to report
   for when in before after never; do
     sums 2 1 | check "Open MPI, MPI_Init $when" 0 "${openmpi[@]}" -n 2 "$rank" \
@@ -77,8 +63,8 @@ if have torchrun; then
     "$rank" exit 1 <<<"rank 1 of 2"
   check_deadline "torchrun, a rank is missing" fails "${torch[@]}" --standalone \
     --nproc-per-node 2 "$rank" miss 1 TOLD <<<"rank 1 is missing"
-  check "torchrun, a wrong key" fails "${torch[@]}" --standalone --nproc-per-node 2 \
-    sh -c "$(with_keys RANK)" "$give_keys" "$work" "$rank" <<<"job key"
+  check_keys "torchrun, a wrong key" RANK "${torch[@]}" --standalone --nproc-per-node 2 \
+    <<<"job key"
 fi
 
 # RANK, WORLD_SIZE and MASTER_ADDR alone.
@@ -98,8 +84,7 @@ check "variables, without RANK" fails by_hand 2 MASTER_ADDR=localhost -- env -u 
   -u MASTER_ADDR "$rank" join <<<"2 times WORLD_SIZE=2), but RANK is not set"
 sums 1 1 | check "variables, the only rank" 0 env RANK=0 WORLD_SIZE=1 "$rank" sum
 # Two ranks: a third might look for rank 0 only after rank 0 has failed, and then waits for it.
-check "variables, a wrong key" fails by_hand 2 MASTER_ADDR=localhost -- sh -c \
-  "$(with_keys RANK)" "$give_keys" "$work" "$rank" <<<"$wrong_key
+check_keys "variables, a wrong key" RANK by_hand 2 MASTER_ADDR=localhost -- <<<"$wrong_key
 RANK=1, WORLD_SIZE=2"
 sums 2 2 | check "variables, with a key and TLS" 0 by_hand 2 MASTER_ADDR=127.0.0.1 HOCKET_TLS=1 \
   HOCKET_TRANSPORT=tcp HOCKET_JOB_KEY_FILE="$work/key" -- "$rank" sum

@@ -1,8 +1,6 @@
 # Open MPI 5, whose mpirun is PRRTE, on the hosts h1 and h2 of tests/rig/hosts, over ssh: sourced by
 # launchers.sh. `perf/peers/install openmpi` installs it below build/peers, with a PMIx library of
 # its own.
-key "$work/key"
-key "$work/other_key"
 one=("${openmpi5[@]}" --map-by :OVERSUBSCRIBE)
 two=("${openmpi5[@]}" --host h1:2,h2:2)
 # PMIx libraries of two versions: mpirun prints such lines.
@@ -18,9 +16,8 @@ check_deadline "Open MPI 5, 2 hosts, a rank is missing" fails "${two[@]}" -n 4 "
   <<<"rank 3 is missing"
 check_deadline "Open MPI 5, 2 hosts, rank 0 is missing" fails "${two[@]}" -n 4 "$rank" miss 0 TOLD \
   <<<"waiting for rank 0 to publish its address by PMIx"
-check "Open MPI 5, 2 hosts, a wrong key" fails "${two[@]}" -n 4 sh -c \
-  'export HOCKET_JOB_KEY_FILE=$0/key; [ $OMPI_COMM_WORLD_RANK = 0 ] ||
-  HOCKET_JOB_KEY_FILE=$0/other_key; exec "$1" join' "$work" "$rank" <<<"job key"
+check_keys "Open MPI 5, 2 hosts, a wrong key" OMPI_COMM_WORLD_RANK "${two[@]}" --map-by node \
+  -n 2 <<<"job key"
 sums 4 2 | check "Open MPI 5, 2 hosts, MPI_Init before" 0 "${two[@]}" -n 4 "$rank" \
   sum libmpi.so.40,before
 check "Open MPI 5, 2 hosts, MPI_Init after" fails "${two[@]}" -n 4 "$rank" \

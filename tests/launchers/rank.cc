@@ -147,8 +147,8 @@ int die(hocketComm_t comm, const Case& run) {
 
 /// For `miss`: the rank, before it has joined.
 int rank_by_variables() {
-  for (const char* name :
-       {"HOCKET_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+  for (const char* name : {"HOCKET_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID",
+                           "PMIX_RANK", "SLURM_PROCID"}) {
     if (std::getenv(name) != nullptr) return std::atoi(std::getenv(name));
   }
   return -1;

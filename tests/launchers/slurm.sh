@@ -1,6 +1,4 @@
 # Cases in the Slurm cluster of tests/rig/slurm, nodes h1 and h2: sourced by launchers.sh.
-key "$work/key"
-key "$work/other_key"
 two=(-N 2 --ntasks-per-node 2)
 
 sums 4 2 | check "srun, 2 hosts, by MUNGE" 0 srun "${two[@]}" "$rank" sum
@@ -10,6 +8,7 @@ check "srun, without SLURM_PROCID" fails srun -N 1 -n 2 env -u SLURM_PROCID "$ra
   <<<"SLURM_STEP_NUM_TASKS=2), but SLURM_PROCID is not set"
 sums 4 2 | check "srun, 2 hosts, by a key file" 0 env HOCKET_JOB_KEY_FILE="$work/key" \
   srun "${two[@]}" "$rank" sum
+check_death "srun, 1 host, a rank dies" 3 1 srun -N 1 -n 3
 check_death "srun, a rank dies" 4 3 srun "${two[@]}"
 check_kill "srun, a rank is killed" 137 4 3 srun "${two[@]}"
 check "srun -K, status of a killed rank" 137 srun -K "${two[@]}" "$rank" kill 2 </dev/null
@@ -17,16 +16,17 @@ check "srun, exit status" 5 srun "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
 check_deadline "srun, a rank is missing" fails srun "${two[@]}" "$rank" miss 3 TOLD \
   <<<"rank 3 is missing
 started by Slurm's srun: SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=4"
-check "srun, a wrong key" fails srun --kill-on-bad-exit=0 -N 2 -n 2 sh -c \
-  'export HOCKET_JOB_KEY_FILE=$0/key; [ $SLURM_PROCID = 0 ] || HOCKET_JOB_KEY_FILE=$0/other_key
-  exec "$1" join' "$work" "$rank" <<<"refused this rank's job key
-which says that it is rank 1 of this job, presented another job key
+check_keys "srun, a wrong key" SLURM_PROCID srun --kill-on-bad-exit=0 -N 2 -n 2 <<<"$wrong_key
 SLURM_PROCID=1"
 printf 'h2\nh1\nh2\n' >"$work/hostfile"
 sums 3 2 | check "srun, tasks placed by hand" 0 env SLURM_HOSTFILE="$work/hostfile" \
   srun -m arbitrary -n 3 "$rank" sum
 
 sums 4 2 | check "srun --mpi=pmi2" 0 srun --mpi=pmi2 "${two[@]}" "$rank" sum
+sums 2 1 | check "srun --mpi=pmi2, 1 host" 0 srun --mpi=pmi2 -N 1 -n 2 "$rank" sum
+check_kill "srun --mpi=pmi2, a rank is killed" 137 4 3 srun --mpi=pmi2 "${two[@]}"
+check_keys "srun --mpi=pmi2, a wrong key" SLURM_PROCID srun --mpi=pmi2 --kill-on-bad-exit=0 -N 2 \
+  -n 2 <<<"$wrong_key"
 check_death "srun --mpi=pmi2, a rank dies" 4 0 srun --mpi=pmi2 "${two[@]}"
 check "srun --mpi=pmi2, exit status" 5 srun --mpi=pmi2 "${two[@]}" "$rank" exit 2 <<<"rank 2 of 4"
 check_deadline "srun --mpi=pmi2, a rank is missing" fails srun --mpi=pmi2 "${two[@]}" \
@@ -39,6 +39,10 @@ if have mpich; then
 fi
 if have pmix; then
   sums 4 2 | check "srun --mpi=pmix" 0 srun --mpi=pmix "${two[@]}" "$rank" sum
+  sums 2 1 | check "srun --mpi=pmix, 1 host" 0 srun --mpi=pmix -N 1 -n 2 "$rank" sum
+  check_kill "srun --mpi=pmix, a rank is killed" 137 4 3 srun --mpi=pmix "${two[@]}"
+  check_keys "srun --mpi=pmix, a wrong key" SLURM_PROCID srun --mpi=pmix --kill-on-bad-exit=0 -N 2 \
+    -n 2 <<<"$wrong_key"
   check_death "srun --mpi=pmix, a rank dies" 4 1 srun --mpi=pmix "${two[@]}"
   check "srun --mpi=pmix, exit status" 5 srun --mpi=pmix "${two[@]}" "$rank" exit 2 \
     <<<"rank 2 of 4"
