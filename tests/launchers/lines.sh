@@ -52,16 +52,16 @@ case $1 in
     check_line "4 ranks" "$(line_with 'hocket-run -n 4 ')" 4 1
     check_line "2 hosts" "$(line_with 'hocket-run --hosts a:2,b:2 ')" 4 2
     check_line "2 programs" "$(line_with 'hocket-run -n 1 ./server')" 4 1
-    if [[ $torchrun ]]; then
+    if have torchrun; then
       check_line "torchrun" "$(line_of 'torchrun, one host')" 4 1
       line=$(line_of 'torchrun, two hosts; on each, with its own `--node-rank`')
       check_line "torchrun, 2 hosts" "$line" 8 2 "${line/--node-rank 0/--node-rank 1}"
     fi
-    if have mpirun.openmpi; then
+    if have openmpi; then
       mpirun_is mpirun.openmpi
       check_line "Open MPI" "$(line_of 'Open MPI')" 8 2
     fi
-    if have mpirun.mpich; then
+    if have mpich; then
       mpirun_is mpirun.mpich
       check_line "MPICH" "$(line_of 'MPICH (Hydra)')" 8 2
     fi
@@ -71,7 +71,7 @@ case $1 in
   slurm)
     check_line "srun" "$(line_of srun)" 8 2
     check_line "srun with PMI" "$(line_of 'srun with PMI')" 8 2
-    [[ ! $pmix ]] || check_line "srun with PMIx" "$(line_of 'srun with PMIx')" 8 2
+    if have pmix; then check_line "srun with PMIx" "$(line_of 'srun with PMIx')" 8 2; fi
     # shellcheck disable=SC2016
     check_line "hocket-run in a job of Slurm" "export HOCKET_SSH='$HOSTS_RSH'
       salloc -Q -N 2 --ntasks-per-node 4 bash -c '$(line_with '--hosts "$SLURM_JOB_NODELIST"')'" 8 2

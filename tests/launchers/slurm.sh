@@ -32,7 +32,7 @@ check "srun --mpi=pmi2, exit status" 5 srun --mpi=pmi2 "${two[@]}" "$rank" exit 
 check_deadline "srun --mpi=pmi2, a rank is missing" fails srun --mpi=pmi2 "${two[@]}" \
   "$rank" miss 3 TOLD <<<"waiting in the barrier of the launcher's PMI server"
 if have mpich; then
-  for when in before after; do
+  for when in before after never; do
     sums 4 2 | check "srun --mpi=pmi2, MPI_Init $when" 0 srun --mpi=pmi2 "${two[@]}" \
       "$rank" sum libmpich.so.12,$when
   done
@@ -50,7 +50,7 @@ if have pmix; then
     "$rank" miss 3 TOLD <<<"rank 3 is missing"
 fi
 if have pmix openmpi; then
-  for when in before after; do
+  for when in before after never; do
     sums 4 2 | check "srun --mpi=pmix, MPI_Init $when" 0 srun --mpi=pmix "${two[@]}" \
       "$rank" sum libmpi.so.40,$when
   done
