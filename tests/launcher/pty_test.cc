@@ -47,7 +47,7 @@ TEST(Pty, changes_no_byte_of_the_output) {
   for (int byte = 0; byte < 256; ++byte) expected += static_cast<char>(byte);
   expected += "a\nb\r\n\n\tno end";
   const Result result = run(shell({"-n", "1", "--pty"}, every_byte));
-  EXPECT_TRUE(result.out == expected) << result.out;
+  EXPECT_TRUE(result.out == expected) << result.out.size() << " bytes of " << expected.size();
   const Result tagged =
       run(shell({"-n", "2", "--pty", "--tag-output"}, "echo one; echo two >&2; printf 'no end'"));
   EXPECT_EQ(sorted_lines_of(tagged.out),
