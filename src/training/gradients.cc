@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "training/gradients_body.h"
+#include "training/non_finite.h"
+#include "training/range_math.h"
 
 namespace hocket::training {
 namespace {
@@ -40,6 +42,7 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
     each.complete = false;
     each.missing = Missing::no;
     each.zero = false;
+    each.non_finite = false;
   }
 }
 
@@ -85,8 +88,18 @@ void GradientReducer::Body::complete(int parameter) {
   Progress& mine = of(parameter);
   if (mine.complete) return;
   mine.complete = true;
+  if (!mine.outside) look_for_non_finite(parameter);
   --incomplete[static_cast<std::size_t>(layout.place(parameter).bucket)];
   launch_complete_buckets();
+}
+
+/// The reduction overwrites this rank's gradient. It was written a moment ago, so most of it is
+/// read from the cache here.
+void GradientReducer::Body::look_for_non_finite(int parameter) {
+  Progress& mine = of(parameter);
+  if (!mine.unreduced) return;
+  const hocketDataType_t dtype = bucket_of(parameter).dtype;
+  if (!all_finite(gradient(parameter), slot(parameter).elements, dtype)) mine.non_finite = true;
 }
 
 void GradientReducer::Body::launch_complete_buckets() {
@@ -118,6 +131,7 @@ void GradientReducer::Body::launch(std::size_t index) {
     std::byte* const place = data + each.begin * element_bytes(bucket.dtype);
     if (mine.outside) {
       options.owner->deliver(each.parameter, place);
+      look_for_non_finite(each.parameter);
     } else if (mine.zero) {
       std::memset(place, 0, each.elements * element_bytes(bucket.dtype));
     }
@@ -207,11 +221,12 @@ void GradientReducer::Body::end() {
 void GradientReducer::Body::agree_on_status() {
   const bool finds_unused = looks_for_unused();
   std::vector<Missing> missing;
-  std::int64_t problems[1] = {0};
+  std::int64_t problems[2] = {0, 0};  // parameters that miss something; that are not finite
   std::vector<std::uint8_t> mine_used;
   for (Progress& each : progress) {
     if (each.missing == Missing::absent && finds_unused) each.missing = Missing::no;
     problems[0] += each.missing == Missing::no ? 0 : 1;
+    problems[1] += each.non_finite ? 1 : 0;
     missing.push_back(each.missing);
     mine_used.push_back(each.unreduced ? 1 : 0);
     each.unreduced = false;
@@ -232,7 +247,7 @@ void GradientReducer::Body::agree_on_status() {
     }
     store.finish();
   });
-  if (problems[0] == 0) return;
+  if (problems[0] == 0) return agree_on_non_finite(problems[1] > 0);
   store.discard();
   try {
     report_missing(operation, communicator, parameters, missing);
@@ -243,6 +258,26 @@ void GradientReducer::Body::agree_on_status() {
     if (communicator.async_error() != hocketSuccess) failure = std::current_exception();
     throw;
   }
+}
+
+/// any: a gradient of some rank is not finite.
+void GradientReducer::Body::agree_on_non_finite(bool any) {
+  if (!any) {
+    if (!store.adds()) non_finite.reset();
+    return;
+  }
+  std::vector<std::uint8_t> mine;
+  for (const Progress& each : progress) mine.push_back(each.non_finite ? 1 : 0);
+  communicate([&] { non_finite = training::agree_on_non_finite(communicator, parameters, mine); });
+  if (options.on_non_finite == OnNonFinite::keep) return;
+  store.discard();
+  throw InvalidArgument(
+      operation,
+      non_finite->text() +
+          ", before gradients were averaged. The averages of this step are void: do not use them. "
+          "Look at the loss and the data of that rank, or lower the learning rate. For a loop that "
+          "leaves such steps out, as with LossScaler, set on_non_finite to OnNonFinite::keep",
+      non_finite->ranks.size() == 1 ? non_finite->ranks.front() : -1);
 }
 
 void GradientReducer::Body::abandon() {
@@ -311,6 +346,9 @@ bool GradientReducer::uneven() const { return body_->uneven.on(); }
 int GradientReducer::last_active() const { return body_->uneven.last_active(); }
 bool GradientReducer::was_used(int parameter) const {
   return body_->used.at(static_cast<std::size_t>(parameter)) != 0;
+}
+const NonFinite* GradientReducer::non_finite() const {
+  return body_->non_finite ? &*body_->non_finite : nullptr;
 }
 bool GradientReducer::synchronizes() const { return body_->synchronizes; }
 

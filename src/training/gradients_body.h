@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <hocket/training/gradients.hpp>
+#include <hocket/training/non_finite.hpp>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,8 +24,9 @@ struct GradientReducer::Body {
     bool complete = false;          // in this backward: its bucket need not wait for it
     bool unreduced = false;         // its place has a gradient that was not reduced yet
     Missing missing = Missing::no;  // in this backward
-    bool outside = false;  // zero2: the owner keeps the gradient, until its bucket has a place
-    bool zero = false;     // zero2: it has none, and its place becomes zero
+    bool outside = false;     // zero2: the owner keeps the gradient, until its bucket has a place
+    bool zero = false;        // zero2: it has none, and its place becomes zero
+    bool non_finite = false;  // in this backward: before the reduction
   };
   enum class Phase { idle, begun, backward };
   enum class Role {
@@ -99,6 +101,7 @@ struct GradientReducer::Body {
   void begin(bool synchronized, Role role = Role::computes);
   void ready(int parameter);
   void complete(int parameter);
+  void look_for_non_finite(int parameter);
   void launch_complete_buckets();
   void launch(std::size_t bucket);
   void reduce_again();
@@ -111,6 +114,7 @@ struct GradientReducer::Body {
     return options.find_unused_parameters || (options.static_graph && synchronized_backwards == 1);
   }
   void agree_on_status();
+  void agree_on_non_finite(bool any);
 
   // ---- Ranks with different numbers of backwards.
 
@@ -142,6 +146,7 @@ struct GradientReducer::Body {
   bool ending = false;  // in end()
 
   std::vector<Progress> progress;       // by parameter
+  std::optional<NonFinite> non_finite;  // see GradientReducer::non_finite()
   std::vector<std::uint8_t> used;       // by parameter: by any rank, in the last backward reduced
   std::vector<std::size_t> incomplete;  // by bucket: how many of its parameters are not complete
   std::size_t launched = 0;             // buckets of this backward

@@ -1,3 +1,5 @@
+#include "training/non_finite.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,6 +42,12 @@ std::vector<std::uint8_t> bad_parameters(std::span<const Parameter> parameters,
 std::string NonFinite::text() const {
   const std::string others =
       parameters < 2 ? "" : fmt::format(" (and those of {} more parameters)", parameters - 1);
+  if (only_average) {
+    return fmt::format(
+        "the average of the gradients of parameter {} is NaN or infinite{}, but the gradients of "
+        "all ranks were finite before",
+        describe(parameter), others);
+  }
   return fmt::format("the gradient of parameter {} is NaN or infinite on {}{}", describe(parameter),
                      ranks_text(ranks), others);
 }
@@ -48,6 +56,12 @@ std::optional<NonFinite> find_non_finite(Communicator& comm, std::span<const Par
                                          std::span<const TensorRange> gradients) {
   std::vector<std::uint8_t> mine;
   run_on_all(comm, operation, [&] { mine = bad_parameters(parameters, gradients); });
+  return agree_on_non_finite(comm, parameters, mine);
+}
+
+std::optional<NonFinite> agree_on_non_finite(Communicator& comm,
+                                             std::span<const Parameter> parameters,
+                                             const std::vector<std::uint8_t>& mine) {
   std::vector<std::uint8_t> any = mine;
   comm.all_reduce(any, hocketMax);
   const auto first = std::ranges::find(any, 1);
@@ -66,7 +80,12 @@ std::optional<NonFinite> find_non_finite(Communicator& comm, std::span<const Par
 }
 
 std::optional<NonFinite> find_non_finite(GradientReducer& gradients) {
-  return find_non_finite(gradients.communicator(), gradients.parameters(), gradients.held());
+  std::optional<NonFinite> found =
+      find_non_finite(gradients.communicator(), gradients.parameters(), gradients.held());
+  if (!found.has_value() || !gradients.synchronizes()) return found;
+  if (const NonFinite* const own = gradients.non_finite()) return *own;
+  found->only_average = true;
+  return found;
 }
 
 void require_finite(GradientReducer& gradients) {

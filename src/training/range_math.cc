@@ -25,9 +25,10 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 
-/// Writes products only if `writes`. A finite number times 0 is 0, another number times 0 is NaN:
-/// *check is NaN if any element is not finite, else 0.
-template <class E, bool writes>
+// A finite number times 0 is 0, another number times 0 is NaN: *check is NaN if any element is not
+// finite, else 0.
+
+template <class E>
 std::size_t scale_elements(void* data, std::size_t count, double factor, double* check) {
   using T = typename E::Wide;
   const hn::ScalableTag<T> d;
@@ -40,8 +41,31 @@ std::size_t scale_elements(void* data, std::size_t count, double factor, double*
   for (; i + lanes <= count; i += lanes) {
     const auto value = E::load(d, elements + i);
     sum = hn::Add(sum, hn::Mul(value, zero));
-    if constexpr (writes) E::store(d, hn::Mul(value, by), elements + i);
+    E::store(d, hn::Mul(value, by), elements + i);
   }
+  *check = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+  return i;
+}
+
+/// Four sums, so that reads from the cache do not wait for additions.
+template <class E>
+std::size_t check_elements(const void* data, std::size_t count, double* check) {
+  const hn::ScalableTag<typename E::Wide> d;
+  const auto zero = hn::Zero(d);
+  const auto* const elements = static_cast<const typename E::Narrow*>(data);
+  const std::size_t lanes = hn::Lanes(d);
+  auto a = zero, b = zero, c = zero, e = zero;
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    a = hn::Add(a, hn::Mul(E::load(d, elements + i), zero));
+    b = hn::Add(b, hn::Mul(E::load(d, elements + i + lanes), zero));
+    c = hn::Add(c, hn::Mul(E::load(d, elements + i + 2 * lanes), zero));
+    e = hn::Add(e, hn::Mul(E::load(d, elements + i + 3 * lanes), zero));
+  }
+  for (; i + lanes <= count; i += lanes) {
+    a = hn::Add(a, hn::Mul(E::load(d, elements + i), zero));
+  }
+  const auto sum = hn::Add(hn::Add(a, b), hn::Add(c, e));
   *check = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
   return i;
 }
@@ -146,12 +170,12 @@ std::size_t with_element(hocketDataType_t dtype, Action action) {
 
 std::size_t scale_vectors(void* data, std::size_t count, hocketDataType_t dtype, double factor,
                           double* check) {
-  return with_element(
-      dtype, [&]<class E>() { return scale_elements<E, true>(data, count, factor, check); });
-}
-std::size_t check_vectors(void* data, std::size_t count, hocketDataType_t dtype, double* check) {
   return with_element(dtype,
-                      [&]<class E>() { return scale_elements<E, false>(data, count, 1, check); });
+                      [&]<class E>() { return scale_elements<E>(data, count, factor, check); });
+}
+std::size_t check_vectors(const void* data, std::size_t count, hocketDataType_t dtype,
+                          double* check) {
+  return with_element(dtype, [&]<class E>() { return check_elements<E>(data, count, check); });
 }
 std::size_t narrow_vectors(const float* from, void* to, std::size_t count, hocketDataType_t dtype) {
   return dtype == hocketFloat16 ? narrow_elements<Half>(from, to, count)
@@ -176,7 +200,7 @@ std::size_t largest_vectors(const void* data, std::size_t count, hocketDataType_
 #else
 
 std::size_t scale_vectors(void*, std::size_t, hocketDataType_t, double, double*) { return 0; }
-std::size_t check_vectors(void*, std::size_t, hocketDataType_t, double*) { return 0; }
+std::size_t check_vectors(const void*, std::size_t, hocketDataType_t, double*) { return 0; }
 std::size_t narrow_vectors(const float*, void*, std::size_t, hocketDataType_t) { return 0; }
 std::size_t widen_vectors(const void*, float*, std::size_t, hocketDataType_t) { return 0; }
 std::size_t add_vectors(void*, const void*, std::size_t, hocketDataType_t) { return 0; }
@@ -302,8 +326,7 @@ double sum_of_powers(const void* data, std::size_t count, hocketDataType_t dtype
 
 bool all_finite(const void* data, std::size_t count, hocketDataType_t dtype) {
   double check = 0;
-  auto* const unchanged = const_cast<void*>(data);
-  const std::size_t done = HWY_DYNAMIC_DISPATCH(check_vectors)(unchanged, count, dtype, &check);
+  const std::size_t done = HWY_DYNAMIC_DISPATCH(check_vectors)(data, count, dtype, &check);
   with_access(dtype, [&](auto access) {
     for (std::size_t i = done; i < count; ++i) check += access.load(data, i) * 0;
   });

@@ -247,20 +247,6 @@ TEST(NonFinite, the_first_parameter_and_the_ranks_are_named) {
   });
 }
 
-TEST(NonFinite, after_a_reduction_every_rank_has_it) {
-  run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, model());
-    reducer.begin();
-    if (comm.rank() == 0) static_cast<float*>(reducer.gradient(0))[1] = infinity;
-    for (const int p : {2, 1, 0}) reducer.ready(p);
-    reducer.end();
-    const auto found = find_non_finite(reducer);
-    ASSERT_TRUE(found.has_value());
-    EXPECT_EQ(found->parameter.name, "first");
-    EXPECT_EQ(found->ranks, (std::vector<int>{0, 1}));
-  });
-}
-
 TEST(NonFinite, ranges_of_other_ranks_may_differ_and_unknown_ones_are_an_error_on_all) {
   run_ranks(3, [](Communicator& comm) {
     Gradient mine(comm.rank() == 0 ? "first" : "second", hocketFloat32, 3);

@@ -45,7 +45,11 @@ class Model final : public GradientOwner {
   Model(Communicator& comm, Sharding sharding, ShardCut cut = ShardCut::elements)
       : rank(comm.rank()),
         reducer(comm, mixed_model(),
-                {.limits = small_buckets, .sharding = sharding, .cut = cut, .owner = this}) {
+                {.limits = small_buckets,
+                 .sharding = sharding,
+                 .cut = cut,
+                 .on_non_finite = OnNonFinite::keep,
+                 .owner = this}) {
     if (sharding == Sharding::none) {
       std::vector<void*> places;
       for (const Parameter& p : mixed_model()) {

@@ -87,6 +87,8 @@ class Distributed : public WithModel {
   static training::DdpOptions ddp_options(Sharding sharding) {
     training::DdpOptions options;
     options.sharding = sharding;
+    // A loss that is not finite is said before the gradients; step() refuses both.
+    options.on_non_finite = training::OnNonFinite::keep;
     return options;
   }
 

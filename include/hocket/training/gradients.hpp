@@ -44,6 +44,14 @@ class GradientOwner {
   virtual void deliver(int parameter, void* place) { (void)parameter, (void)place; }
 };
 
+struct NonFinite;  // non_finite.hpp
+
+/// What the end of a backward does if a gradient of any rank was NaN or infinite.
+enum class OnNonFinite : std::uint8_t {
+  error,  // end() throws, on all ranks
+  keep,   // the averages stay, for a loop that leaves such steps out (with LossScaler, for example)
+};
+
 struct ReducerOptions {
   BucketLimits limits{};
   /// What this rank holds after a backward: the averages of all gradients, or those of its shard.
@@ -57,6 +65,8 @@ struct ReducerOptions {
   /// The graph is the same in every step: the parameters to which this rank gives no gradient in
   /// the first backward that is synchronized receive none later either, and nothing waits for them.
   bool static_graph = false;
+  /// Each rank looks at its own gradients before they are reduced: see non_finite().
+  OnNonFinite on_non_finite = OnNonFinite::error;
   /// After the first backward, puts the parameters into buckets in the order in which their
   /// gradients became complete on rank 0. Not with sharding, where the layout decides who holds
   /// what.
@@ -133,7 +143,9 @@ class GradientReducer {
   /// Backward has ended. Reduces the buckets that are not reduced yet, and waits for all buckets.
   /// Throws, after all buckets have been reduced and on all ranks, hocket::Mismatch if a parameter
   /// received no gradient (without find_unused_parameters) or received one after its bucket was
-  /// reduced; the message names the parameter and the ranks.
+  /// reduced; the message names the parameter and the ranks. Throws InvalidArgument, in the same
+  /// way, if a rank's own gradient was NaN or infinite (OnNonFinite::error). After these errors the
+  /// averages are void, and the next backward may begin.
   void end();
   /// Backward has failed on this rank. Completes the collectives that other ranks wait for; their
   /// end() throws RemoteError, with this rank as the culprit. The averages are void. Does nothing
@@ -164,6 +176,11 @@ class GradientReducer {
   [[nodiscard]] CommunicationTimings last_timings() const;
   /// After end(): whether any rank had a gradient for the parameter. If not, its place is zero.
   [[nodiscard]] bool was_used(int parameter) const;
+  /// Whose own gradients, before the reduction, were NaN or infinite in the last backward that was
+  /// synchronized, or in the backwards before whose averages are added to its averages. The same on
+  /// all ranks. Null: those of all ranks were finite. (The averages may still be infinite: a sum
+  /// can be too large for its type. find_non_finite() finds both.) Valid until the next begin().
+  [[nodiscard]] const NonFinite* non_finite() const;
   /// Whether the last begin() was to synchronize.
   [[nodiscard]] bool synchronizes() const;
 

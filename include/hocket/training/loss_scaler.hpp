@@ -1,5 +1,6 @@
 // Training in fp16 without losing small gradients.
 //
+//   DistributedDataParallel ddp(*net, comm, {.on_non_finite = OnNonFinite::keep});
 //   hocket::training::LossScaler scaler;
 //   for (each step) {
 //     (loss * scaler.scale()).backward();              // gradients are scale() times as large
@@ -43,6 +44,7 @@ class LossScaler {
   /// discarded. Between two update()
   /// once for each optimizer's gradients, after backward and before gradients are clipped.
   /// factor: multiplies them too (see token_normalisation.hpp). One small all-reduce.
+  /// The reducer has OnNonFinite::keep: otherwise the end of such a backward throws.
   /// Throws InvalidUsage if the reducer's gradients were unscaled since the last update().
   bool unscale(GradientReducer& gradients, double factor = 1);
   /// The same for other gradients: for example of a loop of one's own.
@@ -56,7 +58,7 @@ class LossScaler {
 
   /// How many steps in a row, up to the last update(), had gradients that were not finite. A few
   /// are normal when training begins. If they do not end, the model makes NaNs at any scale:
-  /// find_non_finite() names the parameter.
+  /// GradientReducer::non_finite() names the rank and the parameter.
   [[nodiscard]] std::uint64_t skipped() const noexcept { return skipped_; }
 
   /// For a checkpoint: the same on all ranks.

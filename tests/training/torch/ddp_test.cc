@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <hocket/training/compression.hpp>
 #include <hocket/training/torch/ddp.hpp>
 #include <map>
@@ -62,6 +63,31 @@ TEST(Ddp, gradients_of_two_ranks_have_the_bits_of_one_process_that_accumulates) 
       expect_equal_on_all_ranks(comm, net.parameters());
     }
   });
+}
+
+TEST(Ddp, a_gradient_that_is_not_finite_on_one_rank_is_an_error_of_backward_on_all) {
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+    run_ranks(3, [&](Communicator& comm) {
+      Mlp net;
+      DistributedDataParallel ddp(net, comm, {.sharding = sharding});
+      for (const bool wrong : {false, true, false}) {
+        net.zero_grad();
+        const at::Tensor loss = ddp(&net, batch_of(comm.rank(), 0)).square().sum();
+        const double factor = wrong && comm.rank() == 1 ? std::nan("") : 1;
+        const std::string failure = failure_of([&] { (loss * factor).backward(); });
+        if (!wrong) {
+          EXPECT_EQ(failure, "");
+          ddp.reducer().discard();
+          (void)ddp.parameters();  // else the next forward misses an optimizer
+          continue;
+        }
+        EXPECT_NE(failure.find("the gradient of parameter 'layer0.weight' (float32, 16 x 16) is "
+                               "NaN or infinite on rank 1 (and those of 5 more parameters)"),
+                  std::string::npos)
+            << failure;
+      }
+    });
+  }
 }
 
 TEST(Ddp, keeps_replicas_equal_that_began_differently) {

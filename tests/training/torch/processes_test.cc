@@ -36,7 +36,7 @@ TEST(ProcessesTorch, learn_with_checkpointing_sync_batch_norm_autocast_and_a_los
   Communicator comm = Communicator::from_environment();
   torch::manual_seed(100 + static_cast<std::uint64_t>(comm.rank()));  // other random numbers
   Deep net(std::make_shared<Communicator>(comm.duplicate()));
-  DistributedDataParallel ddp(net, comm);
+  DistributedDataParallel ddp(net, comm, {.on_non_finite = OnNonFinite::keep});
   torch::optim::AdamW optimizer(net.parameters(), torch::optim::AdamWOptions(0.02));
   LossScaler scaler({.initial_scale = 1024, .growth_interval = 10});
   double first = 0, last = 0;

@@ -39,6 +39,8 @@ struct DdpOptions {
   /// hide what they use.
   bool find_unused_parameters = false;
   bool static_graph = false;
+  /// See ReducerOptions: OnNonFinite::keep for a loop with LossScaler.
+  OnNonFinite on_non_finite = OnNonFinite::error;
   /// See ReducerOptions.
   std::shared_ptr<BucketReduction> reduction{};
   /// ZeRO-1 and ZeRO-2: see zero.hpp. Optimizers of hocket only, over parameters().
