@@ -35,6 +35,12 @@ class GradientStore {
   /// the place belongs to an older bucket that is not launched. launched: buckets of this backward.
   std::byte* acquire(std::size_t bucket, std::size_t launched);
 
+  /// Whether acquire() would wait for a reduction.
+  [[nodiscard]] bool must_wait(std::size_t bucket) const {
+    const Place& place = places_[bucket % 2];
+    return pooled() && place.launched;
+  }
+
   /// A backward begins, which may write to the places. Averages will be multiplied by factor.
   void begin(double factor);
   /// Begins the reduction of a bucket into shards, on the stream.

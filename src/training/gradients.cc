@@ -23,13 +23,20 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
     end();
     throw InvalidUsage(operation, "the backward before has not ended: end() was not called");
   }
+  synchronizes = synchronized;
+  announced = false;
   if (synchronized && uneven.on() && new_role == Role::computes) announce(Turn::backward);
   if (synchronized && synchronized_backwards > 0 && options.reorder && !store.sharded() &&
       !reordered) {
-    communicate([this] { reorder(); });
+    communicate([this] {
+      if (tells_order()) {
+        order->exchange(number, kind(), {0, 0});
+        announced = true;
+      }
+      reorder();
+    });
   }
   store.begin(uneven.factor(communicator.ranks()));
-  synchronizes = synchronized;
   role = new_role;
   phase = Phase::begun;
   launched = 0;
@@ -46,6 +53,19 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   }
 }
 
+/// Where buckets are reduced during backward, or not at all, no rank waits for the others here.
+/// Otherwise end() exchanges the announcement together with the status.
+void GradientReducer::Body::announce_backward() {
+  if (announced || !tells_order() || (synchronizes && !overlaps)) return;
+  announced = true;
+  communicate([this] {
+    // Of backwards before that were not synchronized: an error of theirs must come before one of
+    // a reduction that another rank has given up.
+    if (synchronizes) order->wait();
+    order->announce(number, kind());
+  });
+}
+
 void GradientReducer::Body::ready(int parameter) {
   require_alive();
   if (phase == Phase::idle) {
@@ -56,6 +76,7 @@ void GradientReducer::Body::ready(int parameter) {
   mine.unreduced = true;
   if (phase == Phase::begun) {
     phase = Phase::backward;
+    announce_backward();
     // With a static graph some parameters are known to receive nothing.
     for (int p = 0; synchronizes && observed && p < count(); ++p) {
       if (of(p).expected == 0) settle(p);
@@ -125,7 +146,7 @@ void GradientReducer::Body::launch(std::size_t index) {
     return reduction->begin(data_of(index), communicator_of(index), where(index));
   }
   const Bucket& bucket = layout.buckets()[index];
-  std::byte* const data = store.acquire(index, launched);
+  std::byte* const data = acquire(index);
   for (const Slot& each : bucket.slots) {
     Progress& mine = of(each.parameter);
     std::byte* const place = data + each.begin * element_bytes(bucket.dtype);
@@ -172,6 +193,7 @@ void GradientReducer::Body::absent(int parameter) {
   }
   if (!synchronizes || !observed) return;
   phase = Phase::backward;
+  announce_backward();
   settle(parameter);
 }
 
@@ -199,11 +221,14 @@ void GradientReducer::Body::end() {
     throw InvalidUsage(operation, "end() without begin()");
   }
   phase = Phase::idle;
-  if (!synchronizes) return;
+  announce_backward();
+  if (!synchronizes) {
+    if (tells_order()) communicate([this] { order->look(); });
+    return;
+  }
   // Nothing is left to compute: this rank waits for everything that is reduced from here on.
   timings.wait_begin_s = now_s();
   const bool first = !observed && role == Role::computes;
-  ending = true;
   ++synchronized_backwards;
   observed = observed || first;
   for (int parameter = 0; parameter < count(); ++parameter) {
@@ -212,21 +237,37 @@ void GradientReducer::Body::end() {
     const int least = options.static_graph ? 0 : 1;
     of(parameter).expected = std::max(of(parameter).times, least);
   }
+  const bool exchanges = tells_order() && !announced;
+  StepOrder::Numbers problems = {0, 0};
+  if (exchanges) {
+    problems = own_problems();
+    communicate([&] { problems = order->exchange(number, kind(), problems); });
+  }
+  ending = true;
   launch_complete_buckets();
+  if (announced) communicate([this] { order->wait(); });
   if (synchronized_backwards == 1 && store.pooled()) communicate([this] { reduce_again(); });
-  agree_on_status();
+  if (!exchanges) problems = own_problems();
+  agree_on_status(problems, exchanges);
 }
 
-/// Waits for the buckets and exchanges what the ranks missed.
-void GradientReducer::Body::agree_on_status() {
+StepOrder::Numbers GradientReducer::Body::own_problems() {
   const bool finds_unused = looks_for_unused();
-  std::vector<Missing> missing;
-  std::int64_t problems[2] = {0, 0};  // parameters that miss something; that are not finite
-  std::vector<std::uint8_t> mine_used;
+  StepOrder::Numbers problems = {0, 0};
   for (Progress& each : progress) {
     if (each.missing == Missing::absent && finds_unused) each.missing = Missing::no;
     problems[0] += each.missing == Missing::no ? 0 : 1;
     problems[1] += each.non_finite ? 1 : 0;
+  }
+  return problems;
+}
+
+/// Waits for the buckets and exchanges what the ranks missed.
+void GradientReducer::Body::agree_on_status(StepOrder::Numbers problems, bool are_sums) {
+  const bool finds_unused = looks_for_unused();
+  std::vector<Missing> missing;
+  std::vector<std::uint8_t> mine_used;
+  for (Progress& each : progress) {
     missing.push_back(each.missing);
     mine_used.push_back(each.unreduced ? 1 : 0);
     each.unreduced = false;
@@ -238,7 +279,7 @@ void GradientReducer::Body::agree_on_status() {
       used = std::move(mine_used);
       communicator.all_reduce(used, hocketMax, where());
     }
-    communicator.all_reduce(problems, hocketMax, where());
+    if (!are_sums) communicator.all_reduce(problems, hocketSum, where());
     stream.synchronize();
     if (second_lane) second_lane->stream.synchronize();
     timings.wait_end_s = now_s();

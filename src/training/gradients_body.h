@@ -12,6 +12,7 @@
 
 #include "training/gradient_store.h"
 #include "training/missing.h"
+#include "training/step_order.h"
 #include "training/uneven_steps.h"
 
 namespace hocket::training {
@@ -50,10 +51,15 @@ struct GradientReducer::Body {
     const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
     std::byte* data = store.address(bucket);
     if (data == nullptr && synchronizes) {
-      communicate([&] { data = store.acquire(bucket, launched); });
+      communicate([&] { data = acquire(bucket); });
     }
     if (data == nullptr) return nullptr;
     return data + slot(parameter).begin * element_bytes(bucket_of(parameter).dtype);
+  }
+  /// Waits for no reduction that another rank never begins.
+  std::byte* acquire(std::size_t bucket) {
+    if (tells_order() && store.must_wait(bucket)) order->wait();
+    return store.acquire(bucket, launched);
   }
   std::size_t gradient_bytes(int parameter) const {
     return slot(parameter).elements * element_bytes(bucket_of(parameter).dtype);
@@ -113,8 +119,20 @@ struct GradientReducer::Body {
   bool looks_for_unused() const {
     return options.find_unused_parameters || (options.static_graph && synchronized_backwards == 1);
   }
-  void agree_on_status();
+  /// How many parameters miss something, and how many gradients are not finite.
+  StepOrder::Numbers own_problems();
+  /// problems: of this rank, or are_sums: of all ranks.
+  void agree_on_status(StepOrder::Numbers problems, bool are_sums);
   void agree_on_non_finite(bool any);
+
+  // ---- The order of backwards on all ranks.
+
+  /// Ranks with different numbers of backwards have their own announcements.
+  bool tells_order() const { return communicator.ranks() > 1 && !uneven.on(); }
+  StepOrder::Kind kind() const {
+    return synchronizes ? StepOrder::Kind::reduced : StepOrder::Kind::local;
+  }
+  void announce_backward();
 
   // ---- Ranks with different numbers of backwards.
 
@@ -156,6 +174,9 @@ struct GradientReducer::Body {
   bool reordered = false;
   bool synchronizes = false;
   UnevenSteps uneven;
+  std::shared_ptr<StepOrder> order;  // shared with the other reducers of the communicator
+  std::int64_t number = 0;           // in the order
+  bool announced = false;            // this backward
   Phase phase = Phase::idle;
   Role role = Role::computes;
   std::exception_ptr failure;

@@ -61,6 +61,8 @@ GradientReducer::Body::Body(Communicator& comm, std::vector<Parameter> all,
       reduction(chosen_reduction(given)),
       progress(parameters.size()),
       used(parameters.size(), 1) {
+  order = StepOrder::of(comm);
+  number = order->add(parameters);
   use_layout();
   // A pool has no places for all buckets at once, so it reduces them during backward.
   overlaps = store.pooled() || estimated_us() >= options.least_overlap_us;

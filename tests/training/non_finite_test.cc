@@ -2,13 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <hocket/training/clip.hpp>
 #include <hocket/training/loss_scaler.hpp>
 #include <hocket/training/non_finite.hpp>
-#include <hocket/training/sharded_optimizer.hpp>
 #include <limits>
-#include <optional>
 
 #include "training/ranks.h"
 

@@ -79,10 +79,10 @@ struct ReducerOptions {
   GradientOwner* owner = nullptr;
 };
 
-/// Owns the memory of a model's gradients, and reduces it in buckets. Used by one thread at a time.
-///
-/// Every rank makes the same calls of begin() and end(), with the same arguments. An error of the
-/// communication ends the reducer: each later call throws it again.
+/// Owns the memory of a model's gradients, and reduces it in buckets. One thread uses all reducers
+/// of a communicator. Every rank makes the same calls of their begin() and end(), in the same order
+/// and with the same arguments. If not, the backward, or a later call on a rank that did not
+/// synchronize it, throws Mismatch. This and errors of the communication end the reducer.
 class GradientReducer {
  public:
   /// Collective. Makes communicators of its own (duplicates of comm, which may be destroyed

@@ -1,0 +1,189 @@
+// Ranks whose backwards run in another order, or are not synchronized on some ranks only.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <hocket/training/gradients.hpp>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "training/ranks.h"
+
+namespace hocket::training {
+namespace {
+
+using tests::message_of;
+using tests::run_ranks;
+
+std::vector<Parameter> model(const std::string& name) {
+  return {{name + ".first", hocketFloat32, {37}, {}},
+          {name + ".second", hocketFloat32, {90}, {}},
+          {name + ".third", hocketFloat32, {11}, {}}};
+}
+
+/// How a reducer reduces, and when.
+struct Way {
+  Sharding sharding;
+  bool overlaps;
+};
+constexpr Way all_ways[] = {{Sharding::none, false},
+                            {Sharding::none, true},
+                            {Sharding::zero1, false},
+                            {Sharding::zero1, true},
+                            {Sharding::zero2, true}};
+
+/// Every parameter has a bucket of its own, so that in zero2 backward itself waits for buckets.
+ReducerOptions options_of(const Way& way) {
+  return {.limits = {.first_bytes = 1, .bytes = 1},
+          .sharding = way.sharding,
+          .least_overlap_us = way.overlaps ? 0 : std::numeric_limits<float>::infinity()};
+}
+
+void backward(GradientReducer& reducer, bool synchronize = true) {
+  reducer.begin(synchronize);
+  for (const int p : {2, 1, 0}) {
+    const std::size_t elements = reducer.parameters()[static_cast<std::size_t>(p)].elements();
+    // In zero2 there is no place in a backward that is not synchronized.
+    if (void* const place = reducer.gradient(p)) {
+      std::fill_n(static_cast<float*>(place), elements, 1.0f);
+    }
+    reducer.ready(p);
+  }
+  reducer.end();
+  reducer.discard();
+}
+
+void expect_mismatch(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+  }
+}
+
+/// Every rank but the last: "rank 0", "ranks 0 and 1".
+std::string others_of(const Communicator& comm) {
+  return comm.ranks() == 2 ? "on rank 0" : "on ranks 0 and 1";
+}
+
+TEST(StepOrder, backwards_of_two_reducers_in_another_order_are_an_error_on_all_ranks) {
+  for (const int ranks : {2, 3}) {
+    for (const Way& way : all_ways) {
+      for (const int steps_before : {0, 1, 2}) {
+        run_ranks(ranks, [&](Communicator& comm) {
+          GradientReducer a(comm, model("a"), options_of(way)),
+              b(comm, model("b"), options_of(way));
+          for (int step = 0; step < steps_before; ++step) {
+            backward(a);
+            backward(b);
+          }
+          const bool last = comm.rank() + 1 == ranks;
+          try {
+            backward(last ? b : a);
+            ADD_FAILURE() << "no error on rank " << comm.rank();
+          } catch (const Mismatch& error) {
+            EXPECT_EQ(error.culprit(), ranks - 1);
+            expect_mismatch(
+                error.what(),
+                {"the ranks run different backwards", others_of(comm),
+                 "reducer 0 (3 parameters, the first is 'a.first') that reduces gradients",
+                 "on rank " + std::to_string(ranks - 1),
+                 "reducer 1 (3 parameters, the first is 'b.first') that reduces gradients"});
+          }
+          // Both reducers have ended.
+          for (GradientReducer* each : {&a, &b}) {
+            EXPECT_NE(message_of<Mismatch>([&] { backward(*each); }), "");
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(StepOrder, a_backward_that_one_rank_does_not_synchronize_is_an_error_on_all_ranks) {
+  for (const int ranks : {2, 3}) {
+    for (const Way& way : all_ways) {
+      if (way.sharding == Sharding::zero2) continue;  // needs an owner that keeps gradients
+      for (const int steps_before : {0, 1, 2}) {
+        run_ranks(ranks, [&](Communicator& comm) {
+          GradientReducer reducer(comm, model("a"), options_of(way));
+          for (int step = 0; step < steps_before; ++step) backward(reducer);
+          const bool last = comm.rank() + 1 == ranks;
+          const std::string message = message_of<Mismatch>([&] {
+            backward(reducer, !last);
+            // The others have an error in that backward; this rank has it in the next at the
+            // latest.
+            if (last) backward(reducer);
+          });
+          expect_mismatch(message, {others_of(comm), "that reduces gradients",
+                                    "on rank " + std::to_string(ranks - 1), "no_sync()"});
+        });
+      }
+    }
+  }
+}
+
+TEST(StepOrder, a_rank_that_synchronizes_alone_gets_an_error) {
+  for (const Way& way : all_ways) {
+    if (way.sharding == Sharding::zero2) continue;
+    run_ranks(3, [&](Communicator& comm) {
+      GradientReducer reducer(comm, model("a"), options_of(way));
+      backward(reducer);
+      const std::string message = message_of<Mismatch>([&] {
+        backward(reducer, comm.rank() == 0);
+        backward(reducer);
+      });
+      expect_mismatch(message, {"on rank 0 one of", "on ranks 1 and 2 one of", "no_sync()"});
+    });
+  }
+}
+
+TEST(StepOrder, backwards_in_the_same_order_that_begin_inside_of_one_another_are_no_error) {
+  for (const Way& way : all_ways) {
+    if (way.sharding == Sharding::zero2) continue;
+    run_ranks(2, [&](Communicator& comm) {
+      GradientReducer a(comm, model("a"), options_of(way)), b(comm, model("b"), options_of(way));
+      for (int step = 0; step < 4; ++step) {
+        for (const bool synchronize : {false, true}) {
+          a.begin(synchronize);
+          b.begin(synchronize);
+          for (const int p : {2, 1, 0}) {
+            a.ready(p);
+            b.ready(p);
+          }
+          a.end();
+          b.end();
+        }
+        backward(b);
+        backward(a);
+      }
+    });
+  }
+}
+
+TEST(StepOrder, reducers_of_another_communicator_have_an_order_of_their_own) {
+  run_ranks(3, [](Communicator& comm) {
+    GradientReducer of_all(comm, model("all"));
+    // Ranks 0 and 1, in the other order; and rank 2 alone.
+    Communicator part = comm.split(comm.rank() / 2, -comm.rank());
+    GradientReducer of_part(part, model("part"));
+    for (int step = 0; step < 3; ++step) {
+      for (int times = 0; times <= (comm.rank() == 2 ? 2 : 0); ++times) backward(of_part);
+      backward(of_all);
+    }
+  });
+}
+
+TEST(StepOrder, a_communicator_at_the_address_of_an_older_one_shares_nothing_with_it) {
+  run_ranks(3, [](Communicator& comm) {
+    std::vector<std::unique_ptr<GradientReducer>> reducers;
+    for (int round = 0; round < 8; ++round) {
+      // Other members, and numbers, in each round.
+      Communicator part = comm.split((comm.rank() + round) % 3 == 0 ? 1 : 0,
+                                     round % 2 == 0 ? comm.rank() : -comm.rank());
+      reducers.push_back(std::make_unique<GradientReducer>(part, model("part")));
+      backward(*reducers.back());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hocket::training
