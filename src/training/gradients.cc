@@ -204,7 +204,11 @@ void GradientReducer::Body::settle(int parameter) {
   if (role == Role::abandoned) mine.missing = Missing::abandoned;
   if (mine.times == 0) {
     if (role == Role::computes && mine.expected > 0) mine.missing = Missing::absent;
-    if (options.owner != nullptr) mine.unreduced = options.owner->needs_gradient(parameter);
+    if (role == Role::shadows) {
+      mine.unreduced = false;  // what the owner keeps is the average of a step before
+    } else if (options.owner != nullptr) {
+      mine.unreduced = options.owner->needs_gradient(parameter);
+    }
     if (store.pooled()) {
       mine.outside = mine.unreduced;
       mine.zero = !mine.unreduced;

@@ -164,7 +164,8 @@ class GradientReducer {
   /// next, and returns what each rank does. begin(true) announces itself. Throws Mismatch on all
   /// ranks if ranks that are not done do different things.
   std::vector<Turn> announce(Turn turn);
-  /// Takes part, with zeros, in a backward that the other ranks have announced.
+  /// Takes part in a backward that the other ranks have announced, with zeros, whatever gradients
+  /// the owner keeps.
   void shadow();
   [[nodiscard]] bool uneven() const;
   /// The lowest rank that was not done in the last announcement in which any rank was not.
