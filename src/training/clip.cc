@@ -37,6 +37,7 @@ double gradient_norm(GradientReducer& reducer, const NormOptions& options) {
     }
   }
   if (reducer.sharded()) {
+    reducer.require_all_ranks(operation);
     reducer.communicator().all_reduce(sum, is_largest ? hocketMax : hocketSum);
   }
   const double norm = is_largest ? sum[0] : std::pow(sum[0], 1 / options.p);

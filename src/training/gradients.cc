@@ -331,9 +331,24 @@ void GradientReducer::Body::abandon() {
   end();
 }
 
+/// A rank that is done has no further backward that would reduce these gradients.
+void GradientReducer::Body::require_reduced() {
+  for (int parameter = 0; parameter < count(); ++parameter) {
+    if (!of(parameter).unreduced) continue;
+    if (options.owner != nullptr && !options.owner->needs_gradient(parameter)) continue;
+    throw InvalidUsage(
+        operation,
+        fmt::format("this rank has no more data, but parameter {} has a gradient of a backward "
+                    "that did not synchronize, which would be lost. Let the last backward of each "
+                    "rank synchronize: run it without no_sync(), or after begin(true)",
+                    describe(parameters[static_cast<std::size_t>(parameter)])));
+  }
+}
+
 std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
   require_alive();
   if (!uneven.on()) throw InvalidUsage(operation, "announce() needs set_uneven(true)");
+  if (turn == Turn::done) require_reduced();
   std::vector<Turn> turns;
   communicate([&] { turns = UnevenSteps::exchange(communicator, turn); });
   uneven.note(turns);
@@ -372,12 +387,6 @@ void GradientReducer::abandon() noexcept {
   }
 }
 void GradientReducer::set_uneven(bool uneven, bool divide_by_active) {
-  if (uneven && sharded()) {
-    throw InvalidUsage(operation,
-                       "ranks with sharded gradients must make the same number of steps: a rank "
-                       "without data would be missing in the steps of the sharded optimizer. Give "
-                       "all ranks the same number of batches, or use Sharding::none");
-  }
   body_->uneven.set(uneven, divide_by_active, body_->communicator.ranks());
 }
 std::vector<GradientReducer::Turn> GradientReducer::announce(Turn turn) {
@@ -388,6 +397,12 @@ void GradientReducer::shadow() {
   body_->end();
 }
 bool GradientReducer::uneven() const { return body_->uneven.on(); }
+void GradientReducer::require_all_ranks(const char* its_operation) const {
+  if (body_->uneven.all_take_part()) return;
+  throw InvalidUsage(its_operation,
+                     "ranks that have no more data would not take part in this call: while a Join "
+                     "exists, make it in JoinOptions::update, and call Join::update()");
+}
 int GradientReducer::last_active() const { return body_->uneven.last_active(); }
 bool GradientReducer::was_used(int parameter) const {
   return body_->used.at(static_cast<std::size_t>(parameter)) != 0;

@@ -137,6 +137,7 @@ struct GradientReducer::Body {
   // ---- Ranks with different numbers of backwards.
 
   std::vector<Turn> announce(Turn turn);
+  void require_reduced();
 
   // ---- The order in which gradients become complete.
 

@@ -3,13 +3,22 @@
 #include <utility>
 
 namespace hocket::training {
+namespace {
+
+constexpr const char* operation = "hocket::training::Join";
+
+}  // namespace
 
 using Turn = GradientReducer::Turn;
 
 Join::Join(GradientReducer& reducer, JoinOptions options)
     : reducer_(&reducer), options_(std::move(options)) {
-  if (reducer.uneven()) {
-    throw InvalidUsage("hocket::training::Join", "another Join of this reducer exists");
+  if (reducer.uneven()) throw InvalidUsage(operation, "another Join of this reducer exists");
+  if (reducer.sharded() && !options_.update) {
+    throw InvalidUsage(operation,
+                       "gradients are sharded, so ranks that have no more data must take part in "
+                       "the optimizer's step: make it in JoinOptions::update, and call "
+                       "Join::update() after each backward");
   }
   reducer.set_uneven(true, options_.divide_by_active);
 }
@@ -22,10 +31,22 @@ Join::~Join() {
   reducer_->set_uneven(false);
 }
 
-void Join::finish() {
-  if (reducer_ == nullptr) {
-    throw InvalidUsage("hocket::training::Join", "finish() was called before");
+void Join::run_update() {
+  if (!options_.update) {
+    throw InvalidUsage(operation,
+                       "update() was called, but JoinOptions::update is empty on this rank");
   }
+  options_.update();
+}
+
+void Join::update() {
+  if (reducer_ == nullptr) throw InvalidUsage(operation, "update() was called after finish()");
+  reducer_->announce(Turn::update);
+  run_update();
+}
+
+void Join::finish() {
+  if (reducer_ == nullptr) throw InvalidUsage(operation, "finish() was called before");
   for (;;) {
     const std::vector<Turn> turns = reducer_->announce(Turn::done);
     const auto active =
@@ -33,6 +54,9 @@ void Join::finish() {
     if (active == turns.end()) break;
     if (*active == Turn::backward) {
       reducer_->shadow();
+      if (options_.reduced) options_.reduced();
+    } else if (*active == Turn::update) {
+      run_update();
     } else if (options_.other) {
       options_.other(static_cast<int>(active - turns.begin()));
     }

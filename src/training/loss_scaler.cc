@@ -38,6 +38,7 @@ bool LossScaler::unscale(GradientReducer& gradients, double factor) {
                        "unscale() was called for these gradients since the last update(): a second "
                        "time would divide them by the scale again");
   }
+  gradients.require_all_ranks(operation);
   reducers_.push_back(&gradients);
   const bool finite = unscale(gradients.communicator(), gradients.held(), factor);
   // No optimizer's step will discard them, and the next averages are not to be added to them.

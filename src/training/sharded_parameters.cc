@@ -191,6 +191,7 @@ std::vector<TensorRange> ShardedParameters::ranges() const {
 
 void ShardedParameters::update(std::span<const Piece> pieces,
                                const std::function<void(const Piece&)>& update) {
+  if (body_->reducer.sharded()) body_->reducer.require_all_ranks(operation);
   body_->together([&] {
     if (!body_->reducer.sharded()) {
       for (const Piece& piece : pieces) update(piece);
@@ -219,6 +220,7 @@ void ShardedParameters::gather() {
 }
 
 bool ShardedParameters::gradients_are_finite() const {
+  if (body_->reducer.sharded()) body_->reducer.require_all_ranks(operation);
   std::int32_t nonfinite[1] = {0};
   for (const TensorRange& range : body_->reducer.held()) {
     if (!all_finite(range.data, range.elements, range.tensor.dtype)) nonfinite[0] = 1;

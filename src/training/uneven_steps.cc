@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <hocket/training/agreement.hpp>
+#include <string>
+#include <utility>
 
 namespace hocket::training {
 
@@ -11,6 +13,7 @@ void UnevenSteps::set(bool uneven, bool divide_by_active, int ranks) {
   uneven_ = uneven;
   divide_by_active_ = divide_by_active;
   active_ = static_cast<std::size_t>(ranks);
+  updates_ = false;
 }
 
 std::vector<UnevenSteps::Turn> UnevenSteps::exchange(Communicator& comm, Turn mine) {
@@ -23,21 +26,30 @@ std::vector<UnevenSteps::Turn> UnevenSteps::exchange(Communicator& comm, Turn mi
 }
 
 void UnevenSteps::note(const std::vector<Turn>& turns) {
-  std::vector<int> backward, other;
-  for (std::size_t rank = 0; rank < turns.size(); ++rank) {
-    if (turns[rank] == Turn::backward) backward.push_back(static_cast<int>(rank));
-    if (turns[rank] == Turn::other) other.push_back(static_cast<int>(rank));
-  }
-  active_ = backward.size() + other.size();
+  const auto ranks_with = [&](Turn turn) {
+    std::vector<int> ranks;
+    for (std::size_t rank = 0; rank < turns.size(); ++rank) {
+      if (turns[rank] == turn) ranks.push_back(static_cast<int>(rank));
+    }
+    return ranks;
+  };
+  active_ = turns.size() - ranks_with(Turn::done).size();
+  updates_ = !ranks_with(Turn::update).empty();
   const auto first =
       std::find_if(turns.begin(), turns.end(), [](Turn each) { return each != Turn::done; });
   if (first != turns.end()) last_active_ = static_cast<int>(first - turns.begin());
-  if (!backward.empty() && !other.empty()) {
-    throw Mismatch("hocket::training::GradientReducer",
-                   fmt::format("{} began a backward while {} began a forward that broadcasts "
-                               "buffers: all ranks must make the same calls in the same order",
-                               ranks_text(backward), ranks_text(other)));
+  std::vector<std::string> calls;
+  for (const auto& [turn, what] :
+       {std::pair(Turn::backward, "began a backward"),
+        std::pair(Turn::other, "began a forward that broadcasts buffers"),
+        std::pair(Turn::update, "called Join::update()")}) {
+    const std::vector<int> ranks = ranks_with(turn);
+    if (!ranks.empty()) calls.push_back(fmt::format("{} {}", ranks_text(ranks), what));
   }
+  if (calls.size() < 2) return;
+  throw Mismatch("hocket::training::GradientReducer",
+                 fmt::format("{}: all ranks must make the same calls in the same order",
+                             fmt::join(calls, " while ")));
 }
 
 double UnevenSteps::factor(int ranks) const {

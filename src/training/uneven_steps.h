@@ -25,11 +25,14 @@ class UnevenSteps {
 
   /// What the averages over all ranks are multiplied by.
   [[nodiscard]] double factor(int ranks) const;
+  /// Whether ranks that are done make the calls of the other ranks too.
+  [[nodiscard]] bool all_take_part() const { return !uneven_ || updates_; }
   /// The lowest rank that was not done, when there was any.
   [[nodiscard]] int last_active() const { return last_active_; }
 
  private:
   bool uneven_ = false, divide_by_active_ = false;
+  bool updates_ = false;    // the last announcement was of an update
   std::size_t active_ = 0;  // how many ranks were not done in the last announcement
   int last_active_ = 0;
 };

@@ -1,10 +1,14 @@
 // Ranks with different numbers of batches, driven as a hand-written training loop drives them.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <hocket/training/join.hpp>
+#include <hocket/training/loss_scaler.hpp>
+#include <limits>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -13,6 +17,7 @@
 namespace hocket::training {
 namespace {
 
+using tests::message_of;
 using tests::run_ranks;
 
 std::vector<Parameter> two_parameters() {
@@ -39,6 +44,7 @@ class Keeper final : public GradientOwner {
       std::vector<float>& own = kept[p];
       own.resize(two_parameters()[static_cast<std::size_t>(p)].elements());
       for (std::size_t i = 0; i < own.size(); ++i) own[i] = value(rank, step, p, i);
+      if (infinite) own[0] = std::numeric_limits<float>::infinity();
       if (void* const place = reducer->gradient(p); place != nullptr) deliver(p, place);
       reducer->ready(p);
     }
@@ -55,6 +61,7 @@ class Keeper final : public GradientOwner {
   const int rank;
   std::unique_ptr<GradientReducer> reducer;
   std::map<int, std::vector<float>> kept;
+  bool infinite = false;  // an element of each gradient
 };
 
 /// The ranks from first_active on have data.
@@ -90,6 +97,193 @@ TEST(Join, of_a_rank_that_keeps_the_averages_of_its_last_step_the_others_get_zer
         }
       });
     }
+  }
+}
+
+/// The first epoch has a rank that was never in a backward of its own.
+TEST(Join, of_ranks_with_sharded_gradients_follows_each_backward_and_each_update) {
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+    for (const int ranks : {2, 3}) {
+      for (const bool by_active : {false, true}) {
+        run_ranks(ranks, [&](Communicator& comm) {
+          Keeper keeper(comm, {.sharding = sharding});
+          int extra = 0, step = 0;
+          const auto update = [&] {
+            expect_averages(*keeper.reducer, step, (step + 2 - extra) / 2, by_active);
+            keeper.reducer->discard();
+            keeper.kept.clear();
+            ++step;
+          };
+          for (extra = 0; extra < 4; extra += 2) {
+            step = 0;
+            Join join(*keeper.reducer, {.divide_by_active = by_active, .update = update});
+            while (step < extra + 2 * comm.rank()) {
+              keeper.backward(step);
+              join.update();
+            }
+            join.finish();
+            EXPECT_EQ(step, extra + 2 * (ranks - 1));  // every rank made every update
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST(Join, of_ranks_that_accumulate_adds_what_they_reduce_before_an_update) {
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+    run_ranks(2, [&](Communicator& comm) {
+      Keeper keeper(comm, {.sharding = sharding});
+      int updates = 0;
+      Join join(*keeper.reducer, {.update = [&] {
+        for (const TensorRange& held : keeper.reducer->held()) {
+          const int p = held.tensor.name == "weight" ? 0 : 1;
+          // Steps 0 and 1 of both ranks, then 2 and 3 of rank 1.
+          float sum = 0;
+          for (int rank = updates; rank < 2; ++rank) {
+            sum += value(rank, 2 * updates, p, held.begin) +
+                   value(rank, 2 * updates + 1, p, held.begin);
+          }
+          EXPECT_FLOAT_EQ(*static_cast<const float*>(held.data), sum / 2);
+        }
+        keeper.reducer->discard();
+        ++updates;
+      }});
+      for (int step = 0; step < 2 + 2 * comm.rank(); ++step) {
+        keeper.backward(step);
+        keeper.kept.clear();
+        if (step % 2 == 1) join.update();
+      }
+      join.finish();
+      EXPECT_EQ(updates, 2);
+    });
+  }
+}
+
+/// Runs a loop that must fail on this rank, and returns the error's message.
+template <typename Loop>
+std::string failure_of(Loop loop) {
+  const std::string message = message_of<Error>(loop);
+  EXPECT_NE(message, "");
+  return message;
+}
+
+TEST(Join, whose_rank_ends_its_data_with_gradients_that_were_not_reduced_names_the_parameter) {
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+    run_ranks(2, [&](Communicator& comm) {
+      Communicator short_waits = comm.duplicate({.deadline = std::chrono::seconds(20)});
+      Keeper keeper(short_waits, {.sharding = sharding});
+      const std::string message = failure_of([&] {
+        Join join(*keeper.reducer, {.update = [&] { keeper.reducer->discard(); }});
+        keeper.backward(0);
+        join.update();
+        keeper.backward(1, comm.rank() == 0);
+        join.finish();
+      });
+      if (comm.rank() == 0) {
+        EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+      } else {
+        EXPECT_NE(message.find("parameter 'weight' (float32, 9 x 4) has a gradient of a backward "
+                               "that did not synchronize"),
+                  std::string::npos)
+            << message;
+      }
+    });
+  }
+}
+
+TEST(Join, allows_gradients_that_were_not_reduced_if_the_program_has_dropped_them) {
+  run_ranks(2, [](Communicator& comm) {
+    Keeper keeper(comm, {});
+    Join join(*keeper.reducer);
+    if (comm.rank() == 1) keeper.backward(0, false);
+    keeper.kept.clear();
+    join.finish();
+  });
+}
+
+TEST(Join, of_ranks_that_make_different_calls_names_the_ranks_and_the_calls) {
+  run_ranks(3, [](Communicator& comm) {
+    Keeper keeper(comm, {});
+    Join join(*keeper.reducer, {.update = [] {}});
+    const std::string message = message_of<Mismatch>([&] {
+      if (comm.rank() == 0) join.finish();
+      if (comm.rank() == 1) join.update();
+      if (comm.rank() == 2) keeper.backward(0);
+    });
+    EXPECT_NE(message.find("rank 2 began a backward while rank 1 called Join::update()"),
+              std::string::npos)
+        << message;
+    comm.barrier();  // the end of a Join aborts
+  });
+}
+
+TEST(Join, that_needs_an_update_and_has_none_is_refused) {
+  run_ranks(2, [](Communicator& comm) {
+    Keeper keeper(comm, {.sharding = Sharding::zero1}), whole(comm, {});
+    EXPECT_NE(message_of<InvalidUsage>([&] {
+                Join join(*keeper.reducer);
+              }).find("make it in JoinOptions::update"),
+              std::string::npos);
+    Join join(*whole.reducer);
+    EXPECT_NE(message_of<InvalidUsage>([&] { join.update(); }).find("JoinOptions::update is empty"),
+              std::string::npos);
+    join.finish();
+    EXPECT_NE(message_of<InvalidUsage>([&] { join.update(); }).find("after finish()"),
+              std::string::npos);
+  });
+}
+
+TEST(Join, whose_update_throws_on_a_rank_without_data_is_an_error_on_all) {
+  run_ranks(2, [](Communicator& comm) {
+    Communicator short_waits = comm.duplicate({.deadline = std::chrono::seconds(20)});
+    Keeper keeper(short_waits, {.sharding = Sharding::zero1});
+    const auto loop = [&] {
+      Join join(*keeper.reducer, {.update = [&] {
+        if (comm.rank() == 0) throw std::runtime_error("no memory");
+        keeper.reducer->discard();
+      }});
+      if (comm.rank() == 1) {
+        keeper.backward(0);
+        join.update();
+      }
+      join.finish();
+    };
+    if (comm.rank() == 0) {
+      EXPECT_THROW(loop(), std::runtime_error);
+    } else {
+      EXPECT_NE(failure_of(loop).find("rank 0"), std::string::npos);
+    }
+  });
+}
+
+TEST(Join, of_a_loss_scaler_has_the_same_scale_on_ranks_with_and_without_data) {
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+    run_ranks(2, [&](Communicator& comm) {
+      Keeper keeper(comm, {.sharding = sharding});
+      LossScaler scaler({.initial_scale = 64});
+      int steps = 0;
+      Join join(*keeper.reducer, {.update = [&] {
+        if (scaler.unscale(*keeper.reducer)) ++steps;
+        keeper.reducer->discard();
+        scaler.update();
+      }});
+      for (int step = 0; step < 1 + 2 * comm.rank(); ++step) {
+        keeper.infinite = step == 1;
+        keeper.backward(step);
+        keeper.kept.clear();
+        join.update();
+      }
+      join.finish();
+      EXPECT_EQ(scaler.scale(), 32);
+      EXPECT_EQ(steps, 2);
+      Join again(*keeper.reducer, {.update = [] {}});
+      EXPECT_NE(message_of<InvalidUsage>([&] {
+                  scaler.unscale(*keeper.reducer);
+                }).find("would not take part in this call"),
+                std::string::npos);
+      again.finish();
+    });
   }
 }
 

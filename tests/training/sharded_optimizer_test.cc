@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <hocket/training/clip.hpp>
+#include <hocket/training/join.hpp>
 #include <hocket/training/report.hpp>
 #include <hocket/training/sharded_optimizer.hpp>
 #include <limits>
@@ -164,6 +166,102 @@ TEST(Processes, update_shards_and_have_the_bits_of_one_rank_without_sharding) {
     }
     EXPECT_EQ(model.bytes(), expected) << static_cast<int>(sharding);
   }
+}
+
+/// Three epochs in which rank r has r + 1, then r, then r + 2 batches.
+struct UnevenEpochs {
+  Model model;
+  ShardedAdamW optimizer;
+  bool by_active;
+  double max_norm;  // of clipped gradients; 0: they are not clipped
+  int updates = 0;
+
+  UnevenEpochs(Communicator& comm, Sharding sharding, bool divide_by_active, double clip)
+      : model(comm, sharding),
+        optimizer(*model.parameters, {}, no_decay_for_vectors()),
+        by_active(divide_by_active),
+        max_norm(clip) {}
+  void update() {
+    optimizer.set_learning_rate(0.01 / ++updates);
+    if (max_norm > 0) clip_grad_norm(model.reducer, max_norm);
+    EXPECT_TRUE(optimizer.step({.skip_nonfinite = true}));
+  }
+  template <typename Update>
+  void run(JoinOptions options, Update update_in_loop) {
+    options.divide_by_active = by_active;
+    for (const int extra : {1, 0, 2}) {
+      Join join(model.reducer, options);
+      for (int step = 0; step < model.rank + extra; ++step) {
+        model.backward(step + extra);
+        update_in_loop(join);
+      }
+      join.finish();
+    }
+  }
+};
+
+/// Without sharding, and each rank steps as long as it has data: the last rank makes all steps.
+std::vector<std::byte> expected_of_uneven_ranks(int ranks, bool by_active, double max_norm) {
+  std::vector<std::byte> bytes;
+  run_ranks(ranks, [&](Communicator& comm) {
+    UnevenEpochs epochs(comm, Sharding::none, by_active, max_norm);
+    epochs.run({}, [&](Join&) { epochs.update(); });
+    if (comm.rank() == ranks - 1) bytes = epochs.model.bytes();
+  });
+  return bytes;
+}
+
+void expect_bits_of_uneven_ranks(Communicator& comm, Sharding sharding, bool by_active,
+                                 double max_norm, const std::vector<std::byte>& expected) {
+  UnevenEpochs epochs(comm, sharding, by_active, max_norm);
+  epochs.run({.update = [&] { epochs.update(); }}, [](Join& join) { join.update(); });
+  EXPECT_EQ(epochs.updates, 3 * comm.ranks());
+  EXPECT_EQ(epochs.optimizer.steps(), 3 * comm.ranks());
+  EXPECT_EQ(epochs.model.bytes(), expected)
+      << static_cast<int>(sharding) << ' ' << comm.ranks() << ' ' << by_active;
+}
+
+TEST(ShardedAdamW, of_ranks_with_fewer_batches_has_the_bits_of_ranks_without_sharding) {
+  for (const bool by_active : {false, true}) {
+    for (const int ranks : {2, 3}) {
+      // With three ranks the order of the sums in the norm would change its last bits.
+      const double max_norm = ranks == 2 ? 5 : 0;
+      const auto expected = expected_of_uneven_ranks(ranks, by_active, max_norm);
+      for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+        run_ranks(ranks, [&](Communicator& comm) {
+          expect_bits_of_uneven_ranks(comm, sharding, by_active, max_norm, expected);
+        });
+      }
+    }
+  }
+}
+
+/// With ranks in processes: see CMakeLists.txt.
+TEST(Processes, with_fewer_batches_update_shards_and_have_the_bits_of_ranks_without_sharding) {
+  Communicator comm = Communicator::from_environment();
+  const auto expected = expected_of_uneven_ranks(comm.ranks(), false, 0);
+  for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+    expect_bits_of_uneven_ranks(comm, sharding, false, 0, expected);
+  }
+}
+
+TEST(ShardedAdamW, refuses_a_step_in_which_ranks_without_data_would_be_missing) {
+  run_ranks(2, [](Communicator& comm) {
+    Model model(comm, Sharding::zero1);
+    ShardedAdamW optimizer(*model.parameters);
+    Join join(model.reducer, {.update = [&] { optimizer.step(); }});
+    model.backward(0);
+    const auto expect_refused = [](const std::string& message) {
+      EXPECT_NE(message.find("call Join::update()"), std::string::npos) << message;
+    };
+    expect_refused(message_of<InvalidUsage>([&] { optimizer.step(); }));
+    expect_refused(message_of<InvalidUsage>([&] { optimizer.step({.skip_nonfinite = true}); }));
+    expect_refused(message_of<InvalidUsage>([&] { clip_grad_norm(model.reducer, 1); }));
+    join.update();
+    join.finish();
+    model.backward(1);
+    optimizer.step();
+  });
 }
 
 TEST(ShardedAdamW, groups_have_options_of_their_own) {

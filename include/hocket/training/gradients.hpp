@@ -154,20 +154,25 @@ class GradientReducer {
 
   // ---- Ranks with different numbers of backwards. See Join.
 
-  /// What a rank does next, as it tells the others.
-  enum class Turn : std::uint8_t { done = 0, backward = 1, other = 2 };
+  /// What a rank does next, as it tells the others. update: what follows a backward on all ranks,
+  /// also on those that are done.
+  enum class Turn : std::uint8_t { done = 0, backward = 1, other = 2, update = 3 };
   /// From now on every rank announces each synchronized backward to the others, so that ranks that
   /// have no more data can take part. divide_by_active: the average is over the ranks that have
-  /// data. Throws InvalidUsage if gradients are sharded.
+  /// data.
   void set_uneven(bool uneven, bool divide_by_active = false);
   /// Collective among ranks that make different calls: tells the other ranks what this rank does
   /// next, and returns what each rank does. begin(true) announces itself. Throws Mismatch on all
-  /// ranks if ranks that are not done do different things.
+  /// ranks if ranks that are not done do different things; InvalidUsage, on this rank, if it is
+  /// done and has gradients of backwards that did not synchronize.
   std::vector<Turn> announce(Turn turn);
   /// Takes part in a backward that the other ranks have announced, with zeros, whatever gradients
   /// the owner keeps.
   void shadow();
   [[nodiscard]] bool uneven() const;
+  /// Throws InvalidUsage in the name of the operation, which all ranks must call, if ranks that are
+  /// done do not call it: ranks are uneven, and the last announcement was not Turn::update.
+  void require_all_ranks(const char* operation) const;
   /// The lowest rank that was not done in the last announcement in which any rank was not.
   [[nodiscard]] int last_active() const;
 

@@ -52,7 +52,7 @@ enum class Tail {
   /// The last samples of the order are left out. (PyTorch's drop_last.)
   drop,
   /// No sample is repeated or left out: some ranks have one sample more than others. A batch may
-  /// then be missing on some ranks, so the loop needs the join() of DistributedDataParallel.
+  /// then be missing on some ranks, so the loop needs a Join (join.hpp).
   uneven,
 };
 
