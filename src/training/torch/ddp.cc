@@ -137,6 +137,8 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
   void drop_gradients();
   void broadcast_model(int root);
   void broadcast_buffers(int root);
+  void take_averages();
+  void forget_averages();
   void begin_forward();
   std::vector<int> unreached(const std::vector<at::Tensor>& outputs) const;
 
@@ -311,6 +313,22 @@ void DistributedDataParallel::Body::broadcast_buffers(int root) {
   broadcast_tensors(reducer.communicator(), rest_of(module, trained).buffers, root);
 }
 
+/// Unsharded: .grad of every parameter that any rank used is the tensor over its place.
+void DistributedDataParallel::Body::take_averages() {
+  if (reducer.sharded()) return;
+  for (int p = 0; p < count(); ++p) {
+    if (reducer.was_used(p)) at(p).parameter.mutable_grad() = at(p).place;
+  }
+}
+
+/// A backward of this rank would add to them.
+void DistributedDataParallel::Body::forget_averages() {
+  for (Trained& each : trained) {
+    at::Tensor& gradient = each.parameter.mutable_grad();
+    if (gradient.defined() && gradient.is_same(each.place)) gradient = at::Tensor();
+  }
+}
+
 void DistributedDataParallel::Body::begin_forward() {
   ++forwards;
   require_places();
@@ -377,11 +395,8 @@ void DistributedDataParallel::Body::end() {
   if (!reducer.synchronizes()) return;
   has_averages = true;
   if (reducer.sharded()) return drop_gradients();
-  if (!options.find_unused_parameters && !options.static_graph) return;
-  // A gradient that only other ranks have.
-  for (int p = 0; p < count(); ++p) {
-    if (reducer.was_used(p)) at(p).parameter.mutable_grad() = at(p).place;
-  }
+  // A gradient may be one that only other ranks have.
+  if (options.find_unused_parameters || options.static_graph) take_averages();
 }
 
 DistributedDataParallel::DistributedDataParallel(::torch::nn::Module& module, Communicator& comm,
@@ -418,11 +433,21 @@ ShardedParameters& DistributedDataParallel::parameters() {
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
   return NoSync(body_->no_sync);
 }
+Join DistributedDataParallel::join(DdpJoinOptions options) {
+  Body* const body = body_.get();
+  JoinOptions all{.divide_by_active = options.divide_by_active,
+                  .update = std::move(options.update)};
+  const bool updates = all.update != nullptr;
+  all.reduced = [body, updates] { updates ? body->take_averages() : body->forget_averages(); };
+  all.other = [body](int root) { body->broadcast_buffers(root); };
+  all.finished = [body](int root) {
+    // Sharded: every update has gathered the parameters.
+    body->reducer.sharded() ? body->broadcast_buffers(root) : body->broadcast_model(root);
+  };
+  return Join(body->reducer, std::move(all));
+}
 Join DistributedDataParallel::join(bool divide_by_active) {
-  return Join(body_->reducer,
-              {.divide_by_active = divide_by_active,
-               .other = [body = body_.get()](int root) { body->broadcast_buffers(root); },
-               .finished = [body = body_.get()](int root) { body->broadcast_model(root); }});
+  return join(DdpJoinOptions{.divide_by_active = divide_by_active, .update = {}});
 }
 
 bool DistributedDataParallel::begin_forward() {

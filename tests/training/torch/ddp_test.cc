@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cmath>
 #include <hocket/training/compression.hpp>
 #include <hocket/training/torch/ddp.hpp>
@@ -454,6 +455,90 @@ TEST(Ddp, ranks_with_fewer_batches_join_until_all_are_done) {
       expect_equal_on_all_ranks(comm, net.parameters());
       expect_equal_on_all_ranks(comm, net.buffers());
     }
+  });
+}
+
+/// The gradient of element i of `values` is the mean of the batches' factors.
+struct Line : torch::nn::Module {
+  Line() { values = register_parameter("values", torch::zeros({8})); }
+  at::Tensor forward(double factor) { return (values * factor).sum(); }
+  at::Tensor values;
+};
+
+TEST(Ddp, a_rank_without_batches_adds_zeros_to_gradients_though_its_grad_has_the_last_average) {
+  for (const int ranks : {2, 3}) {
+    for (const bool by_active : {false, true}) {
+      run_ranks(ranks, [&](Communicator& comm) {
+        Line net;
+        DistributedDataParallel ddp(net, comm);
+        torch::optim::SGD optimizer({net.values}, 1);
+        for (int epoch = 0; epoch < 3; ++epoch) {
+          Join join = ddp.join(by_active);
+          for (int step = 0; step <= comm.rank(); ++step) {
+            ddp.run([&] { return net.forward(12 * comm.rank() + 6); }).backward();
+            float sum = 0;  // of the ranks that have a batch
+            for (int rank = step; rank < ranks; ++rank) sum += static_cast<float>(12 * rank + 6);
+            const float average = sum / static_cast<float>(by_active ? ranks - step : ranks);
+            EXPECT_TRUE(torch::allclose(net.values.grad(), torch::full({8}, average))) << epoch;
+            optimizer.step();
+            optimizer.zero_grad(epoch == 1);
+          }
+          join.finish();
+          expect_equal_on_all_ranks(comm, {net.values});
+        }
+      });
+    }
+  }
+}
+
+TEST(Ddp, an_update_that_all_ranks_make_keeps_momentum_equal_on_ranks_with_fewer_batches) {
+  run_ranks(3, [](Communicator& comm) {
+    Line net, by_hand;
+    DistributedDataParallel ddp(net, comm);
+    const auto options = torch::optim::SGDOptions(0.1).momentum(0.9);
+    torch::optim::SGD optimizer({net.values}, options), of_hand({by_hand.values}, options);
+    const auto update = [&] {
+      optimizer.step();
+      optimizer.zero_grad();
+    };
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      Join join = ddp.join({.update = update});
+      for (int step = 0; step < 2 * comm.rank(); ++step) {  // rank 0 has none
+        ddp.run([&] { return net.forward(3 * (comm.rank() + 1)); }).backward();
+        join.update();
+      }
+      join.finish();
+      for (int step = 0; step < 4; ++step) {
+        by_hand.values.mutable_grad() = torch::full({8}, step < 2 ? 5.0f : 3.0f);
+        of_hand.step();
+      }
+      EXPECT_TRUE(torch::allclose(net.values, by_hand.values)) << epoch;
+      const auto& momentum = static_cast<torch::optim::SGDParamState&>(
+          *optimizer.state()[net.values.unsafeGetTensorImpl()]);
+      expect_equal_on_all_ranks(comm, {net.values, momentum.momentum_buffer()});
+    }
+  });
+}
+
+TEST(Ddp, a_rank_whose_last_batch_was_under_no_sync_is_an_error_that_names_the_parameter) {
+  run_ranks(2, [](Communicator& comm) {
+    Communicator short_waits = comm.duplicate({.deadline = std::chrono::seconds(20)});
+    Line net;
+    DistributedDataParallel ddp(net, short_waits);
+    const auto loop = [&] {
+      Join join = ddp.join();
+      if (comm.rank() == 1) {
+        const auto alone = ddp.no_sync();
+        ddp.run([&] { return net.forward(1); }).backward();
+      }
+      join.finish();
+    };
+    const std::string message = message_of<Error>(loop);
+    EXPECT_NE(message.find(comm.rank() == 1 ? "parameter 'values' (float32, 8) has a gradient of "
+                                              "a backward that did not synchronize"
+                                            : "rank 1"),
+              std::string::npos)
+        << message;
   });
 }
 

@@ -162,6 +162,76 @@ TEST(ProcessesTorch, have_with_sharding_the_bits_of_ddp_with_our_adamw) {
   }
 }
 
+/// Rank r has r batches in the first epoch and r + 1 in the second.
+template <typename MakeOptimizer>
+std::vector<at::Tensor> train_uneven(Communicator& comm, Sharding sharding, bool by_active,
+                                     double max_norm, MakeOptimizer make_optimizer) {
+  Mixed net;
+  DistributedDataParallel ddp(net, comm, {.limits = small_buckets, .sharding = sharding});
+  auto optimizer = make_optimizer(ddp);
+  int updates = 0;
+  const auto update = [&] {
+    if (max_norm > 0) clip_grad_norm(ddp.reducer(), max_norm);
+    EXPECT_TRUE(optimizer->step({.skip_nonfinite = true}));
+    net.zero_grad();
+    ++updates;
+  };
+  for (const int extra : {0, 1}) {
+    Join join = ddp.join({.divide_by_active = by_active, .update = update});
+    for (int step = 0; step < comm.rank() + extra; ++step) {
+      ddp.run([&] { return net.forward(batch_of(comm.rank(), step)); }).square().sum().backward();
+      join.update();
+    }
+    join.finish();
+  }
+  EXPECT_EQ(updates, 2 * comm.ranks() - 1);
+  return values_of(net);
+}
+
+TEST(Zero, of_ranks_with_fewer_batches_has_the_values_of_ddp_and_is_equal_on_all_ranks) {
+  const auto our_adamw = [](DistributedDataParallel& ddp) {
+    return std::make_unique<ShardedAdamW>(ddp.parameters(), AdamWOptions{.learning_rate = 0.01});
+  };
+  const auto their_sgd = [](DistributedDataParallel& ddp) {
+    return std::make_unique<ShardedOptimizer<torch::optim::SGD>>(
+        ddp, torch::optim::SGDOptions(0.1).momentum(0.9));
+  };
+  // With max_norm = 0 gradients are not clipped. The order of the sums in a norm depends on shards.
+  const auto expect_parity = [](int ranks, bool by_active, double max_norm,
+                                const auto& make_optimizer) {
+    const auto train_with_sharding = [&](Sharding sharding) {
+      return train(ranks, [&](Communicator& comm) {
+        return train_uneven(comm, sharding, by_active, max_norm, make_optimizer);
+      });
+    };
+    const auto expected = train_with_sharding(Sharding::none);
+    EXPECT_FALSE(equal(expected, values_of(Mixed())));
+    for (const Sharding sharding : {Sharding::zero1, Sharding::zero2}) {
+      const auto values = train_with_sharding(sharding);
+      for (std::size_t p = 0; p < values.size(); ++p) {
+        EXPECT_TRUE(torch::allclose(values[p], expected[p], 1e-4, 1e-5)) << ranks << ' ' << p;
+      }
+      EXPECT_TRUE(max_norm > 0 || equal(values, expected)) << ranks;
+    }
+  };
+  for (const bool by_active : {false, true}) {
+    expect_parity(2, by_active, 0, our_adamw);
+    expect_parity(3, by_active, 2, our_adamw);
+    for (const int ranks : {2, 3}) expect_parity(ranks, by_active, 2, their_sgd);
+  }
+}
+
+TEST(Zero, without_an_update_that_all_ranks_make_is_no_join) {
+  run_ranks(2, [](Communicator& comm) {
+    Mixed net;
+    DistributedDataParallel ddp(net, comm, {.sharding = Sharding::zero2});
+    EXPECT_NE(message_of<InvalidUsage>([&] {
+                Join join = ddp.join();
+              }).find("make it in JoinOptions::update"),
+              std::string::npos);
+  });
+}
+
 TEST(Zero, is_close_to_ddp_for_any_number_of_ranks) {
   for (const int ranks : {1, 3, 5}) {
     const auto expected = train(ranks, [](Communicator& comm) {

@@ -48,6 +48,13 @@ struct DdpOptions {
   ShardCut cut = ShardCut::elements;
 };
 
+/// See JoinOptions.
+struct DdpJoinOptions {
+  bool divide_by_active = false;
+  /// Needed with sharding. An optimizer of libtorch finds the averages in .grad on all ranks.
+  std::function<void()> update{};
+};
+
 /// Keeps replicas of a module equal on all ranks: averages the gradients of all ranks while
 /// backward computes.
 ///
@@ -123,6 +130,17 @@ class DistributedDataParallel {
 
   /// Ranks may have different numbers of batches until finish() of the result: see Join. Afterwards
   /// all ranks have the parameters and buffers of a rank that had the most.
+  ///
+  ///   Join join = ddp.join({.update = [&] { optimizer.step(); net->zero_grad(); }});
+  ///   for (auto& batch : loader) {
+  ///     loss(ddp(net, batch.data), batch.target).backward();
+  ///     join.update();
+  ///   }
+  ///   join.finish();
+  ///
+  /// The optimizer's state is that of every update on all ranks if the step is made in update.
+  /// Otherwise it lacks the steps that were made after the end of the rank's own data.
+  [[nodiscard]] Join join(DdpJoinOptions options);
   [[nodiscard]] Join join(bool divide_by_active = false);
 
   /// What an optimizer of hocket works on: see sharded_optimizer.hpp and zero.hpp.
