@@ -57,6 +57,7 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
 /// Otherwise end() exchanges the announcement together with the status.
 void GradientReducer::Body::announce_backward() {
   if (announced || !tells_order() || (synchronizes && !overlaps)) return;
+  if (!synchronizes && options.uneven_accumulation) return;
   announced = true;
   communicate([this] {
     // Of backwards before that were not synchronized: an error of theirs must come before one of

@@ -192,7 +192,8 @@ void StepOrder::compare(const Announcement& announcement) {
         operation,
         fmt::format("the ranks run different backwards. Their backward number {} is on {} one of "
                     "{}, and on {} one of {}. Run the same backwards in the same order on all "
-                    "ranks, and use no_sync() on all ranks or on none",
+                    "ranks, and use no_sync() on all ranks or on none. If ranks accumulate over "
+                    "different numbers of backwards on purpose, set uneven_accumulation",
                     compared_, ranks_text(which(0)), what(0), ranks_text(others), what(other)),
         others.size() == 1 ? others.front() : -1);
   } catch (...) {

@@ -136,6 +136,41 @@ TEST(StepOrder, a_rank_that_synchronizes_alone_gets_an_error) {
   }
 }
 
+/// The averages are those of the sums of all backwards of each rank: rank r runs r + 1 of them.
+TEST(StepOrder, ranks_that_accumulate_over_different_numbers_of_backwards_say_so) {
+  for (const Way& way : all_ways) {
+    if (way.sharding == Sharding::zero2) continue;
+    run_ranks(3, [&](Communicator& comm) {
+      ReducerOptions options = options_of(way);
+      options.uneven_accumulation = true;
+      GradientReducer reducer(comm, model("a"), options);
+      const auto add_ones = [&](bool synchronize) {
+        reducer.begin(synchronize);
+        for (const int p : {2, 1, 0}) {
+          float* const place = static_cast<float*>(reducer.gradient(p));
+          const std::size_t elements = reducer.parameters()[static_cast<std::size_t>(p)].elements();
+          for (std::size_t i = 0; i < elements; ++i) place[i] += 1;
+          reducer.ready(p);
+        }
+        reducer.end();
+      };
+      for (int step = 0; step < 3; ++step) {
+        for (int p = 0; p < 3; ++p) {
+          std::fill_n(static_cast<float*>(reducer.gradient(p)),
+                      reducer.parameters()[static_cast<std::size_t>(p)].elements(), 0.0f);
+        }
+        for (int i = 0; i < comm.rank(); ++i) add_ones(false);
+        add_ones(true);
+        for (const TensorRange& range : reducer.held()) {
+          const auto* const values = static_cast<const float*>(range.data);
+          for (std::size_t i = 0; i < range.elements; ++i) ASSERT_EQ(values[i], 2.0f);
+        }
+        reducer.discard();
+      }
+    });
+  }
+}
+
 TEST(StepOrder, backwards_in_the_same_order_that_begin_inside_of_one_another_are_no_error) {
   for (const Way& way : all_ways) {
     if (way.sharding == Sharding::zero2) continue;

@@ -65,6 +65,11 @@ struct ReducerOptions {
   /// The graph is the same in every step: the parameters to which this rank gives no gradient in
   /// the first backward that is synchronized receive none later either, and nothing waits for them.
   bool static_graph = false;
+  /// Ranks may run different numbers of backwards that are not synchronized before one that is: for
+  /// example each until it has a number of tokens. The same on all ranks. Without it a backward
+  /// that only some ranks synchronize is an error; with it the next synchronized backwards are
+  /// averaged.
+  bool uneven_accumulation = false;
   /// Each rank looks at its own gradients before they are reduced: see non_finite().
   OnNonFinite on_non_finite = OnNonFinite::error;
   /// After the first backward, puts the parameters into buckets in the order in which their
@@ -81,8 +86,9 @@ struct ReducerOptions {
 
 /// Owns the memory of a model's gradients, and reduces it in buckets. One thread uses all reducers
 /// of a communicator. Every rank makes the same calls of their begin() and end(), in the same order
-/// and with the same arguments. If not, the backward, or a later call on a rank that did not
-/// synchronize it, throws Mismatch. This and errors of the communication end the reducer.
+/// and with the same arguments (see uneven_accumulation). If not, the backward, or a later call on
+/// a rank that did not synchronize it, throws Mismatch. This and errors of the communication end
+/// the reducer.
 class GradientReducer {
  public:
   /// Collective. Makes communicators of its own (duplicates of comm, which may be destroyed

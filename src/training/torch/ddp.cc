@@ -115,6 +115,7 @@ struct DistributedDataParallel::Body final : GradientOwner, std::enable_shared_f
                  .reduction = given.reduction,
                  .find_unused_parameters = given.find_unused_parameters,
                  .static_graph = given.static_graph,
+                 .uneven_accumulation = given.uneven_accumulation,
                  .on_non_finite = given.on_non_finite,
                  .owner = this}) {
     for (int p = 0; p < count(); ++p) moved(p, reducer.gradient(p));

@@ -39,6 +39,8 @@ struct DdpOptions {
   /// hide what they use.
   bool find_unused_parameters = false;
   bool static_graph = false;
+  /// See ReducerOptions: ranks may run different numbers of backwards under no_sync().
+  bool uneven_accumulation = false;
   /// See ReducerOptions: OnNonFinite::keep for a loop with LossScaler.
   OnNonFinite on_non_finite = OnNonFinite::error;
   /// See ReducerOptions.
