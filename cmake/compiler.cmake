@@ -33,10 +33,12 @@ function(hocket_parses_options)
 endfunction()
 
 # ccache knows a precompiled header by its contents; what it asks for is not to mind the macros and
-# times that such a header may hide. There are none in system headers.
+# times that such a header may hide. There are none in system headers. Paths in the source tree are
+# relative for it, so that another clone of the repository finds in the cache what this one compiled.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(_ccache env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  set(_ccache env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
+              CCACHE_NOHASHDIR=1 ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${_ccache})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${_ccache})
 endif()
