@@ -93,12 +93,13 @@ struct GradientReducer::Body {
       action();
     } catch (...) {
       failure = std::current_exception();
+      if (tells_order()) failure = order->cause_of(failure);
       hocketCommAbort(communicator.get());
       if (second_lane) hocketCommAbort(second_lane->communicator.get());
       // Nothing writes to gradients and timings any more when the caller gets the error.
       hocketStreamSynchronize(stream.get());
       if (second_lane) hocketStreamSynchronize(second_lane->stream.get());
-      throw;
+      std::rethrow_exception(failure);
     }
   }
 

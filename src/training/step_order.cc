@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <hocket/training/agreement.hpp>
 #include <map>
 #include <mutex>
 #include <random>
+#include <thread>
 
 namespace hocket::training {
 namespace {
@@ -116,6 +118,19 @@ void StepOrder::look() {
     compare(announced_.front());
     announced_.pop_front();
   }
+}
+
+std::exception_ptr StepOrder::cause_of(const std::exception_ptr& error) noexcept {
+  constexpr int most_looks = 200;
+  try {
+    for (int looks = 0; !announced_.empty() && looks < most_looks; ++looks) {
+      look();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  } catch (...) {
+    // The difference, or an error of the announcements themselves, which says no more.
+  }
+  return failure_ != nullptr ? failure_ : error;
 }
 
 StepOrder::Numbers StepOrder::exchange(std::int64_t reducer, Kind kind, const Numbers& numbers) {

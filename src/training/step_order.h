@@ -48,6 +48,10 @@ class StepOrder {
   void wait();
   /// Looks at what all ranks have announced by now.
   void look();
+  /// A reduction has failed with this error. A rank that finds a difference ends its communicators,
+  /// so the error may follow from that. Returns the difference, if this rank finds one within a
+  /// second, else the error. Throws nothing.
+  std::exception_ptr cause_of(const std::exception_ptr& error) noexcept;
   /// Announces a backward, and waits for those of all ranks, in the calling thread. Returns the
   /// sums of the ranks' numbers.
   Numbers exchange(std::int64_t reducer, Kind kind, const Numbers& numbers);

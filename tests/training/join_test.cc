@@ -260,7 +260,7 @@ TEST(Join, whose_update_throws_on_a_rank_without_data_is_an_error_on_all) {
 TEST(Join, of_a_loss_scaler_has_the_same_scale_on_ranks_with_and_without_data) {
   for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
     run_ranks(2, [&](Communicator& comm) {
-      Keeper keeper(comm, {.sharding = sharding});
+      Keeper keeper(comm, {.sharding = sharding, .on_non_finite = OnNonFinite::keep});
       LossScaler scaler({.initial_scale = 64});
       int steps = 0;
       Join join(*keeper.reducer, {.update = [&] {
