@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "api/wrong_calls.h"
+#include "source_root.h"
 
 namespace {
 
@@ -477,7 +478,7 @@ constexpr Elsewhere elsewhere[] = {
 };
 
 TEST(BadInput, of_other_kinds_has_a_test_elsewhere) {
-  const auto tests = std::filesystem::path(__FILE__).parent_path().parent_path();
+  const auto tests = ::tests::source_root() / "tests";
   for (const Elsewhere& row : elsewhere) {
     std::ifstream file(tests / row.file);
     std::ostringstream text;

@@ -17,6 +17,7 @@
 #include "collectives/select/selector.h"
 #include "plans.h"
 #include "seed.h"
+#include "source_root.h"
 
 namespace hocket::internal {
 namespace {
@@ -106,8 +107,7 @@ TEST_P(EveryLayeredBuilder, is_written_with_its_layout_and_read_back_as_the_same
 INSTANTIATE_TEST_SUITE_P(All, EveryLayeredBuilder, testing::ValuesIn(layout_builders()),
                          TestName());
 
-const std::filesystem::path root =
-    std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+const std::filesystem::path& root = ::tests::source_root();
 
 std::string contents(const std::filesystem::path& path) {
   std::stringstream text;

@@ -10,6 +10,7 @@
 
 #include "collectives/plan/program.h"
 #include "plans.h"
+#include "source_root.h"
 
 namespace hocket::internal {
 namespace {
@@ -213,9 +214,8 @@ std::string text_of(const Program& program) {
 }
 
 TEST(Lowering, is_as_the_protocol_page_shows_it) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
   std::stringstream page;
-  page << std::ifstream(root / "docs/protocol/plans.md").rdbuf();
+  page << std::ifstream(::tests::source_root() / "docs/protocol/plans.md").rdbuf();
   for (const char* algorithm : {"inline", "direct"}) {
     const Plan plan =
         plans_of(*find_builder(algorithm, Collective::all_reduce, Medium::node), {.ranks = 2})[0];

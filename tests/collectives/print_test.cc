@@ -7,6 +7,7 @@
 
 #include "collectives/plan/steps.h"
 #include "plans.h"
+#include "source_root.h"
 
 namespace hocket::internal {
 namespace {
@@ -15,7 +16,7 @@ using namespace steps;
 
 // UPDATE_GOLDEN=1 writes the files anew; git diff shows the changes.
 TEST(Print, pictures_of_four_ranks_are_as_reviewed) {
-  const std::filesystem::path folder = std::filesystem::path(__FILE__).parent_path() / "golden";
+  const std::filesystem::path folder = ::tests::source_root() / "tests/collectives/golden";
   const auto compare = [&](const std::string& name, const std::vector<Plan>& plans) {
     std::string text;
     for (const Plan& plan : plans) text += print(plan) + "\n";

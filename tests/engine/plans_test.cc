@@ -7,6 +7,7 @@
 #include "collectives/algorithms/builders.h"
 #include "collectives/plan/json.h"
 #include "matrix/ranks.h"
+#include "source_root.h"
 
 namespace {
 
@@ -14,7 +15,7 @@ using ranks::Env;
 using ranks::Rank;
 
 std::string example(const std::string& name) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const auto& root = ::tests::source_root();
   std::stringstream text;
   text << std::ifstream(root / "examples" / "plans" / (name + ".json")).rdbuf();
   EXPECT_FALSE(text.str().empty());
@@ -132,7 +133,7 @@ TEST_P(Plans, that_differ_are_refused_on_all_ranks_with_both_names) {
 }
 
 TEST_P(Plans, that_are_loaded_twice_are_refused_with_their_first_source) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
+  const auto& root = ::tests::source_root();
   const std::string chain = root / "examples" / "plans" / "chain.json";
   const Env files({{"HOCKET_PLAN_FILES", chain}, {"HOCKET_TRANSPORT", GetParam()}});
   ranks::run_ranks(4, [&](Rank& self) {

@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "matrix/world.h"
+#include "source_root.h"
 
 namespace matrix {
 
@@ -51,8 +52,7 @@ inline std::vector<WorldKind> worlds_of(std::span<const WorldKind> kinds, bool f
 
 /// The path of an example of a plan.
 inline std::string example_plan(const std::string& name) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  return (root / "examples" / "plans" / (name + ".json")).string();
+  return (::tests::source_root() / "examples" / "plans" / (name + ".json")).string();
 }
 
 inline ranks::Env::List settings_of(const WorldKind& kind) {
