@@ -267,6 +267,7 @@ void MessageMatcher::next_control(OutFrame& frame) {
       frame.payload = reinterpret_cast<const std::byte*>(&location_out_);
       frame.header.length = sizeof location_out_;
     }
+    if (control.kind == FrameKind::fin) frame.transfer = awaiting_room_.pop();
     if (controls_head_ == controls_.size()) {
       controls_.clear();
       controls_head_ = 0;
@@ -451,11 +452,14 @@ Status MessageMatcher::accept_fin(const FrameHeader& header) {
   return {};
 }
 
+/// The receive ends when its FIN is in the link. If it ended before, this rank could leave the
+/// operation while the link has no room, and the sender would wait until this rank's next call.
 void MessageMatcher::located_complete() {
   Transfer* const recv = located_.pop();
   HOCKET_ASSERT(recv->moved == recv->bytes, "a message is complete when all of it is copied");
+  recv->framed_bytes = recv->bytes;
   queue_control(FrameKind::fin, *recv);
-  finish(*recv, Status());
+  awaiting_room_.push(*recv);
 }
 
 Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& frame) {
@@ -662,6 +666,7 @@ void MessageMatcher::end_transfers(const Status& why) {
   while (Transfer* transfer = eager_.pop()) finish(*transfer, why);
   while (Transfer* transfer = bulk_.pop()) finish(*transfer, why);
   while (Transfer* transfer = located_.pop()) finish(*transfer, why);
+  while (Transfer* transfer = awaiting_room_.pop()) finish(*transfer, why);
 }
 
 void MessageMatcher::end(const Status& why) {

@@ -51,7 +51,8 @@ struct MatcherOptions {
 struct OutFrame {
   FrameHeader header;
   const std::byte* payload = nullptr;
-  Transfer* transfer = nullptr;  // owns the memory of payload; null: the matcher owns it
+  /// Of a data frame: it owns the payload. Of a FIN: it ends with this frame. Else null.
+  Transfer* transfer = nullptr;
 };
 
 /// A frame that arrives: the link writes header.length bytes of payload to data.
@@ -86,7 +87,8 @@ class MessageMatcher {
   /// Sets the next frame to send; a data frame has at most max_payload bytes of payload. Returns
   /// false if there is none.
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
-  /// The link has sent a frame of `transfer` with `bytes` of payload, and no longer reads them.
+  /// The link has sent a frame with this OutFrame::transfer and `bytes` of payload, and no longer
+  /// reads them.
   void sent(Transfer& transfer, std::size_t bytes);
   bool has(Want want) const {
     return ((want & controls) && has_controls()) || ((want & eager) && !eager_.empty()) ||
@@ -207,6 +209,7 @@ class MessageMatcher {
   Queue bulk_;                                 // rendezvous messages to send
   KeyTable<Transfer> awaiting_fin_;            // sends that have sent their location
   Queue located_;                              // recvs to be copied from their location
+  Queue awaiting_room_;                        // recvs that were copied; their FINs are queued
   std::vector<Control> controls_;
   std::size_t controls_head_ = 0;
   bool nack_due_ = false;

@@ -410,6 +410,28 @@ TEST(Shm, a_message_in_mapped_memory_is_copied_once_whichever_side_posts_first) 
   }
 }
 
+/// If the receive ended before, the receiver could leave its operation while there is no room for
+/// the FIN. Then the sender would wait until the receiver's next operation.
+TEST(Shm, a_receive_from_mapped_memory_ends_when_its_fin_is_in_the_fifo) {
+  MappedMessage m;
+  std::deque<Message> sends, recvs;
+  do {  // until the fifo from rank 1 to rank 0 is full
+    const MessageKey key{.sequence = 1, .index = static_cast<std::uint32_t>(1 + sends.size())};
+    sends.emplace_back(0, key, 60'000);
+    recvs.emplace_back(1, key, 60'000);
+    m.fabric->at(1).post_send(sends.back().transfer);
+  } while (sends.back().transfer.done);
+  m.fabric->at(0).post_send(m.send.transfer);
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  settle(m.fabric->at(1));
+  EXPECT_EQ(m.send.memory, m.recv.memory);
+  EXPECT_FALSE(m.recv.transfer.done) << "rank 0 cannot know that the message was copied";
+  for (Message& recv : recvs) m.fabric->at(0).post_recv(recv.transfer);
+  poll_until_done(m.fabric->all(), {&m.recv.transfer, &sends.back().transfer, &m.send.transfer,
+                                    &recvs.back().transfer});
+  EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
+}
+
 TEST(Shm, memory_that_cannot_be_mapped_is_an_error_and_that_is_not_mapped_yet_is_awaited) {
   MappedMessage m;
   m.fabric->map_result = {Code::in_progress, "not mapped yet"};
