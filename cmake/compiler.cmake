@@ -34,7 +34,8 @@ endfunction()
 
 # ccache knows a precompiled header by its contents; what it asks for is not to mind the macros and
 # times that such a header may hide. There are none in system headers. Paths in the source tree are
-# relative for it, so that another clone of the repository finds in the cache what this one compiled.
+# relative for it, so that another clone of the repository finds in the cache what this one has
+# compiled.
 find_program(CCACHE ccache)
 if(CCACHE)
   set(_ccache env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}
