@@ -70,9 +70,9 @@ class StepOrder {
 
   const std::uint64_t id_;  // the same on all ranks
   Communicator communicator_;
-  std::vector<std::string> reducers_;  // what they are, by number
+  std::vector<std::string> reducers_;  // descriptions for messages, by the number of the reducer
   std::list<Announcement> announced_;  // not compared yet; the stream writes to them
-  std::optional<Stream> stream_;       // destroyed before what it uses
+  std::optional<Stream> stream_;       // destroyed before the members above, which it uses
   std::uint64_t compared_ = 0;
   std::exception_ptr failure_;
 };

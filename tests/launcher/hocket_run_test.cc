@@ -19,12 +19,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words shell(Words arguments, const std::string& script) {
-  for (const char* word : {"sh", "-c"}) arguments.push_back(word);
-  arguments.push_back(script);
-  return arguments;
-}
-
 TEST(HocketRun, the_status_is_the_first_failing_ranks) {
   const struct {
     Words arguments;

@@ -83,4 +83,12 @@ std::string slurp(const std::string& path);
 std::vector<std::string> lines_of(const std::string& text);
 std::vector<std::string> sorted_lines_of(const std::string& text);
 
+/// The arguments, and a program: a shell that runs the script.
+inline std::vector<std::string> shell(std::vector<std::string> arguments,
+                                      const std::string& script) {
+  for (const char* word : {"sh", "-c"}) arguments.push_back(word);
+  arguments.push_back(script);
+  return arguments;
+}
+
 }  // namespace hocket::internal::launch_test

@@ -18,12 +18,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words shell(Words arguments, const std::string& script) {
-  for (const char* word : {"sh", "-c"}) arguments.push_back(word);
-  arguments.push_back(script);
-  return arguments;
-}
-
 TEST(Pty, makes_both_output_streams_one_terminal_and_leaves_the_input_a_pipe) {
   const std::string script =
       "for fd in 0 1 2; do [ -t $fd ] && printf $fd >&3; done; "
@@ -106,7 +100,7 @@ TEST(Pty, leaves_the_status_as_it_is) {
 
 TEST(Pty, passes_on_large_output_however_slowly_it_is_read) {
   Job job(shell({"-n", "2", "--pty"}, "head -c 10000000 /dev/zero | tr '\\0' x; exit 0"));
-  // Nobody reads, so the pipe of the job becomes full and the ranks must wait.
+  // No process reads the output of hocket-run, so its pipe becomes full and the ranks must wait.
   ASSERT_TRUE(eventually([&] { return job.unread() > 60'000; }));
   job.finish();
   EXPECT_EQ(job.out.size(), 20'000'000u);

@@ -128,7 +128,7 @@ bool lose_rank(hocketComm_t comm, const Case& run) {
   return hocketBarrier(comm, nullptr) != hocketSuccess;
 }
 
-/// Prints which rank the communicator names, and returns whether that is the one that was killed.
+/// Prints the culprit that the communicator names, and returns whether that rank was killed.
 bool name_culprit(hocketComm_t comm, const Case& run) {
   int rank = -1;
   int culprit = -1;

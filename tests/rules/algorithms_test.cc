@@ -1,6 +1,6 @@
 // Each algorithm of the library names its source, and no code outside the folder of the algorithms
-// compares an algorithm by its name: what it needs to know is a column of the table in
-// src/collectives/algorithms/registry.cc, or follows from the plan.
+// compares an algorithm by its name: properties of an algorithm are columns of the table in
+// src/collectives/algorithms/registry.cc, or follow from the plan.
 #include <gtest/gtest.h>
 
 #include <regex>

@@ -19,7 +19,7 @@ struct TerminalSize {
 TerminalSize own_terminal_size();
 
 struct PseudoTerminal {
-  UniqueFd master;  // gives what was written to the slave; fails with EIO when no process has it
+  UniqueFd master;  // reads the output of the slave; EIO when no process has the slave open
   UniqueFd slave;   // for the rank: it can be written, but not read
 };
 
