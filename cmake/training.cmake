@@ -11,6 +11,7 @@ target_include_directories(hocket_training PUBLIC ${CMAKE_SOURCE_DIR}/include PR
 target_link_libraries(hocket_training PUBLIC hocket
   PRIVATE fmt::fmt hwy::hwy nlohmann_json::nlohmann_json Threads::Threads)
 target_compile_options(hocket_training PRIVATE -fvisibility=default)
+hocket_join_sources_if_sanitized(hocket_training)
 # A precompiled header of its own, because the symbols of this library are visible.
 hocket_precompiled(precompiled_training fmt::fmt)
 if(TARGET precompiled_training)
@@ -26,19 +27,6 @@ set_source_files_properties(
 set_target_properties(hocket_training PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 
-# Compiles the sources of the target as one (0) or a few at a time. libtorch's headers take 10 s of
-# processor time to compile, and 6 s where they are precompiled: GCC makes the templates that they
-# use anew for each source.
-function(hocket_as_one_source target)
-  set(_batch 0)
-  if(ARGC GREATER 1)
-    set(_batch ${ARGV1})
-  endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${_batch})
-  # GCC takes the sources for headers, in which a type of an anonymous namespace is suspicious.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-endfunction()
-
 if(HOCKET_TORCH)
   set(CMAKE_POLICY_DEFAULT_CMP0074 NEW)
   find_package(Torch REQUIRED PATHS ${HOCKET_TORCH} NO_DEFAULT_PATH)
@@ -49,7 +37,9 @@ if(HOCKET_TORCH)
   add_library(hocket_torch STATIC ${_adapter})
   add_library(hocket::torch ALIAS hocket_torch)
   target_include_directories(hocket_torch PRIVATE src)
-  hocket_as_one_source(hocket_torch)
+  # libtorch's headers take 10 s of processor time to compile, and 6 s where they are precompiled:
+  # GCC makes the templates that they use anew for each source.
+  hocket_join_sources(hocket_torch 100)
   target_link_libraries(hocket_torch PUBLIC hocket_training torch_cpu c10)
   target_include_directories(hocket_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
 

@@ -14,13 +14,6 @@ namespace {
 
 constexpr double near_best = 1.1;
 
-const char* redop_name(const Options& options, hocketRedOp_t op) {
-  return options.reduces() ? name_of(op) : "none";
-}
-const char* dtype_name(const Options& options, hocketDataType_t dtype) {
-  return options.has_data() ? name_of(dtype) : "none";
-}
-
 }  // namespace
 
 double Point::best_us() const {
@@ -74,7 +67,7 @@ std::string explain_lines(const Options& o, const Point& point) {
   for (const Candidate& candidate : point.candidates) {
     text += fmt::format(
         "{:12}  {:12}  {:>8}  {:>6}  {} {:<18}  {:>9}  {:11.2f}  {:11.2f}  {:+7.0f}  {:6.2f}\n",
-        point.bytes, point.count, dtype_name(o, point.dtype), redop_name(o, point.op),
+        point.bytes, point.count, o.dtype_name(point.dtype), o.redop_name(point.op),
         candidate.chosen ? '*' : ' ', candidate.algorithm, candidate.transport,
         candidate.predicted_us, candidate.measured_us, candidate.error_percent(),
         point.ratio(candidate));
@@ -97,8 +90,8 @@ std::string explain_json(const Options& o, const std::vector<Point>& points, int
       all.push_back({{"collective", o.name()},
                      {"bytes", point.bytes},
                      {"count", point.count},
-                     {"dtype", dtype_name(o, point.dtype)},
-                     {"redop", redop_name(o, point.op)},
+                     {"dtype", o.dtype_name(point.dtype)},
+                     {"redop", o.redop_name(point.op)},
                      {"ranks", ranks},
                      {"nodes", nodes},
                      {"memory", o.alloc_memory ? "alloc" : "plain"},

@@ -11,10 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* redop_name(const Options& o, hocketRedOp_t op) {
-  return o.reduces() ? name_of(op) : "none";
-}
-
 Json half_json(const Options& o, const Measured& m, int ranks, int nodes) {
   const auto each = [&m](double Summary::*figure) {
     return m.each ? Json((*m.each).*figure) : Json(nullptr);
@@ -23,8 +19,8 @@ Json half_json(const Options& o, const Measured& m, int ranks, int nodes) {
                  {"method", name_of(o.method)},
                  {"bytes", m.bytes},
                  {"count", m.count},
-                 {"dtype", o.has_data() ? name_of(m.dtype) : "none"},
-                 {"redop", redop_name(o, m.op)},
+                 {"dtype", o.dtype_name(m.dtype)},
+                 {"redop", o.redop_name(m.op)},
                  {"root", m.root},
                  {"ranks", ranks},
                  {"nodes", nodes},
@@ -133,8 +129,8 @@ std::string to_nccl_json(const Options& o, const std::vector<Row>& rows, const R
     if (row.in_place) totals.add(*row.in_place);
     results.push_back({{"size", out.bytes},
                        {"count", out.count},
-                       {"type", o.has_data() ? name_of(out.dtype) : "none"},
-                       {"redop", redop_name(o, out.op)},
+                       {"type", o.dtype_name(out.dtype)},
+                       {"redop", o.redop_name(out.op)},
                        {"root", std::to_string(out.root)},
                        {"out_of_place", nccl_half(o, out)},
                        {"in_place", row.in_place ? nccl_half(o, *row.in_place) : Json(nullptr)},

@@ -164,6 +164,12 @@ const char* name_of(Method method) {
   return method_names[static_cast<int>(method)];
 }
 
+const char* Options::redop_name(hocketRedOp_t op) const { return reduces() ? name_of(op) : "none"; }
+
+const char* Options::dtype_name(hocketDataType_t dtype) const {
+  return has_data() ? name_of(dtype) : "none";
+}
+
 int Options::group_of(std::size_t bytes) const {
   if (collective != Collective::bandwidth && collective != Collective::bibandwidth) {
     return aggregated;

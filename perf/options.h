@@ -108,6 +108,9 @@ struct Options {
 
   bool reduces() const { return has_redop(collective); }
   bool has_data() const { return collective != Collective::barrier; }
+  /// In tables and files: "none" where the collective has no operator, or no data.
+  const char* redop_name(hocketRedOp_t op) const;
+  const char* dtype_name(hocketDataType_t dtype) const;
   bool has_in_place() const {
     return collective < Collective::alltoall && method != Method::overlap;
   }

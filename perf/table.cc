@@ -112,10 +112,6 @@ std::string half(const Options& o, const Measured* m) {
   return text;
 }
 
-const char* redop_name(const Options& o, hocketRedOp_t op) {
-  return o.reduces() ? name_of(op) : "none";
-}
-
 std::string what_is_timed(const Options& o) {
   if (o.collective == Collective::latency) return "half a round trip, the rounds back to back";
   const char* calls = o.needs_stream() ? "calls on a host stream" : "calls in the caller's thread";
@@ -202,9 +198,9 @@ std::string header(const Options& o, const std::vector<Place>& places, int nodes
 
 std::string row_line(const Options& o, const Row& row, const std::string& timestamp) {
   const Measured& out = row.out_of_place;
-  std::string text = fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}{}", out.bytes, out.count,
-                                 o.has_data() ? name_of(out.dtype) : "none", redop_name(o, out.op),
-                                 out.root, half(o, &out));
+  std::string text =
+      fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:>6}{}", out.bytes, out.count,
+                  o.dtype_name(out.dtype), o.redop_name(out.op), out.root, half(o, &out));
   if (halves_of(o) == 2) text += half(o, row.in_place ? &*row.in_place : nullptr);
   if (o.timestamps) text += fmt::format("{:>21}", timestamp);
   return text + "\n";

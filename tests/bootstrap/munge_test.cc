@@ -69,7 +69,7 @@ std::string error_of_opening(const std::string& credential) {
   return status.ok() ? "opened" : status.message();
 }
 
-class Munge : public testing::Test {
+class Munge : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "munged with a /run of its own needs root";

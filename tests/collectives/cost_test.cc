@@ -250,7 +250,7 @@ TEST(Price, sends_and_receives_have_none) {
             0);
 }
 
-class Prices : public testing::TestWithParam<Builder> {};
+class Prices : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(Prices, grow_with_the_bytes) {
   for (const std::uint32_t ranks : {2, 3, 8}) {
@@ -341,7 +341,7 @@ TEST_P(Prices, of_many_chunks_are_near_those_of_all_chunks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfAllBuilders, Prices, testing::ValuesIn(group_builders()), TestName());
+INSTANTIATE_TEST_SUITE_P(OfAllBuilders, Prices, ::testing::ValuesIn(group_builders()), TestName());
 
 TEST(Price, of_many_chunks_has_the_work_that_a_latency_hides_in_the_first_ones) {
   Figures figures = round_figures();
@@ -445,7 +445,7 @@ TEST(Choice, uses_the_levels_of_several_nodes) {
   }
 }
 
-class LayeredPrices : public testing::TestWithParam<Builder> {};
+class LayeredPrices : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(LayeredPrices, grow_with_the_call_and_are_the_same_on_all_ranks) {
   const Builder& builder = GetParam();
@@ -487,7 +487,7 @@ TEST_P(LayeredPrices, of_one_rank_for_all_are_near_those_of_all_ranks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OfAllBuilders, LayeredPrices, testing::ValuesIn(layout_builders()),
+INSTANTIATE_TEST_SUITE_P(OfAllBuilders, LayeredPrices, ::testing::ValuesIn(layout_builders()),
                          TestName());
 
 }  // namespace

@@ -75,8 +75,8 @@ void expect_right(const Builder& builder, const Drawn& drawn) {
   ASSERT_EQ(buffers.check(), "");
 }
 
-class EveryPlanInterpreted : public testing::TestWithParam<Builder> {};
-class EveryVaryingPlanInterpreted : public testing::TestWithParam<Builder> {};
+class EveryPlanInterpreted : public ::testing::TestWithParam<Builder> {};
+class EveryVaryingPlanInterpreted : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryPlanInterpreted, gives_the_bytes_that_the_collective_defines) {
   std::uint64_t seed = 0;
@@ -119,10 +119,10 @@ std::vector<Builder> varying_builders() {
   return found;
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, EveryPlanInterpreted, testing::ValuesIn(group_builders()),
+INSTANTIATE_TEST_SUITE_P(builders, EveryPlanInterpreted, ::testing::ValuesIn(group_builders()),
                          TestName());
 INSTANTIATE_TEST_SUITE_P(builders, EveryVaryingPlanInterpreted,
-                         testing::ValuesIn(varying_builders()), TestName());
+                         ::testing::ValuesIn(varying_builders()), TestName());
 
 TEST(Interpret, carries_a_message_from_send_to_recv) {
   for (const std::uint32_t from : {0U, 1U}) {

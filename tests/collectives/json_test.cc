@@ -32,7 +32,7 @@ std::vector<Plan> plans_for_all_roots(const Builder& builder, Group group) {
   return all;
 }
 
-class EveryBuilder : public testing::TestWithParam<Builder> {};
+class EveryBuilder : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryBuilder, is_written_as_json_and_read_back_as_the_same_plans) {
   const Builder& builder = GetParam();
@@ -75,9 +75,9 @@ TEST_P(EveryBuilder, of_64_ranks_is_within_the_limits_of_files) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryBuilder, testing::ValuesIn(group_builders()), TestName());
+INSTANTIATE_TEST_SUITE_P(All, EveryBuilder, ::testing::ValuesIn(group_builders()), TestName());
 
-class EveryLayeredBuilder : public testing::TestWithParam<Builder> {};
+class EveryLayeredBuilder : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryLayeredBuilder, is_written_with_its_layout_and_read_back_as_the_same_plans) {
   const Builder& builder = GetParam();
@@ -104,7 +104,7 @@ TEST_P(EveryLayeredBuilder, is_written_with_its_layout_and_read_back_as_the_same
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryLayeredBuilder, testing::ValuesIn(layout_builders()),
+INSTANTIATE_TEST_SUITE_P(All, EveryLayeredBuilder, ::testing::ValuesIn(layout_builders()),
                          TestName());
 
 const std::filesystem::path& root = ::tests::source_root();

@@ -10,7 +10,7 @@ namespace {
 
 using Sizes = std::vector<std::uint32_t>;  // of the nodes
 
-class EveryLayeredPlan : public testing::TestWithParam<Builder> {};
+class EveryLayeredPlan : public ::testing::TestWithParam<Builder> {};
 
 std::string text_of(const Sizes& sizes) {
   std::string text;
@@ -75,7 +75,7 @@ TEST_P(EveryLayeredPlan, verifies_for_nodes_whose_ranks_do_not_follow_one_anothe
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, EveryLayeredPlan, testing::ValuesIn(layout_builders()),
+INSTANTIATE_TEST_SUITE_P(builders, EveryLayeredPlan, ::testing::ValuesIn(layout_builders()),
                          TestName());
 
 TEST(Layouts, number_nodes_by_their_lowest_rank) {

@@ -28,7 +28,7 @@ bool same_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-class EveryPlanLowered : public testing::TestWithParam<Builder> {};
+class EveryPlanLowered : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryPlanLowered, is_plain_data_and_the_same_each_time) {
   Program again;  // holds the program of another plan each time: nothing of that may remain
@@ -173,7 +173,7 @@ TEST_P(EveryPlanLowered, has_every_step_in_its_place) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, EveryPlanLowered, testing::ValuesIn(group_builders()),
+INSTANTIATE_TEST_SUITE_P(builders, EveryPlanLowered, ::testing::ValuesIn(group_builders()),
                          TestName());
 
 std::string text_of(const Index& index) {

@@ -90,7 +90,7 @@ bool has_rounds(const Builder& builder) {
   return is_logarithmic(builder) || is_one_of(builder, {"circulant", "bruck", "pat"});
 }
 
-class MessageBuilders : public testing::TestWithParam<Builder> {};
+class MessageBuilders : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(MessageBuilders, have_few_lanes_for_many_ranks) {
   const std::size_t most_lanes =
@@ -249,7 +249,7 @@ TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
 }
 
 /// The plans of two-level have lanes for all nodes or all ranks: a few ranks do.
-class LayeredBuilders : public testing::TestWithParam<Builder> {};
+class LayeredBuilders : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(LayeredBuilders, pair_sends_with_recvs_for_many_ranks) {
   expect_pairs(GetParam(), drawn_ranks(3), 1);
@@ -259,7 +259,7 @@ TEST_P(LayeredBuilders, are_lowered_with_every_number_in_range_for_many_ranks) {
   expect_numbers_in_range(GetParam(), drawn_ranks(3));
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, LayeredBuilders, testing::ValuesIn(layout_builders()),
+INSTANTIATE_TEST_SUITE_P(builders, LayeredBuilders, ::testing::ValuesIn(layout_builders()),
                          TestName());
 
 /// How often a rank sends each block of the message in a broadcast.
@@ -302,7 +302,7 @@ std::vector<Builder> message_builders() {
   return found;
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, MessageBuilders, testing::ValuesIn(message_builders()),
+INSTANTIATE_TEST_SUITE_P(builders, MessageBuilders, ::testing::ValuesIn(message_builders()),
                          TestName());
 
 }  // namespace

@@ -333,7 +333,7 @@ std::string try_barrier(const std::vector<Plan>& plans) {
   return {};
 }
 
-class EveryPlanDamaged : public testing::TestWithParam<Builder> {};
+class EveryPlanDamaged : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
   const Builder& builder = GetParam();
@@ -371,9 +371,9 @@ TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
   EXPECT_GT(rejected, damaged / 2) << "of " << damaged;
 }
 
-INSTANTIATE_TEST_SUITE_P(OfRanks, EveryPlanDamaged, testing::ValuesIn(group_builders()),
+INSTANTIATE_TEST_SUITE_P(OfRanks, EveryPlanDamaged, ::testing::ValuesIn(group_builders()),
                          TestName());
-INSTANTIATE_TEST_SUITE_P(OfNodes, EveryPlanDamaged, testing::ValuesIn(layout_builders()),
+INSTANTIATE_TEST_SUITE_P(OfNodes, EveryPlanDamaged, ::testing::ValuesIn(layout_builders()),
                          TestName());
 
 // For a power of two every message of the dissemination counts.

@@ -18,7 +18,7 @@ namespace {
 using Plans = std::vector<Plan>;
 using ItemCounts = std::vector<std::uint32_t>;  // of chunks, by item
 
-class EveryPlan : public testing::TestWithParam<Builder> {};
+class EveryPlan : public ::testing::TestWithParam<Builder> {};
 
 /// Under a sanitizer a few of the 64 numbers of ranks do: all take the same ways through the code.
 bool is_tried(std::uint32_t ranks) {
@@ -73,7 +73,7 @@ TEST_P(EveryPlan, verifies_for_every_root_and_both_widths) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(builders, EveryPlan, testing::ValuesIn(group_builders()), TestName());
+INSTANTIATE_TEST_SUITE_P(builders, EveryPlan, ::testing::ValuesIn(group_builders()), TestName());
 
 TEST(Plans, send_and_recv_verify_together) {
   for (const std::uint32_t from : {0, 1}) {
@@ -736,7 +736,7 @@ std::vector<Fault> faults() {
   return all;
 }
 
-class EveryFault : public testing::TestWithParam<Fault> {};
+class EveryFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(EveryFault, is_named) {
   const Fault& fault = GetParam();
@@ -751,7 +751,7 @@ TEST_P(EveryFault, is_named) {
   EXPECT_FALSE(folds_in_rank_order(plans));
 }
 
-INSTANTIATE_TEST_SUITE_P(faults, EveryFault, testing::ValuesIn(faults()),
+INSTANTIATE_TEST_SUITE_P(faults, EveryFault, ::testing::ValuesIn(faults()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Faults, of_a_send_without_its_recv) {

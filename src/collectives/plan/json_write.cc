@@ -14,7 +14,7 @@
 namespace hocket::internal {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Stands before and behind the place of a number in the form of a lane. No name has this character.
 constexpr char mark = '\x7f';
@@ -44,10 +44,10 @@ class LaneWriter {
   Written write() {
     written_.r = plan_.shape.rank;
     written_.root = plan_.shape.root;
-    Json head = {{"name", lane_.name}};
+    OrderedJson head = {{"name", lane_.name}};
     // The condition follows the name.
     std::string& form = written_.form;
-    Json rest;
+    OrderedJson rest;
     if (lane_.counts != Counts::once) {
       rest["of"] = lane_.extents == Buffer::output ? "output" : "input";
       rest["block"] = lane_.counts == Counts::all_blocks ? "all" : formula(lane_.block);
@@ -64,10 +64,10 @@ class LaneWriter {
   }
 
   /// An object without its braces.
-  static std::string inside(const Json& object) {
+  static std::string inside(const OrderedJson& object) {
     std::string text;
     for (const auto& [key, value] : object.items()) {
-      text += (text.empty() ? "" : ", ") + Json(key).dump() + ": " + value.dump();
+      text += (text.empty() ? "" : ", ") + OrderedJson(key).dump() + ": " + value.dump();
     }
     return text;
   }
@@ -101,18 +101,18 @@ class LaneWriter {
       text += "{j<" + number(range.repeat) + "}";
     return text;
   }
-  Json ranges(const std::vector<Range>& all, const Step& step) {
+  OrderedJson ranges(const std::vector<Range>& all, const Step& step) {
     if (all.size() == 1) return range(all[0], step);
-    Json list = Json::array();
+    OrderedJson list = OrderedJson::array();
     for (const Range& one : all) list.push_back(range(one, step));
     return list;
   }
 
-  Json step_json(const Step& step) {
+  OrderedJson step_json(const Step& step) {
     switch (step.kind) {
       case StepKind::fold: {
         const bool copies = step.srcs.size() == 1 && step.srcs[0].repeat == 1 && !step.finish;
-        Json json;
+        OrderedJson json;
         json[copies ? "copy" : step.finish ? "finish" : "fold"] = ranges(step.srcs, step);
         json["into"] = ranges(step.dsts, step);
         return with_blocks(json, step);
@@ -134,17 +134,17 @@ class LaneWriter {
     return await(step);
   }
 
-  Json message(const Step& step, const char* key, const char* peer_key,
-               const std::vector<Range>& data) {
-    Json json;
+  OrderedJson message(const Step& step, const char* key, const char* peer_key,
+                      const std::vector<Range>& data) {
+    OrderedJson json;
     json[key] = data.empty() ? "nothing" : range(data[0], step);
     json[peer_key] = formula(step.peer);
     json["tag"] = formula(step.tag);
     return with_blocks(json, step);
   }
 
-  Json await(const Step& step) {
-    Json json;
+  OrderedJson await(const Step& step) {
+    OrderedJson json;
     const std::string& name = plan_.lanes[step.lane].name;
     const char* const key = step.end ? "await_end" : "await";
     if (std::ranges::count(plan_.lanes, name, &Lane::name) == 1) {
@@ -158,13 +158,13 @@ class LaneWriter {
   }
 
   std::string peer(const Step& step) { return step.all ? "all" : formula(step.peer); }
-  Json with_blocks(Json json, const Step& step) {
+  OrderedJson with_blocks(OrderedJson json, const Step& step) {
     if (step.block != lane_.block) json["block"] = formula(step.block);
     if (step.repeat != 1) json["repeat"] = number(step.repeat);
     if (step.when != When::always) json["when"] = step.when == When::small ? "small" : "large";
     return json;
   }
-  static Json with_lag(Json json, const Step& step) {
+  static OrderedJson with_lag(OrderedJson json, const Step& step) {
     if (step.lag != 0) json["back"] = step.lag;
     return json;
   }
@@ -354,7 +354,7 @@ class LanesWriter {
 
 std::string write_json(std::span<const Plan> plans, bool varying) {
   const Plan& plan = plans[0];
-  Json head;
+  OrderedJson head;
   head["name"] = plan.algorithm;
   head["collective"] = row_of(plan.shape.collective).name;
   head["ranks"] = fmt::format("p == {}", plan.shape.ranks);
@@ -381,7 +381,7 @@ std::string write_json(std::span<const Plan> plans, bool varying) {
   if (plan.small_bytes != 0) head["small_bytes"] = plan.small_bytes;
   std::string text = "{\n";
   for (const auto& [key, value] : head.items()) {
-    text += "  " + Json(key).dump() + ": " + value.dump() + ",\n";
+    text += "  " + OrderedJson(key).dump() + ": " + value.dump() + ",\n";
   }
   return text + "  \"lanes\": [\n" + LanesWriter(plans).write() + "\n  ]\n}\n";
 }
