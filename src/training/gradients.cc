@@ -25,6 +25,7 @@ void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   }
   synchronizes = synchronized;
   announced = false;
+  agreed = false;
   if (synchronized && uneven.on() && new_role == Role::computes) announce(Turn::backward);
   if (synchronized && synchronized_backwards > 0 && options.reorder && !store.sharded() &&
       !reordered) {
@@ -295,14 +296,17 @@ void GradientReducer::Body::agree_on_status(StepOrder::Numbers problems, bool ar
   });
   if (problems[0] == 0) return agree_on_non_finite(problems[1] > 0);
   store.discard();
+  agreed = true;
   try {
     report_missing(operation, communicator, parameters, missing);
   } catch (const Mismatch&) {
     throw;
   } catch (const Error&) {
     // That backward failed on a rank does not end the reducer; an error of the communication does.
-    if (communicator.async_error() != hocketSuccess) failure = std::current_exception();
-    throw;
+    if (communicator.async_error() == hocketSuccess) throw;
+    failure = std::current_exception();
+    if (uneven.on()) failure = uneven.cause_of(failure);
+    std::rethrow_exception(failure);
   }
 }
 
@@ -317,6 +321,7 @@ void GradientReducer::Body::agree_on_non_finite(bool any) {
   communicate([&] { non_finite = training::agree_on_non_finite(communicator, parameters, mine); });
   if (options.on_non_finite == OnNonFinite::keep) return;
   store.discard();
+  agreed = true;
   throw InvalidArgument(
       operation,
       non_finite->text() +
@@ -350,10 +355,25 @@ std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
   require_alive();
   if (!uneven.on()) throw InvalidUsage(operation, "announce() needs set_uneven(true)");
   if (turn == Turn::done) require_reduced();
+  agreed = false;
   std::vector<Turn> turns;
-  communicate([&] { turns = UnevenSteps::exchange(communicator, turn); });
+  communicate([&] { turns = uneven.exchange(turn); });
+  agreed = true;
   uneven.note(turns);
+  agreed = false;
   return turns;
+}
+
+/// Where all ranks get an error, another rank may still be in the calls by which they agree on it.
+void GradientReducer::Body::leave() noexcept {
+  uneven.leave();
+  if (failure == nullptr) {
+    failure = std::make_exception_ptr(InvalidUsage(
+        operation, "a Join of this reducer ended with an exception, so the reducer has ended too"));
+    if (!agreed) hocketCommAbort(communicator.get());
+    if (!agreed && second_lane) hocketCommAbort(second_lane->communicator.get());
+  }
+  uneven.set(false, false, communicator);
 }
 
 GradientReducer::GradientReducer(Communicator& comm, std::vector<Parameter> parameters,
@@ -388,7 +408,11 @@ void GradientReducer::abandon() noexcept {
   }
 }
 void GradientReducer::set_uneven(bool uneven, bool divide_by_active) {
-  body_->uneven.set(uneven, divide_by_active, body_->communicator.ranks());
+  body_->uneven.set(uneven, divide_by_active, body_->communicator);
+}
+void GradientReducer::leave() noexcept { body_->leave(); }
+std::exception_ptr GradientReducer::cause_of(const std::exception_ptr& error) const noexcept {
+  return body_->uneven.on() ? body_->uneven.cause_of(error) : error;
 }
 std::vector<GradientReducer::Turn> GradientReducer::announce(Turn turn) {
   return body_->announce(turn);

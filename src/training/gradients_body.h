@@ -94,6 +94,10 @@ struct GradientReducer::Body {
     } catch (...) {
       failure = std::current_exception();
       if (tells_order()) failure = order->cause_of(failure);
+      if (uneven.on()) {
+        failure = uneven.cause_of(failure);
+        uneven.leave();
+      }
       hocketCommAbort(communicator.get());
       if (second_lane) hocketCommAbort(second_lane->communicator.get());
       // Nothing writes to gradients and timings any more when the caller gets the error.
@@ -139,6 +143,7 @@ struct GradientReducer::Body {
 
   std::vector<Turn> announce(Turn turn);
   void require_reduced();
+  void leave() noexcept;
 
   // ---- The order in which gradients become complete.
 
@@ -176,6 +181,7 @@ struct GradientReducer::Body {
   bool reordered = false;
   bool synchronizes = false;
   UnevenSteps uneven;
+  bool agreed = false;               // all ranks get an error: of the last backward or announcement
   std::shared_ptr<StepOrder> order;  // shared with the other reducers of the communicator
   std::int64_t number = 0;           // in the order
   bool announced = false;            // this backward

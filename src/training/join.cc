@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <hocket/training/join.hpp>
 #include <utility>
 
@@ -26,9 +27,17 @@ Join::Join(Join&& other) noexcept
     : reducer_(std::exchange(other.reducer_, nullptr)), options_(std::move(other.options_)) {}
 
 Join::~Join() {
-  if (reducer_ == nullptr) return;
-  hocketCommAbort(reducer_->communicator().get());
-  reducer_->set_uneven(false);
+  if (reducer_ != nullptr) reducer_->leave();
+}
+
+/// Runs what all ranks run after an announcement.
+template <typename Action>
+void Join::together(Action action) {
+  try {
+    action();
+  } catch (const Aborted&) {
+    std::rethrow_exception(reducer_->cause_of(std::current_exception()));
+  }
 }
 
 void Join::run_update() {
@@ -36,7 +45,7 @@ void Join::run_update() {
     throw InvalidUsage(operation,
                        "update() was called, but JoinOptions::update is empty on this rank");
   }
-  options_.update();
+  together(options_.update);
 }
 
 void Join::update() {
@@ -58,7 +67,7 @@ void Join::finish() {
     } else if (*active == Turn::update) {
       run_update();
     } else if (options_.other) {
-      options_.other(static_cast<int>(active - turns.begin()));
+      together([&] { options_.other(static_cast<int>(active - turns.begin())); });
     }
   }
   GradientReducer& reducer = *std::exchange(reducer_, nullptr);

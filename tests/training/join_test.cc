@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <hocket/training/join.hpp>
 #include <hocket/training/loss_scaler.hpp>
 #include <limits>
@@ -204,17 +205,114 @@ TEST(Join, allows_gradients_that_were_not_reduced_if_the_program_has_dropped_the
 
 TEST(Join, of_ranks_that_make_different_calls_names_the_ranks_and_the_calls) {
   run_ranks(3, [](Communicator& comm) {
-    Keeper keeper(comm, {});
-    Join join(*keeper.reducer, {.update = [] {}});
-    const std::string message = message_of<Mismatch>([&] {
-      if (comm.rank() == 0) join.finish();
-      if (comm.rank() == 1) join.update();
-      if (comm.rank() == 2) keeper.backward(0);
+    for (int round = 0; round < 20; ++round) {  // a rank that gets the error leaves at once
+      Keeper keeper(comm, {});
+      const std::string message = message_of<Mismatch>([&] {
+        Join join(*keeper.reducer, {.update = [] {}});
+        if (comm.rank() == 0) join.finish();
+        if (comm.rank() == 1) join.update();
+        if (comm.rank() == 2) keeper.backward(0);
+      });
+      EXPECT_NE(message.find("rank 2 began a backward while rank 1 called Join::update()"),
+                std::string::npos)
+          << message;
+    }
+  });
+}
+
+/// What ends the Join of rank 1. Rank 0 has no data, the other ranks have.
+struct End {
+  const char* what;
+  std::function<void(Keeper&)> step;  // of a rank that has data
+  std::function<void(Keeper&)> update;
+  hocketResult_t code;   // on the other ranks
+  const char* sentence;  // in the error of the other ranks
+};
+
+const End ends[] = {
+    {"its backward fails",
+     [](Keeper& keeper) {
+       if (keeper.rank != 1) return keeper.backward(0);
+       keeper.reducer->begin();
+       keeper.reducer->abandon();
+       throw std::runtime_error("no memory");
+     },
+     [](Keeper&) {}, hocketRemoteError, "backward failed on rank 1, with an exception"},
+    {"its gradients are infinite",
+     [](Keeper& keeper) {
+       keeper.infinite = keeper.rank == 1;
+       keeper.backward(0);
+     },
+     [](Keeper&) {}, hocketInvalidArgument, "rank 1"},
+    {"its loop throws within a backward",
+     [](Keeper& keeper) {
+       if (keeper.rank != 1) return keeper.backward(0);
+       keeper.reducer->begin();
+       throw std::runtime_error("no memory");
+     },
+     [](Keeper&) {}, hocketRemoteError, "rank 1 ended its Join with an exception"},
+    {"its loop throws between backwards",
+     [](Keeper& keeper) {
+       keeper.backward(0);
+       if (keeper.rank == 1) throw std::runtime_error("no memory");
+       keeper.backward(1);
+     },
+     [](Keeper&) {}, hocketRemoteError, "rank 1 ended its Join with an exception"},
+    {"its update throws while the others communicate", [](Keeper& keeper) { keeper.backward(0); },
+     [](Keeper& keeper) {
+       if (keeper.rank == 1) throw std::runtime_error("no memory");
+       EXPECT_EQ(keeper.reducer->communicator().all_reduce(1, hocketSum), 4);
+     },
+     hocketRemoteError, "rank 1 ended its Join with an exception"},
+};
+
+/// A rank that gets the error leaves at once. So the error of the next rank may be that of the
+/// first rank that left, if that rank's end arrives earlier: several rounds, with several ranks.
+TEST(Join, that_an_exception_ends_gives_every_other_rank_an_error_with_that_rank_and_the_cause) {
+  for (const End& end : ends) {
+    SCOPED_TRACE(end.what);
+    run_ranks(4, [&](Communicator& comm) {
+      Communicator short_waits = comm.duplicate({.deadline = std::chrono::seconds(20)});
+      for (int round = 0; round < 20; ++round) {
+        Keeper keeper(short_waits, {.sharding = round % 2 == 0 ? Sharding::none : Sharding::zero1});
+        const auto loop = [&] {
+          Join join(*keeper.reducer, {.update = [&] { end.update(keeper); }});
+          if (comm.rank() != 0) {
+            end.step(keeper);
+            join.update();
+          }
+          join.finish();
+        };
+        try {
+          loop();
+          ADD_FAILURE() << "no error on rank " << comm.rank();
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), end.code) << "rank " << comm.rank() << ": " << error.what();
+          EXPECT_EQ(error.culprit(), 1) << error.what();
+          EXPECT_NE(std::string(error.what()).find(end.sentence), std::string::npos)
+              << error.what();
+        } catch (const std::runtime_error& error) {
+          EXPECT_EQ(comm.rank(), 1) << error.what();
+        }
+      }
     });
-    EXPECT_NE(message.find("rank 2 began a backward while rank 1 called Join::update()"),
-              std::string::npos)
-        << message;
-    comm.barrier();  // the end of a Join aborts
+  }
+}
+
+TEST(Join, that_an_exception_ends_ends_the_reducer) {
+  run_ranks(2, [](Communicator& comm) {
+    Keeper keeper(comm, {});
+    keeper.infinite = comm.rank() == 1;
+    EXPECT_THROW(
+        {
+          Join join(*keeper.reducer);
+          keeper.backward(0);
+        },
+        InvalidArgument);
+    EXPECT_NE(message_of<InvalidUsage>([&] {
+                keeper.backward(1);
+              }).find("a Join of this reducer ended with an exception"),
+              std::string::npos);
   });
 }
 

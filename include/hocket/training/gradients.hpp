@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <hocket/hocket.hpp>
 #include <hocket/training/buckets.hpp>
 #include <hocket/training/parameter.hpp>
@@ -165,8 +166,15 @@ class GradientReducer {
   enum class Turn : std::uint8_t { done = 0, backward = 1, other = 2, update = 3 };
   /// From now on every rank announces each synchronized backward to the others, so that ranks that
   /// have no more data can take part. divide_by_active: the average is over the ranks that have
-  /// data.
+  /// data. Collective the first time that uneven is true.
   void set_uneven(bool uneven, bool divide_by_active = false);
+  /// While ranks are uneven: this rank makes no further step, because of an exception. The other
+  /// ranks get RemoteError, with this rank as the culprit, unless all ranks have got an error of
+  /// the last backward or announcement. Ends the reducer.
+  void leave() noexcept;
+  /// A call that followed an announcement has failed with this error. Returns RemoteError, which
+  /// names the rank, if another rank has left(), and that is why; else the error.
+  [[nodiscard]] std::exception_ptr cause_of(const std::exception_ptr& error) const noexcept;
   /// Collective among ranks that make different calls: tells the other ranks what this rank does
   /// next, and returns what each rank does. begin(true) announces itself. Throws Mismatch on all
   /// ranks if ranks that are not done do different things; InvalidUsage, on this rank, if it is

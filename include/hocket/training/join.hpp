@@ -47,12 +47,13 @@ struct JoinOptions {
 /// (Without sharding a synchronized backward that adds to averages weights these by the share of
 /// ranks that have data, unless divide_by_active is set.)
 ///
-/// If a Join is destroyed without finish(), because an exception left the loop, the reducer's
-/// communicator is aborted: the other ranks receive an error.
+/// If a Join is destroyed without finish(), because an exception left the loop, the other ranks get
+/// RemoteError in their next call, with this rank as the culprit; or the error that all ranks have
+/// got, for example because backward failed on one of them. The reducer has ended then.
 class Join {
  public:
-  /// Throws InvalidUsage if another Join of the reducer exists, or gradients are sharded and
-  /// options.update is empty.
+  /// Collective for the first Join of a reducer. Throws InvalidUsage if another Join of the reducer
+  /// exists, or gradients are sharded and options.update is empty.
   explicit Join(GradientReducer& reducer, JoinOptions options = {});
   Join(Join&& other) noexcept;
   Join& operator=(Join&&) = delete;
@@ -67,6 +68,8 @@ class Join {
 
  private:
   void run_update();
+  template <typename Action>
+  void together(Action action);
   GradientReducer* reducer_;
   JoinOptions options_;
 };

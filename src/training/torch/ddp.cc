@@ -335,7 +335,11 @@ void DistributedDataParallel::Body::begin_forward() {
   require_places();
   if (!options.broadcast_buffers || *no_sync > 0 || module.buffers().empty()) return;
   if (reducer.uneven()) reducer.announce(GradientReducer::Turn::other);
-  broadcast_buffers(reducer.uneven() ? reducer.last_active() : 0);
+  try {
+    broadcast_buffers(reducer.uneven() ? reducer.last_active() : 0);
+  } catch (const Aborted&) {
+    std::rethrow_exception(reducer.cause_of(std::current_exception()));
+  }
 }
 
 /// The parameters that the outputs do not depend on; empty where a custom function hides it.
