@@ -1,9 +1,12 @@
-// Modules whose backwards differ between ranks.
+// Two modules of one process, and backwards that differ between ranks.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <functional>
+#include <hocket/training/groups.hpp>
 #include <hocket/training/torch/ddp.hpp>
 #include <optional>
+#include <vector>
 
 #include "training/ranks.h"
 #include "training/torch/models.h"
@@ -40,6 +43,84 @@ TEST(Ddp, two_modules_whose_backwards_have_another_order_are_an_error_on_all_ran
       EXPECT_NE(message.find("on rank " + std::to_string(ranks - 1) + " one of reducer 1"),
                 std::string::npos)
           << message;
+    });
+  }
+}
+
+using Forward = std::function<at::Tensor(const at::Tensor&)>;
+
+/// A step in which the backwards of two models are under way.
+struct Interleaved {
+  const char* what;
+  void (*run)(const Forward& rows, const Forward& columns, const at::Tensor& x);
+};
+
+const Interleaved interleaved[] = {
+    {"forwards first, then backwards in the other order",
+     [](const Forward& rows, const Forward& columns, const at::Tensor& x) {
+       const at::Tensor of_rows = rows(x).square().sum(), of_columns = columns(x).square().sum();
+       of_columns.backward();
+       of_rows.backward();
+     }},
+    {"one backward through both",
+     [](const Forward& rows, const Forward& columns, const at::Tensor& x) {
+       columns(rows(x)).square().sum().backward();
+     }},
+    {"a forward of one between forward and backward of the other, several backwards",
+     [](const Forward& rows, const Forward& columns, const at::Tensor& x) {
+       const at::Tensor of_rows = rows(x).square().sum();
+       columns(2 * x).square().sum().backward();
+       of_rows.backward();
+       columns(x).square().sum().backward();
+     }},
+};
+
+/// The mean over some ranks of the gradients of one of the two models (0: rows), without hocket.
+std::vector<at::Tensor> means_over(const std::vector<int>& ranks, const Mlp& model,
+                                   const Interleaved& each, int which, int step) {
+  std::vector<at::Tensor> means;
+  for (const int rank : ranks) {
+    Mlp nets[2];
+    for (Mlp& net : nets) tests::copy_model(model, net);
+    each.run([&](const at::Tensor& x) { return nets[0].forward(x); },
+             [&](const at::Tensor& x) { return nets[1].forward(x); }, batch_of(rank, step));
+    const auto parameters = nets[which].parameters();
+    means.resize(parameters.size());
+    for (std::size_t p = 0; p < means.size(); ++p) {
+      const at::Tensor part = parameters[p].grad() / static_cast<double>(ranks.size());
+      means[p] = means[p].defined() ? means[p] + part : part;
+    }
+  }
+  return means;
+}
+
+TEST(Ddp, two_modules_over_two_dimensions_of_a_mesh_average_over_the_ranks_of_their_own) {
+  Mlp model;
+  for (const Interleaved& each : interleaved) {
+    SCOPED_TRACE(each.what);
+    run_ranks(4, [&](Communicator& comm) {
+      Mesh mesh(comm, {{"column", 2}, {"row", 2}});
+      Mlp nets[2];
+      for (Mlp& net : nets) tests::copy_model(model, net);
+      const BucketLimits limits = {.first_bytes = 1, .bytes = 2048};
+      DistributedDataParallel rows(nets[0], mesh.along("row"), {.limits = limits});
+      DistributedDataParallel columns(nets[1], mesh.along("column"), {.limits = limits});
+      const int rank = comm.rank();
+      const std::vector<int> members[2] = {{rank & 2, (rank & 2) + 1}, {rank & 1, (rank & 1) + 2}};
+      for (int step = 0; step < 3; ++step) {
+        for (Mlp& net : nets) net.zero_grad();
+        each.run([&](const at::Tensor& x) { return rows(&nets[0], x); },
+                 [&](const at::Tensor& x) { return columns(&nets[1], x); }, batch_of(rank, step));
+        for (const int which : {0, 1}) {
+          const auto means = means_over(members[which], model, each, which, step);
+          const auto parameters = nets[which].parameters();
+          for (std::size_t p = 0; p < means.size(); ++p) {
+            EXPECT_TRUE(torch::allclose(parameters[p].grad(), means[p], 1e-5, 1e-6))
+                << "rank " << rank << ", model " << which << ", parameter " << p << ", step "
+                << step;
+          }
+        }
+      }
     });
   }
 }
