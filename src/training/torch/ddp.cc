@@ -52,16 +52,6 @@ std::vector<Trained> trained_parameters(const ::torch::nn::Module& module) {
   return all;
 }
 
-/// On all ranks, or on none.
-std::vector<Trained> agreed_parameters(const ::torch::nn::Module& module, Communicator& comm) {
-  std::vector<Trained> all;
-  run_on_all(comm, operation, [&] {
-    all = trained_parameters(module);
-    for (const Trained& each : all) describe_tensor(operation, each.name, each.parameter);
-  });
-  return all;
-}
-
 std::vector<Parameter> described(const std::vector<Trained>& trained) {
   std::vector<Parameter> all;
   for (const Trained& each : trained) {
@@ -78,6 +68,16 @@ std::string line_of(const std::string& name, const at::Tensor& tensor) {
   return line.str() + ")";
 }
 
+/// What is broadcast may have any type, but it must be in memory that hocket can send.
+void require_in_memory(const char* kind, const std::string& name, const at::Tensor& tensor) {
+  const auto refuse = [&](const std::string& what) {
+    throw InvalidArgument(operation, std::string(kind) + " '" + name + "' " + what);
+  };
+  if (tensor.layout() != at::kStrided) refuse("is sparse; only dense tensors can be broadcast");
+  if (tensor.device().is_cpu()) return;
+  refuse("is on device " + tensor.device().str() + "; only tensors in CPU memory can be broadcast");
+}
+
 /// What is broadcast beside the trained parameters, each tensor once.
 struct Rest {
   std::vector<at::Tensor> frozen, buffers;
@@ -88,17 +88,29 @@ Rest rest_of(const ::torch::nn::Module& module, const std::vector<Trained>& trai
   std::unordered_set<const void*> seen;
   for (const Trained& each : trained) seen.insert(each.parameter.unsafeGetTensorImpl());
   Rest rest;
-  const auto add = [&](const auto& all, std::vector<at::Tensor>& to) {
+  const auto add = [&](const char* kind, const auto& all, std::vector<at::Tensor>& to) {
     for (const auto& named : all) {
       const at::Tensor& tensor = named.value();
       if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+      require_in_memory(kind, named.key(), tensor);
       to.push_back(tensor);
       rest.lines.push_back(line_of(named.key(), tensor));
     }
   };
-  add(module.named_parameters(), rest.frozen);
-  add(module.named_buffers(), rest.buffers);
+  add("frozen parameter", module.named_parameters(), rest.frozen);
+  add("buffer", module.named_buffers(), rest.buffers);
   return rest;
+}
+
+/// On all ranks, or on none.
+std::vector<Trained> agreed_parameters(const ::torch::nn::Module& module, Communicator& comm) {
+  std::vector<Trained> all;
+  run_on_all(comm, operation, [&] {
+    all = trained_parameters(module);
+    for (const Trained& each : all) describe_tensor(operation, each.name, each.parameter);
+    rest_of(module, all);
+  });
+  return all;
 }
 
 }  // namespace

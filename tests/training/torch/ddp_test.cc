@@ -421,6 +421,38 @@ TEST(Ddp, strides_types_ties_frozen_parameters_and_buffers_are_kept) {
   });
 }
 
+/// libtorch of the tests has no GPU. A tensor of the device `meta` has no memory either.
+struct OnOtherDevice : torch::nn::Module {
+  /// which: the tensor that rank 1 has on the other device.
+  OnOtherDevice(const std::string& which, int rank) {
+    const auto options = [&](const char* name) {
+      return torch::TensorOptions().device(rank == 1 && which == name ? torch::kMeta : torch::kCPU);
+    };
+    register_parameter("weight", torch::ones({4}));
+    register_parameter("trained", torch::ones({3}, options("trained")));
+    register_parameter("frozen", torch::ones({3}, options("frozen")), false);
+    register_buffer("statistics", torch::ones({3}, options("statistics")));
+  }
+};
+
+TEST(Ddp, a_tensor_on_another_device_is_refused_on_all_ranks_by_name_and_device) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"trained", "parameter 'trained' is on device meta"},
+      {"frozen", "frozen parameter 'frozen' is on device meta"},
+      {"statistics", "buffer 'statistics' is on device meta"}};
+  for (const Sharding sharding : {Sharding::none, Sharding::zero1, Sharding::zero2}) {
+    for (const auto& [which, sentence] : cases) {
+      run_ranks(2, [&, which = which, sentence = sentence](Communicator& comm) {
+        OnOtherDevice net(which, comm.rank());
+        const std::string message = message_of<InvalidArgument>(
+            [&] { DistributedDataParallel ddp(net, comm, {.sharding = sharding}); });
+        EXPECT_NE(message.find("rank 1: "), std::string::npos) << message;
+        EXPECT_NE(message.find(sentence), std::string::npos) << message;
+      });
+    }
+  }
+}
+
 TEST(Ddp, models_that_differ_are_refused_on_all_ranks) {
   run_ranks(2, [](Communicator& comm) {
     Mlp net(3, comm.rank() == 0 ? 16 : 8);
