@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "blas.h"
 #include "measure.h"
 #include "parity.h"
 
@@ -76,6 +77,7 @@ nlohmann::json run(const Arguments& arguments, hocket::Communicator& comm) {
 int main(int argc, char** argv) try {
   Arguments arguments;
   if (const int status = parse(argc, argv, &arguments); status != 0) return std::max(status, 0);
+  lab::require_fast_blas();
   at::set_num_threads(1);
   auto comm = hocket::Communicator::from_environment();
   const nlohmann::json result = run(arguments, comm);
