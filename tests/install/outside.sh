@@ -52,6 +52,26 @@ if [[ -n $torch ]]; then
   "$prefix/bin/hocket-run" -n 2 "$work/torch/outside_torch"
 fi
 
+step "a libtorch that is too old is refused"
+mkdir -p "$work/old/Torch"
+echo 'set(TORCH_LIBRARIES torch)' >"$work/old/Torch/TorchConfig.cmake"
+printf '%s\n' 'set(PACKAGE_VERSION 2.6.0)' 'set(PACKAGE_VERSION_COMPATIBLE TRUE)' \
+  >"$work/old/Torch/TorchConfigVersion.cmake"
+refused() {  # WHAT ARGUMENTS_OF_CMAKE...
+  local what=$1
+  shift
+  if "$cmake" "$@" -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" 2>&1; then
+    echo "$what takes libtorch 2.6.0"
+    exit 1
+  fi
+  # CMake breaks lines.
+  tr -s ' \n' ' ' <"$work/log" | grep -q 'hocket::torch needs libtorch 2.7 or newer, not 2.6.0' ||
+    { echo "$what says something else of libtorch 2.6.0:"; cat "$work/log"; exit 1; }
+}
+refused "a project outside" -S "$here/outside" -B "$work/too-old" -DOUTSIDE_TORCH=ON \
+  -DCMAKE_PREFIX_PATH="$prefix;$work/old"
+refused "the repository" -S "$here/../.." -B "$work/tree-too-old" -DHOCKET_TORCH="$work/old"
+
 step "by pkg-config"
 export PKG_CONFIG_PATH=$pc
 # shellcheck disable=SC2046  # flags are words
