@@ -1,6 +1,9 @@
 #!/bin/bash
 # Ranks of a training job are killed, again and again, and the job goes on with fewer ranks from its
-# last checkpoint. usage: killed_ranks.sh BIN_DIR [KILLS]
+# last checkpoint. Each survivor names the killed rank, and the call in which it was. A survivor that
+# was in no backward() or step() (it saved, or it exchanged the loss) says so: then another rank is
+# killed, until there were KILLS in which all survivors were in one of them.
+# usage: killed_ranks.sh BIN_DIR [KILLS]
 set -uo pipefail
 bin=$1 kills=${2:-20} failed=0
 export OMP_NUM_THREADS=1
@@ -17,15 +20,23 @@ fail() {
 for i in {1..400}; do printf 'The quick brown fox %03d jumps over the lazy dog.' "$i"; done \
   >"$out/text"
 strategies=(ddp zero1 zero2)
-ranks=3 step=0
-for ((kill = 1; kill <= kills; ++kill)); do
+ranks=3 step=0 within=0
+resumed() {
+  ((step == 0)) && return
+  grep -q "^resumed .* at step $step:" "$out/stdout" || fail "$what: did not go on at step $step"
+  grep -q ", $ranks ranks x batch " "$out/stdout" || fail "$what: did not go on with $ranks ranks"
+}
+# The steps take most of the time, not the checkpoints between them.
+model=(--layers 2 --width 128 --heads 2 --sequence 64 --batch 4)
+for ((kill = 1; within < kills; ++kill)); do
+  ((kill <= 5 * kills)) || { fail "of $((kill - 1)) kills $within were in backward() or step()"; break; }
   strategy=${strategies[RANDOM % 3]}
   resume=()
   ((step == 0)) || resume=(--resume "$out/checkpoints")
   : >"$out/stdout"
   "$bin/hocket-run" -n $ranks --on-death continue "$bin/hocket-train-gpt" --text "$out/text" \
-    --layers 1 --width 32 --heads 2 --sequence 16 --batch 2 --steps 1000000 --report-every 1 \
-    --strategy "$strategy" --save "$out/checkpoints" --save-every 3 "${resume[@]}" \
+    "${model[@]}" --steps 1000000 --report-every 1 --strategy "$strategy" --save "$out/checkpoints" \
+    --save-every 5 "${resume[@]}" \
     >"$out/stdout" 2>"$out/stderr" &
   job=$!
   until grep -q '^saved ' "$out/stdout" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
@@ -40,15 +51,25 @@ for ((kill = 1; kill <= kills; ++kill)); do
   rank=$(sed -n "$killed" "$out/stderr")
   what="kill $kill: rank $rank of $ranks, $strategy"
   ((status == 137)) || fail "$what: hocket-run exited with $status"
-  named=$(grep -cE "^hocket-train-gpt: rank [0-9]+: .*\(caused by rank $rank\)" "$out/stderr")
+  survivors=$(grep -E "^hocket-train-gpt: rank [0-9]+: .*\(caused by rank $rank\)" "$out/stderr")
+  named=$(grep -c . <<<"$survivors")
   ((named == ranks - 1)) || fail "$what: $named survivors named it"
-  ((step == 0)) || grep -q "^resumed .* at step $step:" "$out/stdout" ||
-    fail "$what: did not go on at step $step"
+  inside=$(grep -cE ': step [0-9]+, (backward|step)\(\): ' <<<"$survivors")
+  outside=$(grep -c ': after step [0-9]*, outside of backward() and step(): ' <<<"$survivors")
+  ((inside + outside == named)) || fail "$what: survivors do not say in which call they were"
+  ((ranks == 1 || inside < named)) || within=$((within + 1))
+  resumed
   # The next job goes on with one rank fewer; after the last one, with 3 again.
   last=$(cat "$out/checkpoints/latest")
   step=${last##*-}
   ranks=$((ranks > 1 ? ranks - 1 : 3))
   pgrep -f "^$bin/hocket-train-gpt --text $out/text" >/dev/null && fail "$what: a process is left"
 done
-echo "$kills ranks killed; the last checkpoint has step $step"
+what="the last job"
+"$bin/hocket-run" -n $ranks "$bin/hocket-train-gpt" --text "$out/text" "${model[@]}" \
+  --steps $((step + 2)) --sample 0 --resume "$out/checkpoints" --save "$out/checkpoints" \
+  >"$out/stdout" 2>"$out/stderr" || fail "$what: exited with $?"
+resumed
+[[ $(cat "$out/checkpoints/latest") == *-$((step + 2)) ]] || fail "$what: did not go on"
+echo "$((kill - 1)) ranks killed, $within times in backward() or step(); the last checkpoint has step $step"
 exit $failed

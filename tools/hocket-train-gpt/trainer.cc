@@ -240,7 +240,34 @@ double Trainer::validate() {
   return sum_and_windows[0] / sum_and_windows[1];
 }
 
+/// Where an error of hocket arose.
+std::string Trainer::place() const {
+  const auto within = [&](const char* call) {
+    return fmt::format("step {}, {}: ", step_ + 1, call);
+  };
+  switch (recorder_.phase()) {
+    case Phase::forward:
+      return within("forward");
+    case Phase::backward:
+      return within("backward()");
+    case Phase::optimizer:
+      return within("step()");
+    case Phase::other:
+      break;
+  }
+  return fmt::format("after step {}, outside of backward() and step(): ", step_);
+}
+
 void Trainer::run() {
+  try {
+    train();
+  } catch (const Error& error) {
+    hocket::detail::throw_error(error.code(), error.operation(), place() + error.what(),
+                                error.culprit());
+  }
+}
+
+void Trainer::train() {
   output_.note(
       fmt::format("{} parameters ({}), {} bytes of text: {} sequences to train on, {} to validate; "
                   "strategy {}, "

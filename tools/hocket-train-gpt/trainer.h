@@ -33,6 +33,8 @@ class Trainer {
   };
 
   void resume();
+  void train();
+  [[nodiscard]] std::string place() const;
   void save();
   void require_finite_model();
   Agreement train_step();

@@ -112,6 +112,8 @@ class StepRecorder {
   void begin(std::int64_t step);
   /// The phase before ends here. A phase may be entered several times in a step.
   void enter(Phase phase);
+  /// The phase that runs; Phase::other between steps.
+  [[nodiscard]] Phase phase() const { return phase_; }
   /// What was communicated in the phase that runs. The wait counts as exposed, not as that phase.
   void add(const CommunicationTimings& timings);
   [[nodiscard]] StepReport end();
