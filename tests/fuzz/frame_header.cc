@@ -23,8 +23,10 @@ FUZZ_TARGET(frame_header, input) {
   FUZZ_CHECK(header.magic == frame_magic && header.version == frame_version);
   FUZZ_CHECK(header.comm_id == fuzzed_comm && header.source == 0);
   FUZZ_CHECK(header.length <= max_frame_bytes);
-  FUZZ_CHECK(header.kind == FrameKind::data || header.length == 0 ||
-             (header.kind == FrameKind::nack && header.length == sizeof(Nack)));
+  const std::size_t payload = header.kind == FrameKind::nack       ? sizeof(Nack)
+                              : header.kind == FrameKind::location ? sizeof(RegionOffset)
+                                                                   : 0;
+  FUZZ_CHECK(header.kind == FrameKind::data || header.length == payload);
   FUZZ_CHECK(crc32c(&header, 108) == crc32c_by_table(&header, 108));
   FUZZ_CHECK(key_of(header) == key_of(sealed));
 }
