@@ -1,8 +1,8 @@
 #!/bin/bash
 # Ranks of a training job are killed, again and again, and the job goes on with fewer ranks from its
-# last checkpoint. Each survivor names the killed rank, and the call in which it was. A survivor that
-# was in no backward() or step() (it saved, or it exchanged the loss) says so: then another rank is
-# killed, until there were KILLS in which all survivors were in one of them.
+# last checkpoint. Each survivor names the killed rank, and the call in which it was. If one was
+# outside of backward() and step() (it saved, or exchanged the loss), it says so, and another
+# rank is killed, until there were KILLS in which all survivors were in one of them.
 # usage: killed_ranks.sh BIN_DIR [KILLS]
 set -uo pipefail
 bin=$1 kills=${2:-20} failed=0
@@ -29,14 +29,17 @@ resumed() {
 # The steps take most of the time, not the checkpoints between them.
 model=(--layers 2 --width 128 --heads 2 --sequence 64 --batch 4)
 for ((kill = 1; within < kills; ++kill)); do
-  ((kill <= 5 * kills)) || { fail "of $((kill - 1)) kills $within were in backward() or step()"; break; }
+  if ((kill > 5 * kills)); then
+    fail "of $((kill - 1)) kills $within were in backward() or step()"
+    break
+  fi
   strategy=${strategies[RANDOM % 3]}
   resume=()
   ((step == 0)) || resume=(--resume "$out/checkpoints")
   : >"$out/stdout"
   "$bin/hocket-run" -n $ranks --on-death continue "$bin/hocket-train-gpt" --text "$out/text" \
-    "${model[@]}" --steps 1000000 --report-every 1 --strategy "$strategy" --save "$out/checkpoints" \
-    --save-every 5 "${resume[@]}" \
+    "${model[@]}" --steps 1000000 --report-every 1 --strategy "$strategy" \
+    --save "$out/checkpoints" --save-every 5 "${resume[@]}" \
     >"$out/stdout" 2>"$out/stderr" &
   job=$!
   until grep -q '^saved ' "$out/stdout" || ! kill -0 $job 2>/dev/null; do sleep 0.02; done
@@ -71,5 +74,5 @@ what="the last job"
   >"$out/stdout" 2>"$out/stderr" || fail "$what: exited with $?"
 resumed
 [[ $(cat "$out/checkpoints/latest") == *-$((step + 2)) ]] || fail "$what: did not go on"
-echo "$((kill - 1)) ranks killed, $within times in backward() or step(); the last checkpoint has step $step"
+echo "$((kill - 1)) ranks killed, $within times in backward() or step(); the last one at step $step"
 exit $failed
