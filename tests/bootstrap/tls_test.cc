@@ -115,8 +115,8 @@ TEST(TlsJoin, connects_all_ranks_and_tells_their_faults) {
   }
 }
 
-/// A join request contains JoinOptions::machine. Its eight bytes do not appear in encrypted bytes by
-/// chance, as the few letters of a short host name may.
+/// A join request contains JoinOptions::machine. Its eight bytes do not appear in encrypted bytes
+/// by chance, as the few letters of a short host name may.
 TEST(TlsJoin, shows_the_network_nothing_of_the_ranks) {
   constexpr std::uint64_t machine = 0x93f1'5ac7'e20b'684d;
   std::string sent(sizeof machine, '\0');

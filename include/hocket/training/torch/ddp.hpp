@@ -80,8 +80,9 @@ class DistributedDataParallel {
   /// Collective. The communicator is duplicated, and may be destroyed afterwards. The module must
   /// outlive this object.
   /// Throws on all ranks: hocket::Mismatch if their modules differ; InvalidArgument if on any rank
-  /// a parameter has a type, a layout or a device that cannot be reduced, if a frozen parameter or a
-  /// buffer is sparse or on another device than the CPU, or if the module has no trainable parameter.
+  /// a parameter has a type, a layout or a device that cannot be reduced, if a frozen parameter or
+  /// a buffer is sparse or on another device than the CPU, or if the module has no trainable
+  /// parameter.
   DistributedDataParallel(::torch::nn::Module& module, Communicator& comm,
                           const DdpOptions& options = {});
   ~DistributedDataParallel();
