@@ -26,8 +26,9 @@ set(HOCKET_ALONE
   tests/training/loss_scaler_test.cc tests/training/non_finite_test.cc
   tests/training/sharded_gradients_test.cc tests/training/sharded_optimizer_test.cc
   tests/training/units_test.cc tests/transport/tcp_test.cc)
-# Highway includes these once for each instruction set.
-list(APPEND HOCKET_ALONE src/training/adamw_vectors.cc src/training/range_math.cc)
+# Highway includes these sources again for each instruction set.
+file(GLOB _kernels RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/reduce/*.cc)
+list(APPEND HOCKET_ALONE src/training/adamw_vectors.cc src/training/range_math.cc ${_kernels})
 
 # Compiles up to `most` sources of a folder as one.
 function(hocket_join_sources target most)
@@ -36,7 +37,7 @@ function(hocket_join_sources target most)
   foreach(_source ${_sources})
     get_filename_component(_path ${_source} ABSOLUTE BASE_DIR ${_base})
     file(RELATIVE_PATH _path ${CMAKE_SOURCE_DIR} ${_path})
-    if(NOT _path MATCHES "\\.cc$" OR _path IN_LIST HOCKET_ALONE OR _path MATCHES "src/reduce/")
+    if(NOT _path MATCHES "\\.cc$" OR _path IN_LIST HOCKET_ALONE)
       continue()
     endif()
     get_filename_component(_folder ${_path} DIRECTORY)
