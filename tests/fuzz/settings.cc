@@ -1,8 +1,8 @@
-// An environment, a variable on each line: the settings of hocket, and the place that launchers
-// give a rank.
+// An environment, a variable on each line: the settings of hocket, and the rank that the variables
+// of a launcher give a process.
 #include "base/settings.h"
 
-#include "bootstrap/launchers/place.h"
+#include "bootstrap/launchers/launched_rank.h"
 #include "fuzz/fuzz.h"
 
 namespace hocket::internal {
@@ -28,18 +28,18 @@ void check_settings(const char* const* environment) {
   }
 }
 
-void check_place(const char* const* environment) {
-  Place place;
+void check_launched_rank(const char* const* environment) {
+  LaunchedRank launched;
   bool found = false;
   const auto no_socket = [](int) { return false; };
-  const Status status = find_place(Environment(environment), no_socket, &place, &found);
+  const Status status = find_launched_rank(Environment(environment), no_socket, &launched, &found);
   if (!status.ok() || !found) return;
-  FUZZ_CHECK(!place.launcher.empty() && !place.variables.empty());
-  FUZZ_CHECK(place.rank >= -1 && place.ranks >= 0);
-  FUZZ_CHECK(place.ranks == 0 || place.rank < place.ranks);
-  if (place.exchange != Exchange::derived) return;
-  FUZZ_CHECK(place.rank >= 0 && place.ranks >= 1);
-  FUZZ_CHECK(!place.job.empty());
+  FUZZ_CHECK(!launched.launcher.empty() && !launched.variables.empty());
+  FUZZ_CHECK(launched.rank >= -1 && launched.ranks >= 0);
+  FUZZ_CHECK(launched.ranks == 0 || launched.rank < launched.ranks);
+  if (launched.exchange != Exchange::derived) return;
+  FUZZ_CHECK(launched.rank >= 0 && launched.ranks >= 1);
+  FUZZ_CHECK(!launched.job.empty());
 }
 
 FUZZ_TARGET(settings, input) {
@@ -55,7 +55,7 @@ FUZZ_TARGET(settings, input) {
   for (const std::string& entry : entries) environment.push_back(entry.c_str());
   environment.push_back(nullptr);
   check_settings(environment.data());
-  check_place(environment.data());
+  check_launched_rank(environment.data());
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "agent.h"
 #include "base/settings.h"
 #include "bootstrap/join/launch.h"
-#include "bootstrap/launchers/place.h"
+#include "bootstrap/launchers/launched_rank.h"
 #include "coordinator_listener.h"
 
 namespace hocket::internal::launch {

@@ -12,15 +12,15 @@ namespace {
 
 /// Under `srun --mpi=pmi2` MPI_Init hangs or fails after a conversation of hocket, which then meets
 /// as under plain srun. PMI_JOBID is Slurm's.
-bool leave_pmi_to_mpi(const Environment& environment, const Place& place) {
-  return place.exchange == Exchange::pmi1 && place.in_slurm && environment.has("PMI_JOBID") &&
-         environment.number("SLURM_PROCID") == place.rank && mpi_state() != MpiState::none;
+bool leave_pmi_to_mpi(const Environment& environment, const LaunchedRank& launched) {
+  return launched.exchange == Exchange::pmi1 && launched.in_slurm && environment.has("PMI_JOBID") &&
+         environment.number("SLURM_PROCID") == launched.rank && mpi_state() != MpiState::none;
 }
 
-Status find(const Environment& environment, Place* place, bool* found) {
-  HOCKET_RETURN_IF_ERROR(find_place(environment, is_open_socket, place, found));
-  if (!*found || !leave_pmi_to_mpi(environment, *place)) return {};
-  return srun_place(environment, place);
+Status find(const Environment& environment, LaunchedRank* launched, bool* found) {
+  HOCKET_RETURN_IF_ERROR(find_launched_rank(environment, is_open_socket, launched, found));
+  if (!*found || !leave_pmi_to_mpi(environment, *launched)) return {};
+  return srun_rank(environment, launched);
 }
 
 /// False for a rank of a launcher that runs inside hocket-run.
@@ -29,7 +29,7 @@ bool by_hocket_run(const Settings& settings) {
 }
 
 Status meet_as(const Meeting& meeting) {
-  switch (meeting.place.exchange) {
+  switch (meeting.launched.exchange) {
     case Exchange::pmix:
       return meet_by_pmix(meeting);
     case Exchange::pmi1:
@@ -48,20 +48,20 @@ Status detect_launch(const Settings& settings, LaunchInfo* info) {
     info->source = "hocket-run";
     return read_launch_record(settings, info);
   }
-  Place place;
+  LaunchedRank launched;
   bool found = false;
-  const Status status = find(Environment(), &place, &found);
-  if (found) info->source = place.launcher;
+  const Status status = find(Environment(), &launched, &found);
+  if (found) info->source = launched.launcher;
   HOCKET_RETURN_IF_ERROR(status);
   if (!found) {
     return invalid_usage(
         "no launcher started this process; start the program with `hocket-run -n RANKS PROGRAM`, "
         "or use hocketCommInitRank with an id from hocketGetUniqueId");
   }
-  info->variables = place.variables;
-  if (!place.others.empty()) info->variables += "; of another launcher: " + place.others;
-  info->rank = place.rank;
-  info->ranks = place.ranks;
+  info->variables = launched.variables;
+  if (!launched.others.empty()) info->variables += "; of another launcher: " + launched.others;
+  info->rank = launched.rank;
+  info->ranks = launched.ranks;
   return {};
 }
 
@@ -70,7 +70,7 @@ Status meet(const Settings& settings, const std::string& interface, std::int64_t
   if (by_hocket_run(settings) || info->ranks == 1) return {};
   Meeting meeting{settings, interface, {}, JoinWait(join_deadline_ms, stop), info};
   bool found = false;
-  HOCKET_RETURN_IF_ERROR(find(Environment(), &meeting.place, &found));
+  HOCKET_RETURN_IF_ERROR(find(Environment(), &meeting.launched, &found));
   log_line(LogLevel::info, fmt::format("rank {} of {}, started by {} ({})", info->rank, info->ranks,
                                        info->source, info->variables));
   info->has_key = true;

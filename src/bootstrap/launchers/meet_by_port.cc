@@ -26,7 +26,8 @@ Status no_key(const Meeting& meeting) {
       "HOCKET_JOB_KEY_FILE to "
       "its path{}; or set HOCKET_TRUST_NETWORK=1 on all ranks, if every process that reaches these "
       "hosts over the network may join and read the data",
-      meeting.place.launcher, meeting.place.in_slurm ? "; or start munged on every host" : ""));
+      meeting.launched.launcher,
+      meeting.launched.in_slurm ? "; or start munged on every host" : ""));
 }
 
 /// The key that whoever knows the job's name can compute.
@@ -55,7 +56,7 @@ Status choose_key(const Meeting& meeting, KeyFrom* from) {
     *from = KeyFrom::network;
     return take_public_key(&info);
   }
-  if (!meeting.place.in_slurm) return no_key(meeting);
+  if (!meeting.launched.in_slurm) return no_key(meeting);
   *from = KeyFrom::munge;
   std::string credential;
   if (const Status status = seal_by_munge({0}, &credential); !status.ok()) {
@@ -93,8 +94,8 @@ Status take_key(const Meeting& meeting, const Rank0Answer& answer) {
 
 Status open_listener(const Meeting& meeting) {
   Address address;
-  HOCKET_RETURN_IF_ERROR(coordinator_address(meeting.interface, meeting.place.one_host,
-                                             meeting.place.hosts, &address));
+  HOCKET_RETURN_IF_ERROR(coordinator_address(meeting.interface, meeting.launched.one_host,
+                                             meeting.launched.hosts, &address));
   address.port = 0;
   HOCKET_RETURN_IF_ERROR(listen_tcp(&address, &meeting.info->coordinator_listener));
   meeting.info->coordinator = address;
@@ -103,22 +104,22 @@ Status open_listener(const Meeting& meeting) {
 
 Status meet_by_port(const Meeting& meeting) {
   LaunchInfo& info = *meeting.info;
-  const Place& place = meeting.place;
-  HOCKET_RETURN_IF_ERROR(job_id_of(place.job, &info.job_id));
+  const LaunchedRank& launched = meeting.launched;
+  HOCKET_RETURN_IF_ERROR(job_id_of(launched.job, &info.job_id));
   const bool keyed = !meeting.settings.job_key_file.empty() || meeting.settings.trust_network;
-  if (place.one_host && !keyed) {  // ranks of one user meet over Unix sockets
+  if (launched.one_host && !keyed) {  // ranks of one user meet over Unix sockets
     info.has_key = false;
-    return job_id_of(fmt::format("{} user {}", place.job, ::geteuid()), &info.job_id);
+    return job_id_of(fmt::format("{} user {}", launched.job, ::geteuid()), &info.job_id);
   }
-  if (!keyed && !place.in_slurm) return no_key(meeting);
+  if (!keyed && !launched.in_slurm) return no_key(meeting);
   if (const std::string& file = meeting.settings.job_key_file; !file.empty()) {
     HOCKET_RETURN_IF_ERROR(read_key_file(file, &info.key));  // before the search for rank 0
   }
-  const std::uint16_t port = first_port(place.job);
+  const std::uint16_t port = first_port(launched.job);
   Rank0Answer answer;
   if (info.rank != 0) {
-    HOCKET_RETURN_IF_ERROR(
-        find_rank0(place.hosts, place.host_variable, port, info.job_id, meeting.wait, &answer));
+    HOCKET_RETURN_IF_ERROR(find_rank0(launched.hosts, launched.host_variable, port, info.job_id,
+                                      meeting.wait, &answer));
     info.coordinator = answer.coordinator;
     return take_key(meeting, answer);
   }

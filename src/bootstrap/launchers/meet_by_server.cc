@@ -73,8 +73,8 @@ Status meet_by_pmix(const Meeting& meeting) {
   LaunchInfo& info = *meeting.info;
   int ranks = 0;
   HOCKET_RETURN_IF_ERROR(pmix->ranks(&ranks));
-  if (pmix->rank() != meeting.place.rank ||
-      (meeting.place.ranks != 0 && ranks != meeting.place.ranks)) {
+  if (pmix->rank() != meeting.launched.rank ||
+      (meeting.launched.ranks != 0 && ranks != meeting.launched.ranks)) {
     return invalid_usage(
         fmt::format("the launcher's PMIx server says rank {} of {}: the variables are left from "
                     "another launcher; unset them before the inner launcher starts",

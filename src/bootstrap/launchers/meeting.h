@@ -7,14 +7,14 @@
 #include "base/status.h"
 #include "bootstrap/join/launch.h"
 #include "bootstrap/launchers/join_wait.h"
-#include "bootstrap/launchers/place.h"
+#include "bootstrap/launchers/launched_rank.h"
 
 namespace hocket::internal {
 
 struct Meeting {
   const Settings& settings;
   const std::string& interface;
-  Place place;
+  LaunchedRank launched;
   JoinWait wait;
   LaunchInfo* info;
 };

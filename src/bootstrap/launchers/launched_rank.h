@@ -19,9 +19,9 @@ enum class Exchange {
   derived,  // every rank computes where rank 0 listens; the launcher gives no secret
 };
 
-struct Place {
+struct LaunchedRank {
   std::string launcher;   // "torchrun"
-  std::string variables;  // "RANK=1, WORLD_SIZE=4": what the place was read from, for messages
+  std::string variables;  // "RANK=1, WORLD_SIZE=4": where the rank was read, for messages
   std::string others;     // variables of other launchers that say something else, for messages
   Exchange exchange = Exchange::derived;
   int rank = -1;          // -1: only the launcher's server knows it
@@ -42,8 +42,8 @@ using SocketTest = std::function<bool(int fd)>;
 /// in the order in which they count: torchrun, Open MPI and PMIx, PMI-1, Slurm, and RANK with
 /// WORLD_SIZE and MASTER_ADDR. Launchers that are started by others come first, because they leave
 /// the others' variables as they are.
-Status find_place(const Environment& environment, const SocketTest& is_socket, Place* place,
-                  bool* found);
+Status find_launched_rank(const Environment& environment, const SocketTest& is_socket,
+                          LaunchedRank* launched, bool* found);
 
 /// True if a launcher other than hocket-run sets this variable for each rank. hocket-run removes
 /// these variables from the environment of its ranks, so that a rank of hocket-run that has one was
@@ -52,7 +52,7 @@ Status find_place(const Environment& environment, const SocketTest& is_socket, P
 bool marks_rank(std::string_view variable);
 bool has_mark(const Environment& environment);
 
-/// The place that srun's variables give, whatever other launchers say.
-Status srun_place(const Environment& environment, Place* place);
+/// The rank that srun's variables give, whatever other launchers say.
+Status srun_rank(const Environment& environment, LaunchedRank* launched);
 
 }  // namespace hocket::internal

@@ -1,5 +1,5 @@
-// The place that the variables of a launcher give to a process.
-#include "bootstrap/launchers/place.h"
+// The rank that the variables of a launcher give to a process.
+#include "bootstrap/launchers/launched_rank.h"
 
 #include <gtest/gtest.h>
 
@@ -24,9 +24,10 @@ class Fake {
   std::vector<const char*> entries_;
 };
 
-Status place_of(const Lines& lines, Place* place, bool* found, bool sockets = true) {
-  return find_place(
-      Fake(lines).get(), [=](int) { return sockets; }, place, found);
+Status launched_rank_of(const Lines& lines, LaunchedRank* launched, bool* found,
+                        bool sockets = true) {
+  return find_launched_rank(
+      Fake(lines).get(), [=](int) { return sockets; }, launched, found);
 }
 
 const Lines torchrun = {"RANK=3",         "WORLD_SIZE=4",      "TORCHELASTIC_RUN_ID=none",
@@ -45,7 +46,7 @@ Lines both(Lines a, const Lines& b) {
   return a;
 }
 
-TEST(Place, is_that_of_the_launcher_and_of_the_innermost_one) {
+TEST(LaunchedRank, is_that_of_the_launcher_and_of_the_innermost_one) {
   const struct {
     Lines lines;
     const char* launcher;
@@ -76,33 +77,33 @@ TEST(Place, is_that_of_the_launcher_and_of_the_innermost_one) {
        true},
   };
   for (const auto& row : rows) {
-    Place place;
+    LaunchedRank launched;
     bool found = false;
-    const Status status = place_of(row.lines, &place, &found);
+    const Status status = launched_rank_of(row.lines, &launched, &found);
     ASSERT_TRUE(status.ok() && found) << row.lines[0] << ": " << status.message();
-    EXPECT_EQ(place.launcher, row.launcher);
-    EXPECT_EQ(place.rank, row.rank) << row.launcher;
-    EXPECT_EQ(place.ranks, row.ranks) << row.launcher;
-    EXPECT_EQ(place.exchange, row.exchange) << row.launcher;
-    EXPECT_EQ(place.one_host, row.one_host) << row.launcher;
+    EXPECT_EQ(launched.launcher, row.launcher);
+    EXPECT_EQ(launched.rank, row.rank) << row.launcher;
+    EXPECT_EQ(launched.ranks, row.ranks) << row.launcher;
+    EXPECT_EQ(launched.exchange, row.exchange) << row.launcher;
+    EXPECT_EQ(launched.one_host, row.one_host) << row.launcher;
   }
 }
 
-TEST(Place, is_not_found_where_no_variable_makes_a_rank) {
+TEST(LaunchedRank, is_not_found_where_no_variable_makes_a_rank) {
   for (const Lines& lines :
        {Lines{}, Lines{"SLURM_PROCID=0", "SLURM_NTASKS=4"}, Lines{"SLURM_NTASKS=4"},
         Lines{"RANK=3"}, Lines{"WORLD_SIZE=1"}, Lines{"OMPI_COMM_WORLD_SIZE=1"},
         Lines{"TORCHELASTIC_RUN_ID=none", "WORLD_SIZE=1"},
         Lines{"SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}, Lines{"OMPI_COMM_WORLD_RANK="},
         Lines{"PMIX_RANK=0"}}) {
-    Place place;
+    LaunchedRank launched;
     bool found = true;
-    EXPECT_TRUE(place_of(lines, &place, &found).ok());
+    EXPECT_TRUE(launched_rank_of(lines, &launched, &found).ok());
     EXPECT_FALSE(found) << lines[0];
   }
 }
 
-TEST(Place, that_was_lost_is_no_job_of_one_rank) {
+TEST(LaunchedRank, that_was_lost_is_no_job_of_one_rank) {
   const struct {
     Lines lines;
     const char* launcher;
@@ -131,9 +132,9 @@ TEST(Place, that_was_lost_is_no_job_of_one_rank) {
        "SLURM_PROCID is not set"},
   };
   for (const auto& row : rows) {
-    Place place;
+    LaunchedRank launched;
     bool found = false;
-    const Status status = place_of(row.lines, &place, &found);
+    const Status status = launched_rank_of(row.lines, &launched, &found);
     EXPECT_EQ(status.code(), Code::invalid_usage) << row.set;
     EXPECT_TRUE(found) << row.set;
     for (const char* part : {row.launcher, row.set, row.missing, "hocketCommInitRank"}) {
@@ -142,30 +143,31 @@ TEST(Place, that_was_lost_is_no_job_of_one_rank) {
   }
 }
 
-TEST(Place, of_the_only_rank_needs_no_way_to_others) {
+TEST(LaunchedRank, of_the_only_rank_needs_no_way_to_others) {
   for (const Lines& lines :
        {Lines{"RANK=0", "WORLD_SIZE=1"}, Lines{"RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=n"},
         Lines{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"},
         Lines{"PMI_RANK=0", "PMI_SIZE=1"},
         Lines{"SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}}) {
-    Place place;
+    LaunchedRank launched;
     bool found = false;
-    const Status status = place_of(lines, &place, &found);
+    const Status status = launched_rank_of(lines, &launched, &found);
     EXPECT_TRUE(status.ok() && found) << status.message();
-    EXPECT_EQ(place.rank, 0) << lines[0];
-    EXPECT_EQ(place.ranks, 1) << lines[0];
+    EXPECT_EQ(launched.rank, 0) << lines[0];
+    EXPECT_EQ(launched.ranks, 1) << lines[0];
   }
 }
 
-TEST(Place, of_an_inner_launcher_counts_although_the_outer_ones_rank_was_unset) {
-  Place place;
+TEST(LaunchedRank, of_an_inner_launcher_counts_although_the_outer_ones_rank_was_unset) {
+  LaunchedRank launched;
   bool found = false;
   ASSERT_TRUE(
-      place_of(both(hydra, {"OMPI_COMM_WORLD_SIZE=2", "WORLD_SIZE=2"}), &place, &found).ok());
-  EXPECT_EQ(place.launcher, "a PMI-1 launcher");
+      launched_rank_of(both(hydra, {"OMPI_COMM_WORLD_SIZE=2", "WORLD_SIZE=2"}), &launched, &found)
+          .ok());
+  EXPECT_EQ(launched.launcher, "a PMI-1 launcher");
 }
 
-TEST(Place, with_a_wrong_variable_is_refused_by_name) {
+TEST(LaunchedRank, with_a_wrong_variable_is_refused_by_name) {
   const struct {
     Lines lines;
     const char* named;
@@ -183,44 +185,47 @@ TEST(Place, with_a_wrong_variable_is_refused_by_name) {
        "SLURM_STEP_NODELIST"},
   };
   for (const auto& row : rows) {
-    Place place;
+    LaunchedRank launched;
     bool found = false;
-    const Status status = place_of(row.lines, &place, &found);
+    const Status status = launched_rank_of(row.lines, &launched, &found);
     EXPECT_EQ(status.code(), Code::invalid_usage) << row.named;
     EXPECT_TRUE(found) << row.named;
     EXPECT_NE(status.message().find(row.named), std::string::npos) << status.message();
   }
 }
 
-TEST(Place, of_two_launchers_that_contradict_each_other_is_refused_if_both_may_be_meant) {
-  Place place;
+TEST(LaunchedRank, of_two_launchers_that_contradict_each_other_is_refused_if_both_may_be_meant) {
+  LaunchedRank launched;
   bool found = false;
   const Lines nested = both(open_mpi, hydra);
-  EXPECT_TRUE(place_of(nested, &place, &found, false).ok()) << "PMI_FD is closed: Hydra is outside";
-  EXPECT_EQ(place.ranks, 2);
-  const Status status = place_of(nested, &place, &found, true);
+  EXPECT_TRUE(launched_rank_of(nested, &launched, &found, false).ok())
+      << "PMI_FD is closed: Hydra is outside";
+  EXPECT_EQ(launched.ranks, 2);
+  const Status status = launched_rank_of(nested, &launched, &found, true);
   EXPECT_EQ(status.code(), Code::invalid_usage);
   for (const char* variable : {"OMPI_COMM_WORLD_RANK=1", "PMI_RANK=0", "PMI_SIZE=3"}) {
     EXPECT_NE(status.message().find(variable), std::string::npos) << status.message();
   }
 }
 
-TEST(Place, of_torchruns_only_rank_is_refused_if_mpirun_may_be_meant) {
+TEST(LaunchedRank, of_torchruns_only_rank_is_refused_if_mpirun_may_be_meant) {
   const Lines one = {"RANK=0", "WORLD_SIZE=1", "TORCHELASTIC_RUN_ID=none", "MASTER_ADDR=h1"};
-  Place place;
+  LaunchedRank launched;
   bool found = false;
   for (const Lines& mpi : {open_mpi, hydra}) {
-    EXPECT_TRUE(place_of(both(torchrun, mpi), &place, &found, false).ok());
-    const Status status = place_of(both(one, mpi), &place, &found, false);
+    EXPECT_TRUE(launched_rank_of(both(torchrun, mpi), &launched, &found, false).ok());
+    const Status status = launched_rank_of(both(one, mpi), &launched, &found, false);
     EXPECT_EQ(status.code(), Code::invalid_usage);
     EXPECT_NE(status.message().find("RANK=0, WORLD_SIZE=1 (torchrun), but "), std::string::npos)
         << status.message();
   }
-  EXPECT_TRUE(place_of(both(one, slurm), &place, &found).ok());
-  EXPECT_TRUE(place_of(both(one, {"PMI_RANK=0", "PMI_SIZE=1", "PMI_FD=7"}), &place, &found).ok());
+  EXPECT_TRUE(launched_rank_of(both(one, slurm), &launched, &found).ok());
+  EXPECT_TRUE(
+      launched_rank_of(both(one, {"PMI_RANK=0", "PMI_SIZE=1", "PMI_FD=7"}), &launched, &found)
+          .ok());
 }
 
-TEST(Place, knows_the_variables_that_only_a_launcher_sets_for_a_rank) {
+TEST(LaunchedRank, knows_the_variables_that_only_a_launcher_sets_for_a_rank) {
   for (const Lines& lines :
        {torchrun, open_mpi, hydra, pmix, slurm, Lines{"PMI_PORT=h1:4000", "PMI_ID=2"}}) {
     EXPECT_TRUE(has_mark(Fake(lines).get())) << lines[0];
@@ -235,21 +240,22 @@ TEST(Place, knows_the_variables_that_only_a_launcher_sets_for_a_rank) {
   EXPECT_FALSE(has_mark(Fake({"PMIX_RANK=0", "PMIX_NAMESPACE=17"}).get()));
 }
 
-TEST(Place, names_the_variables_of_another_launcher_that_says_something_else) {
-  Place place;
+TEST(LaunchedRank, names_the_variables_of_another_launcher_that_says_something_else) {
+  LaunchedRank launched;
   bool found = false;
-  ASSERT_TRUE(place_of(both(torchrun, slurm), &place, &found).ok());
-  EXPECT_EQ(place.others, "SLURM_PROCID=5");
-  EXPECT_EQ(place.variables, "RANK=3, WORLD_SIZE=4");
+  ASSERT_TRUE(launched_rank_of(both(torchrun, slurm), &launched, &found).ok());
+  EXPECT_EQ(launched.others, "SLURM_PROCID=5");
+  EXPECT_EQ(launched.variables, "RANK=3, WORLD_SIZE=4");
 }
 
-TEST(Place, of_srun_is_on_the_first_host_or_on_any_if_the_user_placed_the_tasks) {
-  Place place;
+TEST(LaunchedRank, of_srun_is_on_the_first_host_or_on_any_if_the_user_placed_the_tasks) {
+  LaunchedRank launched;
   bool found = false;
-  ASSERT_TRUE(place_of(slurm, &place, &found).ok());
-  EXPECT_EQ(place.hosts, Lines{"n3"});
-  ASSERT_TRUE(place_of(both(slurm, {"SLURM_DISTRIBUTION=arbitrary"}), &place, &found).ok());
-  EXPECT_EQ(place.hosts, (Lines{"n3", "n4", "login"}));
+  ASSERT_TRUE(launched_rank_of(slurm, &launched, &found).ok());
+  EXPECT_EQ(launched.hosts, Lines{"n3"});
+  ASSERT_TRUE(
+      launched_rank_of(both(slurm, {"SLURM_DISTRIBUTION=arbitrary"}), &launched, &found).ok());
+  EXPECT_EQ(launched.hosts, (Lines{"n3", "n4", "login"}));
 }
 
 TEST(HostList, is_expanded) {
