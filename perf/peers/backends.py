@@ -113,8 +113,9 @@ CONFIGURATIONS = {
         "shm": {
             **{f"staged-{kib}K{way}": env(FLOOR_PIECE=str(kib << 10), **stores)
                for kib in (4, 16, 64, 256)
-               for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))
-               if kib >= 64 or not stores},
+               for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}),
+                                   ("-staged-past", {"FLOOR_STORES": "staged-past"}))
+               if kib >= 64 or way != "-past"},
             "copy": env(FLOOR_WAY="copy"),
             **{f"{name}{way}": env(FLOOR_WAY=name, **stores) + ALLOC
                for name in ("direct", "shared")

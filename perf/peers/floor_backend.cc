@@ -10,8 +10,8 @@
 //   tcp      over one TCP connection between two ranks, tcp-whole: the same, but in an all-reduce
 //            each rank sends its whole input (tcp_floor.h)
 //
-// FLOOR_STORES=past: stores into the caller's buffers bypass the caches. The shared memory is the
-// file PEER_MEETING_FILE.
+// FLOOR_STORES=past: stores into the caller's buffers bypass the caches. FLOOR_STORES=staged-past:
+// stores into the shared memory do. The shared memory is the file PEER_MEETING_FILE.
 #include <fcntl.h>
 #include <immintrin.h>
 #include <sched.h>
@@ -63,7 +63,8 @@ int me = -1, ranks = 0;
 bool crowded = false;
 Way way = Way::staged;
 std::size_t piece_bytes = 64 << 10;
-internal::Stores stores = internal::Stores::together;
+internal::Stores stores = internal::Stores::together;   // into the caller's buffers
+internal::Stores staging = internal::Stores::together;  // into the shared memory
 const float* own_input = nullptr;
 std::uint64_t calls = 0, rounds = 0;  // so far
 std::size_t allocated = 0;
@@ -199,12 +200,12 @@ class Staged {
     if (to_each_) {
       for (int i = 1; i < ranks; ++i) {
         const int b = (me + i) % ranks;
-        copy(call_.in + start(b), piece(me, round, b), elements(b));
+        copy(call_.in + start(b), piece(me, round, b), elements(b), staging);
       }
       if (!reduces_) copy(call_.in + start(me), call_.out + own_start(), elements(me), stores);
     } else {
       const std::size_t n = one_shot_ ? call_.count : elements(0);
-      copy(call_.in + at_, piece(me, round, 0), n);
+      copy(call_.in + at_, piece(me, round, 0), n, staging);
       if (call_.collective == all_gather) copy(call_.in + at_, call_.out + start(me), n, stores);
     }
     tell(slot(me, round).staged.number, round + 1);
@@ -249,7 +250,12 @@ class Staged {
       }
       to[destinations++] = result(me, round);
     }
-    fold(from, ranks, to, destinations, n, destinations == 1 ? stores : internal::Stores::together);
+    const bool only_output = !results_are_read_;
+    const bool near_output = destinations == 2 && staging == internal::Stores::past_caches;
+    fold(from, ranks, to, destinations, n,
+         only_output   ? stores
+         : near_output ? internal::Stores::near_and_far
+                       : staging);
     tell(page(me).read.number, round + 1);
     if (results_are_read_) tell(slot(me, round).result.number, round + 1);
   }
@@ -400,8 +406,10 @@ bool backend_start(std::string* error) {
         : name == "tcp"       ? Way::tcp
         : name == "tcp-whole" ? Way::tcp_whole
                               : Way::staged;
-  const char* const past = std::getenv("FLOOR_STORES");
-  if (past != nullptr) stores = internal::Stores::past_caches;
+  if (const char* const past = std::getenv("FLOOR_STORES"); past != nullptr) {
+    const bool staged = std::string_view(past) == "staged-past";
+    (staged ? staging : stores) = internal::Stores::past_caches;
+  }
   crowded = ranks > static_cast<int>(std::thread::hardware_concurrency());
   const char* const path = std::getenv("PEER_MEETING_FILE");
   if (is_tcp()) return tcp_floor_start(me, ranks, path == nullptr ? "" : path, error);

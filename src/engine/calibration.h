@@ -61,7 +61,7 @@ class Calibration {
   }
   Status measure(Figures* figures);
   Status measure_small(Figures* figures);
-  Status measure_peer(double* ns_per_byte);
+  Status measure_peer(Stores stores, double* ns_per_byte);
   Status share_a_core(bool* shared);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);

@@ -257,14 +257,20 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
 
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   SelectorOptions options = two_ranks();
-  options.figures.push_ns_per_byte = 0.30;
-  options.figures.push_past_ns_per_byte = 0.16;
-  EXPECT_FALSE(has_far_scratch(options, 1 << 20));
-  options.figures.push_past_ns_per_byte = 0.10;
+  options.figures.peer_ns_per_byte = 0.10;
+  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "not measured";
+  options.figures.peer_past_ns_per_byte = 0.095;
+  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "too small a gain";
+  options.figures.peer_past_ns_per_byte = 0.08;
   EXPECT_TRUE(has_far_scratch(options, 1 << 20));
-  EXPECT_EQ(Stores::near_and_far, stores_of(options, 2 << 20));
-  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20));
   EXPECT_FALSE(has_far_scratch(options, 1 << 10)) << "too little";
+  options.figures.push_ns_per_byte = 0.20;
+  options.figures.push_past_ns_per_byte = 0.21;
+  EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
+  EXPECT_EQ(Stores::near_and_far, stores_of(options, 2 << 20)) << "no shared cache";
+  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20));
+  options.figures.push_past_ns_per_byte = 0.09;
+  EXPECT_EQ(Stores::near_and_far, stores_of(options, 512 << 10));
   options.one_node = false;
   EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "scratch is the rank's own";
 }

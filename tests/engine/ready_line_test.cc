@@ -26,8 +26,9 @@ bool names(const std::string& line, const std::string& figure) {
 
 TEST(ReadyLine, names_each_figure_that_was_measured_and_no_other) {
   const std::string on_one_node = ready_line("shm");
-  for (const char* figure : {"figures: caches", "memory", "operation", "flags", "peer's caches",
-                             "message latency", "message work", "link", "port"}) {
+  for (const char* figure :
+       {"figures: caches", "memory", "operation", "flags", "peer's caches", "past peer's caches",
+        "message latency", "message work", "link", "port"}) {
     EXPECT_TRUE(names(on_one_node, figure)) << figure << ": " << on_one_node;
   }
   const std::string on_two_nodes = ready_line("tcp");

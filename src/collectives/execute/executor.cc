@@ -356,6 +356,13 @@ std::byte* Execution::address_of(const Operand& operand, const Active& active,
              : library_address(operand.buffer, rank, block, active.chunk);
 }
 
+/// How a fold whose destinations are all outputs stores its results. first: the first of them,
+/// which is near if it is this rank's own.
+Stores Execution::output_stores(const Operand& first) const {
+  const bool near = index_of(first.rank, 0) == static_cast<std::uint32_t>(own_);
+  return binding_->stores == Stores::near_and_far && !near ? Stores::past_caches : binding_->stores;
+}
+
 /// How a fold with a destination in scratch stores its results. first: the buffer of its first
 /// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
 /// it in the caches, unless another core's cache costs more than memory (far_scratch).
@@ -402,7 +409,7 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
   fold.op = binding_->op;
   fold.finish = instruction.finish;
   fold.divisor = header_->ranks;
-  fold.stores = only_output ? binding_->stores : scratch_stores(first->buffer);
+  fold.stores = only_output ? output_stores(*first) : scratch_stores(first->buffer);
   return fold;
 }
 

@@ -163,6 +163,7 @@ class Execution {
   bool writes_output_of(int peer) const;
   std::size_t end_of(Buffer buffer, int peer) const;
   Outcome resolve_peers();
+  Stores output_stores(const Operand& first) const;
   Stores scratch_stores(Buffer first) const;
   std::byte* caller_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                             std::size_t chunk) const;

@@ -19,6 +19,12 @@ constexpr Picoseconds turns_of_large_call = 20;
 // longer than their prices without these two. How that is divided between them was not measured.
 constexpr double find_regions_ns = 60, map_peer_ns = 20;
 
+/// The selector takes the faster way to store what peers read.
+double peer_ns_per_byte(const Figures& figures) {
+  const double past = figures.peer_past_ns_per_byte;
+  return past > 0 ? std::min(figures.peer_ns_per_byte, past) : figures.peer_ns_per_byte;
+}
+
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster
 /// than where all do the same: all ranks are simulated unless they are too many.
 Alike alike_of(const Builder& builder, std::uint32_t ranks, const Effort& effort) {
@@ -81,7 +87,7 @@ void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simul
                 .find_regions = rounded(slower * find_regions_ns * 1e3),
                 .map_peer = rounded(slower * map_peer_ns * 1e3),
                 .femtoseconds_per_touch = femtoseconds(touch),
-                .femtoseconds_of_peer = femtoseconds(std::max(touch, figures.peer_ns_per_byte)),
+                .femtoseconds_of_peer = femtoseconds(std::max(touch, peer_ns_per_byte(figures))),
                 .femtoseconds_of_memory = femtoseconds(std::max(touch, figures.memory_ns_per_byte)),
                 .femtoseconds_of_memory_written =
                     femtoseconds(std::max(touch, 2 * figures.memory_ns_per_byte)),

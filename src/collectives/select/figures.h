@@ -13,7 +13,9 @@ struct Figures {
   double call_ns = 0;
   double touch_ns_per_byte = 0.05;  // one byte read or written by the processor, in its caches
   // The same for a byte that a peer has just written, and for a byte in memory, if it is more.
+  // peer_past: for a byte that is written with stores that bypass the caches; 0: not measured.
   double peer_ns_per_byte = 0;
+  double peer_past_ns_per_byte = 0;
   double memory_ns_per_byte = 0;
   // One byte folded into the memory of a rank and of a peer, and read there; all of it is in the
   // caches of both. push: the result is copied to the peer's memory; push_past: it is stored there
