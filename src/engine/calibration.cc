@@ -135,6 +135,9 @@ Status Calibration::measure(Figures* out) {
   if (membership_.nodes() == 1) return measure_board(&figures);
   if (membership_.layout()->ranks_of_largest() > 1) {
     HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, &figures.peer_ns_per_byte));
+    if (crowd_ <= 1) {
+      HOCKET_RETURN_IF_ERROR(measure_peer(Stores::past_caches, &figures.peer_past_ns_per_byte));
+    }
   }
   HOCKET_RETURN_IF_ERROR(measure_link(&figures));
   return measure_small(&figures);
@@ -182,6 +185,12 @@ Status Calibration::measure_peer(Stores stores, double* ns_per_byte) {
   return {};
 }
 
+void Calibration::tell_transports(const Figures& figures) const {
+  for (Transport* transport : transports_) {
+    transport->store_past_caches(past_caches_is_faster(figures));
+  }
+}
+
 /// True on all ranks if the ranks of a node, of which each has a core, share a core now: the kernel
 /// may start two processes on one core, and moves them a moment later.
 Status Calibration::share_a_core(bool* shared) {
@@ -204,11 +213,14 @@ Status Calibration::measure_board(Figures* figures) {
     bool shared = false, shared_later = false;
     if (figures->crowd <= 1) HOCKET_RETURN_IF_ERROR(share_a_core(&shared));
     HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, &figures->peer_ns_per_byte));
+    if (figures->crowd <= 1) {
+      HOCKET_RETURN_IF_ERROR(measure_peer(Stores::past_caches, &figures->peer_past_ns_per_byte));
+      tell_transports(*figures);
+    }
     HOCKET_RETURN_IF_ERROR(measure_link(figures));
     HOCKET_RETURN_IF_ERROR(measure_small(figures));
     // If ranks share cores, the cache holds data of other ranks in between.
     if (figures->crowd > 1) return {};
-    HOCKET_RETURN_IF_ERROR(measure_peer(Stores::past_caches, &figures->peer_past_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::near_and_far, &figures->push_past_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(share_a_core(&shared_later));
@@ -547,6 +559,7 @@ Status Calibration::agree(Figures* figures, bool known) {
   HOCKET_RETURN_IF_ERROR(run({&call, 1}));
   HOCKET_RETURN_IF_ERROR(compare(mine, theirs));
   *figures = theirs.figures;
+  tell_transports(*figures);
   return {};
 }
 

@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <functional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "collectives/select/selector.h"
 #include "engine/call.h"
 #include "engine/comm_config.h"
 #include "engine/membership.h"
 #include "transport/shm/board.h"
+#include "transport/transport.h"
 
 namespace hocket::internal {
 
@@ -41,11 +44,13 @@ class Calibration {
 
   /// All arguments but `run` outlive the calibration.
   Calibration(const Session& session, const Membership& membership, const Board& board,
-              const CommConfig& config, const LoadedPlans& plans, Run run)
+              const CommConfig& config, const LoadedPlans& plans,
+              std::vector<Transport*> transports, Run run)
       : membership_(membership),
         board_(board),
         config_(config),
         plans_(plans),
+        transports_(std::move(transports)),
         run_(std::move(run)),
         crowd_(ranks_per_core(session, membership.member(0))) {}
 
@@ -62,6 +67,7 @@ class Calibration {
   Status measure(Figures* figures);
   Status measure_small(Figures* figures);
   Status measure_peer(Stores stores, double* ns_per_byte);
+  void tell_transports(const Figures& figures) const;
   Status share_a_core(bool* shared);
   Status measure_board(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
@@ -77,6 +83,7 @@ class Calibration {
   const Board& board_;
   const CommConfig& config_;
   const LoadedPlans& plans_;
+  const std::vector<Transport*> transports_;  // they store as the figures say
   const Run run_;
   double pair_ns_ = 0;  // the time of a small message between rank 0 and another rank, on these two
   const double crowd_;  // ranks per core of rank 0's machine, so that all ranks measure the same

@@ -203,6 +203,7 @@ Status Communicator::agree(const std::optional<Figures>& known) {
   }
   if (ranks() > 1) {
     Calibration calibration(*session_, membership_, links_.board(), config_, plans,
+                            links_.transports(),
                             [this](std::span<const Call> calls, const char* algorithm) {
                               engine_->force_algorithm(algorithm);
                               return run(calls);

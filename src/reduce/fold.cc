@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/stream_copy.h"
 #include "hwy/targets.h"
 #include "reduce/kernels.h"
 
@@ -17,7 +18,6 @@ namespace {
 
 /// Chosen once per process. Atomics, because two threads may choose at once; both write the same.
 std::array<std::atomic<Kernel>, std::size_t{dtype_count} * kernel_count> kernels;
-std::atomic<StreamCopy> stream_copy_kernel;
 
 int index_of(Dtype dtype, int op) { return static_cast<int>(dtype) * kernel_count + op; }
 
@@ -61,7 +61,6 @@ void choose_kernels() {
       kernels[index_of(dtype, op)].store(row->ops[op], std::memory_order_relaxed);
     }
   }
-  stream_copy_kernel.store(stream_copy(), std::memory_order_relaxed);
 }
 
 Kernel chosen_kernel(Dtype dtype, int op) {
@@ -78,13 +77,6 @@ Kernel chosen_kernel(Dtype dtype, int op) {
 /// once.
 constexpr std::size_t copy_piece_bytes = std::size_t{16} << 10;
 
-StreamCopy chosen_stream_copy() {
-  StreamCopy stream = stream_copy_kernel.load(std::memory_order_relaxed);
-  if (stream != nullptr) return stream;
-  choose_kernels();
-  return stream_copy_kernel.load(std::memory_order_relaxed);
-}
-
 void copy(const Fold& f, std::size_t bytes) {
   const char* const src = static_cast<const char*>(f.srcs[0].data);
   const int near = near_count(f);
@@ -92,7 +84,6 @@ void copy(const Fold& f, std::size_t bytes) {
     if (f.dsts[0] != src && bytes != 0) std::memcpy(f.dsts[0], src, bytes);
     return;
   }
-  const StreamCopy stream = near < f.dst_count ? chosen_stream_copy() : nullptr;
   const std::size_t piece = f.dst_count == 1 ? bytes : copy_piece_bytes;
   for (std::size_t at = 0; at < bytes; at += piece) {
     const std::size_t size = std::min(piece, bytes - at);
@@ -100,7 +91,7 @@ void copy(const Fold& f, std::size_t bytes) {
       char* const dst = static_cast<char*>(f.dsts[d]);
       if (dst == src) continue;
       if (d >= near) {
-        stream(dst + at, src + at, size);
+        stream_copy(dst + at, src + at, size);
       } else {
         std::memcpy(dst + at, src + at, size);
       }
@@ -190,7 +181,6 @@ constexpr std::size_t few_elements = 2;
 
 void forget_targets() {
   for (auto& kernel : kernels) kernel.store(nullptr, std::memory_order_relaxed);
-  stream_copy_kernel.store(nullptr, std::memory_order_relaxed);
 }
 
 }  // namespace reduce

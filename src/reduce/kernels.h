@@ -43,9 +43,6 @@ const KernelRow* integer_kernels();      // int8 ... uint64, int16, uint16
 const KernelRow* full_float_kernels();   // float32, float64
 const KernelRow* small_float_kernels();  // float16, bfloat16, float8_e4m3, float8_e5m2
 
-/// Copies with non-temporal stores, which are ordered before every store after the call.
-using StreamCopy = void (*)(void* dst, const void* src, std::size_t bytes);
-StreamCopy stream_copy();
 const char* target_name();
 
 /// For tests: looks at Highway's supported targets again at the next fold.

@@ -11,7 +11,6 @@ namespace {
 
 // Scratch of smaller messages stays in the caches also where cores are far.
 constexpr std::size_t least_far_scratch_bytes = 4 << 10;
-constexpr double least_gain = 0.9;  // of two ways of storing, as a part of the slower one's time
 // How far a chunk of a pipelined message is cut down, and how much private scratch messages may
 // take.
 constexpr std::size_t message_chunk_bytes = 512 << 10;
@@ -361,7 +360,8 @@ void Selector::take(const Question& question, const Priced& chosen, Choice* choi
   choice->sizes = sizes_for(*choice->program, question, chunk);
   choice->stores = stores(question);
   choice->shares_cores = options_.figures.crowd > 1;
-  choice->far_scratch = choice->program->header().uses_node && is_scratch_far() &&
+  choice->far_scratch = choice->program->header().uses_node && options_.one_node &&
+                        past_caches_is_faster(options_.figures) &&
                         message_bytes(question) >= least_far_scratch_bytes;
 }
 
@@ -369,14 +369,6 @@ void Selector::take(const Question& question, const Priced& chosen, Choice* choi
 bool Selector::far_cores() const {
   const Figures& f = options_.figures;
   return options_.one_node && 2 * f.push_past_ns_per_byte < f.push_ns_per_byte;
-}
-
-/// A rank takes less time to store past the caches what its peers read, and they to read it, than
-/// to take the lines from the peers' caches that have read them before.
-bool Selector::is_scratch_far() const {
-  const Figures& f = options_.figures;
-  const bool measured = options_.one_node && f.peer_past_ns_per_byte > 0;
-  return measured && f.peer_past_ns_per_byte < least_gain * f.peer_ns_per_byte;
 }
 
 /// Where the lines of the outputs lie decides how results are stored. In memory: past the caches.
@@ -395,7 +387,7 @@ Stores Selector::stores(const Question& question) const {
   if (held * options_.ranks > f.node_cache_bytes) return Stores::past_caches;
   if (far_cores()) return Stores::near_and_far;
   if (held > f.core_cache_bytes) {
-    return is_scratch_far() ? Stores::near_and_far : Stores::together;
+    return past_caches_is_faster(f) ? Stores::near_and_far : Stores::together;
   }
   const bool half_full = held <= f.core_cache_bytes / 2;
   return half_full && f.push_past_ns_per_byte < f.push_ns_per_byte ? Stores::near_and_far

@@ -155,7 +155,6 @@ class Selector {
   std::size_t message_bytes(const Question& question) const;
   bool has_levels() const;
   bool far_cores() const;
-  bool is_scratch_far() const;
   Stores stores(const Question& question) const;
 
   SelectorOptions options_;

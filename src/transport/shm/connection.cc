@@ -5,9 +5,12 @@
 
 #include "base/assert.h"
 #include "base/checked.h"
+#include "base/stream_copy.h"
 
 namespace hocket::internal {
 namespace {
+
+constexpr std::size_t least_streamed_bytes = 2 << 10;
 
 /// The thread sanitizer does not support fences: there a read-modify-write of the word gives the
 /// same order.
@@ -34,11 +37,18 @@ std::size_t FifoWriter::room(std::size_t wanted) {
   return capacity_ - (mine_ - seen_);
 }
 
-void FifoWriter::put(const void* data, std::size_t bytes) {
+void FifoWriter::put(const void* data, std::size_t bytes, bool past_caches) {
   HOCKET_ASSERT(mine_ + bytes - seen_ <= capacity_, "the caller has checked room()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
-  if (first > 0) std::memcpy(ring_ + position_, data, first);
-  if (bytes > first) std::memcpy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
+  if (past_caches && bytes >= least_streamed_bytes) {
+    stream_copy(ring_ + position_, data, first);
+    stream_copy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
+  } else {
+    if (first > 0) std::memcpy(ring_ + position_, data, first);
+    if (bytes > first) {
+      std::memcpy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
+    }
+  }
   position_ = after(position_, bytes);
   mine_ += bytes;
 }

@@ -50,7 +50,8 @@ class FifoWriter : public Fifo {
   std::size_t room(std::size_t wanted);
   bool broken() const { return broken_; }
   /// Appends bytes to the record; the caller has checked room().
-  void put(const void* data, std::size_t bytes);
+  /// past_caches: many bytes are stored past the caches.
+  void put(const void* data, std::size_t bytes, bool past_caches = false);
   /// Ends the record with padding and publishes it to the reader.
   void publish();
   /// Tells the reader that this process may now write to the memory whose locations it has sent.

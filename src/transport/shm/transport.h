@@ -5,6 +5,7 @@
 // memory of a transfer.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -43,6 +44,9 @@ class ShmTransport final : public Transport {
   bool poll() override;
   void begin_collective(std::uint64_t sequence, const Signature& signature) override {
     sequence_check_.begin(sequence, signature);
+  }
+  void store_past_caches(bool past) override {
+    past_caches_.store(past, std::memory_order_relaxed);
   }
   void tell_call(int peer, std::uint64_t sequence, const Signature& call) override;
   const Status* failure() const override { return sequence_check_.failure(); }
@@ -87,6 +91,7 @@ class ShmTransport final : public Transport {
   const std::function<void(int rank)> wake_;
   const ShmOptions options_;
   const std::size_t frame_bytes_;
+  std::atomic<bool> past_caches_ = false;
   Status cancelled_;
   UnexpectedPool pool_;
   CollectiveSequenceCheck sequence_check_;

@@ -1,0 +1,13 @@
+// Copying with stores that bypass the caches.
+#pragma once
+
+#include <cstddef>
+
+namespace hocket::internal {
+
+/// Copies as memcpy does, with non-temporal stores where the processor has such. They are ordered
+/// before every store after the call, as ordinary stores are, so that a flag that is set afterwards
+/// publishes them.
+void stream_copy(void* to, const void* from, std::size_t bytes);
+
+}  // namespace hocket::internal
