@@ -1,7 +1,8 @@
 # Unity builds. Several sources of a folder are compiled as one, so that the headers and templates
 # that they have in common are compiled once. Builds with a sanitizer take little more than half the
-# time this way; continuous integration makes two of them. The other builds compile each source
-# alone, because a changed source is compiled faster then.
+# time this way; continuous integration makes two of them. The other builds compile each source of
+# the library and of the programs alone, because a changed source is compiled faster then, and the
+# tests in smaller groups.
 #
 # The sources that are compiled as one have one unnamed namespace. A source is compiled alone, and
 # is in this list, if it declares a name there that another source of its folder declares too.
@@ -22,6 +23,7 @@ set(HOCKET_ALONE
   tests/engine/seams_test.cc tests/engine/split_test.cc
   tests/faults/record_test.cc tests/faults/trust_test.cc tests/launcher/placement_test.cc
   tests/matrix/operators_test.cc tests/matrix/process_test.cc
+  tests/rules/dependencies_test.cc tests/rules/lengths_test.cc tests/rules/paths_test.cc
   tests/training/compression_test.cc tests/training/join_test.cc
   tests/training/loss_scaler_test.cc tests/training/non_finite_test.cc
   tests/training/sharded_gradients_test.cc tests/training/sharded_optimizer_test.cc
@@ -58,5 +60,13 @@ function(hocket_join_sources_if_sanitized)
     foreach(_target ${ARGN})
       hocket_join_sources(${_target} 8)
     endforeach()
+  endif()
+endfunction()
+
+function(hocket_join_tests target)
+  if(HOCKET_SANITIZE)
+    hocket_join_sources(${target} 8)
+  else()
+    hocket_join_sources(${target} 4)
   endif()
 endfunction()

@@ -112,7 +112,7 @@ foreach(_folder ${_folders})
     add_subdirectory(tests/${_folder})
   endif()
   if(TARGET test_${_folder})
-    hocket_join_sources_if_sanitized(test_${_folder})
+    hocket_join_tests(test_${_folder})
   endif()
 endforeach()
 
