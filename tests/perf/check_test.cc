@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reduce/fold.h"
+#include "sanitized.h"
 
 namespace hocket::perf {
 namespace {
@@ -117,6 +118,7 @@ std::string describe(const Expectation& e) {
 
 TEST(Check, right_results_of_every_type_and_operator_pass) {
   for (const int ranks : {1, 2, 3, 8, 13}) {
+    if (tests::sanitized && ranks != 1 && ranks != 3) continue;  // the same code
     for (const hocketDataType_t dtype : all_dtypes()) {
       for (const hocketRedOp_t op : all_ops()) {
         if (!computes(op, dtype)) continue;
