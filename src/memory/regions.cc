@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
+#include <span>
+#include <utility>
 
 #include "base/assert.h"
 #include "base/checked.h"
@@ -33,6 +36,35 @@ std::size_t region_bytes(std::size_t size) {
 void end_memory(std::uintptr_t base, std::size_t bytes, int fd) {
   ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
   ::munmap(reinterpret_cast<void*>(base), bytes);
+}
+
+using Pages = std::pair<std::uintptr_t, std::uintptr_t>;  // [first, second)
+
+/// Copies pages of a region, whose file has them at `offset`. The kernel reads them from the file:
+/// a late peer may store into them meanwhile, and an access of this process would race with it.
+/// Those that were revoked before are private memory, which the file does not have.
+bool copy_pages(const Pages& pages, std::span<const Pages> revoked, int fd, std::uint64_t offset,
+                void* to) {
+  const auto is_private = [&](std::uintptr_t page) {
+    return std::ranges::any_of(
+        revoked, [&](const Pages& taken) { return taken.first <= page && page < taken.second; });
+  };
+  auto* const copy = static_cast<std::byte*>(to);
+  for (std::uintptr_t page = pages.first, end = page; page < pages.second; page = end) {
+    const bool own = is_private(page);
+    while (end < pages.second && is_private(end) == own) end += page_bytes();
+    std::size_t done = page - pages.first;
+    if (own) std::memcpy(copy + done, reinterpret_cast<void*>(page), end - page);
+    while (!own && done < end - pages.first) {
+      const ssize_t got =
+          ::pread(fd, copy + done, end - pages.first - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return false;
+      if (got == 0) break;  // the file ends within the last page
+      done += static_cast<std::size_t>(got);
+    }
+  }
+  return true;
 }
 }  // namespace
 
@@ -287,20 +319,29 @@ Status Regions::revoke(void* pointer, std::size_t bytes) {
   if (found == by_address_.end() || bytes == 0) return {};
   const std::uintptr_t begin = address & ~(page_bytes() - 1);
   const std::size_t size = round_up(address + bytes, page_bytes()) - begin;
-  found->second.revoked = true;
-  found->second.taken.emplace_back(begin, begin + size);
+  Region& region = found->second;
+  region.revoked = true;
+  region.taken.emplace_back(begin, begin + size);
   generation_.fetch_add(1, std::memory_order_release);
   void* copy = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED)
     return system_error("cannot revoke a buffer, so late peers may still write into it");
-  std::memcpy(copy, reinterpret_cast<void*>(begin), size);
+  const std::span before = std::span(region.taken).first(region.taken.size() - 1);
+  const std::uint64_t offset = region.file_offset + begin - found->first;
+  if (!copy_pages({begin, begin + size}, before, region.fd.get(), offset, copy)) {
+    const Status status = system_error("cannot read a buffer that peers may still write into");
+    ::munmap(copy, size);
+    return status;
+  }
   // mremap replaces the pages in one step: at every moment the address has either the shared pages
   // or the private ones.
   void* moved =
       ::mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<void*>(begin));
-  if (moved == MAP_FAILED)
-    return system_error("cannot revoke a buffer, so late peers may still write into it");
-  return {};
+  if (moved != MAP_FAILED) return {};
+  const Status status =
+      system_error("cannot revoke a buffer, so late peers may still write into it");
+  ::munmap(copy, size);
+  return status;
 }
 
 }  // namespace hocket::internal

@@ -171,6 +171,37 @@ TEST(Regions, a_late_peers_write_is_not_seen_after_revocation) {
   ::munmap(peer, 1 << 20);
 }
 
+TEST(Regions, a_page_that_is_revoked_again_keeps_what_was_written_since) {
+  const UniqueFd fd(::memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr std::size_t page = 4096, bytes = 4 * page;
+  ASSERT_EQ(0, ::ftruncate(fd.get(), bytes));
+  void* const mapped =
+      ::mmap(nullptr, bytes - page, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), page);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const memory = static_cast<unsigned char*>(mapped);
+  std::memset(memory, 1, bytes - page);
+  Regions regions;
+  std::uint64_t number = 0;
+  // The region begins within a page, and has the second page of the file as its first.
+  ASSERT_TRUE(regions.add(memory + 100, 2 * page, fd.get(), page + 100, &number).ok());
+  ASSERT_TRUE(regions.revoke(memory + 200, 10).ok());
+  EXPECT_EQ(std::vector<unsigned char>(page, 1), std::vector<unsigned char>(memory, memory + page));
+  memory[50] = 2;
+  memory[page + 50] = 3;
+  ASSERT_TRUE(regions.revoke(memory + 100, page + 10).ok());
+  EXPECT_EQ(2, memory[50]) << "written to private memory";
+  EXPECT_EQ(3, memory[page + 50]) << "written to the file";
+  EXPECT_EQ(1, memory[page + 51]);
+  unsigned char in_file = 0;
+  ASSERT_EQ(1, ::pread(fd.get(), &in_file, 1, page + 50));
+  EXPECT_EQ(1, in_file) << "the first revocation took the page out of the file's mapping";
+  memory[page + 51] = 4;
+  ASSERT_EQ(1, ::pread(fd.get(), &in_file, 1, 2 * page + 51));
+  EXPECT_EQ(1, in_file);
+  ASSERT_TRUE(regions.remove(number).ok());
+  ::munmap(mapped, bytes - page);
+}
+
 TEST(Regions, of_two_processes_know_nothing_of_one_another) {
   Regions first, second;
   Allocation memory(first, 8192);
