@@ -1,8 +1,8 @@
 # Unity builds. Several sources of a folder are compiled as one, so that the headers and templates
 # that they have in common are compiled once. Builds with a sanitizer take little more than half the
-# time this way; continuous integration makes two of them. The other builds compile each source of
-# the library and of the programs alone, because a changed source is compiled faster then, and the
-# tests in smaller groups.
+# time this way; continuous integration makes two of them. The other builds join tests only, in
+# smaller groups, and compile each source of the library and of the programs alone, because a
+# changed source is compiled faster then.
 #
 # The sources that are compiled as one have one unnamed namespace. A source is compiled alone, and
 # is in this list, if it declares a name there that another source of its folder declares too.
