@@ -1,6 +1,8 @@
 // Deadlines, abort, ranks that leave: how calls that cannot succeed end.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -251,6 +253,56 @@ TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
     EXPECT_HOCKET(hocketCommDestroy(other));
     self.meet();
     EXPECT_HOCKET(hocketMemFree(memory));
+  };
+  ranks::run_ranks(2, body, hasty);
+}
+
+/// Adds once the flag `go_on`, its context, is set.
+void add_later(void* go_on, const void* in, void* inout, size_t count,
+               hocketDataType_t /*datatype*/) {
+  while (!*static_cast<std::atomic<bool>*>(go_on)) std::this_thread::yield();
+  const auto* const from = static_cast<const std::uint32_t*>(in);
+  auto* const to = static_cast<std::uint32_t*>(inout);
+  std::transform(from, from + count, to, to, std::plus<>());
+}
+
+/// As LateWriter (tests/faults) for processes: rank 1, a thread of the same process, is in the
+/// middle of a direct all-reduce when rank 0's deadline passes. It writes its block into the output
+/// of rank 0 after that.
+TEST(LateThread, does_not_reach_a_buffer_after_its_error) {
+  if (tests::thread_sanitized) GTEST_SKIP() << "there the ranks use one mapping (peer_memory.cc)";
+  const ranks::Env direct(ranks::Env::List{{"HOCKET_ALGORITHM", "direct"}});
+  hocketConfig_t hasty = ranks::patient_config();
+  hasty.deadline_ms = 1000;
+  std::atomic<bool> go_on{true};
+  const auto body = [&go_on](Rank& self) {
+    constexpr std::size_t count = 1 << 15;
+    std::uint32_t* words = nullptr;
+    ASSERT_HOCKET(hocketMemAlloc(reinterpret_cast<void**>(&words), count * sizeof *words));
+    std::atomic<bool> at_once{true};
+    hocketRedOp_t sum{};
+    ASSERT_HOCKET(hocketRedOpCreateUser(&sum, add_later, self.rank == 0 ? &at_once : &go_on, 1,
+                                        "sum", self.comm));
+    const auto reduce = [&] {
+      std::fill(words, words + count, 5);
+      return hocketAllReduce(words, words, count, hocketUint32, sum, self.comm, nullptr);
+    };
+    ASSERT_HOCKET(reduce());  // each has mapped the other's memory
+    self.meet();
+    if (self.rank == 1) go_on = false;
+    const hocketResult_t result = reduce();
+    if (self.rank == 0) {
+      EXPECT_EQ(hocketTimeout, result);
+    }
+    const std::vector<std::uint32_t> then(words, words + count);
+    if (self.rank == 0) go_on = true;
+    self.meet();
+    EXPECT_TRUE(std::equal(then.begin(), then.end(), words)) << "rank " << self.rank;
+    if (self.rank == 0) {
+      EXPECT_EQ(5U, words[count - 1]) << "rank 1 has not added its block in time";
+    }
+    self.meet();
+    EXPECT_HOCKET(hocketMemFree(words));
   };
   ranks::run_ranks(2, body, hasty);
 }
