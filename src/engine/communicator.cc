@@ -263,16 +263,17 @@ void Communicator::log_ready(const Figures& f) const {
       line += fmt::format("; flags {:.0f} ns; peer's caches {:.3f} ns/byte", f.sync_ns,
                           f.peer_ns_per_byte);
     }
+    if (f.peer_past_ns_per_byte > 0) {
+      line += fmt::format("; past peer's caches {:.3f} ns/byte", f.peer_past_ns_per_byte);
+    }
     line += fmt::format(
         "; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte; port {:.3f} "
         "ns/byte",
         f.message_ns, f.message_work_ns, f.link_ns_per_byte, f.port_ns_per_byte);
     if (f.crowd > 1) line += fmt::format("; turn of a core {:.0f} ns", f.turn_ns);
     if (nodes() == 1 && f.crowd <= 1) {
-      line += fmt::format(
-          "; past peer's caches {:.3f} ns/byte; peer memory {:.3f} ns/byte; peer memory past "
-          "caches {:.3f} ns/byte",
-          f.peer_past_ns_per_byte, f.push_ns_per_byte, f.push_past_ns_per_byte);
+      line += fmt::format("; peer memory {:.3f} ns/byte; peer memory past caches {:.3f} ns/byte",
+                          f.push_ns_per_byte, f.push_past_ns_per_byte);
     }
   }
   log_line(LogLevel::info, line);

@@ -21,8 +21,7 @@ constexpr double find_regions_ns = 60, map_peer_ns = 20;
 
 /// The selector takes the faster way to store what peers read.
 double peer_ns_per_byte(const Figures& figures) {
-  const double past = figures.peer_past_ns_per_byte;
-  return past > 0 ? std::min(figures.peer_ns_per_byte, past) : figures.peer_ns_per_byte;
+  return past_caches_is_faster(figures) ? figures.peer_past_ns_per_byte : figures.peer_ns_per_byte;
 }
 
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster

@@ -360,7 +360,7 @@ void Selector::take(const Question& question, const Priced& chosen, Choice* choi
   choice->sizes = sizes_for(*choice->program, question, chunk);
   choice->stores = stores(question);
   choice->shares_cores = options_.figures.crowd > 1;
-  choice->far_scratch = choice->program->header().uses_node && options_.one_node &&
+  choice->far_scratch = choice->program->header().uses_node &&
                         past_caches_is_faster(options_.figures) &&
                         message_bytes(question) >= least_far_scratch_bytes;
 }

@@ -40,15 +40,18 @@ std::size_t FifoWriter::room(std::size_t wanted) {
 void FifoWriter::put(const void* data, std::size_t bytes, bool past_caches) {
   HOCKET_ASSERT(mine_ + bytes - seen_ <= capacity_, "the caller has checked room()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
-  if (past_caches && bytes >= least_streamed_bytes) {
-    stream_copy(ring_ + position_, data, first);
-    stream_copy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
-  } else {
-    if (first > 0) std::memcpy(ring_ + position_, data, first);
-    if (bytes > first) {
-      std::memcpy(ring_, static_cast<const std::byte*>(data) + first, bytes - first);
+  const bool streams = past_caches && bytes >= least_streamed_bytes;
+  const auto copy = [&](std::byte* to, const std::byte* from, std::size_t count) {
+    if (count == 0) return;
+    if (streams) {
+      stream_copy(to, from, count);
+    } else {
+      std::memcpy(to, from, count);
     }
-  }
+  };
+  const auto* const from = static_cast<const std::byte*>(data);
+  copy(ring_ + position_, from, first);
+  copy(ring_, from + first, bytes - first);
   position_ = after(position_, bytes);
   mine_ += bytes;
 }
