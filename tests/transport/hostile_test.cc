@@ -250,8 +250,8 @@ struct Relay {
 
 TEST(Hostile, a_stream_cut_anywhere_is_put_together_again) {
   const std::uint64_t seed = tests::seed();
-  Relay relay(seed, true);
   std::deque<Message> sends, recvs;
+  Relay relay(seed, true);
   for (std::uint32_t i = 0; i < 60; ++i) {
     const std::size_t bytes = i % 10 == 9 ? 70'000 : relay.random() % 3000;
     sends.emplace_back(1, MessageKey{.sequence = 1, .index = i}, bytes).fill(i);
@@ -273,8 +273,9 @@ TEST(Hostile, a_stream_cut_anywhere_is_put_together_again) {
 
 /// Sends a message from rank 0 to rank 1 with this bit of its stream flipped.
 void expect_caught(std::uint64_t seed, std::size_t bytes, std::int64_t bit) {
-  Relay relay(seed, true);
+  // The receive can fail while the send is in flight, so the messages outlive the transports.
   Message send(1, {.sequence = 1}, bytes), recv(0, {.sequence = 1}, bytes);
+  Relay relay(seed, true);
   send.fill(1);
   relay.transports[0]->post_send(send.transfer);
   relay.transports[1]->post_recv(recv.transfer);
