@@ -176,6 +176,13 @@
 #define HOCKET_API
 #endif
 
+/* In C++ too, any int is a value of the enumerations below, so that a call can refuse it. */
+#ifdef __cplusplus
+#define HOCKET_ENUM_TYPE : int
+#else
+#define HOCKET_ENUM_TYPE
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -191,7 +198,7 @@ typedef struct {
   char internal[HOCKET_UNIQUE_ID_BYTES];
 } hocketUniqueId;
 
-typedef enum {
+typedef enum HOCKET_ENUM_TYPE {
   hocketSuccess = 0,
   hocketUnhandledCudaError = 1, /* kept for NCCL's numbering; not returned */
   hocketSystemError = 2,        /* the operating system refused something; the sentence names it */
@@ -207,7 +214,7 @@ typedef enum {
 } hocketResult_t;
 
 /* Element types: NCCL's numbers, and from 100 on types that NCCL does not have. */
-typedef enum {
+typedef enum HOCKET_ENUM_TYPE {
   hocketInt8 = 0,
   hocketChar = 0,
   hocketUint8 = 1,
@@ -233,7 +240,7 @@ typedef enum {
 
 /* Operators: NCCL's numbers, and from 100 on operators that NCCL does not have. and, or, xor are
  * bitwise, and exist for integer types only. */
-typedef enum {
+typedef enum HOCKET_ENUM_TYPE {
   hocketSum = 0,
   hocketProd = 1,
   hocketMax = 2,
@@ -540,7 +547,7 @@ HOCKET_API hocketResult_t hocketEventDestroy(hocketEvent_t event);
  * copies. Two kinds of memory can be mapped: that of hocketMemAlloc, and memfds of the caller
  * (hocketCommRegisterFd). */
 
-typedef enum {
+typedef enum HOCKET_ENUM_TYPE {
   hocketPathStaged = 0, /* copied through staging memory of the library */
   hocketPathMapped = 1  /* local peers read and write the buffer directly */
 } hocketMemoryPath_t;
@@ -615,7 +622,7 @@ HOCKET_API hocketResult_t hocketCommMemoryPath(const hocketComm_t comm, const vo
                                                size_t size, hocketMemoryPath_t* path);
 
 /* What hocketCommMemStats returns, in bytes. The first four are ncclStatGpuMemSuspend and so on. */
-typedef enum {
+typedef enum HOCKET_ENUM_TYPE {
   hocketStatMemSuspend = 0,     /* always 0: no memory can be suspended */
   hocketStatMemSuspended = 1,   /* always 0 */
   hocketStatMemPersist = 2,     /* as hocketStatMemTotal */

@@ -44,7 +44,7 @@ HOCKET_API hocketResult_t hocketRedOpCreateUser(hocketRedOp_t* op, hocketUserFun
                                                 hocketComm_t comm);
 
 /* Where the scalar of hocketRedOpCreatePreMulSum is: NCCL's names and numbers. */
-typedef enum {
+typedef enum HOCKET_ENUM_TYPE {
   hocketScalarDevice = 0,       /* in memory of a GPU: not in this version */
   hocketScalarHostImmediate = 1 /* in host memory, read by the call */
 } hocketScalarResidence_t;

@@ -60,7 +60,7 @@ awk '
       if (one ~ /^typedef enum/) enumerators_of(body); else fields_of(body, type)
     }
   }' "$work/text" >"$work/declarations"
-awk '/^#define HOCKET_[A-Z0-9_]+ / && $2 !~ /_(API|INITIALIZER|MAJOR|MINOR|PATCH|CODE)$/ {
+awk '/^#define HOCKET_[A-Z0-9_]+ / && $2 !~ /_(API|TYPE|INITIALIZER|MAJOR|MINOR|PATCH|CODE)$/ {
        printf "  printf(\"%s = %%lld\\n\", (long long)%s);\n", $2, $2 }' \
   "${headers[@]}" >"$work/macros"
 {
