@@ -295,7 +295,7 @@ bool Interpreter::recv(Thread& thread, const Step& step) {
       return true;
     }
     if (to.bytes > 0) std::memmove(to.data, message.taken != nullptr ? from.data : left, to.bytes);
-    left += to.bytes;
+    if (message.taken == nullptr) left += to.bytes;
   }
   if (message.taken != nullptr) *message.taken = true;
   return true;
