@@ -14,6 +14,7 @@
 
 #include "collectives/plan/steps.h"
 #include "executor_world.h"
+#include "sanitized.h"
 
 namespace hocket::internal {
 namespace {
@@ -49,12 +50,14 @@ DrawnCall draw(const Builder& builder, std::size_t ranks, std::uint64_t seed, bo
   return call;
 }
 
+constexpr std::uint64_t drawn_calls = tests::sanitized ? 40 : 120;
+
 class EveryProgram : public ::testing::TestWithParam<Builder> {};
 
 TEST_P(EveryProgram, does_what_the_plain_interpreter_does) {
   const Builder& builder = GetParam();
   std::map<std::uint32_t, std::unique_ptr<World>> worlds;
-  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint64_t seed = 1; seed <= drawn_calls; ++seed) {
     std::mt19937_64 random(seed);
     static constexpr std::uint32_t rank_counts[] = {1, 2, 3, 4, 5, 8};
     Group group;
@@ -103,7 +106,7 @@ TEST_P(EveryLayeredProgram, does_what_the_plain_interpreter_does) {
                                    layout_of({4, 4}),
                                    Layout(std::vector<std::uint32_t>{0, 1, 1, 0, 1})};
   std::map<const Layout*, std::unique_ptr<World>> worlds;
-  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+  for (std::uint64_t seed = 1; seed <= drawn_calls; ++seed) {
     std::mt19937_64 random(seed);
     Group group;
     group.layout = &layouts[random() % std::size(layouts)];
@@ -185,7 +188,7 @@ TEST(RunAhead, lets_any_operations_follow_one_another) {
   std::size_t lead = 0;
   for (const std::uint32_t ranks : {2, 3, 5}) {
     World world(layout_of({ranks}));
-    for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    for (std::uint64_t seed = 1; seed <= drawn_calls; ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(ranks) + " ranks");
       std::mt19937_64 random(seed);
       std::vector<DrawnTask> drawn;

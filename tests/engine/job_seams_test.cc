@@ -395,7 +395,7 @@ class RandomEngineJob : private EngineJob {
 class RandomEvent : public ::testing::TestWithParam<Event> {};
 
 TEST_P(RandomEvent, at_any_moment_ends_the_calls_and_names_the_rank) {
-  const unsigned long jobs = tests::sanitized ? 25 : 100, first = tests::seed();
+  const unsigned long jobs = tests::sanitized ? 12 : 100, first = tests::seed();
   int errors = 0;
   for (unsigned long seed = first; seed < first + jobs; ++seed) {
     RandomEngineJob job(seed, GetParam());

@@ -143,11 +143,13 @@ void check(const std::vector<Exchange>& exchanges) {
   }
 }
 
+constexpr int exchanged = tests::thread_sanitized ? 50 : 150;
+
 TEST_P(Conformance, any_order_of_posting_completes_when_one_thread_polls_all) {
   const std::uint64_t seed = tests::seed();
   for (int ranks = 2; ranks <= 5; ++ranks) {
     auto fabric = make({.ranks = ranks});
-    auto exchanges = random_exchange(ranks, 150, seed + ranks);
+    auto exchanges = random_exchange(ranks, exchanged, seed + ranks);
     std::mt19937_64 random(seed);
     std::vector<Transfer*> all;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -168,7 +170,7 @@ TEST_P(Conformance, any_order_of_posting_completes_with_a_thread_per_rank) {
   const std::uint64_t seed = tests::seed();
   for (int ranks = 2; ranks <= 5; ++ranks) {
     auto fabric = make({.ranks = ranks});
-    auto exchanges = random_exchange(ranks, 150, seed + ranks);
+    auto exchanges = random_exchange(ranks, exchanged, seed + ranks);
     std::atomic<int> working{ranks};
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -244,9 +245,10 @@ struct Message {
 
   void fill(std::uint64_t seed) {
     std::uint64_t word = seed * 2 + 1;
-    for (std::byte& byte : memory) {
+    for (std::size_t at = 0; at < memory.size(); at += sizeof word) {
       word = word * 6364136223846793005u + 1442695040888963407u;
-      byte = static_cast<std::byte>(word >> 56);
+      const std::uint64_t mixed = word ^ word >> 32;
+      std::memcpy(&memory[at], &mixed, std::min(sizeof mixed, memory.size() - at));
     }
   }
 
