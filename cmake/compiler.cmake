@@ -72,6 +72,15 @@ if(HOCKET_SANITIZE)
     add_compile_options(-fsanitize=fuzzer-no-link)  # libFuzzer sees which branches an input takes
   endif()
   add_link_options(-fsanitize=${_sanitizers})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    # Clang 14 does not define the macros of GCC, for which the sources ask.
+    string(TOUPPER ${_sanitizers} _macro)
+    string(REGEX REPLACE ",.*" "" _macro ${_macro})
+    add_compile_definitions(__SANITIZE_${_macro}__)
+    # Programs in C get the C++ part of the sanitizers too, because the library is in C++.
+    add_link_options(-fsanitize-link-c++-runtime)
+    string(APPEND CMAKE_C_STANDARD_LIBRARIES " -lstdc++")
+  endif()
   # Highway compiles each kernel for every instruction set. The kernels share nothing between
   # threads, so the thread sanitizer gets them for the least set only. The address sanitizer gets
   # one set for each length of vectors: 16, 32 and 64 bytes.

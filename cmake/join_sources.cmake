@@ -24,7 +24,7 @@ set(HOCKET_ALONE
   tests/faults/record_test.cc tests/faults/trust_test.cc tests/launcher/placement_test.cc
   tests/matrix/operators_test.cc tests/matrix/process_test.cc
   tests/rules/dependencies_test.cc tests/rules/lengths_test.cc tests/rules/paths_test.cc
-  tests/training/compression_test.cc tests/training/join_test.cc
+  tests/training/compression_test.cc tests/training/gradients_test.cc tests/training/join_test.cc
   tests/training/loss_scaler_test.cc tests/training/non_finite_test.cc
   tests/training/sharded_gradients_test.cc tests/training/sharded_optimizer_test.cc
   tests/training/units_test.cc tests/transport/tcp_test.cc)

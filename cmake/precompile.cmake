@@ -1,5 +1,5 @@
 # System headers that many sources include are parsed once. Each source still includes what it uses:
-# builds by clang do without this, and the test rules_clang reads the library's sources so.
+# builds by Clang do without this.
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(HOCKET_PCH OFF)
 endif()

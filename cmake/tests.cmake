@@ -39,11 +39,11 @@ if(CMAKE_CROSSCOMPILING)
   list(APPEND _left_out engine)  # its ranks have a second for some calls: the emulator is slower
 endif()
 if(HOCKET_SANITIZE STREQUAL "thread")
-  list(APPEND _left_out base collectives fuzz memory perf reduce topo topology)
+  list(APPEND _left_out base collectives fuzz launcher memory perf reduce topo topology)
 endif()
 
 # ctest begins with these, so that none of them runs alone at the end.
-set(_longest_first engine rules_clang faults rules_headers transport bootstrap launcher)
+set(_longest_first engine rules_headers faults transport bootstrap launcher)
 # Their ranks compute all the time: beside another test they take three times as long.
 set(_alone matrix perf_program)
 if(NOT HOCKET_SANITIZE)

@@ -132,6 +132,9 @@ TEST(Regions, revoked_memory_is_not_used_again) {
 }
 
 TEST(Regions, kept_memory_ends_where_no_descriptor_is_left_for_new_memory) {
+#ifdef __SANITIZE_ADDRESS__  // with it, the undefined behavior sanitizer
+  GTEST_SKIP() << "the sanitizer needs a pipe to check the type of an object";
+#endif
   Regions regions;
   const std::vector<RegionOffset> kept = freed(regions, 3, 4096);
   EXPECT_EQ(3U, existing(regions, kept));

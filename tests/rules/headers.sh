@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: headers.sh CC CXX
-# Every header compiles by itself; here those which rules_clang does not compile. The C headers, and
-# the program in the first comment of hocket.h, compile as C99 and as C++20 without a warning.
+# Every header compiles by itself. The C headers, and the program in the first comment of hocket.h,
+# compile as C99 and as C++20 without a warning.
 cd "$(dirname "$0")/../.." || exit 1
 cc=$1 cxx=$2
 strict=(-fsyntax-only -pedantic -Wall -Wextra -Werror)
@@ -14,12 +14,6 @@ done
 awk '/^ \*   #include/ { on = 1 } on && /^ \*   cc / { exit } on { print substr($0, 6) }' \
   include/hocket/hocket.h | "$cc" -std=c99 "${strict[@]}" -Iinclude -x c - || status=1
 
-# Headers that a source includes first: clang.sh compiles those sources without precompiled headers.
-first_includes() {
-  command -v clang++ >/dev/null || return 0
-  find src -name '*.cc' -exec grep -h -m 1 '^#include "' {} + | sed 's|.*"\(.*\)"|src/\1|'
-}
-
 # Headers that include libtorch's: only programs that have libtorch compile them.
 of_libtorch() {
   grep -rlE '#include [<"](torch|ATen|c10|hocket/training/torch|training/torch)/' \
@@ -30,7 +24,7 @@ of_libtorch() {
 }
 
 find include src tools perf tests \( -name '*.h' -o -name '*.hpp' \) 2>/dev/null |
-  grep -vxF -f <(first_includes; of_libtorch) |
+  grep -vxF -f <(of_libtorch) |
   xargs -I{} "$cxx" -std=c++20 -fsyntax-only -Wall -Wextra -Werror \
     -Iinclude -Isrc -Itests '-DSOURCE_ROOT=""' -include {} -x c++ /dev/null || status=1
 exit $status
