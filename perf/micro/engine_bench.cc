@@ -133,16 +133,16 @@ void choose(benchmark::State& state) {
   options.board_scratch_bytes = 2 << 20;
   Selector selector(options);
   const auto kinds = static_cast<std::size_t>(state.range(0));
-  Question question;
-  question.collective = Collective::all_reduce;
-  question.dtype = Dtype::float32;
-  const Choice* choice = nullptr;
+  CallKey key;
+  key.collective = Collective::all_reduce;
+  key.dtype = Dtype::float32;
+  const Selection* selection = nullptr;
   std::size_t next = 0;
   for (auto _ : state) {
     next = next + 1 == kinds ? 0 : next + 1;
-    question.count = 2 + next;
-    if (!selector.choose(question, &choice).ok()) state.SkipWithError("nothing serves this call");
-    benchmark::DoNotOptimize(choice);
+    key.count = 2 + next;
+    if (!selector.select(key, &selection).ok()) state.SkipWithError("nothing serves this call");
+    benchmark::DoNotOptimize(selection);
   }
 }
 

@@ -94,16 +94,16 @@ BENCHMARK(plain_loop_sum_2_to_1)->Apply(sizes);
 
 #define HOCKET_FOLD(name, ...) BENCHMARK_CAPTURE(fold_of, name, __VA_ARGS__)->Apply(sizes)
 HOCKET_FOLD(copy, Dtype::float32, Op::sum, 1, 1, Stores::together);
-HOCKET_FOLD(copy_streamed, Dtype::float32, Op::sum, 1, 1, Stores::past_caches);
+HOCKET_FOLD(copy_streamed, Dtype::float32, Op::sum, 1, 1, Stores::non_temporal);
 HOCKET_FOLD(fp32_sum_2_to_1, Dtype::float32, Op::sum, 2, 1, Stores::together);
-HOCKET_FOLD(fp32_sum_2_to_1_streamed, Dtype::float32, Op::sum, 2, 1, Stores::past_caches);
+HOCKET_FOLD(fp32_sum_2_to_1_streamed, Dtype::float32, Op::sum, 2, 1, Stores::non_temporal);
 HOCKET_FOLD(fp32_sum_2_to_2, Dtype::float32, Op::sum, 2, 2, Stores::together);
-HOCKET_FOLD(fp32_sum_2_to_2_streamed, Dtype::float32, Op::sum, 2, 2, Stores::past_caches);
+HOCKET_FOLD(fp32_sum_2_to_2_streamed, Dtype::float32, Op::sum, 2, 2, Stores::non_temporal);
 HOCKET_FOLD(fp32_sum_2_to_2_one_by_one, Dtype::float32, Op::sum, 2, 2, Stores::one_by_one);
-HOCKET_FOLD(fp32_sum_2_to_2_near_and_far, Dtype::float32, Op::sum, 2, 2, Stores::near_and_far);
+HOCKET_FOLD(fp32_sum_2_to_2_first_cached, Dtype::float32, Op::sum, 2, 2, Stores::first_cached);
 HOCKET_FOLD(fp32_sum_4_to_1, Dtype::float32, Op::sum, 4, 1, Stores::together);
 HOCKET_FOLD(fp32_sum_8_to_1, Dtype::float32, Op::sum, 8, 1, Stores::together);
-HOCKET_FOLD(fp32_sum_8_to_8_streamed, Dtype::float32, Op::sum, 8, 8, Stores::past_caches);
+HOCKET_FOLD(fp32_sum_8_to_8_streamed, Dtype::float32, Op::sum, 8, 8, Stores::non_temporal);
 HOCKET_FOLD(fp32_max_2_to_1, Dtype::float32, Op::max, 2, 1, Stores::together);
 HOCKET_FOLD(fp32_avg_2_to_1, Dtype::float32, Op::avg, 2, 1, Stores::together);
 HOCKET_FOLD(fp64_sum_2_to_1, Dtype::float64, Op::sum, 2, 1, Stores::together);

@@ -251,10 +251,10 @@ class Staged {
       to[destinations++] = result(me, round);
     }
     const bool only_output = !results_are_read_;
-    const bool near_output = destinations == 2 && staging == internal::Stores::past_caches;
+    const bool near_output = destinations == 2 && staging == internal::Stores::non_temporal;
     fold(from, ranks, to, destinations, n,
          only_output   ? stores
-         : near_output ? internal::Stores::near_and_far
+         : near_output ? internal::Stores::first_cached
                        : staging);
     tell(page(me).read.number, round + 1);
     if (results_are_read_) tell(slot(me, round).result.number, round + 1);
@@ -408,7 +408,7 @@ bool backend_start(std::string* error) {
                               : Way::staged;
   if (const char* const past = std::getenv("FLOOR_STORES"); past != nullptr) {
     const bool staged = std::string_view(past) == "staged-past";
-    (staged ? staging : stores) = internal::Stores::past_caches;
+    (staged ? staging : stores) = internal::Stores::non_temporal;
   }
   crowded = ranks > static_cast<int>(std::thread::hardware_concurrency());
   const char* const path = std::getenv("PEER_MEETING_FILE");

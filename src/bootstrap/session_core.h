@@ -9,7 +9,7 @@
 #include "bootstrap/auth/acceptor.h"
 #include "bootstrap/control/data_connections.h"
 #include "bootstrap/control/failure_detector.h"
-#include "bootstrap/control/fault_board.h"
+#include "bootstrap/control/fault_log.h"
 #include "bootstrap/control/fd_exchange.h"
 #include "bootstrap/join/node_leader.h"
 #include "bootstrap/join/rank_join.h"
@@ -47,7 +47,7 @@ class SessionCore final : private EventLoop::Client {
   // ---- From any thread, after the join
   const std::vector<Member>& members() const { return detector_->members(); }
   int rank() const { return options_.rank; }
-  FaultBoard& faults() { return faults_; }
+  FaultLog& faults() { return faults_; }
   DataConnections& data() { return data_; }
 
  private:
@@ -75,7 +75,7 @@ class SessionCore final : private EventLoop::Client {
   EventLoop& loop_;
   JoinRequest self_;
   UniqueFd listener_;
-  FaultBoard faults_;
+  FaultLog faults_;
   FdExchange descriptors_;
   DataConnections data_;
   std::unique_ptr<Acceptor> acceptor_;

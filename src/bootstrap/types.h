@@ -81,7 +81,7 @@ struct FaultScope {
   /// not end it.
   std::uint64_t operation = 0;
 
-  /// True if the fault concerns the communicator. FaultBoard::concerns() checks in addition that
+  /// True if the fault concerns the communicator. FaultLog::concerns() checks in addition that
   /// the rank had not left the communicator before.
   bool covers(const Fault& fault) const;
 };

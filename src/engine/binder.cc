@@ -53,25 +53,25 @@ void bind_blocks(BoundCall& bound, const Call& call) {
 
 /// Finds the program of a call, and sets all that is alike in all calls of that kind.
 Status Binder::bind_anew(const Call& call, BoundCall& bound) {
-  const Question question = question_of(call);
+  const CallKey key = key_of(call);
   bound.reusable = false;
-  const Choice* choice = nullptr;
-  HOCKET_RETURN_IF_ERROR(selector_->choose(question, &choice));
-  HOCKET_ASSERT(choice != nullptr && choice->program != nullptr, "a choice has a program");
-  bound.program = choice->program;
-  bound.staged = choice->staged;
-  bound.call_hash = choice->call_hash;
-  bound.kind = choice->kind;
-  bound.counted = choice->counted;
-  bound.sends_messages = choice->program->header().sends_messages;
+  const Selection* selection = nullptr;
+  HOCKET_RETURN_IF_ERROR(selector_->select(key, &selection));
+  HOCKET_ASSERT(selection != nullptr && selection->program != nullptr, "a selection has a program");
+  bound.program = selection->program;
+  bound.staged = selection->staged;
+  bound.call_hash = selection->call_hash;
+  bound.kind = selection->kind;
+  bound.counted = selection->counted;
+  bound.sends_messages = selection->program->header().sends_messages;
   Binding& binding = bound.binding;
-  binding.sizes = choice->sizes;
-  binding.staged_sizes = choice->staged_sizes;
+  binding.sizes = selection->sizes;
+  binding.staged_sizes = selection->staged_sizes;
   binding.dtype = call.dtype;
   binding.op = call.op;
-  binding.stores = choice->stores;
-  binding.far_scratch = choice->far_scratch;
-  binding.shares_cores = choice->shares_cores;
+  binding.stores = selection->stores;
+  binding.non_temporal_scratch = selection->non_temporal_scratch;
+  binding.shares_cores = selection->shares_cores;
   binding.p2p = is_p2p(call);
   Signature& signature = binding.signature;
   signature.count = call.count;
@@ -80,21 +80,21 @@ Status Binder::bind_anew(const Call& call, BoundCall& bound) {
   signature.dtype = call.dtype;
   signature.op = call.op;
   signature.flags = signature_flags_;
-  signature.plan = choice->plan;
+  signature.plan = selection->plan;
   bound.varying = call.varying;
   bound.own_count = call.count;
   if (call.op >= Op::pre_mul_sum || bound.made) bind_made(bound, call);
   if (call.varying != nullptr) bind_blocks(bound, call);
-  bound.question = question;
+  bound.key = key;
   bound.reusable = call.op < Op::pre_mul_sum;
   return {};
 }
 
 Status Binder::estimate(const Call& call, bool mapped, double* ns) {
-  const Choice* choice = nullptr;
-  HOCKET_RETURN_IF_ERROR(selector_->look(question_of(call), mapped, &choice));
-  const bool staged = choice->staged != nullptr && !mapped;
-  *ns = static_cast<double>(staged ? choice->staged_price_ps : choice->price_ps) / 1000;
+  const Selection* selection = nullptr;
+  HOCKET_RETURN_IF_ERROR(selector_->look(key_of(call), mapped, &selection));
+  const bool staged = selection->staged != nullptr && !mapped;
+  *ns = static_cast<double>(staged ? selection->staged_price_ps : selection->price_ps) / 1000;
   return {};
 }
 

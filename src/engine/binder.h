@@ -20,18 +20,18 @@ namespace hocket::internal {
 struct BoundCall {
   const Program* program = nullptr;
   const Program* staged = nullptr;
-  std::uint16_t kind = 0;  // Choice::kind
-  bool counted = false;    // Choice::counted
+  std::uint16_t kind = 0;  // Selection::kind
+  bool counted = false;    // Selection::counted
   Binding binding;
   std::uint64_t call_hash = 0;
   /// True if this rank, or another rank for what this rank knows, sends messages in the call. False
   /// if the program has messages for large blocks only, and this rank has none.
   bool sends_messages = false;
-  /// True if program, binding and hash are valid for another call with the same question, blocks
+  /// True if program, binding and hash are valid for another call with the same key, blocks
   /// and count. Always false with a user operator.
   bool reusable = false;
   std::uint64_t row = 0;  // Call::row
-  Question question;
+  CallKey key;
   std::shared_ptr<const VaryingBlocks> varying;  // binding.sizes points into it; or null
   std::size_t own_count = 0;                     // Call::count
   std::shared_ptr<const UserFold> user;          // binding points to it; or null
@@ -76,20 +76,20 @@ class Binder {
   const LoadedPlans& loaded_plans() const { return selector_->loaded(); }
 
  private:
-  static Question question_of(const Call& call) {
-    Question question{call.collective, call.dtype, call.op, call.root, call.count};
+  static CallKey key_of(const Call& call) {
+    CallKey key{call.collective, call.dtype, call.op, call.root, call.count};
     if (call.varying != nullptr) [[unlikely]] {
       // Only what all ranks know: they must choose alike.
-      question.count = call.varying->longest;
-      question.total = call.varying->total;
-      question.varying = true;
+      key.count = call.varying->longest;
+      key.total = call.varying->total;
+      key.varying = true;
     }
     if (call.user != nullptr) [[unlikely]]
-      question.unit = call.user->unit;
-    return question;
+      key.unit = call.user->unit;
+    return key;
   }
   static bool is_like(const Call& call, const BoundCall& bound) {
-    return bound.question == question_of(call) && bound.varying == call.varying &&
+    return bound.key == key_of(call) && bound.varying == call.varying &&
            bound.own_count == call.count;
   }
   Status bind_anew(const Call& call, BoundCall& bound);

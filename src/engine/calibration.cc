@@ -125,18 +125,19 @@ Status Calibration::measure_push(Stores stores, double* ns_per_byte) {
 /// All ranks run the same calls; rank 0's clock counts.
 Status Calibration::measure(Figures* out) {
   Figures& figures = *out;
-  figures.crowd = crowd_;
+  figures.ranks_per_core = ranks_per_core_;
   static const double touch = measure_fold(touch_elements, false);
   static const double memory = measure_fold(memory_elements, true);
-  figures.touch_ns_per_byte = touch;
+  figures.cached_ns_per_byte = touch;
   figures.memory_ns_per_byte = memory;
   if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
   if (membership_.nodes() == 1) return measure_board(&figures);
   if (membership_.layout()->ranks_of_largest() > 1) {
     HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, &figures.peer_ns_per_byte));
-    if (crowd_ <= 1) {
-      HOCKET_RETURN_IF_ERROR(measure_peer(Stores::past_caches, &figures.peer_past_ns_per_byte));
+    if (ranks_per_core_ <= 1) {
+      HOCKET_RETURN_IF_ERROR(
+          measure_peer(Stores::non_temporal, &figures.peer_non_temporal_ns_per_byte));
     }
   }
   HOCKET_RETURN_IF_ERROR(measure_link(&figures));
@@ -187,7 +188,7 @@ Status Calibration::measure_peer(Stores stores, double* ns_per_byte) {
 
 void Calibration::tell_transports(const Figures& figures) const {
   for (Transport* transport : transports_) {
-    transport->store_past_caches(past_caches_is_faster(figures));
+    transport->store_non_temporal(non_temporal_is_faster(figures));
   }
 }
 
@@ -211,23 +212,26 @@ Status Calibration::measure_board(Figures* figures) {
   const Nanos begin = monotonic_now();
   for (int again = measurements; again > 0; --again) {
     bool shared = false, shared_later = false;
-    if (figures->crowd <= 1) HOCKET_RETURN_IF_ERROR(share_a_core(&shared));
+    if (figures->ranks_per_core <= 1) HOCKET_RETURN_IF_ERROR(share_a_core(&shared));
     HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, &figures->peer_ns_per_byte));
-    if (figures->crowd <= 1) {
-      HOCKET_RETURN_IF_ERROR(measure_peer(Stores::past_caches, &figures->peer_past_ns_per_byte));
+    if (figures->ranks_per_core <= 1) {
+      HOCKET_RETURN_IF_ERROR(
+          measure_peer(Stores::non_temporal, &figures->peer_non_temporal_ns_per_byte));
       tell_transports(*figures);
     }
     HOCKET_RETURN_IF_ERROR(measure_link(figures));
     HOCKET_RETURN_IF_ERROR(measure_small(figures));
     // If ranks share cores, the cache holds data of other ranks in between.
-    if (figures->crowd > 1) return {};
+    if (figures->ranks_per_core > 1) return {};
     HOCKET_RETURN_IF_ERROR(measure_push(Stores::one_by_one, &figures->push_ns_per_byte));
-    HOCKET_RETURN_IF_ERROR(measure_push(Stores::near_and_far, &figures->push_past_ns_per_byte));
+    HOCKET_RETURN_IF_ERROR(
+        measure_push(Stores::first_cached, &figures->push_non_temporal_ns_per_byte));
     HOCKET_RETURN_IF_ERROR(share_a_core(&shared_later));
     std::uint8_t disturbed =
         shared || shared_later || figures->sync_ns + figures->call_ns > implausible_sync_ns ||
-        figures->message_ns + figures->message_work_ns > implausible_sync_ns ||
-        std::min(figures->push_ns_per_byte, figures->push_past_ns_per_byte) > implausible_push_ns;
+        figures->message_ns + figures->message_overhead_ns > implausible_sync_ns ||
+        std::min(figures->push_ns_per_byte, figures->push_non_temporal_ns_per_byte) >
+            implausible_push_ns;
     if (monotonic_now() - begin > last_measurement_ns) disturbed = 0;
     const Call tell{Collective::broadcast, &disturbed, &disturbed, 1, Dtype::uint8, Op::sum, 0};
     HOCKET_RETURN_IF_ERROR(run({&tell, 1}));
@@ -295,14 +299,15 @@ void set_message_costs(const Layout& layout, const MessageTimes& times, Figures*
     return static_cast<double>(price(builder, shape, 1, Dtype::uint64, 0, *figures)) / 1000;
   };
   const double exchange_ns = times.exchange_ns;
-  if (figures->crowd > 1) {
+  if (figures->ranks_per_core > 1) {
     // Half of a message between two ranks is work, and the rest of what an operation takes is
     // turns, of which recursive doubling has the most for its messages. Two ranks that were on one
     // core took too long for their message: it needs less than its part of the exchange.
-    const double part_ns = exchange_ns / times.neighbours / figures->crowd;
+    const double part_ns = exchange_ns / times.neighbours / figures->ranks_per_core;
     const double half_ns = std::min(times.pair_ns / 2, most_of_exchange * part_ns);
     figures->message_ns = std::max(least_ns, half_ns);
-    figures->message_work_ns = figures->crowd * figures->message_ns;  // while all ranks send
+    figures->message_overhead_ns =
+        figures->ranks_per_core * figures->message_ns;  // while all ranks send
     const auto error_ns = [&](double turn_ns) {
       figures->turn_ns = turn_ns;
       return price_ns("recursive-doubling", layout.ranks()) - times.doubling_ns;
@@ -317,7 +322,7 @@ void set_message_costs(const Layout& layout, const MessageTimes& times, Figures*
   // rounds.
   const double least = least_ns, most = std::max(least_ns, exchange_ns / times.neighbours);
   const auto set_work = [&](double work_ns) {
-    figures->message_work_ns = work_ns;
+    figures->message_overhead_ns = work_ns;
     figures->message_ns = 0;
     figures->message_ns = std::max(least_ns, exchange_ns - price_ns("one-shot", exchanging));
   };
@@ -357,7 +362,7 @@ Status Calibration::time_twice(std::span<Timed> all) {
         mean = static_cast<double>(monotonic_now() - begin) / in_sequence;
       }
       std::ranges::sort(means);
-      const double ns = crowd_ > 1 ? means[means.size() / 2] : means[0];
+      const double ns = ranks_per_core_ > 1 ? means[means.size() / 2] : means[0];
       timed.ns = again ? std::min(timed.ns, ns) : ns;
     }
   }
@@ -382,7 +387,7 @@ Status Calibration::measure_small(Figures* figures) {
   }
   std::uint64_t in = 0, out = 0;
   const Call all_reduce{Collective::all_reduce, &in, &out, 1, Dtype::uint64}, barrier;
-  const char* const second = crowd_ > 1 ? "recursive-doubling" : "tree";
+  const char* const second = ranks_per_core_ > 1 ? "recursive-doubling" : "tree";
   std::vector<Timed> all = {{exchange}, {{&all_reduce, 1}, second}};
   const bool levels = nodes > 1 && layout.ranks_of_largest() > 1;
   if (nodes == 1) all.push_back({{&all_reduce, 1}, "inline"});
@@ -391,7 +396,7 @@ Status Calibration::measure_small(Figures* figures) {
   HOCKET_RETURN_IF_ERROR(time_twice(all));
   if (membership_.rank() != 0) return {};  // its figures count
   times.exchange_ns = all[0].ns;
-  (crowd_ > 1 ? times.doubling_ns : times.tree_ns) = all[1].ns;
+  (ranks_per_core_ > 1 ? times.doubling_ns : times.tree_ns) = all[1].ns;
   times.pair_ns = pair_ns_;
   if (nodes == 1) set_operation_costs(ranks, all[2].ns, all[3].ns, figures);
   set_message_costs(layout, times, figures);
@@ -412,7 +417,7 @@ Status Calibration::measure_link(Figures* figures) {
   while (membership_.nodes() > 1 && node(far) == node(0)) ++far;
   // All ranks send at once: those that share a processor displace one another's data in its caches.
   double together_ns = 0;
-  if (crowd_ > 1) HOCKET_RETURN_IF_ERROR(time_large_messages(far, &together_ns));
+  if (ranks_per_core_ > 1) HOCKET_RETURN_IF_ERROR(time_large_messages(far, &together_ns));
   if (membership_.rank() != 0 && membership_.rank() != far) return {};
   constexpr std::size_t bytes = large_bytes;
   double small = 0, large = 0, both_small = 0, both_large = 0;
@@ -424,8 +429,8 @@ Status Calibration::measure_link(Figures* figures) {
   const auto per_byte = [](double ns) { return ns / static_cast<double>(bytes); };
   // A difference of two noisy times can be 0 or less, and would make bytes free.
   figures->link_ns_per_byte = std::max(0.001, per_byte(large - small));
-  figures->port_ns_per_byte =
-      std::max({0.0, per_byte(both_large - both_small) / 2, per_byte(together_ns) / 2 / crowd_});
+  figures->port_ns_per_byte = std::max(
+      {0.0, per_byte(both_large - both_small) / 2, per_byte(together_ns) / 2 / ranks_per_core_});
   return {};
 }
 

@@ -52,7 +52,7 @@ class Calibration {
         plans_(plans),
         transports_(std::move(transports)),
         run_(std::move(run)),
-        crowd_(ranks_per_core(session, membership.member(0))) {}
+        ranks_per_core_(ranks_per_core(session, membership.member(0))) {}
 
   /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0,
   /// which are measured if they are not known. Code::mismatch if the settings of this rank differ
@@ -86,7 +86,7 @@ class Calibration {
   const std::vector<Transport*> transports_;  // they store as the figures say
   const Run run_;
   double pair_ns_ = 0;  // the time of a small message between rank 0 and another rank, on these two
-  const double crowd_;  // ranks per core of rank 0's machine, so that all ranks measure the same
+  const double ranks_per_core_;  // of rank 0's machine, so that all ranks measure the same
 };
 
 }  // namespace hocket::internal

@@ -257,23 +257,23 @@ void Communicator::log_ready(const Figures& f) const {
   // The line has only figures that were measured. docs/TUNING.md explains each figure.
   if (ranks() > 1 && rank() == 0) {
     line += fmt::format("; figures: caches {:.3f} ns/byte; memory {:.3f} ns/byte",
-                        f.touch_ns_per_byte, f.memory_ns_per_byte);
+                        f.cached_ns_per_byte, f.memory_ns_per_byte);
     if (nodes() == 1) line += fmt::format("; operation {:.0f} ns", f.call_ns);
     if (ranks() > nodes()) {
       line += fmt::format("; flags {:.0f} ns; peer's caches {:.3f} ns/byte", f.sync_ns,
                           f.peer_ns_per_byte);
     }
-    if (f.peer_past_ns_per_byte > 0) {
-      line += fmt::format("; past peer's caches {:.3f} ns/byte", f.peer_past_ns_per_byte);
+    if (f.peer_non_temporal_ns_per_byte > 0) {
+      line += fmt::format("; past peer's caches {:.3f} ns/byte", f.peer_non_temporal_ns_per_byte);
     }
     line += fmt::format(
         "; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte; port {:.3f} "
         "ns/byte",
-        f.message_ns, f.message_work_ns, f.link_ns_per_byte, f.port_ns_per_byte);
-    if (f.crowd > 1) line += fmt::format("; turn of a core {:.0f} ns", f.turn_ns);
-    if (nodes() == 1 && f.crowd <= 1) {
+        f.message_ns, f.message_overhead_ns, f.link_ns_per_byte, f.port_ns_per_byte);
+    if (f.ranks_per_core > 1) line += fmt::format("; turn of a core {:.0f} ns", f.turn_ns);
+    if (nodes() == 1 && f.ranks_per_core <= 1) {
       line += fmt::format("; peer memory {:.3f} ns/byte; peer memory past caches {:.3f} ns/byte",
-                          f.push_ns_per_byte, f.push_past_ns_per_byte);
+                          f.push_ns_per_byte, f.push_non_temporal_ns_per_byte);
     }
   }
   log_line(LogLevel::info, line);
@@ -400,8 +400,9 @@ Status Communicator::estimate(const Call& call, double* ns) {
   if (!is_p2p(call)) return engine_->estimate(call, is_mapped(call), ns);
   const auto bytes = static_cast<double>(call.count * size_of(call.dtype));
   const bool local = membership_.member(call.root).node == membership_.member(rank()).node;
-  *ns = local ? figures_.sync_ns + 2 * bytes * figures_.touch_ns_per_byte
-              : figures_.message_ns + figures_.message_work_ns + bytes * figures_.link_ns_per_byte;
+  *ns = local ? figures_.sync_ns + 2 * bytes * figures_.cached_ns_per_byte
+              : figures_.message_ns + figures_.message_overhead_ns +
+                    bytes * figures_.link_ns_per_byte;
   return {};
 }
 

@@ -35,7 +35,7 @@ double ranks_per_core(const Session& session, const Member& there) {
   for (const Member& member : session.members()) {
     if (member.machine == there.machine) cores.push_back(member.cores);
   }
-  return crowd(cores);
+  return ranks_per_core(cores);
 }
 
 Membership::Membership(Session& session, std::vector<int> members, std::uint64_t comm_id,

@@ -6,9 +6,9 @@
 // and a peer that is ready answers within a microsecond. A thread that shares its core yields it
 // soon. A thread counts as sharing its core (Oversubscription) if
 //   - the ranks of the job on this machine outnumber the cores that they may run on, whatever
-//     transport joins them (topology/machine.h: crowd). That is known when the communicator is made
-//     and holds for its life. Then the thread yields after every poll that moved nothing: the peer
-//     that it waits for may need this core. Or
+//     transport joins them (topology/machine.h: ranks_per_core). That is known when the
+//     communicator is made and holds for its life. Then the thread yields after every poll that
+//     moved nothing: the peer that it waits for may need this core. Or
 //   - the thread had to wait for a core for a tenth of the time between two looks at the kernel's
 //     count. Only this count shows the load of other containers, of processes outside the job and
 //     of the application's own threads. The thread looks again and again as long as the

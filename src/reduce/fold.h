@@ -38,9 +38,9 @@ enum class Stores : std::uint8_t {
   one_by_one,
   // As together, with ordinary stores to the first destination, and non-temporal stores to the
   // others.
-  near_and_far,
+  first_cached,
   // As together, with non-temporal stores to all destinations.
-  past_caches,
+  non_temporal,
 };
 
 struct Fold {

@@ -51,9 +51,9 @@ void forget_targets();
 /// Number of destinations with ordinary stores; they are the first ones.
 inline int near_count(const Fold& f) {
   switch (f.stores) {
-    case Stores::near_and_far:
+    case Stores::first_cached:
       return std::min(f.dst_count, 1);
-    case Stores::past_caches:
+    case Stores::non_temporal:
       return 0;
     default:
       return f.dst_count;

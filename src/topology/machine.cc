@@ -76,7 +76,7 @@ const Machine& machine() {
   return found;
 }
 
-double crowd(std::span<const CoreSet> ranks) {
+double ranks_per_core(std::span<const CoreSet> ranks) {
   const auto within = [ranks](const CoreSet& cores) {
     const auto bound = std::count_if(ranks.begin(), ranks.end(), [&](const CoreSet& of_rank) {
       return (of_rank & ~cores).none();

@@ -21,6 +21,6 @@ const Machine& machine();
 /// The largest number of ranks per core. `ranks` has the cores of each rank. The function takes the
 /// maximum over several sets of cores: the cores of all ranks together, with all ranks; and the
 /// cores of each rank, with the ranks that may run on no other cores.
-double crowd(std::span<const CoreSet> ranks);
+double ranks_per_core(std::span<const CoreSet> ranks);
 
 }  // namespace hocket::internal

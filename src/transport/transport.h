@@ -72,9 +72,9 @@ class Transport {
   /// Called when this rank begins a collective, before it posts a transfer. The messages of the
   /// collective have `sequence` in their keys, which is larger than that of any earlier collective.
   virtual void begin_collective(std::uint64_t /*sequence*/, const Signature& /*signature*/) {}
-  /// How the transport stores what peers of this node read: past the caches, or ordinarily. The
+  /// How the transport stores what peers of this node read: past the caches or ordinarily. The
   /// bytes are the same. Figures (collectives/select/figures.h) say what is faster.
-  virtual void store_past_caches(bool /*past*/) {}
+  virtual void store_non_temporal(bool /*non_temporal*/) {}
   /// Called when this rank has waited long for `peer` in its latest collective. Sends that call to
   /// the peer, so that a peer that waits in another call finds out. The peer does not answer.
   virtual void tell_call(int /*peer*/, std::uint64_t /*sequence*/, const Signature& /*call*/) {}

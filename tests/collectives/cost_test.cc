@@ -15,9 +15,9 @@ constexpr std::size_t chunk_elements = 16 << 10;
 Figures round_figures() {
   Figures figures;
   figures.sync_ns = 1000;
-  figures.touch_ns_per_byte = 1;
+  figures.cached_ns_per_byte = 1;
   figures.message_ns = 10'000;
-  figures.message_work_ns = 100;
+  figures.message_overhead_ns = 100;
   figures.link_ns_per_byte = 2;
   return figures;
 }
@@ -25,16 +25,16 @@ Figures round_figures() {
 Figures shared_memory() {
   Figures figures;
   figures.sync_ns = 300;
-  figures.touch_ns_per_byte = 0.05;
+  figures.cached_ns_per_byte = 0.05;
   return figures;
 }
 
 Figures tcp() {
   Figures figures;
-  figures.touch_ns_per_byte = 0.05;
+  figures.cached_ns_per_byte = 0.05;
   figures.message_ns = 15'000;
   figures.link_ns_per_byte = 0.8;
-  figures.message_work_ns = 3'000;
+  figures.message_overhead_ns = 3'000;
   return figures;
 }
 
@@ -108,7 +108,7 @@ TEST(Price, of_a_message_of_several_blocks_counts_all_of_them) {
 
 TEST(Price, counts_the_ranks_that_share_a_processor) {
   Figures figures = round_figures();
-  figures.crowd = 2;
+  figures.ranks_per_core = 2;
   const Builder& in_line = *find_builder("inline", Collective::all_reduce, Medium::node);
   EXPECT_EQ(price_of(in_line, 4, 40, figures) / 1000, 2 * (80 + 200) + 1000);
   // In a tree rank 1 has the processor alone while it sends, and then rank 0 while it folds: the
@@ -157,7 +157,7 @@ TEST(Price, of_a_message_larger_than_the_cache_favours_chunks) {
 
 TEST(Price, of_messages_counts_the_processors_at_both_ends) {
   Figures figures = round_figures();
-  figures.touch_ns_per_byte = figures.message_ns = 0;
+  figures.cached_ns_per_byte = figures.message_ns = 0;
   figures.port_ns_per_byte = 2;
   const Builder& gather = *find_builder("pairs", Collective::gather, Medium::messages);
   const Builder& exchange = *find_builder("pairs", Collective::all_to_all, Medium::messages);
@@ -172,18 +172,18 @@ TEST(Price, of_messages_counts_the_processors_at_both_ends) {
   figures.port_ns_per_byte = 1;
   EXPECT_EQ(price_of(exchange, 2, 1000, figures) / 1000, one_way);
   // The root copies its own block (2 x 1000 bytes touched) while the message comes.
-  figures.touch_ns_per_byte = 0.5;
+  figures.cached_ns_per_byte = 0.5;
   EXPECT_EQ(price_of(gather, 2, 1000, figures) / 1000, one_way);
-  figures.touch_ns_per_byte = 1;
+  figures.cached_ns_per_byte = 1;
   EXPECT_EQ(price_of(gather, 2, 1000, figures) / 1000, one_way + 2000 + 1000 - 2100);
 }
 
 TEST(Price, of_ranks_that_share_processors_lets_any_of_them_take_the_next_rank) {
   Figures figures = round_figures();
-  figures.touch_ns_per_byte = figures.link_ns_per_byte = 0;
+  figures.cached_ns_per_byte = figures.link_ns_per_byte = 0;
   figures.message_ns = 0;
-  figures.message_work_ns = 4000;  // while 8 ranks send; 1000 for a rank alone on a processor
-  figures.crowd = 4;
+  figures.message_overhead_ns = 4000;  // while 8 ranks send; 1000 for a rank alone on a processor
+  figures.ranks_per_core = 4;
   // The tree of 8 ranks: 4 to {2, 6} to {1, 3}, {5, 7}. The four leaves are odd, and are on both
   // processors nevertheless: 2 + 1 + 1 messages up, one after another, and 1 + 2 + 2 down.
   const Builder& tree = *find_builder("tree", Collective::all_reduce, Medium::messages);
@@ -192,12 +192,12 @@ TEST(Price, of_ranks_that_share_processors_lets_any_of_them_take_the_next_rank) 
 
 TEST(Price, of_ranks_that_share_processors_has_a_turn_for_each_rank_that_waited) {
   Figures figures = round_figures();
-  figures.touch_ns_per_byte = figures.link_ns_per_byte = 0;
+  figures.cached_ns_per_byte = figures.link_ns_per_byte = 0;
   const Builder& ring = *find_builder("ring", Collective::all_gather, Medium::messages);
   const std::int64_t before = price_of(ring, 4, 1, figures);
   figures.turn_ns = 5000;
   EXPECT_EQ(price_of(ring, 4, 1, figures), before) << "each rank has a core";
-  figures.crowd = 2;
+  figures.ranks_per_core = 2;
   figures.turn_ns = 0;
   const std::int64_t shared = price_of(ring, 4, 1, figures);
   figures.turn_ns = 5000;
@@ -207,7 +207,7 @@ TEST(Price, of_ranks_that_share_processors_has_a_turn_for_each_rank_that_waited)
 
 TEST(Price, of_a_message_within_a_node_counts_what_its_receiver_reads_and_writes) {
   Figures figures = round_figures();
-  figures.touch_ns_per_byte = 0;
+  figures.cached_ns_per_byte = 0;
   figures.peer_ns_per_byte = 1;
   figures.memory_ns_per_byte = 3;
   // The message of the other node costs little, and the root is busy when it comes.
@@ -270,8 +270,8 @@ TEST_P(Prices, grow_with_what_the_figures_measure) {
   // Large blocks of `eager` are messages.
   const std::size_t bytes = std::string(builder.algorithm) == "eager" ? 60 : 1000;
   Figures figures = round_figures();
-  figures.touch_ns_per_byte = 0.1;
-  figures.message_work_ns = 0;
+  figures.cached_ns_per_byte = 0.1;
+  figures.message_overhead_ns = 0;
   figures.link_ns_per_byte = 0.01;
   for (const std::uint32_t ranks : {2, 5, 8}) {
     const std::int64_t before = price_of(builder, ranks, bytes, figures);
@@ -279,7 +279,7 @@ TEST_P(Prices, grow_with_what_the_figures_measure) {
     (builder.medium == Medium::node ? slower.sync_ns : slower.message_ns) += 500;
     EXPECT_GT(price_of(builder, ranks, bytes, slower), before);
     slower = figures;
-    slower.crowd = 4;
+    slower.ranks_per_core = 4;
     const std::int64_t crowded = price_of(builder, ranks, bytes, slower);
     EXPECT_GE(crowded, before);
     // In a tree the ranks that share a processor may fold one after another anyway, and in a reduce
@@ -425,7 +425,7 @@ std::string cheapest_between(std::uint32_t nodes, std::uint32_t ranks_of_node,
   return best;
 }
 
-TEST(Choice, uses_the_levels_of_several_nodes) {
+TEST(Selection, uses_the_levels_of_several_nodes) {
   for (const std::uint32_t nodes : {2, 4}) {
     for (const std::uint32_t ranks_of_node : {2, 4, 8}) {
       SCOPED_TRACE(std::to_string(nodes) + " nodes of " + std::to_string(ranks_of_node));

@@ -47,8 +47,8 @@ Drawn draw(const Builder& builder, std::uint32_t ranks, std::size_t count, bool 
     const bool pairs = builder.collective == Collective::all_to_all;
     call.counts.resize(pairs ? std::size_t{ranks} * ranks : ranks);
     for (std::size_t& each : call.counts) {
-      const std::size_t choices[] = {0, std::min<std::size_t>(1, count), count / 2, count};
-      each = choices[random() % 4];
+      const std::size_t selections[] = {0, std::min<std::size_t>(1, count), count / 2, count};
+      each = selections[random() % 4];
     }
   }
   return drawn;

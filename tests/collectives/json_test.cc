@@ -584,21 +584,20 @@ TEST(PlanFiles, are_candidates_of_the_selector_and_can_be_forced) {
   options.ranks = 4;
   options.one_node = false;
   options.loaded.add(plan);
-  const Question question{
-      .collective = Collective::all_reduce, .dtype = Dtype::float16, .count = 4096};
+  const CallKey key{.collective = Collective::all_reduce, .dtype = Dtype::float16, .count = 4096};
   const auto algorithm_of = [&](const SelectorOptions& with) {
     Selector selector(with);
-    const Choice* choice = nullptr;
-    EXPECT_TRUE(selector.choose(question, &choice).ok());
-    return choice->program->algorithm();
+    const Selection* selection = nullptr;
+    EXPECT_TRUE(selector.select(key, &selection).ok());
+    return selection->program->algorithm();
   };
   // Messages that cost much work: four sends and receives are better than six. With 4 ranks
   // recursive doubling has the same steps, so only the order of the candidates decides.
-  options.figures.message_work_ns = 100'000;
+  options.figures.message_overhead_ns = 100'000;
   options.figures.message_ns = 1'000;
   Selector selector(options);
   std::vector<Selector::Priced> priced;
-  ASSERT_TRUE(selector.candidates(question, &priced).ok());
+  ASSERT_TRUE(selector.candidates(key, &priced).ok());
   const auto cube = std::ranges::find(priced, std::string("cube"), [](const auto& candidate) {
     return std::string(candidate.builder->algorithm);
   });
@@ -673,14 +672,14 @@ TEST(PlanFiles, that_are_added_later_change_the_choice) {
     options.one_node = false;
     options.algorithm = environment;
     Selector selector(options);
-    const Question question{
+    const CallKey key{
         .collective = Collective::all_reduce, .dtype = Dtype::int32, .count = 1 << 20};
-    const Choice* choice = nullptr;
-    ASSERT_TRUE(selector.choose(question, &choice).ok());
-    EXPECT_NE("cube", choice->program->algorithm());
+    const Selection* selection = nullptr;
+    ASSERT_TRUE(selector.select(key, &selection).ok());
+    EXPECT_NE("cube", selection->program->algorithm());
     selector.add(plan, true);
-    ASSERT_TRUE(selector.choose(question, &choice).ok());
-    EXPECT_EQ(*environment != '\0' ? environment : "cube", choice->program->algorithm());
+    ASSERT_TRUE(selector.select(key, &selection).ok());
+    EXPECT_EQ(*environment != '\0' ? environment : "cube", selection->program->algorithm());
   }
 }
 

@@ -21,7 +21,7 @@ TEST(Registry, has_the_algorithms_that_the_setting_names) {
   std::istringstream allowed(info->allowed);
   for (std::string name; std::getline(allowed, name, '|');) named.insert(name);
 
-  std::set<std::string> built;  // a collective has a choice; a send and a receive have none
+  std::set<std::string> built;  // a collective has a selection; a send and a receive have none
   for (const Builder& builder : builders()) {
     if (!is_p2p(builder.collective)) built.insert(builder.algorithm);
   }

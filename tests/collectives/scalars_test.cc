@@ -140,15 +140,15 @@ std::string algorithm_with(const std::shared_ptr<const LoadedPlan>& plan, Op op)
   options.one_node = false;
   Selector selector(options);
   selector.add(plan, true);
-  const Choice* choice = nullptr;
-  const Question question = {.collective = Collective::reduce,
-                             .dtype = Dtype::bfloat16,
-                             .op = op,
-                             .root = 2,
-                             .count = 100};
-  const Status status = selector.choose(question, &choice);
+  const Selection* selection = nullptr;
+  const CallKey key = {.collective = Collective::reduce,
+                       .dtype = Dtype::bfloat16,
+                       .op = op,
+                       .root = 2,
+                       .count = 100};
+  const Status status = selector.select(key, &selection);
   EXPECT_TRUE(status.ok()) << status.message();
-  return status.ok() ? choice->program->algorithm() : "";
+  return status.ok() ? selection->program->algorithm() : "";
 }
 
 TEST(Scalars, choose_only_a_loaded_plan_that_tells_whose_input_is_where) {

@@ -1,4 +1,4 @@
-// The choices of the selector for given measurements.
+// The selections of the selector for given measurements.
 #include "collectives/select/selector.h"
 
 #include <gtest/gtest.h>
@@ -12,35 +12,35 @@
 namespace hocket::internal {
 namespace {
 
-Question all_reduce_of(std::size_t bytes) {
+CallKey all_reduce_of(std::size_t bytes) {
   return {.collective = Collective::all_reduce, .dtype = Dtype::float32, .count = bytes / 4};
 }
 
-/// The selector owns the choice and its program.
-const Choice& choice_of(Selector& selector, std::size_t bytes) {
-  const Choice* choice = nullptr;
-  EXPECT_TRUE(selector.choose(all_reduce_of(bytes), &choice).ok());
-  return *choice;
+/// The selector owns the selection and its program.
+const Selection& selection_of(Selector& selector, std::size_t bytes) {
+  const Selection* selection = nullptr;
+  EXPECT_TRUE(selector.select(all_reduce_of(bytes), &selection).ok());
+  return *selection;
 }
 
 std::string algorithm_of(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
-  return choice_of(selector, bytes).program->algorithm();
+  return selection_of(selector, bytes).program->algorithm();
 }
 
 bool uses_node(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
-  return choice_of(selector, bytes).program->header().uses_node;
+  return selection_of(selector, bytes).program->header().uses_node;
 }
 
-bool has_far_scratch(const SelectorOptions& options, std::size_t bytes) {
+bool has_non_temporal_scratch(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
-  return choice_of(selector, bytes).far_scratch;
+  return selection_of(selector, bytes).non_temporal_scratch;
 }
 
 Stores stores_of(const SelectorOptions& options, std::size_t bytes) {
   Selector selector(options);
-  return choice_of(selector, bytes).stores;
+  return selection_of(selector, bytes).stores;
 }
 
 SelectorOptions two_ranks() {
@@ -55,12 +55,12 @@ SelectorOptions two_ranks() {
 TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measured) {
   SelectorOptions options = two_ranks();
   options.figures.push_ns_per_byte = 0.10;
-  options.figures.push_past_ns_per_byte = 0.09;
-  EXPECT_EQ(Stores::near_and_far, stores_of(options, 128 << 10));
+  options.figures.push_non_temporal_ns_per_byte = 0.09;
+  EXPECT_EQ(Stores::first_cached, stores_of(options, 128 << 10));
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 512 << 10)) << "no longer all in the core's own";
   EXPECT_EQ(Stores::together, stores_of(options, 2 << 20)) << "in the shared cache";
-  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20)) << "in memory";
-  options.figures.push_past_ns_per_byte = 0.11;
+  EXPECT_EQ(Stores::non_temporal, stores_of(options, 64 << 20)) << "in memory";
+  options.figures.push_non_temporal_ns_per_byte = 0.11;
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
   options.one_node = false;
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
@@ -69,10 +69,10 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
 TEST(Selector, knows_whether_ranks_share_cores) {
   SelectorOptions options = two_ranks();
   Selector alone(options);
-  EXPECT_FALSE(choice_of(alone, 1000).shares_cores);
-  options.figures.crowd = 1.5;
+  EXPECT_FALSE(selection_of(alone, 1000).shares_cores);
+  options.figures.ranks_per_core = 1.5;
   Selector crowded(options);
-  EXPECT_TRUE(choice_of(crowded, 1000).shares_cores);
+  EXPECT_TRUE(selection_of(crowded, 1000).shares_cores);
 }
 
 /// The algorithm of a call whose ranks do not know all blocks, or (varying: false) of one with
@@ -80,17 +80,17 @@ TEST(Selector, knows_whether_ranks_share_cores) {
 std::string algorithm_of_blocks(const SelectorOptions& options, Collective collective,
                                 bool varying) {
   Selector selector(options);
-  const Choice* choice = nullptr;
+  const Selection* selection = nullptr;
   const bool rooted = row_of(collective).rooted;
   EXPECT_TRUE(selector
-                  .choose({.collective = collective,
+                  .select({.collective = collective,
                            .dtype = Dtype::float32,
                            .root = rooted ? 1 : -1,
                            .count = varying ? 0U : 2U,
                            .varying = varying},
-                          &choice)
+                          &selection)
                   .ok());
-  return choice->program->algorithm();
+  return selection->program->algorithm();
 }
 
 TEST(Selector, blocks_that_not_all_ranks_know_are_told_apart_only_within_a_node) {
@@ -129,37 +129,37 @@ TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
   for (const Selector::Priced& candidate : candidates) {
     options.algorithm = candidate.builder->algorithm;
     Selector forced(options);
-    EXPECT_EQ(choice_of(forced, 100'000).price_ps, candidate.price_ps) << options.algorithm;
+    EXPECT_EQ(selection_of(forced, 100'000).price_ps, candidate.price_ps) << options.algorithm;
   }
 }
 
-bool maps(const Choice& choice) {
-  return choice.program->header().maps_input || choice.program->header().maps_output;
+bool maps(const Selection& selection) {
+  return selection.program->header().maps_input || selection.program->header().maps_output;
 }
 
 TEST(Selector, after_a_call_without_mapped_buffers_prefers_programs_that_map_none_for_a_while) {
   constexpr std::size_t bytes = 1 << 20;
   Selector selector(two_ranks());
-  ASSERT_TRUE(maps(choice_of(selector, bytes)));
-  const std::uint16_t kind = choice_of(selector, bytes).kind;
+  ASSERT_TRUE(maps(selection_of(selector, bytes)));
+  const std::uint16_t kind = selection_of(selector, bytes).kind;
   selector.fell_back(kind);
-  const Choice* looked = nullptr;
+  const Selection* looked = nullptr;
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(selector.look(all_reduce_of(bytes), false, &looked).ok());
     EXPECT_FALSE(maps(*looked)) << "looking is no operation";
   }
   ASSERT_TRUE(selector.look(all_reduce_of(bytes), true, &looked).ok());
   EXPECT_TRUE(maps(*looked));
-  EXPECT_TRUE(maps(choice_of(selector, 4 * bytes))) << "another size";
+  EXPECT_TRUE(maps(selection_of(selector, 4 * bytes))) << "another size";
   int without = 0;
-  while (without < 1000 && !maps(choice_of(selector, bytes + 4))) ++without;
+  while (without < 1000 && !maps(selection_of(selector, bytes + 4))) ++without;
   EXPECT_EQ(31, without);
-  EXPECT_TRUE(maps(choice_of(selector, bytes))) << "nothing was said since";
+  EXPECT_TRUE(maps(selection_of(selector, bytes))) << "nothing was said since";
   // The cheapest of those that map none, not only of those that begin alike.
   std::vector<Selector::Priced> candidates;
   ASSERT_TRUE(selector.candidates(all_reduce_of(bytes), &candidates).ok());
   selector.fell_back(kind);
-  const Choice& chosen = choice_of(selector, bytes);
+  const Selection& chosen = selection_of(selector, bytes);
   for (const Selector::Priced& candidate : candidates) {
     if (std::string(candidate.builder->algorithm) == "direct") continue;
     EXPECT_LE(chosen.price_ps, candidate.price_ps + candidate.price_ps / 20);
@@ -168,7 +168,7 @@ TEST(Selector, after_a_call_without_mapped_buffers_prefers_programs_that_map_non
   options.algorithm = "direct";
   Selector forced(options);
   forced.fell_back(kind);
-  EXPECT_TRUE(maps(choice_of(forced, bytes))) << "what is forced stays";
+  EXPECT_TRUE(maps(selection_of(forced, bytes))) << "what is forced stays";
 }
 
 TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
@@ -179,19 +179,19 @@ TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
   for (const Collective collective :
        {Collective::scatter, Collective::gather, Collective::broadcast, Collective::reduce}) {
     for (std::size_t size = 0; size < 60; ++size) {
-      const Question question{.collective = collective,
-                              .dtype = Dtype::float32,
-                              .root = 0,
-                              .count = (4 + size % 4) << (size / 4)};
+      const CallKey key{.collective = collective,
+                        .dtype = Dtype::float32,
+                        .root = 0,
+                        .count = (4 + size % 4) << (size / 4)};
       options.ranks = 2 << (size % 3);
       Selector selector(options);
       std::vector<Selector::Priced> candidates;
-      const Choice* choice = nullptr;
-      ASSERT_TRUE(selector.candidates(question, &candidates).ok());
-      ASSERT_TRUE(selector.choose(question, &choice).ok());
+      const Selection* selection = nullptr;
+      ASSERT_TRUE(selector.candidates(key, &candidates).ok());
+      ASSERT_TRUE(selector.select(key, &selection).ok());
       const std::int64_t least = candidates.front().price_ps;
       const auto chosen = std::ranges::find_if(candidates, [&](const Selector::Priced& one) {
-        return choice->program->algorithm() == std::string(one.builder->algorithm);
+        return selection->program->algorithm() == std::string(one.builder->algorithm);
       });
       EXPECT_LE(chosen->price_ps, least + least / 20);
       differs |= chosen != candidates.begin();
@@ -212,38 +212,38 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
   options.one_node = false;
   options.figures.port_ns_per_byte = 0.3;
   options.figures.turn_ns = 10'000;
-  options.figures.crowd = 3;
+  options.figures.ranks_per_core = 3;
   bool differs = false;
   for (const Collective collective : {Collective::all_gather, Collective::all_reduce,
                                       Collective::reduce_scatter, Collective::reduce}) {
     std::map<std::string, std::uint32_t> hops;  // of the smallest call
     for (std::size_t size = 0; size < 60; ++size) {
-      const Question question{.collective = collective,
-                              .dtype = Dtype::float32,
-                              .root = row_of(collective).rooted ? 0 : -1,
-                              .count = (4 + size % 3) << (size / 3)};
+      const CallKey key{.collective = collective,
+                        .dtype = Dtype::float32,
+                        .root = row_of(collective).rooted ? 0 : -1,
+                        .count = (4 + size % 3) << (size / 3)};
       Selector selector(options);
       std::vector<Selector::Priced> candidates;
-      const Choice* choice = nullptr;
-      ASSERT_TRUE(selector.candidates(question, &candidates).ok());
-      ASSERT_TRUE(selector.choose(question, &choice).ok());
+      const Selection* selection = nullptr;
+      ASSERT_TRUE(selector.candidates(key, &candidates).ok());
+      ASSERT_TRUE(selector.select(key, &selection).ok());
       std::map<std::string, Effects> effects;
       for (const Selector::Priced& one : candidates) {
         effects[one.builder->algorithm] = one.effects;
         const auto [first, is_first] = hops.try_emplace(one.builder->algorithm, one.effects.hops);
-        const bool large = question.root >= 0 && question.count > 1 << 20;
-        if (large || (question.root >= 0 && one.effects.hops == 0)) {
+        const bool large = key.root >= 0 && key.count > 1 << 20;
+        if (large || (key.root >= 0 && one.effects.hops == 0)) {
           EXPECT_GT(size, 3U) << "a small call has hops";
-          EXPECT_EQ(one.effects.hops, 0U) << first->first << ", " << question.count;
+          EXPECT_EQ(one.effects.hops, 0U) << first->first << ", " << key.count;
         } else {
-          EXPECT_EQ(one.effects.hops, first->second) << first->first << ", " << question.count;
+          EXPECT_EQ(one.effects.hops, first->second) << first->first << ", " << key.count;
         }
       }
       if (collective == Collective::all_gather) {
-        EXPECT_EQ(effects["one-shot"].hops, 1U) << question.count;
+        EXPECT_EQ(effects["one-shot"].hops, 1U) << key.count;
         EXPECT_EQ(effects["ring"].hops, 3U) << "half of the ranks in each direction";
       }
-      const Effects chosen = effects[choice->program->algorithm()];
+      const Effects chosen = effects[selection->program->algorithm()];
       const std::int64_t least = candidates.front().price_ps;
       for (const Selector::Priced& one : candidates) {
         if (one.price_ps > least + least / 20) break;
@@ -258,21 +258,21 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   SelectorOptions options = two_ranks();
   options.figures.peer_ns_per_byte = 0.10;
-  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "not measured";
-  options.figures.peer_past_ns_per_byte = 0.095;
-  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "too small a gain";
-  options.figures.peer_past_ns_per_byte = 0.08;
-  EXPECT_TRUE(has_far_scratch(options, 1 << 20));
-  EXPECT_FALSE(has_far_scratch(options, 1 << 10)) << "too little";
+  EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 20)) << "not measured";
+  options.figures.peer_non_temporal_ns_per_byte = 0.095;
+  EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 20)) << "too small a gain";
+  options.figures.peer_non_temporal_ns_per_byte = 0.08;
+  EXPECT_TRUE(has_non_temporal_scratch(options, 1 << 20));
+  EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 10)) << "too little";
   options.figures.push_ns_per_byte = 0.20;
-  options.figures.push_past_ns_per_byte = 0.21;
+  options.figures.push_non_temporal_ns_per_byte = 0.21;
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
-  EXPECT_EQ(Stores::near_and_far, stores_of(options, 2 << 20)) << "no shared cache";
-  EXPECT_EQ(Stores::past_caches, stores_of(options, 64 << 20));
-  options.figures.push_past_ns_per_byte = 0.09;
-  EXPECT_EQ(Stores::near_and_far, stores_of(options, 512 << 10));
+  EXPECT_EQ(Stores::first_cached, stores_of(options, 2 << 20)) << "no shared cache";
+  EXPECT_EQ(Stores::non_temporal, stores_of(options, 64 << 20));
+  options.figures.push_non_temporal_ns_per_byte = 0.09;
+  EXPECT_EQ(Stores::first_cached, stores_of(options, 512 << 10));
   options.one_node = false;
-  EXPECT_FALSE(has_far_scratch(options, 1 << 20)) << "scratch is the rank's own";
+  EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 20)) << "scratch is the rank's own";
 }
 
 TEST(Selector, an_algorithm_carries_what_fits_and_no_byte_more) {
@@ -293,12 +293,12 @@ std::vector<const Builder*> candidates_for(const SelectorOptions& options, Op op
                                            std::uint32_t unit) {
   Selector selector(options);
   std::vector<Selector::Priced> priced;
-  const Question question{.collective = Collective::all_reduce,
-                          .dtype = Dtype::uint8,
-                          .op = op,
-                          .count = std::size_t{100} * unit,
-                          .unit = unit};
-  EXPECT_TRUE(selector.candidates(question, &priced).ok());
+  const CallKey key{.collective = Collective::all_reduce,
+                    .dtype = Dtype::uint8,
+                    .op = op,
+                    .count = std::size_t{100} * unit,
+                    .unit = unit};
+  EXPECT_TRUE(selector.candidates(key, &priced).ok());
   std::vector<const Builder*> builders;
   for (const Selector::Priced& one : priced) builders.push_back(one.builder);
   return builders;
@@ -319,11 +319,11 @@ TEST(Selector, partial_results_are_wide_only_where_the_operator_rounds) {
   options.algorithm = "ring";
   Selector selector(options);
   const auto is_wide = [&](Dtype dtype, Op op) {
-    const Question question{
+    const CallKey key{
         .collective = Collective::all_reduce, .dtype = dtype, .op = op, .count = 1000};
-    const Choice* choice = nullptr;
-    EXPECT_TRUE(selector.choose(question, &choice).ok());
-    return choice->program->header().wide_scratch;
+    const Selection* selection = nullptr;
+    EXPECT_TRUE(selector.select(key, &selection).ok());
+    return selection->program->header().wide_scratch;
   };
   for (const Dtype dtype : {Dtype::bfloat16, Dtype::float16, Dtype::float8_e4m3}) {
     for (const Op op : {Op::sum, Op::prod, Op::avg, Op::pre_mul_sum}) {
@@ -340,20 +340,20 @@ TEST(Selector, gives_an_element_that_scratch_cannot_hold_to_messages) {
   const auto size = static_cast<std::uint32_t>(options.board_scratch_bytes) + 1;
   Selector selector(options);
   for (const std::uint32_t unit : {4096U, size}) {
-    const Choice* choice = nullptr;
-    const Question question{.collective = Collective::all_reduce,
-                            .dtype = Dtype::uint8,
-                            .op = Op::user_in_order,
-                            .count = std::size_t{100} * unit,
-                            .unit = unit};
-    ASSERT_TRUE(selector.choose(question, &choice).ok());
-    EXPECT_EQ(choice->program->header().uses_node, unit != size);
-    EXPECT_EQ(choice->sizes.chunk_elements % unit, 0U);
+    const Selection* selection = nullptr;
+    const CallKey key{.collective = Collective::all_reduce,
+                      .dtype = Dtype::uint8,
+                      .op = Op::user_in_order,
+                      .count = std::size_t{100} * unit,
+                      .unit = unit};
+    ASSERT_TRUE(selector.select(key, &selection).ok());
+    EXPECT_EQ(selection->program->header().uses_node, unit != size);
+    EXPECT_EQ(selection->sizes.chunk_elements % unit, 0U);
   }
 }
 
 TEST(Selector, keeps_choices_for_different_calls_apart) {
-  // More calls than choices are kept, all of one count: some must take the place of others.
+  // More calls than selections are kept, all of one count: some must take the place of others.
   Selector selector(two_ranks());
   std::set<std::uint64_t> hashes;
   int calls = 0;
@@ -362,13 +362,13 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
       for (int op = 0; op < op_count; ++op) {
         if (!computes(static_cast<Op>(op), static_cast<Dtype>(dtype))) continue;
         for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter}) {
-          const Choice* choice = nullptr;
-          const Question question{.collective = collective,
-                                  .dtype = static_cast<Dtype>(dtype),
-                                  .op = static_cast<Op>(op),
-                                  .count = 100};
-          ASSERT_TRUE(selector.choose(question, &choice).ok());
-          hashes.insert(choice->call_hash);
+          const Selection* selection = nullptr;
+          const CallKey key{.collective = collective,
+                            .dtype = static_cast<Dtype>(dtype),
+                            .op = static_cast<Op>(op),
+                            .count = 100};
+          ASSERT_TRUE(selector.select(key, &selection).ok());
+          hashes.insert(selection->call_hash);
           calls += round;
         }
       }
@@ -379,7 +379,7 @@ TEST(Selector, keeps_choices_for_different_calls_apart) {
 
 // If two ranks choose different plans for one call, the hashes that they exchange differ.
 TEST(Selector, tells_calls_by_different_plans_apart) {
-  const Question question{
+  const CallKey key{
       .collective = Collective::all_reduce, .dtype = Dtype::int32, .op = Op::sum, .count = 100};
   std::set<std::uint64_t> hashes;
   std::set<std::uint16_t> plans;
@@ -388,11 +388,11 @@ TEST(Selector, tells_calls_by_different_plans_apart) {
     SelectorOptions options = two_ranks();
     options.algorithm = algorithm;
     Selector selector(options);
-    const Choice* choice = nullptr;
-    ASSERT_TRUE(selector.choose(question, &choice).ok());
-    ASSERT_EQ(algorithm, choice->program->algorithm());
-    hashes.insert(choice->call_hash);
-    plans.insert(choice->plan);
+    const Selection* selection = nullptr;
+    ASSERT_TRUE(selector.select(key, &selection).ok());
+    ASSERT_EQ(algorithm, selection->program->algorithm());
+    hashes.insert(selection->call_hash);
+    plans.insert(selection->plan);
   }
   EXPECT_EQ(algorithms.size(), hashes.size());
   EXPECT_EQ(algorithms.size(), plans.size());
@@ -406,13 +406,13 @@ TEST(Selector, numbers_no_two_plans_alike) {
 }
 
 /// The candidates of 16 ranks on as many nodes.
-std::vector<Selector::Priced> candidates_between_nodes(double message_work_ns,
+std::vector<Selector::Priced> candidates_between_nodes(double message_overhead_ns,
                                                        double link_ns_per_byte, std::size_t bytes) {
   SelectorOptions options = two_ranks();
   options.ranks = 16;
   options.one_node = false;
   options.figures.message_ns = 20'000;
-  options.figures.message_work_ns = message_work_ns;
+  options.figures.message_overhead_ns = message_overhead_ns;
   options.figures.link_ns_per_byte = link_ns_per_byte;
   Selector selector(options);
   std::vector<Selector::Priced> candidates;
@@ -421,8 +421,8 @@ std::vector<Selector::Priced> candidates_between_nodes(double message_work_ns,
 }
 
 TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
-  const auto first = [](double message_work_ns, double link_ns_per_byte, std::size_t bytes) {
-    return candidates_between_nodes(message_work_ns, link_ns_per_byte, bytes)
+  const auto first = [](double message_overhead_ns, double link_ns_per_byte, std::size_t bytes) {
+    return candidates_between_nodes(message_overhead_ns, link_ns_per_byte, bytes)
         .front()
         .builder->algorithm;
   };
@@ -445,9 +445,9 @@ TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores
     Program program;
     const Builder& builder = *find_builder(algorithm, collective, Medium::node);
     EXPECT_TRUE(lower(builder.build(shape), &program).ok());
-    const Question question{
+    const CallKey key{
         .collective = collective, .dtype = Dtype::float32, .root = 0, .count = bytes / 4};
-    return 4 * Selector(options).chunk_elements(program, question);
+    return 4 * Selector(options).chunk_elements(program, key);
   };
   constexpr std::size_t KiB = 1024;
   for (const char* algorithm : {"staged", "root-fold"}) {
@@ -457,7 +457,7 @@ TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores
     EXPECT_EQ(chunk_of(algorithm, collective, 64 << 20), 128 * KiB) << "at most";
   }
   EXPECT_EQ(chunk_of("staged", Collective::gather, 256 * KiB), 64 * KiB) << "of a block";
-  options.figures.crowd = 2;
+  options.figures.ranks_per_core = 2;
   EXPECT_EQ(chunk_of("root-fold", Collective::reduce, 256 * KiB), (4 << 20) / 4U) << "all scratch";
 }
 
@@ -502,15 +502,15 @@ TEST(Selector, simulates_few_of_many_counts_and_roots) {
   ASSERT_TRUE(selector.candidates(all_reduce_of(4), &candidates).ok());
   const std::size_t algorithms = candidates.size();
   for (std::size_t count = 1; count < 1 << 20; count += 1 + count / 100) {
-    choice_of(selector, 4 * count);
+    selection_of(selector, 4 * count);
   }
   const std::size_t prices = selector.simulated_prices();
   EXPECT_LE(prices, algorithms * (8 + 4 * 18)) << "4 between two powers of two";
   const auto broadcast_from = [&](int root) {
-    const Choice* choice = nullptr;
-    const Question question{.collective = Collective::broadcast, .root = root, .count = 1000};
-    EXPECT_TRUE(selector.choose(question, &choice).ok());
-    EXPECT_EQ(choice->program->header().root, root);
+    const Selection* selection = nullptr;
+    const CallKey key{.collective = Collective::broadcast, .root = root, .count = 1000};
+    EXPECT_TRUE(selector.select(key, &selection).ok());
+    EXPECT_EQ(selection->program->header().root, root);
     return selector.simulated_prices();
   };
   const std::size_t of_one_root = broadcast_from(0);

@@ -81,13 +81,13 @@ std::size_t chunk_elements_of(const Layout& layout, std::size_t count, Dtype dty
   options.board_scratch_bytes =
       Board::scratch_bytes_of(static_cast<int>(layout.ranks_of_largest()));
   Selector selector(options);
-  const Choice* choice = nullptr;
-  const Status chosen = selector.choose(
+  const Selection* selection = nullptr;
+  const Status chosen = selector.select(
       {.collective = Collective::all_reduce, .dtype = dtype, .op = Op::sum, .count = count},
-      &choice);
+      &selection);
   EXPECT_TRUE(chosen.ok()) << chosen.message();
-  EXPECT_EQ(std::string("two-level"), choice->program->algorithm());
-  return choice->sizes.chunk_elements;
+  EXPECT_EQ(std::string("two-level"), selection->program->algorithm());
+  return selection->sizes.chunk_elements;
 }
 
 /// Transports whose frames are counted.

@@ -199,7 +199,7 @@ TEST(Handover, an_error_ends_the_calls_of_all_streams) {
 
 /// A random program: on each of two communicators collectives, which must keep their order, and
 /// messages round a ring, on streams that each call picks at random. Every rank makes the same
-/// calls, and puts each on a stream of its own choice.
+/// calls, and puts each on a stream of its own selection.
 TEST(Handover, random_programs_on_random_streams_give_what_one_thread_gives) {
   const std::uint64_t seed = tests::seed();
   ranks::run_ranks(3, [seed](Rank& self) {

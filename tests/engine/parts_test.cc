@@ -48,7 +48,7 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
     if (rank == 0) return of_rank_0.set_value(figures);
     const Figures expected = of_rank_0.get_future().get();
     EXPECT_EQ(0, std::memcmp(&expected, &figures, sizeof figures));
-    EXPECT_NE(Figures().touch_ns_per_byte, expected.touch_ns_per_byte) << "measured, not assumed";
+    EXPECT_NE(Figures().cached_ns_per_byte, expected.cached_ns_per_byte) << "measured, not assumed";
   });
 }
 
@@ -60,8 +60,8 @@ std::map<std::string, double> prices_for(int ranks, const Figures& figures) {
   options.figures = figures;
   Selector selector(options);
   std::vector<Selector::Priced> candidates;
-  const Question question{Collective::all_reduce, Dtype::uint64, Op::sum, -1, 1};
-  EXPECT_TRUE(selector.candidates(question, &candidates).ok());
+  const CallKey key{Collective::all_reduce, Dtype::uint64, Op::sum, -1, 1};
+  EXPECT_TRUE(selector.candidates(key, &candidates).ok());
   std::map<std::string, double> prices;
   for (const Selector::Priced& candidate : candidates) {
     prices[candidate.builder->algorithm] = static_cast<double>(candidate.price_ps) / 1000;
@@ -77,14 +77,14 @@ Layout apart(int ranks) {
 }
 
 TEST(Calibration, makes_the_prices_of_small_messages_the_times_that_were_measured) {
-  const auto expect_prices = [](int ranks, const MessageTimes& times, double crowd = 1) {
+  const auto expect_prices = [](int ranks, const MessageTimes& times, double ranks_per_core = 1) {
     SCOPED_TRACE(ranks);
     Figures figures;
-    figures.link_ns_per_byte = figures.touch_ns_per_byte = 0;
-    figures.crowd = crowd;
+    figures.link_ns_per_byte = figures.cached_ns_per_byte = 0;
+    figures.ranks_per_core = ranks_per_core;
     set_message_costs(apart(ranks), times, &figures);
     std::map<std::string, double> prices = prices_for(ranks, figures);
-    if (crowd > 1) {
+    if (ranks_per_core > 1) {
       EXPECT_GT(figures.turn_ns, 0);
       EXPECT_NEAR(prices["recursive-doubling"], times.doubling_ns, times.doubling_ns / 100);
       // No figure is fitted to these two times; the prices are near them nevertheless.
@@ -105,14 +105,14 @@ TEST(Calibration, makes_the_prices_of_small_messages_the_times_that_were_measure
 }
 
 TEST(Calibration, makes_no_figure_of_messages_0_whatever_the_noise) {
-  for (const double crowd : {1, 4}) {
+  for (const double ranks_per_core : {1, 4}) {
     Figures figures;
-    figures.crowd = crowd;
+    figures.ranks_per_core = ranks_per_core;
     set_message_costs(apart(8), {7, 1000, 1e9, 1e9, 1e9}, &figures);
-    EXPECT_GT(figures.message_work_ns, 0);
+    EXPECT_GT(figures.message_overhead_ns, 0);
     EXPECT_GT(figures.message_ns, 0);
     set_message_costs(apart(8), {7, 1e9, 1000, 1000, -1000}, &figures);
-    EXPECT_GT(figures.message_work_ns, 0);
+    EXPECT_GT(figures.message_overhead_ns, 0);
     EXPECT_GT(figures.message_ns, 0);
     EXPECT_GE(figures.turn_ns, 0);
   }

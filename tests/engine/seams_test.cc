@@ -129,9 +129,9 @@ void SimulatedRank::ask_for_late_ranks(std::uint64_t collective, const std::stri
 /// The names of the algorithms over messages that the selector knows for a collective.
 std::vector<std::string> algorithms_of(Collective collective) {
   std::vector<std::string> names;
-  const Question question{collective, Dtype::int64, Op::sum, 0, 1000};
+  const CallKey key{collective, Dtype::int64, Op::sum, 0, 1000};
   std::vector<Selector::Priced> candidates;
-  EXPECT_TRUE(Selector(selector_options(make_nodes(), 0)).candidates(question, &candidates).ok());
+  EXPECT_TRUE(Selector(selector_options(make_nodes(), 0)).candidates(key, &candidates).ok());
   names.reserve(candidates.size());
   for (const Selector::Priced& candidate : candidates) {
     names.emplace_back(candidate.builder->algorithm);

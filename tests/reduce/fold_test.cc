@@ -16,8 +16,8 @@ namespace {
 /// More elements than a vector of any type has, and not a multiple of a vector.
 constexpr std::size_t repeats = 77;
 
-constexpr Stores every_way[] = {Stores::together, Stores::one_by_one, Stores::near_and_far,
-                                Stores::past_caches};
+constexpr Stores every_way[] = {Stores::together, Stores::one_by_one, Stores::first_cached,
+                                Stores::non_temporal};
 
 /// Folds one element per source, repeated through vectors and tails, and returns the result; fails
 /// if the positions differ.

@@ -15,23 +15,23 @@ CoreSet cores(std::initializer_list<std::size_t> numbers) {
   return out;
 }
 
-double crowd_of(const std::vector<CoreSet>& ranks) { return crowd(ranks); }
+double ranks_per_core_of(const std::vector<CoreSet>& ranks) { return ranks_per_core(ranks); }
 
-TEST(Crowd, ranks_that_may_run_anywhere_share_all_cores) {
+TEST(RanksPerCore, ranks_that_may_run_anywhere_share_all_cores) {
   const CoreSet four = cores({0, 1, 2, 3});
-  EXPECT_EQ(0.25, crowd_of({four}));
-  EXPECT_EQ(1, crowd_of({four, four, four, four}));
-  EXPECT_EQ(2, crowd_of(std::vector(8, four)));
+  EXPECT_EQ(0.25, ranks_per_core_of({four}));
+  EXPECT_EQ(1, ranks_per_core_of({four, four, four, four}));
+  EXPECT_EQ(2, ranks_per_core_of(std::vector(8, four)));
 }
 
-TEST(Crowd, ranks_that_are_bound_to_a_core_each_have_it_to_themselves) {
-  EXPECT_EQ(1, crowd_of({cores({0}), cores({1}), cores({1023})}));
-  EXPECT_EQ(1, crowd_of({cores({0}), cores({0, 1})})) << "the second has a core left";
+TEST(RanksPerCore, ranks_that_are_bound_to_a_core_each_have_it_to_themselves) {
+  EXPECT_EQ(1, ranks_per_core_of({cores({0}), cores({1}), cores({1023})}));
+  EXPECT_EQ(1, ranks_per_core_of({cores({0}), cores({0, 1})})) << "the second has a core left";
 }
 
-TEST(Crowd, the_most_crowded_cores_count) {
-  EXPECT_EQ(2, crowd_of({cores({0}), cores({0}), cores({4}), cores({5}), cores({6, 7})}));
-  EXPECT_EQ(1.5, crowd_of({cores({0}), cores({1}), cores({0, 1}), cores({2, 3, 4, 5})}));
+TEST(RanksPerCore, the_most_crowded_cores_count) {
+  EXPECT_EQ(2, ranks_per_core_of({cores({0}), cores({0}), cores({4}), cores({5}), cores({6, 7})}));
+  EXPECT_EQ(1.5, ranks_per_core_of({cores({0}), cores({1}), cores({0, 1}), cores({2, 3, 4, 5})}));
 }
 
 TEST(Machine, has_the_cores_that_the_kernel_allows) {

@@ -151,7 +151,7 @@ class ShmFabric final : public Fabric {
     for (int rank = 0; rank < ranks_; ++rank) {
       transports_.push_back(std::make_unique<ShmTransport>(Board(base_, ranks_, ranks_ - 1 - rank),
                                                            ranks_of, comm_id, nullptr, options));
-      transports_.back()->store_past_caches(rank % 2 == 0);
+      transports_.back()->store_non_temporal(rank % 2 == 0);
     }
   }
   ~ShmFabric() override {

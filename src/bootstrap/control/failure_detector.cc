@@ -21,7 +21,7 @@ constexpr std::uint32_t says_left = 1, says_exited = 2;  // HeartbeatLine::left
 }  // namespace
 
 FailureDetector::FailureDetector(EventLoop& loop, int rank, std::int64_t silence_ms,
-                                 JoinResult joined, FaultBoard& faults, OnFault on_fault)
+                                 JoinResult joined, FaultLog& faults, OnFault on_fault)
     : loop_(loop),
       rank_(rank),
       tick_ms_(std::clamp<std::int64_t>(silence_ms / 20, 5, 500)),

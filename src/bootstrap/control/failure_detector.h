@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/control/fault_board.h"
+#include "bootstrap/control/fault_log.h"
 #include "bootstrap/control/join_result.h"
 
 namespace hocket::internal {
@@ -28,14 +28,14 @@ class FailureDetector {
  public:
   using OnFault = std::function<void(const Fault& fault)>;
   FailureDetector(EventLoop& loop, int rank, std::int64_t silence_ms, JoinResult joined,
-                  FaultBoard& faults, OnFault on_fault);
+                  FaultLog& faults, OnFault on_fault);
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
   void start();
 
-  /// Adds a fault to the fault board and tells all ranks, unless it is known already.
+  /// Adds a fault to the fault log and tells all ranks, unless it is known already.
   void raise(const Fault& fault) { spread(fault, nullptr); }
-  /// Tells all ranks of a fault that is on the fault board already.
+  /// Tells all ranks of a fault that is on the fault log already.
   void publish(const Fault& fault) { flood(fault, nullptr); }
   void leave();
   /// Tells all ranks that the process ends in order, but has not left.
@@ -84,7 +84,7 @@ class FailureDetector {
   std::int64_t silent_ticks_;
   std::int64_t silence_ms_;
   JoinResult joined_;
-  FaultBoard& faults_;
+  FaultLog& faults_;
   OnFault on_fault_;
   std::vector<std::unique_ptr<Heartbeat>> heartbeats_;  // by local rank; this rank's stays unused
   std::vector<Link> links_;  // [0]: parent (none at the top), [1 + i]: child i

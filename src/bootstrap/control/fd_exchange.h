@@ -8,7 +8,7 @@
 
 #include "bootstrap/auth/acceptor.h"
 #include "bootstrap/auth/dialer.h"
-#include "bootstrap/control/fault_board.h"
+#include "bootstrap/control/fault_log.h"
 #include "bootstrap/control/fetch.h"
 #include "bootstrap/net/control_connection.h"
 
@@ -18,7 +18,7 @@ class FdExchange {
  public:
   using Request = Fetch;
 
-  FdExchange(EventLoop& loop, const FaultBoard& faults, int rank)
+  FdExchange(EventLoop& loop, const FaultLog& faults, int rank)
       : loop_(loop), faults_(faults), rank_(rank) {}
 
   // On the event loop's thread:
@@ -64,7 +64,7 @@ class FdExchange {
   void end_all_of(int peer, const Status& status);
 
   EventLoop& loop_;
-  const FaultBoard& faults_;
+  const FaultLog& faults_;
   int rank_;
   Credentials credentials_;
   std::int64_t patience_ms_ = 0;

@@ -22,8 +22,9 @@ struct Builder {
   /// peers at the same distances from itself: the cost model simulates only one of them.
   bool symmetric;
   /// Adds the lanes, and the scratch that they use, for more than one rank.
-  void (*lay)(Plan& plan, const Shape& shape);
-  /// For a plan that a user has loaded: the file makes the whole plan; lay and cuts are not used.
+  void (*build_lanes)(Plan& plan, const Shape& shape);
+  /// For a plan that a user has loaded: the file makes the whole plan; build_lanes and cuts are
+  /// not used.
   const PlanFile* file = nullptr;
   bool scales = true;  // PreMulSum can use it (Proof::scalars); only loaded plans may be unable to
 

@@ -53,7 +53,7 @@ constexpr std::uint32_t most_parts = 8;  // into which a broadcast is cut
 enum class Accessed : std::uint8_t { inputs, outputs, both };
 
 /// tells: this rank accesses buffers of peers. waits: peers access buffers of this rank.
-void lay(Plan& plan, Accessed accessed, Lane lane, bool tells, bool waits) {
+void set_lane(Plan& plan, Accessed accessed, Lane lane, bool tells, bool waits) {
   plan.arrives_first = true;
   plan.maps_input = accessed != Accessed::outputs;
   plan.maps_output = accessed != Accessed::inputs;
@@ -76,26 +76,26 @@ void direct_all_reduce(Plan& plan, const Shape& shape) {
   // another peer on each rank.
   const Range outputs =
       times(at(r.output(own), by_source(shape.rank, 1, shape.ranks)), shape.ranks);
-  lay(plan, Accessed::both,
-      all_blocks("fold", Buffer::input, {finish(own, all_inputs(r, shape), {outputs})}), true,
-      true);
+  set_lane(plan, Accessed::both,
+           all_blocks("fold", Buffer::input, {finish(own, all_inputs(r, shape), {outputs})}), true,
+           true);
 }
 
 void direct_reduce(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index own = fixed(shape.rank);
-  lay(plan, Accessed::both,
-      all_blocks("fold", Buffer::input,
-                 {finish(own, all_inputs(r, shape), {at(r.output(own), fixed(shape.root))})}),
-      true, true);
+  set_lane(plan, Accessed::both,
+           all_blocks("fold", Buffer::input,
+                      {finish(own, all_inputs(r, shape), {at(r.output(own), fixed(shape.root))})}),
+           true, true);
 }
 
 void direct_reduce_scatter(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
-  lay(plan, Accessed::inputs,
-      all_blocks("fold", Buffer::input,
-                 {finish(fixed(shape.rank), all_inputs(r, shape), {r.output(fixed(0))})}),
-      true, true);
+  set_lane(plan, Accessed::inputs,
+           all_blocks("fold", Buffer::input,
+                      {finish(fixed(shape.rank), all_inputs(r, shape), {r.output(fixed(0))})}),
+           true, true);
 }
 
 void direct_broadcast(Plan& plan, const Shape& shape) {
@@ -103,10 +103,10 @@ void direct_broadcast(Plan& plan, const Shape& shape) {
   const Index root = fixed(shape.root);
   if (shape.ranks > most_parts) {
     const Index whole = fixed(0);
-    lay(plan, Accessed::inputs,
-        all_blocks("copy", Buffer::output,
-                   {copy(whole, at(r.input(whole), root), {r.output(whole)})}),
-        !shape.is_root(), shape.is_root());
+    set_lane(plan, Accessed::inputs,
+             all_blocks("copy", Buffer::output,
+                        {copy(whole, at(r.input(whole), root), {r.output(whole)})}),
+             !shape.is_root(), shape.is_root());
     return;
   }
   plan.cut = shape.ranks;
@@ -121,8 +121,8 @@ void direct_broadcast(Plan& plan, const Shape& shape) {
   for (std::uint32_t b = 0; b < blocks; ++b) {
     steps.push_back(copy(fixed(b), at(r.input(fixed(b)), root), {r.output(fixed(b))}));
   }
-  lay(plan, Accessed::both, all_blocks("copy", Buffer::output, std::move(steps)), true,
-      shape.is_root());
+  set_lane(plan, Accessed::both, all_blocks("copy", Buffer::output, std::move(steps)), true,
+           shape.is_root());
   if (!shape.is_root()) plan.lanes.push_back(once("exit", {wait(root, done)}));
 }
 
@@ -133,25 +133,26 @@ void direct_all_gather(Plan& plan, const Shape& shape) {
     const Index q = fixed((shape.rank + i) % shape.ranks);
     steps.push_back(copy(q, at(r.input(fixed(0)), q), {r.output(q)}));
   }
-  lay(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true, true);
+  set_lane(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true,
+           true);
 }
 
 void direct_gather(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index own = fixed(shape.rank);
   const Range target = at(r.output(own), fixed(shape.root));
-  lay(plan, Accessed::outputs,
-      all_blocks("copy", Buffer::output, {copy(own, r.input(fixed(0)), {target})}),
-      !shape.is_root(), shape.is_root());
+  set_lane(plan, Accessed::outputs,
+           all_blocks("copy", Buffer::output, {copy(own, r.input(fixed(0)), {target})}),
+           !shape.is_root(), shape.is_root());
 }
 
 void direct_scatter(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index own = fixed(shape.rank);
   const Range source = at(r.input(own), fixed(shape.root));
-  lay(plan, Accessed::inputs,
-      all_blocks("copy", Buffer::input, {copy(own, source, {r.output(fixed(0))})}),
-      !shape.is_root(), shape.is_root());
+  set_lane(plan, Accessed::inputs,
+           all_blocks("copy", Buffer::input, {copy(own, source, {r.output(fixed(0))})}),
+           !shape.is_root(), shape.is_root());
 }
 
 void direct_all_to_all(Plan& plan, const Shape& shape) {
@@ -161,7 +162,8 @@ void direct_all_to_all(Plan& plan, const Shape& shape) {
     const Index q = fixed((shape.rank + i) % shape.ranks);
     steps.push_back(copy(q, at(r.input(fixed(shape.rank)), q), {r.output(q)}));
   }
-  lay(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true, true);
+  set_lane(plan, Accessed::inputs, all_blocks("copy", Buffer::output, std::move(steps)), true,
+           true);
 }
 
 }  // namespace hocket::internal::algorithms

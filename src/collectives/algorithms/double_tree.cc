@@ -98,11 +98,11 @@ TreePart half(std::uint32_t tree) {
           .down_tag = 2 * tree + 1};
 }
 
-/// Calls lay(edges, part) for each of the two trees.
-void for_each_tree(Plan& plan, const Shape& shape, std::uint32_t root, auto&& lay) {
+/// Calls visit(edges, part) for each of the two trees.
+void for_each_tree(Plan& plan, const Shape& shape, std::uint32_t root, auto&& visit) {
   plan.cut = trees;
   for (std::uint32_t tree = 0; tree < trees; ++tree) {
-    lay(Tree(shape, root, tree).edges_of(shape.rank), half(tree));
+    visit(Tree(shape, root, tree).edges_of(shape.rank), half(tree));
   }
 }
 

@@ -48,11 +48,11 @@ bool divide_scratch(Plan& plan, std::uint32_t blocks) {
 }
 
 /// There are too many ranks: all blocks are messages.
-void as_pairs(Plan& plan, const Shape& shape, void (*lay)(Plan&, const Shape&)) {
+void as_pairs(Plan& plan, const Shape& shape, void (*build_lanes)(Plan&, const Shape&)) {
   plan.node.clear();
   plan.scratch_blocks = 0;
   plan.single_chunk = false;
-  lay(plan, shape);
+  build_lanes(plan, shape);
 }
 
 /// The block in the scratch of rank `from` that rank `to` reads: a rank has none for itself.

@@ -35,7 +35,7 @@ class Levels {
     return narrowed<std::uint32_t>(layout_.ranks_of(node).size());
   }
   bool alone_on(std::uint32_t node) const { return size_of(node) == 1; }
-  bool alone() const { return locals_ == 1; }
+  bool one_local_rank() const { return locals_ == 1; }
   /// The rank of a node that does the work of local rank `local`; the node may have fewer ranks.
   std::uint32_t rank_on(std::uint32_t node, std::uint32_t local) const {
     return layout_.ranks_of(node)[local % size_of(node)];

@@ -162,7 +162,7 @@ Plan Builder::build(const Shape& shape) const {
   } else if (medium == Medium::both) {
     plan.node = shape.layout->ranks_of(shape.layout->node_of(shape.rank));
   }
-  lay(plan, shape);
+  build_lanes(plan, shape);
   return plan;
 }
 

@@ -74,7 +74,7 @@ class TwoLevel : Levels {
 
 /// The lane that copies the blocks of the input that other ranks of the node fold to scratch.
 void TwoLevel::stage(std::uint32_t blocks, auto&& is_mine, Flag read) {
-  if (alone()) return;
+  if (one_local_rank()) return;
   Steps steps = {wait_all(read, slots)};
   for (std::uint32_t i = 1; i <= blocks; ++i) {
     const std::uint32_t b = (shape_.rank + i) % blocks;
@@ -87,7 +87,7 @@ void TwoLevel::stage(std::uint32_t blocks, auto&& is_mine, Flag read) {
 /// What this node contributes to block b goes to rank `to`.
 void TwoLevel::send_partial(std::uint32_t b, Index to, Index tag) {
   const Index block = fixed(b);
-  if (alone()) {
+  if (one_local_rank()) {
     add(all_blocks("send part", Buffer::input, {send(to, tag, block, r_.input(block))}));
     return;
   }
@@ -137,24 +137,24 @@ void TwoLevel::own_shard(std::uint32_t j, std::uint32_t collect_lane, Steps* res
     const Index b = fixed(theirs), owner = fixed(rank_on(m, j));
     send_partial(theirs, owner, part_tag);
     Steps steps = {await(next_lane() - 1, fixed(0))};  // in place, the result overwrites the part
-    if (!alone()) {
+    if (!one_local_rank()) {
       steps = {wait_all(consumed, slots), await(collect_lane, fixed(0), slots)};
     }
-    steps.push_back(recv(owner, result_tag, b, alone() ? r_.output(b) : r_.scratch(b)));
+    steps.push_back(recv(owner, result_tag, b, one_local_rank() ? r_.output(b) : r_.scratch(b)));
     results->push_back(
         await(add(all_blocks("receive result", Buffer::output, std::move(steps))), fixed(0)));
   }
   Steps fold;
-  if (!alone()) fold = {wait_all(ready), wait_all(consumed, slots)};
+  if (!one_local_rank()) fold = {wait_all(ready), wait_all(consumed, slots)};
   for (const std::uint32_t lane : receives) fold.push_back(await(lane, fixed(0)));
   std::vector<Range> places = {r_.output(block)};
-  if (!alone()) places.push_back(r_.scratch(block));
+  if (!one_local_rank()) places.push_back(r_.scratch(block));
   for (const std::uint32_t m : nodes_after(node_)) {
     const std::uint32_t sent =
         add(all_blocks("send result", Buffer::output,
                        {await(fold_lane, fixed(0)),
                         send(fixed(rank_on(m, j)), result_tag, block, places.back())}));
-    if (!alone()) fold.push_back(await(sent, fixed(0), slots));
+    if (!one_local_rank()) fold.push_back(await(sent, fixed(0), slots));
   }
   fold.push_back(finish(block, std::move(parts), std::move(places)));
   plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(fold));
@@ -173,10 +173,10 @@ void TwoLevel::all_reduce() {
 
   // Other lanes await these two, so their numbers must be known.
   const std::uint32_t collect_lane = next_lane(), result_lane = collect_lane + 1;
-  if (!alone()) plan_.lanes.resize(result_lane + 1);
+  if (!one_local_rank()) plan_.lanes.resize(result_lane + 1);
   Steps results;
   for (std::uint32_t j = own_; j < shards; j += locals_) own_shard(j, collect_lane, &results);
-  if (alone()) return;
+  if (one_local_rank()) return;
 
   Steps collect = {await(result_lane, fixed(0))};
   for (std::uint32_t i = 0; i < locals_; ++i) {
@@ -211,7 +211,7 @@ void TwoLevel::reduce_scatter() {
   const std::vector<std::uint32_t> receives =
       receive_partials(shape_.rank, own_, fixed(0), fold_lane, &parts);
   Steps steps;
-  if (!alone()) steps = {wait_all(ready)};
+  if (!one_local_rank()) steps = {wait_all(ready)};
   for (const std::uint32_t lane : receives) steps.push_back(await(lane, fixed(0)));
   steps.push_back(finish(fixed(shape_.rank), std::move(parts), {r_.output(fixed(0))}));
   plan_.lanes[fold_lane] = all_blocks("fold", Buffer::input, std::move(steps));
@@ -224,7 +224,8 @@ void TwoLevel::reduce_scatter() {
       folded.push_back(await(first, fixed(0)));
     }
   }
-  if (!alone()) add(publishing(all_blocks("folded", Buffer::input, std::move(folded)), consumed));
+  if (!one_local_rank())
+    add(publishing(all_blocks("folded", Buffer::input, std::move(folded)), consumed));
 }
 
 void TwoLevel::all_gather() {
@@ -233,7 +234,7 @@ void TwoLevel::all_gather() {
   const std::uint32_t spread = (largest - 1) / layout_.ranks_of_smallest() + 1;
   plan_.scratch_blocks = 1 + (nodes_ - 1) * spread;
   const Index own = fixed(shape_.rank), only = fixed(0), tag = fixed(0);
-  const bool shares = !alone();
+  const bool shares = !one_local_rank();
   // Block q of another node is in this block of the scratch of the local rank that receives it.
   std::vector<std::uint32_t> place(blocks), next(locals_, 1);
   for (std::uint32_t q = 0; q < blocks; ++q) {

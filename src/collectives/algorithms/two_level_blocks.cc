@@ -159,7 +159,7 @@ class RootedBlocks : Levels {
   }
   void fill(std::uint32_t lane, const char* name, Steps steps, int flag) {
     plan_.lanes[lane] = all_blocks(name, extents_, std::move(steps));
-    if (!alone()) plan_.lanes[lane].publishes = narrowed<std::int16_t>(flag);
+    if (!one_local_rank()) plan_.lanes[lane].publishes = narrowed<std::int16_t>(flag);
   }
 
   void gather_to_root(const std::vector<Message>& all);
@@ -225,11 +225,11 @@ void RootedBlocks::gather_on_other_node(const std::vector<Message>& all) {
     Levels::add(publishing(std::move(stage), ready));
     return;
   }
-  const std::uint32_t pack_lane = alone() ? 0 : reserve();
+  const std::uint32_t pack_lane = one_local_rank() ? 0 : reserve();
   Steps pack;
   for (const Message& message : all) {
     if (message.node != node_) continue;
-    if (alone()) {
+    if (one_local_rank()) {
       add("send", {send_from(message, r_.input(only))});
       return;
     }
@@ -299,7 +299,7 @@ void RootedBlocks::scatter() {
 void RootedBlocks::scatter_from_root(const std::vector<Message>& all) {
   const std::uint32_t stage_lane = reserve();
   Steps stage;
-  if (!alone()) stage = {wait_all(consumed, slots)};
+  if (!one_local_rank()) stage = {wait_all(consumed, slots)};
   for (const Message& message : all) {
     if (message.local != own_) continue;
     if (message.in_place) {
@@ -343,11 +343,11 @@ void RootedBlocks::scatter_on_other_node(const std::vector<Message>& all) {
          consumed);
     return;
   }
-  const std::uint32_t collect_lane = alone() ? 0 : reserve();
+  const std::uint32_t collect_lane = one_local_rank() ? 0 : reserve();
   Steps collect;
   for (const Message& message : all) {
     if (message.node != node_) continue;
-    if (alone()) {
+    if (one_local_rank()) {
       add("receive", {recv_into(message, r_.output(only))});
       return;
     }
@@ -397,14 +397,14 @@ std::uint32_t AllToAll::most_places() const {
 void AllToAll::build() {
   plan_.scratch_blocks = most_places();
   next_place_ = shape_.ranks;
-  if (!alone()) stage();
+  if (!one_local_rank()) stage();
   for (const std::uint32_t node : nodes_after(node_)) {
     for (const std::uint32_t d : layout_.ranks_of(node)) {
       if (packs_for(d)) send_to(d);
     }
   }
   receive();
-  if (alone()) return;
+  if (one_local_rank()) return;
   const Index own = fixed(shape_.rank);
   Steps collect;
   for (std::uint32_t i = 1; i < locals_; ++i) {
@@ -433,7 +433,7 @@ void AllToAll::stage() {
 
 void AllToAll::send_to(std::uint32_t d) {
   const Index block = fixed(d), to = fixed(d);
-  if (alone()) {
+  if (one_local_rank()) {
     add(all_blocks("send", Buffer::input, {send(to, only, block, r_.input(block))}));
     return;
   }

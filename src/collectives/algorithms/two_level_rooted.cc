@@ -155,7 +155,7 @@ void Rooted::broadcast_from_root_node() {
   fill(done_lane, "done", std::move(done), is_root ? -1 : consumed);
   if (is_root) {
     take.insert(take.begin(), await(done_lane, fixed(0), slots));
-    if (!alone()) take.insert(take.begin(), wait_all(consumed, slots));
+    if (!one_local_rank()) take.insert(take.begin(), wait_all(consumed, slots));
   }
   fill(take_lane, is_root ? "stage" : "collect", std::move(take), is_root ? ready : -1);
 }
@@ -165,19 +165,19 @@ void Rooted::broadcast_on_other_node() {
   Steps there, collect, done;
   for (const std::uint32_t j : blocks_of(own_)) {
     const Index b = fixed(j);
-    const Range place = alone() ? r_.output(b) : r_.scratch(b);
+    const Range place = one_local_rank() ? r_.output(b) : r_.scratch(b);
     Steps steps;
-    if (!alone()) {
+    if (!one_local_rank()) {
       steps = {wait_all(consumed, slots), await(done_lane, fixed(0), slots)};
     }
     steps.push_back(recv(owner_on(parent(j), j), b, b, place));
     const Step received = await(add("receive", std::move(steps)), fixed(0));
     there.push_back(received);
     collect.push_back(received);
-    if (!alone()) collect.push_back(copy(b, place, {r_.output(b)}));
+    if (!one_local_rank()) collect.push_back(copy(b, place, {r_.output(b)}));
     send_to_children(j, received, place, &done);
   }
-  if (!alone()) {
+  if (!one_local_rank()) {
     plan_.lanes[add("there", std::move(there))].publishes = ready;
     for (std::uint32_t i = 1; i < locals_; ++i) {
       const std::uint32_t peer = (own_ + i) % locals_;
@@ -189,7 +189,7 @@ void Rooted::broadcast_on_other_node() {
     }
   }
   done.push_back(await(add("collect", std::move(collect)), fixed(0)));
-  fill(done_lane, "done", std::move(done), alone() ? -1 : consumed);
+  fill(done_lane, "done", std::move(done), one_local_rank() ? -1 : consumed);
 }
 
 void Rooted::reduce() {
@@ -200,7 +200,7 @@ void Rooted::reduce() {
   plan_.scratch_blocks = blocks_ + owned * (1 + most_children);
   plan_.wide_scratch = shape_.widened;
   std::uint32_t next = blocks_;
-  if (!alone()) {
+  if (!one_local_rank()) {
     Steps stage = {wait_all(folded, slots)};
     for (std::uint32_t j = 0; j < blocks_; ++j) {
       const Index b = fixed(j);
@@ -213,13 +213,13 @@ void Rooted::reduce() {
     const Index b = fixed(j);
     std::vector<Range> parts =
         in_rank_order(own_, locals_, r_.input(b), at(r_.scratch(b), by_source(0)));
-    if (alone() && is_leaf(node_, j) && !at_root_node()) {
+    if (one_local_rank() && is_leaf(node_, j) && !at_root_node()) {
       add("send", {send(owner_on(parent(j), j), b, b, r_.input(b))});
       continue;
     }
     const std::uint32_t fold_lane = reserve();
     Steps steps;
-    if (!alone()) steps = {wait_all(ready)};
+    if (!one_local_rank()) steps = {wait_all(ready)};
     for (const std::uint32_t child : children(j)) {
       const Range part = r_.scratch(fixed(next++), wide_from(child, j));
       const std::uint32_t received =
@@ -242,7 +242,7 @@ void Rooted::reduce() {
     fill(fold_lane, "fold", std::move(steps), -1);
     all_folded.push_back(await(fold_lane, fixed(0)));
   }
-  if (alone()) return;
+  if (one_local_rank()) return;
   plan_.lanes[add("folded", std::move(all_folded))].publishes = folded;
   if (!is_root) return;
   Steps collect;

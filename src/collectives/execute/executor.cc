@@ -360,16 +360,17 @@ std::byte* Execution::address_of(const Operand& operand, const Active& active,
 /// which is near if it is this rank's own.
 Stores Execution::output_stores(const Operand& first) const {
   const bool near = index_of(first.rank, 0) == static_cast<std::uint32_t>(own_);
-  return binding_->stores == Stores::near_and_far && !near ? Stores::past_caches : binding_->stores;
+  return binding_->stores == Stores::first_cached && !near ? Stores::non_temporal
+                                                           : binding_->stores;
 }
 
 /// How a fold with a destination in scratch stores its results. first: the buffer of its first
 /// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
-/// it in the caches, unless another core's cache costs more than memory (far_scratch).
+/// it in the caches, unless another core's cache costs more than memory (non_temporal_scratch).
 Stores Execution::scratch_stores(Buffer first) const {
-  if (!binding_->far_scratch) return Stores::one_by_one;
-  const bool near_output = first == Buffer::output && binding_->stores != Stores::past_caches;
-  return near_output ? Stores::near_and_far : Stores::past_caches;
+  if (!binding_->non_temporal_scratch) return Stores::one_by_one;
+  const bool near_output = first == Buffer::output && binding_->stores != Stores::non_temporal;
+  return near_output ? Stores::first_cached : Stores::non_temporal;
 }
 
 /// The bytes of a copy of a few bytes, which needs no kernel; 0: the step is another one.

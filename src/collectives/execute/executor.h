@@ -47,10 +47,10 @@ struct Binding {
   Sizes staged_sizes;  // of the program that runs where a buffer is not mapped
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
-  Stores stores = Stores::together;  // how results are stored into outputs
-  bool far_scratch = false;          // stores to scratch bypass the caches
-  bool shares_cores = false;         // ranks of a node share cores, as all ranks know
-  const UserFold* user = nullptr;    // for a user operator
+  Stores stores = Stores::together;   // how results are stored into outputs
+  bool non_temporal_scratch = false;  // stores to scratch bypass the caches
+  bool shares_cores = false;          // ranks of a node share cores, as all ranks know
+  const UserFold* user = nullptr;     // for a user operator
   /// True if this execution ran the previous operation by the same program, not by `staged`, and
   /// sizes and all fields above except the two buffers are the same.
   bool repeated = false;

@@ -21,7 +21,8 @@ constexpr double find_regions_ns = 60, map_peer_ns = 20;
 
 /// The selector takes the faster way to store what peers read.
 double peer_ns_per_byte(const Figures& figures) {
-  return past_caches_is_faster(figures) ? figures.peer_past_ns_per_byte : figures.peer_ns_per_byte;
+  return non_temporal_is_faster(figures) ? figures.peer_non_temporal_ns_per_byte
+                                         : figures.peer_ns_per_byte;
 }
 
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster
@@ -65,20 +66,20 @@ std::int64_t rounded(double value) {
 /// sent. Where a few stand for all, all do the same at the same time, so work takes longer by the
 /// number of ranks on a processor.
 void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simulated* out) {
-  const double crowd = std::max(1.0, figures.crowd);
-  double slower = 1, work = figures.message_work_ns;
+  const double ranks_per_core = std::max(1.0, figures.ranks_per_core);
+  double slower = 1, work = figures.message_overhead_ns;
   out->processors = out->plans.size();
   if (out->alike == Alike::none) {
-    const auto processors = std::max<std::int64_t>(1, rounded(ranks / crowd));
+    const auto processors = std::max<std::int64_t>(1, rounded(ranks / ranks_per_core));
     out->processors = static_cast<std::size_t>(processors);
     work *= static_cast<double>(processors) / ranks;
   } else {
-    slower = crowd;
+    slower = ranks_per_core;
   }
   // The figure of a node's flags includes the turns of ranks that wait for flags.
-  const bool sleeps = medium != Medium::node && crowd > 1;
+  const bool sleeps = medium != Medium::node && ranks_per_core > 1;
   const auto femtoseconds = [&](double ns) { return rounded(slower * ns * 1e6); };
-  const double touch = figures.touch_ns_per_byte;
+  const double touch = figures.cached_ns_per_byte;
   out->costs = {.sync = rounded(figures.sync_ns * 1e3),
                 .latency = rounded(figures.message_ns * 1e3),
                 .work = rounded(work * 1e3),
@@ -163,11 +164,11 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   const Times times = time_of_chunks(simulated, effort.most_chunks);
   if (effects != nullptr) {
     // Where a few stand for all, their work is that of all ranks on their processor.
-    const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.crowd);
+    const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.ranks_per_core);
     effects->work_ps = rounded(static_cast<double>(times.work) / ranks);
     const bool large = times.end > turns_of_large_call * simulated.costs.turn;
     const bool counts = !large || !row_of(builder.collective).rooted;
-    effects->hops = figures.crowd > 1 && counts ? times.hops : 0;
+    effects->hops = figures.ranks_per_core > 1 && counts ? times.hops : 0;
   }
   const Picoseconds call = rounded(figures.call_ns * 1e3);
   if (priced_units == units) return call + times.end;

@@ -11,36 +11,36 @@ struct Figures {
   double sync_ns = 300;  // until all local ranks see one another's flags
   // Of an operation, without its plan. With several nodes 0, because message_ns contains it.
   double call_ns = 0;
-  double touch_ns_per_byte = 0.05;  // one byte read or written by the processor, in its caches
+  double cached_ns_per_byte = 0.05;  // one byte read or written by the processor, in its caches
   // The same for a byte that a peer has just written, and for a byte in memory, if it is more.
-  // peer_past: for a byte that is written with stores that bypass the caches; 0: not measured.
+  // peer_non_temporal: for a byte that is written with non-temporal stores; 0: not measured.
   double peer_ns_per_byte = 0;
-  double peer_past_ns_per_byte = 0;
+  double peer_non_temporal_ns_per_byte = 0;
   double memory_ns_per_byte = 0;
   // One byte folded into the memory of a rank and of a peer, and read there; all of it is in the
-  // caches of both. push: the result is copied to the peer's memory; push_past: it is stored there
-  // with stores that bypass the caches.
+  // caches of both. push: the result is copied to the peer's memory; push_non_temporal: it is
+  // stored there with non-temporal stores.
   double push_ns_per_byte = 0.1;
-  double push_past_ns_per_byte = 0.2;
-  double message_ns = 15'000;     // until a small message arrives, without message_work_ns
+  double push_non_temporal_ns_per_byte = 0.2;
+  double message_ns = 15'000;     // until a small message arrives, without message_overhead_ns
   double link_ns_per_byte = 0.8;  // one byte of a large message
   // Processor time for one byte of a large message, at each of its two ends.
   double port_ns_per_byte = 0;
-  double message_work_ns = 3'000;  // processor time for a message, without its bytes
+  double message_overhead_ns = 3'000;  // processor time for a message, without its bytes
   std::uint64_t core_cache_bytes = 1 << 20;
   std::uint64_t node_cache_bytes = 32 << 20;
   // Processor time before a processor that ranks share runs another rank, or a rank that waited for
   // a message.
   double turn_ns = 0;
-  double crowd = 1;  // ranks per core
+  double ranks_per_core = 1;
 };
 
-/// A rank takes less time to store past the caches what its peers read, and they to read it, than
-/// to take the lines from the caches of the peers that have read them before.
-inline bool past_caches_is_faster(const Figures& figures) {
+/// Non-temporal stores of what peers read, with the peers' reading, take less time than ordinary
+/// stores, which take the lines from the caches of the peers that have read them before.
+inline bool non_temporal_is_faster(const Figures& figures) {
   constexpr double least_gain = 0.9;
-  return figures.peer_past_ns_per_byte > 0 &&
-         figures.peer_past_ns_per_byte < least_gain * figures.peer_ns_per_byte;
+  return figures.peer_non_temporal_ns_per_byte > 0 &&
+         figures.peer_non_temporal_ns_per_byte < least_gain * figures.peer_ns_per_byte;
 }
 
 }  // namespace hocket::internal

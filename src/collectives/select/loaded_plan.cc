@@ -118,7 +118,7 @@ Status LoadedPlans::verify(const PlanFile& file, std::uint32_t ranks,
                    .cuts = false,
                    .varying = file.varying,
                    .symmetric = false,
-                   .lay = nullptr,
+                   .build_lanes = nullptr,
                    .file = &made->file};
   HOCKET_RETURN_IF_ERROR(prove_all_shapes(made->file, ranks, layout, &made->builder));
   *out = std::move(made);

@@ -10,7 +10,7 @@ namespace hocket::internal {
 namespace {
 
 // Scratch of smaller messages stays in the caches also where cores are far.
-constexpr std::size_t least_far_scratch_bytes = 4 << 10;
+constexpr std::size_t least_non_temporal_scratch_bytes = 4 << 10;
 // How far a chunk of a pipelined message is cut down, and how much private scratch messages may
 // take.
 constexpr std::size_t message_chunk_bytes = 512 << 10;
@@ -23,20 +23,20 @@ constexpr std::size_t copied_bytes = 256 << 10;
 // chunks: a quarter of a block within these limits.
 constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10;
 
-std::size_t slot_of(const Question& question) {
-  std::uint64_t hash = (question.count ^ (question.total << 7)) * 0x9e3779b97f4a7c15ULL;
-  hash ^= question.unit ^ (static_cast<std::uint64_t>(question.collective) << 40) ^
-          (static_cast<std::uint64_t>(question.dtype) << 48) ^
-          (static_cast<std::uint64_t>(question.op) << 56) ^
-          (static_cast<std::uint64_t>(question.varying) << 63) ^
-          (static_cast<std::uint64_t>(question.root + 1) << 20);
+std::size_t slot_of(const CallKey& key) {
+  std::uint64_t hash = (key.count ^ (key.total << 7)) * 0x9e3779b97f4a7c15ULL;
+  hash ^= key.unit ^ (static_cast<std::uint64_t>(key.collective) << 40) ^
+          (static_cast<std::uint64_t>(key.dtype) << 48) ^
+          (static_cast<std::uint64_t>(key.op) << 56) ^
+          (static_cast<std::uint64_t>(key.varying) << 63) ^
+          (static_cast<std::uint64_t>(key.root + 1) << 20);
   return (hash * 0x9e3779b97f4a7c15ULL) >> 58;
 }
 
 /// Arrival lines keep their payload at multiples of 8 bytes. Types that need 16 have sizes that are
 /// multiples of 16.
-bool may_need_alignment(const Question& question) {
-  return is_user(question.op) && question.unit * size_of(question.dtype) % 16 == 0;
+bool may_need_alignment(const CallKey& key) {
+  return is_user(key.op) && key.unit * size_of(key.dtype) % 16 == 0;
 }
 
 /// The cheapest candidate. Prices that differ by at most 5 % count as equal: of candidates with
@@ -80,36 +80,36 @@ void drop_mapping(std::vector<Selector::Priced>* candidates) {
 
 }  // namespace
 
-Status Selector::choose(const Question& question, const Choice** choice) {
+Status Selector::select(const CallKey& key, const Selection** selection) {
   Entry* entry = nullptr;
-  HOCKET_RETURN_IF_ERROR(find(question, &entry));
-  *choice = &entry->choice;
-  if (entry->is_other && counts_unmapped(entry->choice.kind)) *choice = &entry->unmapped;
+  HOCKET_RETURN_IF_ERROR(find(key, &entry));
+  *selection = &entry->selection;
+  if (entry->is_other && counts_unmapped(entry->selection.kind)) *selection = &entry->unmapped;
   return {};
 }
 
-Status Selector::look(const Question& question, bool mapped, const Choice** choice) {
+Status Selector::look(const CallKey& key, bool mapped, const Selection** selection) {
   Entry* entry = nullptr;
-  HOCKET_RETURN_IF_ERROR(find(question, &entry));
-  *choice = entry->is_other && !mapped ? &entry->unmapped : &entry->choice;
+  HOCKET_RETURN_IF_ERROR(find(key, &entry));
+  *selection = entry->is_other && !mapped ? &entry->unmapped : &entry->selection;
   return {};
 }
 
-Status Selector::find(const Question& question, Entry** found) {
-  Entry& entry = recent_[slot_of(question)];
-  if (!entry.valid || entry.question != question) [[unlikely]] {
+Status Selector::find(const CallKey& key, Entry** found) {
+  Entry& entry = recent_[slot_of(key)];
+  if (!entry.valid || entry.key != key) [[unlikely]] {
     entry = {};
-    HOCKET_RETURN_IF_ERROR(work_out(question, &entry));
-    entry.question = question;
+    HOCKET_RETURN_IF_ERROR(compute(key, &entry));
+    entry.key = key;
     entry.valid = true;
   }
   *found = &entry;
   return {};
 }
 
-std::uint16_t Selector::kind_of(const Question& question) const {
-  const auto size = static_cast<std::size_t>(std::bit_width(message_bytes(question)));
-  return static_cast<std::uint16_t>(static_cast<std::size_t>(question.collective) * kinds_of_size +
+std::uint16_t Selector::kind_of(const CallKey& key) const {
+  const auto size = static_cast<std::size_t>(std::bit_width(message_bytes(key)));
+  return static_cast<std::uint16_t>(static_cast<std::size_t>(key.collective) * kinds_of_size +
                                     std::min(size, kinds_of_size - 1));
 }
 
@@ -131,35 +131,34 @@ void Selector::forget_choices() {
 }
 
 /// Bytes of all blocks together.
-std::size_t Selector::message_bytes(const Question& question) const {
-  const CollectiveRow& row = row_of(question.collective);
-  if (question.varying) return question.total * size_of(question.dtype);
+std::size_t Selector::message_bytes(const CallKey& key) const {
+  const CollectiveRow& row = row_of(key.collective);
+  if (key.varying) return key.total * size_of(key.dtype);
   const bool per_rank = row.input == Blocks::per_rank || row.output == Blocks::per_rank;
-  return question.count * size_of(question.dtype) *
-         (per_rank ? static_cast<std::size_t>(options_.ranks) : 1);
+  return key.count * size_of(key.dtype) * (per_rank ? static_cast<std::size_t>(options_.ranks) : 1);
 }
 
-Shape Selector::shape_of(const Question& question) const {
-  return {.collective = question.collective,
+Shape Selector::shape_of(const CallKey& key) const {
+  return {.collective = key.collective,
           .rank = static_cast<std::uint32_t>(options_.rank),
           .ranks = static_cast<std::uint32_t>(options_.ranks),
-          .root = question.root,
-          .varying = question.varying,
-          .widened = tells_partial_results(question.dtype, question.op),
+          .root = key.root,
+          .varying = key.varying,
+          .widened = tells_partial_results(key.dtype, key.op),
           .layout = options_.layout.get()};
 }
 
-bool Selector::serves(const Builder& builder, const Question& question) const {
-  if (builder.collective != question.collective) return false;
+bool Selector::serves(const Builder& builder, const CallKey& key) const {
+  if (builder.collective != key.collective) return false;
   if (builder.medium == Medium::node && !options_.one_node) return false;
   if (builder.medium == Medium::both && !has_levels()) return false;
-  if (keeps_order(question) && !builder.rank_order) return false;
-  if (question.op == Op::pre_mul_sum && !builder.scales) return false;
-  return builder.varying || !question.varying;
+  if (keeps_order(key) && !builder.rank_order) return false;
+  if (key.op == Op::pre_mul_sum && !builder.scales) return false;
+  return builder.varying || !key.varying;
 }
 
-bool Selector::keeps_order(const Question& question) const {
-  return options_.deterministic || question.op == Op::user_in_order;
+bool Selector::keeps_order(const CallKey& key) const {
+  return options_.deterministic || key.op == Op::user_in_order;
 }
 
 /// Plans that use the node and messages are for several nodes, of which one has several ranks.
@@ -169,23 +168,20 @@ bool Selector::has_levels() const {
 }
 
 /// The algorithms that serve such calls if their count fits.
-Status Selector::algorithms_for(const Question& question, const std::vector<Algorithm>** out) {
-  const AlgorithmsKey key{question.collective,
-                          question.root,
-                          tells_partial_results(question.dtype, question.op),
-                          question.varying,
-                          keeps_order(question),
-                          question.op == Op::pre_mul_sum};
-  const auto known = algorithms_.find(key);
+Status Selector::algorithms_for(const CallKey& key, const std::vector<Algorithm>** out) {
+  const AlgorithmsKey kind{
+      key.collective, key.root,         tells_partial_results(key.dtype, key.op),
+      key.varying,    keeps_order(key), key.op == Op::pre_mul_sum};
+  const auto known = algorithms_.find(kind);
   if (known != algorithms_.end()) {
     *out = &known->second;
     return {};
   }
   std::vector<Algorithm> algorithms;
   const auto look_at = [&](const Builder& builder) -> Status {
-    if (!serves(builder, question)) return {};
+    if (!serves(builder, key)) return {};
     const Program* program = nullptr;
-    HOCKET_RETURN_IF_ERROR(program_for(builder, question, &program));
+    HOCKET_RETURN_IF_ERROR(program_for(builder, key, &program));
     // `eager` sends messages where a node has too many ranks for it: as `pairs`, a candidate too.
     const bool by_messages = options_.ranks > 1 && !program->header().uses_node;
     if (builder.medium == Medium::node && by_messages) return {};
@@ -194,56 +190,55 @@ Status Selector::algorithms_for(const Question& question, const std::vector<Algo
   };
   for (const Builder& builder : builders()) HOCKET_RETURN_IF_ERROR(look_at(builder));
   for (const auto& plan : options_.loaded.all()) HOCKET_RETURN_IF_ERROR(look_at(plan->builder));
-  *out = &(algorithms_[key] = std::move(algorithms));
+  *out = &(algorithms_[kind] = std::move(algorithms));
   return {};
 }
 
 /// Where not all ranks know all blocks, each block has one chunk: chunks must be alike on both
 /// sides of a message, and no count of one rank may decide.
-Sizes Selector::sizes_for(const Program& program, const Question& question,
+Sizes Selector::sizes_for(const Program& program, const CallKey& key,
                           std::size_t chunk_elements) const {
   const ProgramHeader& header = program.header();
-  const bool known = !question.varying || shares_blocks(row_of(question.collective));
-  Sizes sizes =
-      sizes_of(question.collective, header.input_blocks, header.output_blocks, question.count,
-               question.dtype, header.single_chunk || !known ? 0 : chunk_elements, question.unit);
-  sizes.small_elements = header.small_bytes / size_of(question.dtype);
+  const bool known = !key.varying || shares_blocks(row_of(key.collective));
+  Sizes sizes = sizes_of(key.collective, header.input_blocks, header.output_blocks, key.count,
+                         key.dtype, header.single_chunk || !known ? 0 : chunk_elements, key.unit);
+  sizes.small_elements = header.small_bytes / size_of(key.dtype);
   return sizes;
 }
 
 /// True if the line and the scratch have room for what the program puts there. A program of several
 /// chunks fits if one element of the user does, because the length of its chunks is chosen by the
 /// room in scratch.
-bool Selector::fits(const Program& program, const Question& question) const {
+bool Selector::fits(const Program& program, const CallKey& key) const {
   const ProgramHeader& header = program.header();
   // Where all ranks know the count, it decides between plans; then no plan decides by itself.
-  if (header.small_bytes > 0 && !question.varying) return false;
-  const Sizes sizes = sizes_for(program, question, 0);
-  if (header.line_blocks * line_stride(sizes) * size_of(question.dtype) > line_payload_bytes) {
+  if (header.small_bytes > 0 && !key.varying) return false;
+  const Sizes sizes = sizes_for(program, key, 0);
+  if (header.line_blocks * line_stride(sizes) * size_of(key.dtype) > line_payload_bytes) {
     return false;
   }
-  if (header.line_blocks > 0 && may_need_alignment(question)) return false;
+  if (header.line_blocks > 0 && may_need_alignment(key)) return false;
   if (!header.single_chunk) {
-    const std::size_t least = grain_of(question.dtype, question.unit) * size_of(question.dtype);
-    return question.unit == 1 || !header.uses_node ||
+    const std::size_t least = grain_of(key.dtype, key.unit) * size_of(key.dtype);
+    return key.unit == 1 || !header.uses_node ||
            least * header.scratch_blocks * header.slots <= options_.board_scratch_bytes;
   }
   const std::size_t room = header.uses_node ? options_.board_scratch_bytes : message_scratch_bytes;
-  const std::size_t stride = scratch_stride_bytes(sizes, question.dtype, header.wide_scratch);
+  const std::size_t stride = scratch_stride_bytes(sizes, key.dtype, header.wide_scratch);
   return std::size_t{header.scratch_blocks} * header.slots * stride <= room;
 }
 
-Status Selector::candidates(const Question& question, std::vector<Priced>* out) {
+Status Selector::candidates(const CallKey& key, std::vector<Priced>* out) {
   out->clear();
   // Where a rank does not know all blocks, or sends to one rank, there is nothing to compare.
-  const bool priced = !is_p2p(question.collective) && (!question.varying || question.total > 0);
+  const bool priced = !is_p2p(key.collective) && (!key.varying || key.total > 0);
   const auto ranks = static_cast<std::size_t>(options_.ranks);
-  const std::size_t count = question.varying ? divide_up(question.total, ranks) : question.count;
+  const std::size_t count = key.varying ? divide_up(key.total, ranks) : key.count;
   const std::vector<Algorithm>* algorithms = nullptr;
-  HOCKET_RETURN_IF_ERROR(algorithms_for(question, &algorithms));
+  HOCKET_RETURN_IF_ERROR(algorithms_for(key, &algorithms));
   for (const Algorithm& algorithm : *algorithms) {
-    if (!fits(*algorithm.program, question)) continue;
-    const Price price = priced ? interpolated(algorithm, question, count) : Price{};
+    if (!fits(*algorithm.program, key)) continue;
+    const Price price = priced ? interpolated(algorithm, key, count) : Price{};
     out->push_back({algorithm.builder, algorithm.program, price.ps, price.effects});
   }
   std::ranges::stable_sort(*out, {}, &Priced::price_ps);
@@ -253,16 +248,15 @@ Status Selector::candidates(const Question& question, std::vector<Priced>* out) 
 /// Calls of many different counts are common, and a simulation takes longer than most calls. So
 /// only a few counts are simulated: 1 to 8, and of the counts between two powers of two each
 /// quarter. Between them prices are taken as linear.
-Selector::Price Selector::interpolated(const Algorithm& algorithm, const Question& question,
+Selector::Price Selector::interpolated(const Algorithm& algorithm, const CallKey& key,
                                        std::size_t count) {
   constexpr int most_steps = 40;  // of 2: beyond, the next count could be too large for a size
-  const std::size_t chunk = chunk_elements(*algorithm.program, question);
+  const std::size_t chunk = chunk_elements(*algorithm.program, key);
   const int steps = std::max(0, static_cast<int>(std::bit_width(count)) - 3);
   const std::size_t below = count >> steps << steps;
-  Price price = simulated(*algorithm.builder, question, below, chunk);
+  Price price = simulated(*algorithm.builder, key, below, chunk);
   if (below == count || steps > most_steps) return price;
-  const Price& above =
-      simulated(*algorithm.builder, question, below + (std::size_t{1} << steps), chunk);
+  const Price& above = simulated(*algorithm.builder, key, below + (std::size_t{1} << steps), chunk);
   // In integers, so that all ranks compute the same.
   constexpr int parts = 1024;
   const auto part = static_cast<std::int64_t>((count - below) * parts >> steps);
@@ -274,14 +268,14 @@ Selector::Price Selector::interpolated(const Algorithm& algorithm, const Questio
   return price;
 }
 
-const Selector::Price& Selector::simulated(const Builder& builder, const Question& question,
+const Selector::Price& Selector::simulated(const Builder& builder, const CallKey& key,
                                            std::size_t count, std::size_t chunk_elements) {
-  const Shape shape = shape_of(question);
+  const Shape shape = shape_of(key);
   const auto [found, is_new] = prices_.try_emplace(
-      {&builder, question.dtype, shape.widened, shape.varying, count, chunk_elements});
+      {&builder, key.dtype, shape.widened, shape.varying, count, chunk_elements});
   Price& known = found->second;
   if (is_new) {
-    known.ps = price(builder, shape, count, question.dtype, chunk_elements, options_.figures, {},
+    known.ps = price(builder, shape, count, key.dtype, chunk_elements, options_.figures, {},
                      &known.effects);
   }
   return known;
@@ -294,27 +288,27 @@ std::size_t Selector::HashOfSimulated::operator()(const Simulated& key) const {
              (key.chunk_elements << 20));
 }
 
-Status Selector::work_out(const Question& question, Entry* entry) {
+Status Selector::compute(const CallKey& key, Entry* entry) {
   std::vector<Priced> all;
-  HOCKET_RETURN_IF_ERROR(candidates(question, &all));
-  Choice& choice = entry->choice;
+  HOCKET_RETURN_IF_ERROR(candidates(key, &all));
+  Selection& selection = entry->selection;
   const Priced* const alternative = alternative_of(all);
   const Program* const staged = alternative != nullptr ? alternative->program : nullptr;
-  if (staged != nullptr) choice.staged_price_ps = alternative->price_ps;
+  if (staged != nullptr) selection.staged_price_ps = alternative->price_ps;
   if (staged == nullptr) drop_mapping(&all);
   if (all.empty()) {
-    return internal_error(std::string("no algorithm serves ") + name_of(question.collective) +
+    return internal_error(std::string("no algorithm serves ") + name_of(key.collective) +
                           " between these ranks");
   }
   const Priced* const forced = forced_of(all);
   const Priced& chosen = forced != nullptr ? *forced : best_of(all);
-  if (maps_buffers(*chosen.program)) choice.staged = staged;
-  take(question, chosen, &choice);
-  if (choice.staged == nullptr || forced != nullptr) return {};
+  if (maps_buffers(*chosen.program)) selection.staged = staged;
+  take(key, chosen, &selection);
+  if (selection.staged == nullptr || forced != nullptr) return {};
   drop_mapping(&all);
   entry->is_other = true;
   entry->unmapped.counted = true;
-  take(question, best_of(all), &entry->unmapped);
+  take(key, best_of(all), &entry->unmapped);
   return {};
 }
 
@@ -335,40 +329,40 @@ const Selector::Priced* Selector::forced_of(const std::vector<Priced>& candidate
   return nullptr;
 }
 
-/// Sets all of a choice but `staged`, which it reads.
-void Selector::take(const Question& question, const Priced& chosen, Choice* choice) {
+/// Sets all of a selection but `staged`, which it reads.
+void Selector::take(const CallKey& key, const Priced& chosen, Selection* selection) {
   Signature signature;
-  signature.count = question.count;
-  signature.root = question.root;
-  signature.collective = question.collective;
-  signature.dtype = question.dtype;
-  signature.op = question.op;
+  signature.count = key.count;
+  signature.root = key.root;
+  signature.collective = key.collective;
+  signature.dtype = key.dtype;
+  signature.op = key.op;
   signature.flags = options_.signature_flags;
-  signature.plan = choice->plan = is_p2p(question.collective) ? 0 : number_of(*chosen.builder);
-  choice->call_hash = call_hash(signature);
-  choice->price_ps = chosen.price_ps;
-  choice->kind = kind_of(question);
-  choice->program = chosen.program;
-  std::size_t chunk = chunk_elements(*choice->program, question);
-  if (choice->staged != nullptr) {
-    const std::size_t staged_chunk = chunk_elements(*choice->staged, question);
-    choice->staged_sizes = sizes_for(*choice->staged, question, staged_chunk);
+  signature.plan = selection->plan = is_p2p(key.collective) ? 0 : number_of(*chosen.builder);
+  selection->call_hash = call_hash(signature);
+  selection->price_ps = chosen.price_ps;
+  selection->kind = kind_of(key);
+  selection->program = chosen.program;
+  std::size_t chunk = chunk_elements(*selection->program, key);
+  if (selection->staged != nullptr) {
+    const std::size_t staged_chunk = chunk_elements(*selection->staged, key);
+    selection->staged_sizes = sizes_for(*selection->staged, key, staged_chunk);
     // A fold into several outputs reads its results again, in the caches.
-    const bool folds = row_of(question.collective).reduces;
-    if (folds && choice->program->header().scratch_blocks == 0) chunk = staged_chunk;
+    const bool folds = row_of(key.collective).reduces;
+    if (folds && selection->program->header().scratch_blocks == 0) chunk = staged_chunk;
   }
-  choice->sizes = sizes_for(*choice->program, question, chunk);
-  choice->stores = stores(question);
-  choice->shares_cores = options_.figures.crowd > 1;
-  choice->far_scratch = choice->program->header().uses_node &&
-                        past_caches_is_faster(options_.figures) &&
-                        message_bytes(question) >= least_far_scratch_bytes;
+  selection->sizes = sizes_for(*selection->program, key, chunk);
+  selection->stores = stores(key);
+  selection->shares_cores = options_.figures.ranks_per_core > 1;
+  selection->non_temporal_scratch = selection->program->header().uses_node &&
+                                    non_temporal_is_faster(options_.figures) &&
+                                    message_bytes(key) >= least_non_temporal_scratch_bytes;
 }
 
 /// Another core's line costs more than one from memory: the cores share no cache, or no near one.
-bool Selector::far_cores() const {
+bool Selector::no_shared_cache() const {
   const Figures& f = options_.figures;
-  return options_.one_node && 2 * f.push_past_ns_per_byte < f.push_ns_per_byte;
+  return options_.one_node && 2 * f.push_non_temporal_ns_per_byte < f.push_ns_per_byte;
 }
 
 /// Where the lines of the outputs lie decides how results are stored. In memory: past the caches.
@@ -380,23 +374,22 @@ bool Selector::far_cores() const {
 /// both outputs at once. Of a Zen 4: 0.8, and stores past the caches 0.4 (0.6 with the reading of
 /// the results). On cores that share no cache: 0.13, and 0.11 for 1 MiB, where other machines
 /// take 1.7.
-Stores Selector::stores(const Question& question) const {
+Stores Selector::stores(const CallKey& key) const {
   const Figures& f = options_.figures;
-  const std::size_t held = 2 * message_bytes(question);
+  const std::size_t held = 2 * message_bytes(key);
   if (!options_.one_node) return Stores::together;
-  if (held * options_.ranks > f.node_cache_bytes) return Stores::past_caches;
-  if (far_cores()) return Stores::near_and_far;
+  if (held * options_.ranks > f.node_cache_bytes) return Stores::non_temporal;
+  if (no_shared_cache()) return Stores::first_cached;
   if (held > f.core_cache_bytes) {
-    return past_caches_is_faster(f) ? Stores::near_and_far : Stores::together;
+    return non_temporal_is_faster(f) ? Stores::first_cached : Stores::together;
   }
   const bool half_full = held <= f.core_cache_bytes / 2;
-  return half_full && f.push_past_ns_per_byte < f.push_ns_per_byte ? Stores::near_and_far
-                                                                   : Stores::one_by_one;
+  return half_full && f.push_non_temporal_ns_per_byte < f.push_ns_per_byte ? Stores::first_cached
+                                                                           : Stores::one_by_one;
 }
 
-Status Selector::program_for(const Builder& builder, const Question& question,
-                             const Program** out) {
-  const Shape shape = shape_of(question);
+Status Selector::program_for(const Builder& builder, const CallKey& key, const Program** out) {
+  const Shape shape = shape_of(key);
   std::unique_ptr<Program>& program =
       programs_[{&builder, shape.root, shape.widened, shape.varying}];
   if (program == nullptr) {
@@ -408,11 +401,10 @@ Status Selector::program_for(const Builder& builder, const Question& question,
   return {};
 }
 
-std::size_t Selector::chunk_elements(const Program& program, const Question& question) const {
+std::size_t Selector::chunk_elements(const Program& program, const CallKey& key) const {
   const ProgramHeader& header = program.header();
   if (header.single_chunk) return 0;
-  const std::size_t element =
-      header.wide_scratch ? wide_size_of(question.dtype) : size_of(question.dtype);
+  const std::size_t element = header.wide_scratch ? wide_size_of(key.dtype) : size_of(key.dtype);
   const std::size_t pieces =
       std::max<std::size_t>(1, std::size_t{header.scratch_blocks} * header.slots);
   std::size_t bytes = message_chunk_bytes;
@@ -423,14 +415,14 @@ std::size_t Selector::chunk_elements(const Program& program, const Question& que
     const std::size_t room = staged ? options_.board_scratch_bytes : copied_bytes;
     bytes = room / pieces;
     // Ranks that share a core have as few turns as possible.
-    if (staged && row_of(question.collective).rooted && options_.figures.crowd <= 1) {
-      const std::size_t block = line_stride(sizes_for(program, question, 0)) * element;
+    if (staged && row_of(key.collective).rooted && options_.figures.ranks_per_core <= 1) {
+      const std::size_t block = line_stride(sizes_for(program, key, 0)) * element;
       bytes = std::min(bytes, std::clamp(block / 4, least_rooted_bytes, most_rooted_bytes));
     }
   } else {
     bytes = std::clamp(message_scratch_bytes / pieces, least_chunk_bytes, message_chunk_bytes);
   }
-  const std::size_t grain = grain_of(question.dtype, question.unit);
+  const std::size_t grain = grain_of(key.dtype, key.unit);
   return std::max(bytes / element / grain * grain, grain);
 }
 

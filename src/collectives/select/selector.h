@@ -1,8 +1,8 @@
-// Chooses the program of an operation: computes the price of every candidate with figures measured
-// on this machine (cost.h), and takes the cheapest. The choice depends only on what all ranks share
-// (the call, the shape, the figures), so all ranks choose the same. Choices for the latest calls
-// are kept, and all prices that were simulated. Plans are simulated for a few counts, between which
-// a price is taken as linear in the count: so a call of a new count or root mostly needs no
+// Selects the program of an operation: computes the price of every candidate with figures measured
+// on this machine (cost.h), and takes the cheapest. The selection depends only on what all ranks
+// share (the call, the shape, the figures), so all ranks select the same. Selections for the latest
+// calls are kept, and all prices that were simulated. Plans are simulated for a few counts, between
+// which a price is taken as linear in the count: so a call of a new count or root mostly needs no
 // simulation.
 #pragma once
 
@@ -25,7 +25,8 @@
 
 namespace hocket::internal {
 
-struct Question {
+/// All of a call on which its selection depends.
+struct CallKey {
   Collective collective = Collective::barrier;
   Dtype dtype = Dtype::int8;
   Op op = Op::sum;
@@ -38,25 +39,25 @@ struct Question {
   std::size_t total = 0;
   /// With a user operator: the number of elements that blocks and chunks never split.
   std::uint32_t unit = 1;
-  bool operator==(const Question&) const = default;
+  bool operator==(const CallKey&) const = default;
 };
 
-struct Choice {
+struct Selection {
   const Program* program = nullptr;
   /// If program maps buffers: the program that runs if some buffers are not mapped.
   const Program* staged = nullptr;
   Sizes sizes;         // of program; varying: only chunk_elements
   Sizes staged_sizes;  // of staged, likewise
   Stores stores = Stores::together;
-  bool far_scratch = false;
+  bool non_temporal_scratch = false;
   bool shares_cores = false;
   std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of the signatures of such calls; varying: without the blocks
   std::uint16_t plan = 0;       // of the signatures of such calls; for a message 0
   std::uint16_t kind = 0;       // for fell_back()
-  /// True: before the choice is used for a further call with this question, counts_unmapped(kind)
-  /// must return true. False: the choice is valid for each of these calls until fell_back().
+  /// True: before the selection is used for a further call with this key, counts_unmapped(kind)
+  /// must return true. False: the selection is valid for each of these calls until fell_back().
   bool counted = false;
 };
 
@@ -77,12 +78,12 @@ class Selector {
  public:
   explicit Selector(const SelectorOptions& options) : options_(options) {}
 
-  /// Chooses for an operation that runs; all ranks ask the same questions. An error if no algorithm
-  /// can run it.
-  Status choose(const Question& question, const Choice** choice);
-  /// Chooses for an estimate; no operation runs. mapped: its buffers would be mapped.
-  Status look(const Question& question, bool mapped, const Choice** choice);
-  /// To be called if the operation ran Choice::staged, on all ranks. The next operations of the
+  /// Selects for an operation that runs; all ranks give the same key. An error if no algorithm can
+  /// run it.
+  Status select(const CallKey& key, const Selection** selection);
+  /// Selects for an estimate; no operation runs. mapped: its buffers would be mapped.
+  Status look(const CallKey& key, bool mapped, const Selection** selection);
+  /// To be called if the operation ran Selection::staged, on all ranks. The next operations of the
   /// same collective and about the same size get the cheapest program that maps no buffers.
   void fell_back(std::uint16_t kind) { unmapped_[kind] = unmapped_operations; }
   /// Counts an operation of that kind that chooses among the programs that map no buffers. False:
@@ -101,7 +102,7 @@ class Selector {
   void add(std::shared_ptr<const LoadedPlan> plan, bool forced);
   const LoadedPlans& loaded() const { return options_.loaded; }
 
-  /// The algorithms that can serve the question, cheapest first, each with its price in
+  /// The algorithms that can serve the key, cheapest first, each with its price in
   /// picoseconds.
   struct Priced {
     const Builder* builder = nullptr;
@@ -109,17 +110,17 @@ class Selector {
     std::int64_t price_ps = 0;
     Effects effects;
   };
-  Status candidates(const Question& question, std::vector<Priced>* out);
+  Status candidates(const CallKey& key, std::vector<Priced>* out);
   /// How many prices were simulated since the selector was made.
   std::size_t simulated_prices() const { return prices_.size(); }
   /// The elements of each chunk of a block; 0: each block is one chunk.
-  std::size_t chunk_elements(const Program& program, const Question& question) const;
+  std::size_t chunk_elements(const Program& program, const CallKey& key) const;
 
  private:
   struct Entry {
-    Question question;
-    Choice choice;
-    Choice unmapped;  // with is_other: the choice if buffers are not mapped
+    CallKey key;
+    Selection selection;
+    Selection unmapped;  // with is_other: the selection if buffers are not mapped
     bool is_other = false;
     bool valid = false;
   };
@@ -127,7 +128,7 @@ class Selector {
   static constexpr std::uint8_t unmapped_operations = 31;
   static constexpr std::size_t kinds_of_size = 64;
 
-  Status find(const Question& question, Entry** found);
+  Status find(const CallKey& key, Entry** found);
   void forget_choices();
   struct Algorithm {
     const Builder* builder;
@@ -137,25 +138,24 @@ class Selector {
     std::int64_t ps = 0;
     Effects effects;
   };
-  Status algorithms_for(const Question& question, const std::vector<Algorithm>** out);
-  Price interpolated(const Algorithm& algorithm, const Question& question, std::size_t count);
-  const Price& simulated(const Builder& builder, const Question& question, std::size_t count,
+  Status algorithms_for(const CallKey& key, const std::vector<Algorithm>** out);
+  Price interpolated(const Algorithm& algorithm, const CallKey& key, std::size_t count);
+  const Price& simulated(const Builder& builder, const CallKey& key, std::size_t count,
                          std::size_t chunk_elements);
-  Status work_out(const Question& question, Entry* entry);
+  Status compute(const CallKey& key, Entry* entry);
   const Priced* forced_of(const std::vector<Priced>& candidates) const;
-  void take(const Question& question, const Priced& chosen, Choice* choice);
-  std::uint16_t kind_of(const Question& question) const;
-  Status program_for(const Builder& builder, const Question& question, const Program** out);
-  Shape shape_of(const Question& question) const;
-  bool keeps_order(const Question& question) const;
-  bool serves(const Builder& builder, const Question& question) const;
-  bool fits(const Program& program, const Question& question) const;
-  Sizes sizes_for(const Program& program, const Question& question,
-                  std::size_t chunk_elements) const;
-  std::size_t message_bytes(const Question& question) const;
+  void take(const CallKey& key, const Priced& chosen, Selection* selection);
+  std::uint16_t kind_of(const CallKey& key) const;
+  Status program_for(const Builder& builder, const CallKey& key, const Program** out);
+  Shape shape_of(const CallKey& key) const;
+  bool keeps_order(const CallKey& key) const;
+  bool serves(const Builder& builder, const CallKey& key) const;
+  bool fits(const Program& program, const CallKey& key) const;
+  Sizes sizes_for(const Program& program, const CallKey& key, std::size_t chunk_elements) const;
+  std::size_t message_bytes(const CallKey& key) const;
   bool has_levels() const;
-  bool far_cores() const;
-  Stores stores(const Question& question) const;
+  bool no_shared_cache() const;
+  Stores stores(const CallKey& key) const;
 
   SelectorOptions options_;
   std::vector<const Builder*> forced_;  // of options_.loaded, in the order of add()

@@ -37,10 +37,10 @@ std::size_t FifoWriter::room(std::size_t wanted) {
   return capacity_ - (mine_ - seen_);
 }
 
-void FifoWriter::put(const void* data, std::size_t bytes, bool past_caches) {
+void FifoWriter::put(const void* data, std::size_t bytes, bool non_temporal) {
   HOCKET_ASSERT(mine_ + bytes - seen_ <= capacity_, "the caller has checked room()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
-  const bool streams = past_caches && bytes >= least_streamed_bytes;
+  const bool streams = non_temporal && bytes >= least_streamed_bytes;
   const auto copy = [&](std::byte* to, const std::byte* from, std::size_t count) {
     if (count == 0) return;
     if (streams) {

@@ -49,9 +49,9 @@ class FifoWriter : public Fifo {
   /// impossible.
   std::size_t room(std::size_t wanted);
   bool broken() const { return broken_; }
-  /// Appends bytes to the record; the caller has checked room(). past_caches: 2 KiB and more are
+  /// Appends bytes to the record; the caller has checked room(). non_temporal: 2 KiB and more are
   /// stored past the caches.
-  void put(const void* data, std::size_t bytes, bool past_caches = false);
+  void put(const void* data, std::size_t bytes, bool non_temporal = false);
   /// Ends the record with padding and publishes it to the reader.
   void publish();
   /// Tells the reader that this process may now write to the memory whose locations it has sent.

@@ -106,7 +106,7 @@ bool ShmTransport::active() const {
 // ---- Moving bytes
 
 bool ShmTransport::write(Link& link) {
-  const bool past_caches = past_caches_.load(std::memory_order_relaxed);
+  const bool non_temporal = non_temporal_.load(std::memory_order_relaxed);
   std::size_t moved = 0;
   OutFrame frame;
   while (moved < poll_budget && link.matcher.has_frames()) {
@@ -119,7 +119,7 @@ bool ShmTransport::write(Link& link) {
     if (room < sizeof(FrameHeader) + frame_bytes_ / 2) break;
     if (!link.matcher.next_frame(MessageMatcher::any, room - sizeof(FrameHeader), frame)) break;
     link.to.put(&frame.header, sizeof frame.header);
-    link.to.put(frame.payload, frame.header.length, past_caches);
+    link.to.put(frame.payload, frame.header.length, non_temporal);
     link.to.publish();
     moved += sizeof frame.header + frame.header.length;
     if (frame.transfer != nullptr) link.matcher.sent(*frame.transfer, frame.header.length);

@@ -45,8 +45,8 @@ class ShmTransport final : public Transport {
   void begin_collective(std::uint64_t sequence, const Signature& signature) override {
     sequence_check_.begin(sequence, signature);
   }
-  void store_past_caches(bool past) override {
-    past_caches_.store(past, std::memory_order_relaxed);
+  void store_non_temporal(bool non_temporal) override {
+    non_temporal_.store(non_temporal, std::memory_order_relaxed);
   }
   void tell_call(int peer, std::uint64_t sequence, const Signature& call) override;
   const Status* failure() const override { return sequence_check_.failure(); }
@@ -91,7 +91,7 @@ class ShmTransport final : public Transport {
   const std::function<void(int rank)> wake_;
   const ShmOptions options_;
   const std::size_t frame_bytes_;
-  std::atomic<bool> past_caches_ = false;
+  std::atomic<bool> non_temporal_ = false;
   Status cancelled_;
   UnexpectedPool pool_;
   CollectiveSequenceCheck sequence_check_;

@@ -1,4 +1,4 @@
-#include "bootstrap/control/fault_board.h"
+#include "bootstrap/control/fault_log.h"
 
 namespace hocket::internal {
 namespace {
@@ -16,12 +16,12 @@ bool concerns_whole_rank(const Fault& fault) {
 
 }  // namespace
 
-FaultBoard::Name FaultBoard::name_of(const Fault& fault) {
+FaultLog::Name FaultLog::name_of(const Fault& fault) {
   const bool whole = concerns_whole_rank(fault);
   return {fault.kind, fault.rank, whole ? 0 : fault.comm_id, whole ? 0 : fault.sequence};
 }
 
-bool FaultBoard::add(const Fault& fault) {
+bool FaultLog::add(const Fault& fault) {
   std::lock_guard lock(mutex_);
   const bool whole = concerns_whole_rank(fault);
   if (whole && (known_.contains({Fault::Kind::left, fault.rank, 0, 0}) ||
@@ -43,24 +43,24 @@ bool FaultBoard::add(const Fault& fault) {
   return true;
 }
 
-void FaultBoard::forget(Faults::iterator it) {
+void FaultLog::forget(Faults::iterator it) {
   known_.erase(name_of(it->second));
   faults_.erase(it);
 }
 
-void FaultBoard::keep_few_strays() {
+void FaultLog::keep_few_strays() {
   for (; strays_.size() > most_strays; strays_.pop_front()) {
     const auto found = faults_.find(strays_.front());
     if (found != faults_.end() && !open_.contains(found->second.comm_id)) forget(found);
   }
 }
 
-void FaultBoard::open(std::uint64_t comm_id) {
+void FaultLog::open(std::uint64_t comm_id) {
   std::lock_guard lock(mutex_);
   ++open_[comm_id];
 }
 
-void FaultBoard::close(std::uint64_t comm_id) {
+void FaultLog::close(std::uint64_t comm_id) {
   std::lock_guard lock(mutex_);
   const auto opened = open_.find(comm_id);
   if (opened == open_.end() || --opened->second > 0) return;
@@ -72,14 +72,14 @@ void FaultBoard::close(std::uint64_t comm_id) {
   }
 }
 
-void FaultBoard::prepare_own_failure(Fault fault) {
+void FaultLog::prepare_own_failure(Fault fault) {
   Faults one;
   one.emplace(0, std::move(fault));
   std::lock_guard lock(mutex_);
   own_failure_ = one.extract(one.begin());
 }
 
-bool FaultBoard::add_own_failure() noexcept {
+bool FaultLog::add_own_failure() noexcept {
   std::lock_guard lock(mutex_);
   if (own_failed_ || own_failure_.empty()) return false;
   own_failed_ = count_.load(std::memory_order_relaxed);
@@ -89,19 +89,19 @@ bool FaultBoard::add_own_failure() noexcept {
   return true;
 }
 
-Fault FaultBoard::own_failure() const {
+Fault FaultLog::own_failure() const {
   std::lock_guard lock(mutex_);
   return faults_.at(own_failed_.value());
 }
 
-std::vector<Fault> FaultBoard::all() const {
+std::vector<Fault> FaultLog::all() const {
   std::lock_guard lock(mutex_);
   std::vector<Fault> out;
   for (const auto& [number, fault] : faults_) out.push_back(fault);
   return out;
 }
 
-std::vector<Fault> FaultBoard::since(const FaultScope& scope, std::uint64_t* position) const {
+std::vector<Fault> FaultLog::since(const FaultScope& scope, std::uint64_t* position) const {
   std::lock_guard lock(mutex_);
   std::vector<Fault> out;
   for (auto it = faults_.lower_bound(*position); it != faults_.end(); ++it) {
@@ -111,46 +111,46 @@ std::vector<Fault> FaultBoard::since(const FaultScope& scope, std::uint64_t* pos
   return out;
 }
 
-bool FaultBoard::concerns(const Fault& fault, const FaultScope& scope) const {
+bool FaultLog::concerns(const Fault& fault, const FaultScope& scope) const {
   std::lock_guard lock(mutex_);
   return concerns_locked(fault, scope);
 }
 
-bool FaultBoard::concerns_locked(const Fault& fault, const FaultScope& scope) const {
+bool FaultLog::concerns_locked(const Fault& fault, const FaultScope& scope) const {
   if (!scope.covers(fault)) return false;
   const bool had_left = known_.contains({Fault::Kind::left, fault.rank, scope.comm_id, 0});
   return !(is_end(fault) && had_left && scope.comm_id != 0);
 }
 
-std::size_t FaultBoard::size() const {
+std::size_t FaultLog::size() const {
   std::lock_guard lock(mutex_);
   return faults_.size() + known_.size() + open_.size() + strays_.size();
 }
 
-bool FaultBoard::has_left(int rank) const {
+bool FaultLog::has_left(int rank) const {
   std::lock_guard lock(mutex_);
   return known_.contains({Fault::Kind::left, rank, 0, 0}) ||
          known_.contains({Fault::Kind::exited, rank, 0, 0});
 }
 
-bool FaultBoard::is_gone(int rank) const {
+bool FaultLog::is_gone(int rank) const {
   if (has_left(rank)) return true;
   std::lock_guard lock(mutex_);
   return known_.contains({Fault::Kind::dead, rank, 0, 0});
 }
 
-int FaultBoard::watch(std::function<void()> wake) {
+int FaultLog::watch(std::function<void()> wake) {
   std::lock_guard lock(watch_mutex_);
   watchers_[next_token_] = std::make_shared<const std::function<void()>>(std::move(wake));
   return next_token_++;
 }
 
-void FaultBoard::unwatch(int token) {
+void FaultLog::unwatch(int token) {
   std::lock_guard lock(watch_mutex_);
   watchers_.erase(token);
 }
 
-void FaultBoard::wake_all() {
+void FaultLog::wake_all() {
   std::lock_guard lock(watch_mutex_);
   // A callback may remove itself or another callback; callbacks that it adds are not called now.
   const int end = next_token_;

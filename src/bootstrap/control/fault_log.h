@@ -16,7 +16,7 @@
 
 namespace hocket::internal {
 
-class FaultBoard {
+class FaultLog {
  public:
   /// Adds a fault; returns false if the fault is known already. For each rank there is at most one
   /// fault of each of the kinds dead, silent and left, and no dead or silent after left; other
