@@ -103,7 +103,7 @@
  * library prints nothing (except with HOCKET_LOG), never exits the process and never throws.
  *
  * Ranks that make different calls. A call may end before this rank can learn that a peer made a
- * different call; it then returns hocketSuccess, and one of the next 32 calls on the
+ * different call; it then returns hocketSuccess, and one of the next 128 calls on the
  * communicator fails with hocketMismatch; its sentence quotes the calls that differed. This happens
  * to a rank that needs nothing of the others: to a broadcast or scatter on its root, a reduce or
  * gather on the other ranks, and a hocketSend, of small messages (over TCP of up to 64 KiB). In the

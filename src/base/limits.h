@@ -7,11 +7,12 @@ namespace hocket::internal {
 inline constexpr int public_flags = 4;
 // Payload of an arrival line, in bytes: the rest of its 128 bytes.
 inline constexpr int line_payload_bytes = 104;
-// Arrival lines and tiny scratches of a rank: a power of two. Operations use them in turn, so a
-// rank may be ahead of a local peer by at most one operation less. Where ranks share cores, a rank
-// that may not go on waits until the kernel runs its peers: with 32 lines instead of 8, rooted
-// calls of up to 512 B of 4 ranks on 2 cores took 0.4 of the time (2026-11-25).
-inline constexpr int run_ahead_operations = 32;
+// Arrival lines of a rank: a power of two. Operations use them in turn, so a rank may be ahead of a
+// local peer by at most one operation less. A rank that may not go on waits for its peers; where
+// ranks share cores, until the kernel runs them. With 128 lines instead of 32, rooted calls of 8 B
+// took 0.6 of the time with 4 and 8 ranks on 2 cores, and 0.8 with 2 ranks; 512 lines gained 0.1
+// more with 4 and 8 ranks, and nothing with 2 (2026-11-26).
+inline constexpr int run_ahead_operations = 128;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;
 // Ranks of a job: the record of operations has 16 bits for a rank, and lower() allows so many tags.

@@ -194,7 +194,7 @@ TEST(RunAhead, lets_any_operations_follow_one_another) {
       std::vector<DrawnTask> drawn;
       std::vector<Task*> tasks;
       const auto ahead = static_cast<std::uint32_t>(random() % ranks);
-      while (drawn.size() < 2 * run_ahead_operations) {
+      while (drawn.size() < 2 * testing::tiny_scratches) {
         drawn.push_back(draw_task(ranks, ahead, random));
         tasks.push_back(drawn.back().task.get());
       }
@@ -205,8 +205,7 @@ TEST(RunAhead, lets_any_operations_follow_one_another) {
       }
     }
   }
-  EXPECT_GE(lead, static_cast<std::size_t>(run_ahead_operations))
-      << "the ranks ran in step: this shows nothing";
+  EXPECT_GE(lead, testing::tiny_scratches) << "the ranks ran in step: this shows nothing";
 }
 
 INSTANTIATE_TEST_SUITE_P(builders, EveryLayeredProgram, ::testing::ValuesIn(layout_builders()),

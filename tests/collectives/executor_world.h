@@ -40,6 +40,9 @@ class NodeMemory {
   std::byte* base_;
 };
 
+/// By fewer operations than these a rank is ahead of its peers.
+constexpr std::size_t tiny_scratches = Board::scratches(ScratchSize::tiny);
+
 /// An operation of all ranks.
 struct Task {
   /// staged: the alternative to plans that map buffers; unmapped: the rank without mappable

@@ -13,8 +13,8 @@ using testing::Task;
 using testing::World;
 
 /// Contributors of a gather and the root of a scatter wait for no peer. With small blocks such a
-/// rank ends as many operations before its peers as there are arrival lines.
-TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_arrival_lines_allow) {
+/// rank ends as many operations before its peers as there are tiny scratches.
+TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_tiny_scratches_allow) {
   for (const Collective collective : {Collective::gather, Collective::scatter}) {
     const Builder& builder = *find_builder("eager", collective, Medium::node);
     const Group group{.ranks = 3, .varying = true};
@@ -25,14 +25,14 @@ TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_arrival_lines_allow) {
     call.counts = {5, 64, 0};
     std::deque<Task> drawn;
     std::vector<Task*> tasks;
-    for (; drawn.size() < std::size_t{4} * run_ahead_operations; ++call.data_seed) {
+    for (; drawn.size() < 4 * testing::tiny_scratches; ++call.data_seed) {
       tasks.push_back(&drawn.emplace_back(plans, std::vector<Plan>(), -1, call));
     }
     std::size_t lead = 0;
     const Status status = world.run(tasks, 7, &lead);
     ASSERT_TRUE(status.ok()) << status.message();
     for (const Task& task : drawn) ASSERT_EQ(task.buffers.check(), "");
-    EXPECT_GE(lead, static_cast<std::size_t>(run_ahead_operations) / 2) << name_of(collective);
+    EXPECT_GE(lead, testing::tiny_scratches / 2) << name_of(collective);
   }
 }
 

@@ -45,7 +45,7 @@ class Ranks {
     ranks_[rank]->arrive(operation, fingerprints_[rank]);
   }
   /// Whether the next operation of the rank may begin.
-  RunAhead::Look may_begin(std::size_t rank, ScratchSize scratch = ScratchSize::tiny) {
+  RunAhead::Look may_begin(std::size_t rank, ScratchSize scratch = ScratchSize::none) {
     const std::uint64_t operation = ranks_[rank]->arrived() + 1;
     const std::uint64_t required = RunAhead::required_by(operation, scratch);
     if (ranks_[rank]->all_have_arrived(required)) return RunAhead::Look::all_have_arrived;
@@ -101,6 +101,7 @@ TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
   EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::turns_128k)) << "there are eight of them too";
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_32k));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_4k));
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_512));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::tiny));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::none));
   for (int i = 0; i < 5; ++i) ranks.arrive(1);
@@ -109,8 +110,8 @@ TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
 }
 
 constexpr ScratchSize all_sizes[] = {
-    ScratchSize::tiny,     ScratchSize::small,     ScratchSize::medium,    ScratchSize::large,
-    ScratchSize::turns_4k, ScratchSize::turns_32k, ScratchSize::turns_128k};
+    ScratchSize::tiny,      ScratchSize::small,    ScratchSize::medium,    ScratchSize::large,
+    ScratchSize::turns_512, ScratchSize::turns_4k, ScratchSize::turns_32k, ScratchSize::turns_128k};
 
 TEST(Scratch, of_every_size_and_rank_lies_apart_from_all_others) {
   for (const int ranks : {2, 13, 300}) {
@@ -147,7 +148,7 @@ TEST(Scratch, is_of_a_size_with_room_and_there_are_more_where_ranks_share_cores)
       EXPECT_LE(bytes, board.scratch_step(size) / Board::scratches(size)) << bytes;
     }
   }
-  for (const std::size_t bytes : {600, 4096, 30'000, 100'000}) {
+  for (const std::size_t bytes : {100, 512, 600, 4096, 30'000, 100'000}) {
     EXPECT_LT(Board::scratches(Board::size_for(bytes, false)),
               Board::scratches(Board::size_for(bytes, true)))
         << bytes;

@@ -10,8 +10,8 @@
 //      \_____________|____________|_____________/
 //      await all, read 4 lines: a+b+c+d -> output           (each rank for itself)
 //
-// No line is rewritten while a peer reads it: a rank has 32 lines, which its operations use in
-// turn, and is at most 31 operations ahead of any peer (src/transport/shm/run_ahead.h). Where a
+// No line is rewritten while a peer reads it: a rank has 128 lines, which its operations use in
+// turn, and is at most 127 operations ahead of any peer (src/transport/shm/run_ahead.h). Where a
 // rank has a block for each peer (reduce-scatter, scatter, all-to-all), the blocks lie one behind
 // another in the line, so all of them together must fit. In a rooted collective a rank puts data
 // into its line only if another rank reads it, and a rank waits only for peers whose data it reads:

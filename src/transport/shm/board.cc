@@ -70,6 +70,7 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
   add(ScratchSize::small, small_scratch_bytes);
   add(ScratchSize::medium, medium_scratch_bytes);
   add(ScratchSize::large, large_scratch(local_ranks));
+  add(ScratchSize::turns_512, turns_512_bytes);
   add(ScratchSize::turns_4k, turns_4k_bytes);
   add(ScratchSize::turns_32k, turns_32k_bytes);
   add(ScratchSize::turns_128k, turns_128k_bytes);

@@ -2,9 +2,9 @@
 // its own part and reads the parts of the others. A new board is all zero bytes. docs/PROTOCOL.md
 // draws the layout.
 //
-//   per local rank: doorbell | progress | public flags | 32 signatures | 32 arrival lines
-//                   32 tiny scratches | 8 small | 4 medium | 2 large
-//                   for ranks that share cores: 32 of 4 KiB | 16 of 32 KiB | 8 of 128 KiB
+//   per local rank: doorbell | progress | public flags | 128 signatures | 128 arrival lines
+//                   32 tiny scratches | 8 small | 4 medium | 2 large; for ranks that
+//                   share cores: 128 of 512 bytes | 32 of 4 KiB | 16 of 32 KiB | 8 of 128 KiB
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
@@ -68,7 +68,7 @@ struct alignas(128) Doorbell {
   std::atomic<std::uint32_t> sleeps;  // how many times the rank has announced that it sleeps
 };
 
-/// The control page of a rank, two pages of memory: everything that it shares except scratch and
+/// The control page of a rank, six pages of memory: everything that it shares except scratch and
 /// fifos.
 struct alignas(4096) ControlPage {
   Doorbell doorbell;
@@ -76,10 +76,9 @@ struct alignas(4096) ControlPage {
   FlagLine flags[public_flags];
   /// ArrivalLine::fingerprint comes from the signature, and is written after it.
   Signature signatures[run_ahead_operations];
-  /// They fill a page of memory.
   alignas(4096) ArrivalLine arrivals[run_ahead_operations];
 };
-static_assert(sizeof(ControlPage) == 8192);
+static_assert(sizeof(ControlPage) == 24576);
 
 /// The scratches of a rank. A rank may be as many operations ahead of its peers as there are
 /// scratches of the size that it needs, less one.
@@ -93,14 +92,15 @@ static_assert(sizeof(ControlPage) == 8192);
 ///
 /// Where ranks share cores, a rank should end as many operations as it can before another rank has
 /// its turn on the core. So rooted collectives then use scratches of other sizes, of which there
-/// are more: turns_4k, turns_32k, turns_128k. A scatter of 8 KiB among 4 ranks on 2 cores took
-/// 2.6 us with two scratches, and 0.53 us with 16.
+/// are more: turns_512, turns_4k, turns_32k, turns_128k. A scatter of 8 KiB among 4 ranks on 2
+/// cores took 2.6 us with two scratches, and 0.53 us with 16.
 enum class ScratchSize : std::uint8_t {
   none,
   tiny,
   small,
   medium,
   large,
+  turns_512,
   turns_4k,
   turns_32k,
   turns_128k
@@ -112,12 +112,13 @@ class Board {
   static std::size_t bytes(int local_ranks);
   static constexpr std::size_t tiny_scratch_bytes = 512, small_scratch_bytes = 2048,
                                medium_scratch_bytes = 4096;
-  static constexpr std::size_t turns_4k_bytes = 4 << 10, turns_32k_bytes = 32 << 10,
-                               turns_128k_bytes = 128 << 10;
+  static constexpr std::size_t turns_512_bytes = 512, turns_4k_bytes = 4 << 10,
+                               turns_32k_bytes = 32 << 10, turns_128k_bytes = 128 << 10;
   /// shares_cores: ranks of the node share cores.
   static constexpr ScratchSize size_for(std::size_t bytes, bool shares_cores) {
-    if (shares_cores && bytes > tiny_scratch_bytes) {
-      return bytes <= turns_4k_bytes     ? ScratchSize::turns_4k
+    if (shares_cores) {
+      return bytes <= turns_512_bytes    ? ScratchSize::turns_512
+             : bytes <= turns_4k_bytes   ? ScratchSize::turns_4k
              : bytes <= turns_32k_bytes  ? ScratchSize::turns_32k
              : bytes <= turns_128k_bytes ? ScratchSize::turns_128k
                                          : ScratchSize::large;
@@ -213,8 +214,8 @@ class Board {
 
  private:
   // By ScratchSize.
-  static constexpr std::uint64_t numbers_of_scratches[] = {
-      run_ahead_operations, run_ahead_operations, 8, 4, 2, run_ahead_operations, 16, 8};
+  static constexpr std::uint64_t numbers_of_scratches[] = {run_ahead_operations, 32, 8,  4, 2,
+                                                           run_ahead_operations, 32, 16, 8};
   struct ScratchArea {  // the scratches of one size, of all ranks
     std::size_t offset = 0, scratch_bytes = 0;
   };
@@ -229,7 +230,7 @@ class Board {
   std::byte* base_ = nullptr;
   int local_ranks_ = 0;
   int local_rank_ = 0;
-  ScratchArea areas_[8];
+  ScratchArea areas_[9];
   std::size_t fifo_offset_ = 0, fifo_bytes_ = 0;
 };
 
