@@ -35,7 +35,7 @@ class FailureDetector {
 
   /// Adds a fault to the fault log and tells all ranks, unless it is known already.
   void raise(const Fault& fault) { spread(fault, nullptr); }
-  /// Tells all ranks of a fault that is on the fault log already.
+  /// Tells all ranks of a fault that is in the fault log already.
   void publish(const Fault& fault) { flood(fault, nullptr); }
   void leave();
   /// Tells all ranks that the process ends in order, but has not left.

@@ -12,12 +12,12 @@
 //   copy a        .             send c        .            large: a message
 //   await 1, copy b; await 2, recv c; await 3, copy d      each in a lane of its own
 //
-// The scratch of an operation has 512 bytes: the tiny scratch, of which there are the most, so
-// that a rank may run ahead of its peers as far as these allow (transport/shm/board.h). In a
-// scatter and an all-to-all the sender divides it among its peers: with 2 ranks a small block
-// has up to 512 bytes, with 3 ranks 256, with 5 ranks 128, with 9 ranks 64. With more ranks all
-// blocks are messages, as in `pairs`. A gather needs one block of scratch on each rank, whatever
-// their number.
+// The scratch of an operation has 512 bytes, the size of which there are the most: a rank may
+// run ahead of its peers by as many operations, less one (transport/shm/board.h). In a scatter
+// and an all-to-all the sender divides it among its peers: with 2 ranks a small block has up to
+// 512 bytes, with 3 ranks 256, with 5 ranks 128, with 9 ranks 64. With more ranks all blocks are
+// messages, as in `pairs`. A gather needs one block of scratch on each rank, whatever their
+// number.
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a

@@ -35,8 +35,9 @@ struct Figures {
   double ranks_per_core = 1;
 };
 
-/// Non-temporal stores of what peers read, with the peers' reading, take less time than ordinary
-/// stores, which take the lines from the caches of the peers that have read them before.
+/// True if it takes less time to write with non-temporal stores what peers read, and to read it
+/// from memory, than to write it with ordinary stores, which first take the lines from the caches
+/// of the peers.
 inline bool non_temporal_is_faster(const Figures& figures) {
   constexpr double least_gain = 0.9;
   return figures.peer_non_temporal_ns_per_byte > 0 &&
