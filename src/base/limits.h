@@ -9,9 +9,10 @@ inline constexpr int public_flags = 4;
 inline constexpr int line_payload_bytes = 104;
 // Arrival lines of a rank: a power of two. Operations use them in turn, so a rank may be ahead of a
 // local peer by at most one operation less. A rank that may not go on waits for its peers; where
-// ranks share cores, until the kernel runs them. With 128 lines instead of 32, rooted calls of 8 B
-// took 0.6 to 0.7 of the time with 4 and 8 ranks on 2 cores, and 0.8 with 2 ranks whose cores share
-// no cache; 512 lines gained a tenth more with 4 and 8 ranks, and nothing with 2 (2026-11-26).
+// ranks share cores, until the kernel runs them. With 128 lines instead of 32, rooted calls of at
+// most 8 bytes for each rank took 0.6 to 0.8 of the time with 4 and 8 ranks on 2 cores, and with
+// 512 lines 0.5 to 0.7 (2026-11-26). The more lines, the later ranks with different calls learn of
+// it.
 inline constexpr int run_ahead_operations = 128;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;

@@ -40,7 +40,7 @@ class NodeMemory {
   std::byte* base_;
 };
 
-/// By fewer operations than these a rank is ahead of its peers.
+/// The tiny scratches of a rank. A rank is ahead of its peers by at most one operation less.
 constexpr std::size_t tiny_scratches = Board::scratches(ScratchSize::tiny);
 
 /// An operation of all ranks.

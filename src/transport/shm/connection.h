@@ -50,7 +50,7 @@ class FifoWriter : public Fifo {
   std::size_t room(std::size_t wanted);
   bool broken() const { return broken_; }
   /// Appends bytes to the record; the caller has checked room(). non_temporal: 2 KiB and more are
-  /// stored past the caches.
+  /// written with non-temporal stores.
   void put(const void* data, std::size_t bytes, bool non_temporal = false);
   /// Ends the record with padding and publishes it to the reader.
   void publish();

@@ -1,12 +1,13 @@
 // How far a rank may be ahead of its local peers, and how ranks that make different calls find out.
 //
-// The rule. Before a rank writes anything of operation s to the board, it has seen that every local
-// peer has arrived at operation s - 127 or later. A rank arrives at an operation when it has ended
-// the previous one. So every peer has ended operation s - 128, whose arrival line and signature the
-// rank overwrites. There are fewer of most scratches: before a rank writes to one of n scratches,
-// every peer has arrived at s - (n - 1), and so has ended s - n. No rank reads
-// the memory of that operation any more, whatever plans the two operations have: a plan reads the
-// memory of peers only between its beginning and its end, and only that of its own operation.
+// The rule. Before a rank writes anything of operation s to the board, it has seen that every
+// local peer has arrived at operation s - 127 or later. A rank arrives at an operation when it
+// has ended the previous one. So every peer has ended operation s - 128, whose arrival line and
+// signature the rank overwrites. There are fewer of most scratches: before a rank writes to one
+// of n scratches, every peer has arrived at s - (n - 1), and so has ended s - n. No rank reads
+// the memory of that operation any more, whatever plans the two operations have: a plan reads
+// the memory of peers only between its beginning and its end, and only that of its own
+// operation.
 //
 // A rank that has awaited the arrival of all peers, as every all-reduce does, knows that all have
 // come so far, and reads nothing. Otherwise it reads one word of each peer, which says at which
