@@ -2,6 +2,7 @@
 // calls.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "call.h"

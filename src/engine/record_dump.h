@@ -5,6 +5,7 @@
 // run. So whatever ends a communicator or the process in order waits for the thread.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>

@@ -12,6 +12,7 @@
 #include <deque>
 #include <numeric>
 #include <random>
+#include <ranges>
 #include <string>
 #include <vector>
 

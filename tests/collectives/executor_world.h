@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <ranges>
 #include <set>
 #include <tuple>
 #include <utility>

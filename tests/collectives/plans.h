@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <ostream>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <ostream>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>

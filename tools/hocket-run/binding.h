@@ -1,6 +1,7 @@
 // The CPUs of each rank of a host: --bind-to, and --map-by among the parts of the host.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>

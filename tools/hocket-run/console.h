@@ -2,6 +2,7 @@
 // descriptor is writable, so that the launcher does not block.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <string>
 #include <string_view>

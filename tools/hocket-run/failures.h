@@ -7,6 +7,7 @@
 // consequence (a death by signal, a lost host) is named first.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 

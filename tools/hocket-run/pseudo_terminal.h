@@ -2,6 +2,7 @@
 // a pipe in blocks of some KiB.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -1,8 +1,10 @@
 // Passes on the output of a rank in whole lines, so that the lines of several ranks do not mix.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 

@@ -1,6 +1,7 @@
 // Problems that one rank has, known to all ranks.
 #pragma once
 
+#include <exception>
 #include <hocket/hocket.hpp>
 #include <stdexcept>
 #include <string>

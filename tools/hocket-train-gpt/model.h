@@ -5,9 +5,11 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace hocket::gpt {
 

@@ -1,6 +1,7 @@
 // The text: bytes of a file, cut into windows for training and for validation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 // The compressed list in which Slurm names the hosts of a step.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -2,6 +2,7 @@
 // NAME=value pairs, the first of which is the command, and a newline ends the line.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>

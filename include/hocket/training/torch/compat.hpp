@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
 
+#include <utility>
+
 #if TORCH_VERSION_MAJOR < 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 7)
 #error "hocket::torch needs libtorch 2.7 or newer"
 #endif

@@ -18,6 +18,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>

@@ -6,7 +6,9 @@
 #include <concepts>
 #include <optional>
 #include <ranges>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace hocket::training {

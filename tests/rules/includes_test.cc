@@ -1,0 +1,190 @@
+// A header includes, itself or by headers of this repository, the standard header of each name of
+// the standard library that it uses. Standard headers include one another, in each library in
+// another way, so a compiler would not notice all that is missing.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "rules/tree.h"
+
+namespace rules {
+namespace {
+
+/// The standard header of each name after `std::`. A name that is not here is not checked.
+const std::map<std::string, std::string>& header_of() {
+  static const std::map<std::string, std::string> all = [] {
+    const std::map<std::string, std::string> names_of = {
+        {"algorithm", "all_of any_of copy copy_if fill find find_if max min shuffle sort"},
+        {"any", "any"},
+        {"array", "array"},
+        {"atomic",
+         "atomic atomic_signal_fence atomic_thread_fence memory_order_acquire "
+         "memory_order_relaxed memory_order_release memory_order_seq_cst"},
+        {"barrier", "barrier"},
+        {"bit", "bit_cast bit_ceil bit_width countr_zero endian has_single_bit"},
+        {"bitset", "bitset"},
+        {"chrono", "chrono"},
+        {"cmath", "fabs isfinite isinf isnan ldexp signbit sqrt"},
+        {"compare", "strong_ordering"},
+        {"complex", "complex"},
+        {"concepts", "convertible_to derived_from integral invocable same_as"},
+        {"condition_variable", "condition_variable"},
+        {"cstddef", "byte nullptr_t ptrdiff_t size_t"},
+        {"cstdint", "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t"},
+        {"cstdio", "FILE fflush fprintf printf snprintf"},
+        {"cstdlib", "abort aligned_alloc exit free getenv system"},
+        {"cstring", "memcmp memcpy memset strlen strstr"},
+        {"deque", "deque"},
+        {"exception", "current_exception exception exception_ptr rethrow_exception"},
+        {"filesystem", "filesystem"},
+        {"fstream", "ifstream ofstream"},
+        {"functional", "function"},
+        {"future", "future promise"},
+        {"initializer_list", "initializer_list"},
+        {"iostream", "cerr cout"},
+        {"limits", "numeric_limits"},
+        {"list", "list"},
+        {"map", "map"},
+        {"memory",
+         "dynamic_pointer_cast enable_shared_from_this make_shared make_unique shared_ptr "
+         "unique_ptr weak_ptr"},
+        {"mutex", "call_once lock_guard mutex once_flag recursive_mutex unique_lock"},
+        {"new", "bad_alloc bad_array_new_length"},
+        {"numeric", "accumulate iota"},
+        {"optional", "nullopt optional"},
+        {"queue", "queue"},
+        {"random", "mt19937 mt19937_64 random_device"},
+        {"ranges", "ranges"},
+        {"regex", "regex"},
+        {"set", "set"},
+        {"span", "as_bytes as_writable_bytes span"},
+        {"sstream", "istringstream ostringstream"},
+        {"stdexcept", "runtime_error"},
+        {"string", "string to_string"},
+        {"string_view", "string_view"},
+        {"system_error", "error_code"},
+        {"thread", "jthread this_thread thread"},
+        {"tuple", "apply tuple"},
+        {"type_traits",
+         "common_type_t conditional_t decay_t enable_if_t invoke_result_t is_arithmetic_v "
+         "is_const_v "
+         "is_enum_v is_floating_point_v is_integral_v is_invocable_r_v is_pointer_v is_same_v "
+         "is_signed_v is_trivially_copyable_v is_void_v make_unsigned_t remove_cv_t "
+         "remove_cvref_t remove_reference_t true_type underlying_type_t"},
+        {"unordered_map", "unordered_map"},
+        {"unordered_set", "unordered_set"},
+        {"utility",
+         "declval exchange forward in_range index_sequence index_sequence_for move pair swap"},
+        {"variant", "variant"},
+        {"vector", "vector"},
+    };
+    std::map<std::string, std::string> header;
+    for (const auto& [standard, names] : names_of) {
+      std::istringstream words(names);
+      for (std::string name; words >> name;) header[name] = standard;
+    }
+    return header;
+  }();
+  return all;
+}
+
+/// The headers of the repository, and what they include.
+class Headers {
+ public:
+  void add(const File& file) { files_[file.path] = &file; }
+  std::size_t size() const { return files_.size(); }
+  const std::map<std::string, const File*>& files() const { return files_; }
+
+  /// The headers from elsewhere that a header includes, itself or by headers of the repository.
+  const std::set<std::string>& from_elsewhere(const std::string& path) {
+    const auto [known, is_new] = from_elsewhere_.try_emplace(path);
+    std::set<std::string>& included = known->second;
+    if (!is_new) return included;
+    for (const std::string& line : lines_of(files_.at(path)->text)) {
+      if (!line.starts_with("#include ")) continue;
+      const std::string name = line.substr(10, line.find_first_of(">\"", 10) - 10);
+      const std::string inner = in_repository(path, name);
+      if (inner.empty()) {
+        included.insert(name);
+      } else {
+        const std::set<std::string>& more = from_elsewhere(inner);
+        included.insert(more.begin(), more.end());
+      }
+    }
+    return included;
+  }
+
+ private:
+  /// The path of the header that `includer` names; empty: a header from elsewhere.
+  std::string in_repository(const std::string& includer, const std::string& name) const {
+    const std::string beside = includer.substr(0, includer.rfind('/') + 1);
+    for (const std::string& folder :
+         {beside, std::string("include/"), std::string("src/"), std::string("tests/")}) {
+      const std::string path = std::filesystem::path(folder + name).lexically_normal().string();
+      if (files_.contains(path)) return path;
+    }
+    return "";
+  }
+
+  std::map<std::string, const File*> files_;                     // by path
+  std::map<std::string, std::set<std::string>> from_elsewhere_;  // by path
+};
+
+Complaints check(Headers& headers, const File& file) {
+  static const std::regex standard_name("\\bstd::(\\w+)");
+  std::set<std::string> included = headers.from_elsewhere(file.path);
+  Complaints complaints;
+  std::size_t number = 0;
+  for (const std::string& line : lines_of(code_of(file.text))) {
+    ++number;
+    for (std::sregex_iterator it(line.begin(), line.end(), standard_name), end; it != end; ++it) {
+      const auto found = header_of().find((*it)[1]);
+      if (found == header_of().end() || !included.insert(found->second).second) continue;
+      complaints.push_back(
+          at(file.path, number, it->str() + " needs #include <" + found->second + ">"));
+    }
+  }
+  return complaints;
+}
+
+TEST(Rules, a_missing_standard_header_is_found) {
+  const File below = {"src/base/b.h", "#include <vector>\n"};
+  const struct {
+    const char* text;
+    bool allowed;
+  } cases[] = {
+      {"#include <vector>\nstd::vector<int> a;", true},
+      {"std::vector<int> a;", false},
+      {"#include \"base/b.h\"\nstd::vector<int> a;", true},
+      {"#include \"b.h\"\nstd::vector<int> a;", true},
+      {"#include <string>\nstd::vector<std::string> a;", false},
+      {"// std::vector\n#include <vector>\nstd::size_t a;", false},
+      {"// std::vector", true},
+      {"std::some_name a;", true},
+  };
+  for (const auto& test : cases) {
+    const File file = {"src/base/a.h", test.text};
+    Headers headers;
+    headers.add(below);
+    headers.add(file);
+    EXPECT_EQ(check(headers, file).empty(), test.allowed) << test.text;
+  }
+}
+
+TEST(Rules, headers_include_the_standard_headers_of_the_names_that_they_use) {
+  Headers headers;
+  for (const File& file : files()) {
+    if (file.path.ends_with(".h") || file.path.ends_with(".hpp")) headers.add(file);
+  }
+  Complaints complaints;
+  for (const auto& [path, file] : headers.files()) {
+    for (const std::string& complaint : check(headers, *file)) complaints.push_back(complaint);
+  }
+  EXPECT_LT(300u, headers.size());
+  EXPECT_TRUE(complaints.empty()) << join(complaints);
+}
+
+}  // namespace
+}  // namespace rules
