@@ -23,8 +23,8 @@ of_libtorch() {
   find perf/training -name '*.h'
 }
 
-# The standard headers are compiled once for all: includes_test.cc finds those that a header does not
-# include.
+# The standard headers are compiled once for all: includes_test.cc finds those that a header does
+# not include.
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 find include src tools perf tests \( -name '*.h' -o -name '*.hpp' \) 2>/dev/null |

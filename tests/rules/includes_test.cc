@@ -55,7 +55,7 @@ const std::map<std::string, std::string>& header_of() {
         {"numeric", "accumulate iota"},
         {"optional", "nullopt optional"},
         {"queue", "queue"},
-        {"random", "mt19937 mt19937_64 random_device"},
+        {"random", "mt19937 mt19937_64"},
         {"ranges", "ranges"},
         {"regex", "regex"},
         {"set", "set"},
