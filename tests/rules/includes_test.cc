@@ -12,74 +12,75 @@
 namespace rules {
 namespace {
 
-/// The standard header of each name after `std::`. A name that is not here is not checked.
+/// The names after `std::` whose standard header is known. Other names are not checked.
+const std::map<std::string, std::string> names_of = {
+    {"algorithm", "all_of any_of copy copy_if fill find find_if max min shuffle sort"},
+    {"any", "any"},
+    {"array", "array"},
+    {"atomic",
+     "atomic atomic_signal_fence atomic_thread_fence memory_order_acquire "
+     "memory_order_relaxed memory_order_release memory_order_seq_cst"},
+    {"barrier", "barrier"},
+    {"bit", "bit_cast bit_ceil bit_width countr_zero endian has_single_bit"},
+    {"bitset", "bitset"},
+    {"chrono", "chrono"},
+    {"cmath", "fabs isfinite isinf isnan ldexp signbit sqrt"},
+    {"compare", "strong_ordering"},
+    {"complex", "complex"},
+    {"concepts", "convertible_to derived_from integral invocable same_as"},
+    {"condition_variable", "condition_variable"},
+    {"cstddef", "byte nullptr_t ptrdiff_t size_t"},
+    {"cstdint", "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t"},
+    {"cstdio", "FILE fflush fprintf printf snprintf"},
+    {"cstdlib", "abort aligned_alloc exit free getenv system"},
+    {"cstring", "memcmp memcpy memset strlen strstr"},
+    {"deque", "deque"},
+    {"exception", "current_exception exception exception_ptr rethrow_exception"},
+    {"filesystem", "filesystem"},
+    {"fstream", "ifstream ofstream"},
+    {"functional", "function"},
+    {"future", "future promise"},
+    {"initializer_list", "initializer_list"},
+    {"iostream", "cerr cout"},
+    {"limits", "numeric_limits"},
+    {"list", "list"},
+    {"map", "map"},
+    {"memory",
+     "dynamic_pointer_cast enable_shared_from_this make_shared make_unique shared_ptr "
+     "unique_ptr weak_ptr"},
+    {"mutex", "call_once lock_guard mutex once_flag recursive_mutex unique_lock"},
+    {"new", "bad_alloc bad_array_new_length"},
+    {"numeric", "accumulate iota"},
+    {"optional", "nullopt optional"},
+    {"queue", "queue"},
+    {"random", "mt19937 mt19937_64"},
+    {"ranges", "ranges"},
+    {"regex", "regex"},
+    {"set", "set"},
+    {"span", "as_bytes as_writable_bytes span"},
+    {"sstream", "istringstream ostringstream"},
+    {"stdexcept", "runtime_error"},
+    {"string", "string to_string"},
+    {"string_view", "string_view"},
+    {"system_error", "error_code"},
+    {"thread", "jthread this_thread thread"},
+    {"tuple", "apply tuple"},
+    {"type_traits",
+     "common_type_t conditional_t decay_t enable_if_t invoke_result_t is_arithmetic_v "
+     "is_const_v "
+     "is_enum_v is_floating_point_v is_integral_v is_invocable_r_v is_pointer_v is_same_v "
+     "is_signed_v is_trivially_copyable_v is_void_v make_unsigned_t remove_cv_t "
+     "remove_cvref_t remove_reference_t true_type underlying_type_t"},
+    {"unordered_map", "unordered_map"},
+    {"unordered_set", "unordered_set"},
+    {"utility",
+     "declval exchange forward in_range index_sequence index_sequence_for move pair swap"},
+    {"variant", "variant"},
+    {"vector", "vector"},
+};
+
 const std::map<std::string, std::string>& header_of() {
   static const std::map<std::string, std::string> all = [] {
-    const std::map<std::string, std::string> names_of = {
-        {"algorithm", "all_of any_of copy copy_if fill find find_if max min shuffle sort"},
-        {"any", "any"},
-        {"array", "array"},
-        {"atomic",
-         "atomic atomic_signal_fence atomic_thread_fence memory_order_acquire "
-         "memory_order_relaxed memory_order_release memory_order_seq_cst"},
-        {"barrier", "barrier"},
-        {"bit", "bit_cast bit_ceil bit_width countr_zero endian has_single_bit"},
-        {"bitset", "bitset"},
-        {"chrono", "chrono"},
-        {"cmath", "fabs isfinite isinf isnan ldexp signbit sqrt"},
-        {"compare", "strong_ordering"},
-        {"complex", "complex"},
-        {"concepts", "convertible_to derived_from integral invocable same_as"},
-        {"condition_variable", "condition_variable"},
-        {"cstddef", "byte nullptr_t ptrdiff_t size_t"},
-        {"cstdint", "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t"},
-        {"cstdio", "FILE fflush fprintf printf snprintf"},
-        {"cstdlib", "abort aligned_alloc exit free getenv system"},
-        {"cstring", "memcmp memcpy memset strlen strstr"},
-        {"deque", "deque"},
-        {"exception", "current_exception exception exception_ptr rethrow_exception"},
-        {"filesystem", "filesystem"},
-        {"fstream", "ifstream ofstream"},
-        {"functional", "function"},
-        {"future", "future promise"},
-        {"initializer_list", "initializer_list"},
-        {"iostream", "cerr cout"},
-        {"limits", "numeric_limits"},
-        {"list", "list"},
-        {"map", "map"},
-        {"memory",
-         "dynamic_pointer_cast enable_shared_from_this make_shared make_unique shared_ptr "
-         "unique_ptr weak_ptr"},
-        {"mutex", "call_once lock_guard mutex once_flag recursive_mutex unique_lock"},
-        {"new", "bad_alloc bad_array_new_length"},
-        {"numeric", "accumulate iota"},
-        {"optional", "nullopt optional"},
-        {"queue", "queue"},
-        {"random", "mt19937 mt19937_64"},
-        {"ranges", "ranges"},
-        {"regex", "regex"},
-        {"set", "set"},
-        {"span", "as_bytes as_writable_bytes span"},
-        {"sstream", "istringstream ostringstream"},
-        {"stdexcept", "runtime_error"},
-        {"string", "string to_string"},
-        {"string_view", "string_view"},
-        {"system_error", "error_code"},
-        {"thread", "jthread this_thread thread"},
-        {"tuple", "apply tuple"},
-        {"type_traits",
-         "common_type_t conditional_t decay_t enable_if_t invoke_result_t is_arithmetic_v "
-         "is_const_v "
-         "is_enum_v is_floating_point_v is_integral_v is_invocable_r_v is_pointer_v is_same_v "
-         "is_signed_v is_trivially_copyable_v is_void_v make_unsigned_t remove_cv_t "
-         "remove_cvref_t remove_reference_t true_type underlying_type_t"},
-        {"unordered_map", "unordered_map"},
-        {"unordered_set", "unordered_set"},
-        {"utility",
-         "declval exchange forward in_range index_sequence index_sequence_for move pair swap"},
-        {"variant", "variant"},
-        {"vector", "vector"},
-    };
     std::map<std::string, std::string> header;
     for (const auto& [standard, names] : names_of) {
       std::istringstream words(names);
