@@ -210,14 +210,20 @@ std::vector<Pair> pairs() {
   };
 }
 
+/// Slow builds leave pairs out: more ranks add waits, not cases, and for the thread sanitizer each
+/// pair takes the same path of its threads.
+std::size_t step(int ranks) {
+  if (tests::thread_sanitized) return ranks == 4 ? 4 : 2;
+  return tests::sanitized && ranks == 4 ? 4 : 1;
+}
+
 class Mismatch : public testing::TestWithParam<const char*> {};
 
 TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
   const Env env{{{"HOCKET_TRANSPORT", GetParam()}}};
   for (int n : {2, 4}) {
     const std::vector<Pair> all = pairs();
-    // In a slow build 4 ranks make every fourth pair: more ranks add waits, not cases.
-    for (std::size_t i = 0; i < all.size(); i += ranks::sanitized && n == 4 ? 4 : 1) {
+    for (std::size_t i = 0; i < all.size(); i += step(n)) {
       const Pair& pair = all[i];
       SCOPED_TRACE(std::string(pair.name) + ", " + std::to_string(n) + " ranks");
       hocketConfig_t config = ranks::patient_config();
