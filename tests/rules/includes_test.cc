@@ -12,8 +12,10 @@
 namespace rules {
 namespace {
 
-/// The names after `std::` whose standard header is known. Other names are not checked.
+/// The standard headers, and the names after `std::` for which a header of the repository includes
+/// them. The names of the first row are declared by several standard headers.
 const std::map<std::string, std::string> names_of = {
+    {"", "begin end erase erase_if ios istream milli ostream"},
     {"algorithm", "all_of any_of copy copy_if fill find find_if max min shuffle sort"},
     {"any", "any"},
     {"array", "array"},
@@ -38,39 +40,41 @@ const std::map<std::string, std::string> names_of = {
     {"exception", "current_exception exception exception_ptr rethrow_exception"},
     {"filesystem", "filesystem"},
     {"fstream", "ifstream ofstream"},
-    {"functional", "function"},
+    {"functional", "function hash"},
     {"future", "future promise"},
     {"initializer_list", "initializer_list"},
     {"iostream", "cerr cout"},
+    {"iterator", "back_inserter istreambuf_iterator"},
     {"limits", "numeric_limits"},
     {"list", "list"},
     {"map", "map"},
     {"memory",
-     "dynamic_pointer_cast enable_shared_from_this make_shared make_unique shared_ptr "
+     "align dynamic_pointer_cast enable_shared_from_this make_shared make_unique shared_ptr "
      "unique_ptr weak_ptr"},
     {"mutex", "call_once lock_guard mutex once_flag recursive_mutex unique_lock"},
     {"new", "bad_alloc bad_array_new_length"},
     {"numeric", "accumulate iota"},
     {"optional", "nullopt optional"},
     {"queue", "queue"},
-    {"random", "mt19937 mt19937_64"},
+    {"random", "mt19937 mt19937_64 random_device"},
     {"ranges", "ranges"},
     {"regex", "regex"},
     {"set", "set"},
     {"span", "as_bytes as_writable_bytes span"},
     {"sstream", "istringstream ostringstream"},
     {"stdexcept", "runtime_error"},
-    {"string", "string to_string"},
+    {"stdfloat", "bfloat16_t float16_t"},
+    {"string", "getline stoull string to_string"},
     {"string_view", "string_view"},
     {"system_error", "error_code"},
     {"thread", "jthread this_thread thread"},
-    {"tuple", "apply tuple"},
+    {"tuple", "apply tuple tuple_size"},
     {"type_traits",
      "common_type_t conditional_t decay_t enable_if_t invoke_result_t is_arithmetic_v "
-     "is_const_v "
-     "is_enum_v is_floating_point_v is_integral_v is_invocable_r_v is_pointer_v is_same_v "
-     "is_signed_v is_trivially_copyable_v is_void_v make_unsigned_t remove_cv_t "
-     "remove_cvref_t remove_reference_t true_type underlying_type_t"},
+     "is_const_v is_enum_v is_floating_point_v is_integral_v is_invocable_r_v is_member_pointer_v "
+     "is_null_pointer_v is_pointer_v is_same_v is_signed_v is_trivially_copyable_v is_void_v "
+     "make_unsigned_t remove_all_extents_t remove_cv_t remove_cvref_t remove_reference_t "
+     "true_type underlying_type_t"},
     {"unordered_map", "unordered_map"},
     {"unordered_set", "unordered_set"},
     {"utility",
@@ -91,7 +95,7 @@ const std::map<std::string, std::string>& header_of() {
   return all;
 }
 
-/// The headers of the repository, and what they include.
+/// The headers of the repository, and the headers from elsewhere that each of them includes.
 class Headers {
  public:
   void add(const File& file) { files_[file.path] = &file; }
@@ -142,9 +146,12 @@ Complaints check(Headers& headers, const File& file) {
     ++number;
     for (std::sregex_iterator it(line.begin(), line.end(), standard_name), end; it != end; ++it) {
       const auto found = header_of().find((*it)[1]);
-      if (found == header_of().end() || !included.insert(found->second).second) continue;
-      complaints.push_back(
-          at(file.path, number, it->str() + " needs #include <" + found->second + ">"));
+      if (found == header_of().end()) {
+        complaints.push_back(at(file.path, number, it->str() + " has no header in this test"));
+      } else if (!found->second.empty() && included.insert(found->second).second) {
+        complaints.push_back(
+            at(file.path, number, it->str() + " needs #include <" + found->second + ">"));
+      }
     }
   }
   return complaints;
@@ -163,7 +170,8 @@ TEST(Rules, a_missing_standard_header_is_found) {
       {"#include <string>\nstd::vector<std::string> a;", false},
       {"// std::vector\n#include <vector>\nstd::size_t a;", false},
       {"// std::vector", true},
-      {"std::some_name a;", true},
+      {"std::erase(a, 1);", true},
+      {"std::some_name a;", false},
   };
   for (const auto& test : cases) {
     const File file = {"src/base/a.h", test.text};

@@ -23,6 +23,7 @@ TEST(Rules, random_tests_take_their_seed_from_one_place) {
   for (const File& file : files()) {
     if (!file.path.starts_with("tests/") || !is_source(file.path)) continue;
     if (file.path == "tests/seed.h" || file.path == "tests/rules/seeds_test.cc") continue;
+    if (file.path == "tests/rules/includes_test.cc") continue;  // it lists names
     for (const char* word : {"random_device", "TEST_SEED"}) {
       if (file.text.find(word) != std::string::npos) complaints.push_back(file.path + ": " + word);
     }
