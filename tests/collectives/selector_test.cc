@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -253,6 +254,67 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
     }
   }
   EXPECT_TRUE(differs) << "the fewest hops always had the least work";
+}
+
+TEST(Selector, ranks_that_share_cores_run_ahead_in_rooted_calls) {
+  SelectorOptions options = two_ranks();
+  options.ranks = 4;
+  options.figures.ranks_per_core = 2;
+  std::map<std::size_t, std::size_t> in_turn;  // sizes at which the cheapest was not chosen
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::broadcast, Collective::reduce}) {
+    for (std::size_t count = 256; count <= 1 << 18; count = count / 2 * 3) {
+      const CallKey key{
+          .collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
+      Selector selector(options);
+      std::vector<Selector::Priced> candidates;
+      const Selection* selection = nullptr;
+      ASSERT_TRUE(selector.candidates(key, &candidates).ok());
+      ASSERT_TRUE(selector.select(key, &selection).ok());
+      const auto chosen =
+          std::ranges::find(candidates, selection->program, &Selector::Priced::program);
+      ASSERT_NE(chosen, candidates.end());
+      const std::int64_t ahead = chosen->operations_ahead;
+      ASSERT_TRUE(ahead == 0 || ahead >= 8) << ahead;
+      const ProgramHeader& header = chosen->program->header();
+      EXPECT_FALSE(ahead > 0 && header.arrives_first) << "each rank awaits all others";
+      const std::int64_t least = candidates.front().price_ps;
+      EXPECT_LE(chosen->price_ps, least * (ahead >= 16 ? 210 : ahead > 0 ? 158 : 105) / 100);
+      if (chosen->price_ps > least + least / 20) ++in_turn[static_cast<std::size_t>(ahead)];
+      for (const Selector::Priced& other : candidates) {
+        const bool cheap = other.price_ps <= least / 2 * 3;
+        EXPECT_FALSE(ahead == 0 && cheap && other.operations_ahead > 0)
+            << other.builder->algorithm << " of " << count;
+      }
+    }
+  }
+  EXPECT_EQ(in_turn[0], 0U);
+  EXPECT_GT(in_turn[8], 0U) << "the cheapest candidate always let ranks run ahead";
+  EXPECT_GT(in_turn[16], 0U) << "the cheapest candidate always let ranks run ahead";
+}
+
+TEST(Selector, ranks_do_not_run_ahead_where_each_has_a_core_or_blocks_are_large) {
+  SelectorOptions options = two_ranks();
+  options.ranks = 4;
+  const auto most_ahead = [&](Collective collective, std::size_t count) {
+    const CallKey key{.collective = collective,
+                      .dtype = Dtype::float32,
+                      .root = row_of(collective).rooted ? 0 : -1,
+                      .count = count};
+    std::vector<Selector::Priced> candidates;
+    EXPECT_TRUE(Selector(options).candidates(key, &candidates).ok());
+    const auto most =
+        std::ranges::max_element(candidates, {}, &Selector::Priced::operations_ahead);
+    return most->operations_ahead;
+  };
+  EXPECT_EQ(most_ahead(Collective::gather, 8192), 0) << "each rank has a core";
+  options.figures.ranks_per_core = 2;
+  EXPECT_EQ(most_ahead(Collective::gather, 1024), 128) << "4 KiB of scratch";
+  EXPECT_EQ(most_ahead(Collective::gather, 8192), 16) << "32 KiB";
+  EXPECT_EQ(most_ahead(Collective::gather, 8193), 8) << "up to 128 KiB";
+  EXPECT_EQ(most_ahead(Collective::scatter, 8192), 8) << "the root has a block for each rank";
+  EXPECT_EQ(most_ahead(Collective::gather, 32769), 0) << "two scratches: no rank is far ahead";
+  EXPECT_EQ(most_ahead(Collective::all_reduce, 8192), 0) << "every rank waits for all others";
 }
 
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {

@@ -109,6 +109,9 @@ class Selector {
     const Program* program = nullptr;
     std::int64_t price_ps = 0;
     Effects effects;
+    /// Ranks that share cores may be so many such operations, less one, ahead of one another. 0:
+    /// they do not share cores, or wait for one another in each operation.
+    std::int64_t operations_ahead = 0;
   };
   Status candidates(const CallKey& key, std::vector<Priced>* out);
   /// How many prices were simulated since the selector was made.
@@ -151,6 +154,7 @@ class Selector {
   bool keeps_order(const CallKey& key) const;
   bool serves(const Builder& builder, const CallKey& key) const;
   bool fits(const Program& program, const CallKey& key) const;
+  std::int64_t operations_ahead(const Program& program, const CallKey& key) const;
   Sizes sizes_for(const Program& program, const CallKey& key, std::size_t chunk_elements) const;
   std::size_t message_bytes(const CallKey& key) const;
   bool has_levels() const;
