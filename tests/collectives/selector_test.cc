@@ -139,7 +139,7 @@ bool maps(const Selection& selection) {
 }
 
 TEST(Selector, after_a_call_without_mapped_buffers_prefers_programs_that_map_none_for_a_while) {
-  constexpr std::size_t bytes = 1 << 20;
+  constexpr std::size_t bytes = 128 << 10;
   Selector selector(two_ranks());
   ASSERT_TRUE(maps(selection_of(selector, bytes)));
   const std::uint16_t kind = selection_of(selector, bytes).kind;
@@ -165,6 +165,12 @@ TEST(Selector, after_a_call_without_mapped_buffers_prefers_programs_that_map_non
     if (std::string(candidate.builder->algorithm) == "direct") continue;
     EXPECT_LE(chosen.price_ps, candidate.price_ps + candidate.price_ps / 20);
   }
+  constexpr std::size_t large = 64 << 20;
+  ASSERT_STREQ(selection_of(selector, large).staged->algorithm().c_str(), "staged");
+  selector.fell_back(selection_of(selector, large).kind);
+  EXPECT_TRUE(maps(selection_of(selector, large))) << "a large call looks each time";
+  ASSERT_TRUE(selector.look(all_reduce_of(large), false, &looked).ok());
+  EXPECT_FALSE(maps(*looked));
   SelectorOptions options = two_ranks();
   options.algorithm = "direct";
   Selector forced(options);

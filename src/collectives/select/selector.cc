@@ -24,6 +24,10 @@ constexpr std::size_t copied_bytes = 256 << 10;
 // chunks: a quarter of a block within these limits.
 constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10;
 
+// A call that takes so long looks for its buffers each time, which takes 0.1 us, unless another
+// program is cheaper than the one that runs where a buffer is not mapped.
+constexpr std::int64_t always_tries_ps = 100'000'000;
+
 std::size_t slot_of(const CallKey& key) {
   std::uint64_t hash = (key.count ^ (key.total << 7)) * 0x9e3779b97f4a7c15ULL;
   hash ^= key.unit ^ (static_cast<std::uint64_t>(key.collective) << 40) ^
@@ -99,7 +103,8 @@ Status Selector::select(const CallKey& key, const Selection** selection) {
   Entry* entry = nullptr;
   HOCKET_RETURN_IF_ERROR(find(key, &entry));
   *selection = &entry->selection;
-  if (entry->is_other && counts_unmapped(entry->selection.kind)) *selection = &entry->unmapped;
+  const bool may_skip = entry->is_other && !entry->always_tries;
+  if (may_skip && counts_unmapped(entry->selection.kind)) *selection = &entry->unmapped;
   return {};
 }
 
@@ -335,9 +340,11 @@ Status Selector::compute(const CallKey& key, Entry* entry) {
   take(key, chosen, &selection);
   if (selection.staged == nullptr || forced != nullptr) return {};
   drop_mapping(&all);
+  const Priced& other = best_of(all);
   entry->is_other = true;
+  entry->always_tries = other.program == staged && other.price_ps >= always_tries_ps;
   entry->unmapped.counted = true;
-  take(key, best_of(all), &entry->unmapped);
+  take(key, other, &entry->unmapped);
   return {};
 }
 

@@ -84,7 +84,8 @@ class Selector {
   /// Selects for an estimate; no operation runs. mapped: its buffers would be mapped.
   Status look(const CallKey& key, bool mapped, const Selection** selection);
   /// To be called if the operation ran Selection::staged, on all ranks. The next operations of the
-  /// same collective and about the same size get the cheapest program that maps no buffers.
+  /// same collective and about the same size get the cheapest program that maps no buffers, unless
+  /// they are large.
   void fell_back(std::uint16_t kind) { unmapped_[kind] = unmapped_operations; }
   /// Counts an operation of that kind that chooses among the programs that map no buffers. False:
   /// this operation tries the others again.
@@ -125,6 +126,7 @@ class Selector {
     Selection selection;
     Selection unmapped;  // with is_other: the selection if buffers are not mapped
     bool is_other = false;
+    bool always_tries = false;  // with is_other: each operation looks whether buffers are mapped
     bool valid = false;
   };
   // After this number of operations a program that maps buffers is tried again.
