@@ -27,7 +27,7 @@ struct Calibration::FiguresAndSettings {
   char plans[160] = {};  // names and hashes, as far as there is room
   char algorithm[most_name_characters + 1] = {};
   std::uint8_t deterministic = 0, use_shm = 0, use_tcp = 0;
-  std::uint8_t version = 2;
+  std::uint8_t version = 3;
   std::uint8_t traces = 0;
   std::uint8_t zero[3] = {};
 };
@@ -38,6 +38,7 @@ constexpr std::size_t touch_elements = 32 << 10;
 constexpr std::size_t push_elements = 8 << 10;
 constexpr int most_neighbours = 16;
 constexpr std::size_t peer_elements = 16 << 10;  // the least large scratch
+constexpr std::size_t small_peer_elements = 1 << 10;
 constexpr std::size_t memory_elements = 64 << 10;
 constexpr std::size_t large_bytes = 512 << 10;
 constexpr int measurements = 5;  // at most, with a pause after one that was disturbed
@@ -134,11 +135,7 @@ Status Calibration::measure(Figures* out) {
   if (machine().last_level_cache > 0) figures.node_cache_bytes = machine().last_level_cache;
   if (membership_.nodes() == 1) return measure_board(&figures);
   if (membership_.layout()->ranks_of_largest() > 1) {
-    HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, &figures.peer_ns_per_byte));
-    if (ranks_per_core_ <= 1) {
-      HOCKET_RETURN_IF_ERROR(
-          measure_peer(Stores::non_temporal, &figures.peer_non_temporal_ns_per_byte));
-    }
+    HOCKET_RETURN_IF_ERROR(measure_peers(&figures));
   }
   HOCKET_RETURN_IF_ERROR(measure_link(&figures));
   return measure_small(&figures);
@@ -148,17 +145,17 @@ Status Calibration::measure(Figures* out) {
 /// written: half of both. It uses large scratches of the board: after the first barrier no rank
 /// reads there for an earlier operation. All local ranks measure at once, in pairs. In the first
 /// iteration the peer has not read yet what is written, so that iteration does not count.
-Status Calibration::measure_peer(Stores stores, double* ns_per_byte) {
+Status Calibration::measure_peer(Stores stores, std::size_t elements, double* ns_per_byte) {
   const int me = board_.local_rank();
   const int peer = (me ^ 1) < board_.local_ranks() ? me ^ 1 : me;
-  HOCKET_ASSERT(peer_elements * sizeof(float) <= board_.scratch_bytes(), "the copy fits scratch");
-  std::vector<float> own(peer_elements);
-  const auto time_copy = [](const void* from, void* to, Stores stores) {
+  HOCKET_ASSERT(elements * sizeof(float) <= board_.scratch_bytes(), "the copy fits scratch");
+  std::vector<float> own(elements);
+  const auto time_copy = [elements](const void* from, void* to, Stores stores) {
     const FoldSource source = {from, false};
     Fold copy;
     copy.srcs = &source;
     copy.dsts = &to;
-    copy.count = peer_elements;
+    copy.count = elements;
     copy.stores = stores;
     const Nanos begin = monotonic_now();
     fold(copy);
@@ -179,16 +176,29 @@ Status Calibration::measure_peer(Stores stores, double* ns_per_byte) {
   };
   // Two ranks on one core share its caches. Where ranks share cores, the kernel moves them: the
   // mean of all ranks is what a rank finds on average.
-  double mean = (median(write) + median(read)) / 2 / (peer_elements * sizeof(float));
+  double mean = (median(write) + median(read)) / 2 / (elements * sizeof(float));
   const Call average{Collective::all_reduce, &mean, &mean, 1, Dtype::float64, Op::avg};
   HOCKET_RETURN_IF_ERROR(run({&average, 1}));
   *ns_per_byte = mean;
   return {};
 }
 
+/// Both ways to store what peers read, if each rank has a core, also in small copies.
+Status Calibration::measure_peers(Figures* figures) {
+  HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, peer_elements, &figures->peer_ns_per_byte));
+  if (ranks_per_core_ > 1) return {};
+  HOCKET_RETURN_IF_ERROR(
+      measure_peer(Stores::non_temporal, peer_elements, &figures->peer_non_temporal_ns_per_byte));
+  double ordinary = 0, past = 0;
+  HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, small_peer_elements, &ordinary));
+  HOCKET_RETURN_IF_ERROR(measure_peer(Stores::non_temporal, small_peer_elements, &past));
+  figures->small_non_temporal_ratio = past / ordinary;
+  return {};
+}
+
 void Calibration::tell_transports(const Figures& figures) const {
   for (Transport* transport : transports_) {
-    transport->store_non_temporal(non_temporal_is_faster(figures));
+    transport->store_non_temporal(non_temporal_is_faster(figures, false));
   }
 }
 
@@ -213,12 +223,8 @@ Status Calibration::measure_board(Figures* figures) {
   for (int again = measurements; again > 0; --again) {
     bool shared = false, shared_later = false;
     if (figures->ranks_per_core <= 1) HOCKET_RETURN_IF_ERROR(share_a_core(&shared));
-    HOCKET_RETURN_IF_ERROR(measure_peer(Stores::together, &figures->peer_ns_per_byte));
-    if (figures->ranks_per_core <= 1) {
-      HOCKET_RETURN_IF_ERROR(
-          measure_peer(Stores::non_temporal, &figures->peer_non_temporal_ns_per_byte));
-      tell_transports(*figures);
-    }
+    HOCKET_RETURN_IF_ERROR(measure_peers(figures));
+    if (figures->ranks_per_core <= 1) tell_transports(*figures);
     HOCKET_RETURN_IF_ERROR(measure_link(figures));
     HOCKET_RETURN_IF_ERROR(measure_small(figures));
     // If ranks share cores, the cache holds data of other ranks in between.
@@ -501,7 +507,7 @@ Status Calibration::time_message(int far, std::size_t bytes, bool both_ways, dou
 }
 
 Calibration::FiguresAndSettings Calibration::own_settings() const {
-  static_assert(sizeof(Figures) == 128 && sizeof(FiguresAndSettings) == 336,
+  static_assert(sizeof(Figures) == 136 && sizeof(FiguresAndSettings) == 344,
                 "docs/PROTOCOL.md has the sizes");
   FiguresAndSettings mine;
   std::strncpy(mine.algorithm, config_.algorithm.c_str(), sizeof mine.algorithm - 1);

@@ -66,7 +66,8 @@ class Calibration {
   }
   Status measure(Figures* figures);
   Status measure_small(Figures* figures);
-  Status measure_peer(Stores stores, double* ns_per_byte);
+  Status measure_peers(Figures* figures);
+  Status measure_peer(Stores stores, std::size_t elements, double* ns_per_byte);
   void tell_transports(const Figures& figures) const;
   Status share_a_core(bool* shared);
   Status measure_board(Figures* figures);

@@ -264,7 +264,8 @@ void Communicator::log_ready(const Figures& f) const {
                           f.peer_ns_per_byte);
     }
     if (f.peer_non_temporal_ns_per_byte > 0) {
-      line += fmt::format("; past peer's caches {:.3f} ns/byte", f.peer_non_temporal_ns_per_byte);
+      line += fmt::format("; past peer's caches {:.3f} ns/byte, in 4 KiB {:.2f} of the time",
+                          f.peer_non_temporal_ns_per_byte, f.small_non_temporal_ratio);
     }
     line += fmt::format(
         "; message latency {:.0f} ns; message work {:.0f} ns; link {:.3f} ns/byte; port {:.3f} "

@@ -309,8 +309,7 @@ TEST(Selector, ranks_do_not_run_ahead_where_each_has_a_core_or_blocks_are_large)
                       .count = count};
     std::vector<Selector::Priced> candidates;
     EXPECT_TRUE(Selector(options).candidates(key, &candidates).ok());
-    const auto most =
-        std::ranges::max_element(candidates, {}, &Selector::Priced::operations_ahead);
+    const auto most = std::ranges::max_element(candidates, {}, &Selector::Priced::operations_ahead);
     return most->operations_ahead;
   };
   EXPECT_EQ(most_ahead(Collective::gather, 8192), 0) << "each rank has a core";
@@ -332,6 +331,17 @@ TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   options.figures.peer_non_temporal_ns_per_byte = 0.08;
   EXPECT_TRUE(has_non_temporal_scratch(options, 1 << 20));
   EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 10)) << "too little";
+  options.figures.small_non_temporal_ratio = 0.95;
+  EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 20)) << "no gain in small copies";
+  Selector selector(options);
+  const Selection* rooted = nullptr;
+  const CallKey gather{
+      .collective = Collective::gather, .dtype = Dtype::float32, .root = 0, .count = 1 << 18};
+  ASSERT_TRUE(selector.select(gather, &rooted).ok());
+  ASSERT_TRUE(rooted->program->header().uses_node);
+  EXPECT_TRUE(rooted->non_temporal_scratch) << "data that goes one way";
+  options.figures.small_non_temporal_ratio = 0.85;
+  EXPECT_TRUE(has_non_temporal_scratch(options, 1 << 20));
   options.figures.push_ns_per_byte = 0.20;
   options.figures.push_non_temporal_ns_per_byte = 0.21;
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));

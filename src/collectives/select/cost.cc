@@ -20,9 +20,9 @@ constexpr Picoseconds turns_of_large_call = 20;
 constexpr double find_regions_ns = 60, map_peer_ns = 20;
 
 /// The selector takes the faster way to store what peers read.
-double peer_ns_per_byte(const Figures& figures) {
-  return non_temporal_is_faster(figures) ? figures.peer_non_temporal_ns_per_byte
-                                         : figures.peer_ns_per_byte;
+double peer_ns_per_byte(const Figures& figures, bool rooted) {
+  return non_temporal_is_faster(figures, rooted) ? figures.peer_non_temporal_ns_per_byte
+                                                 : figures.peer_ns_per_byte;
 }
 
 /// In a rooted collective few ranks work at a time, so that those of one processor get on faster
@@ -65,7 +65,8 @@ std::int64_t rounded(double value) {
 /// work takes the time that it takes alone: the figure of a message was measured while all ranks
 /// sent. Where a few stand for all, all do the same at the same time, so work takes longer by the
 /// number of ranks on a processor.
-void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simulated* out) {
+void set_costs(const Builder& builder, const Figures& figures, std::uint32_t ranks,
+               Simulated* out) {
   const double ranks_per_core = std::max(1.0, figures.ranks_per_core);
   double slower = 1, work = figures.message_overhead_ns;
   out->processors = out->plans.size();
@@ -77,9 +78,10 @@ void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simul
     slower = ranks_per_core;
   }
   // The figure of a node's flags includes the turns of ranks that wait for flags.
-  const bool sleeps = medium != Medium::node && ranks_per_core > 1;
+  const bool sleeps = builder.medium != Medium::node && ranks_per_core > 1;
   const auto femtoseconds = [&](double ns) { return rounded(slower * ns * 1e6); };
   const double touch = figures.cached_ns_per_byte;
+  const double peer = peer_ns_per_byte(figures, row_of(builder.collective).rooted);
   out->costs = {.sync = rounded(figures.sync_ns * 1e3),
                 .latency = rounded(figures.message_ns * 1e3),
                 .work = rounded(work * 1e3),
@@ -87,7 +89,7 @@ void set_costs(Medium medium, const Figures& figures, std::uint32_t ranks, Simul
                 .find_regions = rounded(slower * find_regions_ns * 1e3),
                 .map_peer = rounded(slower * map_peer_ns * 1e3),
                 .femtoseconds_per_touch = femtoseconds(touch),
-                .femtoseconds_of_peer = femtoseconds(std::max(touch, peer_ns_per_byte(figures))),
+                .femtoseconds_of_peer = femtoseconds(std::max(touch, peer)),
                 .femtoseconds_of_memory = femtoseconds(std::max(touch, figures.memory_ns_per_byte)),
                 .femtoseconds_of_memory_written =
                     femtoseconds(std::max(touch, 2 * figures.memory_ns_per_byte)),
@@ -160,7 +162,7 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   simulated.plans = plans;
   simulated.dtype = dtype;
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
-  set_costs(builder.medium, figures, priced.ranks, &simulated);
+  set_costs(builder, figures, priced.ranks, &simulated);
   const Times times = time_of_chunks(simulated, effort.most_chunks);
   if (effects != nullptr) {
     // Where a few stand for all, their work is that of all ranks on their processor.

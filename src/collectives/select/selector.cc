@@ -390,8 +390,9 @@ void Selector::take(const CallKey& key, const Priced& chosen, Selection* selecti
   selection->sizes = sizes_for(*selection->program, key, chunk);
   selection->stores = stores(key);
   selection->shares_cores = options_.figures.ranks_per_core > 1;
+  const bool rooted = row_of(key.collective).rooted;
   selection->non_temporal_scratch = selection->program->header().uses_node &&
-                                    non_temporal_is_faster(options_.figures) &&
+                                    non_temporal_is_faster(options_.figures, rooted) &&
                                     message_bytes(key) >= least_non_temporal_scratch_bytes;
 }
 
@@ -417,7 +418,8 @@ Stores Selector::stores(const CallKey& key) const {
   if (held * options_.ranks > f.node_cache_bytes) return Stores::non_temporal;
   if (no_shared_cache()) return Stores::first_cached;
   if (held > f.core_cache_bytes) {
-    return non_temporal_is_faster(f) ? Stores::first_cached : Stores::together;
+    const bool rooted = row_of(key.collective).rooted;
+    return non_temporal_is_faster(f, rooted) ? Stores::first_cached : Stores::together;
   }
   const bool half_full = held <= f.core_cache_bytes / 2;
   return half_full && f.push_non_temporal_ns_per_byte < f.push_ns_per_byte ? Stores::first_cached
