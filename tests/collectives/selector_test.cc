@@ -335,11 +335,14 @@ TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   EXPECT_FALSE(has_non_temporal_scratch(options, 1 << 20)) << "no gain in small copies";
   Selector selector(options);
   const Selection* rooted = nullptr;
-  const CallKey gather{
-      .collective = Collective::gather, .dtype = Dtype::float32, .root = 0, .count = 1 << 18};
+  CallKey gather{
+      .collective = Collective::gather, .dtype = Dtype::float32, .root = 0, .count = 1 << 11};
   ASSERT_TRUE(selector.select(gather, &rooted).ok());
   ASSERT_TRUE(rooted->program->header().uses_node);
   EXPECT_TRUE(rooted->non_temporal_scratch) << "data that goes one way";
+  --gather.count;
+  ASSERT_TRUE(selector.select(gather, &rooted).ok());
+  EXPECT_FALSE(rooted->non_temporal_scratch) << "of less than 16 KiB";
   options.figures.small_non_temporal_ratio = 0.85;
   EXPECT_TRUE(has_non_temporal_scratch(options, 1 << 20));
   options.figures.push_ns_per_byte = 0.20;

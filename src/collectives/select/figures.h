@@ -40,15 +40,15 @@ struct Figures {
 
 /// True if it takes less time to write with non-temporal stores what peers read, and to read it
 /// from memory, than to write it with ordinary stores, which first take the lines from the caches
-/// of the peers. rooted: the data goes one way. Else it must be so for small copies too: on cores
-/// where only copies of about 64 KiB took less time (0.7 to 0.85), an all-gather of 4 KiB took 1.8
-/// times as long with such stores, and of 1 MiB 1.5 times, but a broadcast of 16 to 256 KiB 0.8
-/// times.
-inline bool non_temporal_is_faster(const Figures& figures, bool rooted) {
+/// of the peers. one_way: the data goes from or to the root. Else it must be so for small copies
+/// too: on cores where only copies of about 64 KiB took less time (0.7 to 0.85), an all-gather of 4
+/// KiB took 1.8 times as long with such stores, and of 1 MiB 1.5 times, but a broadcast of 16 to
+/// 256 KiB 0.8 times.
+inline bool non_temporal_is_faster(const Figures& figures, bool one_way) {
   constexpr double least_gain = 0.9;
   return figures.peer_non_temporal_ns_per_byte > 0 &&
          figures.peer_non_temporal_ns_per_byte < least_gain * figures.peer_ns_per_byte &&
-         (rooted || figures.small_non_temporal_ratio < least_gain);
+         (one_way || figures.small_non_temporal_ratio < least_gain);
 }
 
 }  // namespace hocket::internal

@@ -12,6 +12,8 @@ namespace {
 
 // Scratch of smaller messages stays in the caches also where cores are far.
 constexpr std::size_t least_non_temporal_scratch_bytes = 4 << 10;
+// From here on the figures of large copies decide alone about data that goes one way.
+constexpr std::size_t least_one_way_bytes = 16 << 10;
 // How far a chunk of a pipelined message is cut down, and how much private scratch messages may
 // take.
 constexpr std::size_t message_chunk_bytes = 512 << 10;
@@ -390,10 +392,11 @@ void Selector::take(const CallKey& key, const Priced& chosen, Selection* selecti
   selection->sizes = sizes_for(*selection->program, key, chunk);
   selection->stores = stores(key);
   selection->shares_cores = options_.figures.ranks_per_core > 1;
-  const bool rooted = row_of(key.collective).rooted;
+  const std::size_t bytes = message_bytes(key);
+  const bool one_way = row_of(key.collective).rooted && bytes >= least_one_way_bytes;
   selection->non_temporal_scratch = selection->program->header().uses_node &&
-                                    non_temporal_is_faster(options_.figures, rooted) &&
-                                    message_bytes(key) >= least_non_temporal_scratch_bytes;
+                                    non_temporal_is_faster(options_.figures, one_way) &&
+                                    bytes >= least_non_temporal_scratch_bytes;
 }
 
 /// Another core's line costs more than one from memory: the cores share no cache, or no near one.
@@ -418,8 +421,8 @@ Stores Selector::stores(const CallKey& key) const {
   if (held * options_.ranks > f.node_cache_bytes) return Stores::non_temporal;
   if (no_shared_cache()) return Stores::first_cached;
   if (held > f.core_cache_bytes) {
-    const bool rooted = row_of(key.collective).rooted;
-    return non_temporal_is_faster(f, rooted) ? Stores::first_cached : Stores::together;
+    const bool one_way = row_of(key.collective).rooted;
+    return non_temporal_is_faster(f, one_way) ? Stores::first_cached : Stores::together;
   }
   const bool half_full = held <= f.core_cache_bytes / 2;
   return half_full && f.push_non_temporal_ns_per_byte < f.push_ns_per_byte ? Stores::first_cached
