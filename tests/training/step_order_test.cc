@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sanitized.h"
 #include "training/ranks.h"
 
 namespace hocket::training {
@@ -64,10 +65,14 @@ std::string others_of(const Communicator& comm) {
   return comm.ranks() == 2 ? "on rank 0" : "on ranks 0 and 1";
 }
 
+/// After the first step the buckets are rebuilt. Fewer with the thread sanitizer, the slowest.
+const std::vector<int> steps_before_error =
+    tests::thread_sanitized ? std::vector<int>{0, 2} : std::vector<int>{0, 1, 2};
+
 TEST(StepOrder, backwards_of_two_reducers_in_another_order_are_an_error_on_all_ranks) {
   for (const int ranks : {2, 3}) {
     for (const Way& way : all_ways) {
-      for (const int steps_before : {0, 1, 2}) {
+      for (const int steps_before : steps_before_error) {
         run_ranks(ranks, [&](Communicator& comm) {
           GradientReducer a(comm, model("a"), options_of(way)),
               b(comm, model("b"), options_of(way));
@@ -102,7 +107,7 @@ TEST(StepOrder, a_backward_that_one_rank_does_not_synchronize_is_an_error_on_all
   for (const int ranks : {2, 3}) {
     for (const Way& way : all_ways) {
       if (way.sharding == Sharding::zero2) continue;  // needs an owner that keeps gradients
-      for (const int steps_before : {0, 1, 2}) {
+      for (const int steps_before : steps_before_error) {
         run_ranks(ranks, [&](Communicator& comm) {
           GradientReducer reducer(comm, model("a"), options_of(way));
           for (int step = 0; step < steps_before; ++step) backward(reducer);
