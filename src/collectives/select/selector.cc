@@ -26,8 +26,8 @@ constexpr std::size_t copied_bytes = 256 << 10;
 // chunks: a quarter of a block within these limits.
 constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10;
 
-// A call that takes so long looks for its buffers each time, which takes 0.1 us, unless another
-// program is cheaper than the one that runs where a buffer is not mapped.
+// A call whose price is so high looks for mapped buffers each time, which takes 0.1 us, if the
+// cheapest program without mapped buffers is Selection::staged.
 constexpr std::int64_t always_tries_ps = 100'000'000;
 
 std::size_t slot_of(const CallKey& key) {
