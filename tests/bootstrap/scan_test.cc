@@ -156,6 +156,10 @@ void limit_descriptors(rlim_t most) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// The undefined behaviour sanitizer opens a pipe to check the type of an object, and reports a
+/// wrong type where it cannot.
+constexpr bool sanitizer_needs_descriptors = tests::sanitized && !tests::thread_sanitized;
+
 /// Leaves this process no descriptor.
 std::vector<UniqueFd> all_descriptors() {
   std::vector<UniqueFd> used;
@@ -171,7 +175,7 @@ std::ptrdiff_t closed_by_peer(const std::vector<UniqueFd>& connections) {
 }
 
 /// A sixteenth of the descriptors that the process may have, whatever it listens on; and where the
-/// process has none left, an unproved connection's is taken.
+/// process has none left, hocket closes a connection that has not proved itself.
 TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
   Processes processes;
   processes.start([] {
@@ -192,6 +196,7 @@ TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
     while (closed_by_peer(idle) < 120 - 32 && monotonic_now() < deadline) ::usleep(1000);
     EXPECT_GE(32, accepted());
     EXPECT_LT(8, accepted());
+    if (sanitizer_needs_descriptors) return 0;
     std::vector<UniqueFd> used = all_descriptors();
     UniqueFd memory;
     const Status status = make_memfd("test", 4096, &memory);
@@ -204,7 +209,7 @@ TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
 /// Two ranks connect to an acceptor whose process has one descriptor: the first rank proves itself
 /// and keeps the descriptor, though the second one waits.
 TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_second) {
-  if (tests::sanitized) GTEST_SKIP() << "the sanitizer of undefined behaviour needs descriptors";
+  if (sanitizer_needs_descriptors) GTEST_SKIP();
   Processes processes;
   processes.start([] {
     testing::Simulation simulation;
@@ -250,6 +255,7 @@ TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_s
 }
 
 TEST(Dialer, that_can_make_no_socket_fails_after_a_second_and_names_its_own_rank) {
+  if (sanitizer_needs_descriptors) GTEST_SKIP();
   Processes processes;
   processes.start([] {
     testing::Simulation simulation;
