@@ -1,8 +1,10 @@
-// A header includes, itself or by headers of this repository, the standard header of each name of
-// the standard library that it uses. Standard headers include one another, in each library in
-// another way, so a compiler would not notice all that is missing.
+// A header includes, itself or by headers of this repository, the header of each name of the
+// standard library and of fmt that it uses. Standard headers include one another, in each library
+// in another way, and the precompiled header hides what is missing: so a compiler would not notice
+// it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
@@ -83,16 +85,23 @@ const std::map<std::string, std::string> names_of = {
     {"vector", "vector"},
 };
 
-const std::map<std::string, std::string>& header_of() {
-  static const std::map<std::string, std::string> all = [] {
-    std::map<std::string, std::string> header;
-    for (const auto& [standard, names] : names_of) {
-      std::istringstream words(names);
-      for (std::string name; words >> name;) header[name] = standard;
-    }
-    return header;
-  }();
-  return all;
+/// The same for names of C without `std::`.
+const std::map<std::string, std::string> c_names_of = {
+    {"cerrno", "errno"},
+    {"cstdint", "int16_t int32_t int64_t int8_t uint16_t uint32_t uint64_t uint8_t uintptr_t"},
+    {"cstdlib", "getenv setenv unsetenv"},
+    {"cstring",
+     "memchr memcmp memcpy memmove memset strchr strcmp strerror strlen strncmp strsignal"},
+};
+
+/// The header of each name.
+std::map<std::string, std::string> turned_around(const std::map<std::string, std::string>& rows) {
+  std::map<std::string, std::string> header;
+  for (const auto& [standard, names] : rows) {
+    std::istringstream words(names);
+    for (std::string name; words >> name;) header[name] = standard;
+  }
+  return header;
 }
 
 /// The headers of the repository, and the headers from elsewhere that each of them includes.
@@ -138,20 +147,36 @@ class Headers {
 };
 
 Complaints check(Headers& headers, const File& file) {
-  static const std::regex standard_name("\\bstd::(\\w+)");
+  static const auto header_of = turned_around(names_of);
+  static const auto header_of_c = turned_around(c_names_of);
+  static const std::regex qualified_name("\\b(std|fmt)::(\\w+)");
+  static const std::regex plain_name("(^|[^\\w:.>]|[^\\w]::)(\\w+)\\b");
   std::set<std::string> included = headers.from_elsewhere(file.path);
+  const bool has_fmt =
+      std::ranges::any_of(included, [](const auto& name) { return name.starts_with("fmt/"); });
   Complaints complaints;
   std::size_t number = 0;
+  const auto need = [&](const std::string& name, const std::string& header) {
+    if (header.empty() || included.contains(header.substr(1) + ".h")) return;  // cerrno: errno.h
+    if (!included.insert(header).second) return;
+    complaints.push_back(at(file.path, number, name + " needs #include <" + header + ">"));
+  };
   for (const std::string& line : lines_of(code_of(file.text))) {
     ++number;
-    for (std::sregex_iterator it(line.begin(), line.end(), standard_name), end; it != end; ++it) {
-      const auto found = header_of().find((*it)[1]);
-      if (found == header_of().end()) {
+    const std::sregex_iterator end;
+    for (std::sregex_iterator it(line.begin(), line.end(), qualified_name); it != end; ++it) {
+      const auto found = header_of.find((*it)[2]);
+      if ((*it)[1] == "fmt") {
+        if (!has_fmt) need(it->str(), "fmt/format.h");
+      } else if (found == header_of.end()) {
         complaints.push_back(at(file.path, number, it->str() + " has no header in this test"));
-      } else if (!found->second.empty() && included.insert(found->second).second) {
-        complaints.push_back(
-            at(file.path, number, it->str() + " needs #include <" + found->second + ">"));
+      } else {
+        need(it->str(), found->second);
       }
+    }
+    for (std::sregex_iterator it(line.begin(), line.end(), plain_name); it != end; ++it) {
+      const auto found = header_of_c.find((*it)[2]);
+      if (found != header_of_c.end()) need(found->first, found->second);
     }
   }
   return complaints;
@@ -172,6 +197,12 @@ TEST(Rules, a_missing_standard_header_is_found) {
       {"// std::vector", true},
       {"std::erase(a, 1);", true},
       {"std::some_name a;", false},
+      {"#include <cerrno>\nint a = errno;", true},
+      {"int a = errno;", false},
+      {"return a(::memcpy(b, c, 1));", false},
+      {"return a.strlen() + b->strlen() + C::strlen() + my_strlen();", true},
+      {"#include <fmt/core.h>\nfmt::print();", true},
+      {"fmt::print();", false},
   };
   for (const auto& test : cases) {
     const File file = {"src/base/a.h", test.text};
