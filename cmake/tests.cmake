@@ -45,15 +45,18 @@ endif()
 # ctest begins with these, so that none of them runs alone at the end.
 set(_longest_first engine rules_headers faults transport bootstrap launcher)
 # Their ranks compute all the time: beside another test they take three times as long.
-set(_alone matrix perf_program)
+set(_alone matrix)
 if(NOT HOCKET_SANITIZE)
   list(APPEND _alone engine)
 endif()
 
 # Their processes sleep most of the time: two of them take the place of one other test. So ./dev
 # lets tests take two places for each core (PROCESSORS).
-set(_waiting bootstrap exhaustion launcher launcher_between_hosts launchers_local launchers_hosts
-    launchers_slurm)
+set(_waiting bootstrap engine_deadlines exhaustion launcher launcher_between_hosts launchers_local
+    launchers_hosts launchers_slurm)
+
+# Cases of a program that mostly wait for a deadline are a test of their own.
+set(_deadlines_engine "Culprit.*:*Endings.*:Levels.name_*:*CreateGroup.*:LateThread.*")
 
 set(_limit_s 900)
 if(CMAKE_CROSSCOMPILING)
@@ -105,8 +108,15 @@ foreach(_folder ${_folders})
     endif()
     target_compile_options(test_${_folder} PRIVATE ${_options_${_kind}})
     hocket_precompile(precompiled_tests_${_kind} test_${_folder})
-    add_test(NAME ${_folder} COMMAND test_${_folder})
-    hocket_test_defaults(${_folder})
+    if(_deadlines_${_folder})
+      add_test(NAME ${_folder}_deadlines
+        COMMAND test_${_folder} --gtest_filter=${_deadlines_${_folder}})
+      add_test(NAME ${_folder} COMMAND test_${_folder} --gtest_filter=-${_deadlines_${_folder}})
+      hocket_test_defaults(${_folder} ${_folder}_deadlines)
+    else()
+      add_test(NAME ${_folder} COMMAND test_${_folder})
+      hocket_test_defaults(${_folder})
+    endif()
   endif()
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${_folder}/CMakeLists.txt)
     add_subdirectory(tests/${_folder})
