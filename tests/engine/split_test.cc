@@ -45,6 +45,7 @@ TEST_P(Split, makes_a_communicator_for_each_color_in_order_of_keys) {
 }
 
 TEST(LastAlgorithm, is_none_until_a_collective_of_ones_own_has_run) {
+  const ranks::Env env{{{"HOCKET_ALGORITHM", "inline"}}};
   ranks::run_ranks(2, [](Rank& self) {
     const char *algorithm = nullptr, *transport = nullptr;
     EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
