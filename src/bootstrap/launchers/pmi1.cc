@@ -187,7 +187,9 @@ Status Pmi1::broadcast(const JoinWait& wait, std::string* text) {
 Status Pmi1::close(const JoinWait& wait) {
   if (manners_ != Manners::whole) return {};
   PmiLine line;
-  return ask({"finalize", {}}, "finalize_ack", wait, &line);
+  HOCKET_RETURN_IF_ERROR(ask({"finalize", {}}, "finalize_ack", wait, &line));
+  own_.reset();
+  return {};
 }
 
 }  // namespace hocket::internal

@@ -28,6 +28,9 @@ class Pmi1 {
   /// Opens the conversation with the server that PMI_FD or PMI_PORT names.
   static Status open(const Environment& environment, Manners manners, const JoinWait& wait,
                      std::unique_ptr<Pmi1>* out);
+  /// Leaves a connection to PMI_PORT open that close() has not ended. Hydra kills the ranks as soon
+  /// as a conversation ends without `finalize`, often before the program has printed its error.
+  ~Pmi1() { own_.release(); }
   Pmi1(const Pmi1&) = delete;
   Pmi1& operator=(const Pmi1&) = delete;
 
