@@ -209,7 +209,7 @@ TEST(Scan, strangers_hold_a_small_share_of_the_descriptors_and_give_it_back) {
 /// Two ranks connect to an acceptor whose process has one descriptor: the first rank proves itself
 /// and keeps the descriptor, though the second one waits.
 TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_second) {
-  if (sanitizer_needs_descriptors) GTEST_SKIP();
+  if (sanitizer_needs_descriptors) GTEST_SKIP() << "the sanitizer needs descriptors";
   Processes processes;
   processes.start([] {
     testing::Simulation simulation;
@@ -255,7 +255,7 @@ TEST(Acceptor, that_has_no_descriptor_for_a_connection_tells_its_owner_after_a_s
 }
 
 TEST(Dialer, that_can_make_no_socket_fails_after_a_second_and_names_its_own_rank) {
-  if (sanitizer_needs_descriptors) GTEST_SKIP();
+  if (sanitizer_needs_descriptors) GTEST_SKIP() << "the sanitizer needs descriptors";
   Processes processes;
   processes.start([] {
     testing::Simulation simulation;
