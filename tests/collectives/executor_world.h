@@ -175,6 +175,7 @@ class World {
     binding.op = call.op;
     binding.stores = static_cast<Stores>(call.seed % 4);
     binding.non_temporal_scratch = call.seed % 8 >= 4;
+    binding.prefetches_scratch = call.seed % 16 >= 8;
     binding.repeated = task.repeats != nullptr;
     binding.message_sequence = task.sequence;
     binding.board_sequence = task.board_sequence;

@@ -322,6 +322,25 @@ TEST(Selector, ranks_do_not_run_ahead_where_each_has_a_core_or_blocks_are_large)
   EXPECT_EQ(most_ahead(Collective::all_reduce, 8192), 0) << "every rank waits for all others";
 }
 
+TEST(Selector, small_scratch_is_prefetched_where_lines_come_late) {
+  SelectorOptions options = two_ranks();
+  const auto prefetches = [&](std::size_t count) {
+    Selector selector(options);
+    const CallKey gather{
+        .collective = Collective::gather, .dtype = Dtype::float32, .root = 0, .count = count};
+    const Selection* selection = nullptr;
+    EXPECT_TRUE(selector.select(gather, &selection).ok());
+    return selection->prefetches_scratch;
+  };
+  options.figures.sync_ns = 80;
+  EXPECT_FALSE(prefetches(128));
+  options.figures.sync_ns = 250;
+  EXPECT_TRUE(prefetches(128));
+  EXPECT_FALSE(prefetches(1024)) << "scratch of more than 2 KiB";
+  options.figures.ranks_per_core = 2;
+  EXPECT_FALSE(prefetches(128)) << "the ranks share cores";
+}
+
 TEST(Selector, cores_that_share_no_cache_hand_over_through_memory) {
   SelectorOptions options = two_ranks();
   options.figures.peer_ns_per_byte = 0.10;

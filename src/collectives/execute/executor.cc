@@ -17,6 +17,10 @@ namespace {
 // are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
+// A rank that runs ahead takes the lines of the operation so many further from its peers' caches.
+constexpr std::uint64_t prefetched_ahead = 4;
+constexpr std::size_t line_bytes = 64;
+
 // The progress of a lane instance that has ended.
 constexpr std::uint32_t ended = 0xffffffff;
 
@@ -104,6 +108,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_dsts_.resize(operands);
   }
   scratch_size_ = ScratchSize::none;
+  prefetched_lines_ = 0;
   has_scratch_ = header_->scratch_blocks > 0 || staged != nullptr;
   if (!has_scratch_) return;
   stride_ = stride_of(*header_, binding_->sizes);
@@ -121,6 +126,11 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   } else {
     scratch_size_ = ScratchSize::large;
   }
+  if (!binding_->prefetches_scratch || !header_->writes_scratch) return;
+  // With fewer scratches it would be that of this operation.
+  if (Board::scratches(scratch_size_) <= prefetched_ahead) return;
+  const std::size_t bytes = binding_->sizes.input.end() * element_bytes_;
+  prefetched_lines_ = (std::min(scratch_bytes_, bytes) + line_bytes - 1) / line_bytes;
 }
 
 /// From a block of scratch to the next.
@@ -574,11 +584,16 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
   // The caches of peers still have the lines of earlier operations. A rank that runs ahead takes
   // its next ones from them in time, so that it need not wait for each. A rank that does not run
   // ahead leaves them: a peer that polls a line reads it from its own cache until the line changes.
-  constexpr std::uint64_t ahead = 4;
   if (!run_ahead.all_have_arrived(operation - 1)) {
-    prefetch_to_write(&board.arrival(own_, operation + ahead));
+    prefetch_to_write(&board.arrival(own_, operation + prefetched_ahead));
+    if (prefetched_lines_ > 0) prefetch_scratch(operation + prefetched_ahead);
   }
   published_ = true;
+}
+
+void Execution::prefetch_scratch(std::uint64_t operation) const {
+  const std::byte* const scratch = links_->board->scratch(scratch_size_, own_, operation);
+  for (std::size_t i = 0; i < prefetched_lines_; ++i) prefetch_to_write(scratch + i * line_bytes);
 }
 
 /// cursor: the local rank that is looked at next.

@@ -49,6 +49,7 @@ struct Binding {
   Op op = Op::sum;
   Stores stores = Stores::together;   // how results are stored into outputs
   bool non_temporal_scratch = false;  // stores to scratch bypass the caches
+  bool prefetches_scratch = false;    // a rank that runs ahead prefetches the scratch that it needs
   bool shares_cores = false;          // ranks of a node share cores, as all ranks know
   const UserFold* user = nullptr;     // for a user operator
   /// True if this execution ran the previous operation by the same program, not by `staged`, and
@@ -157,6 +158,7 @@ class Execution {
   Outcome do_await(Active& active, const Instruction& instruction) const;
   void complete_chunk(Active& active);
   void arrive();
+  void prefetch_scratch(std::uint64_t operation) const;
   Outcome fail(Status status);
   Outcome mismatch_with(int peer);
   bool reads_input_of(int peer) const;
@@ -215,6 +217,7 @@ class Execution {
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
   ScratchSize scratch_size_ = ScratchSize::small;
+  std::size_t prefetched_lines_ = 0;  // of this rank's scratch, when it runs ahead
   bool has_scratch_ = false;
   std::size_t scratch_bytes_ = 0;  // all slots
   std::uint64_t operation_ = 0;    // of the board

@@ -107,6 +107,8 @@ class Lowering {
       for (const Range& range : *ranges) {
         number += range.repeat;
         header_.uses_scratch |= range.buffer == Buffer::scratch;
+        header_.writes_scratch |=
+            ranges == &step.dsts && range.buffer == Buffer::scratch && !is_of_peers(range);
         header_.accesses_inputs |= range.buffer == Buffer::input && is_of_peers(range);
         header_.accesses_outputs |= range.buffer == Buffer::output && is_of_peers(range);
         operands_.push_back({range.rank, range.block, range.repeat, range.buffer, range.wide,

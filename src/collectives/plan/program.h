@@ -79,12 +79,14 @@ struct ProgramHeader {
   bool uses_node, arrives_first, maps_input, maps_output, single_chunk;
   bool wide_scratch;    // some scratch range of some rank is wide
   bool uses_scratch;    // some range of this rank is in scratch
+  bool writes_scratch;  // this rank writes to its own scratch
   bool awaits;          // some step awaits the progress of a lane
   bool sends_messages;  // this rank, or another rank in the same operation
   // Steps of this rank access the inputs, or the outputs, of local peers.
   bool accesses_inputs, accesses_outputs;
+  std::uint8_t unused[3];
 };
-static_assert(sizeof(ProgramHeader) == 92);
+static_assert(sizeof(ProgramHeader) == 96);
 
 class Program {
  public:

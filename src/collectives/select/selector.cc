@@ -394,9 +394,11 @@ void Selector::take(const CallKey& key, const Priced& chosen, Selection* selecti
   selection->shares_cores = options_.figures.ranks_per_core > 1;
   const std::size_t bytes = message_bytes(key);
   const bool one_way = row_of(key.collective).rooted && bytes >= least_one_way_bytes;
-  selection->non_temporal_scratch = selection->program->header().uses_node &&
-                                    non_temporal_is_faster(options_.figures, one_way) &&
-                                    bytes >= least_non_temporal_scratch_bytes;
+  const bool uses_node = selection->program->header().uses_node;
+  const bool large = bytes >= least_non_temporal_scratch_bytes;
+  selection->non_temporal_scratch =
+      uses_node && large && non_temporal_is_faster(options_.figures, one_way);
+  selection->prefetches_scratch = uses_node && !large && lines_come_late(options_.figures);
 }
 
 /// Another core's line costs more than one from memory: the cores share no cache, or no near one.

@@ -50,6 +50,7 @@ struct Selection {
   Sizes staged_sizes;  // of staged, likewise
   Stores stores = Stores::together;
   bool non_temporal_scratch = false;
+  bool prefetches_scratch = false;
   bool shares_cores = false;
   std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
