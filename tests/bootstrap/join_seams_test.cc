@@ -130,6 +130,19 @@ TEST_F(JoinSeams, a_process_with_another_key_and_the_number_of_a_rank_that_has_c
   for (const auto& rank : ranks_) ASSERT_TRUE(rank->joined()->ok()) << rank->joined()->message();
 }
 
+/// The coordinator does not know yet how many ranks there are when the other process comes.
+TEST_F(JoinSeams, another_key_is_forgotten_when_the_rank_of_its_number_comes) {
+  SimulatedRank stranger(simulation_, with_another_key(0));
+  simulation_.settle();
+  ASSERT_TRUE(stranger.joined());
+  for (int rank = 0; rank < ranks; ++rank) {
+    come(rank);
+    simulation_.settle();
+  }
+  ASSERT_TRUE(run_until_all_joined());
+  for (const auto& rank : ranks_) ASSERT_TRUE(rank->joined()->ok()) << rank->joined()->message();
+}
+
 TEST_F(JoinSeams, a_rank_with_another_key_that_comes_last_ends_the_join_before_the_clock_moves) {
   for (const int rank : {0, 1, 2}) come(rank);
   simulation_.settle();
@@ -283,7 +296,7 @@ class RandomJob : protected testing::SimulatedJob {
 /// By its number: 0 leads node 0, 1 follows there, 2 is the leader of a node in the tree.
 class RandomJobVictim : public ::testing::TestWithParam<int> {
  protected:
-  static constexpr unsigned long jobs = tests::sanitized ? 60 : 300;
+  static constexpr unsigned long jobs = tests::sanitized ? 60 : 1200;
 };
 
 /// A follower's failure may reach its leader before or after the leader has reached the
