@@ -1,8 +1,11 @@
 // What a training loop needs, with ranks in processes: hocket-run starts this program several times
-// (see CMakeLists.txt). Without hocket-run there is one rank.
+// (see CMakeLists.txt), or a test does. Without hocket-run there is one rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <hocket/training/gradients.hpp>
 #include <hocket/training/groups.hpp>
 #include <hocket/training/loss_scaler.hpp>
 #include <hocket/training/non_finite.hpp>
@@ -10,6 +13,8 @@
 #include <hocket/training/token_normalisation.hpp>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <string>
 
 namespace hocket::training {
 namespace {
@@ -70,6 +75,48 @@ TEST(Processes, are_a_mesh) {
   const int sum = mesh.along("shard").all_reduce(comm.rank(), hocketSum);
   EXPECT_EQ(mesh.along("replicate").all_reduce(sum, hocketSum),
             comm.ranks() * (comm.ranks() - 1) / 2);
+}
+
+/// A rank of hocket-run. A new communicator gets the handle of a destroyed one when some thousands
+/// have been destroyed since. All ranks destroy the same communicators, so they get it at the same
+/// time.
+TEST(StepOrderChild, DISABLED_makes_reducers_of_two_communicators_with_one_handle) {
+  Communicator comm = Communicator::from_environment();
+  const auto backward = [](GradientReducer& reducer) {
+    reducer.begin();
+    reducer.ready(0);
+    reducer.end();
+    reducer.discard();
+  };
+  const std::vector<Parameter> model = {{"weight", hocketFloat32, {9}, {}}};
+  hocketComm_t handle = nullptr;
+  std::optional<GradientReducer> first;  // keeps the order of `part`
+  {
+    Communicator part = comm.split(is_last(comm) ? 1 : 0, -comm.rank());
+    handle = part.get();
+    first.emplace(part, model);
+    backward(*first);
+  }
+  std::optional<Communicator> again;
+  for (int made = 0; made < 10'000 && !again; ++made) {
+    Communicator next = comm.duplicate();
+    if (next.get() == handle) again = std::move(next);
+  }
+  ASSERT_TRUE(again.has_value()) << "no communicator had the handle";
+  GradientReducer second(*again, model), third(*again, model);
+  backward(second);
+  backward(*first);
+  // All ranks of the new communicator compare their backwards, not those of `part` alone.
+  EXPECT_THROW(backward(is_last(comm) ? third : second), Mismatch);
+}
+
+TEST(StepOrder, is_not_shared_by_communicators_with_one_handle) {
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string child = "HOCKET_DEADLINE_MS=10000 \"" +
+                            (program.parent_path() / "hocket-run").string() + "\" -n 3 \"" +
+                            program.string() +
+                            "\" --gtest_also_run_disabled_tests --gtest_filter=StepOrderChild.*";
+  EXPECT_EQ(0, std::system(child.c_str()));
 }
 
 }  // namespace
