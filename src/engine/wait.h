@@ -69,8 +69,8 @@ class Oversubscription {
     return !by_ranks_ && (!last_ || now - last_->at >= between_looks);
   }
   /// Takes the run delay: the total time that `thread`, the calling thread, has waited for a core;
-  /// empty: unknown.
-  void look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay);
+  /// empty: unknown. polls_by_calls: each of its polls makes system calls, as over tcp.
+  void look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay, bool polls_by_calls);
 
  private:
   static constexpr Nanos between_looks = 10 * nanos_per_ms;
@@ -82,6 +82,7 @@ class Oversubscription {
   bool by_ranks_;
   std::optional<Look> last_;
   std::optional<Nanos> shared_until_;
+  bool polls_by_calls_ = false;
 };
 
 /// The time that the calling thread has waited for a core so far. Empty if the kernel does not

@@ -38,19 +38,21 @@ TEST(Oversubscription, follows_the_run_delay_where_ranks_have_a_core_each) {
   const std::thread::id here = std::this_thread::get_id();
   Oversubscription load(1);
   ASSERT_TRUE(load.is_due(0));
-  load.look(here, 0, 500 * ms);  // earlier delay does not count
+  load.look(here, 0, 500 * ms, false);  // earlier delay does not count
   EXPECT_FALSE(load.shares_core());
   EXPECT_FALSE(load.is_due(9 * ms)) << "the file is read at most once in 10 ms";
   ASSERT_TRUE(load.is_due(10 * ms));
-  load.look(here, 10 * ms, 500 * ms + 900'000);
+  load.look(here, 10 * ms, 500 * ms + 900'000, false);
   EXPECT_FALSE(load.shares_core()) << "9 % of the time";
-  load.look(here, 20 * ms, 502 * ms);
+  load.look(here, 20 * ms, 502 * ms, false);
   EXPECT_TRUE(load.shares_core()) << "11 % of the time";
   EXPECT_EQ(WaitPhase::poll, load.policy().phase(32, 0)) << "for a peer with a core of its own";
   EXPECT_EQ(WaitPhase::yield, load.policy().phase(33, 0)) << "it never spins";
-  load.look(here, 1019 * ms, 502 * ms);
+  load.look(here, 30 * ms, 502 * ms, true);
+  EXPECT_EQ(WaitPhase::yield, load.policy().phase(2, 0)) << "each poll makes system calls";
+  load.look(here, 1019 * ms, 502 * ms, false);
   EXPECT_TRUE(load.shares_core()) << "for a second";
-  load.look(here, 1029 * ms, 502 * ms);
+  load.look(here, 1029 * ms, 502 * ms, false);
   EXPECT_FALSE(load.shares_core()) << "and then the core is its own again";
   EXPECT_EQ(WaitPhase::poll, load.policy().phase(1000, 0));
 }
@@ -77,20 +79,20 @@ TEST(Oversubscription, compares_no_thread_with_another_and_needs_no_schedstat) {
   std::thread::id other;
   std::thread([&other] { other = std::this_thread::get_id(); }).join();
   Oversubscription load(0.5);
-  load.look(std::this_thread::get_id(), 0, 0);
-  load.look(other, 10 * ms, 9'000 * ms);
+  load.look(std::this_thread::get_id(), 0, 0, false);
+  load.look(other, 10 * ms, 9'000 * ms, false);
   EXPECT_FALSE(load.shares_core()) << "the other thread may have waited before it came here";
-  load.look(other, 20 * ms, {});
+  load.look(other, 20 * ms, {}, false);
   EXPECT_FALSE(load.shares_core());
-  load.look(other, 30 * ms, 9'010 * ms);
+  load.look(other, 30 * ms, 9'010 * ms, false);
   EXPECT_TRUE(load.shares_core());
 }
 
 TEST(Oversubscription, by_ranks_holds_for_good_and_asks_nothing_of_the_kernel) {
   Oversubscription crowded(2);
   EXPECT_FALSE(crowded.is_due(0));
-  crowded.look(std::this_thread::get_id(), 0, 0);
-  crowded.look(std::this_thread::get_id(), 5'000 * ms, 0);
+  crowded.look(std::this_thread::get_id(), 0, 0, false);
+  crowded.look(std::this_thread::get_id(), 5'000 * ms, 0, false);
   EXPECT_TRUE(crowded.shares_core());
 }
 
