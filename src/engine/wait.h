@@ -14,7 +14,7 @@
 //     of the application's own threads. The thread looks again and again as long as the
 //     communicator exists. After a wait of a tenth of the time, the core counts as shared for a
 //     second, and longer if that happens again. Then the thread yields after some polls that moved
-//     nothing.
+//     nothing; after each of them if its polls make system calls, as over tcp.
 // The kernel counts that time per thread: the second number of /proc/thread-self/schedstat, in
 // nanoseconds. A thread reads it only when it has polled without success and is about to yield or
 // to sleep, at most once in 10 ms. Each rank decides for itself: the ranks of one operation may
