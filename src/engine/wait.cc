@@ -172,7 +172,7 @@ const WaitPolicy& Oversubscription::policy() const {
   // poll would double the time of such a call for a second, after some thread has run on this core
   // for a millisecond. But where each poll makes system calls, so many polls take the core from the
   // peers: 8 ranks in 8 network namespaces on 2 cores took 385 us for an all-reduce of 64 B, and
-  // 135 us with the policy above.
+  // 135 us with core_of_a_peer.
   static const WaitPolicy loaded_core{.polls = 32, .spin = 0, .yield = 500'000};
   static const WaitPolicy background{.polls = 16, .spin = 0, .yield = 0};
   if (driven_for != nullptr && !driven_for->any()) return background;

@@ -205,8 +205,8 @@ TEST(Join, allows_gradients_that_were_not_reduced_if_the_program_has_dropped_the
   });
 }
 
-/// A rank that gets the error leaves at once. Over TCP another rank may still need what it
-/// forwards.
+/// The rank that gets the error first ends its Join at once. Over TCP, the all-gather of another rank
+/// may still wait for data that the first rank forwards.
 TEST(Join, of_ranks_that_make_different_calls_names_the_ranks_and_the_calls) {
   constexpr int rounds = tests::sanitized ? 20 : 150;
   const auto make_different_calls = [](Communicator& comm) {

@@ -17,7 +17,7 @@ namespace {
 // are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
-// A rank that runs ahead takes the lines of the operation so many further from its peers' caches.
+// A rank that runs ahead prefetches the lines of memory that it will write so many operations later.
 constexpr std::uint64_t prefetched_ahead = 4;
 constexpr std::size_t line_bytes = 64;
 
@@ -127,7 +127,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     scratch_size_ = ScratchSize::large;
   }
   if (!binding_->prefetches_scratch || !header_->writes_scratch) return;
-  // With fewer scratches it would be that of this operation.
+  // Of larger scratches there are so few that peers still read the one of that operation.
   if (Board::scratches(scratch_size_) <= prefetched_ahead) return;
   const std::size_t bytes = binding_->sizes.input.end() * element_bytes_;
   prefetched_lines_ = (std::min(scratch_bytes_, bytes) + line_bytes - 1) / line_bytes;
