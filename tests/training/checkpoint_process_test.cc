@@ -14,16 +14,19 @@
 
 #include "seed.h"
 #include "training/checkpoint_model.h"
+#include "training/child.h"
 #include "training/ranks.h"
 
 namespace hocket::training {
 namespace {
 
+using tests::command_of;
 using tests::Cut;
 using tests::Folder;
 using tests::hold;
 using tests::Holding;
 using tests::names_in;
+using tests::quoted;
 using tests::run_ranks;
 
 std::string environment(const char* name) {
@@ -98,14 +101,6 @@ TEST(CheckpointChild, DISABLED_fails_to_write_a_large_checkpoint) {
   });
 }
 
-std::string quoted(const std::string& text) { return "'" + text + "'"; }
-std::filesystem::path this_program() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
-std::string command_of(const std::string& test) {
-  return quoted(this_program().string()) +
-         " --gtest_also_run_disabled_tests --gtest_filter=" + quoted(test);
-}
-
 TEST(CheckpointsOfProcesses, on_a_full_disk_fail_on_all_ranks_and_the_earlier_stays) {
   const Folder folder;
   const std::string child = "CHECKPOINT_DIRECTORY=" + quoted(folder.path()) +
@@ -166,9 +161,8 @@ TEST(CheckpointRank, DISABLED_saves_until_the_victim_is_dead) {
 void run_until_death(const std::string& directory, int victim, int microseconds) {
   const std::string command =
       "CHECKPOINT_DIRECTORY=" + quoted(directory) + " CHECKPOINT_VICTIM=" + std::to_string(victim) +
-      " CHECKPOINT_MICROSECONDS=" + std::to_string(microseconds) + " " +
-      quoted((this_program().parent_path() / "hocket-run").string()) +
-      " -n 3 --on-death=continue " + command_of("CheckpointRank.*") + " 2>&1";
+      " CHECKPOINT_MICROSECONDS=" + std::to_string(microseconds) + " " + tests::hocket_run(3) +
+      "--on-death=continue " + command_of("CheckpointRank.*") + " 2>&1";
   FILE* const job = ::popen(command.c_str(), "r");
   ASSERT_NE(job, nullptr);
   std::string output;

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <hocket/training/join.hpp>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "matrix/ranks.h"
 #include "sanitized.h"
 #include "training/ranks.h"
 
@@ -205,8 +205,8 @@ TEST(Join, allows_gradients_that_were_not_reduced_if_the_program_has_dropped_the
   });
 }
 
-/// The rank that gets the error first ends its Join at once. Over TCP, the all-gather of another rank
-/// may still wait for data that the first rank forwards.
+/// The rank that gets the error first ends its Join at once. Over TCP, the all-gather of another
+/// rank may still wait for data that the first rank forwards.
 TEST(Join, of_ranks_that_make_different_calls_names_the_ranks_and_the_calls) {
   constexpr int rounds = tests::sanitized ? 20 : 150;
   const auto make_different_calls = [](Communicator& comm) {
@@ -224,9 +224,8 @@ TEST(Join, of_ranks_that_make_different_calls_names_the_ranks_and_the_calls) {
     }
   };
   run_ranks(3, make_different_calls);
-  ::setenv("HOCKET_TRANSPORT", "tcp", 1);
+  const ranks::Env tcp{{{"HOCKET_TRANSPORT", "tcp"}}};
   run_ranks(3, make_different_calls);
-  ::unsetenv("HOCKET_TRANSPORT");
 }
 
 /// What ends the Join of rank 1. Rank 0 has no data, the other ranks have.

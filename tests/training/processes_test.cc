@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <hocket/training/gradients.hpp>
 #include <hocket/training/groups.hpp>
 #include <hocket/training/loss_scaler.hpp>
@@ -15,6 +14,8 @@
 #include <numeric>
 #include <optional>
 #include <string>
+
+#include "training/child.h"
 
 namespace hocket::training {
 namespace {
@@ -111,11 +112,8 @@ TEST(StepOrderChild, DISABLED_makes_reducers_of_two_communicators_with_one_handl
 }
 
 TEST(StepOrder, is_not_shared_by_communicators_with_one_handle) {
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string child = "HOCKET_DEADLINE_MS=10000 \"" +
-                            (program.parent_path() / "hocket-run").string() + "\" -n 3 \"" +
-                            program.string() +
-                            "\" --gtest_also_run_disabled_tests --gtest_filter=StepOrderChild.*";
+  const std::string child =
+      "HOCKET_DEADLINE_MS=10000 " + tests::hocket_run(3) + tests::command_of("StepOrderChild.*");
   EXPECT_EQ(0, std::system(child.c_str()));
 }
 

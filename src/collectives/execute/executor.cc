@@ -17,7 +17,8 @@ namespace {
 // are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
-// A rank that runs ahead prefetches the lines of memory that it will write so many operations later.
+// A rank that runs ahead prefetches the lines of memory that it will write so many operations
+// later.
 constexpr std::uint64_t prefetched_ahead = 4;
 constexpr std::size_t line_bytes = 64;
 

@@ -52,9 +52,9 @@ inline bool non_temporal_is_faster(const Figures& figures, bool one_way) {
 }
 
 /// True if a line takes so long from core to core that a rank that runs ahead should prefetch the
-/// scratch that it will write. With it, on cores that take 250 ns to see one another's flags, calls of
-/// up to 2 KiB took 0.65 to 0.95 of the time; on cores that take 80 ns, some took 1.2 times as long
-/// (docs/decisions/008-near-and-far-cores.md).
+/// scratch that it will write. With it, on cores that take 250 ns to see one another's flags, calls
+/// of up to 2 KiB took 0.65 to 0.95 of the time; on cores that take 80 ns, some took 1.2 times as
+/// long (docs/decisions/008-near-and-far-cores.md).
 inline bool lines_come_late(const Figures& figures) {
   constexpr double least_ns = 150;
   return figures.ranks_per_core <= 1 && figures.sync_ns >= least_ns;
