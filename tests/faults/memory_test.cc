@@ -65,7 +65,11 @@ TEST(MemoryOutOfReach, ends_that_process_or_its_call_and_the_others_are_told) {
         ::signal(SIGSEGV, SIG_DFL);  // a sanitizer would report it
         memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       }
-      hocketResult_t result = hocketBcast(memory, bytes, hocketUint8, 1, self.comm, nullptr);
+      // Rank 1 must not die before the other ranks have joined.
+      hocketResult_t result = hocketBarrier(self.comm, nullptr);
+      if (result == hocketSuccess) {
+        result = hocketBcast(memory, bytes, hocketUint8, 1, self.comm, nullptr);
+      }
       if (result == hocketSuccess) result = hocketBarrier(self.comm, nullptr);
       self.keep(result);
     });
