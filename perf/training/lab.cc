@@ -4,9 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <fstream>
+#include <hocket/training/reduction.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "activations.h"
 #include "blas.h"
 #include "measure.h"
 #include "parity.h"
@@ -17,7 +19,7 @@ struct Arguments {
   std::string workload = "mlp", json;
   std::vector<std::string> modes{"none", "hocket"};
   int rows = 0;
-  bool parity = false;
+  bool parity = false, activations = false;
   lab::ModeOptions mode;
   lab::Plan plan;
 };
@@ -34,10 +36,12 @@ int parse(int argc, char** argv, Arguments* arguments) {
   app.add_option("--burst", a.plan.burst, "steps of a turn; those after the first are measured");
   app.add_option("--warmup", a.plan.warmup, "rounds before those that are measured");
   app.add_flag("--alone", a.plan.alone, "measures communication without a backward too");
-  app.add_option("--bucket-mb", a.mode.bucket_mb, "MiB of a bucket");
+  app.add_option("--bucket-mb", a.mode.bucket_mb, "MiB of a bucket; 0: by limits_by_cost()");
   app.add_option("--replicas", a.mode.replicas, "of the mode dp, each a thread");
   app.add_option("--interface", a.mode.interface_name, "of Gloo's connections");
   app.add_option("--address", a.mode.address, "of rank 0, for Gloo");
+  app.add_flag("--activations", a.activations,
+               "counts the bytes of activations, plain and checkpointed");
   app.add_flag("--parity", a.parity, "compares the gradients of all ranks with one process");
   app.add_option("--json", a.json, "file for the results; else standard output");
   try {
@@ -48,8 +52,16 @@ int parse(int argc, char** argv, Arguments* arguments) {
   return 0;
 }
 
-nlohmann::json run(const Arguments& arguments, hocket::Communicator& comm) {
+double bucket_mb_by_cost(const lab::Workload& workload, hocket::Communicator& comm) {
+  std::size_t bytes = 0;
+  for (const at::Tensor& each : lab::make_model(workload)->parameters()) bytes += each.nbytes();
+  return static_cast<double>(hocket::training::limits_by_cost(comm, bytes).bytes) / (1 << 20);
+}
+
+nlohmann::json run(Arguments arguments, hocket::Communicator& comm) {
   const lab::Workload workload = lab::workload(arguments.workload, arguments.rows);
+  if (arguments.activations) return lab::count_activations(workload, comm.rank());
+  if (arguments.mode.bucket_mb == 0) arguments.mode.bucket_mb = bucket_mb_by_cost(workload, comm);
   if (arguments.parity) return lab::compare_gradients(workload, comm, arguments.mode);
   const lab::Measurements measured =
       lab::measure(workload, arguments.modes, arguments.mode, arguments.plan, comm);

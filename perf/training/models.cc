@@ -63,6 +63,10 @@ class Block final : public nn::Module {
   nn::Linear qkv_{nullptr}, attended_{nullptr}, up_{nullptr}, down_{nullptr};
 };
 
+/// A block has no random numbers.
+const hocket::training::CheckpointOptions checkpointed_block{.name = "block",
+                                                             .preserve_rng = false};
+
 class Gpt final : public Model {
  public:
   Gpt(int layers, std::int64_t width, std::int64_t heads)
@@ -74,19 +78,31 @@ class Gpt final : public Model {
     head_ = register_module("head", nn::Linear(nn::LinearOptions(width, vocabulary).bias(false)));
   }
   at::Tensor loss(const Batch& batch) override {
-    at::Tensor x = tokens_(batch.data) + positions_(torch::arange(batch.data.size(1)));
+    at::Tensor x = embedded(batch);
     for (const auto& block : *blocks_) {
       const auto run = [block](const at::Tensor& in) { return block->as<Block>()->forward(in); };
-      x = checkpoints_activations
-              ? hocket::training::checkpoint({.name = "block", .preserve_rng = false}, run, x)
-              : run(x);
+      x = checkpoints_activations ? hocket::training::checkpoint(checkpointed_block, run, x)
+                                  : run(x);
     }
     const at::Tensor logits = head_(norm_(x));
     return torch::nn::functional::cross_entropy(logits.view({-1, vocabulary}),
                                                 batch.target.reshape({-1}));
   }
+  std::int64_t bytes_saved_by_checkpoints(const Batch& batch) override {
+    const at::Tensor x = embedded(batch);
+    std::int64_t saved = 0;
+    for (const auto& block : *blocks_) {
+      const auto run = [block](const at::Tensor& in) { return block->as<Block>()->forward(in); };
+      const auto bytes = hocket::training::activation_bytes(checkpointed_block, run, x);
+      saved += bytes.plain - bytes.checkpointed;
+    }
+    return saved;
+  }
 
  private:
+  at::Tensor embedded(const Batch& batch) {
+    return tokens_(batch.data) + positions_(torch::arange(batch.data.size(1)));
+  }
   nn::Embedding tokens_, positions_;
   nn::ModuleList blocks_;
   nn::LayerNorm norm_{nullptr};

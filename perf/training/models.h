@@ -4,6 +4,7 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ struct Batch {
 class Model : public torch::nn::Module {
  public:
   virtual at::Tensor loss(const Batch& batch) = 0;
+  /// How many bytes less a forward of the batch keeps for its backward with
+  /// checkpoints_activations.
+  virtual std::int64_t bytes_saved_by_checkpoints(const Batch& /*batch*/) { return 0; }
   bool checkpoints_activations = false;  // of each block of a GPT
 };
 

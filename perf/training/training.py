@@ -240,8 +240,12 @@ def strategies(options):
         checkpointed.add(lab(2, *arguments, rounds, "--modes", "none,checkpointed"))
         ratio = checkpointed.median(workload, 2, "checkpointed")
         ratio /= checkpointed.median(workload, 2, "none")
-        found.append({"workload": workload, "checkpointed": ratio})
+        activations = lab(1, "--workload", workload, "--activations")
+        found.append({"checkpointed": ratio, **activations})
+        saved = activations["plain"] - activations["checkpointed"]
+        right = "as computed" if saved == activations["computed"] else "NOT AS COMPUTED"
         print(f"  with checkpointed activations a step takes {ratio:.2f} x as long (target: 1.35)")
+        print(f"  and its forward keeps {saved} of {activations['plain']} bytes less, {right}")
     return found
 
 
@@ -312,7 +316,8 @@ def measure_overlap(options, samples):
     again = [sys.executable, "-B", __file__, "--stage", "overlap", "--bucket-mb", options.bucket_mb]
     again += ["--quick"] * options.quick + ["--no-reducer"] * (not options.reducer)
     shaped = Samples()
-    shaped.add(run([HOSTS, "--hosts", 2, "--rate", f"{rate}mbit", "--", *again]))
+    result = run([HOSTS, "--hosts", 2, "--rate", f"{rate}mbit", "--", *again])
+    shaped.add(result)
     found = overlap_figures(shaped)
     rows = []
     for each in found:
@@ -323,9 +328,10 @@ def measure_overlap(options, samples):
         rows.append([*row, f"{share:.0%}", f"{waiting:.0%}", target])
     columns = ["ms", "backward", "communication", "both", "its processor time", "hidden"]
     columns += ["less processor time", ">= 70 %"]
-    title = f"Overlap: GPT 10.9 M, two hosts, {rate} Mbit/s, {options.bucket_mb} MiB a bucket"
+    bucket = result["bucket_mb"]
+    title = f"Overlap: GPT 10.9 M, two hosts, {rate} Mbit/s, {bucket:g} MiB a bucket"
     table(title, columns, rows)
-    return {"rate_mbit": rate, "modes": found, "samples": stored(shaped)}
+    return {"rate_mbit": rate, "bucket_mb": bucket, "modes": found, "samples": stored(shaped)}
 
 
 def stored(samples):
@@ -343,7 +349,7 @@ def parse():
     parser.add_argument("--parts", default="parity,steps,strategies,scaling,overlap")
     parser.add_argument("--python", help="a Python that has torch 2.13; default: build/peers/gloo")
     parser.add_argument("--no-reducer", dest="reducer", action="store_false")
-    parser.add_argument("--bucket-mb", type=float, default=1.5, help="of the overlap")
+    parser.add_argument("--bucket-mb", type=float, default=0, help="of the overlap; 0: by cost")
     parser.add_argument("--json", default=str(BUILD / "training.json"))
     parser.add_argument("--stage", help=argparse.SUPPRESS)
     options = parser.parse_args()

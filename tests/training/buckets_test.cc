@@ -1,10 +1,14 @@
 // How parameters are put into buckets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <hocket/training/buckets.hpp>
+#include <hocket/training/reduction.hpp>
+#include <map>
 #include <random>
 
 #include "seed.h"
+#include "training/ranks.h"
 
 namespace hocket::training {
 namespace {
@@ -107,6 +111,45 @@ TEST(Buckets, of_random_models_hold_every_parameter_once_without_overlap) {
           }));
     }
   }
+}
+
+float expected_us(Communicator& comm, std::size_t bytes) {
+  Memory<float> gradients(bytes / sizeof(float));
+  Group group;
+  comm.all_reduce(gradients, hocketAvg);
+  return group.simulate_end().value_or(0);
+}
+
+TEST(Buckets, limits_by_cost_are_the_smallest_buckets_that_are_almost_as_fast_as_the_best) {
+  constexpr std::size_t total = std::size_t{40} << 20, most = BucketLimits{}.bytes;
+  std::vector<std::size_t> chosen(2);
+  tests::run_ranks(2, [&](Communicator& comm) {
+    const BucketLimits limits = limits_by_cost(comm, total);
+    chosen[static_cast<std::size_t>(comm.rank())] = limits.bytes;
+    EXPECT_EQ(limits.first_bytes, std::min(limits.bytes, BucketLimits{}.first_bytes));
+    std::map<std::size_t, float> all_us;  // of all buckets, by the size of a bucket
+    for (std::size_t bytes = std::size_t{64} << 10; bytes < most; bytes *= 2) {
+      all_us[bytes] = expected_us(comm, bytes) * static_cast<float>((total + bytes - 1) / bytes);
+    }
+    all_us[most] = expected_us(comm, most) * 2;
+    ASSERT_TRUE(all_us.contains(limits.bytes)) << limits.bytes;
+    for (const auto& [bytes, us] : all_us) {
+      EXPECT_LE(all_us[limits.bytes], 1.051 * us) << limits.bytes << " beside " << bytes;
+      if (bytes >= limits.bytes) continue;
+      const auto faster = std::find_if(all_us.begin(), all_us.end(), [&, us = us](const auto& e) {
+        return us > 1.049 * e.second;
+      });
+      EXPECT_NE(faster, all_us.end()) << bytes << " would do instead of " << limits.bytes;
+    }
+  });
+  EXPECT_EQ(chosen[0], chosen[1]);
+}
+
+TEST(Buckets, limits_by_cost_of_a_single_rank_are_the_default) {
+  tests::run_ranks(1, [](Communicator& comm) {
+    EXPECT_EQ(limits_by_cost(comm, 1 << 20).bytes, BucketLimits{}.bytes);
+    EXPECT_EQ(limits_by_cost(comm, 1 << 20).first_bytes, BucketLimits{}.first_bytes);
+  });
 }
 
 }  // namespace

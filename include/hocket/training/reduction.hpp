@@ -52,4 +52,14 @@ class AllReduce final : public BucketReduction {
   hocketRedOp_t op_;
 };
 
+/// Limits for a model whose gradients have this many bytes of the type: the smallest size of
+/// buckets (64 KiB times a power of two, or 25 MiB) with which one all-reduce for each bucket is
+/// expected to take, in all, at most 1.05 times as long as with the best size. The expectation is
+/// that of hocketGroupSimulateEnd(), from the figures that were measured when the communicator was
+/// made. Small buckets begin early in backward, and the last bucket leaves little to wait for; with
+/// buckets that are too small the latency of each all-reduce adds up.
+/// Not collective; equal on all ranks. The default limits with 1 rank, or if no time is known.
+[[nodiscard]] BucketLimits limits_by_cost(Communicator& comm, std::size_t bytes,
+                                          hocketDataType_t dtype = hocketFloat32);
+
 }  // namespace hocket::training

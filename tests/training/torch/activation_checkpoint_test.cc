@@ -277,6 +277,11 @@ TEST(ActivationCheckpoint, bytes_are_those_that_were_computed_before) {
   };
   EXPECT_EQ(all(true), expected.plain);
   EXPECT_EQ(all(false), expected.checkpointed);
+  // Without random numbers their state is not kept.
+  const ActivationBytes without =
+      activation_bytes({.name = "block", .preserve_rng = false}, blocks[0], x);
+  EXPECT_EQ(without.checkpointed, 0);
+  EXPECT_EQ(without.plain, activation_bytes(blocks[0], x).plain);
 }
 
 TEST(ActivationCheckpoint, the_second_call_has_the_autocast_state_of_the_first) {

@@ -173,8 +173,9 @@ requires std::invocable < std::decay_t<Function>
 /// and backward adds `plain` of one checkpointed part at a time.
 template <typename Function, typename... Inputs>
 requires std::invocable < std::decay_t<Function>
-&, std::decay_t<Inputs>&... >
-       ActivationBytes activation_bytes(Function&& function, Inputs&&... inputs) {
+&, std::decay_t<Inputs>&... > ActivationBytes activation_bytes(const CheckpointOptions& options,
+                                                               Function&& function,
+                                                               Inputs&&... inputs) {
   std::vector<at::Tensor> tensors;
   (for_each_tensor(inputs, [&](const at::Tensor& tensor) { tensors.push_back(tensor); }), ...);
   const auto list = [](auto&& result) {
@@ -187,7 +188,15 @@ requires std::invocable < std::decay_t<Function>
         std::tuple<std::decay_t<Inputs>...> arguments(inputs...);
         return list(std::apply(function, arguments));
       },
-      [&] { return list(checkpoint(function, inputs...)); }, tensors);
+      [&] { return list(checkpoint(options, function, inputs...)); }, tensors);
+}
+
+template <typename Function, typename... Inputs>
+requires std::invocable < std::decay_t<Function>
+&, std::decay_t<Inputs>&... >
+       ActivationBytes activation_bytes(Function&& function, Inputs&&... inputs) {
+  return activation_bytes(CheckpointOptions{}, std::forward<Function>(function),
+                          std::forward<Inputs>(inputs)...);
 }
 
 }  // namespace hocket::training
