@@ -262,6 +262,60 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
   EXPECT_TRUE(differs) << "the fewest hops always had the least work";
 }
 
+/// 4 ranks on 2 nodes, whose ranks share 2 cores of one machine.
+SelectorOptions four_ranks_on_two_nodes() {
+  SelectorOptions options = two_ranks();
+  options.ranks = 4;
+  options.one_node = false;
+  options.layout = std::make_shared<const Layout>(std::vector<std::uint32_t>{0, 0, 1, 1});
+  options.figures.ranks_per_core = 2;
+  options.figures.sync_ns = 1900;
+  options.figures.message_ns = 3000;
+  options.figures.message_overhead_ns = 6000;
+  options.figures.link_ns_per_byte = options.figures.port_ns_per_byte = 0.2;
+  return options;
+}
+
+TEST(Selector, small_rooted_calls_in_turns_take_the_fewest_hops_of_messages_within_20_percent) {
+  bool beyond_5_percent = false, before_both = false;
+  for (const double turn_ns : {0.0, 500.0, 1000.0, 2000.0, 4000.0}) {
+    for (const Collective collective :
+         {Collective::broadcast, Collective::reduce, Collective::gather, Collective::scatter}) {
+      for (const std::size_t count : {2, 32, 128, 512}) {
+        SelectorOptions options = four_ranks_on_two_nodes();
+        options.figures.turn_ns = turn_ns;
+        options.figures.sync_ns = 500 + turn_ns;
+        Selector selector(options);
+        const CallKey key{
+            .collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
+        std::vector<Selector::Priced> candidates;
+        const Selection* selection = nullptr;
+        ASSERT_TRUE(selector.candidates(key, &candidates).ok());
+        ASSERT_TRUE(selector.select(key, &selection).ok());
+        const auto chosen =
+            std::ranges::find(candidates, selection->program, &Selector::Priced::program);
+        ASSERT_NE(chosen, candidates.end());
+        const std::int64_t least = candidates.front().price_ps;
+        for (const Selector::Priced& other : candidates) {
+          EXPECT_GT(other.effects.hops, 0U) << "small, also where a turn seems to cost nothing";
+          const bool less_work = other.effects.work_ps < chosen->effects.work_ps;
+          before_both |= other.builder->medium == Medium::both && less_work &&
+                         other.effects.hops == chosen->effects.hops &&
+                         other.price_ps <= least + least / 20;
+          if (other.builder->medium != Medium::messages) continue;
+          if (other.price_ps > least + least / 5) continue;
+          EXPECT_LE(chosen->effects.hops, other.effects.hops) << other.builder->algorithm;
+          if (chosen->effects.hops < other.effects.hops) continue;
+          EXPECT_EQ(chosen->builder->medium, Medium::messages) << other.builder->algorithm;
+        }
+        beyond_5_percent |= chosen->price_ps > least + least / 20;
+      }
+    }
+  }
+  EXPECT_TRUE(beyond_5_percent) << "the choice was always within 5 % of the cheapest";
+  EXPECT_TRUE(before_both) << "two-level never had an equal price and less work";
+}
+
 TEST(Selector, ranks_that_share_cores_run_ahead_in_rooted_calls) {
   SelectorOptions options = two_ranks();
   options.ranks = 4;

@@ -15,6 +15,9 @@ namespace {
 // A call is large if it takes longer than so many turns of a processor: one turn is then less than
 // 5 % of the price, a difference that counts as equal (selector.cc).
 constexpr Picoseconds turns_of_large_call = 20;
+// Least time of a turn for that. The measured figure varies from communicator to communicator, and
+// is sometimes almost 0: 4 ranks on 2 cores of one machine had 0.1 to 2.3 us.
+constexpr Picoseconds least_turn = 1'500'000;
 // Of a plan that maps buffers: with 2 ranks, calls of up to 4 KiB by `direct` took 40 to 100 ns
 // longer than their prices without these two. How that is divided between them was not measured.
 constexpr double find_regions_ns = 60, map_peer_ns = 20;
@@ -168,7 +171,8 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
     // Where a few stand for all, their work is that of all ranks on their processor.
     const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.ranks_per_core);
     effects->work_ps = rounded(static_cast<double>(times.work) / ranks);
-    const bool large = times.end > turns_of_large_call * simulated.costs.turn;
+    const Picoseconds turn = std::max(simulated.costs.turn, least_turn);
+    const bool large = times.end > turns_of_large_call * turn;
     const bool counts = !large || !row_of(builder.collective).rooted;
     effects->hops = figures.ranks_per_core > 1 && counts ? times.hops : 0;
   }
