@@ -20,6 +20,10 @@ struct Call {
   bool varying = false;
   std::size_t own_count = 1;  // varying: of this rank's own block
   perf::Blocks blocks;        // varying: all ranks' blocks, at the rank that has them all
+  // varying: the longest block of any rank; where this rank's block begins in the input of each
+  // rank, if inputs have blocks.
+  std::size_t longest = 1;
+  std::vector<std::size_t> input_starts;
   std::vector<int> int_counts, int_starts;  // of the blocks, for MPI
   float* in = nullptr;
   float* out = nullptr;

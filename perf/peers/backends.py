@@ -171,15 +171,16 @@ REDUCTIONS = "all_reduce", "reduce", "reduce_scatter"
 
 
 def has(peer, transport, config, collective, ranks=2):
-    """libtorch's Gloo gathers and scatters equal blocks only. The floor is known for equal blocks
-    in shared memory or between two ranks over TCP; the kernel copies, but adds nothing up."""
+    """libtorch's Gloo gathers and scatters equal blocks only. The floor is known in
+    shared memory, and for equal blocks between two ranks over TCP; the kernel copies, but adds
+    nothing up."""
     if peer == "gloo":
         return collective not in ("all_gather_v", "gather_v", "scatter_v")
     if peer == "floor":
-        return not (transport == "both" or collective.endswith("_v") or
-                    (transport == "tcp" and ranks != 2) or
+        return not (transport == "both" or
+                    (transport == "tcp" and (ranks != 2 or collective.endswith("_v"))) or
                     (config == "tcp-whole" and collective != "all_reduce") or
-                    (config == "copy" and collective in REDUCTIONS) or
+                    (config == "copy" and collective.removesuffix("_v") in REDUCTIONS) or
                     (config.startswith("shared") and collective != "broadcast") or
                     (collective == "barrier" and config != "staged-64K"))
     return True

@@ -120,6 +120,15 @@ void copy(const void* from, void* to, std::size_t elements,
   fold(&from, 1, &to, 1, elements, how);
 }
 
+/// Elements of a block of this rank's buffer that has blocks, and where it begins.
+std::size_t block_count(const Call& call, int block) {
+  return call.varying ? call.blocks.counts[static_cast<std::size_t>(block)] : call.count;
+}
+std::size_t block_start(const Call& call, int block) {
+  const auto number = static_cast<std::size_t>(block);
+  return call.varying ? call.blocks.starts[number] : number * call.count;
+}
+
 // ---- Staged
 
 /// A call in rounds: in each every rank stages a piece, folds what belongs to it, and collects.
@@ -135,7 +144,7 @@ class Staged {
     if (c == reduce && one_shot_) stages_ = me != 0;
     folds_ = reduces_ && !(c == reduce && one_shot_ && me != 0);
     cut_ = (c == all_reduce || c == reduce) && !one_shot_;
-    block_ = cut_ ? (call.count + ranks - 1) / ranks : call.count;
+    block_ = cut_ ? (call.count + ranks - 1) / ranks : call.varying ? call.longest : call.count;
     collects_results_ = cut_ && (c == all_reduce || me == 0);
     results_are_read_ = cut_ && (c == all_reduce || me != 0);
     collects_ = c == gather ? me == 0 : c == broadcast || c == scatter ? me != 0 : !reduces_;
@@ -168,16 +177,18 @@ class Staged {
 
  private:
   /// Where the elements of this round begin in block `b` of the message, and how many they are.
-  std::size_t start(int b) const { return static_cast<std::size_t>(b) * block_ + at_; }
+  std::size_t start(int b) const {
+    return (cut_ ? static_cast<std::size_t>(b) * block_ : block_start(call_, b)) + at_;
+  }
   std::size_t elements(int b) const {
     const std::size_t block = static_cast<std::size_t>(b) * block_;
-    const std::size_t all = cut_ ? call_.count - std::min(call_.count, block) : call_.count;
-    const std::size_t here = std::min(block_, all);
+    const std::size_t rest = call_.count - std::min(call_.count, block);
+    const std::size_t here = cut_ ? std::min(block_, rest) : block_count(call_, b);
     return at_ < here ? std::min(each_, here - at_) : 0;
   }
   /// The piece that `rank` has staged; to_each_: for rank `b`. A few bytes are beside the number.
   std::byte* piece(int rank, std::uint64_t round, int b) const {
-    const bool beside = !to_each_ && call_.count * sizeof(float) <= sizeof(Line::data);
+    const bool beside = !to_each_ && block_ * sizeof(float) <= sizeof(Line::data);
     if (beside) return slot(rank, round).staged.data;
     return slot_at(rank, round) + sizeof(Slot) + (to_each_ ? b * each_ * sizeof(float) : 0);
   }
@@ -204,7 +215,7 @@ class Staged {
       }
       if (!reduces_) copy(call_.in + start(me), call_.out + own_start(), elements(me), stores);
     } else {
-      const std::size_t n = one_shot_ ? call_.count : elements(0);
+      const std::size_t n = one_shot_ ? call_.count : elements(me);
       copy(call_.in + at_, piece(me, round, 0), n, staging);
       if (call_.collective == all_gather) copy(call_.in + at_, call_.out + start(me), n, stores);
     }
@@ -224,7 +235,8 @@ class Staged {
       if ((c == broadcast || c == scatter) && q != 0) continue;
       await(slot(q, round).staged.number, round + 1);
       const bool whole = c == broadcast || c == scatter;
-      copy(piece(q, round, me), call_.out + (whole ? at_ : start(q)), elements(0), stores);
+      copy(piece(q, round, me), call_.out + (whole ? at_ : start(q)), elements(whole ? me : q),
+           stores);
     }
     tell(page(me).read.number, round + 1);
   }
@@ -331,18 +343,21 @@ bool run_unstaged(const Call& c) {
     case all_gather:
       for (int i = 0; i < ranks; ++i) {
         const int q = (me + i) % ranks;
-        done &= fetch(q, 0, c.out + q * n, n);
+        done &= fetch(q, 0, c.out + block_start(c, q), block_count(c, q));
       }
       return done;
     case gather:
-      for (int q = 0; q < ranks && me == 0; ++q) done &= fetch(q, 0, c.out + q * n, n);
+      for (int q = 0; q < ranks && me == 0; ++q) {
+        done &= fetch(q, 0, c.out + block_start(c, q), block_count(c, q));
+      }
       return done;
     case scatter:
-      return fetch(0, me * n, c.out, n);
+      return fetch(0, block_start(c, me), c.out, block_count(c, me));
     case alltoall:
       for (int i = 0; i < ranks; ++i) {
         const int q = (me + i) % ranks;
-        done &= fetch(q, me * n, c.out + q * n, n);
+        const std::size_t from = c.varying ? c.input_starts[static_cast<std::size_t>(q)] : me * n;
+        done &= fetch(q, from, c.out + block_start(c, q), block_count(c, q));
       }
       return done;
     case all_reduce: {
@@ -357,7 +372,7 @@ bool run_unstaged(const Call& c) {
       return true;
     }
     case reduce_scatter:
-      fold_inputs(me * n, n, &c.out, 1);
+      fold_inputs(block_start(c, me), block_count(c, me), &c.out, 1);
       return true;
     default:
       return true;

@@ -71,6 +71,12 @@ struct Layout {
     if (!measured.varying) return;
     call.own_count = expectation.own_count(rank);
     call.blocks = expectation.blocks();
+    for (int owner = 0; owner < ranks; ++owner) {
+      call.input_starts.push_back(expectation.input_part(owner));
+      for (int block = 0; block < ranks; ++block) {
+        call.longest = std::max(call.longest, expectation.block_count(owner, block));
+      }
+    }
     call.int_counts.assign(call.blocks.counts.begin(), call.blocks.counts.end());
     call.int_starts.assign(call.blocks.starts.begin(), call.blocks.starts.end());
   }
