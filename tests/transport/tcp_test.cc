@@ -226,6 +226,50 @@ TEST(Tcp, small_messages_that_cross_take_turns_between_two_connections) {
   }
 }
 
+// A rank that only sends in its collectives does not poll between them.
+TEST(Tcp, each_collective_sends_its_first_message_at_once_for_some_calls_without_a_poll) {
+  Pair pair;
+  pair.exchange(1, {});
+  pair.settle_both();
+  std::deque<Message> sends;
+  const auto is_sent_at_once = [&](const MessageKey& key) {
+    sends.emplace_back(1, key, 8);
+    pair.at[0]->post_send(sends.back().transfer);
+    return sends.back().transfer.done;
+  };
+  EXPECT_TRUE(is_sent_at_once({.sequence = 2}));
+  EXPECT_FALSE(is_sent_at_once({.sequence = 2, .index = 1})) << "it shares a later system call";
+  pair.at[0]->poll();
+  EXPECT_TRUE(sends.back().transfer.done);
+  std::uint64_t sequence = 3;
+  while (sequence < 30 && is_sent_at_once({.sequence = sequence})) ++sequence;
+  EXPECT_GE(sequence, 6U) << "a poll for nearly each message";
+  EXPECT_LT(sequence, 30U) << "what the peer says is never read";
+  pair.at[0]->poll();
+  EXPECT_TRUE(sends.back().transfer.done);
+  EXPECT_TRUE(is_sent_at_once({.sequence = sequence + 1}));
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    Message recv(0, sends[i].transfer.key, 8);
+    pair.at[1]->post_recv(recv.transfer);
+    poll_until_done({pair.at[1].get()}, {&recv.transfer});
+    EXPECT_TRUE(recv.transfer.status.ok());
+  }
+}
+
+TEST(Tcp, messages_of_the_user_share_a_system_call_until_the_next_poll) {
+  Pair pair;
+  pair.exchange(1, {});
+  pair.settle_both();
+  std::deque<Message> sends;
+  for (std::uint64_t sequence = 2; sequence < 6; ++sequence) {
+    sends.emplace_back(1, MessageKey{.sequence = sequence, .p2p = true}, 8);
+    pair.at[0]->post_send(sends.back().transfer);
+    EXPECT_EQ(sends.back().transfer.done, sequence == 2) << sequence;
+  }
+  pair.at[0]->poll();
+  for (const Message& send : sends) EXPECT_TRUE(send.transfer.done);
+}
+
 TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
   for (const bool closed_before : {false, true}) {
     Pair pair(2);

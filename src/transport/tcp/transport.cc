@@ -18,6 +18,7 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
+constexpr unsigned flushes_without_poll = 8;
 constexpr std::uint64_t idle_poll_interval = 64;  // polls; then idle links are checked once
 // Receives without a sleep between them, after which epoll no longer watches a connection.
 constexpr unsigned receives_before_unwatch = 8;
@@ -151,15 +152,24 @@ void TcpTransport::post_send(Transfer& transfer) {
   finish_link(to);
   if (transfer.done && !to.matcher.has_frames()) return;
   dial(to, 0);
-  flush_once(to);
+  flush_once(to, transfer.key);
   if (busy(to)) activate(to);
 }
 
-// Sends the first frame after a poll at once. Later frames wait for the next poll and share its
-// system call, because a system call costs much more than a frame.
-void TcpTransport::flush_once(Link& link) {
-  if (link.flushed_in_poll == polls_) return;
+// Sends the first frame after a poll, or of a collective, at once. Later frames wait for the next
+// poll and share its system call, because a system call costs much more than a frame.
+//
+// So a rank that only sends in a collective, such as a rank of a gather other than the root, makes
+// one system call and polls no connection. After `flushes_without_poll` such calls its frame waits
+// for a poll again, so that it reads what peers say about earlier calls.
+void TcpTransport::flush_once(Link& link, const MessageKey& key) {
+  const bool polled = link.flushed_in_poll != polls_;
+  const bool next_collective = !key.p2p && key.sequence != link.flushed_sequence;
+  if (polled) link.flushes_in_poll = 0;
+  if (!polled && (!next_collective || link.flushes_in_poll >= flushes_without_poll)) return;
   link.flushed_in_poll = polls_;
+  link.flushed_sequence = key.sequence;
+  ++link.flushes_in_poll;
   flush(link);
 }
 
@@ -171,7 +181,7 @@ void TcpTransport::post_recv(Transfer& transfer) {
   finish_link(from);
   if (!from.matcher.busy()) return;
   dial(from, 0);
-  if (from.matcher.has_frames()) flush_once(from);
+  if (from.matcher.has_frames()) flush_once(from, transfer.key);
   activate(from);
 }
 

@@ -78,8 +78,10 @@ class TcpTransport final : public Transport {
     MessageMatcher matcher;
     std::vector<std::unique_ptr<Connection>> connections;  // by index; null: not open
     std::vector<bool> dialled;
-    std::string name;                   // "tcp 10.0.0.1:4000"
-    std::uint64_t flushed_in_poll = 0;  // value of polls_ when a post last wrote at once
+    std::string name;                    // "tcp 10.0.0.1:4000"
+    std::uint64_t flushed_in_poll = 0;   // value of polls_ when a post last wrote at once
+    std::uint64_t flushed_sequence = 0;  // of the collective that did so
+    unsigned flushes_in_poll = 0;        // how many collectives did so since that poll
     unsigned eager_writes = 0;
     std::size_t expected = 0;  // index of the connection that the next eager message should use
     bool listed = false;       // in active_
@@ -106,7 +108,7 @@ class TcpTransport final : public Transport {
   std::size_t eager_connection_index(const MessageKey& key, int from, int to) const;
   std::size_t eager_connection(Link& link);
   bool flush(Link& link);
-  void flush_once(Link& link);
+  void flush_once(Link& link, const MessageKey& key);
   bool progress_link(Link& link);
   bool receive(Link& link, std::size_t index);
   bool ask_epoll();
