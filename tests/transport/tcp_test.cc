@@ -256,6 +256,23 @@ TEST(Tcp, each_collective_sends_its_first_message_at_once_for_some_calls_without
   }
 }
 
+TEST(Tcp, a_rank_that_sends_to_another_peer_in_each_collective_polls_as_often) {
+  TcpFabric fabric({.ranks = 4});
+  std::deque<Message> sends;
+  int at_once = 0;
+  for (std::uint64_t sequence = 1; sequence <= 40; ++sequence) {
+    const int peer = 1 + static_cast<int>(sequence % 3);
+    if (sequence == 4) settle(fabric.at(0));  // all three are connected
+    sends.emplace_back(peer, MessageKey{.sequence = sequence}, 8);
+    fabric.at(0).post_send(sends.back().transfer);
+    if (sequence >= 4 && sends.back().transfer.done) ++at_once;
+  }
+  EXPECT_GE(at_once, 4);
+  EXPECT_LE(at_once, 8) << "all peers together";
+  settle(fabric.at(0));
+  for (const Message& send : sends) EXPECT_TRUE(send.transfer.done);
+}
+
 TEST(Tcp, messages_of_the_user_share_a_system_call_until_the_next_poll) {
   Pair pair;
   pair.exchange(1, {});

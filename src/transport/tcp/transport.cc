@@ -18,7 +18,7 @@ namespace hocket::internal {
 namespace {
 
 constexpr std::uint64_t wake_tag = ~std::uint64_t{0};
-constexpr unsigned flushes_without_poll = 8;
+constexpr unsigned collectives_without_poll = 8;
 constexpr std::uint64_t idle_poll_interval = 64;  // polls; then idle links are checked once
 // Receives without a sleep between them, after which epoll no longer watches a connection.
 constexpr unsigned receives_before_unwatch = 8;
@@ -156,20 +156,23 @@ void TcpTransport::post_send(Transfer& transfer) {
   if (busy(to)) activate(to);
 }
 
-// Sends the first frame after a poll, or of a collective, at once. Later frames wait for the next
-// poll and share its system call, because a system call costs much more than a frame.
+// Sends the first frame of a round at once. Later frames wait for the next poll and share its
+// system call, because a system call costs much more than a frame. A round begins with a poll, or
+// with a collective.
 //
 // So a rank that only sends in a collective, such as a rank of a gather other than the root, makes
-// one system call and polls no connection. After `flushes_without_poll` such calls its frame waits
-// for a poll again, so that it reads what peers say about earlier calls.
+// one system call and polls no connection. After `collectives_without_poll` such calls its frame
+// waits for a poll again, so that the rank reads what peers say about earlier calls.
 void TcpTransport::flush_once(Link& link, const MessageKey& key) {
-  const bool polled = link.flushed_in_poll != polls_;
-  const bool next_collective = !key.p2p && key.sequence != link.flushed_sequence;
-  if (polled) link.flushes_in_poll = 0;
-  if (!polled && (!next_collective || link.flushes_in_poll >= flushes_without_poll)) return;
-  link.flushed_in_poll = polls_;
-  link.flushed_sequence = key.sequence;
-  ++link.flushes_in_poll;
+  const bool begins = !key.p2p && key.sequence != latest_collective_;
+  if (begins) {
+    if (collectives_since_poll_ == collectives_without_poll) return;
+    latest_collective_ = key.sequence;
+    ++collectives_since_poll_;
+    ++round_;
+  }
+  if (link.flushed_in_round == round_) return;
+  link.flushed_in_round = round_;
   flush(link);
 }
 
@@ -303,6 +306,8 @@ bool TcpTransport::poll() {
   if (has_adopted_.load(std::memory_order_acquire)) [[unlikely]]
     moved |= take_adopted();
   const bool many = active_.size() > options_.busy_links;
+  ++round_;
+  collectives_since_poll_ = 0;
   if (many || ++polls_ % idle_poll_interval == 0) moved |= poll_idle_links();
   for (std::size_t i = 0; i < active_.size(); ++i) {
     if (many) {

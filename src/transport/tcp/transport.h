@@ -79,9 +79,7 @@ class TcpTransport final : public Transport {
     std::vector<std::unique_ptr<Connection>> connections;  // by index; null: not open
     std::vector<bool> dialled;
     std::string name;                    // "tcp 10.0.0.1:4000"
-    std::uint64_t flushed_in_poll = 0;   // value of polls_ when a post last wrote at once
-    std::uint64_t flushed_sequence = 0;  // of the collective that did so
-    unsigned flushes_in_poll = 0;        // how many collectives did so since that poll
+    std::uint64_t flushed_in_round = 0;  // value of round_ when a post last wrote at once
     unsigned eager_writes = 0;
     std::size_t expected = 0;  // index of the connection that the next eager message should use
     bool listed = false;       // in active_
@@ -138,6 +136,9 @@ class TcpTransport final : public Transport {
   // receive often are not watched while this rank is awake. Links with such connections:
   std::vector<Link*> unwatched_;
   std::uint64_t polls_ = 1;
+  std::uint64_t round_ = 1;              // see flush_once()
+  std::uint64_t latest_collective_ = 0;  // whose first frame began a round
+  unsigned collectives_since_poll_ = 0;
   UniqueFd epoll_;
   UniqueFd wake_;  // eventfd: adopted_ is not empty
 
