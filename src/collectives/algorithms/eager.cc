@@ -21,7 +21,9 @@
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
-// peer: so all messages of a rank are under way at the same time.
+// peer: so all messages of a rank are under way at the same time. In a scatter and an all-to-all a
+// rank copies its own block, if that is large, after its sends have begun: peers on the same host
+// copy their blocks meanwhile.
 //
 // Source: no publication known; the same idea: the eager messages of MPI libraries, which are sent
 // without asking the receiver (Gropp, Lusk, Doss and Skjellum, "A high-performance, portable
@@ -75,7 +77,8 @@ Lane send_large(const Ranges& r, std::uint32_t to) {
   return one_block("send", Buffer::input, peer, {when_large(send(peer, tag, peer, r.input(peer)))});
 }
 
-/// Puts the small blocks of the input into scratch, and copies this rank's own one to the output.
+/// Puts the small blocks of the input into scratch, and copies this rank's own block to the output
+/// if it is small.
 Lane put(const Ranges& r, const Shape& shape, Index own_output) {
   Steps steps;
   for (std::uint32_t i = 1; i < shape.ranks; ++i) {
@@ -85,8 +88,19 @@ Lane put(const Ranges& r, const Shape& shape, Index own_output) {
   }
   const Index own = fixed(shape.rank);
   steps.push_back(arrive());
-  steps.push_back(copy(own, r.input(own), {r.output(own_output)}));
+  steps.push_back(when_small(copy(own, r.input(own), {r.output(own_output)})));
   return all_blocks("put", Buffer::input, std::move(steps));
+}
+
+/// Sends the large blocks of the input, and copies this rank's own block if it is large: after the
+/// sends have begun, so that peers copy theirs meanwhile.
+void send_and_copy(Plan& plan, const Ranges& r, const Shape& shape, Index own_output) {
+  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
+    plan.lanes.push_back(send_large(r, (shape.rank + i) % shape.ranks));
+  }
+  const Index own = fixed(shape.rank);
+  plan.lanes.push_back(one_block("copy", Buffer::input, own,
+                                 {when_large(copy(own, r.input(own), {r.output(own_output)}))}));
 }
 
 }  // namespace
@@ -120,18 +134,14 @@ void eager_scatter(Plan& plan, const Shape& shape) {
     return;
   }
   plan.lanes = {put(r, shape, fixed(0))};
-  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
-    plan.lanes.push_back(send_large(r, (shape.rank + i) % shape.ranks));
-  }
+  send_and_copy(plan, r, shape, fixed(0));
 }
 
 void eager_all_to_all(Plan& plan, const Shape& shape) {
   if (!divide_scratch(plan, shape.ranks - 1)) return as_pairs(plan, shape, pairs_all_to_all);
   const Ranges r(shape.rank);
   plan.lanes = {put(r, shape, fixed(shape.rank))};
-  for (std::uint32_t i = 1; i < shape.ranks; ++i) {
-    plan.lanes.push_back(send_large(r, (shape.rank + i) % shape.ranks));
-  }
+  send_and_copy(plan, r, shape, fixed(shape.rank));
   for (std::uint32_t i = 1; i < shape.ranks; ++i) {
     const std::uint32_t from = (shape.rank + shape.ranks - i) % shape.ranks;
     plan.lanes.push_back(take(r, from, place(shape, from, shape.rank), fixed(from)));
