@@ -276,6 +276,21 @@ SelectorOptions four_ranks_on_two_nodes() {
   return options;
 }
 
+/// The candidates for a call from or to rank 0, cheapest first, and the one that is selected.
+struct Choice {
+  Choice(Selector& selector, Collective collective, std::size_t count) {
+    const CallKey key{.collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
+    const Selection* selection = nullptr;
+    EXPECT_TRUE(selector.candidates(key, &candidates).ok());
+    EXPECT_TRUE(selector.select(key, &selection).ok());
+    for (const Selector::Priced& each : candidates) {
+      if (each.program == selection->program) chosen = &each;
+    }
+  }
+  std::vector<Selector::Priced> candidates;
+  const Selector::Priced* chosen = nullptr;
+};
+
 TEST(Selector, small_rooted_calls_in_turns_take_the_fewest_hops_of_messages_within_20_percent) {
   bool beyond_5_percent = false, before_both = false;
   for (const double turn_ns : {0.0, 500.0, 1000.0, 2000.0, 4000.0}) {
@@ -286,15 +301,9 @@ TEST(Selector, small_rooted_calls_in_turns_take_the_fewest_hops_of_messages_with
         options.figures.turn_ns = turn_ns;
         options.figures.sync_ns = 500 + turn_ns;
         Selector selector(options);
-        const CallKey key{
-            .collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
-        std::vector<Selector::Priced> candidates;
-        const Selection* selection = nullptr;
-        ASSERT_TRUE(selector.candidates(key, &candidates).ok());
-        ASSERT_TRUE(selector.select(key, &selection).ok());
-        const auto chosen =
-            std::ranges::find(candidates, selection->program, &Selector::Priced::program);
-        ASSERT_NE(chosen, candidates.end());
+        const Choice choice(selector, collective, count);
+        const auto& [candidates, chosen] = choice;
+        ASSERT_NE(chosen, nullptr);
         const std::int64_t least = candidates.front().price_ps;
         for (const Selector::Priced& other : candidates) {
           EXPECT_GT(other.effects.hops, 0U) << "small, also where a turn seems to cost nothing";
@@ -324,16 +333,10 @@ TEST(Selector, ranks_that_share_cores_run_ahead_in_rooted_calls) {
   for (const Collective collective :
        {Collective::gather, Collective::scatter, Collective::broadcast, Collective::reduce}) {
     for (std::size_t count = 256; count <= 1 << 18; count = count / 2 * 3) {
-      const CallKey key{
-          .collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
       Selector selector(options);
-      std::vector<Selector::Priced> candidates;
-      const Selection* selection = nullptr;
-      ASSERT_TRUE(selector.candidates(key, &candidates).ok());
-      ASSERT_TRUE(selector.select(key, &selection).ok());
-      const auto chosen =
-          std::ranges::find(candidates, selection->program, &Selector::Priced::program);
-      ASSERT_NE(chosen, candidates.end());
+      const Choice choice(selector, collective, count);
+      const auto& [candidates, chosen] = choice;
+      ASSERT_NE(chosen, nullptr);
       const std::int64_t ahead = chosen->operations_ahead;
       ASSERT_TRUE(ahead == 0 || ahead >= 8) << ahead;
       const ProgramHeader& header = chosen->program->header();
