@@ -104,7 +104,8 @@ TEST(OtherHosts, report_to_the_coordinator_that_a_rank_ended_without_joining) {
   const FakeSsh ssh(run_here);
   const Result result =
       run({"--ssh", ssh.command(), "--interface", "lo", "--hosts", "far1:2,far2:2", "sh", "-c",
-           "if [ $HOCKET_RANK = 3 ]; then exit 0; fi; exec " + this_program() + " --rank join"});
+           "if [ $HOCKET_RANK = 3 ]; then sleep 0.5; exit 0; fi; exec " + this_program() +
+               " --rank join"});  // the others wait in the join by then
   EXPECT_EQ(result.status, 13) << result.err;
   const Words lines = lines_of(result.out);
   ASSERT_EQ(lines.size(), 3u) << result.out;
