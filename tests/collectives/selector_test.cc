@@ -276,7 +276,8 @@ SelectorOptions four_ranks_on_two_nodes() {
   return options;
 }
 
-/// The candidates for a call from or to rank 0, cheapest first, and the one that is selected.
+/// The algorithms that the selector compares for a call whose root is rank 0, cheapest first, and
+/// the algorithm that it selects.
 struct Choice {
   Choice(Selector& selector, Collective collective, std::size_t count) {
     const CallKey key{.collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
