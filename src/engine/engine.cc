@@ -131,11 +131,9 @@ void Engine::begin(const Call& call, Work* work) {
   } else if (bound.sends_messages) {
     buffers_.find_sources(binding);
   }
-  if (header.uses_node) {
-    // Both cover all operations of the board up to this one.
-    ++binding.board_sequence;
-    binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
-  }
+  // It covers all collectives up to this one.
+  binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
+  if (header.uses_node) ++binding.board_sequence;
   current.execution.start(*bound.program, bound.staged, binding, links_);
   current.execution.advance();
   recorder_.set_last_program(bound.program);

@@ -23,14 +23,11 @@ void TransportSet::poll_all() {
 
 void TransportSet::announce(const Binding& binding) {
   const int own = links_.board->local_rank();
-  const RunAhead& run_ahead = *links_.run_ahead;
-  const std::uint64_t arrived = run_ahead.arrived();
-  const std::uint64_t kept = std::min<std::uint64_t>(arrived, run_ahead_operations);
-  std::uint64_t at = std::max(announced_on_board_, arrived - kept);
+  const std::uint64_t newest = binding.message_sequence;
+  std::uint64_t at = std::max(announced_ + 1, RunAhead::required_by(newest));
   // Those on the board too: a peer may have sent a message of another call instead.
-  while (at++ < arrived) announce(run_ahead.collective(at), links_.board->signature(own, at));
-  announced_on_board_ = arrived;
-  announce(binding.message_sequence, binding.signature);
+  for (; at < newest; ++at) announce(at, links_.board->call(own, at).signature);
+  announce(newest, binding.signature);
 }
 
 void TransportSet::announce(std::uint64_t sequence, const Signature& signature) {

@@ -71,9 +71,8 @@ class TransportSet {
 
   const std::vector<Transport*> transports_;
   const Links& links_;
-  const Status* failure_ = nullptr;       // Transport::failure(), of any of them
-  std::uint64_t announced_ = 0;           // the last collective that they know
-  std::uint64_t announced_on_board_ = 0;  // the last operation of the board that they know
+  const Status* failure_ = nullptr;  // Transport::failure(), of any of them
+  std::uint64_t announced_ = 0;      // the last collective that they know
 };
 
 }  // namespace hocket::internal

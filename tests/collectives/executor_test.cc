@@ -247,7 +247,14 @@ TEST(Programs, give_turns_after_each_chunk_and_await_the_end_of_a_lane) {
   binding.input = input.data();
   binding.output = output.data();
   binding.sizes = sizes_of(plan, size, Dtype::int8, chunk);
-  const Links links;
+  const testing::NodeMemory memory(1);
+  const Board board(memory.base(), 1, 0);
+  Links links;
+  links.ranks_of_node = {0};
+  RunAhead run_ahead(board, 0, links.ranks_of_node);
+  links.board = &board;
+  links.run_ahead = &run_ahead;
+  binding.message_sequence = 1;
   Execution execution;
   execution.start(program, nullptr, binding, links);
   const auto copied = [&] { return std::ranges::count(output, std::byte{7}); };

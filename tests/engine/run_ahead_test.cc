@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <thread>
 
 #include "base/limits.h"
 #include "matrix/ranks.h"
@@ -200,5 +202,75 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Ahead, testing::Values("inline", "one-shot"
                          [](const auto& info) {
                            return std::string(info.param) == "inline" ? "inlined" : "one_shot";
                          });
+
+/// A root that sends waits too, and sleeps until the peer has come further.
+TEST(AheadByShm, of_a_peer_by_127_collectives_over_messages_waits_for_it) {
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "pairs"}}};
+  std::atomic<int> ended = 0;
+  ranks::run_ranks(2, [&](Rank& self) {
+    constexpr int calls = 3 * most_ahead;
+    EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+    if (self.rank == 1) {
+      while (ended < most_ahead) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time to go too far
+      EXPECT_EQ(most_ahead, ended);
+    }
+    for (int step = 0; step < calls; ++step) {
+      const std::array<int, 2> blocks{step, 1000 + step};
+      int x = -1;
+      ASSERT_HOCKET(hocketScatter(blocks.data(), &x, 1, hocketInt32, 0, self.comm, nullptr));
+      ASSERT_EQ(1000 * self.rank + step, x);
+      if (self.rank == 0) ++ended;
+    }
+    const char *algorithm = nullptr, *transport = nullptr;
+    EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
+    EXPECT_STREQ("pairs", algorithm);
+  });
+}
+
+/// Collectives over messages. Where no algorithm of messages serves a call, another algorithm runs.
+class AheadByMessages : public testing::TestWithParam<const char*> {
+  Env env_{{{"HOCKET_TRANSPORT", GetParam()}, {"HOCKET_ALGORITHM", "pairs"}}};
+};
+
+/// Both ranks send, and neither waits for the other. Whatever runs the calls after that finds it.
+TEST_P(AheadByMessages, of_another_call_is_a_mismatch_that_quotes_that_call) {
+  ranks::run_ranks(2, [](Rank& self) {
+    const std::array<int, 2> blocks{};
+    int x = 0;
+    hocketResult_t result =
+        hocketScatter(blocks.data(), &x, 1, hocketInt32, self.rank, self.comm, nullptr);
+    for (int later = 0; later <= most_ahead && result == hocketSuccess; ++later) {
+      result = hocketBarrier(self.comm, nullptr);
+    }
+    EXPECT_EQ(hocketMismatch, result);
+    const std::string text = hocketGetLastError(self.comm);
+    EXPECT_NE(std::string::npos, text.find("from root 0 (operation 1)")) << text;
+    EXPECT_NE(std::string::npos, text.find("from root 1 (operation 1)")) << text;
+    self.meet();
+  });
+}
+
+/// The next call is the same on both ranks, but not their calls before.
+TEST_P(AheadByMessages, by_a_call_that_the_peer_leaves_out_is_a_mismatch) {
+  ranks::run_ranks(2, [](Rank& self) {
+    const std::array<int, 2> blocks{};
+    int x = 0;
+    hocketResult_t result =
+        self.rank == 1 ? hocketSuccess
+                       : hocketScatter(blocks.data(), &x, 1, hocketInt32, 0, self.comm, nullptr);
+    for (int later = 0; later <= most_ahead && result == hocketSuccess; ++later) {
+      result = hocketBarrier(self.comm, nullptr);
+    }
+    EXPECT_EQ(hocketMismatch, result);
+    const std::string text = hocketGetLastError(self.comm);
+    EXPECT_NE(std::string::npos, text.find("scatter of 1 int32 from root 0 (operation 1)")) << text;
+    EXPECT_NE(std::string::npos, text.find("barrier (operation 1)")) << text;
+    self.meet();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, AheadByMessages, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -122,11 +122,12 @@ class OneRank final : private EngineHost {
   /// A peer arrives at a barrier, and does not ring.
   void peer_arrives(std::uint64_t sequence = 1, int peer = 1) {
     ArrivalLine& line = board.arrival(peer, sequence);
-    Progress& progress = board.progress(peer);
     line.fingerprint = board.arrival(0, sequence).fingerprint;
     line.sequence.store(sequence, std::memory_order_release);
-    progress.fingerprint(sequence) = board.progress(0).fingerprint(sequence).load();
-    progress.arrived.store(sequence, std::memory_order_release);
+    CallRecord& record = board.call(peer, sequence);
+    record.fingerprint = board.call(0, sequence).fingerprint.load();
+    record.collective = sequence;
+    board.progress(peer).begun.store(sequence, std::memory_order_release);
   }
   Board board;
   std::unique_ptr<Engine> engine;

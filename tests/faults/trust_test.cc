@@ -218,10 +218,13 @@ TEST(Board, that_something_has_overwritten_is_an_error_that_says_so) {
       const hocket::internal::Board board = board_of(self);
       ASSERT_HOCKET(hocketBarrier(self.comm, nullptr));
       if (self.rank == 1) {
-        auto& arrived = board.progress(victim).arrived;
-        const std::uint64_t before = board.progress(1).arrived.load();
-        while (arrived.load() <= before) ::usleep(1000);
-        board.arrival(victim, before + 1).fingerprint ^= 1;
+        std::uint64_t last = 0;
+        for (std::uint64_t i = 0; i < hocket::internal::run_ahead_operations; ++i) {
+          last = std::max(last, board.arrival(1, i).sequence.load());
+        }
+        hocket::internal::ArrivalLine& line = board.arrival(victim, last + 1);
+        while (line.sequence.load() <= last) ::usleep(1000);
+        line.fingerprint ^= 1;
       }
       hocketResult_t result = hocketBarrier(self.comm, nullptr);
       // A rank that had read the line before ends the call, and learns of it in the next one.

@@ -53,9 +53,10 @@ Status Execution::other_block(int peer, const ArrivalLine& line) const {
   const std::string rank = std::to_string(rank_of(own_));
   return Status(Code::mismatch,
                 "rank " + std::to_string(rank_of(peer)) + " called " +
-                    describe(links_->board->signature(peer, operation_)) + " where rank " + rank +
-                    " called " + describe(binding_->signature) + ": its block for rank " + rank +
-                    " has " + size_text(count_in(line)) + " there, " + size_text(count_from(peer)) +
+                    describe(links_->board->call(peer, binding_->message_sequence).signature) +
+                    " where rank " + rank + " called " + describe(binding_->signature) +
+                    ": its block for rank " + rank + " has " + size_text(count_in(line)) +
+                    " there, " + size_text(count_from(peer)) +
                     " here. All ranks must make the same calls in the same order",
                 rank_of(peer))
       .in_operation(binding_->message_sequence);

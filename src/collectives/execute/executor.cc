@@ -79,9 +79,12 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     expect_scalars();
   entry_.next = entry_.cursor = 0;
   if (header_->uses_node) {
-    links.run_ahead->begin(operation_, binding.message_sequence);
-    // The first step of the entry is await_board. Mostly it need not wait.
-    if (board_is_free()) entry_.next = 1;
+    links.run_ahead->begin_operation(operation_, binding.message_sequence);
+  }
+  // The first step of the entry is await_board. Mostly it need not wait.
+  if (header_->entry > 0 && board_is_free()) {
+    if (!header_->uses_node) begin_by_messages();
+    entry_.next = 1;
   }
   if (entry_.next == header_->entry) {
     begin_lanes();
@@ -568,7 +571,9 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
   const Board& board = *links_->board;
   RunAhead& run_ahead = *links_->run_ahead;
   ArrivalLine& line = board.arrival(own_, operation);
-  board.signature(own_, operation) = binding.signature;
+  const std::uint64_t collective = binding.message_sequence;
+  const std::uint64_t fingerprint = binding.fingerprint;
+  run_ahead.record(collective, fingerprint, binding.signature);
   if (header_->maps_input || header_->maps_output) {
     const BufferPlaces places{binding.input_region.region, binding.input_region.offset,
                               binding.output_region.region, binding.output_region.offset};
@@ -577,15 +582,14 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
   }
   if (header_->small_bytes > 0) [[unlikely]]
     write_counts(line);
-  const std::uint64_t fingerprint = binding.fingerprint;
   line.fingerprint = fingerprint;
   line.mapped = binding.mapped;
   line.sequence.store(operation, std::memory_order_release);
-  run_ahead.arrive(operation, fingerprint);
+  run_ahead.begin(collective);
   // The caches of peers still have the lines of earlier operations. A rank that runs ahead takes
   // its next ones from them in time, so that it need not wait for each. A rank that does not run
   // ahead leaves them: a peer that polls a line reads it from its own cache until the line changes.
-  if (!run_ahead.all_have_arrived(operation - 1)) {
+  if (!run_ahead.all_have_begun(collective - 1)) {
     prefetch_to_write(&board.arrival(own_, operation + prefetched_ahead));
     if (prefetched_lines_ > 0) prefetch_scratch(operation + prefetched_ahead);
   }
@@ -597,14 +601,25 @@ void Execution::prefetch_scratch(std::uint64_t operation) const {
   for (std::size_t i = 0; i < prefetched_lines_; ++i) prefetch_to_write(scratch + i * line_bytes);
 }
 
+/// A peer may sleep until this rank has begun the collective.
+void Execution::begin_by_messages() {
+  const std::uint64_t collective = binding_->message_sequence;
+  links_->run_ahead->record(collective, binding_->fingerprint, binding_->signature);
+  links_->run_ahead->begin(collective);
+  published_ = true;
+}
+
 /// cursor: the local rank that is looked at next.
 Execution::Outcome Execution::do_await_board(std::uint32_t& cursor) {
-  if (board_is_free()) return Outcome::next;
-  RunAhead& run_ahead = *links_->run_ahead;
-  const RunAhead::Look look = run_ahead.look(board_awaits());
-  cursor = static_cast<std::uint32_t>(run_ahead.looked_at());
-  if (look == RunAhead::Look::disagrees) return fail(run_ahead.disagreement());
-  return look == RunAhead::Look::waits ? Outcome::blocked : Outcome::next;
+  if (!board_is_free()) {
+    RunAhead& run_ahead = *links_->run_ahead;
+    const RunAhead::Look look = run_ahead.look(board_awaits());
+    cursor = static_cast<std::uint32_t>(run_ahead.looked_at());
+    if (look == RunAhead::Look::disagrees) return fail(run_ahead.disagreement());
+    if (look == RunAhead::Look::waits) return Outcome::blocked;
+  }
+  if (!header_->uses_node) begin_by_messages();
+  return Outcome::next;
 }
 
 /// cursor: the local rank that is looked at next.
@@ -618,7 +633,7 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
     const ArrivalLine& line = board.arrival(rank, operation_);
     if (line.sequence.load(std::memory_order_acquire) < operation_) return Outcome::blocked;
     if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
-      return mismatch_with(rank);
+      return fail(links_->run_ahead->disagreement_with(rank));
     }
     if (header_->small_bytes > 0 && !agrees_about_block(rank, line)) [[unlikely]] {
       return fail(other_block(rank, line));
@@ -628,7 +643,7 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
     // In a loop of rooted calls a peer is often ahead: its next line comes while this rank works.
     __builtin_prefetch(&board.arrival(rank, operation_ + 1));
   }
-  if (all) links_->run_ahead->saw_all(operation_);
+  if (all) links_->run_ahead->saw_all(binding_->message_sequence);
   if (header_->maps_input || header_->maps_output) {
     if (!all_mapped_) {
       exported_ = false;
@@ -733,10 +748,6 @@ Execution::Outcome Execution::fail(Status status) {
   failed_ = true;
   status_ = std::move(status);
   return Outcome::failed;
-}
-
-Execution::Outcome Execution::mismatch_with(int peer) {
-  return fail(links_->run_ahead->disagreement_with(peer, operation_, binding_->signature));
 }
 
 }  // namespace hocket::internal

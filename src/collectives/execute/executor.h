@@ -31,7 +31,7 @@ namespace hocket::internal {
 /// outlives the executions.
 struct Links {
   int rank = 0;
-  const Board* board = nullptr;          // for load/store programs
+  const Board* board = nullptr;          // for all collectives; sends and receives need none
   RunAhead* run_ahead = nullptr;         // likewise
   std::vector<int> ranks_of_node;        // by local rank: the ranks that share the board
   std::vector<Transport*> transport_to;  // by rank, including this rank; null: unreachable
@@ -149,9 +149,14 @@ class Execution {
   Outcome do_message(Active& active, const Instruction& instruction);
   void set_location(Transfer& transfer, Buffer buffer) const;
   void post(Active& active, const Instruction& instruction, Transport& transport);
-  /// The operation at which all local peers must have arrived before the board is free.
-  std::uint64_t board_awaits() const { return RunAhead::required_by(operation_, scratch_size_); }
-  bool board_is_free() const { return links_->run_ahead->all_have_arrived(board_awaits()); }
+  /// The collective that all local peers must have begun before the board is free.
+  std::uint64_t board_awaits() const {
+    const std::uint64_t collective = binding_->message_sequence;
+    if (!header_->uses_node) return RunAhead::required_by(collective);
+    return links_->run_ahead->required_by(collective, operation_, scratch_size_);
+  }
+  bool board_is_free() const { return links_->run_ahead->all_have_begun(board_awaits()); }
+  void begin_by_messages();
   Outcome do_await_board(std::uint32_t& cursor);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
   Outcome do_wait(Active& active, const Instruction& instruction);
@@ -160,7 +165,6 @@ class Execution {
   void arrive();
   void prefetch_scratch(std::uint64_t operation) const;
   Outcome fail(Status status);
-  Outcome mismatch_with(int peer);
   bool reads_input_of(int peer) const;
   bool writes_output_of(int peer) const;
   std::size_t end_of(Buffer buffer, int peer) const;
@@ -194,6 +198,7 @@ class Execution {
   std::uint64_t flag_value(std::uint64_t count) const;
   bool wait_is_over(const Active& active, const Instruction& instruction, int peer) const;
   bool has_arrived(int peer, std::uint64_t operation) const;
+  bool has_begun(int peer, std::uint64_t collective) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;
   static std::uint32_t index_of(const Index& index, std::uint32_t instance,
                                 std::uint32_t source = 0) {

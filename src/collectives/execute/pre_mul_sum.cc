@@ -17,7 +17,8 @@ std::uint64_t Execution::scalar_of(const Operand& operand, const Active& active,
                                    std::uint32_t source) const {
   const std::uint32_t rank = index_of(operand.rank, active.instance, source);
   if (rank != static_cast<std::uint32_t>(own_)) {
-    return links_->board->signature(static_cast<int>(rank), operation_).scalar();
+    return links_->board->call(static_cast<int>(rank), binding_->message_sequence)
+        .signature.scalar();
   }
   if (operand.buffer != Buffer::scratch) return binding_->signature.scalar();
   return scalars_[scratch_index(index_of(operand.block, active.instance, source), active.chunk)];

@@ -20,14 +20,20 @@ void Execution::add_awaited(const Active& active, std::vector<int>& ranks) const
     return;
   }
   for (auto peer = static_cast<int>(active.cursor); peer < links_->board->local_ranks(); ++peer) {
-    const bool here = arrival ? has_arrived(peer, board ? board_awaits() : operation_)
-                              : wait_is_over(active, instruction, peer);
+    const bool here = board     ? has_begun(peer, board_awaits())
+                      : arrival ? has_arrived(peer, operation_)
+                                : wait_is_over(active, instruction, peer);
     if (!here) ranks.push_back(rank_of(peer));
   }
 }
 
 bool Execution::has_arrived(int peer, std::uint64_t operation) const {
-  return links_->board->progress(peer).arrived.load(std::memory_order_relaxed) >= operation;
+  return links_->board->arrival(peer, operation).sequence.load(std::memory_order_relaxed) >=
+         operation;
+}
+
+bool Execution::has_begun(int peer, std::uint64_t collective) const {
+  return links_->board->progress(peer).begun.load(std::memory_order_relaxed) >= collective;
 }
 
 std::vector<int> Execution::waits_for() const {

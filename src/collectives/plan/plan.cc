@@ -44,7 +44,7 @@ Layout::Layout(std::span<const std::uint32_t> node_of) {
 
 Steps entry_of(const Plan& plan) {
   Steps entry;
-  if (plan.uses_node()) entry.push_back(steps::await_board());
+  if (!is_p2p(plan.shape.collective)) entry.push_back(steps::await_board());
   if (plan.arrives_first) {
     entry.push_back(steps::arrive());
     entry.push_back(steps::await_arrival());

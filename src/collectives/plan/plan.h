@@ -122,8 +122,8 @@ enum class StepKind : std::uint8_t {
   /// (end) has ended. A chunk before the first chunk, and an instance that the lane does not have,
   /// count as completed.
   await,
-  /// Only in the entry: waits until the line and the scratch of this rank are free, that is until
-  /// no local peer is so far behind that it may still read there (transport/shm/run_ahead.h).
+  /// Only in the entry: waits until what this rank writes to the board is free, that is until no
+  /// local peer is so far behind that it may still read there (transport/shm/run_ahead.h).
   await_board,
 };
 

@@ -41,20 +41,6 @@ std::size_t Board::bytes(int local_ranks) {
   return board.fifo_offset_ + ranks * ranks * board.fifo_bytes_;
 }
 
-Status Board::disagreement_with(int peer, std::uint64_t operation, const Signature& mine, int rank,
-                                int rank_of_peer) const {
-  const Signature theirs = signature(peer, operation);
-  if (peer != local_rank_ && call_hash(theirs) != call_hash(mine)) {
-    return disagreement(rank, mine, rank_of_peer, theirs);
-  }
-  return {Code::internal_error,
-          "the shared memory of this communicator is damaged: what rank " +
-              std::to_string(rank_of_peer) + " wrote there for its " + describe(mine) +
-              " has been overwritten since. Look for code that writes outside its own memory, in "
-              "the processes of all ranks on this host",
-          rank_of_peer};
-}
-
 Board::Board(std::byte* base, int local_ranks, int local_rank)
     : base_(base),
       local_ranks_(local_ranks),

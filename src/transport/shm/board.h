@@ -2,14 +2,15 @@
 // its own part and reads the parts of the others. A new board is all zero bytes. docs/PROTOCOL.md
 // draws the layout.
 //
-//   per local rank: doorbell | progress | public flags | 128 signatures | 128 arrival lines
+//   per local rank: doorbell | progress | public flags | 128 calls | 128 arrival lines
 //                   32 tiny scratches | 8 small | 4 medium | 2 large; for ranks that
 //                   share cores: 128 of 512 bytes | 128 of 4 KiB | 16 of 32 KiB | 8 of 128 KiB
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
-// grows. Each operation uses the next arrival line and signature of a rank in turn, and the next
-// scratch of the size that it needs. run_ahead.h says when a rank may write to them again.
+// grows. Each collective uses the next call of a rank in turn; a collective that uses the board
+// also uses the next arrival line, and the next scratch of the size that it needs. run_ahead.h says
+// when a rank may write to them again.
 #pragma once
 
 #include <atomic>
@@ -38,18 +39,20 @@ struct BufferPlaces {
 };
 static_assert(sizeof(BufferPlaces) <= line_payload_bytes);
 
-/// Says at which operation a rank has arrived. Its peers read it only when they do not know whether
-/// they may begin their next operation.
+/// How far a rank is. Its peers read it only when they do not know whether they may begin their
+/// next collective.
 struct alignas(128) Progress {
-  static constexpr std::uint64_t kept = std::uint64_t{2} * run_ahead_operations;
-  std::atomic<std::uint64_t> arrived;  // the last operation at which the rank has arrived
-  /// Half of the fingerprint of operation s, in place s % kept.
-  std::atomic<std::uint32_t> fingerprints[kept];
-
-  std::atomic<std::uint32_t>& fingerprint(std::uint64_t operation) {
-    return fingerprints[operation % kept];
-  }
+  std::atomic<std::uint64_t> begun;  // the last collective that the rank has begun
 };
+
+/// A collective that a rank has begun. Its peers read it to find out whether they make the same
+/// calls, and for the error if they do not.
+struct alignas(64) CallRecord {
+  std::atomic<std::uint64_t> collective;  // its number
+  std::atomic<std::uint64_t> fingerprint;
+  Signature signature;
+};
+static_assert(sizeof(CallRecord) == 64);
 
 struct alignas(128) FlagLine {
   std::atomic<std::uint64_t> value;
@@ -68,17 +71,16 @@ struct alignas(128) Doorbell {
   std::atomic<std::uint32_t> sleeps;  // how many times the rank has announced that it sleeps
 };
 
-/// The control page of a rank, six pages of memory: everything that it shares except scratch and
+/// The control page of a rank, seven pages of memory: everything that it shares except scratch and
 /// fifos.
 struct alignas(4096) ControlPage {
   Doorbell doorbell;
   Progress progress;
   FlagLine flags[public_flags];
-  /// ArrivalLine::fingerprint comes from the signature, and is written after it.
-  Signature signatures[run_ahead_operations];
   alignas(4096) ArrivalLine arrivals[run_ahead_operations];
+  CallRecord calls[run_ahead_operations];
 };
-static_assert(sizeof(ControlPage) == 24576);
+static_assert(sizeof(ControlPage) == 28672);
 
 /// The scratches of a rank. A rank may be as many operations ahead of its peers as there are
 /// scratches of the size that it needs, less one.
@@ -144,12 +146,13 @@ class Board {
   int local_ranks() const { return local_ranks_; }
   Doorbell& doorbell(int rank) const { return page(rank).doorbell; }
   Progress& progress(int rank) const { return page(rank).progress; }
-  /// The line of a rank in an operation, and its signature there.
+  /// The line of a rank in an operation of the board.
   ArrivalLine& arrival(int rank, std::uint64_t operation) const {
     return page(rank).arrivals[operation % run_ahead_operations];
   }
-  Signature& signature(int rank, std::uint64_t operation) const {
-    return page(rank).signatures[operation % run_ahead_operations];
+  /// The place of a collective, by its number among all collectives.
+  CallRecord& call(int rank, std::uint64_t collective) const {
+    return page(rank).calls[collective % run_ahead_operations];
   }
   FlagLine& flag(int rank, int flag) const {
     HOCKET_ASSERT(flag >= 0 && flag < public_flags, "a program uses the flags that a board has");
@@ -183,12 +186,6 @@ class Board {
   /// Wakes rank `to` if it sleeps in its futex. Call it after publishing. Returns true if the rank
   /// sleeps in poll: then the caller must write to its eventfd.
   bool ring(int to) const;
-
-  /// Returns the error for a peer that has another fingerprint of an operation than this rank,
-  /// whose signature is `mine`. If the peer's signature is another one, the two ranks made
-  /// different calls; else a process has overwritten what the peer wrote.
-  Status disagreement_with(int peer, std::uint64_t operation, const Signature& mine, int rank,
-                           int rank_of_peer) const;
 
   static constexpr std::uint32_t awake = 0, asleep_in_futex = 1, asleep_in_poll = 2;
   /// The first step of falling asleep: from now on peers ring. The caller must then check once more

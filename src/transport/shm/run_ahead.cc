@@ -1,39 +1,59 @@
 #include "transport/shm/run_ahead.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/assert.h"
 
 namespace hocket::internal {
 
-/// A peer that is ahead may write over the fingerprint that is compared here only kept operations
-/// later. It is at most run_ahead_operations - 1 ahead of this rank, which compares one of at most
-/// as many operations back: kept is enough for both.
-RunAhead::Look RunAhead::look(std::uint64_t operation) {
-  HOCKET_ASSERT(operation <= arrived_, "a rank waits for peers at what it has reached itself");
-  static_assert(Progress::kept / 2 >= run_ahead_operations);
+/// If this rank is behind, the peer cannot overwrite its record of the collective that is compared
+/// before this rank begins its next one. If this rank is ahead, the peer may catch up and overwrite
+/// the record meanwhile, 128 collectives later: then the next look compares another collective.
+RunAhead::Look RunAhead::look(std::uint64_t collective) {
+  HOCKET_ASSERT(collective <= begun_, "a rank waits for peers at what it has reached itself");
   for (; peer_ < board_.local_ranks(); ++peer_) {
     if (peer_ == board_.local_rank()) continue;
-    const std::uint64_t arrived = board_.progress(peer_).arrived.load(std::memory_order_acquire);
-    if (arrived < operation) return Look::waits;
-    const std::uint64_t both = std::min(arrived, arrived_);
-    if (!agrees(peer_, both)) return Look::disagrees;
+    const std::uint64_t begun = board_.progress(peer_).begun.load(std::memory_order_acquire);
+    if (begun < collective) return Look::waits;
+    const std::uint64_t both = std::min(begun, begun_);
+    const std::uint64_t fingerprint =
+        board_.call(peer_, both).fingerprint.load(std::memory_order_acquire);
+    const std::uint64_t now = board_.progress(peer_).begun.load(std::memory_order_relaxed);
+    if (both < begun_ && required_by(now + 1) > both) return Look::waits;
+    if (fingerprint != fingerprints_[both % fingerprints_.size()]) return Look::disagrees;
     least_ = std::min(least_, both);
   }
-  all_at_ = std::min(least_, arrived_);
+  all_at_ = std::min(least_, begun_);
   peer_ = 0;
   least_ = std::numeric_limits<std::uint64_t>::max();
-  return Look::all_have_arrived;
+  return Look::all_have_begun;
 }
 
-/// The first difference is no further back than the memory of this rank and of the peer: whoever
-/// would have gone on past it has found it before.
-Status RunAhead::disagreement_with(int peer, std::uint64_t operation, const Signature& mine) const {
+/// Both ranks still have their records of the first difference: whoever would have gone on past it
+/// has found it before. Earlier records, which are equal, may have been overwritten.
+Status RunAhead::disagreement_with(int peer) const {
+  const int own = board_.local_rank();
   const int rank_of_peer = ranks_of_node_[static_cast<std::size_t>(peer)];
-  std::uint64_t at = operation >= run_ahead_operations ? operation - run_ahead_operations + 1 : 1;
-  while (at < operation && agrees(peer, at)) ++at;
-  const Signature& call = at == operation ? mine : board_.signature(board_.local_rank(), at);
-  return board_.disagreement_with(peer, at, call, rank_, rank_of_peer).in_operation(collective(at));
+  for (std::uint64_t at = std::max<std::uint64_t>(1, required_by(begun_)); at <= begun_; ++at) {
+    const CallRecord& theirs = board_.call(peer, at);
+    const std::uint64_t fingerprint = theirs.fingerprint.load(std::memory_order_relaxed);
+    if (theirs.collective.load(std::memory_order_relaxed) != at ||
+        fingerprint == fingerprints_[at % fingerprints_.size()]) {
+      continue;
+    }
+    const Signature& mine = board_.call(own, at).signature;
+    if (call_hash(theirs.signature) == call_hash(mine)) break;
+    return internal::disagreement(rank_, mine, rank_of_peer, theirs.signature).in_operation(at);
+  }
+  return Status(Code::internal_error,
+                "the shared memory of this communicator is damaged: what rank " +
+                    std::to_string(rank_of_peer) + " wrote there for its " +
+                    describe(board_.call(own, begun_).signature) +
+                    " has been overwritten since. Look for code that writes outside its own "
+                    "memory, in the processes of all ranks on this host",
+                rank_of_peer)
+      .in_operation(begun_);
 }
 
 }  // namespace hocket::internal
