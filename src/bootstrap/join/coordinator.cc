@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <new>
+#include <vector>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -17,7 +19,48 @@ namespace {
 constexpr std::int64_t longest_latecomers_ms = 60'000;
 constexpr std::int64_t longest_exit_delay_ms = 2000;
 constexpr std::size_t most_other_keys = 64;
+
+/// The coordinators of this process, of any loop.
+struct Coordinators {
+  std::mutex mutex;
+  std::vector<Coordinator*> all;
+
+  static Coordinators& instance() {
+    static auto* coordinators = new Coordinators;
+    return *coordinators;
+  }
+};
 }  // namespace
+
+Coordinator::Coordinator(EventLoop& loop, const Key& session_key)
+    : loop_(loop), session_key_(session_key) {
+  loop_.add(this);
+  Coordinators& coordinators = Coordinators::instance();
+  std::lock_guard lock(coordinators.mutex);
+  coordinators.all.push_back(this);
+}
+
+Coordinator::~Coordinator() {
+  Coordinators& coordinators = Coordinators::instance();
+  {
+    std::lock_guard lock(coordinators.mutex);
+    std::erase(coordinators.all, this);
+  }
+  loop_.remove(this);
+}
+
+void Coordinator::join_has_failed(EventLoop& loop, const JobId& job_id, int rank) {
+  Coordinators& coordinators = Coordinators::instance();
+  Coordinator* found = nullptr;
+  {
+    std::lock_guard lock(coordinators.mutex);
+    for (Coordinator* const coordinator : coordinators.all) {
+      // Only the thread of the other coordinators' loops may read their other members.
+      if (&coordinator->loop_ == &loop && coordinator->job_id_ == job_id) found = coordinator;
+    }
+  }
+  if (found != nullptr && found->state_ == State::failed) found->will_not_come(rank);
+}
 
 std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& session_key,
                                                 std::int64_t deadline_ms,
@@ -30,6 +73,7 @@ std::unique_ptr<Coordinator> Coordinator::start(EventLoop& loop, const Key& sess
 }
 
 void Coordinator::listen(UniqueFd listener, const Credentials& credentials) {
+  job_id_ = credentials.job_id;
   reserve_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   acceptor_ = std::make_unique<Acceptor>(
       loop_, std::move(listener), credentials,
@@ -146,6 +190,7 @@ bool Coordinator::refuse_late(int node, const JoinRequest& request) {
 
 void Coordinator::take_request(int node, const JoinRequest& request) {
   ++came_;
+  ranks_that_came_.insert(request.rank);
   if (refuse_late(node, request)) return;
   if (const std::string bad = violation(request); !bad.empty()) {
     return fail(Code::invalid_usage, request.rank, bad);
@@ -281,9 +326,10 @@ void Coordinator::fail(Code code, int culprit, const std::string& text) {
   timer_ = loop_.at(deadline_, [this] { end(); });
 }
 
-/// The process of this rank has another key, or has ended: a failed join does not wait for it.
+/// The process of this rank has another key, has ended, or knows the error: a failed join does not
+/// wait for it.
 void Coordinator::will_not_come(int rank) {
-  if (rank < 0 || rank >= max_ranks || requests_.count(rank) != 0) return;
+  if (rank < 0 || rank >= max_ranks || ranks_that_came_.count(rank) != 0) return;
   absent_.insert(rank);
   if (state_ == State::failed && all_know()) end();
 }

@@ -30,12 +30,16 @@ class Coordinator : private EventLoop::Client {
                                             std::int64_t deadline_ms, std::function<void()> ended);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
-  ~Coordinator() override { loop_.remove(this); }
+  ~Coordinator() override;
   void listen(UniqueFd listener, const Credentials& credentials);
   /// Adds the connection of a leader that needs no handshake.
   void adopt(ByteStream stream);
   /// Ends the join with an error, which every rank that has come, or comes later, receives.
   void fail(Code code, int culprit, const std::string& text);
+  /// To be called on the thread of the loop when the join of a rank of this process has failed: a
+  /// coordinator of that job on the same loop does not wait for the rank. A rank that its node's
+  /// leader has told need not come to the coordinator.
+  static void join_has_failed(EventLoop& loop, const JobId& job_id, int rank);
 
  private:
   enum class State { gathering, confirming, done, failed };
@@ -44,9 +48,7 @@ class Coordinator : private EventLoop::Client {
     std::vector<int> ranks;  // in order of their join requests: the leader's is the first
     bool confirmed = false;
   };
-  Coordinator(EventLoop& loop, const Key& session_key) : loop_(loop), session_key_(session_key) {
-    loop_.add(this);
-  }
+  Coordinator(EventLoop& loop, const Key& session_key);
   void on_message(int node, Message& message);
   void on_closed(int node, int error);
   void other_key(const Claim& claim, const std::string& address);
@@ -67,6 +69,7 @@ class Coordinator : private EventLoop::Client {
 
   EventLoop& loop_;
   Key session_key_;
+  std::optional<JobId> job_id_;  // after listen()
   std::unique_ptr<Acceptor> acceptor_;
   // Is closed when this process has no descriptor left: then the acceptor takes the ranks'
   // connections one after another, and each rank is told.
@@ -79,7 +82,8 @@ class Coordinator : private EventLoop::Client {
   int next_node_ = 0;
   std::map<int, Node> nodes_;            // by order of connection
   std::map<int, JoinRequest> requests_;  // by rank
-  int came_ = 0;                         // ranks that have come, in time or not
+  int came_ = 0;                         // join requests that have come, in time or not
+  std::set<int> ranks_that_came_;        // in them
   std::set<int> absent_;                 // ranks that have not come and will not
   int ranks_ = 0;                        // as the first rank said; 0: no rank has come
   int first_rank_ = -1;

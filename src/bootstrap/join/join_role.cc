@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "base/fork.h"
+#include "bootstrap/join/coordinator.h"
 
 namespace hocket::internal {
 namespace {
@@ -80,7 +81,10 @@ void JoinRole::finish() {
 void JoinRole::fail(const Status& status) {
   if (ended()) return;
   end();
-  best_effort([&] { pass_on_failure({status.code(), status.culprit(), status.message()}); });
+  best_effort([&] {
+    pass_on_failure({status.code(), status.culprit(), status.message()});
+    Coordinator::join_has_failed(loop_, setup_.credentials.job_id, rank());
+  });
   handlers_.failed(status);
 }
 

@@ -243,8 +243,12 @@ void NodeLeader::on_follower_message(int id, Message& message) {
       decode(message.body, &failure)) {
     return tell_coordinator({failure.code, follower.request.rank, failure.text});
   }
-  if (ended() || message.type != MessageType::join_request || follower.has_come ||
+  if (message.type != MessageType::join_request || follower.has_come ||
       !decode(message.body, &follower.request) || message.fds.size() > 1) {
+    return on_follower_closed(id);
+  }
+  if (ended()) {  // the coordinator need not wait for the rank, which knows why the join has failed
+    if (coordinator_) pass_on_request(follower.request, setup_.deadline);
     return on_follower_closed(id);
   }
   follower.has_come = true;
