@@ -18,6 +18,11 @@ namespace hocket::internal::launch {
 namespace {
 constexpr Nanos grace = 2 * nanos_per_s;  // between TERM and KILL
 constexpr std::size_t most_pending = 1 << 20;
+
+std::string text_of_end(const Exited& exited) {
+  return fmt::format("rank {} (process {}) {} before all ranks had joined the job", exited.rank,
+                     exited.pid, describe_end(exited.wait_status));
+}
 }  // namespace
 
 Agent::Agent(Stream launcher, UniqueFd signals, unsigned long file_limit)
@@ -78,7 +83,8 @@ void Agent::wait_for_events() {
   events.push_back({to_write ? launcher_.out() : -1, POLLOUT, 0});
   const bool to_feed = !ranks_.empty() && ranks_[0].input && !input_.empty();
   events.push_back({to_feed ? ranks_[0].input.get() : -1, POLLOUT, 0});
-  events.push_back({rank_0_ended_ ? listener_.get() : -1, POLLIN, 0});
+  const bool to_refuse = rank_0_ended_ && first_ended_;
+  events.push_back({to_refuse ? listener_.get() : -1, POLLIN, 0});
   const std::size_t first = events.size();
   for (const RankProcess& rank : ranks_) {
     for (const UniqueFd& output : rank.output) {
@@ -101,8 +107,8 @@ void Agent::wait_for_events() {
 /// Answers a rank that joins although rank 0 has ended. Without an answer that rank would try again
 /// until its join deadline.
 void Agent::refuse_latecomers() {
-  const Status status =
-      refuse_joins(request_.key, request_.job_id, std::move(listener_), first_ended_, first_end_);
+  const Status status = refuse_joins(request_.key, request_.job_id, std::move(listener_),
+                                     first_ended_->rank, text_of_end(*first_ended_));
   if (!status.ok()) fail(status);
 }
 
@@ -122,6 +128,8 @@ void Agent::handle(const Message& message) {
       return listen(message);
     case Type::start:
       return start(message);
+    case Type::first_exited:
+      return report_first_end(message);
     case Type::signal:
       return signal_ranks(in.i32());
     case Type::end:
@@ -185,20 +193,21 @@ void Agent::report_exit(RankProcess& rank, int wait_status) {
   rank.input.reset();
   if (rank.rank == 0) rank_0_ended_ = true;
   launcher_.send(Type::exited, exited.encode());
-  if (first_ended_ < 0) report_first_end(rank, wait_status);
 }
 
-/// The other ranks cannot all join without the rank. One report of a host is enough: it ends the
-/// join, or the join has ended.
-void Agent::report_first_end(const RankProcess& rank, int wait_status) {
-  first_ended_ = rank.rank;
-  first_end_ = fmt::format("rank {} (process {}) {} before all ranks had joined the job", rank.rank,
-                           rank.pid, describe_end(wait_status));
+/// On rank 0's host, where the coordinator is. The other ranks cannot all join without the rank.
+/// The report ends the join, or the join has ended.
+void Agent::report_first_end(const Message& message) {
+  Exited exited;
+  if (!exited.decode(message.payload)) {
+    return fail(internal_error("the agent received a message of a wrong length"));
+  }
+  first_ended_ = exited;
   if (rank_0_ended_) return;  // refuse_latecomers() answers the ranks that join
-  const Status status =
-      report_end(request_.key, request_.job_id, request_.coordinator, first_ended_, first_end_);
+  const Status status = report_end(request_.key, request_.job_id, request_.coordinator, exited.rank,
+                                   text_of_end(exited));
   if (!status.ok())
-    note("cannot tell the ranks that rank " + std::to_string(first_ended_) +
+    note("cannot tell the ranks that rank " + std::to_string(exited.rank) +
          " has ended: " + status.message());
 }
 

@@ -7,6 +7,7 @@
 // ranks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,7 @@ class Agent {
   void end(std::uint32_t wait_ms);
   void end_ranks(Nanos term_after);
   void keep_time();
-  void report_first_end(const RankProcess& rank, int wait_status);
+  void report_first_end(const Message& message);
   void refuse_latecomers();
   bool all_done();
   void finish();
@@ -65,10 +66,9 @@ class Agent {
   StartRequest request_;
   UniqueFd listener_;  // at which ranks join; rank 0 has it too
   std::vector<RankProcess> ranks_;
-  int first_ended_ = -1;       // the rank of this host that ended first; -1: none has ended
-  std::string first_end_;      // how it ended
-  bool rank_0_ended_ = false;  // false: it runs, or is not on this host
-  std::string input_;          // for rank 0, not yet written
+  std::optional<Exited> first_ended_;  // in the whole job; only rank 0's host is told
+  bool rank_0_ended_ = false;          // false: it runs, or is not on this host
+  std::string input_;                  // for rank 0, not yet written
   bool input_ended_ = false;
   bool launcher_gone_ = false;
   bool started_ = false;

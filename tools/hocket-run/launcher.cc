@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 namespace hocket::internal::launch {
 namespace {
@@ -216,6 +217,11 @@ void Launcher::on_exit(Host& host, const Message& message) {
   if (!local || host.ended[*local]) return cannot_start(invalid_message_of(host));
   host.ended[*local] = true;
   --host.running;
+  // Other ranks may end because this rank has. Its host does not tell them: which rank ended first
+  // is known only here.
+  if (!std::exchange(first_exited_, true) && !hosts_[0].gone) {
+    hosts_[0].stream.send(Type::first_exited, message.payload);
+  }
   if (exited.wait_status != 0) job_failed(failure_of(host, exited));
   release_host_of_rank_0();
 }

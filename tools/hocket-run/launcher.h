@@ -80,6 +80,7 @@ class Launcher {
   Nanos timeout_at_ = 0;  // when the time limit of the job passes; 0: never, or it has passed
   int status_ = 0;        // exit status if the job could not be started; else failures_ has it
   bool failed_ = false;
+  bool first_exited_ = false;   // a rank has ended, and the agent of rank 0's host knows which
   bool output_failed_ = false;  // a file of --output-dir could not be written
   bool ending_ = false;         // the ranks were asked to end
   Nanos term_at_ = 0;           // when they get SIGTERM

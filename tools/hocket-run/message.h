@@ -14,7 +14,7 @@
 
 namespace hocket::internal::launch {
 
-inline constexpr std::uint32_t protocol_version = 7;
+inline constexpr std::uint32_t protocol_version = 8;
 /// The first bytes from an agent. Bytes before them are skipped: a login shell may print a banner.
 inline constexpr std::string_view greeting = "\x01HOCKET-AGENT\x02\r\n";
 inline constexpr std::size_t max_payload = 16u << 20;
@@ -30,6 +30,7 @@ enum class Type : std::uint8_t {
   input = 5,
   input_end = 6,
   count = 7,
+  first_exited = 8,
   // agent to launcher
   hello = 64,
   listening = 65,
