@@ -189,7 +189,8 @@ void Connection::release_buffers(MessageMatcher& matcher, bool keep) {
 
 // The rest of a payload goes to its destination, and the bytes after it into the read-ahead buffer.
 // While a message of several frames arrives, the read-ahead is limited to a header, because payload
-// in it must be copied.
+// in it must be copied. The same limit while any receive of 16 KiB or more was posted changed
+// nothing: 0.95 to 1.10 of the time, from 16 KiB to 1 MiB between two hosts (2026-11-27).
 ssize_t Connection::read_some(std::size_t* asked, bool from_socket) {
   if (begin_ > 0) {
     std::memmove(read_ahead_.get(), read_ahead_.get() + begin_, end_ - begin_);
