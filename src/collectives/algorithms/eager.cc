@@ -23,7 +23,9 @@
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
 // peer: so all messages of a rank are under way at the same time. In a scatter and an all-to-all a
 // rank copies its own block, if that is large, after its sends have begun: peers on the same host
-// copy their blocks meanwhile.
+// copy their blocks meanwhile. The root of a gather copies its own block first: a lane of its own
+// for a large block made 1 to 32 MiB 3 to 8 % faster, and 8 to 512 B 5 ns (5 %) slower
+// (2026-11-27).
 //
 // Source: no publication known; the same idea: the eager messages of MPI libraries, which are sent
 // without asking the receiver (Gropp, Lusk, Doss and Skjellum, "A high-performance, portable
