@@ -179,7 +179,7 @@ TEST(RunAhead, knows_without_a_look_what_an_operation_has_shown) {
   EXPECT_EQ(free, ranks.may_begin(0));
 }
 
-/// Whoever looks first finds the difference, however far the other one is: ahead or behind, and
+/// The rank that looks first finds the difference, whether the other rank is ahead or behind, and
 /// whether the collectives use the board or not.
 TEST(RunAhead, finds_the_first_call_that_differs) {
   for (const std::uint64_t differs : {std::uint64_t{1}, std::uint64_t{4}, most - 1}) {

@@ -30,8 +30,9 @@ RunAhead::Look RunAhead::look(std::uint64_t collective) {
   return Look::all_have_begun;
 }
 
-/// Both ranks still have their records of the first difference: whoever would have gone on past it
-/// has found it before. Earlier records, which are equal, may have been overwritten.
+/// Both ranks still have their records of the first difference: a rank compares fingerprints before
+/// it overwrites such a record, and goes no further then. Earlier records, which are equal, may
+/// have been overwritten.
 Status RunAhead::disagreement_with(int peer) const {
   const int own = board_.local_rank();
   const int rank_of_peer = ranks_of_node_[static_cast<std::size_t>(peer)];
