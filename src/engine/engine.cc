@@ -131,7 +131,7 @@ void Engine::begin(const Call& call, Work* work) {
   } else if (bound.sends_messages) {
     buffers_.find_sources(binding);
   }
-  // It covers all collectives up to this one.
+  // The fingerprint covers all collectives up to this one.
   binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   if (header.uses_node) ++binding.board_sequence;
   current.execution.start(*bound.program, bound.staged, binding, links_);

@@ -83,7 +83,7 @@ class Coordinator : private EventLoop::Client {
   std::map<int, Node> nodes_;            // by order of connection
   std::map<int, JoinRequest> requests_;  // by rank
   int came_ = 0;                         // join requests that have come, in time or not
-  std::set<int> ranks_that_came_;        // in them
+  std::set<int> ranks_that_came_;        // the ranks of these requests
   std::set<int> absent_;                 // ranks that have not come and will not
   int ranks_ = 0;                        // as the first rank said; 0: no rank has come
   int first_rank_ = -1;

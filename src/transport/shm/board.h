@@ -2,13 +2,13 @@
 // its own part and reads the parts of the others. A new board is all zero bytes. docs/PROTOCOL.md
 // draws the layout.
 //
-//   per local rank: doorbell | progress | public flags | 128 calls | 128 arrival lines
+//   per local rank: doorbell | progress | public flags | 128 arrival lines | 128 records
 //                   32 tiny scratches | 8 small | 4 medium | 2 large; for ranks that
 //                   share cores: 128 of 512 bytes | 128 of 4 KiB | 16 of 32 KiB | 8 of 128 KiB
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
-// grows. Each collective uses the next call of a rank in turn; a collective that uses the board
+// grows. Each collective uses the next call record of a rank; a collective that uses the board
 // also uses the next arrival line, and the next scratch of the size that it needs. run_ahead.h says
 // when a rank may write to them again.
 #pragma once
@@ -150,7 +150,7 @@ class Board {
   ArrivalLine& arrival(int rank, std::uint64_t operation) const {
     return page(rank).arrivals[operation % run_ahead_operations];
   }
-  /// The place of a collective, by its number among all collectives.
+  /// The record of a collective, by its number among all collectives.
   CallRecord& call(int rank, std::uint64_t collective) const {
     return page(rank).calls[collective % run_ahead_operations];
   }
