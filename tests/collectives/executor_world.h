@@ -107,6 +107,8 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
+  const Board& board_of(std::size_t rank) const { return ranks_[rank].board; }
+
   /// Runs the tasks one after another. A rank begins the next one when it has ended the one before,
   /// as far as the other ranks may be. *lead: by how many tasks one rank was ahead of another.
   Status run(const std::vector<Task*>& tasks, std::uint64_t seed, std::size_t* lead = nullptr) {

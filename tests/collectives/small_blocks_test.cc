@@ -1,7 +1,9 @@
 // Executions of plans that tell small blocks from large ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <random>
 #include <vector>
 
 #include "executor_world.h"
@@ -54,6 +56,85 @@ TEST(SmallBlocks, stay_in_scratch_while_a_peer_has_a_large_block) {
       const Status status = world.run({&task}, seed);
       ASSERT_TRUE(status.ok()) << status.message();
       ASSERT_EQ(task.buffers.check(), "") << "seed " << seed << ", call " << i;
+    }
+  }
+}
+
+/// True if no rank has written to its tiny scratches.
+bool scratch_is_untouched(const World& world, std::size_t ranks) {
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const Board& board = world.board_of(r);
+    const std::byte* const first = board.scratch(ScratchSize::tiny, static_cast<int>(r), 0);
+    const std::byte* const end = first + board.scratch_step(ScratchSize::tiny);
+    if (std::any_of(first, end, [](std::byte b) { return b != std::byte{0}; })) return false;
+  }
+  return true;
+}
+
+struct Near {
+  Collective collective;
+  std::uint32_t ranks;
+  std::size_t most;  // bytes of a block that lies in the arrival line
+};
+
+/// A gather has one count and one block in the line, which has 104 bytes for them. The other two
+/// have a count for each rank and a block for each peer: with 13 ranks the counts need all of it.
+constexpr Near near_blocks[] = {{Collective::gather, 2, 96},     {Collective::gather, 5, 96},
+                                {Collective::gather, 13, 96},    {Collective::scatter, 2, 88},
+                                {Collective::scatter, 3, 40},    {Collective::scatter, 5, 16},
+                                {Collective::scatter, 9, 4},     {Collective::all_to_all, 2, 88},
+                                {Collective::all_to_all, 3, 40}, {Collective::all_to_all, 5, 16},
+                                {Collective::all_to_all, 9, 4}};
+
+std::size_t counts_of(const Near& near) {
+  return near.collective == Collective::all_to_all ? near.ranks * near.ranks : near.ranks;
+}
+
+/// Three calls, of which the second and the third are prepared.
+void expect_right(World& world, const Near& near, DrawnCall& call, std::uint64_t seed) {
+  const Group group{.ranks = near.ranks, .varying = true};
+  const std::vector<Plan> plans =
+      plans_of(*find_builder("eager", near.collective, Medium::node), group);
+  std::deque<Task> tasks;
+  for (int i = 0; i < 3; ++i, ++call.data_seed) {
+    Task& task = tasks.emplace_back(plans, std::vector<Plan>(), -1, call);
+    if (i > 0) task.repeats = &tasks.front();
+    const Status status = world.run({&task}, seed);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(task.buffers.check(), "") << name_of(near.collective) << ", " << near.ranks
+                                        << " ranks, call " << i << ", seed " << seed;
+  }
+}
+
+TEST(SmallBlocks, are_in_the_arrival_line_if_it_has_room_for_them) {
+  for (const Near& near : near_blocks) {
+    for (const std::size_t more : {0, 1}) {
+      World world(layout_of({near.ranks}));
+      DrawnCall call;
+      call.dtype = Dtype::uint8;
+      call.any_bits = true;
+      call.counts.assign(counts_of(near), near.most + more);
+      expect_right(world, near, call, 1);
+      EXPECT_EQ(scratch_is_untouched(world, near.ranks), more == 0)
+          << name_of(near.collective) << ", " << near.ranks << " ranks";
+    }
+  }
+}
+
+/// In one call some blocks are in lines, some in scratch, some are messages, and some are empty.
+TEST(SmallBlocks, may_be_beside_others_in_scratch_and_messages) {
+  for (const Near& near : near_blocks) {
+    World world(layout_of({near.ranks}));
+    std::mt19937_64 random(near.ranks);
+    for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+      DrawnCall call;
+      call.dtype = Dtype::uint8;
+      call.any_bits = true;
+      const std::size_t counts[] = {0, 1, near.most, near.most + 1, 60, 512, 700};
+      for (std::size_t b = 0; b < counts_of(near); ++b) {
+        call.counts.push_back(counts[random() % std::size(counts)]);
+      }
+      expect_right(world, near, call, seed);
     }
   }
 }

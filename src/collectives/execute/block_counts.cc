@@ -13,35 +13,12 @@ namespace hocket::internal {
 
 void Execution::write_counts(ArrivalLine& line) const {
   const CollectiveRow& row = row_of(header_->collective);
-  if (!has_input(row, header_->root == rank_of(own_))) return;
+  const bool is_root = header_->root == rank_of(own_);
+  if (!has_input(row, is_root) || (is_root && row.output_at_root)) return;  // it sends nothing
   for (std::size_t b = 0; b < counts_in_line(row, header_->ranks); ++b) {
     const std::uint64_t count = sizes_->input.block(b).count;
     std::memcpy(line.payload + b * sizeof count, &count, sizeof count);
   }
-}
-
-/// True if the peer sends a block of the count that this rank expects of it, or sends nothing to
-/// this rank.
-bool Execution::agrees_about_block(int peer, const ArrivalLine& line) const {
-  const CollectiveRow& row = row_of(header_->collective);
-  const bool receives = peer != own_ && has_output(row, header_->root == rank_of(own_)) &&
-                        has_input(row, header_->root == rank_of(peer));
-  return !receives || count_in(line) == count_from(peer);
-}
-
-/// The elements of the block that this rank expects of the peer.
-std::size_t Execution::count_from(int peer) const {
-  const bool has_all = row_of(header_->collective).output == Blocks::per_rank;
-  return sizes_->output.block(has_all ? static_cast<std::size_t>(rank_of(peer)) : 0).count;
-}
-
-/// The elements of the block that a peer sends to this rank, as its line says.
-std::uint64_t Execution::count_in(const ArrivalLine& line) const {
-  const bool has_all = row_of(header_->collective).input == Blocks::per_rank;
-  const std::size_t place = has_all ? static_cast<std::size_t>(rank_of(own_)) : 0;
-  std::uint64_t count;
-  std::memcpy(&count, line.payload + place * sizeof count, sizeof count);
-  return count;
 }
 
 /// The error for a peer that sends a block of another count than this rank expects.

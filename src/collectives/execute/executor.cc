@@ -1,6 +1,7 @@
 #include "collectives/execute/executor.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "base/assert.h"
@@ -21,6 +22,7 @@ constexpr int count_bits = 24;
 // later.
 constexpr std::uint64_t prefetched_ahead = 4;
 constexpr std::size_t line_bytes = 64;
+constexpr std::size_t payload_in_first_line = line_bytes - offsetof(ArrivalLine, payload);
 
 // The progress of a lane instance that has ended.
 constexpr std::uint32_t ended = 0xffffffff;
@@ -58,6 +60,12 @@ void Execution::use(const Program& program, const Sizes& sizes) {
   lanes_ = program.lanes().data();
   code_ = program.code().data();
   operands_ = program.operands().data();
+  if (header_->small_bytes > 0) {
+    line_blocks_ =
+        line_blocks(row_of(header_->collective), header_->ranks, header_->scratch_blocks);
+  } else {
+    line_blocks_ = {.step = line_stride(sizes) * size_of(binding_->dtype)};
+  }
 }
 
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
@@ -111,9 +119,10 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_srcs_.resize(operands);
     fold_dsts_.resize(operands);
   }
+  uses_second_line_ = line_bytes_used() > payload_in_first_line;
   scratch_size_ = ScratchSize::none;
   prefetched_lines_ = 0;
-  has_scratch_ = header_->scratch_blocks > 0 || staged != nullptr;
+  has_scratch_ = (header_->scratch_blocks > 0 && !all_are_in_line()) || staged != nullptr;
   if (!has_scratch_) return;
   stride_ = stride_of(*header_, binding_->sizes);
   scratch_bytes_ = stride_ * header_->scratch_blocks * header_->slots;
@@ -135,6 +144,18 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   if (Board::scratches(scratch_size_) <= prefetched_ahead) return;
   const std::size_t bytes = binding_->sizes.input.end() * element_bytes_;
   prefetched_lines_ = (std::min(scratch_bytes_, bytes) + line_bytes - 1) / line_bytes;
+}
+
+/// How much of the payload of arrival lines holds blocks, or counts of blocks.
+std::size_t Execution::line_bytes_used() const {
+  if (header_->small_bytes == 0) return header_->line_blocks * line_blocks_.step;
+  const std::size_t blocks = all_are_in_line() ? header_->scratch_blocks : 0;
+  return line_blocks_.first + blocks * line_blocks_.step;
+}
+
+/// True if all blocks that this rank sends and receives are in arrival lines instead of scratch.
+bool Execution::all_are_in_line() const {
+  return header_->small_bytes > 0 && line_stride(*sizes_) * element_bytes_ <= line_blocks_.most;
 }
 
 /// From a block of scratch to the next.
@@ -346,15 +367,22 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
                                              std::size_t chunk) const {
   if (buffer == Buffer::line) {
     std::byte* const payload = links_->board->arrival(static_cast<int>(rank), operation_).payload;
-    if (block == 0) return payload;
-    return payload + block * line_stride(*sizes_) * element_bytes_;
+    return payload + line_blocks_.first + block * line_blocks_.step;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
   return scratch_ + rank * scratch_step_ + scratch_index(block, chunk) * stride_;
 }
 
-/// The address of range number `source` of those that the operand stands for.
-std::byte* Execution::address_of(const Operand& operand, const Active& active,
+/// The buffer of the operand in a step of `count` elements: a very small block of a plan with
+/// small_bytes is in the arrival line instead of scratch, so that peers get both at once.
+Buffer Execution::where(const Operand& operand, std::size_t count) const {
+  const bool in_line =
+      operand.buffer == Buffer::scratch && count * element_bytes_ <= line_blocks_.most;
+  return in_line ? Buffer::line : operand.buffer;
+}
+
+/// The address of range number `source` of those that the operand stands for, in that buffer.
+std::byte* Execution::address_of(const Operand& operand, Buffer buffer, const Active& active,
                                  std::uint32_t source) const {
   auto rank = static_cast<std::uint32_t>(operand.rank.base);
   auto block = static_cast<std::uint32_t>(operand.block.base);
@@ -365,9 +393,9 @@ std::byte* Execution::address_of(const Operand& operand, const Active& active,
     rank = index_of(operand.rank, active.instance, source);
     block = index_of(operand.block, active.instance, source);
   }
-  return operand.buffer == Buffer::input || operand.buffer == Buffer::output
-             ? caller_address(operand.buffer, rank, block, active.chunk)
-             : library_address(operand.buffer, rank, block, active.chunk);
+  return buffer == Buffer::input || buffer == Buffer::output
+             ? caller_address(buffer, rank, block, active.chunk)
+             : library_address(buffer, rank, block, active.chunk);
 }
 
 /// How a fold whose destinations are all outputs stores its results. first: the first of them,
@@ -434,9 +462,12 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
   const std::size_t count = elements_of(active, instruction, repetition);
   if (count == 0 || is_left_out(active, instruction)) return;
   const Operand* operand = operands_ + instruction.first_operand;
+  const auto address = [&](const Operand& of, std::uint32_t source) {
+    return address_of(of, where(of, count), active, source);
+  };
   if (const std::size_t bytes = copied_bytes(instruction, count); bytes > 0) {
-    std::byte* const dst = address_of(operand[0], active, repetition);
-    const std::byte* const src = address_of(operand[1], active, repetition);
+    std::byte* const dst = address(operand[0], repetition);
+    const std::byte* const src = address(operand[1], repetition);
     // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
     if (dst != src) std::memcpy(dst, src, bytes);
     return;
@@ -444,12 +475,12 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
   std::uint32_t dsts = 0, srcs = 0;
   for (const Operand* end = operand + instruction.dsts; operand != end; ++operand) {
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
-      fold_dsts_[dsts++] = address_of(*operand, active, repetition + j);
+      fold_dsts_[dsts++] = address(*operand, repetition + j);
     }
   }
   for (const Operand* end = operand + instruction.srcs; operand != end; ++operand) {
     for (std::uint32_t j = 0; j < operand->repeat; ++j) {
-      fold_srcs_[srcs++] = {address_of(*operand, active, repetition + j), operand->wide};
+      fold_srcs_[srcs++] = {address(*operand, repetition + j), operand->wide};
     }
   }
   HOCKET_ASSERT(std::max(srcs, dsts) <= fold_srcs_.size(),
@@ -479,80 +510,6 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
   if (header_->uses_node) {
     bases_[static_cast<int>(Buffer::line)] = links_->board->arrival(0, operation_).payload;
   }
-}
-
-/// True if every fold of the program runs once, at places that no chunk and no peer decides.
-bool Execution::can_be_ready() const {
-  if (staged_ != nullptr || header_->maps_input || header_->maps_output ||
-      sizes_->chunk_elements != 0 || binding_->op >= Op::pre_mul_sum) {
-    return false;
-  }
-  for (std::uint32_t l = 0; l < header_->lanes; ++l) {
-    if (lanes_[l].instances != 1) return false;
-  }
-  for (std::uint32_t i = 0; i < header_->instructions; ++i) {
-    const Instruction& step = code_[i];
-    if (step.kind != StepKind::fold) continue;
-    const bool copies = step.srcs == 1 && !step.finish;
-    if (step.repeat != 1 || (copies && step.dsts != 1)) return false;
-  }
-  return std::none_of(operands_, operands_ + header_->operands,
-                      [](const Operand& operand) { return operand.varies; });
-}
-
-void Execution::make_ready() {
-  readiness_ = Readiness::never;
-  if (!can_be_ready()) return;
-  ready_.assign(header_->instructions, {});
-  places_.clear();
-  for (std::size_t l = 0; l < active_count_; ++l) {
-    const LaneCode& lane = *active_[l].lane;
-    for (std::uint32_t i = lane.first; i < lane.first + lane.count; ++i) {
-      if (code_[i].kind == StepKind::fold) make_ready(active_[l], code_[i]);
-    }
-  }
-  readiness_ = Readiness::ready;
-}
-
-void Execution::make_ready(const Active& active, const Instruction& instruction) {
-  const std::size_t count =
-      is_left_out(active, instruction) ? 0 : elements_of(active, instruction, 0);
-  ReadyFold& ready = ready_[static_cast<std::size_t>(&instruction - code_)];
-  ready.fold = fold_of(instruction, count);
-  ready.copied = copied_bytes(instruction, count);
-  ready.first_place = static_cast<std::uint32_t>(places_.size());
-  const Operand* const first = operands_ + instruction.first_operand;
-  int number = 0;
-  for (std::uint32_t o = 0; o < instruction.dsts + instruction.srcs; ++o) {
-    if (o == instruction.dsts) ready.fold.dst_count = std::exchange(number, 0);
-    for (std::uint32_t j = 0; j < first[o].repeat; ++j, ++number) {
-      const std::byte* const base = bases_[static_cast<int>(first[o].buffer)];
-      places_.push_back({first[o].buffer, first[o].wide, address_of(first[o], active, j) - base});
-    }
-  }
-  ready.fold.src_count = number;
-}
-
-void Execution::fold_ready(const ReadyFold& ready) {
-  if (ready.fold.count == 0) return;
-  const Place* place = &places_[ready.first_place];
-  const auto address = [this](const Place& of) {
-    return bases_[static_cast<int>(of.buffer)] + of.offset;
-  };
-  const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
-  if (copies && address(place[0]) == address(place[1])) return;
-  if (ready.copied > 0) {
-    std::memcpy(address(place[0]), address(place[1]), ready.copied);
-    return;
-  }
-  for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address(*place++);
-  for (int s = 0; s < ready.fold.src_count; ++s, ++place) {
-    fold_srcs_[s] = {address(*place), place->wide};
-  }
-  Fold fold = ready.fold;
-  fold.srcs = fold_srcs_.data();
-  fold.dsts = fold_dsts_.data();
-  hocket::internal::fold(fold);
 }
 
 /// Elements of the chunk of a block that the step handles.
@@ -590,7 +547,9 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
   // its next ones from them in time, so that it need not wait for each. A rank that does not run
   // ahead leaves them: a peer that polls a line reads it from its own cache until the line changes.
   if (!run_ahead.all_have_begun(collective - 1)) {
-    prefetch_to_write(&board.arrival(own_, operation + prefetched_ahead));
+    ArrivalLine& later = board.arrival(own_, operation + prefetched_ahead);
+    prefetch_to_write(&later);
+    if (uses_second_line_) prefetch_to_write(later.payload + payload_in_first_line);
     if (prefetched_lines_ > 0) prefetch_scratch(operation + prefetched_ahead);
   }
   published_ = true;
@@ -641,9 +600,11 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
     const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
     all_mapped_ &= (line.mapped & needed) == needed;
     // In a loop of rooted calls a peer is often ahead: its next line comes while this rank works.
-    __builtin_prefetch(&board.arrival(rank, operation_ + 1));
+    const ArrivalLine& next = board.arrival(rank, operation_ + 1);
+    __builtin_prefetch(&next);
+    if (uses_second_line_) __builtin_prefetch(next.payload + payload_in_first_line);
   }
-  if (all) links_->run_ahead->saw_all(binding_->message_sequence);
+  if (all || board.local_ranks() == 2) links_->run_ahead->saw_all(binding_->message_sequence);
   if (header_->maps_input || header_->maps_output) {
     if (!all_mapped_) {
       exported_ = false;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -124,8 +125,11 @@ class Execution {
   void set_bases();
   void make_ready();
   bool can_be_ready() const;
-  void make_ready(const Active& active, const Instruction& instruction);
+  bool ends_at_once(const LaneCode& lane) const;
+  ReadyFold ready_fold(const Active& active, const Instruction& instruction);
   void fold_ready(const ReadyFold& ready);
+  std::size_t line_bytes_used() const;
+  bool all_are_in_line() const;
   std::size_t stride_of(const ProgramHeader& header, const Sizes& sizes) const;
   void fall_back();
   bool place_scratch();
@@ -180,7 +184,9 @@ class Execution {
   }
   std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
-  std::byte* address_of(const Operand& operand, const Active& active, std::uint32_t source) const;
+  Buffer where(const Operand& operand, std::size_t count) const;
+  std::byte* address_of(const Operand& operand, Buffer buffer, const Active& active,
+                        std::uint32_t source) const;
   std::size_t elements_of(const Active& active, const Instruction& instruction,
                           std::uint32_t repetition) const;
   /// True if the step is not for its block, because that is small or large.
@@ -219,6 +225,8 @@ class Execution {
   const Instruction* code_ = nullptr;
   const Operand* operands_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
+  LineBlocks line_blocks_;
+  bool uses_second_line_ = false;
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
   ScratchSize scratch_size_ = ScratchSize::small;
@@ -236,9 +244,11 @@ class Execution {
   std::vector<Active> active_;
   std::size_t active_count_ = 0;
   std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
-  // In a loop of equal calls, the folds of the program are prepared only once.
+  // In a loop of equal calls: the lanes and steps that the call has, and its prepared folds.
   Readiness readiness_ = Readiness::unknown;
-  std::vector<ReadyFold> ready_;  // by instruction; those that are no fold are empty
+  std::vector<LaneCode> ready_lanes_;
+  std::vector<Instruction> ready_code_;  // begins with the entry
+  std::vector<ReadyFold> ready_;         // by instruction; those that are no fold are empty
   std::vector<Place> places_;
   std::byte* bases_[4] = {};  // by Buffer: input, output, and the first rank's scratch and line
   std::vector<FoldSource> fold_srcs_;
@@ -254,5 +264,31 @@ class Execution {
   std::vector<PeerBuffers> peers_;
   int mapping_of_ = -1;  // the local rank whose region is not mapped yet; -1: none
 };
+
+// ---- Counts of blocks (block_counts.cc)
+
+/// True if the peer sends a block of the count that this rank expects of it, or sends nothing to
+/// this rank.
+inline bool Execution::agrees_about_block(int peer, const ArrivalLine& line) const {
+  const CollectiveRow& row = row_of(header_->collective);
+  const bool receives = peer != own_ && has_output(row, header_->root == rank_of(own_)) &&
+                        has_input(row, header_->root == rank_of(peer));
+  return !receives || count_in(line) == count_from(peer);
+}
+
+/// The elements of the block that this rank expects of the peer.
+inline std::size_t Execution::count_from(int peer) const {
+  const bool has_all = row_of(header_->collective).output == Blocks::per_rank;
+  return sizes_->output.block(has_all ? static_cast<std::size_t>(rank_of(peer)) : 0).count;
+}
+
+/// The elements of the block that a peer sends to this rank, as its line says.
+inline std::uint64_t Execution::count_in(const ArrivalLine& line) const {
+  const bool has_all = row_of(header_->collective).input == Blocks::per_rank;
+  const std::size_t place = has_all ? static_cast<std::size_t>(rank_of(own_)) : 0;
+  std::uint64_t count;
+  std::memcpy(&count, line.payload + place * sizeof count, sizeof count);
+  return count;
+}
 
 }  // namespace hocket::internal

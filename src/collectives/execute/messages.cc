@@ -41,7 +41,8 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
   if (carries) {
-    transfer.data = address_of(operands_[instruction.first_operand], active, 0);
+    const Operand& operand = operands_[instruction.first_operand];
+    transfer.data = address_of(operand, operand.buffer, active, 0);
     transfer.bytes = message_bytes(active, instruction);
     if (binding_->mapped != 0) set_location(transfer, operands_[instruction.first_operand].buffer);
   }

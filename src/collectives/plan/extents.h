@@ -115,4 +115,21 @@ constexpr std::size_t line_stride(const Sizes& sizes) {
   return std::max(sizes.input.longest, sizes.output.longest);
 }
 
+/// Where blocks lie in the payload of an arrival line, in bytes.
+struct LineBlocks {
+  std::size_t first = 0;  // where block 0 begins
+  std::size_t step = 0;   // to the next block
+  /// Of a plan with small_bytes: the most bytes of a block of scratch that lies in the line
+  /// instead.
+  std::size_t most = 0;
+};
+/// In a plan with small_bytes the blocks follow the counts, and share the rest of the payload.
+constexpr LineBlocks line_blocks(const CollectiveRow& row, std::size_t ranks,
+                                 std::size_t scratch_blocks) {
+  const std::size_t first = counts_in_line(row, ranks) * sizeof(std::uint64_t);
+  if (scratch_blocks == 0 || first >= line_payload_bytes) return {};
+  const std::size_t most = (line_payload_bytes - first) / scratch_blocks / 4 * 4;
+  return {.first = first, .step = most, .most = most};
+}
+
 }  // namespace hocket::internal

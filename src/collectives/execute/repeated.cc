@@ -1,0 +1,124 @@
+// Calls that repeat the call before, but for the two buffers: which steps they have, and where
+// these copy and fold, is found out once. In a loop of small calls that is a large part of the
+// time.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "collectives/execute/executor.h"
+
+namespace hocket::internal {
+
+/// True if every fold of the program runs once, at places that no chunk and no peer decides.
+bool Execution::can_be_ready() const {
+  if (staged_ != nullptr || header_->maps_input || header_->maps_output ||
+      sizes_->chunk_elements != 0 || binding_->op >= Op::pre_mul_sum) {
+    return false;
+  }
+  for (std::uint32_t l = 0; l < header_->lanes; ++l) {
+    if (lanes_[l].instances != 1) return false;
+  }
+  for (std::uint32_t i = 0; i < header_->instructions; ++i) {
+    const Instruction& step = code_[i];
+    if (step.kind != StepKind::fold) continue;
+    const bool copies = step.srcs == 1 && !step.finish;
+    if (step.repeat != 1 || (copies && step.dsts != 1)) return false;
+  }
+  return std::none_of(operands_, operands_ + header_->operands,
+                      [](const Operand& operand) { return operand.varies; });
+}
+
+/// Begins the lanes again, with prepared folds, and only with the steps that the call has: those
+/// for its small blocks, or for its large ones.
+void Execution::make_ready() {
+  readiness_ = Readiness::never;
+  if (!can_be_ready()) return;
+  places_.clear();
+  ready_lanes_.clear();
+  ready_code_.assign(code_, code_ + header_->entry);
+  ready_.assign(header_->entry, {});
+  // If nothing waits for the end of a lane, lanes may lose steps, and become one.
+  const bool keeps_lanes =
+      header_->awaits || std::any_of(lanes_, lanes_ + header_->lanes,
+                                     [](const LaneCode& lane) { return lane.publishes >= 0; });
+  bool joins = false;
+  for (std::size_t l = 0; l < active_count_; ++l) {
+    const Active& active = active_[l];
+    LaneCode lane = *active.lane;
+    if (joins) {
+      lane.first = ready_lanes_.back().first;
+      ready_lanes_.pop_back();
+    } else {
+      lane.first = static_cast<std::uint32_t>(ready_code_.size());
+    }
+    for (std::uint32_t i = 0; i < active.lane->count; ++i) {
+      const Instruction& step = code_[active.lane->first + i];
+      if (is_left_out(active, step)) {
+        if (keeps_lanes) return;
+        continue;
+      }
+      ready_code_.push_back(step);
+      ready_.push_back(step.kind == StepKind::fold ? ready_fold(active, step) : ReadyFold{});
+    }
+    lane.count = static_cast<std::uint32_t>(ready_code_.size()) - lane.first;
+    ready_lanes_.push_back(lane);
+    joins = !keeps_lanes && ends_at_once(lane);
+  }
+  if (!ready_lanes_.empty() && ready_lanes_.back().count == 0) ready_lanes_.pop_back();
+  code_ = ready_code_.data();
+  active_count_ = ready_lanes_.size();
+  for (std::size_t l = 0; l < active_count_; ++l) active_[l].lane = &ready_lanes_[l];
+  readiness_ = Readiness::ready;
+}
+
+/// True if no step of the lane waits: then the next lane can go on from it.
+bool Execution::ends_at_once(const LaneCode& lane) const {
+  const Instruction* const first = ready_code_.data() + lane.first;
+  return std::all_of(first, first + lane.count, [](const Instruction& step) {
+    return step.kind == StepKind::fold || step.kind == StepKind::arrive;
+  });
+}
+
+Execution::ReadyFold Execution::ready_fold(const Active& active, const Instruction& instruction) {
+  const std::size_t count = elements_of(active, instruction, 0);
+  ReadyFold ready;
+  ready.fold = fold_of(instruction, count);
+  ready.copied = copied_bytes(instruction, count);
+  ready.first_place = static_cast<std::uint32_t>(places_.size());
+  const Operand* const first = operands_ + instruction.first_operand;
+  int number = 0;
+  for (std::uint32_t o = 0; o < instruction.dsts + instruction.srcs; ++o) {
+    if (o == instruction.dsts) ready.fold.dst_count = std::exchange(number, 0);
+    const Buffer buffer = where(first[o], count);
+    const std::byte* const base = bases_[static_cast<int>(buffer)];
+    for (std::uint32_t j = 0; j < first[o].repeat; ++j, ++number) {
+      places_.push_back({buffer, first[o].wide, address_of(first[o], buffer, active, j) - base});
+    }
+  }
+  ready.fold.src_count = number;
+  return ready;
+}
+
+void Execution::fold_ready(const ReadyFold& ready) {
+  if (ready.fold.count == 0) return;
+  const Place* place = &places_[ready.first_place];
+  const auto address = [this](const Place& of) {
+    return bases_[static_cast<int>(of.buffer)] + of.offset;
+  };
+  const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
+  if (copies && address(place[0]) == address(place[1])) return;
+  if (ready.copied > 0) {
+    std::memcpy(address(place[0]), address(place[1]), ready.copied);
+    return;
+  }
+  for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address(*place++);
+  for (int s = 0; s < ready.fold.src_count; ++s, ++place) {
+    fold_srcs_[s] = {address(*place), place->wide};
+  }
+  Fold fold = ready.fold;
+  fold.srcs = fold_srcs_.data();
+  fold.dsts = fold_dsts_.data();
+  hocket::internal::fold(fold);
+}
+
+}  // namespace hocket::internal
