@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from statistics import geometric_mean
 
-from results import HEADINGS, OURS, PLACES, Results, size_text
+from results import FLOORS, HEADINGS, OURS, PLACES, Results, size_text
 
 
 def print_text(results):
@@ -42,7 +42,8 @@ def print_markdown(results, slowest_first):
 
 def print_matrix(results):
     """A row for each case, a column for each size; the rows in which hocket is slowest come first.
-    A cell: the best peer's time over hocket's, in ordinary memory and from hocketMemAlloc."""
+    A cell: the best peer's time over hocket's, in ordinary memory and from hocketMemAlloc; then,
+    after a semicolon, hocket's time over that of the floor, if it was measured."""
     sizes = sorted({size for rows in results.cases.values() for size in rows if size > 0})
     print("| | " + " | ".join(map(size_text, sizes)) + " |\n|" + "---|" * (len(sizes) + 1))
     lines = []
@@ -53,7 +54,9 @@ def print_matrix(results):
             both = [results.ratio(row, ours) for ours in OURS]
             ratios += [ratio for ratio in both if ratio]
             texts = " ".join("-" if ratio is None else f"{ratio:.2f}" for ratio in both)
-            cells.append(f"{texts} {results.best_peer(row)}")
+            of_floor = [results.ratio_to_floor(row, *pair) for pair in zip(OURS, FLOORS)]
+            floor = "; " + " ".join(f"{ratio:.2f}" for ratio in of_floor) if all(of_floor) else ""
+            cells.append(f"{texts} {results.best_peer(row)}{floor}")
         where = {"shm": "", "tcp": ", TCP", "both": ", 2 hosts"}[transport]
         name = f"{collective.replace('_', '-')}, {ranks} ranks{where}"
         cells += [""] * (len(sizes) - len(cells))

@@ -128,6 +128,11 @@ class Results:
         return min(rivals) / row[ours][0] if rivals and ours in row else None
 
     @staticmethod
+    def ratio_to_floor(row, ours, floor):
+        """Our time over that of the floor; None where one of them is missing."""
+        return row[ours][0] / row[floor][0] if ours in row and floor in row else None
+
+    @staticmethod
     def best_peer(row):
         """The title of the fastest peer."""
         rivals = {peer: row[peer, None][0] for peer in RIVALS if (peer, None) in row}
