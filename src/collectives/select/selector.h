@@ -122,6 +122,7 @@ class Selector {
   std::size_t chunk_elements(const Program& program, const CallKey& key) const;
 
  private:
+  std::size_t most_message_bytes(const ProgramHeader& header, const CollectiveRow& row) const;
   struct Entry {
     CallKey key;
     Selection selection;
