@@ -5,19 +5,18 @@
 // arrival, before it copies or receives a byte: so a difference is an error of that rank at once,
 // also if the block is small for one end and large for the other one, of which one would wait for
 // ever. The sender hears of the error as of every other one.
-#include <cstring>
-
 #include "collectives/execute/executor.h"
 
 namespace hocket::internal {
 
-void Execution::write_counts(ArrivalLine& line) const {
+void Execution::set_sent_counts() {
+  sent_counts_.clear();
   const CollectiveRow& row = row_of(header_->collective);
   const bool is_root = header_->root == rank_of(own_);
-  if (!has_input(row, is_root) || (is_root && row.output_at_root)) return;  // it sends nothing
+  const bool sends = has_input(row, is_root) && !(is_root && row.output_at_root);
+  if (header_->small_bytes == 0 || !sends) return;
   for (std::size_t b = 0; b < counts_in_line(row, header_->ranks); ++b) {
-    const std::uint64_t count = sizes_->input.block(b).count;
-    std::memcpy(line.payload + b * sizeof count, &count, sizeof count);
+    sent_counts_.push_back(sizes_->input.block(b).count);
   }
 }
 

@@ -120,6 +120,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_dsts_.resize(operands);
   }
   uses_second_line_ = line_bytes_used() > payload_in_first_line;
+  set_sent_counts();
   scratch_size_ = ScratchSize::none;
   prefetched_lines_ = 0;
   has_scratch_ = (header_->scratch_blocks > 0 && !all_are_in_line()) || staged != nullptr;
@@ -537,8 +538,9 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
     std::memcpy(line.payload, &places, sizeof places);
     exported_ = writes_output_of(own_) && (binding.mapped & 2) != 0;
   }
-  if (header_->small_bytes > 0) [[unlikely]]
-    write_counts(line);
+  if (!sent_counts_.empty()) [[unlikely]] {
+    std::memcpy(line.payload, sent_counts_.data(), sent_counts_.size() * sizeof sent_counts_[0]);
+  }
   line.fingerprint = fingerprint;
   line.mapped = binding.mapped;
   line.sequence.store(operation, std::memory_order_release);

@@ -195,7 +195,7 @@ class Execution {
            sizes_->leaves_out(instruction.when, active.lane->extents,
                               index_of(instruction.block, active.instance));
   }
-  void write_counts(ArrivalLine& line) const;
+  void set_sent_counts();
   bool agrees_about_block(int peer, const ArrivalLine& line) const;
   std::size_t count_from(int peer) const;
   std::uint64_t count_in(const ArrivalLine& line) const;
@@ -226,6 +226,7 @@ class Execution {
   const Operand* operands_ = nullptr;
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   LineBlocks line_blocks_;
+  std::vector<std::uint64_t> sent_counts_;  // of the blocks that this rank sends, for its line
   bool uses_second_line_ = false;
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
