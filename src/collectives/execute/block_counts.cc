@@ -11,10 +11,10 @@ namespace hocket::internal {
 
 void Execution::set_sent_counts() {
   sent_counts_.clear();
+  if (header_->small_bytes == 0) return;
   const CollectiveRow& row = row_of(header_->collective);
   const bool is_root = header_->root == rank_of(own_);
-  const bool sends = has_input(row, is_root) && !(is_root && row.output_at_root);
-  if (header_->small_bytes == 0 || !sends) return;
+  if (!has_input(row, is_root) || (is_root && row.output_at_root)) return;  // it sends nothing
   for (std::size_t b = 0; b < counts_in_line(row, header_->ranks); ++b) {
     sent_counts_.push_back(sizes_->input.block(b).count);
   }
