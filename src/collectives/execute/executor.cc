@@ -377,8 +377,8 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
 /// The buffer of the operand in a step of `count` elements: a very small block of a plan with
 /// small_bytes is in the arrival line instead of scratch, so that peers get both at once.
 Buffer Execution::where(const Operand& operand, std::size_t count) const {
-  const bool in_line =
-      operand.buffer == Buffer::scratch && count * element_bytes_ <= line_blocks_.most;
+  const bool in_line = line_blocks_.most > 0 && operand.buffer == Buffer::scratch &&
+                       count * element_bytes_ <= line_blocks_.most;
   return in_line ? Buffer::line : operand.buffer;
 }
 
