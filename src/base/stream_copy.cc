@@ -1,5 +1,6 @@
 #include "base/stream_copy.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -41,5 +42,14 @@ void stream_copy(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 #endif
+
+void plain_copy(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t piece = std::size_t{256} << 10;
+  auto* const dst = static_cast<std::byte*>(to);
+  auto* const src = static_cast<const std::byte*>(from);
+  for (std::size_t at = 0; at < bytes; at += piece) {
+    std::memcpy(dst + at, src + at, std::min(piece, bytes - at));
+  }
+}
 
 }  // namespace hocket::internal

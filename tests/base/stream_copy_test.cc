@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -21,6 +22,18 @@ TEST(StreamCopy, writes_what_memcpy_writes_and_no_byte_more) {
       stream_copy(to + line + at, from + source, bytes);
       ASSERT_EQ(0, std::memcmp(expected, to, sizeof to)) << bytes << " bytes to line + " << at;
     }
+  }
+}
+
+TEST(PlainCopy, copies_all_bytes_and_no_others) {
+  constexpr std::size_t piece = 256 << 10, guard = 64;
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, piece - 1, piece, piece + 1, 3 * piece, 3 * piece + 5}) {
+    std::vector<std::byte> from(bytes), to(bytes + guard, std::byte{0xa5});
+    for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i * 7 + i / piece);
+    plain_copy(to.data(), from.data(), bytes);
+    EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin())) << bytes;
+    for (std::size_t i = bytes; i < to.size(); ++i) ASSERT_EQ(to[i], std::byte{0xa5}) << bytes;
   }
 }
 

@@ -1,15 +1,14 @@
 #include "transport/shm/transport.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
+
+#include "base/stream_copy.h"
 
 namespace hocket::internal {
 namespace {
 
 constexpr std::size_t poll_budget = 1 << 20;  // bytes per link, direction and poll
-// memcpy of more bytes may bypass the caches.
-constexpr std::size_t copied_bytes = 256 << 10;
 
 }  // namespace
 
@@ -200,11 +199,8 @@ bool ShmTransport::copy_located(Link& link) {
   if (status.code() == Code::in_progress) return false;
   if (status.ok()) {
     const std::size_t end = std::min(recv.bytes, recv.moved + poll_budget);
-    while (recv.moved < end) {
-      const std::size_t bytes = std::min(copied_bytes, end - recv.moved);
-      std::memcpy(recv.data + recv.moved, from + recv.moved, bytes);
-      recv.moved += bytes;
-    }
+    plain_copy(recv.data + recv.moved, from + recv.moved, end - recv.moved);
+    recv.moved = end;
     if (link.from.is_closed()) {
       // The sender has sent the reason before, if it concerns this link.
       while (!link.matcher.ended() && read(link)) {
