@@ -38,25 +38,31 @@ TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_tiny_scratches_allow) {
   }
 }
 
+/// Makes three calls, of which the second and the third are prepared.
+void expect_right(World& world, Collective collective, const Group& group, DrawnCall& call,
+                  std::uint64_t seed) {
+  const std::vector<Plan> plans = plans_of(*find_builder("eager", collective, Medium::node), group);
+  std::deque<Task> tasks;
+  for (int i = 0; i < 3; ++i, ++call.data_seed) {
+    Task& task = tasks.emplace_back(plans, std::vector<Plan>(), -1, call);
+    if (i > 0) task.repeats = &tasks.front();
+    const Status status = world.run({&task}, seed);
+    ASSERT_TRUE(status.ok()) << status.message();
+    ASSERT_EQ(task.buffers.check(), "")
+        << name_of(collective) << ", " << group.ranks << " ranks, call " << i << ", seed " << seed;
+  }
+}
+
 /// The block of rank 0 is longer than the tiny scratches of a rank: if it were copied there, it
-/// would overwrite the block of rank 1. The second and the third call are prepared.
+/// would overwrite the block of rank 1.
 TEST(SmallBlocks, stay_in_scratch_while_a_peer_has_a_large_block) {
   const Group group{.ranks = 3, .root = 2, .varying = true};
-  const std::vector<Plan> plans =
-      plans_of(*find_builder("eager", Collective::gather, Medium::node), group);
   World world(layout_of({group.ranks}));
   DrawnCall call;
   call.dtype = Dtype::int32;
   call.counts = {Board::tiny_scratch_bytes * run_ahead_operations, 100, 3};
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    std::deque<Task> tasks;
-    for (int i = 0; i < 3; ++i, ++call.data_seed) {
-      Task& task = tasks.emplace_back(plans, std::vector<Plan>(), -1, call);
-      if (i > 0) task.repeats = &tasks.front();
-      const Status status = world.run({&task}, seed);
-      ASSERT_TRUE(status.ok()) << status.message();
-      ASSERT_EQ(task.buffers.check(), "") << "seed " << seed << ", call " << i;
-    }
+    ASSERT_NO_FATAL_FAILURE(expect_right(world, Collective::gather, group, call, seed));
   }
 }
 
@@ -86,24 +92,9 @@ constexpr Near near_blocks[] = {{Collective::gather, 2, 96},     {Collective::ga
                                 {Collective::all_to_all, 3, 40}, {Collective::all_to_all, 5, 16},
                                 {Collective::all_to_all, 9, 4}};
 
+Group group_of(const Near& near) { return {.ranks = near.ranks, .varying = true}; }
 std::size_t counts_of(const Near& near) {
   return near.collective == Collective::all_to_all ? near.ranks * near.ranks : near.ranks;
-}
-
-/// Three calls, of which the second and the third are prepared.
-void expect_right(World& world, const Near& near, DrawnCall& call, std::uint64_t seed) {
-  const Group group{.ranks = near.ranks, .varying = true};
-  const std::vector<Plan> plans =
-      plans_of(*find_builder("eager", near.collective, Medium::node), group);
-  std::deque<Task> tasks;
-  for (int i = 0; i < 3; ++i, ++call.data_seed) {
-    Task& task = tasks.emplace_back(plans, std::vector<Plan>(), -1, call);
-    if (i > 0) task.repeats = &tasks.front();
-    const Status status = world.run({&task}, seed);
-    ASSERT_TRUE(status.ok()) << status.message();
-    ASSERT_EQ(task.buffers.check(), "") << name_of(near.collective) << ", " << near.ranks
-                                        << " ranks, call " << i << ", seed " << seed;
-  }
 }
 
 TEST(SmallBlocks, are_in_the_arrival_line_if_it_has_room_for_them) {
@@ -114,7 +105,7 @@ TEST(SmallBlocks, are_in_the_arrival_line_if_it_has_room_for_them) {
       call.dtype = Dtype::uint8;
       call.any_bits = true;
       call.counts.assign(counts_of(near), near.most + more);
-      expect_right(world, near, call, 1);
+      ASSERT_NO_FATAL_FAILURE(expect_right(world, near.collective, group_of(near), call, 1));
       EXPECT_EQ(scratch_is_untouched(world, near.ranks), more == 0)
           << name_of(near.collective) << ", " << near.ranks << " ranks";
     }
@@ -134,7 +125,7 @@ TEST(SmallBlocks, may_be_beside_others_in_scratch_and_messages) {
       for (std::size_t b = 0; b < counts_of(near); ++b) {
         call.counts.push_back(counts[random() % std::size(counts)]);
       }
-      expect_right(world, near, call, seed);
+      ASSERT_NO_FATAL_FAILURE(expect_right(world, near.collective, group_of(near), call, seed));
     }
   }
 }

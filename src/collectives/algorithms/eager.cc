@@ -21,8 +21,8 @@
 //
 // The executor puts a block of scratch into the arrival line if it fits beside the counts: up to 96
 // bytes in a gather; in the other two up to 88 with 2 ranks, 40 with 3, 4 with 9. So a peer gets
-// count and block with one line of memory: with 2 ranks a gather of 8 B took 61 ns instead of 85 ns
-// (near cores, 2026-11-27).
+// count and block with one line of memory: with 2 ranks a gather-v of 8 B took 61 ns instead of 85
+// ns (near cores, 2026-11-27).
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a

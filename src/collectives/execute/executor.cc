@@ -156,7 +156,7 @@ std::size_t Execution::line_bytes_used() const {
 
 /// True if all blocks that this rank sends and receives are in arrival lines instead of scratch.
 bool Execution::all_are_in_line() const {
-  return header_->small_bytes > 0 && line_stride(*sizes_) * element_bytes_ <= line_blocks_.most;
+  return line_blocks_.has_room_for(line_stride(*sizes_) * element_bytes_);
 }
 
 /// From a block of scratch to the next.
@@ -377,8 +377,8 @@ inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, 
 /// The buffer of the operand in a step of `count` elements: a very small block of a plan with
 /// small_bytes is in the arrival line instead of scratch, so that peers get both at once.
 Buffer Execution::where(const Operand& operand, std::size_t count) const {
-  const bool in_line = line_blocks_.most > 0 && operand.buffer == Buffer::scratch &&
-                       count * element_bytes_ <= line_blocks_.most;
+  const bool in_line =
+      operand.buffer == Buffer::scratch && line_blocks_.has_room_for(count * element_bytes_);
   return in_line ? Buffer::line : operand.buffer;
 }
 
@@ -606,6 +606,7 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
     __builtin_prefetch(&next);
     if (uses_second_line_) __builtin_prefetch(next.payload + payload_in_first_line);
   }
+  // With two local ranks the peer is all of them.
   if (all || board.local_ranks() == 2) links_->run_ahead->saw_all(binding_->message_sequence);
   if (header_->maps_input || header_->maps_output) {
     if (!all_mapped_) {

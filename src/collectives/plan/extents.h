@@ -122,12 +122,13 @@ struct LineBlocks {
   /// Of a plan with small_bytes: the most bytes of a block of scratch that lies in the line
   /// instead.
   std::size_t most = 0;
+  constexpr bool has_room_for(std::size_t bytes) const { return most > 0 && bytes <= most; }
 };
 /// In a plan with small_bytes the blocks follow the counts, and share the rest of the payload.
 constexpr LineBlocks line_blocks(const CollectiveRow& row, std::size_t ranks,
                                  std::size_t scratch_blocks) {
   const std::size_t first = counts_in_line(row, ranks) * sizeof(std::uint64_t);
-  if (scratch_blocks == 0 || first >= line_payload_bytes) return {};
+  if (scratch_blocks == 0 || first >= line_payload_bytes) return {.first = first};
   const std::size_t most = (line_payload_bytes - first) / scratch_blocks / 4 * 4;
   return {.first = first, .step = most, .most = most};
 }

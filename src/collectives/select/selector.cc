@@ -22,8 +22,7 @@ constexpr std::size_t message_scratch_bytes = 16 << 20;
 // folded and not sent on.
 constexpr std::size_t direct_chunk_bytes = 4 << 20, folded_chunk_bytes = 256 << 10;
 constexpr std::size_t least_chunk_bytes = 4 << 10;
-// A chunk that is copied from buffer to buffer. Copies of more than about 1 MiB bypass the caches
-// in libc, which takes four times as long if the buffers are in a cache that the cores share.
+// A chunk that is copied from buffer to buffer: as much as plain_copy() gives to memcpy at once.
 constexpr std::size_t copied_bytes = 256 << 10;
 // The staged chunks of a rooted collective, whose ranks work at the same time only on different
 // chunks: a quarter of a block within these limits.
@@ -470,8 +469,8 @@ Status Selector::program_for(const Builder& builder, const CallKey& key, const P
 /// The longest chunk of a plan by messages. The sender of a chunk that is too long for an eager
 /// message waits for a CTS, which costs a round trip. So between two ranks, where only an
 /// all-reduce sends on what has arrived, chunks are either long, or short enough for eager
-/// messages. Over TCP between 2 hosts that made all-gathers of 2 to 64 MiB take 0.75 to 0.95 of the
-/// time, and reduce-scatters and reduces 0.7 to 0.9 (2026-11-27). All-reduces with chunks of 256
+/// messages. Over TCP between 2 hosts that made all-gathers of 2 to 64 MiB take 0.75 to 1.0 of the
+/// time, and reduce-scatters and reduces 0.75 to 0.92 (2026-11-27). All-reduces with chunks of 256
 /// KiB took longer than with 512 KiB, and all-gathers of 64 MiB in one chunk longer than in chunks
 /// of 4 MiB.
 std::size_t Selector::most_message_bytes(const ProgramHeader& header,
@@ -490,11 +489,11 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
       std::max<std::size_t>(1, std::size_t{header.scratch_blocks} * header.slots);
   std::size_t bytes = message_chunk_bytes;
   if (header.uses_node) {
-    // All there is. Slots that fit into the core's own cache are no better: what a peer reads there
-    // comes from that cache, which takes longer than from the one that the cores share. But long
-    // inputs and outputs drive large slots out of the caches: between 2 ranks, all-gathers and
-    // all-reduces of 4 to 64 MiB took 0.81 to 0.97 of the time with shorter chunks, and
-    // reduce-scatters and all-to-alls 0.97 to 1.2 (2026-11-27).
+    // All of the scratch. Slots that fit into the core's own cache are no better: a peer then reads
+    // from that cache, which takes longer than to read from the cache that the cores share. Long
+    // inputs and outputs, however, drive large slots out of the caches: between 2 ranks,
+    // all-gathers and all-reduces of 4 to 64 MiB took 0.81 to 1.0 of the time with shorter chunks,
+    // and reduce-scatters and all-to-alls 0.97 to 1.2 (2026-11-27).
     const bool staged = header.scratch_blocks > 0;
     const std::size_t room = staged ? options_.board_scratch_bytes : copied_bytes;
     bytes = room / pieces;

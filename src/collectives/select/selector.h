@@ -123,6 +123,7 @@ class Selector {
 
  private:
   std::size_t most_message_bytes(const ProgramHeader& header, const CollectiveRow& row) const;
+
   struct Entry {
     CallKey key;
     Selection selection;
