@@ -54,10 +54,15 @@ OMPI_BOTH = Setting(mca("pml=ob1", "btl=self,sm,tcp"))
 IMPI_SHM = env(I_MPI_FABRICS="shm")
 ALLOC = Setting(memory="alloc")
 
+# Where the ranks are: of one host, in shared memory or over TCP; a host for each; two hosts.
+TRANSPORTS = "shm", "local-tcp", "tcp", "both"
+ONE_HOST = "shm", "local-tcp"
+
 CONFIGURATIONS = {
     "hocket": {
         "shm": {"plain": Setting(), "alloc": ALLOC},
         "tcp": {"plain": Setting(), "alloc": ALLOC},
+        "local-tcp": {"plain": env(HOCKET_TRANSPORT="tcp")},
         "both": {"plain": Setting(), "alloc": ALLOC},
     },
     "openmpi": {
@@ -73,6 +78,7 @@ CONFIGURATIONS = {
             "ucx": Setting(mca("pml=ucx", "pml_ucx_tls=any", "pml_ucx_devices=any") +
                            ("-x", "UCX_TLS=tcp,self")),
         },
+        "local-tcp": {"ob1": OMPI_TCP},
         "both": {
             "ob1": OMPI_BOTH,
             "han": OMPI_BOTH + Setting(mca("coll_han_priority=100")),
@@ -92,6 +98,9 @@ CONFIGURATIONS = {
             "ofi": env(MPIR_CVAR_CH4_NETMOD="ofi", FI_PROVIDER="tcp"),
             "ucx": env(MPIR_CVAR_CH4_NETMOD="ucx", UCX_TLS="tcp,self"),
         },
+        "local-tcp": {
+            "ofi": env(MPIR_CVAR_NOLOCAL="1", MPIR_CVAR_CH4_NETMOD="ofi", FI_PROVIDER="tcp"),
+        },
         "both": {"ofi": env(MPIR_CVAR_CH4_NETMOD="ofi", FI_PROVIDER="tcp")},
     },
     "impi": {
@@ -104,9 +113,11 @@ CONFIGURATIONS = {
             "shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp"),
             "ofi": env(I_MPI_FABRICS="ofi", FI_PROVIDER="tcp"),
         },
+        "local-tcp": {"ofi": env(I_MPI_FABRICS="ofi", I_MPI_COLL_INTRANODE="pt2pt",
+                               FI_PROVIDER="tcp")},
         "both": {"shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp")},
     },
-    "gloo": {name: {"tcp": Setting()} for name in ("shm", "tcp", "both")},
+    "gloo": {name: {"tcp": Setting()} for name in ("shm", "tcp", "local-tcp", "both")},
     # No library: the loads, stores and flags, or the bytes, of a collective alone
     # (floor_backend.cc).
     "floor": {
@@ -177,7 +188,7 @@ def has(peer, transport, config, collective, ranks=2):
     if peer == "gloo":
         return collective not in ("all_gather_v", "gather_v", "scatter_v")
     if peer == "floor":
-        return not (transport == "both" or
+        return not (transport in ("local-tcp", "both") or
                     (transport == "tcp" and (ranks != 2 or collective.endswith("_v"))) or
                     (config == "tcp-whole" and collective != "all_reduce") or
                     (config == "copy" and collective.removesuffix("_v") in REDUCTIONS) or
@@ -204,8 +215,13 @@ class Job:
     meeting_file: str
 
     def per_host(self):
-        """Ranks of each host: both: two hosts share the ranks; tcp: each rank has a host."""
-        return {"shm": self.ranks, "tcp": 1, "both": self.ranks // 2}[self.transport]
+        """Ranks of each host."""
+        if self.on_one_host():
+            return self.ranks
+        return {"tcp": 1, "both": self.ranks // 2}[self.transport]
+
+    def on_one_host(self):
+        return self.transport in ONE_HOST
 
     def hosts(self):
         return [f"h{i + 1}" for i in range(self.ranks // self.per_host())]
@@ -241,7 +257,7 @@ class Job:
 
     def _hocket_run(self):
         where = ["-n", str(self.ranks)]
-        if self.transport != "shm":
+        if not self.on_one_host():
             where += ["--hosts", self.hosts_with_ranks(), "--ssh", os.environ["HOSTS_RSH"]]
         return [str(BUILD / "bin" / "hocket-run"), *where]
 
@@ -257,7 +273,7 @@ class Job:
 
     def _openmpi(self):
         where = ["-n", str(self.ranks), "--map-by", ":OVERSUBSCRIBE"]
-        if self.transport != "shm":
+        if not self.on_one_host():
             where = ["--prtemca", "plm_ssh_agent", os.environ["HOSTS_RSH"]]
             where += ["--host", self.hosts_with_ranks()]
         # Bound to cores, it puts the ranks of two namespace hosts on the same core.
@@ -266,14 +282,14 @@ class Job:
 
     def _mpich(self):
         where = ["-n", str(self.ranks)]
-        if self.transport != "shm":
+        if not self.on_one_host():
             where += ["-launcher", "ssh", "-launcher-exec", os.environ["HOSTS_RSH"]]
             where += ["-hosts", ",".join(self.hosts()), "-ppn", str(self.per_host())]
         return [[str(PREFIX / "mpich/bin/mpirun"), *where, *self._program()]]
 
     def _impi(self):
         where = ["-hosts", "localhost", "-ppn", str(self.ranks)]
-        if self.transport != "shm":  # over the hosts' sshd
+        if not self.on_one_host():  # over the hosts' sshd
             where = ["-bootstrap", "ssh", "-hosts", ",".join(self.hosts())]
             where += ["-ppn", str(self.per_host())]
         start = [str(PREFIX / "impi/bin/mpiexec.hydra"), *where, "-n", str(self.ranks)]
@@ -284,7 +300,7 @@ class Job:
         commands = []
         for rank in reversed(range(self.ranks)):
             variables = {
-                "GLOO_SOCKET_IFNAME": "lo" if self.transport == "shm" else "eth1",
+                "GLOO_SOCKET_IFNAME": "lo" if self.on_one_host() else "eth1",
                 "PEER_MEETING_FILE": self.meeting_file,
                 "PEER_RANK": str(rank),
                 "PEER_RANKS": str(self.ranks),
@@ -294,7 +310,7 @@ class Job:
             command += [str(PREFIX / "gloo/bin/python"), str(ROOT / "perf/peers/gloo_rank.py")]
             command += [str(PROGRAMS / "peer-gloo.so"), *self.arguments]
             host = rank // self.per_host()
-            if self.transport != "shm" and host > 0:
+            if not self.on_one_host() and host > 0:
                 command = [os.environ["HOSTS_RSH"], self.hosts()[host], *command]
             commands.append(command)
         return commands

@@ -84,7 +84,7 @@ def arguments():
                         help=f"default {','.join(SIZES)}")
     parser.add_argument("--ranks", type=lambda text: [int(n) for n in text.split(",")],
                         help="default 2,4,8")
-    parser.add_argument("--transports", type=some_of(["shm", "tcp", "both"]),
+    parser.add_argument("--transports", type=some_of(backends.TRANSPORTS),
                         default=["shm", "tcp"])
     parser.add_argument("--collectives", type=some_of(COLLECTIVES), default=COLLECTIVES)
     parser.add_argument("--peers", type=some_of(backends.PEERS), default=backends.PEERS)
@@ -133,7 +133,7 @@ class Runner:
     def run(self, peer, transport, ranks, setting, collective, sizes, check):
         """Ascending results, and why some sizes have none (empty: all have)."""
         # Hosts have a /dev/shm each; the temporary directory they share.
-        shared = "/dev/shm" if transport == "shm" and os.access("/dev/shm", os.W_OK) else None
+        shared = "/dev/shm" if transport in backends.ONE_HOST and os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="bench.", dir=shared) as directory:
             session = Path(directory, "session")
             session.touch()
@@ -316,9 +316,10 @@ class Measurement:
 
 def main():
     options = arguments()
-    if set(options.transports) - {"shm"} and not os.environ.get("HOSTS_RSH"):
-        say("# no rows over TCP: " + os.environ.get("WHY_NO_HOSTS", "not on a namespace host"))
-        options.transports = [name for name in options.transports if name == "shm"]
+    if set(options.transports) - set(backends.ONE_HOST) and not os.environ.get("HOSTS_RSH"):
+        say("# no rows between hosts: " + os.environ.get("WHY_NO_HOSTS", "not on a namespace host"))
+        options.transports = [name for name in options.transports
+                              if name in backends.ONE_HOST]
     peers = []
     for peer in options.peers:
         why = backends.missing(peer)

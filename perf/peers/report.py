@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from statistics import geometric_mean
 
-from results import FLOORS, HEADINGS, OURS, PLACES, Results, size_text
+from results import FLOORS, HEADINGS, OURS, PLACES, SHORT_PLACES, Results, size_text
 
 
 def print_text(results):
@@ -28,7 +28,7 @@ def print_markdown(results, slowest_first):
     print("| | " + " | ".join(HEADINGS) + " | best peer |\n|" + "---|" * (len(HEADINGS) + 2))
     lines = []
     for (transport, ranks, collective), rows in results.cases.items():
-        where = f"{ranks} ranks" + {"shm": "", "tcp": ", TCP", "both": " of 2 hosts"}[transport]
+        where = f"{ranks} ranks" + SHORT_PLACES[transport]
         for size, row in rows.items():
             name = collective.replace("_", "-") + (f", {size_text(size)}" if size > 0 else "")
             cells = [f"{name}, {where}", *results.cells(row), results.best_peer(row)]
@@ -57,8 +57,7 @@ def print_matrix(results):
             of_floor = [results.ratio_to_floor(row, *pair) for pair in zip(OURS, FLOORS)]
             floor = "; " + " ".join(f"{ratio:.2f}" for ratio in of_floor) if all(of_floor) else ""
             cells.append(f"{texts} {results.best_peer(row)}{floor}")
-        where = {"shm": "", "tcp": ", TCP", "both": ", 2 hosts"}[transport]
-        name = f"{collective.replace('_', '-')}, {ranks} ranks{where}"
+        name = f"{collective.replace('_', '-')}, {ranks} ranks{SHORT_PLACES[transport]}"
         cells += [""] * (len(sizes) - len(cells))
         lines.append((geometric_mean(ratios) if ratios else 0,
                       f"| {name} | " + " | ".join(cells) + " |"))

@@ -14,7 +14,11 @@ COLUMNS = {("hocket", "plain"): "hocket", ("hocket", "alloc"): "alloc",
            **{(peer, None): backends.TITLES[peer] for peer in RIVALS}}
 HEADINGS = [*COLUMNS.values(), "best/hocket", "best/alloc"]
 PLACES = {"shm": "shared memory, one host", "tcp": "TCP, one host for each rank",
+          "local-tcp": "TCP, one host for all ranks",
           "both": "two hosts: shared memory in each, TCP between them"}
+
+# The same in the name of a row, after the number of ranks.
+SHORT_PLACES = {"shm": "", "tcp": ", TCP", "local-tcp": ", TCP on one host", "both": ", 2 hosts"}
 
 
 def size_text(size):
