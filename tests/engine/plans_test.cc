@@ -207,6 +207,74 @@ TEST_F(LoadPlan, runs_plans_of_every_kind_of_link_in_every_kind_of_memory) {
   }
 }
 
+/// A gather-v through scratch for blocks of up to 512 bytes, and by messages for larger ones. With
+/// `told` ranks publish that they have put a block into scratch, and that the root has taken it,
+/// and wait for that.
+std::string gather_of_small_blocks(bool told) {
+  const auto if_told = [told](const char* text) { return told ? text : ""; };
+  return std::string(R"({"name": "own-gather", "collective": "gather", "ranks": "p == 3",
+    "links": "node", "varying": true, "scratch_blocks": 1, "single_chunk": true,
+    "small_bytes": 512, "lanes": [
+    {"name": "copy", "when": "r == root", "of": "output", "block": "r", "steps": [
+      {"arrive": true}, {"copy": "in[0]", "into": "out[r]"}]},
+    {"name": "take", "when": "r == root", "of": "output", "block": "(r + 1) mod p",)") +
+         if_told(R"("publishes": 0,)") + R"("steps": [
+      {"await_arrival": "(r + 1) mod p"},
+      {"copy": "s[0]@(r + 1) mod p", "into": "out[(r + 1) mod p]", "when": "small"},
+      {"recv": "out[(r + 1) mod p]", "from": "(r + 1) mod p", "when": "large"})" +
+         if_told(R"(, {"wait": 2, "of": "(r + 1) mod p"})") + R"(]},
+    {"name": "take", "when": "r == root", "of": "output", "block": "(r - 1) mod p",)" +
+         if_told(R"("publishes": 1,)") + R"("steps": [
+      {"await_arrival": "(r - 1) mod p"},
+      {"copy": "s[0]@(r - 1) mod p", "into": "out[(r - 1) mod p]", "when": "small"},
+      {"recv": "out[(r - 1) mod p]", "from": "(r - 1) mod p", "when": "large"})" +
+         if_told(R"(, {"wait": 2, "of": "(r - 1) mod p"})") + R"(]},
+    {"name": "put", "when": "r != root", "of": "input", "block": 0,)" +
+         if_told(R"("publishes": 2,)") + R"("steps": [
+      {"copy": "in[0]", "into": "s[0]", "when": "small"}, {"arrive": true},
+      {"send": "in[0]", "to": "root", "when": "large"}]})" +
+         if_told(R"(,
+    {"name": "told", "when": "r == (root + 1) mod p", "of": "input", "block": 0, "steps": [
+      {"wait": 0, "of": "root"}]},
+    {"name": "told", "when": "r == (root - 1) mod p", "of": "input", "block": 0, "steps": [
+      {"wait": 1, "of": "root"}]})") +
+         "]}";
+}
+
+TEST_F(LoadPlan, repeats_calls_of_small_blocks_whether_or_not_lanes_publish_their_progress) {
+  for (const bool told : {false, true}) {
+    const std::string text = gather_of_small_blocks(told);
+    ranks::run_ranks(3, [&](Rank& self) {
+      ASSERT_HOCKET(hocketCommLoadPlan(self.comm, text.c_str(), 1));
+      // Bytes of each rank's block. Each root is called four times: after the first call, a call
+      // may run the steps that were found for the call before.
+      static constexpr std::size_t lines[][3] = {{8, 8, 8},   {8, 512, 4},    {0, 4, 0},
+                                                 {4, 513, 8}, {70'000, 4, 4}, {2000, 70'000, 516}};
+      for (const auto& counts : lines) {
+        const std::size_t places[] = {0, counts[0], counts[0] + counts[1]};
+        for (int root = 0; root < 3; root += 2) {
+          for (int call = 0; call < 4; ++call) {
+            const auto value = [&](int rank) { return static_cast<char>(16 * call + rank + 1); };
+            std::vector<char> sent(counts[self.rank], value(self.rank));
+            std::vector<char> all(places[2] + counts[2]);
+            EXPECT_HOCKET(hocketGatherV(sent.data(), sent.size(), all.data(), counts, places,
+                                        hocketInt8, root, self.comm, nullptr));
+            if (self.rank != root) continue;
+            for (int rank = 0; rank < 3; ++rank) {
+              const char* const block = all.data() + places[rank];
+              EXPECT_EQ(counts[rank], std::count(block, block + counts[rank], value(rank)))
+                  << "block of rank " << rank << ", call " << call << ", root " << root;
+            }
+          }
+        }
+      }
+      const char *ran = "", *transport = "";
+      EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &ran, &transport));
+      EXPECT_STREQ("own-gather", ran);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Plans, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
