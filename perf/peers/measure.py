@@ -133,7 +133,8 @@ class Runner:
     def run(self, peer, transport, ranks, setting, collective, sizes, check):
         """Ascending results, and why some sizes have none (empty: all have)."""
         # Hosts have a /dev/shm each; the temporary directory they share.
-        shared = "/dev/shm" if transport in backends.ONE_HOST and os.access("/dev/shm", os.W_OK) else None
+        one_host = transport in backends.ONE_HOST
+        shared = "/dev/shm" if one_host and os.access("/dev/shm", os.W_OK) else None
         with tempfile.TemporaryDirectory(prefix="bench.", dir=shared) as directory:
             session = Path(directory, "session")
             session.touch()

@@ -110,7 +110,7 @@ TEST(OtherHosts, report_to_the_coordinator_that_a_rank_ended_without_joining) {
                  this_program() + " --rank join"});
     EXPECT_EQ(result.status, 13) << result.err;
     const Words lines = lines_of(result.out);
-    ASSERT_EQ(lines.size(), 3u) << result.out;
+    ASSERT_EQ(lines.size(), 3u) << result.out << result.err;
     for (const std::string& line : lines) {
       EXPECT_NE(line.find("rank 3 (process "), std::string::npos) << line;
       EXPECT_NE(line.find("exited with status 0 before all ranks had joined"), std::string::npos)
