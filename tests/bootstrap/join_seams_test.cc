@@ -23,15 +23,7 @@ namespace {
 using testing::SimulatedLoop;
 using testing::SimulatedRank;
 
-class JoinSeams : public ::testing::Test, protected testing::SimulatedJob {
- protected:
-  JoinOptions with_another_key(int rank) const {
-    JoinOptions options = job_.of(rank);
-    options.share_memory = false;
-    options.key[7] ^= 1;
-    return options;
-  }
-};
+class JoinSeams : public ::testing::Test, protected testing::SimulatedJob {};
 
 TEST_F(JoinSeams, ranks_join_in_one_thread_and_know_one_another) {
   join_all();
@@ -186,6 +178,38 @@ TEST_F(JoinSeams, the_exit_of_rank_0_does_not_wait_for_ranks_with_another_key) {
   EXPECT_TRUE(coordinator_ended_);
   coordinator_loop_->tell_of_exit();
   EXPECT_EQ(coordinator_loop_->exit_delays(), 0);
+}
+
+/// Rank 1 stands still after `steps` steps of its leader and of itself; then the join fails, and
+/// the leader, which has told it, ends.
+class StoppedFollower : protected testing::SimulatedJob {
+ public:
+  explicit StoppedFollower(int steps) {
+    come(0);
+    come(2);
+    simulation_.settle();
+    come(1);
+    for (int i = 0; i < steps; ++i) ranks_[i % 2]->loop().step();
+    ranks_[1]->stop();
+    SimulatedRank odd(simulation_, with_another_key(3));
+    simulation_.settle();
+    ranks_[0]->die();
+    simulation_.schedule(ranks_[1]->loop());
+    EXPECT_TRUE(simulation_.run_until([this] { return ranks_[1]->joined().has_value(); },
+                                      simulation_.now() + nanos_per_s));
+  }
+  std::optional<Status> joined() const { return ranks_[1]->joined(); }
+  bool coordinator_ended() const { return coordinator_ended_; }
+};
+
+/// The follower's request may be on its way when it is told, or may never be sent.
+TEST_F(JoinSeams, the_exit_of_rank_0_does_not_wait_for_a_follower_that_its_leader_has_told) {
+  for (int steps = 0; steps < 24; ++steps) {
+    const StoppedFollower job(steps);
+    ASSERT_TRUE(job.joined()) << "after " << steps << " steps";
+    EXPECT_EQ(job.joined()->culprit(), 3) << steps << " steps: " << job.joined()->message();
+    EXPECT_TRUE(job.coordinator_ended()) << "after " << steps << " steps";
+  }
 }
 
 TEST_F(JoinSeams, the_exit_of_rank_0_waits_two_seconds_at_most) {

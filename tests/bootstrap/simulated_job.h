@@ -76,6 +76,12 @@ class SimulatedJob {
     coordinator_->listen(std::move(job_.listener), {job_.options.key, job_.options.job_id, false});
   }
 
+  JoinOptions with_another_key(int rank) const {
+    JoinOptions options = job_.of(rank);
+    options.share_memory = false;
+    options.key[7] ^= 1;
+    return options;
+  }
   void come(int rank) {
     JoinOptions options = job_.of(rank);
     options.share_memory = rank < 2;

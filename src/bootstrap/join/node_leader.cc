@@ -56,7 +56,9 @@ void NodeLeader::start(UniqueFd listener) {
           return claim.purpose == Purpose::node && !claim.tls ? Verdict::accepted
                                                               : Verdict::refused;
         },
-        [this](const Claim&, ByteStream stream) { adopt_follower(std::move(stream)); },
+        [this](const Claim& claim, ByteStream stream) {
+          adopt_follower(claim.rank, std::move(stream));
+        },
         [this](const Status& why) { give_up(why); });
   }
   if (setup_.options.has_key) return reach_coordinator();
@@ -216,14 +218,22 @@ void NodeLeader::report_failure(const Failure& failure) {
 
 void NodeLeader::pass_on_failure(const Failure& failure) {
   failure_ = failure;
-  for (const auto& [id, follower] : followers_) {
-    follower.conn->send(MessageType::fail, encode(failure_));
-  }
+  for (auto& [id, follower] : followers_) tell_failure(follower);
+}
+
+/// A failed join waits for the ranks that do not know why it has failed. The coordinator learns at
+/// once that the follower knows: the follower's process may end without a request, and this process
+/// before the request arrives.
+void NodeLeader::tell_failure(Follower& follower) {
+  follower.conn->send(MessageType::fail, encode(failure_));
+  if (follower.has_come || !coordinator_) return;
+  follower.has_come = true;
+  pass_on_request(follower.request, setup_.deadline);
 }
 
 // ---- Followers
 
-void NodeLeader::adopt_follower(ByteStream stream) {
+void NodeLeader::adopt_follower(int rank, ByteStream stream) {
   const int id = next_follower_++;
   auto conn = ControlConnection::open(
       loop_, std::move(stream), body_cap(ranks()),
@@ -232,8 +242,9 @@ void NodeLeader::adopt_follower(ByteStream stream) {
   Follower& follower = followers_[id];
   follower.conn = std::move(conn);
   follower.conn->send(MessageType::join_request, encode(setup_.self));  // for its messages
-  // The follower connected after the join had failed.
-  if (failure_.code != Code::ok) follower.conn->send(MessageType::fail, encode(failure_));
+  follower.request.rank = rank;
+  follower.request.ranks = ranks();
+  if (failure_.code != Code::ok) tell_failure(follower);
 }
 
 void NodeLeader::on_follower_message(int id, Message& message) {
@@ -243,12 +254,8 @@ void NodeLeader::on_follower_message(int id, Message& message) {
       decode(message.body, &failure)) {
     return tell_coordinator({failure.code, follower.request.rank, failure.text});
   }
-  if (message.type != MessageType::join_request || follower.has_come ||
+  if (ended() || message.type != MessageType::join_request || follower.has_come ||
       !decode(message.body, &follower.request) || message.fds.size() > 1) {
-    return on_follower_closed(id);
-  }
-  if (ended()) {  // the coordinator need not wait for the rank, which knows why the join has failed
-    if (coordinator_) pass_on_request(follower.request, setup_.deadline);
     return on_follower_closed(id);
   }
   follower.has_come = true;

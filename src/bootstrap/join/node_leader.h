@@ -39,11 +39,12 @@ class NodeLeader final : public JoinRole {
   struct Follower {
     std::unique_ptr<ControlConnection> conn;
     JoinRequest request;
-    bool has_come = false;  // `request` has been received
+    bool has_come = false;  // the coordinator has been told, or will be, that the rank has come
     Nanos deadline = 0;
     SharedFd pidfd;
   };
-  void adopt_follower(ByteStream stream);
+  void adopt_follower(int rank, ByteStream stream);
+  void tell_failure(Follower& follower);
   void on_follower_message(int id, Message& message);
   void on_follower_closed(int id);
   Status start_own_coordinator();
