@@ -108,6 +108,8 @@ class World {
   World& operator=(const World&) = delete;
 
   const Board& board_of(std::size_t rank) const { return ranks_[rank].board; }
+  /// How often an execution has moved.
+  std::size_t moves() const { return moves_; }
 
   /// Runs the tasks one after another. A rank begins the next one when it has ended the one before,
   /// as far as the other ranks may be. *lead: by how many tasks one rank was ahead of another.
@@ -212,7 +214,9 @@ class World {
           done = all_had_a_turn = false;
           continue;
         }
-        if (rank.execution.advance() || polled) quiet = 0;
+        const bool moved = rank.execution.advance();
+        moves_ += moved ? 1 : 0;
+        if (moved || polled) quiet = 0;
         if (rank.execution.failed()) return rank.execution.status();
         if (rank.execution.done() && rank.next < tasks.size()) begin_next(rank, tasks);
         done &= rank.execution.done();
@@ -231,6 +235,7 @@ class World {
   std::deque<NodeMemory> nodes_;
   std::deque<Rank> ranks_;
   std::uint64_t sequence_ = 0, board_sequence_ = 0;
+  std::size_t moves_ = 0;
   std::set<std::tuple<std::uint64_t, int, int, std::uint64_t>> met_;
 };
 

@@ -130,5 +130,43 @@ TEST(SmallBlocks, may_be_beside_others_in_scratch_and_messages) {
   }
 }
 
+/// A copy of a whole long block must not hold up the messages of other lanes.
+TEST(LargeBlocks, are_copied_in_parts_between_which_other_lanes_take_their_turn) {
+  constexpr std::size_t part = 256 << 10, parts = 5;
+  const Group group{.ranks = 1, .varying = true};
+  World world(layout_of({group.ranks}));
+  DrawnCall call;
+  call.dtype = Dtype::uint8;
+  std::size_t moves[2] = {};
+  for (const bool is_long : {false, true}) {
+    call.counts = {is_long ? parts * part : part};
+    const std::size_t before = world.moves();
+    ASSERT_NO_FATAL_FAILURE(expect_right(world, Collective::gather, group, call, 1));
+    moves[is_long] = world.moves() - before;
+  }
+  EXPECT_EQ(moves[true] - moves[false], 3 * (parts - 1)) << "expect_right() makes three calls";
+}
+
+/// Blocks that are copied in parts, messages, and small blocks in one call; with all kinds of
+/// stores, which the seed decides.
+TEST(LargeBlocks, may_be_beside_small_ones) {
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::all_to_all}) {
+    const Group group{.ranks = 3, .root = 1, .varying = true};
+    World world(layout_of({group.ranks}));
+    DrawnCall call;
+    call.dtype = Dtype::int16;
+    const std::size_t counts[] = {600'000, 7, 131'072, 0, 131'073, 300'001};
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      call.counts.clear();
+      const std::size_t blocks = collective == Collective::all_to_all ? 9 : 3;
+      for (std::size_t b = 0; b < blocks; ++b) {
+        call.counts.push_back(counts[(b + seed) % std::size(counts)]);
+      }
+      ASSERT_NO_FATAL_FAILURE(expect_right(world, collective, group, call, seed));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hocket::internal

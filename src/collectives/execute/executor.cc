@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/stream_copy.h"
 
 // A small call takes as long as some 900 instructions, of which a function that is called in
 // between takes 15. So functions that every small call needs are always inline, and functions that
@@ -193,7 +194,7 @@ bool Execution::run_entry() {
     const std::uint32_t before = entry_.cursor;
     const Outcome outcome = step(entry_, code_[entry_.next]);
     if (outcome == Outcome::failed) return true;
-    if (outcome == Outcome::blocked) return moved || entry_.cursor != before;
+    if (outcome != Outcome::next) return moved || entry_.cursor != before;
   }
   if (staged_ != nullptr && !all_mapped_) fall_back();
   begin_lanes();
@@ -290,7 +291,7 @@ bool Execution::advance() {
     HOCKET_ASSERT(active.lane->first + active.lane->count <= header_->instructions,
                   "the instructions of a lane lie within the code");
     const Outcome outcome = step(active, code_[active.lane->first + active.next]);
-    if (outcome != Outcome::next) return moved;
+    if (outcome != Outcome::next) return moved || outcome == Outcome::part;
     moved = true;
     active.cursor = 0;
     if (++active.next < active.lane->count) continue;
@@ -416,15 +417,38 @@ Stores Execution::scratch_stores(Buffer first) const {
   return near_output ? Stores::first_cached : Stores::non_temporal;
 }
 
-/// The bytes of a copy of a few bytes, which needs no kernel; 0: the step is another one.
+/// The bytes of a copy from one place to one other; 0: the step is another one.
 std::size_t Execution::copied_bytes(const Instruction& instruction, std::size_t count) const {
-  constexpr std::size_t most_bytes = 256;
   const Operand* operand = operands_ + instruction.first_operand;
   const bool one_to_one = instruction.srcs == 1 && instruction.dsts == 1 && !instruction.finish &&
                           operand[0].repeat == 1 && operand[1].repeat == 1 &&
                           operand[0].wide == operand[1].wide;
-  const std::size_t bytes = count * (operand[0].wide ? wide_bytes_ : element_bytes_);
-  return one_to_one && bytes <= most_bytes ? bytes : 0;
+  return one_to_one ? count * (operand[0].wide ? wide_bytes_ : element_bytes_) : 0;
+}
+
+/// True if the step copies so much that the messages of other lanes must move meanwhile.
+bool Execution::copies_in_parts(const Instruction& instruction, std::size_t count) const {
+  return instruction.repeat == 1 && binding_->op < Op::pre_mul_sum &&
+         copied_bytes(instruction, count) > copied_part_bytes;
+}
+
+/// Copies the next part. cursor: the parts that are copied.
+Execution::Outcome Execution::copy_part(Active& active, const Instruction& instruction,
+                                        std::size_t count) const {
+  const Operand* const operand = operands_ + instruction.first_operand;
+  std::byte* const dst = address_of(operand[0], operand[0].buffer, active, 0);
+  const std::byte* const src = address_of(operand[1], operand[1].buffer, active, 0);
+  if (dst == src) return Outcome::next;
+  const std::size_t bytes = copied_bytes(instruction, count);
+  const std::size_t first = active.cursor * copied_part_bytes;
+  const std::size_t part = std::min(copied_part_bytes, bytes - first);
+  if (fold_of(instruction, count).stores == Stores::non_temporal) {
+    stream_copy(dst + first, src + first, part);
+  } else {
+    plain_copy(dst + first, src + first, part);
+  }
+  ++active.cursor;
+  return first + part < bytes ? Outcome::part : Outcome::next;
 }
 
 [[gnu::always_inline]] inline Execution::Outcome Execution::do_fold(
@@ -434,9 +458,18 @@ std::size_t Execution::copied_bytes(const Instruction& instruction, std::size_t 
       "an instruction has its operands");
   if (readiness_ == Readiness::ready) {
     fold_ready(ready_[static_cast<std::size_t>(&instruction - code_)]);
-  } else {
-    for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
+    return Outcome::next;
   }
+  return fold_blocks(active, instruction);
+}
+
+[[gnu::noinline]] Execution::Outcome Execution::fold_blocks(Active& active,
+                                                            const Instruction& instruction) {
+  const std::size_t count = elements_of(active, instruction, 0);
+  if (copies_in_parts(instruction, count) && !is_left_out(active, instruction)) {
+    return copy_part(active, instruction, count);
+  }
+  for (std::uint32_t r = 0; r < instruction.repeat; ++r) fold_block(active, instruction, r);
   return Outcome::next;
 }
 
@@ -458,15 +491,16 @@ Fold Execution::fold_of(const Instruction& instruction, std::size_t count) const
 }
 
 /// Block `repetition` of the instruction. Either the instruction is repeated, or an operand is.
-[[gnu::noinline]] void Execution::fold_block(const Active& active, const Instruction& instruction,
-                                             std::uint32_t repetition) {
+void Execution::fold_block(const Active& active, const Instruction& instruction,
+                           std::uint32_t repetition) {
   const std::size_t count = elements_of(active, instruction, repetition);
   if (count == 0 || is_left_out(active, instruction)) return;
   const Operand* operand = operands_ + instruction.first_operand;
   const auto address = [&](const Operand& of, std::uint32_t source) {
     return address_of(of, where(of, count), active, source);
   };
-  if (const std::size_t bytes = copied_bytes(instruction, count); bytes > 0) {
+  const std::size_t bytes = copied_bytes(instruction, count);
+  if (bytes > 0 && bytes <= most_bytes_without_kernel) {
     std::byte* const dst = address(operand[0], repetition);
     const std::byte* const src = address(operand[1], repetition);
     // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.

@@ -93,13 +93,16 @@ class Execution {
   std::vector<int> waits_for() const;
 
  private:
-  enum class Outcome : std::uint8_t { blocked, next, failed };
+  /// part: a step has done a part of its work, and the other lanes take their turn.
+  enum class Outcome : std::uint8_t { blocked, part, next, failed };
+  static constexpr std::size_t most_bytes_without_kernel = 256;  // of a copy
+  static constexpr std::size_t copied_part_bytes = std::size_t{256} << 10;
   /// A lane instance that is active, or the entry.
   struct Active {
     const LaneCode* lane = nullptr;
     std::uint32_t instance = 0;
     std::uint32_t next = 0;    // index of an instruction of the lane
-    std::uint32_t cursor = 0;  // the next peer or instance of a step that looks at several of them
+    std::uint32_t cursor = 0;  // the next peer, instance or part of a step that has several of them
     std::size_t chunk = 0, chunks = 1;
     bool posted = false;
     bool done = false;
@@ -142,9 +145,12 @@ class Execution {
   bool run(Active& active);
   Outcome step(Active& active, const Instruction& instruction);
   Outcome do_fold(Active& active, const Instruction& instruction);
+  Outcome fold_blocks(Active& active, const Instruction& instruction);
   void fold_block(const Active& active, const Instruction& instruction, std::uint32_t repetition);
   Fold fold_of(const Instruction& instruction, std::size_t count) const;
   std::size_t copied_bytes(const Instruction& instruction, std::size_t count) const;
+  bool copies_in_parts(const Instruction& instruction, std::size_t count) const;
+  Outcome copy_part(Active& active, const Instruction& instruction, std::size_t count) const;
   void expect_scalars();
   std::uint64_t scalar_of(const Operand& operand, const Active& active, std::uint32_t source) const;
   void note_scalars(const Active& active, const Instruction& instruction);

@@ -57,6 +57,8 @@ void Execution::make_ready() {
         if (keeps_lanes) return;
         continue;
       }
+      if (step.kind == StepKind::fold && copies_in_parts(step, elements_of(active, step, 0)))
+        return;
       ready_code_.push_back(step);
       ready_.push_back(step.kind == StepKind::fold ? ready_fold(active, step) : ReadyFold{});
     }
@@ -83,7 +85,8 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
   const std::size_t count = elements_of(active, instruction, 0);
   ReadyFold ready;
   ready.fold = fold_of(instruction, count);
-  ready.copied = copied_bytes(instruction, count);
+  const std::size_t bytes = copied_bytes(instruction, count);
+  ready.copied = bytes <= most_bytes_without_kernel ? bytes : 0;
   ready.first_place = static_cast<std::uint32_t>(places_.size());
   const Operand* const first = operands_ + instruction.first_operand;
   int number = 0;
