@@ -109,12 +109,12 @@ TEST(Selector, blocks_that_not_all_ranks_know_are_told_apart_only_within_a_node)
   }
 }
 
-TEST(Selector, blocks_of_too_many_ranks_for_a_scratch_are_messages) {
+TEST(Selector, blocks_of_too_many_ranks_for_the_counts_in_a_line_are_messages) {
   SelectorOptions options = two_ranks();
   options.algorithm = "eager";
-  for (const std::uint32_t ranks : {9, 10, 40}) {
+  for (const std::uint32_t ranks : {13, 14, 40}) {
     options.ranks = static_cast<int>(ranks);
-    const char* const expected = ranks <= 9 ? "eager" : "pairs";
+    const char* const expected = ranks <= 13 ? "eager" : "pairs";
     EXPECT_EQ(expected, algorithm_of_blocks(options, Collective::scatter, true)) << ranks;
     EXPECT_EQ(expected, algorithm_of_blocks(options, Collective::all_to_all, true)) << ranks;
     EXPECT_EQ("eager", algorithm_of_blocks(options, Collective::gather, true)) << ranks;

@@ -38,6 +38,37 @@ TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_tiny_scratches_allow) {
   }
 }
 
+/// Successive operations use scratches of different sizes, of which there are 4 to 128. A rank that
+/// is ahead must not write to one that a peer still reads.
+TEST(SmallBlocks, of_different_sizes_follow_one_another_while_ranks_run_ahead) {
+  static constexpr std::size_t counts[] = {0, 3, 25, 60, 128, 129, 500, 512, 513, 1024, 1025};
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::all_to_all}) {
+    const Builder& builder = *find_builder("eager", collective, Medium::node);
+    for (const std::uint32_t ranks : {2, 3, 5}) {
+      const Group group{.ranks = ranks, .varying = true};
+      const std::vector<Plan> plans = plans_of(builder, group);
+      World world(layout_of({ranks}));
+      std::mt19937_64 random(ranks);
+      DrawnCall call;
+      call.dtype = Dtype::int32;
+      std::deque<Task> drawn;
+      std::vector<Task*> tasks;
+      for (; drawn.size() < 300; ++call.data_seed) {
+        call.counts.clear();
+        const std::size_t blocks = collective == Collective::all_to_all ? ranks * ranks : ranks;
+        for (std::size_t b = 0; b < blocks; ++b) {
+          call.counts.push_back(counts[random() % std::size(counts)]);
+        }
+        tasks.push_back(&drawn.emplace_back(plans, std::vector<Plan>(), -1, call));
+      }
+      const Status status = world.run(tasks, 11);
+      ASSERT_TRUE(status.ok()) << status.message();
+      for (const Task& task : drawn) ASSERT_EQ(task.buffers.check(), "") << name_of(collective);
+    }
+  }
+}
+
 /// Makes three calls, of which the second and the third are prepared.
 void expect_right(World& world, Collective collective, const Group& group, DrawnCall& call,
                   std::uint64_t seed) {
@@ -53,28 +84,29 @@ void expect_right(World& world, Collective collective, const Group& group, Drawn
   }
 }
 
-/// The block of rank 0 is longer than the tiny scratches of a rank: if it were copied there, it
-/// would overwrite the block of rank 1.
-TEST(SmallBlocks, stay_in_scratch_while_a_peer_has_a_large_block) {
+/// True if no rank has written to its scratches of that size.
+bool scratch_is_untouched(const World& world, std::size_t ranks, ScratchSize size) {
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const Board& board = world.board_of(r);
+    const std::byte* const first = board.scratch(size, static_cast<int>(r), 0);
+    const std::byte* const end = first + board.scratch_step(size);
+    if (std::any_of(first, end, [](std::byte b) { return b != std::byte{0}; })) return false;
+  }
+  return true;
+}
+
+/// The block of rank 0 is a message. If it were copied too, it would be in a large scratch.
+TEST(SmallBlocks, are_in_scratch_while_a_large_block_is_a_message) {
   const Group group{.ranks = 3, .root = 2, .varying = true};
   World world(layout_of({group.ranks}));
   DrawnCall call;
   call.dtype = Dtype::int32;
-  call.counts = {Board::tiny_scratch_bytes * run_ahead_operations, 100, 3};
+  call.counts = {60'000, 100, 3};
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     ASSERT_NO_FATAL_FAILURE(expect_right(world, Collective::gather, group, call, seed));
   }
-}
-
-/// True if no rank has written to its tiny scratches.
-bool scratch_is_untouched(const World& world, std::size_t ranks) {
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const Board& board = world.board_of(r);
-    const std::byte* const first = board.scratch(ScratchSize::tiny, static_cast<int>(r), 0);
-    const std::byte* const end = first + board.scratch_step(ScratchSize::tiny);
-    if (std::any_of(first, end, [](std::byte b) { return b != std::byte{0}; })) return false;
-  }
-  return true;
+  EXPECT_FALSE(scratch_is_untouched(world, group.ranks, ScratchSize::tiny));
+  EXPECT_TRUE(scratch_is_untouched(world, group.ranks, ScratchSize::large));
 }
 
 struct Near {
@@ -106,7 +138,7 @@ TEST(SmallBlocks, are_in_the_arrival_line_if_it_has_room_for_them) {
       call.any_bits = true;
       call.counts.assign(counts_of(near), near.most + more);
       ASSERT_NO_FATAL_FAILURE(expect_right(world, near.collective, group_of(near), call, 1));
-      EXPECT_EQ(scratch_is_untouched(world, near.ranks), more == 0)
+      EXPECT_EQ(scratch_is_untouched(world, near.ranks, ScratchSize::tiny), more == 0)
           << name_of(near.collective) << ", " << near.ranks << " ranks";
     }
   }
@@ -121,7 +153,8 @@ TEST(SmallBlocks, may_be_beside_others_in_scratch_and_messages) {
       DrawnCall call;
       call.dtype = Dtype::uint8;
       call.any_bits = true;
-      const std::size_t counts[] = {0, 1, near.most, near.most + 1, 60, 512, 700};
+      const std::size_t counts[] = {0,   1,    near.most, near.most + 1, 60,   320,  321, 512,
+                                    700, 2048, 2049,      4095,          4096, 4097, 9000};
       for (std::size_t b = 0; b < counts_of(near); ++b) {
         call.counts.push_back(counts[random() % std::size(counts)]);
       }

@@ -275,6 +275,41 @@ TEST_F(LoadPlan, repeats_calls_of_small_blocks_whether_or_not_lanes_publish_thei
   }
 }
 
+/// A small block is in the arrival line, or in a scratch of the size that it needs: a message finds
+/// it there too.
+TEST_F(LoadPlan, sends_small_blocks_out_of_scratch) {
+  static constexpr const char* text = R"({"name": "by-scratch", "collective": "gather",
+    "ranks": "p == 2", "links": "node", "varying": true, "scratch_blocks": 1, "single_chunk": true,
+    "small_bytes": 4096, "lanes": [
+    {"name": "copy", "when": "r == root", "of": "output", "block": "r", "steps": [
+      {"arrive": true}, {"copy": "in[0]", "into": "out[r]"}]},
+    {"name": "take", "when": "r == root", "of": "output", "block": "1 - r", "steps": [
+      {"await_arrival": "1 - r"},
+      {"recv": "out[1 - r]", "from": "1 - r", "tag": 0, "when": "small"},
+      {"recv": "out[1 - r]", "from": "1 - r", "tag": 1, "when": "large"}]},
+    {"name": "put", "when": "r != root", "of": "input", "block": 0, "steps": [
+      {"copy": "in[0]", "into": "s[0]", "when": "small"}, {"arrive": true},
+      {"send": "s[0]", "to": "root", "tag": 0, "when": "small"},
+      {"send": "in[0]", "to": "root", "tag": 1, "when": "large"}]}]})";
+  ranks::run_ranks(2, [](Rank& self) {
+    ASSERT_HOCKET(hocketCommLoadPlan(self.comm, text, 1));
+    for (const std::size_t count : {1, 8, 96, 97, 512, 513, 2049, 4096, 4097}) {
+      for (int call = 0; call < 3; ++call) {
+        const std::vector<char> sent(count, static_cast<char>(10 * self.rank + call + 1));
+        std::vector<char> all(2 * count);
+        const std::size_t counts[] = {count, count}, places[] = {0, count};
+        EXPECT_HOCKET(hocketGatherV(sent.data(), count, all.data(), counts, places, hocketInt8, 0,
+                                    self.comm, nullptr));
+        if (self.rank != 0) continue;
+        for (int rank = 0; rank < 2; ++rank) {
+          const char* const block = all.data() + places[rank];
+          EXPECT_EQ(count, std::count(block, block + count, 10 * rank + call + 1)) << count;
+        }
+      }
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Transports, Plans, testing::Values("shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

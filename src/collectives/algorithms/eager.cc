@@ -12,17 +12,17 @@
 //   copy a        .             send c        .            large: a message
 //   await 1, copy b; await 2, recv c; await 3, copy d      each in a lane of its own
 //
-// The scratch of an operation has 512 bytes, the size of which there are the most: a rank may
-// run ahead of its peers by as many operations, less one (transport/shm/board.h). In a scatter
-// and an all-to-all the sender divides it among its peers: with 2 ranks a small block has up to
-// 512 bytes, with 3 ranks 256, with 5 ranks 128, with 9 ranks 64. With more ranks all blocks are
-// messages, as in `pairs`. A gather needs one block of scratch on each rank, whatever their
-// number.
+// A gather needs one block of scratch on each rank, whatever their number: a small block has up to
+// 4 KiB. In a scatter and an all-to-all the sender divides the scratch among its peers: with 2
+// ranks a small block has up to 4 KiB, with 3 ranks 2 KiB, with 13 ranks 320 bytes. With more ranks
+// the line has no room for all counts, and all blocks are messages, as in `pairs`.
 //
-// The executor puts a block of scratch into the arrival line if it fits beside the counts: up to 96
-// bytes in a gather; in the other two up to 88 with 2 ranks, 40 with 3, 4 with 9. So a peer gets
-// count and block with one line of memory: with 2 ranks a gather-v of 8 B took 61 ns instead of 85
-// ns (near cores, 2026-11-27).
+// The executor decides where the scratch of a small block is, by its count alone. If the block fits
+// beside the counts it is in the arrival line: up to 96 bytes in a gather; in the other two up to
+// 88 with 2 ranks, 40 with 3, 4 with 9. So a peer gets count and block with one line of memory:
+// with 2 ranks a gather-v of 8 B took 61 ns instead of 85 ns (near cores, 2026-11-27). Other blocks
+// are in the scratches of the least size that has room for them: the smaller they are, the more
+// there are, and the further a rank may run ahead of its peers (transport/shm/board.h).
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
@@ -34,6 +34,7 @@
 // implementation of the MPI message passing interface standard", Parallel Computing 1996). Here the
 // choice is made for each block.
 #include "collectives/algorithms/algorithms.h"
+#include "collectives/plan/extents.h"
 #include "collectives/plan/steps.h"
 #include "transport/shm/board.h"
 
@@ -43,14 +44,16 @@ using namespace steps;
 
 namespace {
 
-/// Sets the length of small blocks so that `blocks` of them fit a tiny scratch. False: not even one
-/// line of memory each does.
+/// Sets the length of small blocks so that `blocks` of them fit a medium scratch. False: the
+/// arrival line has no room for their counts.
 bool divide_scratch(Plan& plan, std::uint32_t blocks) {
   constexpr std::uint32_t line = 64;
-  plan.small_bytes = narrowed<std::uint32_t>(Board::tiny_scratch_bytes / blocks / line * line);
+  const Shape& shape = plan.shape;
+  if (counts_in_line(row_of(shape.collective), shape.ranks) > most_counts_in_line) return false;
+  plan.small_bytes = narrowed<std::uint32_t>(Board::medium_scratch_bytes / blocks / line * line);
   plan.scratch_blocks = blocks;
   plan.single_chunk = true;
-  return plan.small_bytes > 0;
+  return true;
 }
 
 /// There are too many ranks: all blocks are messages.

@@ -19,12 +19,6 @@ namespace {
 // are compared by their signed difference, because the number may wrap.
 constexpr int count_bits = 24;
 
-// A rank that runs ahead prefetches the lines of memory that it will write so many operations
-// later.
-constexpr std::uint64_t prefetched_ahead = 4;
-constexpr std::size_t line_bytes = 64;
-constexpr std::size_t payload_in_first_line = line_bytes - offsetof(ArrivalLine, payload);
-
 // The progress of a lane instance that has ended.
 constexpr std::uint32_t ended = 0xffffffff;
 
@@ -122,47 +116,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   uses_second_line_ = line_bytes_used() > payload_in_first_line;
   set_sent_counts();
-  scratch_size_ = ScratchSize::none;
-  prefetched_lines_ = 0;
-  has_scratch_ = (header_->scratch_blocks > 0 && !all_are_in_line()) || staged != nullptr;
-  if (!has_scratch_) return;
-  stride_ = stride_of(*header_, binding_->sizes);
-  scratch_bytes_ = stride_ * header_->scratch_blocks * header_->slots;
-  if (staged != nullptr) {
-    const ProgramHeader& other = staged->header();
-    const std::size_t stride = stride_of(other, binding_->staged_sizes);
-    scratch_bytes_ = std::max(scratch_bytes_, stride * other.scratch_blocks * other.slots);
-  }
-  if (!header_->uses_node) return;
-  // Ranks that do not know all blocks could disagree about what fits, unless it is small blocks.
-  const bool rooted = row_of(binding_->signature.collective).rooted;
-  if (header_->small_bytes > 0 || (rooted && has_count(binding_->signature))) {
-    scratch_size_ = Board::size_for(scratch_bytes_, binding_->shares_cores);
-  } else {
-    scratch_size_ = ScratchSize::large;
-  }
-  if (!binding_->prefetches_scratch || !header_->writes_scratch) return;
-  // Of larger scratches there are so few that peers still read the one of that operation.
-  if (Board::scratches(scratch_size_) <= prefetched_ahead) return;
-  const std::size_t bytes = binding_->sizes.input.end() * element_bytes_;
-  prefetched_lines_ = (std::min(scratch_bytes_, bytes) + line_bytes - 1) / line_bytes;
-}
-
-/// How much of the payload of arrival lines holds blocks, or counts of blocks.
-std::size_t Execution::line_bytes_used() const {
-  if (header_->small_bytes == 0) return header_->line_blocks * line_blocks_.step;
-  const std::size_t blocks = all_are_in_line() ? header_->scratch_blocks : 0;
-  return line_blocks_.first + blocks * line_blocks_.step;
-}
-
-/// True if all blocks that this rank sends and receives are in arrival lines instead of scratch.
-bool Execution::all_are_in_line() const {
-  return line_blocks_.has_room_for(line_stride(*sizes_) * element_bytes_);
-}
-
-/// From a block of scratch to the next.
-std::size_t Execution::stride_of(const ProgramHeader& header, const Sizes& sizes) const {
-  return scratch_stride_bytes(sizes, binding_->dtype, header.wide_scratch);
+  size_scratch(staged);
 }
 
 /// A buffer of some rank is not mapped: the lanes are those of the other program.
@@ -365,26 +319,36 @@ inline std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, s
   return base + sizes_->first_of(buffer, block, chunk) * element_bytes_;
 }
 
-inline std::byte* Execution::library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
-                                             std::size_t chunk) const {
-  if (buffer == Buffer::line) {
-    std::byte* const payload = links_->board->arrival(static_cast<int>(rank), operation_).payload;
+inline std::byte* Execution::library_address(const Home& home, std::uint32_t rank,
+                                             std::uint32_t block, std::size_t chunk) const {
+  const auto local_rank = static_cast<int>(rank);
+  if (home.buffer == Buffer::line) {
+    std::byte* const payload = links_->board->arrival(local_rank, operation_).payload;
     return payload + line_blocks_.first + block * line_blocks_.step;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
+  if (home.size != ScratchSize::none) {
+    const Board& board = *links_->board;
+    const std::size_t room = board.scratch_bytes(home.size) / header_->scratch_blocks;
+    return board.scratch(home.size, local_rank, operation_) +
+           block * (room / line_bytes * line_bytes);
+  }
   return scratch_ + rank * scratch_step_ + scratch_index(block, chunk) * stride_;
 }
 
-/// The buffer of the operand in a step of `count` elements: a very small block of a plan with
-/// small_bytes is in the arrival line instead of scratch, so that peers get both at once.
-Buffer Execution::where(const Operand& operand, std::size_t count) const {
-  const bool in_line =
-      operand.buffer == Buffer::scratch && line_blocks_.has_room_for(count * element_bytes_);
-  return in_line ? Buffer::line : operand.buffer;
+/// The home of the operand in a step of `count` elements. A very small block of a plan with
+/// small_bytes is in the arrival line instead of scratch, so that peers get both at once. Other
+/// small blocks are in the scratches of their size, of which there are the more, the smaller the
+/// blocks are.
+Execution::Home Execution::home_of(const Operand& operand, std::size_t count) const {
+  if (operand.buffer != Buffer::scratch || header_->small_bytes == 0) return {operand.buffer};
+  const std::size_t bytes = count * element_bytes_;
+  if (line_blocks_.has_room_for(bytes)) return {Buffer::line};
+  return {Buffer::scratch, size_of_small_block(bytes)};
 }
 
-/// The address of range number `source` of those that the operand stands for, in that buffer.
-std::byte* Execution::address_of(const Operand& operand, Buffer buffer, const Active& active,
+/// The address of range number `source` of those that the operand stands for, in that home.
+std::byte* Execution::address_of(const Operand& operand, const Home& home, const Active& active,
                                  std::uint32_t source) const {
   auto rank = static_cast<std::uint32_t>(operand.rank.base);
   auto block = static_cast<std::uint32_t>(operand.block.base);
@@ -395,9 +359,9 @@ std::byte* Execution::address_of(const Operand& operand, Buffer buffer, const Ac
     rank = index_of(operand.rank, active.instance, source);
     block = index_of(operand.block, active.instance, source);
   }
-  return buffer == Buffer::input || buffer == Buffer::output
-             ? caller_address(buffer, rank, block, active.chunk)
-             : library_address(buffer, rank, block, active.chunk);
+  return home.buffer == Buffer::input || home.buffer == Buffer::output
+             ? caller_address(home.buffer, rank, block, active.chunk)
+             : library_address(home, rank, block, active.chunk);
 }
 
 /// How a fold whose destinations are all outputs stores its results. first: the first of them,
@@ -436,8 +400,8 @@ bool Execution::copies_in_parts(const Instruction& instruction, std::size_t coun
 Execution::Outcome Execution::copy_part(Active& active, const Instruction& instruction,
                                         std::size_t count) const {
   const Operand* const operand = operands_ + instruction.first_operand;
-  std::byte* const dst = address_of(operand[0], operand[0].buffer, active, 0);
-  const std::byte* const src = address_of(operand[1], operand[1].buffer, active, 0);
+  std::byte* const dst = address_of(operand[0], home_of(operand[0], count), active, 0);
+  const std::byte* const src = address_of(operand[1], home_of(operand[1], count), active, 0);
   if (dst == src) return Outcome::next;
   const std::size_t bytes = copied_bytes(instruction, count);
   const std::size_t first = active.cursor * copied_part_bytes;
@@ -497,7 +461,7 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   if (count == 0 || is_left_out(active, instruction)) return;
   const Operand* operand = operands_ + instruction.first_operand;
   const auto address = [&](const Operand& of, std::uint32_t source) {
-    return address_of(of, where(of, count), active, source);
+    return address_of(of, home_of(of, count), active, source);
   };
   const std::size_t bytes = copied_bytes(instruction, count);
   if (bytes > 0 && bytes <= most_bytes_without_kernel) {
@@ -544,6 +508,10 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   bases_[static_cast<int>(Buffer::scratch)] = scratch_;
   if (header_->uses_node) {
     bases_[static_cast<int>(Buffer::line)] = links_->board->arrival(0, operation_).payload;
+  }
+  for (const ScratchSize size : ready_sizes_) {
+    bases_[first_sized_base + static_cast<std::size_t>(size)] =
+        links_->board->scratch(size, 0, operation_);
   }
 }
 

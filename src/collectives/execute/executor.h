@@ -95,6 +95,11 @@ class Execution {
  private:
   /// part: a step has done a part of its work, and the other lanes take their turn.
   enum class Outcome : std::uint8_t { blocked, part, next, failed };
+  static constexpr std::size_t line_bytes = 64;
+  static constexpr std::size_t payload_in_first_line = line_bytes - offsetof(ArrivalLine, payload);
+  // A rank that runs ahead prefetches the lines of memory that it will write so many operations
+  // later.
+  static constexpr std::uint64_t prefetched_ahead = 4;
   static constexpr std::size_t most_bytes_without_kernel = 256;  // of a copy
   static constexpr std::size_t copied_part_bytes = std::size_t{256} << 10;
   /// A lane instance that is active, or the entry.
@@ -109,15 +114,22 @@ class Execution {
     Transfer transfer = {};
   };
 
+  /// Where a range lies: in a buffer of the plan; or, if it is a small block in scratch, in the
+  /// scratches of the size that its bytes need.
+  struct Home {
+    Buffer buffer;
+    ScratchSize size = ScratchSize::none;
+  };
+
   /// A fold that is ready to run: only its addresses are still to be set.
   struct ReadyFold {
     Fold fold;
     std::uint32_t first_place = 0;  // destinations, then sources
     std::size_t copied = 0;         // bytes, of a copy of a few bytes; else 0
   };
-  /// A place in a buffer: the distance from the buffer's address in `bases_`.
+  /// A place in a home: the distance from the home's address in `bases_`.
   struct Place {
-    Buffer buffer;
+    std::uint8_t base;  // index in bases_
     bool wide;
     std::ptrdiff_t offset;
   };
@@ -131,9 +143,13 @@ class Execution {
   bool ends_at_once(const LaneCode& lane) const;
   ReadyFold ready_fold(const Active& active, const Instruction& instruction);
   void fold_ready(const ReadyFold& ready);
+  std::uint8_t base_index(const Home& home);
   std::size_t line_bytes_used() const;
   bool all_are_in_line() const;
   std::size_t stride_of(const ProgramHeader& header, const Sizes& sizes) const;
+  void size_scratch(const Program* staged);
+  ScratchSize size_of_small_block(std::size_t bytes) const;
+  std::size_t most_in_scratch() const;
   void fall_back();
   bool place_scratch();
   bool run_entry();
@@ -188,10 +204,10 @@ class Execution {
     const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
     return slot * header_->scratch_blocks + block;
   }
-  std::byte* library_address(Buffer buffer, std::uint32_t rank, std::uint32_t block,
+  std::byte* library_address(const Home& home, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
-  Buffer where(const Operand& operand, std::size_t count) const;
-  std::byte* address_of(const Operand& operand, Buffer buffer, const Active& active,
+  Home home_of(const Operand& operand, std::size_t count) const;
+  std::byte* address_of(const Operand& operand, const Home& home, const Active& active,
                         std::uint32_t source) const;
   std::size_t elements_of(const Active& active, const Instruction& instruction,
                           std::uint32_t repetition) const;
@@ -236,7 +252,8 @@ class Execution {
   bool uses_second_line_ = false;
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
-  ScratchSize scratch_size_ = ScratchSize::small;
+  // Of a plan with small_bytes: the size for the longest block that this rank puts into scratch.
+  ScratchSize scratch_size_ = ScratchSize::none;
   std::size_t prefetched_lines_ = 0;  // of this rank's scratch, when it runs ahead
   bool has_scratch_ = false;
   std::size_t scratch_bytes_ = 0;  // all slots
@@ -257,7 +274,11 @@ class Execution {
   std::vector<Instruction> ready_code_;  // begins with the entry
   std::vector<ReadyFold> ready_;         // by instruction; those that are no fold are empty
   std::vector<Place> places_;
-  std::byte* bases_[4] = {};  // by Buffer: input, output, and the first rank's scratch and line
+  // By Buffer: input, output, and the first rank's scratch and line; then by ScratchSize: the first
+  // rank's scratch of that size.
+  static constexpr std::size_t first_sized_base = 4;
+  std::byte* bases_[first_sized_base + Board::scratch_sizes] = {};
+  std::vector<ScratchSize> ready_sizes_;  // of small blocks in prepared folds
   std::vector<FoldSource> fold_srcs_;
   std::vector<void*> fold_dsts_;
   UserFoldRoom user_room_;

@@ -34,6 +34,7 @@ void Execution::make_ready() {
   readiness_ = Readiness::never;
   if (!can_be_ready()) return;
   places_.clear();
+  ready_sizes_.clear();
   ready_lanes_.clear();
   ready_code_.assign(code_, code_ + header_->entry);
   ready_.assign(header_->entry, {});
@@ -81,6 +82,17 @@ bool Execution::ends_at_once(const LaneCode& lane) const {
   });
 }
 
+/// The index of a home's address in `bases_`, which is set.
+std::uint8_t Execution::base_index(const Home& home) {
+  if (home.size == ScratchSize::none) return static_cast<std::uint8_t>(home.buffer);
+  const std::size_t index = first_sized_base + static_cast<std::size_t>(home.size);
+  if (std::ranges::find(ready_sizes_, home.size) == ready_sizes_.end()) {
+    ready_sizes_.push_back(home.size);
+    bases_[index] = links_->board->scratch(home.size, 0, operation_);
+  }
+  return static_cast<std::uint8_t>(index);
+}
+
 Execution::ReadyFold Execution::ready_fold(const Active& active, const Instruction& instruction) {
   const std::size_t count = elements_of(active, instruction, 0);
   ReadyFold ready;
@@ -92,10 +104,11 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
   int number = 0;
   for (std::uint32_t o = 0; o < instruction.dsts + instruction.srcs; ++o) {
     if (o == instruction.dsts) ready.fold.dst_count = std::exchange(number, 0);
-    const Buffer buffer = where(first[o], count);
-    const std::byte* const base = bases_[static_cast<int>(buffer)];
+    const Home home = home_of(first[o], count);
+    const std::uint8_t base = base_index(home);
     for (std::uint32_t j = 0; j < first[o].repeat; ++j, ++number) {
-      places_.push_back({buffer, first[o].wide, address_of(first[o], buffer, active, j) - base});
+      places_.push_back(
+          {base, first[o].wide, address_of(first[o], home, active, j) - bases_[base]});
     }
   }
   ready.fold.src_count = number;
@@ -105,9 +118,7 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
 void Execution::fold_ready(const ReadyFold& ready) {
   if (ready.fold.count == 0) return;
   const Place* place = &places_[ready.first_place];
-  const auto address = [this](const Place& of) {
-    return bases_[static_cast<int>(of.buffer)] + of.offset;
-  };
+  const auto address = [this](const Place& of) { return bases_[of.base] + of.offset; };
   const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
   if (copies && address(place[0]) == address(place[1])) return;
   if (ready.copied > 0) {

@@ -114,6 +114,7 @@ class Board {
  public:
   /// The size of a board for `local_ranks` ranks; every rank computes the same size.
   static std::size_t bytes(int local_ranks);
+  static constexpr std::size_t scratch_sizes = 9;  // in ScratchSize
   static constexpr std::size_t tiny_scratch_bytes = 512, small_scratch_bytes = 2048,
                                medium_scratch_bytes = 4096;
   static constexpr std::size_t turns_512_bytes = 512, turns_4k_bytes = 4 << 10,
@@ -167,7 +168,9 @@ class Board {
     return base_ + area(size).offset + static_cast<std::size_t>(rank) * scratch_step(size) +
            (operation & (scratches(size) - 1)) * area(size).scratch_bytes;
   }
-  std::size_t scratch_bytes() const { return area(ScratchSize::large).scratch_bytes; }
+  std::size_t scratch_bytes(ScratchSize size = ScratchSize::large) const {
+    return area(size).scratch_bytes;
+  }
   std::byte* fifo(int from, int to) const {
     HOCKET_ASSERT(is_local(from) && is_local(to), "a fifo joins two local ranks");
     return base_ + fifo_offset_ +
@@ -229,7 +232,7 @@ class Board {
   std::byte* base_ = nullptr;
   int local_ranks_ = 0;
   int local_rank_ = 0;
-  ScratchArea areas_[9];
+  ScratchArea areas_[scratch_sizes];
   std::size_t fifo_offset_ = 0, fifo_bytes_ = 0;
 };
 
