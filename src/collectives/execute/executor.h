@@ -256,7 +256,7 @@ class Execution {
   ScratchSize scratch_size_ = ScratchSize::none;
   std::size_t prefetched_lines_ = 0;  // of this rank's scratch, when it runs ahead
   bool has_scratch_ = false;
-  std::size_t scratch_bytes_ = 0;  // all slots
+  std::size_t scratch_bytes_ = 0;  // all slots; with small_bytes: the longest small block
   std::uint64_t operation_ = 0;    // of the board
   int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
