@@ -54,7 +54,8 @@ OMPI_BOTH = Setting(mca("pml=ob1", "btl=self,sm,tcp"))
 IMPI_SHM = env(I_MPI_FABRICS="shm")
 ALLOC = Setting(memory="alloc")
 
-# Where the ranks are: of one host, in shared memory or over TCP; a host for each; two hosts.
+# shm and local-tcp: all ranks are on one host, and use shared memory or TCP. tcp: each rank has a
+# host. both: two hosts share the ranks.
 TRANSPORTS = "shm", "local-tcp", "tcp", "both"
 ONE_HOST = "shm", "local-tcp"
 
@@ -117,7 +118,7 @@ CONFIGURATIONS = {
                                FI_PROVIDER="tcp")},
         "both": {"shm-ofi": env(I_MPI_FABRICS="shm:ofi", FI_PROVIDER="tcp")},
     },
-    "gloo": {name: {"tcp": Setting()} for name in ("shm", "tcp", "local-tcp", "both")},
+    "gloo": {name: {"tcp": Setting()} for name in TRANSPORTS},
     # No library: the loads, stores and flags, or the bytes, of a collective alone
     # (floor_backend.cc).
     "floor": {

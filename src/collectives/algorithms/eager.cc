@@ -15,14 +15,17 @@
 // A gather needs one block of scratch on each rank, whatever their number: a small block has up to
 // 4 KiB. In a scatter and an all-to-all the sender divides the scratch among its peers: with 2
 // ranks a small block has up to 4 KiB, with 3 ranks 2 KiB, with 13 ranks 320 bytes. With more ranks
-// the line has no room for all counts, and all blocks are messages, as in `pairs`.
+// a rank's arrival line has no room for all counts of its blocks: then all blocks are messages, as
+// in `pairs`.
 //
 // The executor decides where the scratch of a small block is, by its count alone. If the block fits
 // beside the counts it is in the arrival line: up to 96 bytes in a gather; in the other two up to
 // 88 with 2 ranks, 40 with 3, 4 with 9. So a peer gets count and block with one line of memory:
-// with 2 ranks a gather-v of 8 B took 61 ns instead of 85 ns (near cores, 2026-11-27). Other blocks
-// are in the scratches of the least size that has room for them: the smaller they are, the more
-// there are, and the further a rank may run ahead of its peers (transport/shm/board.h).
+// with 2 ranks a gather-v of 8 B took 61 ns instead of 85 ns (near cores, 2026-11-27). Other small
+// blocks are in scratch. A rank has scratches of several sizes, and the more of a size the smaller
+// it is; a block uses the smallest size that has room for it, because the rank may run ahead of its
+// peers by as many operations as there are scratches of that size, less one
+// (transport/shm/board.h).
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
@@ -45,7 +48,7 @@ using namespace steps;
 namespace {
 
 /// Sets the length of small blocks so that `blocks` of them fit a medium scratch. False: the
-/// arrival line has no room for their counts.
+/// arrival line of a rank has no room for the counts of all its blocks.
 bool divide_scratch(Plan& plan, std::uint32_t blocks) {
   constexpr std::uint32_t line = 64;
   const Shape& shape = plan.shape;

@@ -40,8 +40,8 @@ void Execution::size_scratch(const Program* staged) {
   prefetched_lines_ = (std::min(scratch_bytes_, bytes) + line_bytes - 1) / line_bytes;
 }
 
-/// The scratches in which each block has room for that many bytes. The two ends of a block get the
-/// same, because they know its count.
+/// The size of the scratches in which a block of that many bytes has room. The sender and the
+/// receiver of a block compute the same size, because both know the count of the block.
 ScratchSize Execution::size_of_small_block(std::size_t bytes) const {
   return Board::size_for(round_up(bytes, line_bytes) * header_->scratch_blocks,
                          binding_->shares_cores);
