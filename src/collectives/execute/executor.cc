@@ -319,37 +319,37 @@ inline std::byte* Execution::caller_address(Buffer buffer, std::uint32_t rank, s
   return base + sizes_->first_of(buffer, block, chunk) * element_bytes_;
 }
 
-inline std::byte* Execution::library_address(const Home& home, std::uint32_t rank,
+inline std::byte* Execution::library_address(const Storage& storage, std::uint32_t rank,
                                              std::uint32_t block, std::size_t chunk) const {
   const auto local_rank = static_cast<int>(rank);
-  if (home.buffer == Buffer::line) {
+  if (storage.buffer == Buffer::line) {
     std::byte* const payload = links_->board->arrival(local_rank, operation_).payload;
     return payload + line_blocks_.first + block * line_blocks_.step;
   }
   HOCKET_ASSERT(block < header_->scratch_blocks, "a program counts its scratch blocks");
-  if (home.size != ScratchSize::none) {
+  if (storage.size != ScratchSize::none) {
     const Board& board = *links_->board;
-    const std::size_t room = board.scratch_bytes(home.size) / header_->scratch_blocks;
-    return board.scratch(home.size, local_rank, operation_) +
+    const std::size_t room = board.scratch_bytes(storage.size) / header_->scratch_blocks;
+    return board.scratch(storage.size, local_rank, operation_) +
            block * (room / line_bytes * line_bytes);
   }
   return scratch_ + rank * scratch_step_ + scratch_index(block, chunk) * stride_;
 }
 
-/// The home of the operand in a step of `count` elements. A very small block of a plan with
-/// small_bytes is in the arrival line instead of scratch, so that peers get both at once. Other
-/// small blocks are in the scratches of their size, of which there are the more, the smaller the
-/// blocks are.
-Execution::Home Execution::home_of(const Operand& operand, std::size_t count) const {
+/// The memory that holds the operand in a step of `count` elements. A very small block of a plan
+/// with small_bytes is in the arrival line instead of scratch, so that peers get both at once.
+/// Other small blocks are in the scratches of their size, of which there are the more, the smaller
+/// the blocks are.
+Execution::Storage Execution::storage_of(const Operand& operand, std::size_t count) const {
   if (operand.buffer != Buffer::scratch || header_->small_bytes == 0) return {operand.buffer};
   const std::size_t bytes = count * element_bytes_;
   if (line_blocks_.has_room_for(bytes)) return {Buffer::line};
   return {Buffer::scratch, size_of_small_block(bytes)};
 }
 
-/// The address of range number `source` of those that the operand stands for, in that home.
-std::byte* Execution::address_of(const Operand& operand, const Home& home, const Active& active,
-                                 std::uint32_t source) const {
+/// The address of range number `source` of those that the operand stands for, in that storage.
+std::byte* Execution::address_of(const Operand& operand, const Storage& storage,
+                                 const Active& active, std::uint32_t source) const {
   auto rank = static_cast<std::uint32_t>(operand.rank.base);
   auto block = static_cast<std::uint32_t>(operand.block.base);
   if (!operand.varies) [[likely]] {
@@ -359,9 +359,9 @@ std::byte* Execution::address_of(const Operand& operand, const Home& home, const
     rank = index_of(operand.rank, active.instance, source);
     block = index_of(operand.block, active.instance, source);
   }
-  return home.buffer == Buffer::input || home.buffer == Buffer::output
-             ? caller_address(home.buffer, rank, block, active.chunk)
-             : library_address(home, rank, block, active.chunk);
+  return storage.buffer == Buffer::input || storage.buffer == Buffer::output
+             ? caller_address(storage.buffer, rank, block, active.chunk)
+             : library_address(storage, rank, block, active.chunk);
 }
 
 /// How a fold whose destinations are all outputs stores its results. first: the first of them,
@@ -400,8 +400,8 @@ bool Execution::copies_in_parts(const Instruction& instruction, std::size_t coun
 Execution::Outcome Execution::copy_part(Active& active, const Instruction& instruction,
                                         std::size_t count) const {
   const Operand* const operand = operands_ + instruction.first_operand;
-  std::byte* const dst = address_of(operand[0], home_of(operand[0], count), active, 0);
-  const std::byte* const src = address_of(operand[1], home_of(operand[1], count), active, 0);
+  std::byte* const dst = address_of(operand[0], storage_of(operand[0], count), active, 0);
+  const std::byte* const src = address_of(operand[1], storage_of(operand[1], count), active, 0);
   if (dst == src) return Outcome::next;
   const std::size_t bytes = copied_bytes(instruction, count);
   const std::size_t first = active.cursor * copied_part_bytes;
@@ -461,7 +461,7 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
   if (count == 0 || is_left_out(active, instruction)) return;
   const Operand* operand = operands_ + instruction.first_operand;
   const auto address = [&](const Operand& of, std::uint32_t source) {
-    return address_of(of, home_of(of, count), active, source);
+    return address_of(of, storage_of(of, count), active, source);
   };
   const std::size_t bytes = copied_bytes(instruction, count);
   if (bytes > 0 && bytes <= most_bytes_without_kernel) {

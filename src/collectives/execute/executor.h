@@ -114,9 +114,9 @@ class Execution {
     Transfer transfer = {};
   };
 
-  /// Where a range lies: in a buffer of the plan; or, if it is a small block in scratch, in the
-  /// scratches of the size that its bytes need.
-  struct Home {
+  /// The memory that holds a range: a buffer of the plan; or, if the range is a small block in
+  /// scratch, the scratches of the size that its bytes need.
+  struct Storage {
     Buffer buffer;
     ScratchSize size = ScratchSize::none;
   };
@@ -127,7 +127,7 @@ class Execution {
     std::uint32_t first_place = 0;  // destinations, then sources
     std::size_t copied = 0;         // bytes, of a copy of a few bytes; else 0
   };
-  /// A place in a home: the distance from the home's address in `bases_`.
+  /// The address of a range: its distance from the address of its storage in `bases_`.
   struct Place {
     std::uint8_t base;  // index in bases_
     bool wide;
@@ -143,7 +143,7 @@ class Execution {
   bool ends_at_once(const LaneCode& lane) const;
   ReadyFold ready_fold(const Active& active, const Instruction& instruction);
   void fold_ready(const ReadyFold& ready);
-  std::uint8_t base_index(const Home& home);
+  std::uint8_t base_index(const Storage& storage);
   std::size_t line_bytes_used() const;
   bool all_are_in_line() const;
   std::size_t stride_of(const ProgramHeader& header, const Sizes& sizes) const;
@@ -204,10 +204,10 @@ class Execution {
     const std::size_t slot = header_->slots == 1 ? 0 : chunk % header_->slots;
     return slot * header_->scratch_blocks + block;
   }
-  std::byte* library_address(const Home& home, std::uint32_t rank, std::uint32_t block,
+  std::byte* library_address(const Storage& storage, std::uint32_t rank, std::uint32_t block,
                              std::size_t chunk) const;
-  Home home_of(const Operand& operand, std::size_t count) const;
-  std::byte* address_of(const Operand& operand, const Home& home, const Active& active,
+  Storage storage_of(const Operand& operand, std::size_t count) const;
+  std::byte* address_of(const Operand& operand, const Storage& storage, const Active& active,
                         std::uint32_t source) const;
   std::size_t elements_of(const Active& active, const Instruction& instruction,
                           std::uint32_t repetition) const;

@@ -42,8 +42,8 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
   if (carries) {
     const Operand& operand = operands_[instruction.first_operand];
-    const Home home = home_of(operand, elements_of(active, instruction, 0));
-    transfer.data = address_of(operand, home, active, 0);
+    const Storage storage = storage_of(operand, elements_of(active, instruction, 0));
+    transfer.data = address_of(operand, storage, active, 0);
     transfer.bytes = message_bytes(active, instruction);
     if (binding_->mapped != 0) set_location(transfer, operands_[instruction.first_operand].buffer);
   }

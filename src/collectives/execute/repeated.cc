@@ -82,13 +82,13 @@ bool Execution::ends_at_once(const LaneCode& lane) const {
   });
 }
 
-/// The index of a home's address in `bases_`, which is set.
-std::uint8_t Execution::base_index(const Home& home) {
-  if (home.size == ScratchSize::none) return static_cast<std::uint8_t>(home.buffer);
-  const std::size_t index = first_sized_base + static_cast<std::size_t>(home.size);
-  if (std::ranges::find(ready_sizes_, home.size) == ready_sizes_.end()) {
-    ready_sizes_.push_back(home.size);
-    bases_[index] = links_->board->scratch(home.size, 0, operation_);
+/// Sets the address of the storage in `bases_`; returns its index there.
+std::uint8_t Execution::base_index(const Storage& storage) {
+  if (storage.size == ScratchSize::none) return static_cast<std::uint8_t>(storage.buffer);
+  const std::size_t index = first_sized_base + static_cast<std::size_t>(storage.size);
+  if (std::ranges::find(ready_sizes_, storage.size) == ready_sizes_.end()) {
+    ready_sizes_.push_back(storage.size);
+    bases_[index] = links_->board->scratch(storage.size, 0, operation_);
   }
   return static_cast<std::uint8_t>(index);
 }
@@ -104,11 +104,11 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
   int number = 0;
   for (std::uint32_t o = 0; o < instruction.dsts + instruction.srcs; ++o) {
     if (o == instruction.dsts) ready.fold.dst_count = std::exchange(number, 0);
-    const Home home = home_of(first[o], count);
-    const std::uint8_t base = base_index(home);
+    const Storage storage = storage_of(first[o], count);
+    const std::uint8_t base = base_index(storage);
     for (std::uint32_t j = 0; j < first[o].repeat; ++j, ++number) {
       places_.push_back(
-          {base, first[o].wide, address_of(first[o], home, active, j) - bases_[base]});
+          {base, first[o].wide, address_of(first[o], storage, active, j) - bases_[base]});
     }
   }
   ready.fold.src_count = number;
