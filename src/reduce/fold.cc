@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "base/stream_copy.h"
+#include "base/copy.h"
 #include "hwy/targets.h"
 #include "reduce/kernels.h"
 

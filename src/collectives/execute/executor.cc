@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
-#include "base/stream_copy.h"
+#include "base/copy.h"
 
 // A small call takes as long as some 900 instructions, of which a function that is called in
 // between takes 15. So functions that every small call needs are always inline, and functions that
@@ -115,7 +115,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     fold_dsts_.resize(operands);
   }
   uses_second_line_ = line_bytes_used() > payload_in_first_line;
-  set_sent_counts();
+  set_counts();
   size_scratch(staged);
 }
 
@@ -240,15 +240,18 @@ bool Execution::advance() {
 }
 
 [[gnu::always_inline]] inline bool Execution::run(Active& active) {
+  const LaneCode& lane = *active.lane;
+  HOCKET_ASSERT(lane.first + lane.count <= header_->instructions,
+                "the instructions of a lane lie within the code");
+  const Instruction* const code = code_ + lane.first;
   bool moved = false;
-  for (;;) {
-    HOCKET_ASSERT(active.lane->first + active.lane->count <= header_->instructions,
-                  "the instructions of a lane lie within the code");
-    const Outcome outcome = step(active, code_[active.lane->first + active.next]);
+  for (std::uint32_t next = active.next;;) {
+    const Outcome outcome = step(active, code[next]);
     if (outcome != Outcome::next) return moved || outcome == Outcome::part;
     moved = true;
     active.cursor = 0;
-    if (++active.next < active.lane->count) continue;
+    active.next = ++next;
+    if (next < lane.count) continue;
     complete_chunk(active);
     return true;  // the other lanes take their turn: a lane that never waits must not hold them up
   }
@@ -468,7 +471,7 @@ void Execution::fold_block(const Active& active, const Instruction& instruction,
     std::byte* const dst = address(operand[0], repetition);
     const std::byte* const src = address(operand[1], repetition);
     // In place, a copy onto itself accesses no memory: a peer may be reading the same bytes.
-    if (dst != src) std::memcpy(dst, src, bytes);
+    if (dst != src) copy_few(dst, src, bytes);
     return;
   }
   std::uint32_t dsts = 0, srcs = 0;
@@ -541,7 +544,7 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
     exported_ = writes_output_of(own_) && (binding.mapped & 2) != 0;
   }
   if (!sent_counts_.empty()) [[unlikely]] {
-    std::memcpy(line.payload, sent_counts_.data(), sent_counts_.size() * sizeof sent_counts_[0]);
+    copy_few(line.payload, sent_counts_.data(), sent_counts_.size() * sizeof sent_counts_[0]);
   }
   line.fingerprint = fingerprint;
   line.mapped = binding.mapped;
@@ -589,28 +592,35 @@ Execution::Outcome Execution::do_await_board(std::uint32_t& cursor) {
 Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
                                                std::uint32_t peer) {
   const Board& board = *links_->board;
+  const bool maps = header_->maps_input || header_->maps_output;
   const auto end = all ? static_cast<std::uint32_t>(board.local_ranks()) : peer + 1;
   if (!all) cursor = peer;
   for (; cursor < end; ++cursor) {
     const auto rank = static_cast<int>(cursor);
     const ArrivalLine& line = board.arrival(rank, operation_);
-    if (line.sequence.load(std::memory_order_acquire) < operation_) return Outcome::blocked;
-    if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
-      return fail(links_->run_ahead->disagreement_with(rank));
+    if (rank != own_) {
+      if (line.sequence.load(std::memory_order_acquire) < operation_) return Outcome::blocked;
+      if (line.fingerprint != binding_->fingerprint) [[unlikely]] {
+        return fail(links_->run_ahead->disagreement_with(rank));
+      }
+      if (!awaited_blocks_.empty() && !agrees_about_block(rank, line)) [[unlikely]] {
+        return fail(other_block(rank, line));
+      }
+      // In a loop of rooted calls a peer is often ahead: its next line comes while this rank works.
+      const ArrivalLine& next = board.arrival(rank, operation_ + 1);
+      __builtin_prefetch(&next);
+      if (uses_second_line_) __builtin_prefetch(next.payload + payload_in_first_line);
     }
-    if (header_->small_bytes > 0 && !agrees_about_block(rank, line)) [[unlikely]] {
-      return fail(other_block(rank, line));
+    if (maps) {
+      const std::uint64_t mapped = rank == own_ ? binding_->mapped : line.mapped;
+      const std::uint64_t needed =
+          (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
+      all_mapped_ &= (mapped & needed) == needed;
     }
-    const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
-    all_mapped_ &= (line.mapped & needed) == needed;
-    // In a loop of rooted calls a peer is often ahead: its next line comes while this rank works.
-    const ArrivalLine& next = board.arrival(rank, operation_ + 1);
-    __builtin_prefetch(&next);
-    if (uses_second_line_) __builtin_prefetch(next.payload + payload_in_first_line);
   }
   // With two local ranks the peer is all of them.
   if (all || board.local_ranks() == 2) links_->run_ahead->saw_all(binding_->message_sequence);
-  if (header_->maps_input || header_->maps_output) {
+  if (maps) {
     if (!all_mapped_) {
       exported_ = false;
     } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {

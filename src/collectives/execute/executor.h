@@ -217,10 +217,19 @@ class Execution {
            sizes_->leaves_out(instruction.when, active.lane->extents,
                               index_of(instruction.block, active.instance));
   }
-  void set_sent_counts();
-  bool agrees_about_block(int peer, const ArrivalLine& line) const;
-  std::size_t count_from(int peer) const;
-  std::uint64_t count_in(const ArrivalLine& line) const;
+  void set_counts();
+  /// The elements of a block that a rank sends, as its line says. place: in the rank's input.
+  static std::uint64_t count_in(const ArrivalLine& line, std::size_t place) {
+    std::uint64_t count;
+    std::memcpy(&count, line.payload + place * sizeof count, sizeof count);
+    return count;
+  }
+  /// True if the peer sends a block of the count that this rank expects of it, or sends nothing to
+  /// this rank.
+  bool agrees_about_block(int peer, const ArrivalLine& line) const {
+    const AwaitedBlock& awaited = awaited_blocks_[static_cast<std::size_t>(peer)];
+    return !awaited.comes || count_in(line, awaited.place) == awaited.count;
+  }
   Status other_block(int peer, const ArrivalLine& line) const;
   std::size_t message_bytes(const Active& active, const Instruction& instruction) const;
   std::uint64_t flag_value(std::uint64_t count) const;
@@ -249,6 +258,12 @@ class Execution {
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   LineBlocks line_blocks_;
   std::vector<std::uint64_t> sent_counts_;  // of the blocks that this rank sends, for its line
+  struct AwaitedBlock {
+    bool comes = false;
+    std::size_t place = 0;    // in the peer's input
+    std::uint64_t count = 0;  // in elements
+  };
+  std::vector<AwaitedBlock> awaited_blocks_;  // by local rank: its block for this rank
   bool uses_second_line_ = false;
   std::byte* scratch_ = nullptr;  // of the first local rank; of this rank without a node
   std::size_t scratch_step_ = 0;  // to that of the next local rank
@@ -292,31 +307,5 @@ class Execution {
   std::vector<PeerBuffers> peers_;
   int mapping_of_ = -1;  // the local rank whose region is not mapped yet; -1: none
 };
-
-// ---- Counts of blocks (block_counts.cc)
-
-/// True if the peer sends a block of the count that this rank expects of it, or sends nothing to
-/// this rank.
-inline bool Execution::agrees_about_block(int peer, const ArrivalLine& line) const {
-  const CollectiveRow& row = row_of(header_->collective);
-  const bool receives = peer != own_ && has_output(row, header_->root == rank_of(own_)) &&
-                        has_input(row, header_->root == rank_of(peer));
-  return !receives || count_in(line) == count_from(peer);
-}
-
-/// The elements of the block that this rank expects of the peer.
-inline std::size_t Execution::count_from(int peer) const {
-  const bool has_all = row_of(header_->collective).output == Blocks::per_rank;
-  return sizes_->output.block(has_all ? static_cast<std::size_t>(rank_of(peer)) : 0).count;
-}
-
-/// The elements of the block that a peer sends to this rank, as its line says.
-inline std::uint64_t Execution::count_in(const ArrivalLine& line) const {
-  const bool has_all = row_of(header_->collective).input == Blocks::per_rank;
-  const std::size_t place = has_all ? static_cast<std::size_t>(rank_of(own_)) : 0;
-  std::uint64_t count;
-  std::memcpy(&count, line.payload + place * sizeof count, sizeof count);
-  return count;
-}
 
 }  // namespace hocket::internal

@@ -2,9 +2,9 @@
 // these copy and fold, is found out once. In a loop of small calls that is a large part of the
 // time.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "base/copy.h"
 #include "collectives/execute/executor.h"
 
 namespace hocket::internal {
@@ -116,15 +116,17 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
 }
 
 void Execution::fold_ready(const ReadyFold& ready) {
-  if (ready.fold.count == 0) return;
   const Place* place = &places_[ready.first_place];
   const auto address = [this](const Place& of) { return bases_[of.base] + of.offset; };
-  const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
-  if (copies && address(place[0]) == address(place[1])) return;
   if (ready.copied > 0) {
-    std::memcpy(address(place[0]), address(place[1]), ready.copied);
+    std::byte* const dst = address(place[0]);
+    const std::byte* const src = address(place[1]);
+    if (dst != src) copy_few(dst, src, ready.copied);
     return;
   }
+  if (ready.fold.count == 0) return;
+  const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
+  if (copies && address(place[0]) == address(place[1])) return;
   for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address(*place++);
   for (int s = 0; s < ready.fold.src_count; ++s, ++place) {
     fold_srcs_[s] = {address(*place), place->wide};

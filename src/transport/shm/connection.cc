@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 #include "base/checked.h"
-#include "base/stream_copy.h"
+#include "base/copy.h"
 
 namespace hocket::internal {
 namespace {

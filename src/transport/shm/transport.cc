@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "base/stream_copy.h"
+#include "base/copy.h"
 
 namespace hocket::internal {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/stream_copy.h"
+#include "base/copy.h"
 
 #include <gtest/gtest.h>
 
@@ -34,6 +34,18 @@ TEST(PlainCopy, copies_all_bytes_and_no_others) {
     plain_copy(to.data(), from.data(), bytes);
     EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin())) << bytes;
     for (std::size_t i = bytes; i < to.size(); ++i) ASSERT_EQ(to[i], std::byte{0xa5}) << bytes;
+  }
+}
+
+TEST(CopyFew, writes_what_memcpy_writes_and_no_byte_more) {
+  constexpr std::size_t guard = 8;
+  for (std::size_t bytes = 0; bytes <= 40; ++bytes) {
+    std::vector<std::byte> from(bytes), to(bytes + 2 * guard, std::byte{0xa5});
+    for (std::size_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+    std::vector<std::byte> expected = to;
+    std::copy(from.begin(), from.end(), expected.begin() + guard);
+    copy_few(to.data() + guard, from.data(), bytes);
+    EXPECT_EQ(expected, to) << bytes << " bytes";
   }
 }
 

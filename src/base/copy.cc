@@ -1,4 +1,4 @@
-#include "base/stream_copy.h"
+#include "base/copy.h"
 
 #include <algorithm>
 #include <cstdint>
