@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "api/arguments.h"
+#include "base/biased_lock.h"
 #include "base/fork.h"
 #include "base/status.h"
 #include "engine/communicator.h"
@@ -82,17 +83,15 @@ std::unique_ptr<hocketComm, Retire> make_handle();
 /// inside the communicator.
 class CommGuard {
  public:
-  explicit CommGuard(Communicator& comm) : comm_(comm), ok_(comm.order().enter()) {}
-  ~CommGuard() {
-    if (ok_) comm_.order().exit();
-  }
+  explicit CommGuard(Communicator& comm) : lock_(comm.order().caller()), hold_(lock_.try_lock()) {}
+  ~CommGuard() { lock_.unlock(hold_); }
   CommGuard(const CommGuard&) = delete;
   CommGuard& operator=(const CommGuard&) = delete;
-  bool ok() const { return ok_; }
+  bool ok() const { return hold_ != BiasedLock::Hold::none; }
 
  private:
-  Communicator& comm_;
-  bool ok_;
+  BiasedLock& lock_;
+  BiasedLock::Hold hold_;
 };
 
 /// The error for a call of the API that a user operator makes.

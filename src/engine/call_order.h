@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "base/assert.h"
+#include "base/biased_lock.h"
 
 namespace hocket::internal {
 
@@ -23,14 +24,13 @@ class CallOrder {
     std::uint64_t number = 0;
   };
 
-  /// To be called when a thread begins a call on this communicator. False if another thread is
-  /// inside a call.
-  bool enter() { return !busy_.exchange(true, std::memory_order_acquire); }
-  void exit() { busy_.store(false, std::memory_order_release); }
-  /// The next Call::number. Only the thread that has entered calls it.
+  /// To be taken when a thread begins a call on this communicator; a thread that does not get it
+  /// finds another thread inside a call.
+  BiasedLock& caller() { return caller_; }
+  /// The next Call::number. Only the thread that has the lock calls it.
   std::uint64_t next_number() { return ++numbered_; }
 
-  /// Only the thread that has entered calls it.
+  /// Only the thread that has the lock calls it.
   Ticket take_ticket(Kind kind) {
     unfinished_.fetch_add(1, std::memory_order_relaxed);
     return {kind, issued_[index(kind)]++};
@@ -68,7 +68,7 @@ class CallOrder {
     ++next_[index(ticket.kind)];
   }
 
-  std::atomic<bool> busy_{false};
+  BiasedLock caller_;
   std::uint64_t numbered_ = 0;                // calls of the user
   std::array<std::uint64_t, 2> issued_{};     // tickets taken, by kind
   std::array<std::uint64_t, 2> next_{};       // the ticket that is next, by kind
