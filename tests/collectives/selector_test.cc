@@ -612,7 +612,9 @@ TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores
     const Collective collective = *algorithm == 's' ? Collective::broadcast : Collective::reduce;
     EXPECT_EQ(chunk_of(algorithm, collective, 16 * KiB), 32 * KiB) << "one chunk";
     EXPECT_EQ(chunk_of(algorithm, collective, 256 * KiB), 64 * KiB) << "a quarter";
-    EXPECT_EQ(chunk_of(algorithm, collective, 64 << 20), 128 * KiB) << "at most";
+    EXPECT_EQ(chunk_of(algorithm, collective, 2 << 20), 128 * KiB) << "at most";
+    EXPECT_EQ(chunk_of(algorithm, collective, 3 << 20), 192 * KiB) << "a sixteenth";
+    EXPECT_EQ(chunk_of(algorithm, collective, 64 << 20), 256 * KiB) << "of a long block at most";
   }
   EXPECT_EQ(chunk_of("staged", Collective::gather, 256 * KiB), 64 * KiB) << "of a block";
   options.figures.ranks_per_core = 2;

@@ -25,8 +25,9 @@ constexpr std::size_t least_chunk_bytes = 4 << 10;
 // A chunk that is copied from buffer to buffer: as much as plain_copy() gives to memcpy at once.
 constexpr std::size_t copied_bytes = 256 << 10;
 // The staged chunks of a rooted collective, whose ranks work at the same time only on different
-// chunks: a quarter of a block within these limits.
-constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10;
+// chunks: a quarter of a block, but not more than most_rooted_bytes; a sixteenth of a longer block.
+constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10,
+                      most_long_rooted_bytes = 256 << 10;
 // The staged chunks of all-gathers and all-reduces with blocks that are so long.
 constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
 
@@ -502,7 +503,8 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
       const std::size_t block = line_stride(sizes_for(program, key, 0)) * element;
       const CollectiveRow& row = row_of(key.collective);
       if (row.rooted) {
-        bytes = std::min(bytes, std::clamp(block / 4, least_rooted_bytes, most_rooted_bytes));
+        const std::size_t most = std::clamp(block / 16, most_rooted_bytes, most_long_rooted_bytes);
+        bytes = std::min(bytes, std::clamp(block / 4, least_rooted_bytes, most));
       } else if (row.input != Blocks::per_rank && block >= long_block_bytes) {
         bytes = std::min(bytes, most_long_bytes);
       }
