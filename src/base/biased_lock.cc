@@ -1,15 +1,10 @@
 #include "base/biased_lock.h"
 
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "base/membarrier.h"
 
 namespace hocket::internal {
 namespace {
 
-bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
-
-/// False: the kernel has no membarrier, or the process may not call it.
 bool has_membarrier() {
   static const bool registered = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
   return registered;

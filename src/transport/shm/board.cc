@@ -1,7 +1,6 @@
 #include "transport/shm/board.h"
 
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "base/membarrier.h"
 
 namespace hocket::internal {
 namespace {
@@ -28,8 +28,6 @@ std::size_t fifo_of_pair(int ranks) {
   return std::clamp<std::size_t>(std::bit_floor(mib / static_cast<std::size_t>(ranks)), 16 * kib,
                                  128 * kib);
 }
-
-bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
 
 }  // namespace
 
