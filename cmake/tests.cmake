@@ -80,6 +80,18 @@ function(hocket_test_defaults)
   endforeach()
 endfunction()
 
+# The test NAME: the model checker Spin checks the protocol of the .pml file MODEL in the current
+# folder, with a program that it writes and compiles. Without any of the parts after MODEL the
+# protocol must have an error.
+function(hocket_model_test NAME MODEL)
+  if(NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME ${NAME} COMMAND ${CMAKE_SOURCE_DIR}/tests/check_model.sh ${CMAKE_C_COMPILER}
+                                  ${CMAKE_CURRENT_SOURCE_DIR}/${MODEL} ${ARGN})
+    hocket_test_defaults(${NAME})
+    set_tests_properties(${NAME} PROPERTIES LABELS once)
+  endif()
+endfunction()
+
 add_library(test_source_root OBJECT tests/source_root.cc)
 target_compile_definitions(test_source_root PRIVATE SOURCE_ROOT="${CMAKE_SOURCE_DIR}")
 
