@@ -73,7 +73,8 @@
  *
  * Threads. One thread at a time may use a communicator; the worker threads of its streams do not
  * count. If a collective, message, split or finalize finds another thread inside such a call, it
- * fails with hocketInvalidUsage and changes nothing. hocketCommAbort, hocketCommGetAsyncError,
+ * fails with hocketInvalidUsage and changes nothing; if two threads begin such calls at the same
+ * moment, both may fail so. hocketCommAbort, hocketCommGetAsyncError,
  * hocketCommGetCulprit, hocketCommDumpRecord, hocketGetLastError and the queries may be called from
  * any thread at any time before hocketCommDestroy. Different threads may use different
  * communicators at once.

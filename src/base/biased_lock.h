@@ -20,7 +20,8 @@ namespace hocket::internal {
 
 class BiasedLock {
  public:
-  /// Who holds the lock: nobody that asked, the thread with the bias, or a thread by the exchange.
+  /// What try_lock() gave to its thread: no lock; the lock, to the thread that has the bias; the
+  /// lock, by an exchange of held_.
   enum class Hold : std::uint8_t { none, biased, exchanged };
 
   /// none: a thread holds the lock, which may be this thread. If two threads try at the same time,
@@ -44,7 +45,8 @@ class BiasedLock {
   }
 
  private:
-  // Each costs the other thread a membarrier, and interrupts the threads of the process.
+  // How often other threads take the lock before the bias ends. Each time costs a membarrier, which
+  // interrupts the threads of the process.
   static constexpr unsigned most_against_bias = 8;
   // Instead of a thread, in biased_to_. No thread has these addresses.
   static constexpr std::uintptr_t unused = 0, ended = 1;

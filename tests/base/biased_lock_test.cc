@@ -71,7 +71,8 @@ TEST(BiasedLock, the_thread_with_the_bias_does_not_get_it_while_another_thread_h
 }
 
 /// In each round other threads take the lock until the bias has ended, beside the thread that has
-/// the bias. The counter is no atomic: the thread sanitizer sees whoever is not alone.
+/// the bias. The counter is not atomic, so that the thread sanitizer reports two threads that hold
+/// the lock at the same time.
 TEST(BiasedLock, no_two_threads_have_it_at_the_same_time) {
   constexpr int rounds = 200, others = 2;
   for (int round = 0; round < rounds; ++round) {

@@ -14,18 +14,18 @@
 //
 // A gather needs one block of scratch on each rank, whatever their number: a small block has up to
 // 4 KiB. In a scatter and an all-to-all the sender divides the scratch among its peers: with 2
-// ranks a small block has up to 4 KiB, with 3 ranks 2 KiB, with 13 ranks 320 bytes. With more ranks
-// a rank's arrival line has no room for all counts of its blocks: then all blocks are messages, as
-// in `pairs`.
+// ranks a small block has up to 4 KiB, with 3 ranks 2 KiB, with 13 ranks 320 bytes. With more
+// ranks the counts of a rank's blocks do not fit into its arrival line: then every block is sent as
+// a message, as the algorithm `pairs` does.
 //
 // The executor decides where the scratch of a small block is, by its count alone. If the block fits
 // beside the counts it is in the arrival line: up to 96 bytes in a gather; in the other two up to
 // 88 with 2 ranks, 40 with 3, 4 with 9. So a peer gets count and block with one line of memory:
 // with 2 ranks a gather-v of 8 B took 61 ns instead of 85 ns (near cores, 2026-11-27). Other small
-// blocks are in scratch. A rank has scratches of several sizes, and the more of a size the smaller
-// it is; a block uses the smallest size that has room for it, because the rank may run ahead of its
-// peers by as many operations as there are scratches of that size, less one
-// (transport/shm/board.h).
+// blocks are in scratch. A rank has scratches of several sizes: few large ones, many small ones
+// (transport/shm/board.h). A block is put into a scratch of the smallest size in which it has room,
+// because a rank may run ahead of its peers by as many operations as it has scratches of that size,
+// less one.
 //
 // All lanes have one instance, so that the executor can prepare the copies of a call that is
 // repeated. No lane waits for another one, and a rank sends its messages without waiting for a
@@ -48,7 +48,7 @@ using namespace steps;
 namespace {
 
 /// Sets the length of small blocks so that `blocks` of them fit a medium scratch. False: the
-/// arrival line of a rank has no room for the counts of all its blocks.
+/// counts of a rank's blocks do not fit into its arrival line.
 bool divide_scratch(Plan& plan, std::uint32_t blocks) {
   constexpr std::uint32_t line = 64;
   const Shape& shape = plan.shape;
