@@ -63,6 +63,10 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::non_temporal, stores_of(options, 64 << 20)) << "in memory";
   options.figures.push_non_temporal_ns_per_byte = 0.11;
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
+  options.figures.node_cache_bytes = 300 << 20;
+  EXPECT_EQ(Stores::together, stores_of(options, 8 << 20));
+  EXPECT_EQ(Stores::non_temporal, stores_of(options, 9 << 20))
+      << "other programs use a large cache too";
   options.one_node = false;
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
 }

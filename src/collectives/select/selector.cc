@@ -30,6 +30,8 @@ constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 
                       most_long_rooted_bytes = 256 << 10;
 // The staged chunks of all-gathers and all-reduces with blocks that are so long.
 constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
+// How much of the cache of the node a rank is expected to have.
+constexpr std::size_t most_cache_of_rank = 16 << 20;
 
 // A call whose price is so high looks for mapped buffers each time, which takes 0.1 us, if the
 // cheapest program without mapped buffers is Selection::staged.
@@ -443,7 +445,9 @@ Stores Selector::stores(const CallKey& key) const {
   const Figures& f = options_.figures;
   const std::size_t held = 2 * message_bytes(key);
   if (!options_.one_node) return Stores::together;
-  if (held * options_.ranks > f.node_cache_bytes) return Stores::non_temporal;
+  if (held > most_cache_of_rank || held * options_.ranks > f.node_cache_bytes) {
+    return Stores::non_temporal;
+  }
   if (no_shared_cache()) return Stores::first_cached;
   if (held > f.core_cache_bytes) {
     const bool one_way = row_of(key.collective).rooted;
