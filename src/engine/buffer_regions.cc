@@ -5,9 +5,6 @@
 namespace hocket::internal {
 namespace {
 
-// Messages of up to 64 KiB are eager: no peer would map them.
-constexpr std::size_t least_source_bytes = (64 << 10) + 1;
-
 std::size_t input_bytes(const Binding& binding) {
   return binding.sizes.input.end() * size_of(binding.dtype);
 }
@@ -25,10 +22,10 @@ void BufferRegions::find(Binding& binding) {
 
 void BufferRegions::find_sources(Binding& binding) {
   const std::size_t input = input_bytes(binding), output = output_bytes(binding);
-  if (input >= least_source_bytes && find(binding.input, input, &binding.input_region)) {
+  if (input >= least_located_bytes && find(binding.input, input, &binding.input_region)) {
     binding.mapped |= 1;
   }
-  if (output >= least_source_bytes && find(binding.output, output, &binding.output_region)) {
+  if (output >= least_located_bytes && find(binding.output, output, &binding.output_region)) {
     binding.mapped |= 2;
   }
 }

@@ -149,7 +149,8 @@ void MessageMatcher::post_send(Transfer& transfer) {
     return sends_location(transfer) ? send_location(transfer) : bulk_.push(transfer);
   }
   const std::uint64_t unreturned = eager_sent_ - eager_credited_;
-  if (transfer.bytes <= options_.eager_bytes &&
+  const bool locates = transfer.prefers_location && sends_location(transfer);
+  if (!locates && transfer.bytes <= options_.eager_bytes &&
       unreturned + charge(transfer.bytes) <= options_.window_bytes) {
     eager_sent_ += charge(transfer.bytes);
     transfer.state = eager_message;

@@ -32,6 +32,9 @@ struct MessageKey {
   bool operator==(const MessageKey&) const = default;
 };
 
+/// Shorter messages are never worth a mapping: the peer has them sooner if they are sent.
+inline constexpr std::size_t least_located_bytes = 16 << 10;
+
 /// The send or the receive of one message. The caller owns it and its memory. Both must stay in
 /// place from post until done is set, or until cancel() of the transport has returned.
 struct Transfer {
@@ -44,6 +47,8 @@ struct Transfer {
   /// A send whose memory ranks of this node can map: it is at `location`. A transport may let the
   /// peer copy the message from there, and need not.
   bool mappable = false;
+  /// Of a mappable send: the peer copies the message from there also if it could be eager.
+  bool prefers_location = false;
   RegionOffset location;  // of a recv: where the sender's memory is, set by the transport
   // Set by the transport:
   bool done = false;

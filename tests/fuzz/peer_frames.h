@@ -31,6 +31,7 @@ struct Posted {
     transfer.bytes = bytes;
     transfer.signature = &signature;
     transfer.mappable = key.index % 2 == 1;
+    transfer.prefers_location = key.index % 4 == 3;
   }
   void check() const {
     FUZZ_CHECK(transfer.done);

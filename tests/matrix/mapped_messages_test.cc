@@ -26,7 +26,7 @@ std::size_t mapped_regions() {
 
 /// The elements of block `to` of the input of rank `from`: none, a few, or many.
 std::size_t count_of(int from, int to, int round) {
-  constexpr std::size_t counts[] = {most, 0, 9, 16'385, 100'003, 1, 300'000};
+  constexpr std::size_t counts[] = {most, 0, 9, 16'385, 100'003, 1, 300'000, 4'096};
   return counts[static_cast<std::size_t>(3 * from + to + round) % std::size(counts)];
 }
 std::uint32_t element(int from, int to, int round, std::size_t i) {

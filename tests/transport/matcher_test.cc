@@ -248,6 +248,34 @@ TEST(Matcher, sends_the_location_of_a_large_message_if_it_is_mappable_and_the_li
             rank.take(Rank1::location(0, 2000)).find("over a link that maps none"));
 }
 
+/// A receive of such a message sends no CTS, and takes the location whenever it comes.
+TEST(Matcher, sends_the_location_of_an_eager_message_only_if_the_sender_prefers_that) {
+  for (int bits = 0; bits < 8; ++bits) {
+    const bool maps = (bits & 1) != 0, prefers = (bits & 2) != 0, mappable = (bits & 4) != 0;
+    Rank1 rank(maps);
+    Message small(0, {.sequence = 1}, 100);
+    small.transfer.mappable = mappable;
+    small.transfer.prefers_location = prefers;
+    rank.matcher->post_send(small.transfer);
+    OutFrame out;
+    ASSERT_TRUE(rank.matcher->next_frame(MessageMatcher::any, 5000, out));
+    const bool located = maps && mappable && prefers;
+    EXPECT_EQ(located ? FrameKind::location : FrameKind::data, out.header.kind) << bits;
+    rank.matcher->end({Code::aborted, "the test is over"});
+  }
+  for (const bool posted_first : {true, false}) {
+    Rank1 rank;
+    Message recv(0, {.sequence = 1}, 100);
+    recv.signature = Rank1::location(0, 100).signature;
+    if (posted_first) rank.matcher->post_recv(recv.transfer);
+    EXPECT_FALSE(rank.matcher->has_frames()) << "no CTS";
+    ASSERT_EQ("", rank.take(Rank1::location(0, 100)));
+    if (!posted_first) rank.matcher->post_recv(recv.transfer);
+    ASSERT_EQ(&recv.transfer, rank.matcher->next_located());
+    rank.matcher->end({Code::aborted, "the test is over"});
+  }
+}
+
 /// A receive that was posted before the location arrived has sent a CTS.
 TEST(Matcher, a_message_with_a_location_ends_by_a_fin_and_takes_one_cts) {
   Rank1 rank;

@@ -17,7 +17,11 @@ std::size_t Execution::message_bytes(const Active& active, const Instruction& in
   return elements_of(active, instruction, 0) * element;
 }
 
-/// Says where the message is, if it is in a buffer that peers on this node can map.
+/// Says where the message is, if it is in a buffer that peers on this node can map. In a scatter
+/// and an all-to-all the ranks that copy from one another do so at the same time, or the root would
+/// copy alone: so they copy also messages of up to 64 KiB, which otherwise are eager (2 ranks: 0.63
+/// of the time of a scatter-v of 128 KiB, 0.86 of an alltoall-v). In a gather only the root would
+/// copy (1.1 to 1.25 times the time).
 void Execution::set_location(Transfer& transfer, Buffer buffer) const {
   const bool is_input = buffer == Buffer::input;
   if (!is_input && buffer != Buffer::output) return;
@@ -25,6 +29,9 @@ void Execution::set_location(Transfer& transfer, Buffer buffer) const {
   const RegionOffset& region = is_input ? binding_->input_region : binding_->output_region;
   const std::byte* const base = is_input ? binding_->input : binding_->output;
   transfer.mappable = true;
+  const CollectiveRow& row = row_of(header_->collective);
+  transfer.prefers_location =
+      row.input == Blocks::per_rank && !row.reduces && transfer.bytes >= least_located_bytes;
   transfer.location = {region.region,
                        region.offset + static_cast<std::uint64_t>(transfer.data - base)};
 }
@@ -34,6 +41,7 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.data = nullptr;
   transfer.bytes = 0;
   transfer.mappable = false;
+  transfer.prefers_location = false;
   transfer.key.sequence = binding_->message_sequence;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
   transfer.key.tag = index_of(instruction.tag, active.instance);
