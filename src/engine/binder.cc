@@ -72,7 +72,7 @@ Status Binder::bind_anew(const Call& call, BoundCall& bound) {
   binding.stores = selection->stores;
   binding.non_temporal_scratch = selection->non_temporal_scratch;
   binding.prefetches_scratch = selection->prefetches_scratch;
-  binding.shares_cores = selection->shares_cores;
+  binding.many_scratches = selection->many_scratches;
   binding.p2p = is_p2p(call);
   Signature& signature = binding.signature;
   signature.count = call.count;

@@ -71,13 +71,18 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "nobody else writes there";
 }
 
-TEST(Selector, knows_whether_ranks_share_cores) {
+TEST(Selector, uses_many_scratches_if_ranks_share_cores_or_are_far_apart) {
   SelectorOptions options = two_ranks();
-  Selector alone(options);
-  EXPECT_FALSE(selection_of(alone, 1000).shares_cores);
+  options.figures.sync_ns = 80;
+  Selector near(options);
+  EXPECT_FALSE(selection_of(near, 1000).many_scratches);
   options.figures.ranks_per_core = 1.5;
   Selector crowded(options);
-  EXPECT_TRUE(selection_of(crowded, 1000).shares_cores);
+  EXPECT_TRUE(selection_of(crowded, 1000).many_scratches);
+  options.figures.ranks_per_core = 1;
+  options.figures.sync_ns = 250;
+  Selector far(options);
+  EXPECT_TRUE(selection_of(far, 1000).many_scratches);
 }
 
 /// The algorithm of a call whose ranks do not know all blocks, or (varying: false) of one with
@@ -398,7 +403,8 @@ TEST(Selector, small_scratch_is_prefetched_where_lines_come_late) {
   EXPECT_FALSE(prefetches(128));
   options.figures.sync_ns = 250;
   EXPECT_TRUE(prefetches(128));
-  EXPECT_FALSE(prefetches(1024)) << "scratch of more than 2 KiB";
+  EXPECT_TRUE(prefetches(512)) << "2 blocks of 2 KiB";
+  EXPECT_FALSE(prefetches(1024)) << "a message of more than 4 KiB";
   options.figures.ranks_per_core = 2;
   EXPECT_FALSE(prefetches(128)) << "the ranks share cores";
 }

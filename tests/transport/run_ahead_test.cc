@@ -111,10 +111,10 @@ TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
     ranks.begin(0);
   }
   EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::small)) << "the peer may read all eight";
-  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::turns_128k)) << "there are eight of them too";
-  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_32k));
-  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_4k));
-  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::turns_512));
+  EXPECT_EQ(waits, ranks.may_begin(0, ScratchSize::many_128k)) << "there are eight of them too";
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::many_32k));
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::many_4k));
+  EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::many_512));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::tiny));
   EXPECT_EQ(free, ranks.may_begin(0, ScratchSize::none));
   for (int i = 0; i < 5; ++i) ranks.begin(1);
@@ -123,8 +123,8 @@ TEST(RunAhead, is_less_where_there_are_fewer_scratches) {
 }
 
 constexpr ScratchSize all_sizes[] = {
-    ScratchSize::tiny,      ScratchSize::small,    ScratchSize::medium,    ScratchSize::large,
-    ScratchSize::turns_512, ScratchSize::turns_4k, ScratchSize::turns_32k, ScratchSize::turns_128k};
+    ScratchSize::tiny,     ScratchSize::small,   ScratchSize::medium,   ScratchSize::large,
+    ScratchSize::many_512, ScratchSize::many_4k, ScratchSize::many_32k, ScratchSize::many_128k};
 
 TEST(Scratch, of_every_size_and_rank_lies_apart_from_all_others) {
   for (const int ranks : {2, 13, 300}) {
@@ -150,14 +150,15 @@ TEST(Scratch, of_every_size_and_rank_lies_apart_from_all_others) {
   }
 }
 
-/// A rank that shares its core ends more calls before another rank has its turn.
-TEST(Scratch, is_of_a_size_with_room_and_there_are_more_where_ranks_share_cores) {
+/// A rank that shares its core ends more calls before another rank has its turn, and a rank whose
+/// peers are far away waits less for the lines of its scratch.
+TEST(Scratch, is_of_a_size_with_room_and_there_are_more_where_a_rank_should_be_far_ahead) {
   std::vector<std::byte> start(1);
   const Board board(start.data(), 2, 0);
-  for (const bool shares_cores : {false, true}) {
+  for (const bool many : {false, true}) {
     for (const std::size_t bytes :
          {1, 512, 513, 2048, 2049, 4096, 4097, 32768, 32769, 131072, 131073, 2 << 20}) {
-      const ScratchSize size = Board::size_for(bytes, shares_cores);
+      const ScratchSize size = Board::size_for(bytes, many);
       EXPECT_LE(bytes, board.scratch_step(size) / Board::scratches(size)) << bytes;
     }
   }

@@ -51,7 +51,7 @@ struct Binding {
   Stores stores = Stores::together;   // how results are stored into outputs
   bool non_temporal_scratch = false;  // stores to scratch bypass the caches
   bool prefetches_scratch = false;    // a rank that runs ahead prefetches the scratch that it needs
-  bool shares_cores = false;          // ranks of a node share cores, as all ranks know
+  bool many_scratches = false;        // of Board::size_for(); alike on all ranks
   const UserFold* user = nullptr;     // for a user operator
   /// True if this execution ran the previous operation by the same program, not by `staged`, and
   /// sizes and all fields above except the two buffers are the same.

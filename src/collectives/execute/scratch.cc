@@ -31,7 +31,7 @@ void Execution::size_scratch(const Program* staged) {
     const bool agreed =
         row_of(binding_->signature.collective).rooted && has_count(binding_->signature);
     scratch_size_ =
-        agreed ? Board::size_for(scratch_bytes_, binding_->shares_cores) : ScratchSize::large;
+        agreed ? Board::size_for(scratch_bytes_, binding_->many_scratches) : ScratchSize::large;
   }
   if (!binding_->prefetches_scratch || !header_->writes_scratch) return;
   // Of larger scratches there are so few that peers still read the one of that operation.
@@ -44,7 +44,7 @@ void Execution::size_scratch(const Program* staged) {
 /// receiver of a block compute the same size, because both know the count of the block.
 ScratchSize Execution::size_of_small_block(std::size_t bytes) const {
   return Board::size_for(round_up(bytes, line_bytes) * header_->scratch_blocks,
-                         binding_->shares_cores);
+                         binding_->many_scratches);
 }
 
 /// The bytes of the longest block that this rank may put into scratch: of those in its buffers.

@@ -60,4 +60,10 @@ inline bool lines_come_late(const Figures& figures) {
   return figures.ranks_per_core <= 1 && figures.sync_ns >= least_ns;
 }
 
+/// True if rooted collectives use more scratches than fit a core's first cache, so that a rank can
+/// be far ahead of its peers (transport/shm/board.h).
+inline bool uses_many_scratches(const Figures& figures) {
+  return figures.ranks_per_core > 1 || lines_come_late(figures);
+}
+
 }  // namespace hocket::internal

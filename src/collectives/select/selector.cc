@@ -12,6 +12,8 @@ namespace {
 
 // Scratch of smaller messages stays in the caches also where cores are far.
 constexpr std::size_t least_non_temporal_scratch_bytes = 4 << 10;
+// The longest message whose scratch is prefetched.
+constexpr std::size_t most_prefetched_bytes = 4 << 10;
 // From here on the figures of large copies decide alone about data that goes one way.
 constexpr std::size_t least_one_way_bytes = 16 << 10;
 // How far a chunk of a pipelined message is cut down, and how much private scratch messages may
@@ -416,14 +418,15 @@ void Selector::take(const CallKey& key, const Priced& chosen, Selection* selecti
   }
   selection->sizes = sizes_for(*selection->program, key, chunk);
   selection->stores = stores(key);
-  selection->shares_cores = options_.figures.ranks_per_core > 1;
+  selection->many_scratches = uses_many_scratches(options_.figures);
   const std::size_t bytes = message_bytes(key);
   const bool one_way = row_of(key.collective).rooted && bytes >= least_one_way_bytes;
   const bool uses_node = selection->program->header().uses_node;
-  const bool large = bytes >= least_non_temporal_scratch_bytes;
-  selection->non_temporal_scratch =
-      uses_node && large && non_temporal_is_faster(options_.figures, one_way);
-  selection->prefetches_scratch = uses_node && !large && lines_come_late(options_.figures);
+  selection->non_temporal_scratch = uses_node && bytes >= least_non_temporal_scratch_bytes &&
+                                    non_temporal_is_faster(options_.figures, one_way);
+  selection->prefetches_scratch = uses_node && bytes <= most_prefetched_bytes &&
+                                  !selection->non_temporal_scratch &&
+                                  lines_come_late(options_.figures);
 }
 
 /// Another core's line costs more than one from memory: the cores share no cache, or no near one.

@@ -51,7 +51,7 @@ struct Selection {
   Stores stores = Stores::together;
   bool non_temporal_scratch = false;
   bool prefetches_scratch = false;
-  bool shares_cores = false;
+  bool many_scratches = false;
   std::int64_t price_ps = 0;  // picoseconds
   std::int64_t staged_price_ps = 0;
   std::uint64_t call_hash = 0;  // of the signatures of such calls; varying: without the blocks

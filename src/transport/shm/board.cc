@@ -54,10 +54,10 @@ Board::Board(std::byte* base, int local_ranks, int local_rank)
   add(ScratchSize::small, small_scratch_bytes);
   add(ScratchSize::medium, medium_scratch_bytes);
   add(ScratchSize::large, large_scratch(local_ranks));
-  add(ScratchSize::turns_512, turns_512_bytes);
-  add(ScratchSize::turns_4k, turns_4k_bytes);
-  add(ScratchSize::turns_32k, turns_32k_bytes);
-  add(ScratchSize::turns_128k, turns_128k_bytes);
+  add(ScratchSize::many_512, many_512_bytes);
+  add(ScratchSize::many_4k, many_4k_bytes);
+  add(ScratchSize::many_32k, many_32k_bytes);
+  add(ScratchSize::many_128k, many_128k_bytes);
   fifo_offset_ = end;
 }
 

@@ -3,8 +3,9 @@
 // draws the layout.
 //
 //   per local rank: doorbell | progress | public flags | 128 arrival lines | 128 records
-//                   32 tiny scratches | 8 small | 4 medium | 2 large; for ranks that
-//                   share cores: 128 of 512 bytes | 128 of 4 KiB | 16 of 32 KiB | 8 of 128 KiB
+//                   32 tiny scratches | 8 small | 4 medium | 2 large; for ranks that share
+//                   cores or whose cores are far apart: 128 of 512 bytes | 128 of 4 KiB |
+//                   16 of 32 KiB | 8 of 128 KiB
 //   per ordered pair: fifo (messages between the two)
 //
 // Lines that other ranks poll are 128 bytes apart; each has a single writer, and its value only
@@ -94,20 +95,25 @@ static_assert(sizeof(ControlPage) == 28672);
 ///
 /// Where ranks share cores, a rank should end as many operations as it can before another rank has
 /// its turn on the core. So rooted collectives then use scratches of other sizes, of which there
-/// are more: turns_512, turns_4k, turns_32k, turns_128k. A scatter of 8 KiB among 4 ranks on 2
+/// are more: many_512, many_4k, many_32k, many_128k. A scatter of 8 KiB among 4 ranks on 2
 /// cores took 2.6 us with two scratches, and 0.53 us with 16. With 128 scratches of 4 KiB instead
 /// of 32, a broadcast of 4 KiB among them took 0.71 us instead of 1.2 us; twice as many of 32 and
 /// 128 KiB gained nothing, because there the copies take the time.
+///
+/// The same scratches are used where lines take long from core to core. A rank that has few
+/// scratches writes to each of them soon after its peer has read it, and waits for its lines. With
+/// many, the rank is further ahead, and the lines have left the peer's first cache, or were
+/// prefetched (docs/decisions/008-near-and-far-cores.md).
 enum class ScratchSize : std::uint8_t {
   none,
   tiny,
   small,
   medium,
   large,
-  turns_512,
-  turns_4k,
-  turns_32k,
-  turns_128k
+  many_512,
+  many_4k,
+  many_32k,
+  many_128k
 };
 
 class Board {
@@ -117,16 +123,16 @@ class Board {
   static constexpr std::size_t scratch_sizes = 9;  // in ScratchSize
   static constexpr std::size_t tiny_scratch_bytes = 512, small_scratch_bytes = 2048,
                                medium_scratch_bytes = 4096;
-  static constexpr std::size_t turns_512_bytes = 512, turns_4k_bytes = 4 << 10,
-                               turns_32k_bytes = 32 << 10, turns_128k_bytes = 128 << 10;
-  /// shares_cores: ranks of the node share cores.
-  static constexpr ScratchSize size_for(std::size_t bytes, bool shares_cores) {
-    if (shares_cores) {
-      return bytes <= turns_512_bytes    ? ScratchSize::turns_512
-             : bytes <= turns_4k_bytes   ? ScratchSize::turns_4k
-             : bytes <= turns_32k_bytes  ? ScratchSize::turns_32k
-             : bytes <= turns_128k_bytes ? ScratchSize::turns_128k
-                                         : ScratchSize::large;
+  static constexpr std::size_t many_512_bytes = 512, many_4k_bytes = 4 << 10,
+                               many_32k_bytes = 32 << 10, many_128k_bytes = 128 << 10;
+  /// many: ranks of the node share cores, or their cores are far apart.
+  static constexpr ScratchSize size_for(std::size_t bytes, bool many) {
+    if (many) {
+      return bytes <= many_512_bytes    ? ScratchSize::many_512
+             : bytes <= many_4k_bytes   ? ScratchSize::many_4k
+             : bytes <= many_32k_bytes  ? ScratchSize::many_32k
+             : bytes <= many_128k_bytes ? ScratchSize::many_128k
+                                        : ScratchSize::large;
     }
     return bytes <= tiny_scratch_bytes     ? ScratchSize::tiny
            : bytes <= small_scratch_bytes  ? ScratchSize::small
