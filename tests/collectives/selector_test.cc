@@ -366,9 +366,41 @@ TEST(Selector, ranks_that_share_cores_run_ahead_in_rooted_calls) {
   EXPECT_GT(in_turn[16], 0U) << "the cheapest candidate always let ranks run ahead";
 }
 
+/// Between far cores at up to a third more than the least price; instead of a plan that maps
+/// buffers only with 128 scratches.
+TEST(Selector, ranks_whose_cores_are_far_apart_run_ahead_if_that_costs_little_more) {
+  SelectorOptions options = two_ranks();
+  options.figures.sync_ns = 250;
+  std::map<std::size_t, std::size_t> dearer;  // by operations ahead
+  bool direct_instead = false;
+  for (const Collective collective :
+       {Collective::gather, Collective::scatter, Collective::broadcast, Collective::reduce}) {
+    for (std::size_t count = 256; count <= 1 << 18; count = count / 2 * 3) {
+      Selector selector(options);
+      const Choice choice(selector, collective, count);
+      const auto& [candidates, chosen] = choice;
+      ASSERT_NE(chosen, nullptr);
+      const Selector::Priced& cheapest = candidates.front();
+      const auto ahead = static_cast<std::size_t>(chosen->operations_ahead);
+      const bool maps =
+          cheapest.program->header().maps_input || cheapest.program->header().maps_output;
+      const std::int64_t least = cheapest.price_ps;
+      EXPECT_LE(chosen->price_ps, least * (ahead >= 16 ? 140 : ahead > 0 ? 123 : 105) / 100);
+      if (chosen->price_ps <= least + least / 20) continue;
+      ++dearer[ahead];
+      EXPECT_TRUE(!maps || ahead == 128) << count;
+      direct_instead |= maps;
+    }
+  }
+  EXPECT_EQ(dearer[0], 0U);
+  EXPECT_GT(dearer[128], 0U);
+  EXPECT_TRUE(direct_instead) << "the cheapest candidate never mapped buffers";
+}
+
 TEST(Selector, ranks_do_not_run_ahead_where_each_has_a_core_or_blocks_are_large) {
   SelectorOptions options = two_ranks();
   options.ranks = 4;
+  options.figures.sync_ns = 80;
   const auto most_ahead = [&](Collective collective, std::size_t count) {
     const CallKey key{.collective = collective,
                       .dtype = Dtype::float32,

@@ -55,6 +55,10 @@ bool may_need_alignment(const CallKey& key) {
   return is_user(key.op) && key.unit * size_of(key.dtype) % 16 == 0;
 }
 
+bool maps_buffers(const Program& program) {
+  return program.header().maps_input || program.header().maps_output;
+}
+
 /// The cheapest candidate. Prices that differ by at most 5 % count as equal: of candidates with
 /// equal prices, the candidate with the fewest hops; of these, the candidate whose operation needs
 /// the least time of processors and links.
@@ -71,9 +75,13 @@ bool may_need_alignment(const CallKey& key) {
 /// that share a core then take turns only once in many calls. A gather of 128 KiB to 4 ranks on 2
 /// cores took 11 us by `direct` and 5 us by `one-shot`, whose prices were 14.5 and 21.1 us. With 16
 /// scratches or more, ranks may run ahead at up to twice the least price, with 8 at up to one and a
-/// half of it. And those by load and store, at up to one and a half of the price of messages within
-/// a node: a rank that makes another call is then found at once.
-const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates, bool rooted) {
+/// half of it. Between far cores the gain is smaller: at up to 4/3 and 7/6 of the least price, and
+/// if that is of a plan that maps buffers, only with 128 scratches: a reduce of 4 KiB took 1.07 us
+/// by `direct` and 0.39 us by `one-shot`, a broadcast of 16 KiB 1.7 and 1.9 us. And those by load
+/// and store, at up to one and a half of the price of messages within a node: a rank that makes
+/// another call is then found at once.
+const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates, bool rooted,
+                                bool shares_cores) {
   const std::int64_t least_ps = candidates.front().price_ps;
   const auto in_turns = [&](const Selector::Priced& candidate) {
     return rooted && candidate.effects.hops > 0;
@@ -92,11 +100,15 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
   }
   if (best->operations_ahead > 0) return *best;
   constexpr std::int64_t most_ahead = 16;
+  const std::int64_t most_above = shares_cores ? best->price_ps : best->price_ps / 3;
+  const std::int64_t least_ahead =
+      !shares_cores && maps_buffers(*best->program) ? run_ahead_operations : 1;
   for (const Selector::Priced& candidate : candidates) {
     const std::int64_t above = candidate.price_ps - best->price_ps;
-    if (above > best->price_ps) break;
+    if (above > most_above) break;
+    if (candidate.operations_ahead < least_ahead) continue;
     const std::int64_t ahead = std::min(candidate.operations_ahead, most_ahead);
-    if (ahead > 0 && above <= best->price_ps / most_ahead * ahead) return candidate;
+    if (above <= most_above / most_ahead * ahead) return candidate;
   }
   if (best->builder->medium != Medium::messages) return *best;
   for (const Selector::Priced& candidate : candidates) {
@@ -104,10 +116,6 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
     if (candidate.builder->medium == Medium::node) return candidate;
   }
   return *best;
-}
-
-bool maps_buffers(const Program& program) {
-  return program.header().maps_input || program.header().maps_output;
 }
 
 /// For programs that map buffers: the cheapest built-in candidate that begins in the same way and
@@ -276,12 +284,12 @@ bool Selector::fits(const Program& program, const CallKey& key) const {
   return std::size_t{header.scratch_blocks} * header.slots * stride <= room;
 }
 
-/// The number of scratches that ranks which share cores use in turn (transport/shm/board.h), if it
-/// lets a rank be several such operations ahead of others; else 0.
+/// The number of scratches that the operation uses in turn, if there are many
+/// (transport/shm/board.h), so that a rank may be several such operations ahead of others; else 0.
 std::int64_t Selector::operations_ahead(const Program& program, const CallKey& key) const {
   const ProgramHeader& header = program.header();
-  const bool in_turns = options_.figures.ranks_per_core > 1 && row_of(key.collective).rooted;
-  if (!in_turns || !header.uses_node || header.arrives_first) return 0;
+  const bool many = uses_many_scratches(options_.figures) && row_of(key.collective).rooted;
+  if (!many || !header.uses_node || header.arrives_first) return 0;
   const Sizes sizes = sizes_for(program, key, chunk_elements(program, key));
   const std::size_t stride = scratch_stride_bytes(sizes, key.dtype, header.wide_scratch);
   const std::size_t bytes = stride * header.scratch_blocks * header.slots;
@@ -353,6 +361,7 @@ std::size_t Selector::HashOfSimulated::operator()(const Simulated& key) const {
 Status Selector::compute(const CallKey& key, Entry* entry) {
   std::vector<Priced> all;
   const bool rooted = row_of(key.collective).rooted;
+  const bool shares_cores = options_.figures.ranks_per_core > 1;
   HOCKET_RETURN_IF_ERROR(candidates(key, &all));
   Selection& selection = entry->selection;
   const Priced* const alternative = alternative_of(all);
@@ -364,12 +373,12 @@ Status Selector::compute(const CallKey& key, Entry* entry) {
                           " between these ranks");
   }
   const Priced* const forced = forced_of(all);
-  const Priced& chosen = forced != nullptr ? *forced : best_of(all, rooted);
+  const Priced& chosen = forced != nullptr ? *forced : best_of(all, rooted, shares_cores);
   if (maps_buffers(*chosen.program)) selection.staged = staged;
   take(key, chosen, &selection);
   if (selection.staged == nullptr || forced != nullptr) return {};
   drop_mapping(&all);
-  const Priced& other = best_of(all, rooted);
+  const Priced& other = best_of(all, rooted, shares_cores);
   entry->is_other = true;
   entry->always_tries = other.program == staged && other.price_ps >= always_tries_ps;
   entry->unmapped.counted = true;
