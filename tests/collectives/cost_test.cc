@@ -126,17 +126,23 @@ TEST(Price, counts_where_the_bytes_lie) {
   // that and writes its buffer.
   EXPECT_EQ(price_of(one_shot, 2, 10, figures) / 1000, 10 + 30 + 1000 + 30 + 10);
   // Buffers of more than 4 KiB are in memory, where writing takes twice as long as reading. The
-  // root, which copies to its own output too, ends last.
-  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 10 + 20));
+  // peer ends last: the root, which copies to its own output too, has its input in its cache then.
+  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 3 + 20) + 1000);
+  const Builder& reduced = *find_builder("one-shot", Collective::all_reduce, Medium::node);
+  EXPECT_EQ(price_of(reduced, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 1 + 3 + 20) + 1000);
   // Scratch too, if it does not fit into the cache of a core.
   figures.core_cache_bytes = 8 << 10;
   EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000);
   // It has to hold two of them: two operations write two scratches in turn, and what is copied
   // between the write and the read of one needs room too.
   figures.core_cache_bytes = 2 * 8192;
-  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 10 + 20));
+  EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * (10 + 3 + 3 + 20) + 1000);
   figures.core_cache_bytes = 2 * 8192 - 1;
   EXPECT_EQ(price_of(one_shot, 2, 8192, figures) / 1000, 8192 * 2 * (10 + 20) + 1000);
+  EXPECT_EQ(price_of(reduced, 2, 8192, figures) / 1000, 8192 * (10 + 20 + 1 + 10 + 20) + 1000);
+  figures.core_cache_bytes = 8191;
+  EXPECT_EQ(price_of(reduced, 2, 8192, figures) / 1000, 8192 * (10 + 20 + 10 + 10 + 20) + 1000)
+      << "the input has left the cache when it is read again";
   figures.call_ns = 500;
   EXPECT_EQ(price_of(one_shot, 2, 8193, figures) / 1000, 8193 * 2 * (10 + 20) + 1000 + 500);
 }

@@ -222,6 +222,33 @@ TEST(Selector, of_nearly_equal_prices_takes_the_least_work) {
   EXPECT_TRUE(differs) << "the cheapest always had the least work";
 }
 
+TEST(Selector, two_ranks_take_the_fewest_hops_of_nearly_equal_prices_where_there_is_no_root) {
+  SelectorOptions options = two_ranks();
+  options.one_node = false;
+  bool more_work = false;
+  for (std::size_t count = 1 << 10; count <= 1 << 18; count = count / 4 * 5) {
+    Selector selector(options);
+    const CallKey key{
+        .collective = Collective::all_reduce, .dtype = Dtype::float32, .count = count};
+    std::vector<Selector::Priced> candidates;
+    const Selection* selection = nullptr;
+    ASSERT_TRUE(selector.candidates(key, &candidates).ok());
+    ASSERT_TRUE(selector.select(key, &selection).ok());
+    const auto chosen = std::ranges::find_if(candidates, [&](const Selector::Priced& each) {
+      return selection->program == each.program;
+    });
+    ASSERT_NE(chosen, candidates.end());
+    const std::int64_t least = candidates.front().price_ps;
+    for (const Selector::Priced& each : candidates) {
+      EXPECT_GT(each.effects.hops, 0U);
+      if (each.price_ps > least + least / 20) break;
+      EXPECT_LE(chosen->effects.hops, each.effects.hops) << each.builder->algorithm;
+      more_work |= each.effects.work_ps < chosen->effects.work_ps;
+    }
+  }
+  EXPECT_TRUE(more_work) << "the fewest hops always had the least work";
+}
+
 TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_cores) {
   SelectorOptions options = two_ranks();
   options.ranks = 6;

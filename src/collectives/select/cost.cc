@@ -174,7 +174,9 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
     const Picoseconds turn = std::max(simulated.costs.turn, least_turn);
     const bool large = times.end > turns_of_large_call * turn;
     const bool counts = !large || !row_of(builder.collective).rooted;
-    effects->hops = figures.ranks_per_core > 1 && counts ? times.hops : 0;
+    const bool waits =
+        figures.ranks_per_core > 1 || (shape.ranks == 2 && !row_of(builder.collective).rooted);
+    effects->hops = waits && counts ? times.hops : 0;
   }
   const Picoseconds call = rounded(figures.call_ns * 1e3);
   if (priced_units == units) return call + times.end;

@@ -23,6 +23,9 @@ struct Effects {
   // If ranks share processors: Times::hops. In each hop a rank waits for a processor, which takes
   // longer than the simulation says if threads outside of the job run there as well. 0 for large
   // rooted calls: a plan with few hops then has the disadvantage that one rank does all the work.
+  // Also in collectives without a root of two ranks that have a core each: over TCP an all-reduce
+  // of 64 KiB took 33 us with one hop (`one-shot`), and 42 us with two (`owner-fold`), and of 128
+  // KiB 54 and 64 us, if the buffers were in the caches.
   std::uint32_t hops = 0;
 };
 

@@ -274,6 +274,7 @@ class Simulation {
     rank.number = plan.shape.rank;
     rank.processor = static_cast<std::uint32_t>(ranks_.size() % processors_.size());
     std::size_t instances = 0;
+    std::vector<Range> read;  // by earlier steps
     for (const Lane& lane : plan.lanes) {
       rank.first_progress.push_back(instances);
       instances += lane.instances;
@@ -281,7 +282,8 @@ class Simulation {
       std::vector<std::int64_t>& femtoseconds = rank.femtoseconds.emplace_back();
       for (const Step& step : lane.steps) {
         bytes.push_back(bytes_of_element(step));
-        femtoseconds.push_back(femtoseconds_of_element(plan, step));
+        femtoseconds.push_back(femtoseconds_of_element(plan, step, read));
+        read.insert(read.end(), step.srcs.begin(), step.srcs.end());
       }
     }
     rank.progress.resize(instances);
@@ -299,7 +301,9 @@ class Simulation {
     return static_cast<std::uint32_t>(step.repeat * of_block);
   }
 
-  std::int64_t femtoseconds_of_element(const Plan& plan, const Step& step) const {
+  /// read: what earlier steps of the rank have read.
+  std::int64_t femtoseconds_of_element(const Plan& plan, const Step& step,
+                                       std::span<const Range> read) const {
     std::int64_t sum = 0;
     for (const std::vector<Range>* ranges : {&step.srcs, &step.dsts}) {
       for (const Range& range : *ranges) {
@@ -307,11 +311,22 @@ class Simulation {
             range.wide ? wide_size_of(simulated_.dtype) : size_of(simulated_.dtype);
         for (std::uint32_t j = 0; j < range.repeat; ++j) {
           const bool written = ranges == &step.dsts;
-          sum += static_cast<std::int64_t>(bytes) * rate_of(plan, range, j, written);
+          const bool again =
+              !written && is_cached_input(range) && std::ranges::find(read, range) != read.end();
+          const std::int64_t rate =
+              again ? costs_.femtoseconds_per_touch : rate_of(plan, range, j, written);
+          sum += static_cast<std::int64_t>(bytes) * rate;
         }
       }
     }
     return step.repeat * sum;
+  }
+
+  /// True if an input stays in the processor's own cache when it has been read.
+  bool is_cached_input(const Range& range) const {
+    const Extents& input = sizes_.input;
+    return range.buffer == Buffer::input &&
+           input.blocks * input.longest * size_of(simulated_.dtype) <= simulated_.core_cache_bytes;
   }
 
   /// Of a byte, by the place where it lies. Lines come with the flags.
