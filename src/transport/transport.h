@@ -32,7 +32,7 @@ struct MessageKey {
   bool operator==(const MessageKey&) const = default;
 };
 
-/// Shorter messages are never worth a mapping: the peer has them sooner if they are sent.
+/// No peer copies a shorter message from the memory of its sender: that gains no time.
 inline constexpr std::size_t least_located_bytes = 16 << 10;
 
 /// The send or the receive of one message. The caller owns it and its memory. Both must stay in

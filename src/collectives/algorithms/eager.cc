@@ -23,7 +23,7 @@
 // 88 with 2 ranks, 40 with 3, 4 with 9. So a peer gets count and block with one line of memory:
 // with 2 ranks a gather-v of 8 B took 61 ns instead of 85 ns (near cores, 2026-11-27). Other small
 // blocks are in scratch. A rank has scratches of several sizes: few large ones, many small ones
-// (transport/shm/board.h). A block is put into a scratch of the smallest size in which it has room,
+// (transport/shm/board.h). A block is put into a scratch of the smallest size that can hold it,
 // because a rank may run ahead of its peers by as many operations as it has scratches of that size,
 // less one.
 //

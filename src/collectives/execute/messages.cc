@@ -18,10 +18,9 @@ std::size_t Execution::message_bytes(const Active& active, const Instruction& in
 }
 
 /// Says where the message is, if it is in a buffer that peers on this node can map. In a scatter
-/// and an all-to-all the ranks that copy from one another do so at the same time, or the root would
-/// copy alone: so they copy also messages of up to 64 KiB, which otherwise are eager (2 ranks: 0.63
-/// of the time of a scatter-v of 128 KiB, 0.86 of an alltoall-v). In a gather only the root would
-/// copy (1.1 to 1.25 times the time).
+/// and an all-to-all several receivers copy at the same time, so that they copy from there also
+/// messages that could be eager: between 2 ranks a scatter-v of 128 KiB took 0.63 of the time, an
+/// alltoall-v 0.86. In a gather only the root would copy, which took 1.0 to 1.25 times as long.
 void Execution::set_location(Transfer& transfer, Buffer buffer) const {
   const bool is_input = buffer == Buffer::input;
   if (!is_input && buffer != Buffer::output) return;

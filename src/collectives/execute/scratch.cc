@@ -40,7 +40,7 @@ void Execution::size_scratch(const Program* staged) {
   prefetched_lines_ = (std::min(scratch_bytes_, bytes) + line_bytes - 1) / line_bytes;
 }
 
-/// The smallest size of scratch in which a block of `bytes` bytes has room. The sender and the
+/// The smallest size of scratch that can hold a block of `bytes` bytes. The sender and the
 /// receiver of a block compute the same size, because both know the count of the block.
 ScratchSize Execution::size_of_small_block(std::size_t bytes) const {
   return Board::size_for(round_up(bytes, line_bytes) * header_->scratch_blocks,

@@ -243,9 +243,9 @@ struct Plan {
   bool maps_output = false;
   /// Each block has one chunk (which must fit a slot or a line, or needs neither).
   bool single_chunk = false;
-  /// The length of the longest small block, in bytes. Each block of scratch has room for so many
-  /// bytes. A multiple of 64, the same in the plans of all ranks. 0: the plan does not tell small
-  /// blocks from large ones.
+  /// The length of the longest small block, in bytes. A block of scratch can hold such a block. A
+  /// multiple of 64, the same in the plans of all ranks. 0: the plan does not tell small blocks
+  /// from large ones.
   std::uint32_t small_bytes = 0;
   std::vector<Lane> lanes;
 

@@ -41,7 +41,7 @@
 // caller of more than `cached_buffer_bytes` are in memory, because a program that communicates so
 // much data uses other data meanwhile. Writing a byte in memory takes twice the time of reading it:
 // its line is read first, and written back later. A range of the input that an earlier step has
-// copied or sent is in the processor's own cache, if that has room for the input.
+// copied or sent is in the processor's own cache, if the whole input is no longer than that cache.
 //
 // Other contents of the caches are not simulated.
 #pragma once
