@@ -10,8 +10,9 @@ namespace rules {
 namespace {
 
 const std::map<std::string, int> level_of = {
-    {"base", 1},      {"memory", 2},      {"transport", 3}, {"reduce", 3}, {"topology", 3},
-    {"bootstrap", 3}, {"collectives", 4}, {"engine", 5},    {"api", 6},    {"training", 7},
+    {"base", 1},   {"heap", 1},     {"memory", 2},    {"transport", 3},
+    {"reduce", 3}, {"topology", 3}, {"bootstrap", 3}, {"collectives", 4},
+    {"engine", 5}, {"api", 6},      {"training", 7},
 };
 
 /// Inside a module: its folders, and its own files (under the module's name, or each under its
