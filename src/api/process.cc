@@ -7,6 +7,11 @@
 #include <utility>
 
 #include "base/log.h"
+#include "heap/segments.h"
+
+// Null in a process without libhocket_heap.so.
+#pragma weak hocket_heap_segments
+#pragma weak hocket_heap_has_private_pages
 
 namespace hocket::internal::api {
 namespace {
@@ -44,6 +49,10 @@ void Storage::renew_in_child() {
 }
 
 }  // namespace
+
+Process::Process(bool parent_was_rank) : launched_job(parent_was_rank) {
+  shared.regions.use_heap(hocket_heap_segments, hocket_heap_has_private_pages);
+}
 
 Process& Process::current() { return storage.process; }
 

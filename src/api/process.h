@@ -147,7 +147,7 @@ class Process {
   /// The object of the calling process.
   static Process& current();
 
-  explicit Process(bool parent_was_rank) : launched_job(parent_was_rank) {}
+  explicit Process(bool parent_was_rank);
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 

@@ -79,8 +79,12 @@ std::uint64_t Regions::next_number() {
 }
 
 Status Regions::insert(std::uintptr_t base, Region region, std::uint64_t* number) {
-  HOCKET_ASSERT(region.size > 0 && region.fd, "a region has bytes and a file");
   std::lock_guard lock(mutex_);
+  return insert_locked(base, std::move(region), number);
+}
+
+Status Regions::insert_locked(std::uintptr_t base, Region region, std::uint64_t* number) {
+  HOCKET_ASSERT(region.size > 0 && region.fd, "a region has bytes and a file");
   const auto next = by_address_.lower_bound(base);
   const bool hits_next = next != by_address_.end() && next->first - base < region.size;
   const bool hits_previous =
@@ -251,6 +255,33 @@ Status Regions::remove(std::uint64_t number) {
   return {};
 }
 
+void Regions::use_heap(decltype(&hocket_heap_segments) segments,
+                       decltype(&hocket_heap_has_private_pages) has_private_pages) {
+  std::lock_guard lock(mutex_);
+  heap_segments_ = segments;
+  heap_has_private_pages_ = has_private_pages;
+}
+
+/// Makes regions of the segments that the heap has got since the last call. True: there were some.
+/// Without a descriptor for a segment its blocks are staged until a later call has one.
+bool Regions::add_segments() {
+  bool added = false;
+  hocket_heap_segment segment{};
+  while (heap_segments_ != nullptr && heap_segments_(&segment, segments_added_, 1) == 1) {
+    UniqueFd fd(::fcntl(segment.fd, F_DUPFD_CLOEXEC, 0));
+    if (!fd) break;
+    Region region{0, segment.bytes, std::move(fd), 0, false, false};
+    region.of_heap = true;
+    std::uint64_t number = 0;
+    // The program may have registered blocks of the segment: then these are the regions.
+    static_cast<void>(
+        insert_locked(reinterpret_cast<std::uintptr_t>(segment.base), std::move(region), &number));
+    ++segments_added_;
+    added = true;
+  }
+  return added;
+}
+
 Regions::ByAddress::iterator Regions::numbered(std::uint64_t number) {
   const auto found = address_of_.find(number);
   return found == address_of_.end() ? by_address_.end() : by_address_.find(found->second);
@@ -269,8 +300,9 @@ Regions::ByAddress::iterator Regions::holding(std::uintptr_t address, std::size_
 bool Regions::find(const void* pointer, std::size_t bytes, RegionOffset* offset) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::lock_guard lock(mutex_);
-  const auto found = holding(address, bytes);
-  if (found == by_address_.end() || found->second.revoked) return false;
+  auto found = holding(address, bytes);
+  if (found == by_address_.end() && add_segments()) found = holding(address, bytes);
+  if (found == by_address_.end() || !may_map(found->second, address, bytes)) return false;
   *offset = {found->second.number, found->second.file_offset + (address - found->first)};
   return true;
 }
@@ -278,11 +310,11 @@ bool Regions::find(const void* pointer, std::size_t bytes, RegionOffset* offset)
 std::byte* Regions::address(const RegionOffset& offset, std::size_t bytes) {
   std::lock_guard lock(mutex_);
   const auto found = numbered(offset.region);
-  if (found == by_address_.end() || found->second.revoked) return nullptr;
+  if (found == by_address_.end()) return nullptr;
   const Region& region = found->second;
   const std::uint64_t skipped = offset.offset - region.file_offset;
   if (offset.offset < region.file_offset || skipped > region.size ||
-      bytes > region.size - skipped) {
+      bytes > region.size - skipped || !may_map(region, found->first + skipped, bytes)) {
     return nullptr;
   }
   return reinterpret_cast<std::byte*>(found->first + skipped);
@@ -291,13 +323,13 @@ std::byte* Regions::address(const RegionOffset& offset, std::size_t bytes) {
 bool Regions::is_offered(std::uint64_t number) {
   std::lock_guard lock(mutex_);
   const auto found = numbered(number);
-  return found != by_address_.end() && !found->second.revoked;
+  return found != by_address_.end() && (!found->second.revoked || found->second.of_heap);
 }
 
 UniqueFd Regions::descriptor(std::uint64_t number) {
   std::lock_guard lock(mutex_);
   const auto found = numbered(number);
-  if (found == by_address_.end() || found->second.revoked) return {};
+  if (found == by_address_.end() || (found->second.revoked && !found->second.of_heap)) return {};
   return UniqueFd(::fcntl(found->second.fd.get(), F_DUPFD_CLOEXEC, 0));
 }
 
@@ -305,11 +337,13 @@ bool Regions::was_revoked(const void* pointer, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   std::lock_guard lock(mutex_);
   const auto found = holding(address, bytes);
-  if (found == by_address_.end()) return false;
-  for (const auto& [begin, end] : found->second.taken) {
-    if (begin < address + bytes && address < end) return true;
-  }
-  return false;
+  return found != by_address_.end() && is_taken(found->second, address, bytes);
+}
+
+bool Regions::is_taken(const Region& region, std::uintptr_t address, std::size_t bytes) {
+  return std::ranges::any_of(region.taken, [&](const Pages& taken) {
+    return taken.first < address + bytes && address < taken.second;
+  });
 }
 
 Status Regions::revoke(void* pointer, std::size_t bytes) {
@@ -323,6 +357,7 @@ Status Regions::revoke(void* pointer, std::size_t bytes) {
   region.revoked = true;
   region.taken.emplace_back(begin, begin + size);
   generation_.fetch_add(1, std::memory_order_release);
+  if (region.of_heap && heap_has_private_pages_ != nullptr) heap_has_private_pages_();
   void* copy = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (copy == MAP_FAILED)
     return system_error("cannot revoke a buffer, so late peers may still write into it");

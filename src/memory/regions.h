@@ -6,6 +6,9 @@
 // takes as long as hundreds of small collectives. So free() keeps a region for a later allocate()
 // of about the same size. A program that allocates buffers for each call then gets the same regions
 // again, which its peers have mapped already.
+//
+// Shared heap. If the process has one (heap/shared_heap.h), its segments are regions too. The heap
+// grows whenever the program allocates, and tells nobody: a lookup that finds no region asks it.
 #pragma once
 
 #include <atomic>
@@ -20,6 +23,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "heap/segments.h"
 #include "memory/shared_memory.h"
 
 namespace hocket::internal {
@@ -51,6 +55,10 @@ class Regions {
   /// `offset`.
   Status add(void* base, std::size_t size, int fd, std::uint64_t offset, std::uint64_t* number);
   Status remove(std::uint64_t number);
+  /// Lets peers map the segments of the shared heap. Both are functions of heap/segments.h, or null
+  /// if the process has no shared heap.
+  void use_heap(decltype(&hocket_heap_segments) segments,
+                decltype(&hocket_heap_has_private_pages) has_private_pages);
 
   /// If a region that peers may map holds all of [pointer, pointer + bytes), sets *offset.
   bool find(const void* pointer, std::size_t bytes, RegionOffset* offset);
@@ -65,8 +73,9 @@ class Regions {
 
   /// Revokes [pointer, pointer + bytes): replaces its pages by private memory with the same bytes,
   /// so that late peers write into pages that this process does not see. From now on the whole
-  /// region is staged. If peers still write to another buffer on the same pages, that data is lost;
-  /// the operation of that buffer detects this by was_revoked().
+  /// region is staged; of a segment of the shared heap, which has many buffers, only these pages.
+  /// If peers still write to another buffer on the same pages, that data is lost; the operation of
+  /// that buffer detects this by was_revoked().
   Status revoke(void* pointer, std::size_t bytes);
   /// True if a page of [pointer, pointer + bytes) was revoked.
   bool was_revoked(const void* pointer, std::size_t bytes);
@@ -80,13 +89,20 @@ class Regions {
     bool allocated;  // by allocate(): free() ends it
     bool revoked;
     bool kept = false;  // freed, and in kept_
+    bool of_heap = false;
     // Pages that were revoked: [first, second).
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> taken = {};
   };
   using ByAddress = std::map<std::uintptr_t, Region>;
+  static bool is_taken(const Region& region, std::uintptr_t address, std::size_t bytes);
+  static bool may_map(const Region& region, std::uintptr_t address, std::size_t bytes) {
+    return !region.revoked || (region.of_heap && !is_taken(region, address, bytes));
+  }
   ByAddress::iterator holding(std::uintptr_t address, std::size_t bytes);
   ByAddress::iterator numbered(std::uint64_t number);
   Status insert(std::uintptr_t base, Region region, std::uint64_t* number);
+  Status insert_locked(std::uintptr_t base, Region region, std::uint64_t* number);
+  bool add_segments();
   std::uint64_t next_number();
   Status make(std::size_t size, std::size_t bytes, void** out);
   void* take_kept(std::size_t bytes);
@@ -104,6 +120,9 @@ class Regions {
   std::size_t kept_bytes_ = 0;
   std::uint64_t last_number_ = 0;  // 0: there was no region yet
   std::atomic<std::uint64_t> generation_{1};
+  decltype(&hocket_heap_segments) heap_segments_ = nullptr;
+  decltype(&hocket_heap_has_private_pages) heap_has_private_pages_ = nullptr;
+  std::size_t segments_added_ = 0;
 };
 
 }  // namespace hocket::internal

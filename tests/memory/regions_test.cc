@@ -205,6 +205,72 @@ TEST(Regions, a_page_that_is_revoked_again_keeps_what_was_written_since) {
   ::munmap(mapped, bytes - page);
 }
 
+/// A shared heap with up to two segments of 64 KiB.
+struct FakeHeap {
+  static constexpr std::size_t bytes = 64 << 10;
+  static inline std::vector<hocket_heap_segment> all;
+  static inline int private_pages = 0;
+  static std::size_t segments(hocket_heap_segment* out, std::size_t first, std::size_t most) {
+    std::size_t copied = 0;
+    for (; first + copied < all.size() && copied < most; ++copied)
+      out[copied] = all[first + copied];
+    return copied;
+  }
+  static void has_private_pages() { ++private_pages; }
+  static std::byte* grow() {
+    UniqueFd fd;
+    EXPECT_TRUE(make_memfd("heap", bytes, &fd).ok());
+    void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    EXPECT_NE(base, MAP_FAILED);
+    all.push_back({base, bytes, fd.release()});
+    return static_cast<std::byte*>(base);
+  }
+  FakeHeap() { private_pages = 0; }
+  ~FakeHeap() {
+    for (const hocket_heap_segment& segment : all) {
+      ::munmap(segment.base, segment.bytes);
+      ::close(segment.fd);
+    }
+    all.clear();
+  }
+};
+
+TEST(Regions, blocks_of_the_shared_heap_are_found_as_it_grows) {
+  FakeHeap heap;
+  Regions regions;
+  regions.use_heap(FakeHeap::segments, FakeHeap::has_private_pages);
+  RegionOffset first, second;
+  int local = 0;
+  EXPECT_FALSE(regions.find(&local, sizeof local, &first));
+  std::byte* const block = FakeHeap::grow();
+  EXPECT_TRUE(regions.find(block + 5000, 100, &first));
+  EXPECT_EQ(5000U, first.offset);
+  EXPECT_TRUE(regions.descriptor(first.region));
+  EXPECT_FALSE(regions.find(block, FakeHeap::bytes + 1, &second)) << "beyond the segment";
+  EXPECT_TRUE(regions.find(FakeHeap::grow(), FakeHeap::bytes, &second));
+  EXPECT_NE(first.region, second.region);
+  EXPECT_FALSE(regions.find(&local, sizeof local, &first));
+}
+
+TEST(Regions, of_a_segment_of_the_shared_heap_only_the_revoked_pages_are_staged) {
+  FakeHeap heap;
+  Regions regions;
+  regions.use_heap(FakeHeap::segments, FakeHeap::has_private_pages);
+  std::byte* const block = FakeHeap::grow();
+  RegionOffset place;
+  ASSERT_TRUE(regions.find(block + 8192, 100, &place));
+  ASSERT_TRUE(regions.revoke(block + 8192, 100).ok());
+  EXPECT_EQ(1, FakeHeap::private_pages);
+  EXPECT_TRUE(regions.was_revoked(block + 8192, 100));
+  EXPECT_FALSE(regions.find(block + 8000, 200, &place));
+  EXPECT_EQ(nullptr, regions.address({place.region, 8192}, 1));
+  ASSERT_TRUE(regions.find(block, 8192, &place));
+  EXPECT_EQ(block, regions.address(place, 8192));
+  ASSERT_TRUE(regions.find(block + 12288, 100, &place));
+  EXPECT_TRUE(regions.is_offered(place.region));
+  EXPECT_TRUE(regions.descriptor(place.region));
+}
+
 TEST(Regions, of_two_processes_know_nothing_of_one_another) {
   Regions first, second;
   Allocation memory(first, 8192);
