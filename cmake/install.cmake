@@ -10,6 +10,9 @@ install(FILES examples/plans/cube.json examples/plans/chain.json examples/plans/
         docs/plan.schema.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/hocket/plans)
 install(TARGETS hocket hocket_training LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET hocket_heap)
+  install(TARGETS hocket_heap LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 # The training layer. Its adapter for libtorch is compiled by the programs that use it: see
 # hocket-config.cmake.in.
 install(DIRECTORY include/hocket/training DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hocket)

@@ -39,7 +39,7 @@ step "by find_package"
   -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" >"$work/log" || { cat "$work/log"; exit 1; }
 "$cmake" --build "$work/by-cmake" >"$work/log" || { cat "$work/log"; exit 1; }
 "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside"
-"$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside_cpp"
+"$prefix/bin/hocket-run" -n 2 --shared-heap "$work/by-cmake/outside_cpp"
 
 "$prefix/bin/hocket-run" -n 2 "$work/by-cmake/outside_training"
 

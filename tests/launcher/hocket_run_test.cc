@@ -388,6 +388,30 @@ TEST(HocketRun, x_sets_variables_as_env_does) {
   EXPECT_EQ(result.out, "a b,b,c\n") << result.err;
 }
 
+TEST(HocketRun, the_shared_heap_comes_before_other_libraries_of_ld_preload) {
+  const std::string script = "echo $LD_PRELOAD";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const Result refused = run(shell({"-n", "1", "--shared-heap"}, script));
+  EXPECT_EQ(refused.status, 125);
+  EXPECT_NE(refused.err.find("there is no libhocket_heap.so"), std::string::npos) << refused.err;
+  GTEST_SKIP() << "the sanitizers replace malloc themselves";
+#endif
+  const auto preload = [&](const Words& options, const Words& environment) {
+    Words words = {"-n", "1", "--shared-heap"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Result result = run(shell(words, script), environment);
+    EXPECT_EQ(result.status, 0) << result.err;
+    const std::size_t name = result.out.find("/libhocket_heap.so");
+    return name == std::string::npos ? "none of: " + result.out : result.out.substr(name + 1);
+  };
+  EXPECT_EQ(preload({}, {}), "libhocket_heap.so\n");
+  EXPECT_EQ(preload({}, {"LD_PRELOAD="}), "libhocket_heap.so\n");
+  EXPECT_EQ(preload({}, {"LD_PRELOAD=libc.so.6"}), "libhocket_heap.so:libc.so.6\n");
+  EXPECT_EQ(preload({"-x", "LD_PRELOAD=libm.so.6"}, {"LD_PRELOAD=libc.so.6"}),
+            "libhocket_heap.so:libm.so.6\n");
+  EXPECT_EQ(preload({"-x", "LD_PRELOAD="}, {}), "libhocket_heap.so\n");
+}
+
 TEST(HocketRun, wdir_is_the_working_directory_of_the_ranks) {
   char name[] = "/tmp/hocket-test-XXXXXX";
   ASSERT_NE(::mkdtemp(name), nullptr);

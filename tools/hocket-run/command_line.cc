@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include "base/limits.h"
@@ -32,6 +34,40 @@ void carry_environment(const Options& options, std::vector<std::string>* environ
     if (std::ranges::none_of(options.environment, same)) environment->emplace_back(*entry);
   }
   environment->insert(environment->end(), options.environment.begin(), options.environment.end());
+}
+
+/// Adds LD_PRELOAD with libhocket_heap.so, which lies where the other libraries of this program do,
+/// before what LD_PRELOAD has already.
+Status preload_heap(std::vector<std::string>* environment) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path prefix = self.parent_path().parent_path();
+  std::string library;
+  for (const char* const folder : {HOCKET_LIBRARY_FOLDER, "lib"}) {
+    library = prefix / folder / "libhocket_heap.so";
+    if (std::filesystem::exists(library, error)) break;
+    library.clear();
+  }
+  if (library.empty()) {
+    return invalid_argument("--shared-heap: there is no libhocket_heap.so in " +
+                            (prefix / HOCKET_LIBRARY_FOLDER).string() +
+                            ": install hocket's libraries beside hocket-run");
+  }
+  if (library.find_first_of(" :") != std::string::npos) {
+    return invalid_argument("--shared-heap: the path of '" + library +
+                            "' has a space or a colon, which LD_PRELOAD does not allow: install "
+                            "hocket elsewhere");
+  }
+  const std::string name = "LD_PRELOAD=";
+  for (std::string& given : *environment) {
+    if (!given.starts_with(name)) continue;
+    given.insert(name.size(), library + (given.size() > name.size() ? ":" : ""));
+    return {};
+  }
+  const char* const before = std::getenv("LD_PRELOAD");
+  const bool has_more = before != nullptr && *before != '\0';
+  environment->push_back(name + library + (has_more ? ":" + std::string(before) : ""));
+  return {};
 }
 
 struct Help : CLI::Formatter {
@@ -112,6 +148,10 @@ void describe_ranks(CLI::App* app, CommandLine* line) {
          "repeated. All ranks receive HOCKET_*, PATH and LD_LIBRARY_PATH in any case")
       ->allow_extra_args(false)
       ->option_text("NAME[=VALUE]");
+  app->add_flag("--shared-heap", line->shared_heap,
+                "Place blocks of malloc of 16 KiB and more in memory that the ranks of a host map, "
+                "so that collectives need no copy of them: as memory of hocketMemAlloc. By "
+                "LD_PRELOAD; fork() copies these blocks");
   app->add_option("--wdir", line->options.directory,
                   "Working directory of the ranks. Default: that of hocket-run")
       ->option_text("DIRECTORY");
@@ -179,6 +219,7 @@ Status complete(CommandLine* line, const Settings& settings, bool ssh_given) {
   if (!options.interface.empty() && !is_address(options.interface))
     given.push_back("HOCKET_INTERFACE=" + options.interface);
   if (options.interface.empty()) options.interface = settings.interface;
+  if (line->shared_heap) HOCKET_RETURN_IF_ERROR(preload_heap(&given));
   options.environment = std::move(given);
   std::vector<std::string> all;
   carry_environment(options, &all);

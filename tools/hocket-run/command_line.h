@@ -20,6 +20,7 @@ struct CommandLine {
   std::string map_by = "slot";
   std::string bind_to;  // empty: not given
   std::vector<std::string> environment;
+  bool shared_heap = false;
   bool show_settings = false;
 };
 
