@@ -545,8 +545,9 @@ HOCKET_API hocketResult_t hocketEventDestroy(hocketEvent_t event);
 /* ---- Memory ----------------------------------------------------------------------------------
  *
  * Buffers may be any host memory. Local peers read and write mapped memory directly, which saves
- * copies. Two kinds of memory can be mapped: that of hocketMemAlloc, and memfds of the caller
- * (hocketCommRegisterFd). */
+ * copies. Three kinds of memory can be mapped: that of hocketMemAlloc, memfds of the caller
+ * (hocketCommRegisterFd), and blocks of malloc of 16 KiB and more in a process with the shared heap
+ * (libhocket_heap.so in LD_PRELOAD, which hocket-run --shared-heap sets). */
 
 typedef enum HOCKET_ENUM_TYPE {
   hocketPathStaged = 0, /* copied through staging memory of the library */
