@@ -59,6 +59,11 @@ SharedHeap::SharedHeap(std::size_t segment_bytes, std::size_t reserved_bytes)
     : mutex_(PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP),
       page_bytes_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
       first_segment_bytes_(segment_bytes) {
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY) {
+    const std::size_t share = addresses.rlim_cur / 4 / huge_page_bytes * huge_page_bytes;
+    reserved_bytes = std::min(reserved_bytes, share);
+  }
   for (std::size_t bytes = reserved_bytes; bytes >= least_reserved_bytes; bytes /= 4) {
     void* const range =
         ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

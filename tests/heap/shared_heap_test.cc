@@ -227,6 +227,23 @@ TEST(SharedHeap, under_a_limit_of_the_system_there_is_no_block_and_no_signal) {
   EXPECT_NE(other.allocate(MiB, 1, false), nullptr);
 }
 
+TEST(SharedHeap, takes_a_quarter_of_limited_addresses) {
+  if (tests::sanitized) GTEST_SKIP() << "the sanitizers need more addresses than the limit";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = 32 * GiB;
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
+  SmallHeap heap;
+  EXPECT_NE(heap.allocate(6 * GiB, 1, false), nullptr);
+  EXPECT_EQ(heap.allocate(3 * GiB, 1, false), nullptr);
+  void* const others =
+      ::mmap(nullptr, 20 * GiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  EXPECT_NE(others, MAP_FAILED);
+  ::munmap(others, 20 * GiB);
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &before), 0);
+}
+
 TEST(SharedHeapDeathTest, a_wrong_pointer_ends_the_process) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   SmallHeap heap;
