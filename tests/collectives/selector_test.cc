@@ -665,16 +665,32 @@ TEST(Selector, candidates_come_cheapest_first_with_their_prices) {
   EXPECT_GE(all[0].price_ps, 20'000'000) << "no less than one message, in picoseconds";
 }
 
+/// The bytes of a chunk of a plan of 2 ranks in a call whose blocks have so many bytes.
+std::size_t chunk_bytes(const SelectorOptions& options, const char* algorithm,
+                        Collective collective, std::size_t bytes) {
+  const Shape shape{.collective = collective, .ranks = 2, .root = 0};
+  Program program;
+  const Builder& builder = *find_builder(algorithm, collective, Medium::node);
+  EXPECT_TRUE(lower(builder.build(shape), &program).ok());
+  const CallKey key{
+      .collective = collective, .dtype = Dtype::float32, .root = 0, .count = bytes / 4};
+  return 4 * Selector(options).chunk_elements(program, key);
+}
+
+TEST(Selector, a_block_that_is_copied_from_buffer_to_buffer_is_one_chunk_unless_it_is_long) {
+  constexpr std::size_t MiB = 1 << 20;
+  for (const Collective collective : {Collective::all_gather, Collective::scatter}) {
+    EXPECT_EQ(chunk_bytes(two_ranks(), "direct", collective, 4 * MiB), 4 * MiB);
+    EXPECT_EQ(chunk_bytes(two_ranks(), "direct", collective, 4 * MiB + 4096), MiB / 4);
+  }
+  EXPECT_EQ(chunk_bytes(two_ranks(), "direct", Collective::broadcast, 8 * MiB), 4 * MiB)
+      << "each of two ranks copies half";
+}
+
 TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores) {
   SelectorOptions options = two_ranks();
   const auto chunk_of = [&](const char* algorithm, Collective collective, std::size_t bytes) {
-    const Shape shape{.collective = collective, .ranks = 2, .root = 0};
-    Program program;
-    const Builder& builder = *find_builder(algorithm, collective, Medium::node);
-    EXPECT_TRUE(lower(builder.build(shape), &program).ok());
-    const CallKey key{
-        .collective = collective, .dtype = Dtype::float32, .root = 0, .count = bytes / 4};
-    return 4 * Selector(options).chunk_elements(program, key);
+    return chunk_bytes(options, algorithm, collective, bytes);
   };
   constexpr std::size_t KiB = 1024;
   for (const char* algorithm : {"staged", "root-fold"}) {

@@ -24,8 +24,12 @@ constexpr std::size_t message_scratch_bytes = 16 << 20;
 // folded and not sent on.
 constexpr std::size_t direct_chunk_bytes = 4 << 20, folded_chunk_bytes = 256 << 10;
 constexpr std::size_t least_chunk_bytes = 4 << 10;
-// A chunk that is copied from buffer to buffer: as much as plain_copy() gives to memcpy at once.
-constexpr std::size_t copied_bytes = 256 << 10;
+// The chunk of a plan that copies from buffer to buffer: a whole block, or of a longer block as
+// much as plain_copy() gives to memcpy at once. Between 2 ranks all-gathers and all-to-alls of 1 to
+// 8 MiB took 0.80 to 0.95 of the time with whole blocks, because no chunk of a peer comes between
+// those of this rank; of 32 MiB all-gathers took 1.06 to 1.12 times as long (Intel Xeon,
+// 2026-11-28).
+constexpr std::size_t most_whole_bytes = 4 << 20, copied_bytes = 256 << 10;
 // The staged chunks of a rooted collective, whose ranks work at the same time only on different
 // chunks: a quarter of a block, but not more than most_rooted_bytes; a sixteenth of a longer block.
 constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10,
@@ -512,11 +516,11 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
     // all-gathers and all-reduces of 4 to 64 MiB took 0.81 to 1.0 of the time with shorter chunks,
     // and reduce-scatters and all-to-alls 0.97 to 1.2 (2026-11-27).
     const bool staged = header.scratch_blocks > 0;
-    const std::size_t room = staged ? options_.board_scratch_bytes : copied_bytes;
-    bytes = room / pieces;
+    const std::size_t block = line_stride(sizes_for(program, key, 0)) * element;
+    const std::size_t copied = block <= most_whole_bytes ? most_whole_bytes : copied_bytes;
+    bytes = (staged ? options_.board_scratch_bytes : copied) / pieces;
     // Ranks that share a core have as few turns as possible.
     if (staged && options_.figures.ranks_per_core <= 1) {
-      const std::size_t block = line_stride(sizes_for(program, key, 0)) * element;
       const CollectiveRow& row = row_of(key.collective);
       if (row.rooted) {
         const std::size_t most = std::clamp(block / 16, most_rooted_bytes, most_long_rooted_bytes);
