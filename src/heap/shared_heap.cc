@@ -116,10 +116,10 @@ bool SharedHeap::add_segment(std::size_t bytes) {
   for (int& spare : spare_) {
     if (spare < 0) spare = ::fcntl(fd, F_DUPFD_CLOEXEC, standard_streams);
   }
-  const Blocks::iterator block = blocks_.emplace(base, Block{length, true, true, {}}).first;
-  free_.insert(Place{true, length, block->first});
   segments_[segment_count_++] = {base, length, fd};
   next_ += length;
+  const Blocks::iterator block = blocks_.emplace(base, Block{length, true, true, {}}).first;
+  free_.insert(Place{true, length, block->first});
   return true;
 }
 
