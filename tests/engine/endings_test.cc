@@ -66,7 +66,7 @@ class Endings : public testing::TestWithParam<const char*> {
 TEST_P(Endings, the_deadline_names_the_rank_that_is_waited_for) {
   for (const Blocked& blocked : blocked_calls()) {
     hocketConfig_t config = ranks::patient_config();
-    config.deadline_ms = ranks::sanitized ? 700 : 400;  // within it both others begin
+    config.deadline_ms = 1000;  // within it both others begin, and the communicator is made
     ranks::run_ranks(
         3,
         [&](Rank& self) {
@@ -101,7 +101,7 @@ TEST_P(Endings, a_call_fails_at_once_that_begins_when_its_error_is_known) {
       continue;
     }
     hocketConfig_t config = ranks::patient_config();
-    config.deadline_ms = ranks::sanitized ? 700 : 400;
+    config.deadline_ms = 1000;  // also for what the ranks exchange to make the communicator
     ranks::run_ranks(
         3,
         [&](Rank& self) {
@@ -221,7 +221,7 @@ TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
   const ranks::Env direct(ranks::Env::List{{"HOCKET_ALGORITHM", "direct"}});
   hocketConfig_t hasty = ranks::patient_config();
   // Ends the operation that rank 1 never joins. The split needs less.
-  hasty.deadline_ms = ranks::sanitized ? 3000 : 500;
+  hasty.deadline_ms = ranks::sanitized ? 3000 : 1000;
   const auto body = [](Rank& self) {
     constexpr std::size_t count = 3000;
     hocketConfig_t patient = ranks::patient_config();

@@ -127,7 +127,7 @@ TEST(Levels, name_the_rank_that_has_not_begun) {
       for (const int late : {0, job.ranks - 1}) {
         SCOPED_TRACE(std::string(job.nodes) + ", " + algorithm + ", rank " + std::to_string(late));
         hocketConfig_t config = ranks::patient_config();
-        config.deadline_ms = 300;
+        config.deadline_ms = 1000;
         ranks::run_ranks(
             job.ranks,
             [&](Rank& self) {

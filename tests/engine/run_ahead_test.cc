@@ -129,7 +129,7 @@ TEST_P(Ahead, and_gone_leaves_its_data_to_its_peers) {
 
 TEST_P(Ahead, by_too_many_calls_waits_and_names_the_late_rank_at_the_deadline) {
   hocketConfig_t config = ranks::patient_config();
-  config.deadline_ms = 300;
+  config.deadline_ms = 1000;
   const auto body = [](Rank& self) {
     int x = 0;
     hocketResult_t result = hocketSuccess;
