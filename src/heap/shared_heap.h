@@ -36,8 +36,8 @@ class SharedHeap {
   /// Free pages that are kept: this much, or a quarter of the bytes in use if that is more.
   static constexpr std::size_t most_kept_bytes = std::size_t{256} << 20;
 
-  /// segment_bytes: of the first segment. reserved_bytes: addresses for all segments. The heap takes
-  /// at most a quarter of the addresses that the process may have (ulimit -v).
+  /// segment_bytes: of the first segment. reserved_bytes: addresses for all segments, but at most a
+  /// quarter of those that the process may have (ulimit -v).
   explicit SharedHeap(std::size_t segment_bytes = std::size_t{1} << 30,
                       std::size_t reserved_bytes = std::size_t{16} << 40);
   ~SharedHeap();
