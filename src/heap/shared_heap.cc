@@ -100,8 +100,8 @@ bool SharedHeap::map_segment(std::uintptr_t base, std::size_t bytes, int* fd) {
   return false;
 }
 
-/// Makes a segment with room for `bytes` bytes: as long as all before it together, so that few
-/// segments hold any amount of memory.
+/// Makes a segment for a block of `bytes` bytes. The new segment is as long as all earlier segments
+/// together, so that a process needs few segments, however much memory it has.
 bool SharedHeap::add_segment(std::size_t bytes) {
   if (segment_count_ == most_segments) return false;
   std::size_t length = std::max({round_up(bytes, huge_page_bytes), first_segment_bytes_, next_});
@@ -231,8 +231,12 @@ void SharedHeap::free(void* block) noexcept {
   used_bytes_ -= freed->second.bytes;
   kept_bytes_ += freed->second.bytes;
   set_free(freed, false);
-  const Blocks::iterator merged = merge(freed);
-  if (kept_bytes_ > std::max(most_kept_bytes, used_bytes_ / 4)) give_back(merged);
+  keep(merge(freed));
+}
+
+/// Keeps the pages of a free block, unless the heap has more than the limit then.
+void SharedHeap::keep(Blocks::iterator block) {
+  if (kept_bytes_ > std::max(most_kept_bytes, used_bytes_ / 4)) give_back(block);
 }
 
 /// Needs no memory.
@@ -308,8 +312,10 @@ bool SharedHeap::resize(void* block, std::size_t bytes) noexcept {
       old->second.bytes = bytes;
     } else if (bytes < before) {
       const Blocks::iterator rest = cut(old, bytes);
+      used_bytes_ -= before - bytes;
       kept_bytes_ += before - bytes;
-      merge(rest);
+      keep(merge(rest));
+      return true;
     }
   } catch (const std::bad_alloc&) {
     return bytes < before;  // longer than asked is no error

@@ -54,7 +54,8 @@ class SharedHeap {
   /// Blocks of allocate() only: the process ends if `block` is none.
   void free(void* block) noexcept;
   std::size_t usable_bytes(const void* block) noexcept;
-  /// Makes a block shorter or longer where it is. False if there is no room; it is as before then.
+  /// Makes a block shorter or longer, and leaves the block at its address. Returns false and
+  /// changes nothing if the memory after the block is in use.
   bool resize(void* block, std::size_t bytes) noexcept;
 
   /// See segments.h.
@@ -101,6 +102,7 @@ class SharedHeap {
   Blocks::iterator cut(Blocks::iterator block, std::size_t bytes);
   void set_free(Blocks::iterator block, bool fresh);
   Blocks::iterator merge(Blocks::iterator block);
+  void keep(Blocks::iterator block);
   void give_back(Blocks::iterator block);
   Blocks::iterator in_use(const void* block);
   const Segment& segment_of(std::uintptr_t address) const;

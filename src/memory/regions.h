@@ -7,8 +7,9 @@
 // of about the same size. A program that allocates buffers for each call then gets the same regions
 // again, which its peers have mapped already.
 //
-// Shared heap. If the process has one (heap/shared_heap.h), its segments are regions too. The heap
-// grows whenever the program allocates, and tells nobody: a lookup that finds no region asks it.
+// Shared heap. If the process has a shared heap (heap/shared_heap.h), the segments of this heap are
+// regions too. The heap does not report new segments. So a lookup that finds no region asks the
+// heap for segments that it has added.
 #pragma once
 
 #include <atomic>

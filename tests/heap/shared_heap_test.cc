@@ -186,6 +186,9 @@ TEST(SharedHeap, free_pages_beyond_the_limit_return_to_the_system) {
   EXPECT_EQ(data(), -1) << "the file has no pages";
   std::byte* const again = heap.take(MiB, 1, true);
   EXPECT_TRUE(holds(again, MiB, 0));
+  std::byte* const shortened = heap.take(SharedHeap::most_kept_bytes + 2 * MiB);
+  ASSERT_TRUE(heap.resize(shortened, 4 * KiB));
+  EXPECT_EQ(heap.kept_bytes(), 0u);
 }
 
 TEST(SharedHeap, private_pages_are_zero_after_they_returned_to_the_system) {
