@@ -13,10 +13,10 @@
 //   await 1, copy b; await 2, recv c; await 3, copy d      each in a lane of its own
 //
 // A gather needs one block of scratch on each rank, whatever their number: a small block has up to
-// 4 KiB. In a scatter and an all-to-all the sender divides the scratch among its peers: with 2
-// ranks a small block has up to 4 KiB, with 3 ranks 2 KiB, with 13 ranks 320 bytes. With more
-// ranks the counts of a rank's blocks do not fit into its arrival line: then every block is sent as
-// a message, as the algorithm `pairs` does.
+// 64 KiB. In a scatter and an all-to-all the sender divides the scratch among its peers: with up to
+// 5 ranks a small block has up to 16 KiB, with 13 ranks 5 KiB. A longer block may be copied once,
+// from mapped memory, instead of twice. With more ranks the counts of a rank's blocks do not fit
+// into its arrival line: then every block is sent as a message, as the algorithm `pairs` does.
 //
 // The executor decides where the scratch of a small block is, by its count alone. If the block fits
 // beside the counts it is in the arrival line: up to 96 bytes in a gather; in the other two up to
@@ -36,10 +36,13 @@
 // without asking the receiver (Gropp, Lusk, Doss and Skjellum, "A high-performance, portable
 // implementation of the MPI message passing interface standard", Parallel Computing 1996). Here the
 // choice is made for each block.
+#include <algorithm>
+
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/extents.h"
 #include "collectives/plan/steps.h"
 #include "transport/shm/board.h"
+#include "transport/transport.h"
 
 namespace hocket::internal::algorithms {
 
@@ -47,13 +50,14 @@ using namespace steps;
 
 namespace {
 
-/// Sets the length of small blocks so that `blocks` of them fit a medium scratch. False: the
-/// counts of a rank's blocks do not fit into its arrival line.
-bool divide_scratch(Plan& plan, std::uint32_t blocks) {
-  constexpr std::uint32_t line = 64;
+/// Sets the length of small blocks: at most `most_bytes`, so that `blocks` of them fit every large
+/// scratch. False: the counts of a rank's blocks do not fit into its arrival line.
+bool divide_scratch(Plan& plan, std::uint32_t blocks, std::size_t most_bytes) {
+  constexpr std::size_t line = 64;
   const Shape& shape = plan.shape;
   if (counts_in_line(row_of(shape.collective), shape.ranks) > most_counts_in_line) return false;
-  plan.small_bytes = narrowed<std::uint32_t>(Board::medium_scratch_bytes / blocks / line * line);
+  const std::size_t small = std::min(most_bytes, Board::least_large_scratch_bytes / blocks);
+  plan.small_bytes = narrowed<std::uint32_t>(small / line * line);
   plan.scratch_blocks = blocks;
   plan.single_chunk = true;
   return true;
@@ -118,7 +122,7 @@ void send_and_copy(Plan& plan, const Ranges& r, const Shape& shape, Index own_ou
 void eager_gather(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index own = fixed(shape.rank), root = fixed(shape.root), only = fixed(0), tag = fixed(0);
-  divide_scratch(plan, 1);
+  divide_scratch(plan, 1, Board::least_large_scratch_bytes);
   if (!shape.is_root()) {
     plan.lanes = {one_block("put", Buffer::input, only,
                             {when_small(copy(only, r.input(only), {r.scratch(only)})), arrive(),
@@ -136,7 +140,8 @@ void eager_gather(Plan& plan, const Shape& shape) {
 }
 
 void eager_scatter(Plan& plan, const Shape& shape) {
-  if (!divide_scratch(plan, shape.ranks - 1)) return as_pairs(plan, shape, pairs_scatter);
+  if (!divide_scratch(plan, shape.ranks - 1, least_located_bytes))
+    return as_pairs(plan, shape, pairs_scatter);
   const Ranges r(shape.rank);
   const auto root = static_cast<std::uint32_t>(shape.root);
   if (!shape.is_root()) {
@@ -150,7 +155,8 @@ void eager_scatter(Plan& plan, const Shape& shape) {
 }
 
 void eager_all_to_all(Plan& plan, const Shape& shape) {
-  if (!divide_scratch(plan, shape.ranks - 1)) return as_pairs(plan, shape, pairs_all_to_all);
+  if (!divide_scratch(plan, shape.ranks - 1, least_located_bytes))
+    return as_pairs(plan, shape, pairs_all_to_all);
   const Ranges r(shape.rank);
   plan.lanes = {put(r, shape, fixed(shape.rank))};
   send_and_copy(plan, r, shape, fixed(shape.rank));

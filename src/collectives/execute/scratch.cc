@@ -34,6 +34,8 @@ void Execution::size_scratch(const Program* staged) {
         agreed ? Board::size_for(scratch_bytes_, binding_->many_scratches) : ScratchSize::large;
   }
   if (!binding_->prefetches_scratch || !header_->writes_scratch) return;
+  // To prefetch longer scratch gains nothing. The selector knows the lengths in other plans.
+  if (has_small_blocks && scratch_bytes_ > Board::medium_scratch_bytes) return;
   // Of larger scratches there are so few that peers still read the one of that operation.
   if (Board::scratches(scratch_size_) <= prefetched_ahead) return;
   const std::size_t bytes = binding_->sizes.input.end() * element_bytes_;
@@ -41,10 +43,11 @@ void Execution::size_scratch(const Program* staged) {
 }
 
 /// The smallest size of scratch that can hold a block of `bytes` bytes. The sender and the
-/// receiver of a block compute the same size, because both know the count of the block.
+/// receiver of a block compute the same size, because both know the count of the block. In an
+/// all-to-all no rank can be far ahead, and few scratches stay in the caches.
 ScratchSize Execution::size_of_small_block(std::size_t bytes) const {
-  return Board::size_for(round_up(bytes, line_bytes) * header_->scratch_blocks,
-                         binding_->many_scratches);
+  const bool many = binding_->many_scratches && row_of(header_->collective).rooted;
+  return Board::size_for(round_up(bytes, line_bytes) * header_->scratch_blocks, many);
 }
 
 /// The bytes of the longest block that this rank may put into scratch: of those in its buffers.

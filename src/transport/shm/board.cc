@@ -21,7 +21,7 @@ constexpr std::size_t kib = 1024, mib = 1024 * kib;
 // least 16 KiB: 1 GiB for 256 ranks. A page takes memory only once it is touched.
 std::size_t large_scratch(int ranks) {
   return std::clamp<std::size_t>(std::bit_floor(16 * mib / static_cast<std::size_t>(ranks)),
-                                 64 * kib, 2 * mib);
+                                 Board::least_large_scratch_bytes, 2 * mib);
 }
 
 std::size_t fifo_of_pair(int ranks) {
