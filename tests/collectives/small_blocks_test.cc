@@ -38,7 +38,7 @@ TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_tiny_scratches_allow) {
   }
 }
 
-/// Successive operations use scratches of different sizes, of which there are 4 to 128. A rank that
+/// Successive operations use scratches of different sizes, of which there are 2 to 128. A rank that
 /// is ahead must not write to one that a peer still reads.
 TEST(SmallBlocks, of_different_sizes_follow_one_another_while_ranks_run_ahead) {
   static constexpr std::size_t counts[] = {0,   3,   25,   60,   128,  129,  500,

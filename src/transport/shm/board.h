@@ -123,7 +123,7 @@ class Board {
   static constexpr std::size_t scratch_sizes = 9;  // in ScratchSize
   static constexpr std::size_t tiny_scratch_bytes = 512, small_scratch_bytes = 2048,
                                medium_scratch_bytes = 4096;
-  static constexpr std::size_t least_large_scratch_bytes = 64 << 10;
+  static constexpr std::size_t least_large_scratch_bytes = 64 << 10;  // with many ranks
   static constexpr std::size_t many_512_bytes = 512, many_4k_bytes = 4 << 10,
                                many_32k_bytes = 32 << 10, many_128k_bytes = 128 << 10;
   /// many: ranks of the node share cores, or their cores are far apart.
