@@ -75,6 +75,27 @@ TEST(Price, agrees_with_the_sums_of_small_plans_within_a_node) {
   EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, Medium::node, 3, 10), 20 + 1000 + 20);
 }
 
+TEST(Price, has_beside_it_the_mean_over_the_ranks) {
+  const auto mean_of = [](const char* algorithm, Collective collective, std::uint32_t ranks,
+                          std::size_t count, const Effort& effort = {}) {
+    const Builder& builder = *find_builder(algorithm, collective, Medium::node);
+    Effects effects;
+    price(builder, shape_of(builder, ranks), count, Dtype::uint8, chunk_elements, round_figures(),
+          effort, &effects);
+    return effects.mean_ps / 1000;
+  };
+  // The root ends when it has copied to scratch and to its output, the others when they have copied
+  // from scratch.
+  const std::int64_t broadcast = (40 + 2 * (20 + 1000 + 20)) / 3;
+  EXPECT_EQ(mean_of("one-shot", Collective::broadcast, 3, 10), broadcast);
+  EXPECT_EQ(mean_of("one-shot", Collective::broadcast, 3, 10, {.most_ranks = 2}), broadcast)
+      << "one rank stands for both that are not the root";
+  // The others end when they have copied to scratch. The root copies its own block meanwhile, then
+  // three from scratch.
+  EXPECT_EQ(mean_of("one-shot", Collective::gather, 4, 10), (20 + 1000 + 3 * 20 + 3 * 20) / 4);
+  EXPECT_EQ(mean_of("inline", Collective::all_reduce, 4, 40), 80 + 1000 + 200);
+}
+
 TEST(Price, agrees_with_the_sums_of_small_plans_over_messages) {
   const std::int64_t latency = 10'000, work = 100;
   // The block of the peer crosses, is folded with the own one, and crosses back.
@@ -323,9 +344,17 @@ TEST_P(Prices, of_one_rank_for_all_are_those_of_all_ranks) {
   for (const Figures& figures : {shared_memory(), round_figures()}) {
     for (const std::uint32_t ranks : {2, 3, 4, 8, 13}) {
       for (const std::size_t count : {1, 1000, 100'000}) {
-        EXPECT_EQ(price_of(GetParam(), ranks, count, figures),
-                  price_of(GetParam(), ranks, count, figures, {.every_rank = true}))
-            << ranks << " ranks, " << count;
+        Effects of_one, of_all;
+        const auto now = [&](const Effort& effort, Effects* effects) {
+          return price(GetParam(), shape_of(GetParam(), ranks), count, Dtype::uint8, chunk_elements,
+                       figures, effort, effects);
+        };
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(count));
+        const std::int64_t end = now({}, &of_one);
+        EXPECT_EQ(end, now({.every_rank = true}, &of_all));
+        EXPECT_EQ(of_one.mean_ps, of_all.mean_ps);
+        EXPECT_LE(of_one.mean_ps, end);
+        EXPECT_GT(of_one.mean_ps, 0);
       }
     }
   }

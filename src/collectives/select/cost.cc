@@ -127,8 +127,9 @@ Times time_of_chunks(const Simulated& simulated, std::size_t most) {
            each * static_cast<Picoseconds>(rest % chunk) / static_cast<Picoseconds>(chunk);
   };
   const Picoseconds busiest = continued(near.busiest, far.busiest);
-  return {std::max(continued(near.end, far.end), busiest), busiest, continued(near.work, far.work),
-          far.hops};
+  const Picoseconds end = std::max(continued(near.end, far.end), busiest);
+  const Picoseconds mean_end = std::min(end, continued(near.mean_end, far.mean_end));
+  return {end, mean_end, busiest, continued(near.work, far.work), far.hops};
 }
 
 }  // namespace
@@ -167,6 +168,11 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
   simulated.sizes = sizes_of(plans[0], count, dtype, chunk_elements);
   set_costs(builder, figures, priced.ranks, &simulated);
   const Times times = time_of_chunks(simulated, effort.most_chunks);
+  const auto priced_for_all = [&](Picoseconds end) {
+    const Picoseconds call = rounded(figures.call_ns * 1e3);
+    if (priced_units == units) return call + end;
+    return call + end / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
+  };
   if (effects != nullptr) {
     // Where a few stand for all, their work is that of all ranks on their processor.
     const double ranks = simulated.alike == Alike::none ? 1 : std::max(1.0, figures.ranks_per_core);
@@ -177,10 +183,9 @@ std::int64_t price(const Builder& builder, const Shape& shape, std::size_t count
     const bool waits =
         figures.ranks_per_core > 1 || (shape.ranks == 2 && !row_of(builder.collective).rooted);
     effects->hops = waits && counts ? times.hops : 0;
+    effects->mean_ps = priced_for_all(times.mean_end);
   }
-  const Picoseconds call = rounded(figures.call_ns * 1e3);
-  if (priced_units == units) return call + times.end;
-  return call + times.end / std::bit_width(priced_units - 1) * std::bit_width(units - 1);
+  return priced_for_all(times.end);
 }
 
 }  // namespace hocket::internal

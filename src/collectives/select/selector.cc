@@ -63,14 +63,15 @@ bool maps_buffers(const Program& program) {
   return program.header().maps_input || program.header().maps_output;
 }
 
-/// The cheapest candidate. Prices that differ by at most 5 % count as equal: of candidates with
-/// equal prices, the candidate with the fewest hops; of these, the candidate whose operation needs
-/// the least time of processors and links.
+/// The cheapest candidate (Priced::cost_ps). Costs that differ by at most 5 % count as equal: of
+/// candidates with equal costs, the candidate with the fewest hops; of these, the candidate whose
+/// operation needs the least time of processors and links, or, where the mean over the ranks
+/// counts, the candidate with the least mean.
 ///
-/// Small rooted calls between ranks that share cores are an exception. By messages, prices that
+/// Small rooted calls between ranks that share cores are an exception. By messages, costs that
 /// differ by at most 20 % count as equal: in a loop the ranks are ahead of one another, so that
 /// what a call waits for along its chains of messages costs less than its price says. And of equal
-/// prices, candidates by messages alone come before those that also wait for flags of local peers:
+/// costs, candidates by messages alone come before those that also wait for flags of local peers:
 /// 4 ranks on 2 nodes and 2 cores took 1.1 to 1.8 times as long for a gather of 32 to 2048 B by
 /// `two-level` as by `pairs`.
 ///
@@ -78,25 +79,25 @@ bool maps_buffers(const Program& program) {
 /// ahead: a price is the time of one call that all ranks begin together, but in a loop the ranks
 /// that share a core then take turns only once in many calls. A gather of 128 KiB to 4 ranks on 2
 /// cores took 11 us by `direct` and 5 us by `one-shot`, whose prices were 14.5 and 21.1 us. With 16
-/// scratches or more, ranks may run ahead at up to twice the least price, with 8 at up to one and a
-/// half of it. Between far cores the gain is smaller: at up to 4/3 and 7/6 of the least price, and
+/// scratches or more, ranks may run ahead at up to twice the least cost, with 8 at up to one and a
+/// half of it. Between far cores the gain is smaller: at up to 4/3 and 7/6 of the least cost, and
 /// if that is of a plan that maps buffers, only with 128 scratches: a reduce of 4 KiB took 1.07 us
 /// by `direct` and 0.39 us by `one-shot`, a broadcast of 16 KiB 1.7 and 1.9 us. And those by load
-/// and store, at up to one and a half of the price of messages within a node: a rank that makes
+/// and store, at up to one and a half of the cost of messages within a node: a rank that makes
 /// another call is then found at once.
 const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates, bool rooted,
                                 bool shares_cores) {
-  const std::int64_t least_ps = candidates.front().price_ps;
+  const std::int64_t least_ps = candidates.front().cost_ps;
   const auto in_turns = [&](const Selector::Priced& candidate) {
     return rooted && candidate.effects.hops > 0;
   };
   const auto counts_as_equal = [&](const Selector::Priced& candidate) {
     const bool ahead = in_turns(candidate) && candidate.builder->medium == Medium::messages;
-    return candidate.price_ps - least_ps <= least_ps / (ahead ? 5 : 20);
+    return candidate.cost_ps - least_ps <= least_ps / (ahead ? 5 : 20);
   };
   const auto order_of = [&](const Selector::Priced& candidate) {
     const bool flags = in_turns(candidate) && candidate.builder->medium == Medium::both;
-    return std::tuple(candidate.effects.hops, flags, candidate.effects.work_ps);
+    return std::tuple(candidate.effects.hops, flags, candidate.tie_ps);
   };
   const Selector::Priced* best = &candidates.front();
   for (const Selector::Priced& candidate : candidates) {
@@ -104,11 +105,11 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
   }
   if (best->operations_ahead > 0) return *best;
   constexpr std::int64_t most_ahead = 16;
-  const std::int64_t most_above = shares_cores ? best->price_ps : best->price_ps / 3;
+  const std::int64_t most_above = shares_cores ? best->cost_ps : best->cost_ps / 3;
   const std::int64_t least_ahead =
       !shares_cores && maps_buffers(*best->program) ? run_ahead_operations : 1;
   for (const Selector::Priced& candidate : candidates) {
-    const std::int64_t above = candidate.price_ps - best->price_ps;
+    const std::int64_t above = candidate.cost_ps - best->cost_ps;
     if (above > most_above) break;
     if (candidate.operations_ahead < least_ahead) continue;
     const std::int64_t ahead = std::min(candidate.operations_ahead, most_ahead);
@@ -116,7 +117,7 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
   }
   if (best->builder->medium != Medium::messages) return *best;
   for (const Selector::Priced& candidate : candidates) {
-    if (candidate.price_ps > best->price_ps / 2 * 3) break;
+    if (candidate.cost_ps > best->cost_ps / 2 * 3) break;
     if (candidate.builder->medium == Medium::node) return candidate;
   }
   return *best;
@@ -307,15 +308,20 @@ Status Selector::candidates(const CallKey& key, std::vector<Priced>* out) {
   const bool priced = !is_p2p(key.collective) && (!key.varying || key.total > 0);
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   const std::size_t count = key.varying ? divide_up(key.total, ranks) : key.count;
+  const bool mean_counts =
+      options_.one_node && options_.figures.ranks_per_core > 1 && row_of(key.collective).rooted;
   const std::vector<Algorithm>* algorithms = nullptr;
   HOCKET_RETURN_IF_ERROR(algorithms_for(key, &algorithms));
   for (const Algorithm& algorithm : *algorithms) {
     if (!fits(*algorithm.program, key)) continue;
     const Price price = priced ? interpolated(algorithm, key, count) : Price{};
     const std::int64_t ahead = priced ? operations_ahead(*algorithm.program, key) : 0;
-    out->push_back({algorithm.builder, algorithm.program, price.ps, price.effects, ahead});
+    const Effects& effects = price.effects;
+    const std::int64_t cost = mean_counts ? (price.ps + effects.mean_ps) / 2 : price.ps;
+    const std::int64_t tie = mean_counts ? effects.mean_ps : effects.work_ps;
+    out->push_back({algorithm.builder, algorithm.program, price.ps, cost, tie, effects, ahead});
   }
-  std::ranges::stable_sort(*out, {}, &Priced::price_ps);
+  std::ranges::stable_sort(*out, {}, &Priced::cost_ps);
   return {};
 }
 
@@ -339,6 +345,7 @@ Selector::Price Selector::interpolated(const Algorithm& algorithm, const CallKey
   };
   price.ps = between(price.ps, above.ps);
   price.effects.work_ps = between(price.effects.work_ps, above.effects.work_ps);
+  price.effects.mean_ps = between(price.effects.mean_ps, above.effects.mean_ps);
   return price;
 }
 

@@ -110,6 +110,12 @@ class Selector {
     const Builder* builder = nullptr;
     const Program* program = nullptr;
     std::int64_t price_ps = 0;
+    /// What the selection compares. It is the price, except in collectives with a root among ranks
+    /// that share cores: there the mean of the price and of Effects::mean_ps, because a rank that
+    /// has ended leaves its core to the others.
+    std::int64_t cost_ps = 0;
+    /// What decides between equal costs: Effects::work_ps, or Effects::mean_ps where that counts.
+    std::int64_t tie_ps = 0;
     Effects effects;
     /// Ranks that share cores may be so many such operations, less one, ahead of one another. 0:
     /// they do not share cores, or wait for one another in each operation.

@@ -58,6 +58,7 @@ struct Rank {
   std::uint32_t number = 0;
   std::uint32_t processor = 0;  // on which it runs, or ran last
   Picoseconds runs_until = 0;
+  Picoseconds end = 0;
   std::vector<std::size_t> first_progress;  // of each lane, in progress
   std::vector<Progress> progress;
   // Of each lane's steps, for each element.
@@ -140,7 +141,7 @@ class Simulation {
       }
     }
     HOCKET_ASSERT(std::ranges::all_of(active_, &Active::done), "a verified plan ends");
-    return {end_, busiest(), work(), hops_};
+    return {end_, mean_end(), busiest(), work(), hops_};
   }
 
  private:
@@ -163,6 +164,14 @@ class Simulation {
     for (const Processor& processor : processors_) most = std::max(most, processor.busy);
     for (const Link& link : links_) most = std::max({most, link.sending, link.taking});
     return most;
+  }
+
+  Picoseconds mean_end() const {
+    Picoseconds all = 0;
+    for (const Rank& rank : ranks_) all += rank.end;
+    if (simulated_.alike != Alike::all_but_root) return all / std::ssize(ranks_);
+    const Picoseconds ranks = ranks_[0].plan->shape.ranks;
+    return (all + (ranks - std::ssize(ranks_)) * ranks_.back().end) / ranks;
   }
 
   Picoseconds work() const {
@@ -409,7 +418,9 @@ class Simulation {
       complete_chunk(active);
       if (!active.done) return resume(active, now_);
     }
-    end_ = std::max(end_, now_);
+    Picoseconds& end = ranks_[active.rank].end;
+    end = std::max(end, now_);
+    end_ = std::max(end_, end);
   }
 
   void complete_chunk(Active& active) {

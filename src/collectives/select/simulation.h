@@ -107,8 +107,9 @@ struct Simulated {
 };
 
 struct Times {
-  Picoseconds end = 0;      // the last rank has ended
-  Picoseconds busiest = 0;  // the longest working time of any processor or link
+  Picoseconds end = 0;       // the last rank has ended
+  Picoseconds mean_end = 0;  // a rank has ended: the mean over the ranks
+  Picoseconds busiest = 0;   // the longest working time of any processor or link
   // The working time of all processors and links, and the waits for flags of peers, per rank.
   Picoseconds work = 0;
   // The longest chain of messages that depend on one another. Only first chunks count: further
