@@ -22,6 +22,7 @@ struct Group {
   std::uint32_t root = 0;  // of a rooted collective; others have none
   bool varying = false;
   const Layout* layout = nullptr;
+  bool shares_cores = false;
 };
 
 inline std::vector<Plan> plans_of(const Builder& builder, const Group& group) {
@@ -34,6 +35,7 @@ inline std::vector<Plan> plans_of(const Builder& builder, const Group& group) {
                                    .root = rooted ? static_cast<std::int32_t>(group.root) : -1,
                                    .varying = group.varying,
                                    .widened = group.widened,
+                                   .shares_cores = group.shares_cores,
                                    .layout = group.layout}));
   }
   return plans;

@@ -14,6 +14,17 @@ namespace {
 using testing::Task;
 using testing::World;
 
+/// True if no rank has written to its scratches of that size.
+bool scratch_is_untouched(const World& world, std::size_t ranks, ScratchSize size) {
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const Board& board = world.board_of(r);
+    const std::byte* const first = board.scratch(size, static_cast<int>(r), 0);
+    const std::byte* const end = first + board.scratch_step(size);
+    if (std::any_of(first, end, [](std::byte b) { return b != std::byte{0}; })) return false;
+  }
+  return true;
+}
+
 /// Contributors of a gather and the root of a scatter wait for no peer. With small blocks such a
 /// rank ends as many operations before its peers as there are tiny scratches.
 TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_tiny_scratches_allow) {
@@ -35,6 +46,33 @@ TEST(SmallBlocks, let_a_rank_run_ahead_as_far_as_tiny_scratches_allow) {
     ASSERT_TRUE(status.ok()) << status.message();
     for (const Task& task : drawn) ASSERT_EQ(task.buffers.check(), "");
     EXPECT_GE(lead, testing::tiny_scratches / 2) << name_of(collective);
+  }
+}
+
+/// Where ranks share cores, a contributor of a gather ends when its block is in its large scratch;
+/// else such a block is a message.
+TEST(SmallBlocks, of_a_gather_fill_a_large_scratch_where_ranks_share_cores) {
+  constexpr std::size_t large = (2 << 20) / sizeof(std::int32_t);
+  for (const bool shares_cores : {true, false}) {
+    const Group group{.ranks = 3, .varying = true, .shares_cores = shares_cores};
+    const std::vector<Plan> plans =
+        plans_of(*find_builder("eager", Collective::gather, Medium::node), group);
+    EXPECT_EQ(plans[1].small_bytes, shares_cores ? 2U << 20 : 64U << 10);
+    const Proof proof = prove(plans);
+    EXPECT_TRUE(proof.status.ok()) << proof.status.message();
+    World world(layout_of({group.ranks}));
+    DrawnCall call;
+    call.dtype = Dtype::int32;
+    std::deque<Task> drawn;
+    std::vector<Task*> tasks;
+    for (; drawn.size() < 6; ++call.data_seed) {
+      call.counts = {0, large, drawn.size() % 2 == 0 ? large - 1 : 20'000};
+      tasks.push_back(&drawn.emplace_back(plans, std::vector<Plan>(), -1, call));
+    }
+    const Status status = world.run(tasks, 5);
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const Task& task : drawn) ASSERT_EQ(task.buffers.check(), "");
+    EXPECT_NE(scratch_is_untouched(world, group.ranks, ScratchSize::large), shares_cores);
   }
 }
 
@@ -83,17 +121,6 @@ void expect_right(World& world, Collective collective, const Group& group, Drawn
     ASSERT_EQ(task.buffers.check(), "")
         << name_of(collective) << ", " << group.ranks << " ranks, call " << i << ", seed " << seed;
   }
-}
-
-/// True if no rank has written to its scratches of that size.
-bool scratch_is_untouched(const World& world, std::size_t ranks, ScratchSize size) {
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const Board& board = world.board_of(r);
-    const std::byte* const first = board.scratch(size, static_cast<int>(r), 0);
-    const std::byte* const end = first + board.scratch_step(size);
-    if (std::any_of(first, end, [](std::byte b) { return b != std::byte{0}; })) return false;
-  }
-  return true;
 }
 
 /// The block of rank 0 is a message. If it were copied too, it would be in a large scratch.

@@ -13,10 +13,12 @@
 //   await 1, copy b; await 2, recv c; await 3, copy d      each in a lane of its own
 //
 // A gather needs one block of scratch on each rank, whatever their number: a small block has up to
-// 64 KiB. In a scatter and an all-to-all the sender divides the scratch among its peers: with up to
-// 5 ranks a small block has up to 16 KiB, with 13 ranks 5 KiB. A longer block may be copied once,
-// from mapped memory, instead of twice. With more ranks the counts of a rank's blocks do not fit
-// into its arrival line: then every block is sent as a message, as the algorithm `pairs` does.
+// 64 KiB. Where ranks share cores, it has as much as the large scratch of a rank holds: a rank then
+// ends when it has copied its block, and leaves its core to the root. In a scatter and an
+// all-to-all the sender divides the scratch among its peers: with up to 5 ranks a small block has
+// up to 16 KiB, with 13 ranks 5 KiB. A longer block may be copied once, from mapped memory, instead
+// of twice. With more ranks the counts of a rank's blocks do not fit into its arrival line: then
+// every block is sent as a message, as the algorithm `pairs` does.
 //
 // The executor decides where the scratch of a small block is, by its count alone. If the block fits
 // beside the counts it is in the arrival line: up to 96 bytes in a gather; in the other two up to
@@ -50,13 +52,14 @@ using namespace steps;
 
 namespace {
 
-/// Sets the length of small blocks: at most `most_bytes`, so that `blocks` of them fit every large
-/// scratch. False: the counts of a rank's blocks do not fit into its arrival line.
-bool divide_scratch(Plan& plan, std::uint32_t blocks, std::size_t most_bytes) {
+/// Sets the length of small blocks: at most `most_bytes`, so that `blocks` of them fit into `room`
+/// bytes. False: the counts of a rank's blocks do not fit into its arrival line.
+bool divide_scratch(Plan& plan, std::uint32_t blocks, std::size_t most_bytes,
+                    std::size_t room = Board::least_large_scratch_bytes) {
   constexpr std::size_t line = 64;
   const Shape& shape = plan.shape;
   if (counts_in_line(row_of(shape.collective), shape.ranks) > most_counts_in_line) return false;
-  const std::size_t small = std::min(most_bytes, Board::least_large_scratch_bytes / blocks);
+  const std::size_t small = std::min(most_bytes, room / blocks);
   plan.small_bytes = narrowed<std::uint32_t>(small / line * line);
   plan.scratch_blocks = blocks;
   plan.single_chunk = true;
@@ -122,7 +125,9 @@ void send_and_copy(Plan& plan, const Ranges& r, const Shape& shape, Index own_ou
 void eager_gather(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index own = fixed(shape.rank), root = fixed(shape.root), only = fixed(0), tag = fixed(0);
-  divide_scratch(plan, 1, Board::least_large_scratch_bytes);
+  const std::size_t room = shape.shares_cores ? Board::scratch_bytes_of(narrowed<int>(shape.ranks))
+                                              : Board::least_large_scratch_bytes;
+  divide_scratch(plan, 1, room, room);
   if (!shape.is_root()) {
     plan.lanes = {one_block("put", Buffer::input, only,
                             {when_small(copy(only, r.input(only), {r.scratch(only)})), arrive(),

@@ -214,6 +214,8 @@ struct Shape {
   bool varying = false;    // blocks have different counts (the v-variants)
   /// Partial results differ from inputs: they are wider, or have been multiplied (PreMulSum).
   bool widened = false;
+  /// Ranks of a node share cores, so a rank should end as early as it can.
+  bool shares_cores = false;
   /// The layout of the ranks, which outlives the shape; null: only plans for one node, or for
   /// messages only, are built.
   const Layout* layout = nullptr;

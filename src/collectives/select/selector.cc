@@ -206,6 +206,7 @@ Shape Selector::shape_of(const CallKey& key) const {
           .root = key.root,
           .varying = key.varying,
           .widened = tells_partial_results(key.dtype, key.op),
+          .shares_cores = options_.figures.ranks_per_core > 1,
           .layout = options_.layout.get()};
 }
 
