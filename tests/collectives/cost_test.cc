@@ -61,16 +61,15 @@ TEST(Price, agrees_with_the_sums_of_small_plans_within_a_node) {
   // Copy to the line, see all, fold four lines.
   EXPECT_EQ(nanoseconds("inline", Collective::all_reduce, Medium::node, 4, 40), 80 + 1000 + 200);
   EXPECT_EQ(nanoseconds("inline", Collective::barrier, Medium::node, 4, 0), 1000);
-  // See all; stage one block of 64 bytes; see it; fold two into two; see the result; copy it.
+  // Stage one block of 64 bytes; see it; fold two into two; see the result; copy it.
   EXPECT_EQ(nanoseconds("staged", Collective::all_reduce, Medium::node, 2, 128),
-            1000 + 128 + 1000 + 256 + 1000 + 128);
+            128 + 1000 + 256 + 1000 + 128);
   // See all, find the own regions and map those of three peers, copy four blocks, see that the
   // peers have.
   EXPECT_EQ(nanoseconds("direct", Collective::all_gather, Medium::node, 4, 10),
             1000 + 60 + 3 * 20 + 80 + 1000);
-  // See all; a peer stages 64 bytes; the root sees it, folds two into one.
-  EXPECT_EQ(nanoseconds("root-fold", Collective::reduce, Medium::node, 2, 64),
-            1000 + 128 + 1000 + 192);
+  // A peer stages 64 bytes; the root sees it, folds two into one.
+  EXPECT_EQ(nanoseconds("root-fold", Collective::reduce, Medium::node, 2, 64), 128 + 1000 + 192);
   // The root copies to scratch, a peer sees it and copies it.
   EXPECT_EQ(nanoseconds("one-shot", Collective::broadcast, Medium::node, 3, 10), 20 + 1000 + 20);
 }
@@ -178,7 +177,7 @@ TEST(Price, of_a_message_larger_than_the_cache_favours_chunks) {
     const Builder& staged = *find_builder("staged", collective, Medium::node);
     const std::size_t bytes = 8 * chunk_elements;
     EXPECT_LT(price_of(staged, 2, bytes, figures), price_of(one_shot, 2, bytes, figures));
-    EXPECT_GT(price_of(staged, 2, 100, figures), price_of(one_shot, 2, 100, figures));
+    EXPECT_EQ(price_of(staged, 2, 100, figures), price_of(one_shot, 2, 100, figures));
   }
 }
 

@@ -260,6 +260,24 @@ TEST_P(Mismatch, is_told_to_every_rank_and_quotes_both_sides) {
   }
 }
 
+/// A rank stages its data before its peers arrive. It looks at no data of a peer that is in another
+/// call, whose flags are the same.
+TEST(LargeMismatch, ends_the_call_that_would_read_data_of_another_call) {
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "staged"}}};
+  for (const int n : {2, 3}) {
+    ranks::run_ranks(n, [&](Rank& self) {
+      const std::size_t count = self.rank == n - 1 ? 100'001 : 100'000;
+      EXPECT_EQ(hocketMismatch, all_reduce(count, hocketFloat32, hocketSum, "").make(self.comm));
+      self.meet();
+    });
+    ranks::run_ranks(n, [&](Rank& self) {
+      const Call call = self.rank == 0 ? gather(0, 90'000, "") : broadcast(0, 90'000);
+      EXPECT_EQ(hocketMismatch, call.make(self.comm));
+      self.meet();
+    });
+  }
+}
+
 /// The ranks' calls read alike: the error tells what differs, and how many bytes a pair disagrees
 /// about.
 TEST_P(Mismatch, of_the_counts_of_blocks_tells_what_differs) {

@@ -17,6 +17,9 @@
 // scratch, and takes the result. One fold writes the result to the output and to scratch: 5p - 2
 // passes over memory instead of 5p + 1. The fold is in absolute rank order.
 //
+// A rank arrives, and stages at once: only a lane that waits for a flag of a peer awaits its
+// arrival.
+//
 // In a broadcast, an all-gather and a scatter, a lane of its own (`keep`) copies what goes from a
 // rank's input to its own output, so that the peers need not wait for it. In an all-reduce the fold
 // writes this part, because with far cores, whose scratch bypasses the caches, a copy from scratch

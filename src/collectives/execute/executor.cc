@@ -69,6 +69,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   done_ = published_ = exported_ = admitted_ = in_lanes_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
+  arrived_before_ = 0;
   if (failed_) [[unlikely]] {
     failed_ = false;
     status_ = {};
@@ -692,8 +693,22 @@ bool Execution::wait_is_over(const Active& active, const Instruction& instructio
   return reached(value, flag_value(active.chunk - instruction.lag + 1));
 }
 
+/// Before the first chunk that a step `wait` waits for: whether the peers have arrived whose flags
+/// it waits for. A peer in another call may have published any flag.
+Execution::Outcome Execution::await_arrivals_of(const Active& active,
+                                                const Instruction& instruction) {
+  if (instruction.all) return do_await_arrival(arrived_before_, true, 0);
+  std::uint32_t cursor = 0;
+  return do_await_arrival(cursor, false, index_of(instruction.peer, active.instance));
+}
+
 Execution::Outcome Execution::do_wait(Active& active, const Instruction& instruction) {
   if (active.chunk < instruction.lag) return Outcome::next;
+  if (active.chunk == instruction.lag && waits_await_arrivals(*header_)) {
+    if (const Outcome outcome = await_arrivals_of(active, instruction); outcome != Outcome::next) {
+      return outcome;
+    }
+  }
   if (!instruction.all) {
     const auto peer = static_cast<int>(index_of(instruction.peer, active.instance));
     return wait_is_over(active, instruction, peer) ? Outcome::next : Outcome::blocked;

@@ -185,6 +185,7 @@ class Execution {
   void begin_by_messages();
   Outcome do_await_board(std::uint32_t& cursor);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
+  Outcome await_arrivals_of(const Active& active, const Instruction& instruction);
   Outcome do_wait(Active& active, const Instruction& instruction);
   Outcome do_await(Active& active, const Instruction& instruction) const;
   void complete_chunk(Active& active);
@@ -275,6 +276,7 @@ class Execution {
   std::uint64_t operation_ = 0;    // of the board
   int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
+  std::uint32_t arrived_before_ = 0;        // of waits for all: this local rank, the others have
   bool admitted_ = false;                   // peers have arrived, or a message has come
   bool in_lanes_ = false;                   // the entry has ended
   static constexpr LaneCode entry_code_{};  // its instructions are the first of the program

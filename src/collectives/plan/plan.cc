@@ -47,7 +47,7 @@ Steps entry_of(const Plan& plan) {
   if (!is_p2p(plan.shape.collective)) entry.push_back(steps::await_board());
   if (plan.arrives_first) {
     entry.push_back(steps::arrive());
-    entry.push_back(steps::await_arrival());
+    if (!waits_await_arrivals(plan)) entry.push_back(steps::await_arrival());
   }
   return entry;
 }

@@ -31,8 +31,9 @@
 // for its progress by the step wait.
 //
 // Entry. A plan that uses the node begins with steps that precede all lanes: it waits until this
-// rank's line and scratch are free; if it arrives first, it then arrives and awaits the arrival of
-// all local peers.
+// rank's line and scratch are free; if it arrives first, it then arrives; if it maps buffers, it
+// then awaits the arrival of all local peers. A plan that arrives first and maps no buffers goes
+// on at once: there a step `wait` awaits the arrival of each peer whose flag it waits for.
 //
 // Scratch. Scratch block b of chunk k lies in slot k % slots. The plan itself must say when a slot,
 // or a block that several instances use, may be overwritten.
@@ -116,7 +117,8 @@ enum class StepKind : std::uint8_t {
   arrive,         // publishes this rank's arrival: signature, buffers, and the payload in its line
   await_arrival,  // waits until `peer` (all: every local peer) has arrived; compares signatures
   /// Waits until the lane that publishes flag `flag` on local rank `peer` (all: on every local
-  /// peer) has completed chunk k - lag.
+  /// peer) has completed chunk k - lag; if waits_await_arrivals(), also until that peer has
+  /// arrived.
   wait,
   /// Waits until instance `instance` of lane `lane` of this rank has completed chunk k - lag, or
   /// (end) has ended. A chunk before the first chunk, and an instance that the lane does not have,
@@ -237,8 +239,7 @@ struct Plan {
   std::uint32_t scratch_blocks = 0;
   std::uint8_t slots = 1;
   bool wide_scratch = false;  // some rank has a wide range: scratch blocks have room for it
-  /// The entry (entry_of()) has the arrival and awaits the arrival of all local peers; else lanes
-  /// have these steps.
+  /// The entry (entry_of()) has the arrival; else a lane has it.
   bool arrives_first = false;
   /// Steps access the inputs (outputs) of local peers directly: only if all of them are mapped.
   bool maps_input = false;
@@ -259,8 +260,15 @@ struct Plan {
 /// builder and no user's plan can leave them out.
 Steps entry_of(const Plan& plan);
 
+/// True if a plan, or the header of a program, arrives in the entry but awaits its peers only in
+/// the lanes, with the steps `wait`.
+template <typename PlanOrHeader>
+bool waits_await_arrivals(const PlanOrHeader& plan) {
+  return plan.arrives_first && !plan.maps_input && !plan.maps_output;
+}
+
 /// True if a plan, or the header of a program, can replace a plan that maps buffers in an operation
-/// where a buffer is not mapped: it begins in the same way, and maps no buffer.
+/// where a buffer is not mapped: it arrives in the entry too, and maps no buffer.
 template <typename PlanOrHeader>
 bool replaces_mapping(const PlanOrHeader& plan) {
   return plan.arrives_first && !plan.maps_input && !plan.maps_output;

@@ -370,7 +370,7 @@ class Simulation {
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
     Picoseconds entry = 0;
-    if (rank.plan->arrives_first) {
+    if (rank.plan->arrives_first && !waits_await_arrivals(*rank.plan)) {
       ++looks_;
       entry = costs_.sync;
     }

@@ -278,11 +278,13 @@ Run::Outcome Run::wait(int thread) {
   const Step& step = current(thread);
   const Plan& plan = plans_[t.rank];
   if (t.chunk >= step.lag) {
+    const bool awaits_arrivals = t.chunk == step.lag && waits_await_arrivals(plan);
     const auto locals = static_cast<std::uint32_t>(plan.node.size());
     const auto one = step.all ? 0 : static_cast<std::uint32_t>(step.peer.at(t.instance));
     for (; t.checked < (step.all ? locals : 1); ++t.checked) {
       const std::uint32_t peer = plan.node[one + t.checked];
       if (peer == t.rank) continue;
+      if (awaits_arrivals && !hear_arrival(thread, one + t.checked)) return Outcome::blocked;
       Rank& rank = by_rank_[peer];
       Progress& progress = rank.lanes[rank.publisher[step.flag]][0];
       if (!hear_chunk(thread, progress, t.chunk - step.lag)) return Outcome::blocked;

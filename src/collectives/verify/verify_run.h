@@ -58,7 +58,7 @@ class Run {
     bool board_is_free = false, arrived = false, ended = false;
     Order::Note arrival;
     std::vector<int> waiting;                 // for the arrival
-    std::vector<std::vector<Epoch>> awaited;  // ends of await_arrival, by local peer
+    std::vector<std::vector<Epoch>> awaited;  // ends of waits for its arrival, by local peer
     std::vector<std::vector<Progress>> lanes;
     std::vector<bool> is_awaited;  // by lane
     std::uint32_t publisher[public_flags] = {};
