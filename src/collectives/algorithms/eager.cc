@@ -17,8 +17,8 @@
 // ends when it has copied its block, and leaves its core to the root. In a scatter and an
 // all-to-all the sender divides the scratch among its peers: with up to 5 ranks a small block has
 // up to 16 KiB, with 13 ranks 5 KiB. A longer block may be copied once, from mapped memory, instead
-// of twice. With more ranks the counts of a rank's blocks do not fit into its arrival line: then
-// every block is sent as a message, as the algorithm `pairs` does.
+// of twice. With more than 13 ranks the counts of a rank's blocks do not fit into its arrival line:
+// then every block is sent as a message, as the algorithm `pairs` does.
 //
 // The executor decides where the scratch of a small block is, by its count alone. If the block fits
 // beside the counts it is in the arrival line: up to 96 bytes in a gather; in the other two up to
@@ -52,8 +52,9 @@ using namespace steps;
 
 namespace {
 
-/// Sets the length of small blocks: at most `most_bytes`, so that `blocks` of them fit into `room`
-/// bytes. False: the counts of a rank's blocks do not fit into its arrival line.
+/// Sets the length of the longest small block: `blocks` such blocks fit into `room` bytes of
+/// scratch, and each has at most `most_bytes`. False: the counts of a rank's blocks do not fit into
+/// its arrival line.
 bool divide_scratch(Plan& plan, std::uint32_t blocks, std::size_t most_bytes,
                     std::size_t room = Board::least_large_scratch_bytes) {
   constexpr std::size_t line = 64;

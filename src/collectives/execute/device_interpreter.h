@@ -1,8 +1,9 @@
 // The body of a load/store program as a device runs it: the same source compiles for the host,
 // where a thread stands for a thread block, and by nvcc. It reads only the program (program.h), the
 // sizes of the operation, and the addresses of all local ranks' buffers. A host has run the entry
-// of the program before. can_run() refuses programs with messages
-// and those that tell small blocks from large ones.
+// of the program before, and has awaited the arrival of all local peers: here a step `wait` looks
+// at flags only. can_run() refuses programs with messages and those that tell small blocks from
+// large ones.
 //
 // Workers. A rank has R workers (thread blocks), which all run the whole program, each on its share
 // of every chunk: a share is a multiple of 16 bytes. So a flag has R instances, one for each

@@ -276,7 +276,7 @@ class Execution {
   std::uint64_t operation_ = 0;    // of the board
   int own_ = 0;  // this rank's number in ranges; a local rank if the program uses the node
   bool failed_ = false, done_ = true, published_ = false, exported_ = false, all_mapped_ = false;
-  std::uint32_t arrived_before_ = 0;        // of waits for all: this local rank, the others have
+  std::uint32_t arrived_before_ = 0;        // the steps `wait` saw all lower local ranks arrive
   bool admitted_ = false;                   // peers have arrived, or a message has come
   bool in_lanes_ = false;                   // the entry has ended
   static constexpr LaneCode entry_code_{};  // its instructions are the first of the program

@@ -271,7 +271,7 @@ bool waits_await_arrivals(const PlanOrHeader& plan) {
 /// where a buffer is not mapped: it arrives in the entry too, and maps no buffer.
 template <typename PlanOrHeader>
 bool replaces_mapping(const PlanOrHeader& plan) {
-  return plan.arrives_first && !plan.maps_input && !plan.maps_output;
+  return waits_await_arrivals(plan);
 }
 
 /// The number of blocks of an input and of an output, as the collective's row says. A rank without

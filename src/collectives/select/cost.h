@@ -20,7 +20,7 @@ struct Effort {
 /// What decides between algorithms of equal prices.
 struct Effects {
   std::int64_t work_ps = 0;  // how long processors and links work for each rank
-  std::int64_t mean_ps = 0;  // as the price, but until a rank has ended: the mean over the ranks
+  std::int64_t mean_ps = 0;  // the time after which a rank has ended, averaged over the ranks
   // If ranks share processors: Times::hops. In each hop a rank waits for a processor, which takes
   // longer than the simulation says if threads outside of the job run there as well. 0 for large
   // rooted calls: a plan with few hops then has the disadvantage that one rank does all the work.

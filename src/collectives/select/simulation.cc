@@ -370,13 +370,10 @@ class Simulation {
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
     Picoseconds entry = 0;
-    if (rank.plan->arrives_first && !waits_await_arrivals(*rank.plan)) {
-      ++looks_;
-      entry = costs_.sync;
-    }
     if (rank.plan->maps_input || rank.plan->maps_output) {
+      ++looks_;
       const auto peers = static_cast<Picoseconds>(rank.plan->node.size() - 1);
-      entry += costs_.find_regions + peers * costs_.map_peer;
+      entry = costs_.sync + costs_.find_regions + peers * costs_.map_peer;
     }
     for (std::uint32_t l = 0; l < rank.plan->lanes.size(); ++l) {
       const Lane& lane = rank.plan->lanes[l];

@@ -108,7 +108,7 @@ struct Simulated {
 
 struct Times {
   Picoseconds end = 0;       // the last rank has ended
-  Picoseconds mean_end = 0;  // a rank has ended: the mean over the ranks
+  Picoseconds mean_end = 0;  // a rank has ended, averaged over the ranks
   Picoseconds busiest = 0;   // the longest working time of any processor or link
   // The working time of all processors and links, and the waits for flags of peers, per rank.
   Picoseconds work = 0;
