@@ -216,6 +216,18 @@ TEST(Price, of_ranks_that_share_processors_lets_any_of_them_take_the_next_rank) 
   EXPECT_EQ(price_of(tree, 8, 1, figures) / 1000, 9 * 1000);
 }
 
+TEST(Price, of_ranks_that_share_processors_has_all_copies_of_a_rank_one_after_another) {
+  Figures figures = round_figures();
+  figures.cached_ns_per_byte = figures.link_ns_per_byte = 0;
+  figures.message_ns = figures.message_overhead_ns = 0;
+  figures.port_ns_per_byte = 2;
+  figures.ranks_per_core = 4;
+  // 8 ranks on 2 processors. Both processors run 3 senders each. Then the root takes one of them
+  // and copies 7 messages there, although the other processor becomes idle.
+  const Builder& gather = *find_builder("pairs", Collective::gather, Medium::messages);
+  EXPECT_EQ(price_of(gather, 8, 1000, figures) / 1000, 3 * 2000 + 7 * 2000);
+}
+
 TEST(Price, of_ranks_that_share_processors_has_a_turn_for_each_rank_that_waited) {
   Figures figures = round_figures();
   figures.cached_ns_per_byte = figures.link_ns_per_byte = 0;

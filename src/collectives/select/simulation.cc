@@ -620,13 +620,6 @@ class Simulation {
     return false;
   }
 
-  /// The processor that copies a message which the rank receives. Where ranks share processors: the
-  /// first to be idle.
-  Processor& receiver_of(const Active& active) {
-    if (!shared_) return processors_[ranks_[active.rank].processor];
-    return *std::ranges::min_element(processors_, {}, &Processor::until);
-  }
-
   void deliver(const Active& sender) {
     const Step& step = sender.lane->steps[sender.next];
     Message& message = messages_[key_of(sender, step, true)];
@@ -646,7 +639,10 @@ class Simulation {
   }
 
   bool recv(Active& active, const Step& step) {
-    if (std::exchange(active.posted, !active.posted)) return true;
+    if (std::exchange(active.posted, !active.posted)) {
+      if (shared_) now_ += active.in_port;
+      return true;
+    }
     Message& message = messages_[key_of(active, step, false)];
     if (message.sent) {
       expect(active, message);
@@ -679,9 +675,11 @@ class Simulation {
         {std::max(now_, arrival_of(receiver, message)), Event::arrives, index_of(receiver)});
   }
 
-  /// The processor has copied the bytes that came while it was idle; it copies the rest now.
+  /// The rank's processor copies the message: what came while the processor was idle, it has copied
+  /// already. Where ranks share processors, the rank copies all of it when it runs again.
   void receive(const Active& receiver) {
-    Processor& processor = receiver_of(receiver);
+    if (shared_) return queue(index_of(receiver));
+    Processor& processor = processors_[ranks_[receiver.rank].processor];
     processor.busy += receiver.in_port;
     processor.until = std::max(now_, processor.until + receiver.in_port);
     resume(receiver, processor.until);

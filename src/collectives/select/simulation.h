@@ -33,7 +33,8 @@
 // Ports. The processors at both ends copy the bytes of a message. A processor handles one message
 // at a time, whatever its direction. So if the processor is slower than the link, a rank that sends
 // and receives at once takes twice as long. The receiver's processor copies while the message
-// arrives, unless it is busy.
+// arrives, unless it is busy. Where ranks share processors, the receiver copies a message after it
+// has arrived, as soon as a processor runs the receiver.
 //
 // Places. A byte is in the processor's own caches, in the caches of a peer that has just written or
 // read it, or in memory. Scratch that the ranks of a node share is in a peer's cache when its owner
