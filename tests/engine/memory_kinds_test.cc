@@ -127,4 +127,29 @@ TEST(MemoryKinds, of_a_broadcast_the_roots_input_and_all_outputs_count) {
   });
 }
 
+/// The root of a broadcast or a scatter knows by its own input that `staged` will run, and ends
+/// before the other rank begins.
+TEST(MemoryKinds, let_a_rank_whose_buffer_is_not_mapped_go_on_without_its_peers) {
+  constexpr std::size_t count = 1 << 13;
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}}};
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 10'000;
+  ranks::run_ranks(
+      2,
+      [&](Rank& self) {
+        const std::vector<int> in(2 * count, 7);
+        for (const bool scatters : {false, true}) {
+          std::vector<int> out(count, -1);
+          EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+          if (self.rank == 1) self.meet();
+          const auto call = scatters ? hocketScatter : hocketBroadcast;
+          EXPECT_HOCKET(call(in.data(), out.data(), count, hocketInt32, 0, self.comm, nullptr));
+          EXPECT_EQ(std::vector<int>(count, 7), out);
+          EXPECT_EQ("staged", last_algorithm(self.comm));
+          if (self.rank == 0) self.meet();
+        }
+      },
+      config);
+}
+
 }  // namespace

@@ -596,6 +596,7 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
   const bool maps = header_->maps_input || header_->maps_output;
   const auto end = all ? static_cast<std::uint32_t>(board.local_ranks()) : peer + 1;
   if (!all) cursor = peer;
+  if (maps && lacks_mapping(own_, binding_->mapped)) return map_nothing();
   for (; cursor < end; ++cursor) {
     const auto rank = static_cast<int>(cursor);
     const ArrivalLine& line = board.arrival(rank, operation_);
@@ -611,24 +612,28 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
       const ArrivalLine& next = board.arrival(rank, operation_ + 1);
       __builtin_prefetch(&next);
       if (uses_second_line_) __builtin_prefetch(next.payload + payload_in_first_line);
-    }
-    if (maps) {
-      const std::uint64_t mapped = rank == own_ ? binding_->mapped : line.mapped;
-      const std::uint64_t needed =
-          (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
-      all_mapped_ &= (mapped & needed) == needed;
+      if (maps && lacks_mapping(rank, line.mapped)) return map_nothing();
     }
   }
   // With two local ranks the peer is all of them.
   if (all || board.local_ranks() == 2) links_->run_ahead->saw_all(binding_->message_sequence);
   if (maps) {
-    if (!all_mapped_) {
-      exported_ = false;
-    } else if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) {
-      return resolved;
-    }
+    if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) return resolved;
   }
   admitted_ = true;
+  return Outcome::next;
+}
+
+/// Whether a buffer of a local rank is not mapped that the program needs. mapped: in its line.
+bool Execution::lacks_mapping(int rank, std::uint64_t mapped) const {
+  const std::uint64_t needed = (reads_input_of(rank) ? 1 : 0) | (writes_output_of(rank) ? 2 : 0);
+  return (mapped & needed) != needed;
+}
+
+/// A buffer is not mapped, so the other program runs. Its steps `wait` await the arrivals, and the
+/// entry need not.
+Execution::Outcome Execution::map_nothing() {
+  all_mapped_ = exported_ = false;
   return Outcome::next;
 }
 
