@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "collectives/select/selector.h"
 #include "plans.h"
 
 namespace hocket::internal {
@@ -489,6 +490,29 @@ TEST(Selection, uses_the_levels_of_several_nodes) {
       }
     }
   }
+}
+
+/// Whether a call of float32 still chooses a plan that maps buffers after one that found none.
+bool tries_again(const SelectorOptions& options, Collective collective, std::size_t count) {
+  Selector selector(options);
+  const CallKey key{.collective = collective, .dtype = Dtype::float32, .root = 0, .count = count};
+  const Selection* selection = nullptr;
+  EXPECT_TRUE(selector.select(key, &selection).ok());
+  EXPECT_NE(selection->staged, nullptr) << "the cheapest plan maps buffers";
+  selector.fell_back(selection->kind);
+  EXPECT_TRUE(selector.select(key, &selection).ok());
+  return selection->staged != nullptr;
+}
+
+TEST(Selection,
+     of_a_large_call_tries_mapped_buffers_again_unless_ranks_wait_for_a_root_and_a_core) {
+  SelectorOptions options;
+  options.ranks = 8;
+  options.board_scratch_bytes = 4 << 20;
+  constexpr std::size_t count = 16 << 20;
+  EXPECT_TRUE(tries_again(options, Collective::gather, count));
+  options.figures.ranks_per_core = 4;
+  EXPECT_FALSE(tries_again(options, Collective::gather, count));
 }
 
 class LayeredPrices : public ::testing::TestWithParam<Builder> {};

@@ -40,7 +40,8 @@ constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
 constexpr std::size_t most_cache_of_rank = 16 << 20;
 
 // A call whose price is so high looks for mapped buffers each time, which takes 0.1 us, if the
-// cheapest program without mapped buffers is Selection::staged.
+// cheapest program without mapped buffers is Selection::staged. Not so a rooted collective among
+// ranks that share cores: to look, a rank waits for the root, which may not run yet.
 constexpr std::int64_t always_tries_ps = 100'000'000;
 
 std::size_t slot_of(const CallKey& key) {
@@ -392,7 +393,8 @@ Status Selector::compute(const CallKey& key, Entry* entry) {
   drop_mapping(&all);
   const Priced& other = best_of(all, rooted, shares_cores);
   entry->is_other = true;
-  entry->always_tries = other.program == staged && other.price_ps >= always_tries_ps;
+  const bool in_turns = rooted && shares_cores;
+  entry->always_tries = other.program == staged && other.price_ps >= always_tries_ps && !in_turns;
   entry->unmapped.counted = true;
   take(key, other, &entry->unmapped);
   return {};
