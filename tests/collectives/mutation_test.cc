@@ -240,7 +240,10 @@ class Barrier {
       const Plan& plan = plans_[r];
       if (static_cast<int>(r) == held_) continue;
       if (plan.arrives_first && !arrived_[r]) moved = arrived_[r] = true;
-      if (plan.arrives_first && !waits_await_arrivals(plan) && !all_arrived(plan)) continue;
+      const auto goes_on = [&](const Step& step) {
+        return step.kind != StepKind::await_arrival || run(plan, step, 0);
+      };
+      if (!std::ranges::all_of(entry_of(plan), goes_on)) continue;
       for (std::uint32_t lane = 0; lane < plan.lanes.size(); ++lane) {
         const std::uint32_t window = plan.lanes[lane].window;
         for (std::uint32_t i = 0; i < plan.lanes[lane].instances; ++i) {

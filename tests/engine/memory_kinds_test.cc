@@ -1,4 +1,10 @@
 // Calls with both memory that peers can map and memory that they cannot map.
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "matrix/ranks.h"
 
 namespace {
@@ -94,8 +100,12 @@ TEST(MemoryKinds, that_change_between_like_calls_are_noticed_within_32_calls) {
   });
 }
 
-/// The root writes to the outputs of the others, which read its input.
+/// The root writes to the outputs of the others, which read its input. Where ranks share cores, it
+/// does not write there.
 TEST(MemoryKinds, of_a_broadcast_the_roots_input_and_all_outputs_count) {
+  cpu_set_t cores;
+  ASSERT_EQ(0, ::sched_getaffinity(0, sizeof cores, &cores));
+  const bool outputs_count = CPU_COUNT(&cores) >= 3;
   constexpr std::size_t count = 1 << 15;
   const Env env{{{"HOCKET_ALGORITHM", "direct"}}};
   enum class Unmapped { none, input, output_of_the_root, output_of_another };
@@ -117,7 +127,9 @@ TEST(MemoryKinds, of_a_broadcast_the_roots_input_and_all_outputs_count) {
         ASSERT_HOCKET(hocketBroadcast(is_root ? in : nullptr, out, count, hocketInt32, root,
                                       self.comm, nullptr));
         EXPECT_EQ(std::vector<int>(count, root + 10), std::vector<int>(out, out + count));
-        EXPECT_EQ(unmapped == Unmapped::none ? "direct" : "staged", last_algorithm(self.comm))
+        const bool all_mapped =
+            unmapped == Unmapped::none || (unmapped != Unmapped::input && !outputs_count);
+        EXPECT_EQ(all_mapped ? "direct" : "staged", last_algorithm(self.comm))
             << "root " << root << ", unmapped " << static_cast<int>(unmapped);
       }
     }
@@ -148,6 +160,36 @@ TEST(MemoryKinds, let_a_rank_whose_buffer_is_not_mapped_go_on_without_its_peers)
           EXPECT_EQ("staged", last_algorithm(self.comm));
           if (self.rank == 0) self.meet();
         }
+      },
+      config);
+}
+
+/// A scatter from mapped memory: rank 1 reads the root's input and ends before rank 2 begins.
+TEST(MemoryKinds, of_the_root_alone_need_no_other_rank) {
+  constexpr std::size_t count = 1 << 13;
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "direct"}}};
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 10'000;
+  std::atomic<bool> has_ended{false};
+  ranks::run_ranks(
+      3,
+      [&](Rank& self) {
+        void* mapped = nullptr;
+        ASSERT_HOCKET(hocketMemAlloc(&mapped, 3 * count * sizeof(int)));
+        auto* const in = static_cast<int*>(mapped);
+        for (std::size_t i = 0; i < 3 * count; ++i) in[i] = static_cast<int>(i / count);
+        std::vector<int> out(count, -1);
+        EXPECT_HOCKET(hocketBarrier(self.comm, nullptr));
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (self.rank == 2 && !has_ended && std::chrono::steady_clock::now() < end) {
+          std::this_thread::yield();
+        }
+        EXPECT_HOCKET(hocketScatter(in, out.data(), count, hocketInt32, 0, self.comm, nullptr));
+        EXPECT_EQ(std::vector<int>(count, self.rank), out);
+        EXPECT_EQ("direct", last_algorithm(self.comm));
+        if (self.rank == 1) has_ended = true;
+        self.meet();
+        EXPECT_HOCKET(hocketMemFree(mapped));
       },
       config);
 }

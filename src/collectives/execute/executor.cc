@@ -296,8 +296,8 @@ bool Execution::advance() {
       arrive();
       return Outcome::next;
     case StepKind::await_arrival:
-      return do_await_arrival(active.cursor, instruction.all,
-                              index_of(instruction.peer, active.instance));
+      return await_arrivals(active.cursor, instruction.all,
+                            index_of(instruction.peer, active.instance));
     case StepKind::wait:
       return do_wait(active, instruction);
     case StepKind::await:
@@ -542,7 +542,8 @@ std::size_t Execution::elements_of(const Active& active, const Instruction& inst
     const BufferPlaces places{binding.input_region.region, binding.input_region.offset,
                               binding.output_region.region, binding.output_region.offset};
     std::memcpy(line.payload, &places, sizeof places);
-    exported_ = writes_output_of(own_) && (binding.mapped & 2) != 0;
+    all_mapped_ = !lacks_mapping(own_, binding.mapped);
+    exported_ = all_mapped_ && writes_output_of(own_);
   }
   if (!sent_counts_.empty()) [[unlikely]] {
     copy_few(line.payload, sent_counts_.data(), sent_counts_.size() * sizeof sent_counts_[0]);
@@ -596,7 +597,6 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
   const bool maps = header_->maps_input || header_->maps_output;
   const auto end = all ? static_cast<std::uint32_t>(board.local_ranks()) : peer + 1;
   if (!all) cursor = peer;
-  if (maps && lacks_mapping(own_, binding_->mapped)) return map_nothing();
   for (; cursor < end; ++cursor) {
     const auto rank = static_cast<int>(cursor);
     const ArrivalLine& line = board.arrival(rank, operation_);
@@ -612,14 +612,14 @@ Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
       const ArrivalLine& next = board.arrival(rank, operation_ + 1);
       __builtin_prefetch(&next);
       if (uses_second_line_) __builtin_prefetch(next.payload + payload_in_first_line);
-      if (maps && lacks_mapping(rank, line.mapped)) return map_nothing();
+      if (maps && lacks_mapping(rank, line.mapped)) {
+        all_mapped_ = exported_ = false;
+        return Outcome::next;
+      }
     }
   }
   // With two local ranks the peer is all of them.
   if (all || board.local_ranks() == 2) links_->run_ahead->saw_all(binding_->message_sequence);
-  if (maps) {
-    if (const Outcome resolved = resolve_peers(); resolved != Outcome::next) return resolved;
-  }
   admitted_ = true;
   return Outcome::next;
 }
@@ -630,11 +630,13 @@ bool Execution::lacks_mapping(int rank, std::uint64_t mapped) const {
   return (mapped & needed) != needed;
 }
 
-/// A buffer is not mapped, so the other program runs. Its steps `wait` await the arrivals, and the
-/// entry need not.
-Execution::Outcome Execution::map_nothing() {
-  all_mapped_ = exported_ = false;
-  return Outcome::next;
+/// The step of an entry or a lane. If a buffer is known not to be mapped, the other program runs,
+/// whose steps `wait` await the arrivals.
+Execution::Outcome Execution::await_arrivals(std::uint32_t& cursor, bool all, std::uint32_t peer) {
+  const bool maps = header_->maps_input || header_->maps_output;
+  if (maps && !all_mapped_) return Outcome::next;
+  const Outcome outcome = do_await_arrival(cursor, all, peer);
+  return outcome == Outcome::next && maps && all_mapped_ ? resolve_peers() : outcome;
 }
 
 /// In some rooted collectives only the root has an input; the other ranks may have no buffer for
@@ -709,7 +711,7 @@ Execution::Outcome Execution::await_arrivals_of(const Active& active,
 
 Execution::Outcome Execution::do_wait(Active& active, const Instruction& instruction) {
   if (active.chunk < instruction.lag) return Outcome::next;
-  if (active.chunk == instruction.lag && waits_await_arrivals(*header_)) {
+  if (active.chunk == instruction.lag && header_->waits_await_arrivals) {
     if (const Outcome outcome = await_arrivals_of(active, instruction); outcome != Outcome::next) {
       return outcome;
     }

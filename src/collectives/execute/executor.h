@@ -186,7 +186,7 @@ class Execution {
   Outcome do_await_board(std::uint32_t& cursor);
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
   bool lacks_mapping(int rank, std::uint64_t mapped) const;
-  Outcome map_nothing();
+  Outcome await_arrivals(std::uint32_t& cursor, bool all, std::uint32_t peer);
   Outcome await_arrivals_of(const Active& active, const Instruction& instruction);
   Outcome do_wait(Active& active, const Instruction& instruction);
   Outcome do_await(Active& active, const Instruction& instruction) const;

@@ -138,6 +138,7 @@ class Lowering {
     header_.uses_node = plan_.uses_node();
     header_.sends_messages |= plan_.uses_node() && plan_.node.size() < plan_.shape.ranks;
     header_.arrives_first = plan_.arrives_first;
+    header_.waits_await_arrivals = waits_await_arrivals(plan_);
     header_.maps_input = plan_.maps_input;
     header_.maps_output = plan_.maps_output;
     header_.single_chunk = plan_.single_chunk;

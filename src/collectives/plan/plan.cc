@@ -42,12 +42,28 @@ Layout::Layout(std::span<const std::uint32_t> node_of) {
   }
 }
 
+Mapped mapped_buffers(const Plan& plan) {
+  const CollectiveRow& row = row_of(plan.shape.collective);
+  const bool of_all =
+      (plan.maps_input && !row.input_at_root) || (plan.maps_output && !row.output_at_root);
+  if (of_all) return Mapped::of_all;
+  return plan.maps_input || plan.maps_output ? Mapped::of_root : Mapped::none;
+}
+
+bool waits_await_arrivals(const Plan& plan) {
+  return plan.arrives_first && mapped_buffers(plan) != Mapped::of_all;
+}
+
 Steps entry_of(const Plan& plan) {
   Steps entry;
   if (!is_p2p(plan.shape.collective)) entry.push_back(steps::await_board());
-  if (plan.arrives_first) {
-    entry.push_back(steps::arrive());
-    if (!waits_await_arrivals(plan)) entry.push_back(steps::await_arrival());
+  if (!plan.arrives_first) return entry;
+  entry.push_back(steps::arrive());
+  const Mapped mapped = mapped_buffers(plan);
+  if (mapped == Mapped::of_all) entry.push_back(steps::await_arrival());
+  const auto root = std::ranges::find(plan.node, static_cast<std::uint32_t>(plan.shape.root));
+  if (mapped == Mapped::of_root && !plan.shape.is_root() && root != plan.node.end()) {
+    entry.push_back(steps::await_arrival(steps::fixed(root - plan.node.begin())));
   }
   return entry;
 }

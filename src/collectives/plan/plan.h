@@ -260,18 +260,19 @@ struct Plan {
 /// builder and no user's plan can leave them out.
 Steps entry_of(const Plan& plan);
 
-/// True if a plan, or the header of a program, arrives in the entry but awaits its peers only in
-/// the lanes, with the steps `wait`.
-template <typename PlanOrHeader>
-bool waits_await_arrivals(const PlanOrHeader& plan) {
-  return plan.arrives_first && !plan.maps_input && !plan.maps_output;
-}
+/// Whose buffers a plan maps. In its entry it awaits the arrivals of these local peers.
+enum class Mapped : std::uint8_t { none, of_root, of_all };
+Mapped mapped_buffers(const Plan& plan);
+
+/// True if a plan that arrives in the entry does not await all of its peers there: then its steps
+/// `wait` await the arrivals of the peers whose flags they wait for.
+bool waits_await_arrivals(const Plan& plan);
 
 /// True if a plan, or the header of a program, can replace a plan that maps buffers in an operation
 /// where a buffer is not mapped: it arrives in the entry too, and maps no buffer.
 template <typename PlanOrHeader>
 bool replaces_mapping(const PlanOrHeader& plan) {
-  return waits_await_arrivals(plan);
+  return plan.arrives_first && !plan.maps_input && !plan.maps_output;
 }
 
 /// The number of blocks of an input and of an output, as the collective's row says. A rank without

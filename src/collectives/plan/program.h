@@ -84,7 +84,8 @@ struct ProgramHeader {
   bool sends_messages;  // this rank, or another rank in the same operation
   // Steps of this rank access the inputs, or the outputs, of local peers.
   bool accesses_inputs, accesses_outputs;
-  std::uint8_t unused[3];
+  bool waits_await_arrivals;  // waits_await_arrivals() of the plan
+  std::uint8_t unused[2];
 };
 static_assert(sizeof(ProgramHeader) == 96);
 

@@ -369,11 +369,12 @@ class Simulation {
   /// begin at the same time, the board is free.
   void begin(Rank& rank) {
     const auto index = static_cast<std::uint32_t>(&rank - ranks_.data());
-    Picoseconds entry = 0;
-    if (rank.plan->maps_input || rank.plan->maps_output) {
+    const Mapped mapped = mapped_buffers(*rank.plan);
+    Picoseconds entry = mapped != Mapped::none ? costs_.find_regions : 0;
+    if (mapped == Mapped::of_all || (mapped == Mapped::of_root && !rank.plan->shape.is_root())) {
       ++looks_;
-      const auto peers = static_cast<Picoseconds>(rank.plan->node.size() - 1);
-      entry = costs_.sync + costs_.find_regions + peers * costs_.map_peer;
+      const auto all = static_cast<Picoseconds>(rank.plan->node.size() - 1);
+      entry += costs_.sync + (mapped == Mapped::of_all ? all : 1) * costs_.map_peer;
     }
     for (std::uint32_t l = 0; l < rank.plan->lanes.size(); ++l) {
       const Lane& lane = rank.plan->lanes[l];
