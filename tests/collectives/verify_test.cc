@@ -63,10 +63,17 @@ TEST_P(EveryPlan, verifies_for_every_root_and_both_widths) {
     const std::uint32_t roots = row_of(builder.collective).rooted ? ranks : 1;
     for (std::uint32_t root = 0; root < roots; ++root) {
       for (const bool widened : {false, true}) {
-        const Proof proof =
-            prove(plans_of(builder, {.ranks = ranks, .widened = widened, .root = root}));
-        for (const Status& status : {proof.status, proof.scalars}) {
-          ASSERT_TRUE(status.ok()) << ranks << " ranks, root " << root << ": " << status.message();
+        Group group{.ranks = ranks, .widened = widened, .root = root};
+        const Plans plans = plans_of(builder, group);
+        group.shares_cores = true;
+        const Plans shared = plans_of(builder, group);
+        for (const Plans* each : {&plans, shared != plans ? &shared : nullptr}) {
+          if (each == nullptr) continue;
+          const Proof proof = prove(*each);
+          for (const Status& status : {proof.status, proof.scalars}) {
+            ASSERT_TRUE(status.ok())
+                << ranks << " ranks, root " << root << ": " << status.message();
+          }
         }
       }
     }

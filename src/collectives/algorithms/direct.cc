@@ -48,7 +48,9 @@ namespace {
 
 enum Flag : int { done = 3 };  // no flag of `staged`
 
-constexpr std::uint32_t most_parts = 8;  // into which a broadcast is cut
+// Into which a broadcast is cut, so that the root helps to copy. Not where ranks share cores: there
+// every core has a rank that copies, and a rank that need not await all others ends sooner.
+constexpr std::uint32_t most_parts = 8;
 
 enum class Accessed : std::uint8_t { inputs, outputs, both };
 
@@ -101,7 +103,7 @@ void direct_reduce_scatter(Plan& plan, const Shape& shape) {
 void direct_broadcast(Plan& plan, const Shape& shape) {
   const Ranges r(shape.rank);
   const Index root = fixed(shape.root);
-  if (shape.ranks > most_parts) {
+  if (shape.ranks > most_parts || shape.shares_cores) {
     const Index whole = fixed(0);
     set_lane(plan, Accessed::inputs,
              all_blocks("copy", Buffer::output,
