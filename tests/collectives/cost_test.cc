@@ -229,6 +229,20 @@ TEST(Price, of_ranks_that_share_processors_has_all_copies_of_a_rank_one_after_an
   EXPECT_EQ(price_of(gather, 8, 1000, figures) / 1000, 3 * 2000 + 7 * 2000);
 }
 
+TEST(Price, of_ranks_that_share_processors_leaves_none_idle_while_a_rank_waits_for_one) {
+  Figures figures = round_figures();
+  figures.ranks_per_core = 2;
+  // The root copies on one processor from 60 ns on, and its second lane waits. The others begin
+  // when they have seen the root and mapped its input: one on the other processor, and one after
+  // each.
+  const Builder& direct = *find_builder("direct", Collective::broadcast, Medium::node);
+  const std::int64_t begin = 1000 + 60 + 20, copy = 2 * 1000;
+  Shape shape = shape_of(direct, 4);
+  shape.shares_cores = true;
+  EXPECT_EQ(price(direct, shape, 1000, Dtype::uint8, chunk_elements, figures, {}) / 1000,
+            begin + copy + copy + 1000);
+}
+
 TEST(Price, of_ranks_that_share_processors_has_a_turn_for_each_rank_that_waited) {
   Figures figures = round_figures();
   figures.cached_ns_per_byte = figures.link_ns_per_byte = 0;

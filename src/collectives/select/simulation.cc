@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <queue>
 #include <tuple>
 #include <unordered_map>
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint32_t none = 0xffffffff;
 constexpr std::uint32_t ended = 0xffffffff;    // the progress of an instance
 constexpr std::size_t arrival = public_flags;  // beside the flags of lanes
+constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
 
 /// bytes x rate, where their product need not fit.
 Picoseconds time_of(std::uint64_t bytes, std::int64_t femtoseconds) {
@@ -73,10 +75,10 @@ struct Link {
 };
 
 struct Processor {
-  Picoseconds until = 0;      // it has work
-  Picoseconds busy = 0;       // in all
-  std::uint32_t rank = none;  // which it runs, or ran last
-  bool takes = false;         // an event will let it take an instance
+  Picoseconds until = 0;         // it has work
+  Picoseconds busy = 0;          // in all
+  std::uint32_t rank = none;     // which it runs, or ran last
+  Picoseconds takes_at = never;  // an event lets it take an instance then
 };
 
 struct MessageKey {
@@ -136,7 +138,7 @@ class Simulation {
           receive(active_[event.index]);
           break;
         case Event::takes:
-          run_next(event.index);
+          if (processors_[event.index].takes_at == now_) run_next(event.index);
           break;
       }
     }
@@ -185,21 +187,31 @@ class Simulation {
   void queue(std::uint32_t index) {
     std::uint32_t taker = ranks_[active_[index].rank].processor;
     ready_for(taker).push_back(index);
-    if (shared_ && (processors_[taker].takes || processors_[taker].until > now_)) taker = idlest();
-    if (!processors_[taker].takes) take_at(processors_[taker].until, taker);
+    if (shared_ && (takes_next(processors_[taker]) || processors_[taker].until > now_)) {
+      taker = idlest();
+    }
+    take_at(processors_[taker].until, taker);
   }
 
-  /// Of the processors that no event will let take an instance, the first to be idle; any
+  /// Whether an event lets the processor take an instance as soon as it is idle.
+  bool takes_next(const Processor& processor) const {
+    return processor.takes_at <= std::max(now_, processor.until);
+  }
+
+  /// Of the processors that take no instance as soon as they are idle, the first to be idle; any
   /// processor, if there is none.
   std::uint32_t idlest() const {
-    const auto order = [](const Processor& p) { return std::tuple(p.takes, p.until); };
+    const auto order = [&](const Processor& p) { return std::tuple(takes_next(p), p.until); };
     return static_cast<std::uint32_t>(std::ranges::min_element(processors_, {}, order) -
                                       processors_.begin());
   }
 
+  /// An event that was to come later is then ignored.
   void take_at(Picoseconds time, std::uint32_t number) {
-    processors_[number].takes = true;
-    events_.push({std::max(now_, time), Event::takes, number});
+    time = std::max(now_, time);
+    if (processors_[number].takes_at <= time) return;
+    processors_[number].takes_at = time;
+    events_.push({time, Event::takes, number});
   }
 
   /// Active instances that the processor may take.
@@ -231,7 +243,7 @@ class Simulation {
 
   void run_next(std::uint32_t number) {
     Processor& processor = processors_[number];
-    processor.takes = false;
+    processor.takes_at = never;
     if (processor.until > now_) return take_at(processor.until, number);
     Picoseconds until = -1;
     const auto next = next_for(number, &until);
