@@ -217,6 +217,29 @@ TEST(Culprit, is_the_rank_that_has_not_begun_and_no_rank_between) {
 
 /// Two communicators' receive buffers share a page. The operation of one fails and takes the page
 /// away from peers, while the other's has told its peers to write there.
+/// By `staged` the two ranks that have begun wait for each other's data too.
+TEST(Deadline, names_no_rank_that_waits_too) {
+  const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "staged"}}};
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 1000;
+  ranks::run_ranks(
+      3,
+      [&](Rank& self) {
+        std::vector<float> memory(large);
+        self.meet();
+        if (self.rank != 2) {
+          EXPECT_EQ(hocketTimeout, hocketAllReduce(memory.data(), memory.data(), memory.size(),
+                                                   hocketFloat32, hocketSum, self.comm, nullptr));
+          const std::string text = hocketGetLastError(self.comm);
+          const std::size_t named = text.find("it still waits for rank 2 (host ");
+          EXPECT_NE(std::string::npos, named) << text;
+          EXPECT_EQ(std::string::npos, text.find("), rank", named)) << text;
+        }
+        self.meet();
+      },
+      config);
+}
+
 TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
   const ranks::Env direct(ranks::Env::List{{"HOCKET_ALGORITHM", "direct"}});
   hocketConfig_t hasty = ranks::patient_config();

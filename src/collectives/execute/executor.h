@@ -240,6 +240,7 @@ class Execution {
   bool has_arrived(int peer, std::uint64_t operation) const;
   bool has_begun(int peer, std::uint64_t collective) const;
   void add_awaited(const Active& active, std::vector<int>& ranks) const;
+  void drop_those_that_wait_too(std::vector<int>& ranks) const;
   static std::uint32_t index_of(const Index& index, std::uint32_t instance,
                                 std::uint32_t source = 0) {
     return static_cast<std::uint32_t>(index.at(instance, source));

@@ -53,7 +53,25 @@ std::vector<int> Execution::waits_for() const {
       ranks.push_back(rank);
     }
   }
+  drop_those_that_wait_too(ranks);
   return ranks;
+}
+
+/// If some of these ranks have not arrived, the local ranks that have arrived may wait for them
+/// too: they are no culprits.
+void Execution::drop_those_that_wait_too(std::vector<int>& ranks) const {
+  if (!header_->uses_node) return;
+  std::vector<int> arrived;
+  bool some_late = false;
+  for (int local = 0; local < links_->board->local_ranks(); ++local) {
+    if (has_arrived(local, operation_)) {
+      arrived.push_back(rank_of(local));
+    } else {
+      some_late |= std::ranges::find(ranks, rank_of(local)) != ranks.end();
+    }
+  }
+  if (!some_late) return;
+  std::erase_if(ranks, [&](int rank) { return std::ranges::find(arrived, rank) != arrived.end(); });
 }
 
 }  // namespace hocket::internal
