@@ -296,8 +296,8 @@ bool Execution::advance() {
       arrive();
       return Outcome::next;
     case StepKind::await_arrival:
-      return await_arrivals(active.cursor, instruction.all,
-                            index_of(instruction.peer, active.instance));
+      return do_await_arrival(active.cursor, instruction.all,
+                              index_of(instruction.peer, active.instance));
     case StepKind::wait:
       return do_wait(active, instruction);
     case StepKind::await:
@@ -591,8 +591,8 @@ Execution::Outcome Execution::do_await_board(std::uint32_t& cursor) {
 }
 
 /// cursor: the local rank that is looked at next.
-Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
-                                               std::uint32_t peer) {
+Execution::Outcome Execution::look_for_arrivals(std::uint32_t& cursor, bool all,
+                                                std::uint32_t peer) {
   const Board& board = *links_->board;
   const bool maps = header_->maps_input || header_->maps_output;
   const auto end = all ? static_cast<std::uint32_t>(board.local_ranks()) : peer + 1;
@@ -630,12 +630,14 @@ bool Execution::lacks_mapping(int rank, std::uint64_t mapped) const {
   return (mapped & needed) != needed;
 }
 
-/// The step of an entry or a lane. If a buffer is known not to be mapped, the other program runs,
-/// whose steps `wait` await the arrivals.
-Execution::Outcome Execution::await_arrivals(std::uint32_t& cursor, bool all, std::uint32_t peer) {
+/// A program that maps buffers does so when their ranks have arrived. As soon as a buffer is known
+/// not to be mapped, this rank goes on with the other program, whose steps `wait` await arrivals.
+/// cursor: the local rank that is looked at next.
+Execution::Outcome Execution::do_await_arrival(std::uint32_t& cursor, bool all,
+                                               std::uint32_t peer) {
   const bool maps = header_->maps_input || header_->maps_output;
   if (maps && !all_mapped_) return Outcome::next;
-  const Outcome outcome = do_await_arrival(cursor, all, peer);
+  const Outcome outcome = look_for_arrivals(cursor, all, peer);
   return outcome == Outcome::next && maps && all_mapped_ ? resolve_peers() : outcome;
 }
 
@@ -704,9 +706,9 @@ bool Execution::wait_is_over(const Active& active, const Instruction& instructio
 /// it waits for. A peer in another call may have published any flag.
 Execution::Outcome Execution::await_arrivals_of(const Active& active,
                                                 const Instruction& instruction) {
-  if (instruction.all) return do_await_arrival(arrived_before_, true, 0);
+  if (instruction.all) return look_for_arrivals(arrived_before_, true, 0);
   std::uint32_t cursor = 0;
-  return do_await_arrival(cursor, false, index_of(instruction.peer, active.instance));
+  return look_for_arrivals(cursor, false, index_of(instruction.peer, active.instance));
 }
 
 Execution::Outcome Execution::do_wait(Active& active, const Instruction& instruction) {

@@ -184,9 +184,9 @@ class Execution {
   bool board_is_free() const { return links_->run_ahead->all_have_begun(board_awaits()); }
   void begin_by_messages();
   Outcome do_await_board(std::uint32_t& cursor);
-  Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
+  Outcome look_for_arrivals(std::uint32_t& cursor, bool all, std::uint32_t peer);
   bool lacks_mapping(int rank, std::uint64_t mapped) const;
-  Outcome await_arrivals(std::uint32_t& cursor, bool all, std::uint32_t peer);
+  Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
   Outcome await_arrivals_of(const Active& active, const Instruction& instruction);
   Outcome do_wait(Active& active, const Instruction& instruction);
   Outcome do_await(Active& active, const Instruction& instruction) const;

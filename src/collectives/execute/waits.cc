@@ -57,8 +57,8 @@ std::vector<int> Execution::waits_for() const {
   return ranks;
 }
 
-/// If some of these ranks have not arrived, the local ranks that have arrived may wait for them
-/// too: they are no culprits.
+/// If a local rank among these ranks has not arrived, the local ranks that have arrived may be
+/// waiting for it too. So they are not named.
 void Execution::drop_those_that_wait_too(std::vector<int>& ranks) const {
   if (!header_->uses_node) return;
   std::vector<int> arrived;
