@@ -215,8 +215,6 @@ TEST(Culprit, is_the_rank_that_has_not_begun_and_no_rank_between) {
   expect_late_rank_is_culprit("owner-fold", 0);
 }
 
-/// Two communicators' receive buffers share a page. The operation of one fails and takes the page
-/// away from peers, while the other's has told its peers to write there.
 /// By `staged` the two ranks that have begun wait for each other's data too.
 TEST(Deadline, names_no_rank_that_waits_too) {
   const Env env{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "staged"}}};
@@ -240,6 +238,8 @@ TEST(Deadline, names_no_rank_that_waits_too) {
       config);
 }
 
+/// Two communicators' receive buffers share a page. The operation of one fails and takes the page
+/// away from peers, while the other's has told its peers to write there.
 TEST(SharedPage, is_an_error_for_the_operation_that_would_lose_data) {
   const ranks::Env direct(ranks::Env::List{{"HOCKET_ALGORITHM", "direct"}});
   hocketConfig_t hasty = ranks::patient_config();
