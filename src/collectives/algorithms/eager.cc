@@ -52,9 +52,9 @@ using namespace steps;
 
 namespace {
 
-/// Sets the length of the longest small block: `blocks` such blocks fit into `room` bytes of
-/// scratch, and each has at most `most_bytes`. False: the counts of a rank's blocks do not fit into
-/// its arrival line.
+/// Sets Plan::small_bytes: to the greatest length at which a scratch of `room` bytes holds `blocks`
+/// blocks, but to `most_bytes` at most. Returns false if the counts of a rank's blocks do not fit
+/// into the rank's arrival line.
 bool divide_scratch(Plan& plan, std::uint32_t blocks, std::size_t most_bytes,
                     std::size_t room = Board::least_large_scratch_bytes) {
   constexpr std::size_t line = 64;

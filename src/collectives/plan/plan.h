@@ -260,7 +260,8 @@ struct Plan {
 /// builder and no user's plan can leave them out.
 Steps entry_of(const Plan& plan);
 
-/// Whose buffers a plan maps. In its entry it awaits the arrivals of these local peers.
+/// Whose buffers a plan maps: of no rank, of the root alone, or of all local ranks. In the entry a
+/// rank awaits the arrivals of the peers whose buffers the plan maps.
 enum class Mapped : std::uint8_t { none, of_root, of_all };
 Mapped mapped_buffers(const Plan& plan);
 

@@ -393,8 +393,9 @@ Status Selector::compute(const CallKey& key, Entry* entry) {
   drop_mapping(&all);
   const Priced& other = best_of(all, rooted, shares_cores);
   entry->is_other = true;
-  const bool in_turns = rooted && shares_cores;
-  entry->always_tries = other.program == staged && other.price_ps >= always_tries_ps && !in_turns;
+  const bool awaits_root = rooted && shares_cores;
+  entry->always_tries =
+      other.program == staged && other.price_ps >= always_tries_ps && !awaits_root;
   entry->unmapped.counted = true;
   take(key, other, &entry->unmapped);
   return {};
