@@ -42,16 +42,21 @@ class Calibration {
   /// collectives that have it; empty: the selector chooses.
   using Run = std::function<Status(std::span<const Call> calls, const char* algorithm)>;
 
-  /// All arguments but `run` outlive the calibration.
+  /// PeerMemory::read_process.
+  using Read = std::function<std::ptrdiff_t(int peer, std::uint64_t address, std::size_t bytes,
+                                            std::byte* to)>;
+
+  /// All arguments but `run` and `read` outlive the calibration.
   Calibration(const Session& session, const Membership& membership, const Board& board,
               const CommConfig& config, const LoadedPlans& plans,
-              std::vector<Transport*> transports, Run run)
+              std::vector<Transport*> transports, Run run, Read read)
       : membership_(membership),
         board_(board),
         config_(config),
         plans_(plans),
         transports_(std::move(transports)),
         run_(std::move(run)),
+        read_(std::move(read)),
         ranks_per_core_(ranks_per_core(session, membership.member(0))) {}
 
   /// Collective, while the communicator runs nothing else. *figures receives the figures of rank 0,
@@ -71,6 +76,7 @@ class Calibration {
   void tell_transports(const Figures& figures) const;
   Status share_a_core(bool* shared);
   Status measure_board(Figures* figures);
+  Status measure_kernel_copy(Figures* figures);
   Status measure_push(Stores stores, double* ns_per_byte);
   struct Timed;
   Status time_twice(std::span<Timed> all);
@@ -86,6 +92,7 @@ class Calibration {
   const LoadedPlans& plans_;
   const std::vector<Transport*> transports_;  // they store as the figures say
   const Run run_;
+  const Read read_;
   double pair_ns_ = 0;  // the time of a small message between rank 0 and another rank, on these two
   const double ranks_per_core_;  // of rank 0's machine, so that all ranks measure the same
 };

@@ -202,12 +202,15 @@ Status Communicator::agree(const std::optional<Figures>& known) {
     return status;
   }
   if (ranks() > 1) {
+    const auto run_by = [this](std::span<const Call> calls, const char* algorithm) {
+      engine_->force_algorithm(algorithm);
+      return run(calls);
+    };
+    const auto read = [this](int peer, std::uint64_t address, std::size_t bytes, std::byte* to) {
+      return links_.memory().read_process(peer, address, bytes, to);
+    };
     Calibration calibration(*session_, membership_, links_.board(), config_, plans,
-                            links_.transports(),
-                            [this](std::span<const Call> calls, const char* algorithm) {
-                              engine_->force_algorithm(algorithm);
-                              return run(calls);
-                            });
+                            links_.transports(), run_by, read);
     if (const Status status = calibration.agree(&figures, known.has_value()); !status.ok()) {
       fail(status);  // the ranks whose settings agree learn of it
       return status;
@@ -272,6 +275,9 @@ void Communicator::log_ready(const Figures& f) const {
         "ns/byte",
         f.message_ns, f.message_overhead_ns, f.link_ns_per_byte, f.port_ns_per_byte);
     if (f.ranks_per_core > 1) line += fmt::format("; turn of a core {:.0f} ns", f.turn_ns);
+    if (f.kernel_copy_ns_per_byte > 0) {
+      line += fmt::format("; kernel copy {:.3f} ns/byte", f.kernel_copy_ns_per_byte);
+    }
     if (nodes() == 1 && f.ranks_per_core <= 1) {
       line += fmt::format("; peer memory {:.3f} ns/byte; peer memory past caches {:.3f} ns/byte",
                           f.push_ns_per_byte, f.push_non_temporal_ns_per_byte);

@@ -1,8 +1,10 @@
 #include "engine/peer_memory.h"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "base/assert.h"
@@ -53,6 +55,14 @@ Status PeerMemory::map_remote(int peer, RegionOffset offset, std::size_t bytes,
   }
   found->second.used_by = std::max(found->second.used_by, operation);
   return address_in(*found->second.mapping, peer, offset, bytes, out);
+}
+
+std::ptrdiff_t PeerMemory::read_process(int peer, std::uint64_t address, std::size_t bytes,
+                                        std::byte* to) const {
+  const iovec local{.iov_base = to, .iov_len = bytes};
+  const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = bytes};
+  const ssize_t copied = ::process_vm_readv(membership_.member(peer).pid, &local, 1, &remote, 1, 0);
+  return copied < 0 && errno == ESRCH ? 0 : copied;
 }
 
 /// Code::in_progress until the descriptor has arrived, which wakes this rank.

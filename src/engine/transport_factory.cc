@@ -17,6 +17,10 @@ std::unique_ptr<Transport> make_shm(const TransportOptions& given) {
                                          std::uint64_t operation, std::byte** out) {
     return memory.map_remote(peer, location, bytes, operation, out);
   };
+  options.read = [&memory = given.memory](int peer, std::uint64_t address, std::size_t bytes,
+                                          std::byte* to) {
+    return memory.read_process(peer, address, bytes, to);
+  };
   const std::vector<int>& local_members = given.membership.local_members();
   return std::make_unique<ShmTransport>(
       given.board, local_members, given.membership.comm_id(),

@@ -140,7 +140,7 @@ const char* fault_of(const FrameHeader& header, std::uint64_t comm_id, std::uint
   }
   if (header.comm_id != comm_id) return "a frame of another communicator";
   if (header.source != source) return "a frame with the number of another rank";
-  if (header.kind < FrameKind::data || header.kind > FrameKind::fin) {
+  if (header.kind < FrameKind::data || header.kind > FrameKind::refusal) {
     return "a frame of an unknown kind";
   }
   if ((header.flags & ~frame_flag::all) != 0) return "a frame with unknown flags";

@@ -22,6 +22,7 @@ enum class FrameKind : std::uint8_t {
   call = 8,      // says in which collective the sender waits for the receiver
   location = 9,  // where the message is in memory which the receiver can map: a RegionOffset
   fin = 10,      // the receiver has copied the message from its location
+  refusal = 11,  // the receiver cannot copy the message from its location: send the payload
 };
 
 namespace frame_flag {
@@ -33,7 +34,7 @@ inline constexpr std::uint16_t all = 15;
 }  // namespace frame_flag
 
 inline constexpr std::uint32_t frame_magic = 0x31746b68;  // "hkt1"
-inline constexpr std::uint8_t frame_version = 4;
+inline constexpr std::uint8_t frame_version = 5;
 
 struct FrameHeader {
   std::uint32_t magic = frame_magic;

@@ -375,6 +375,8 @@ Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
       return {};
     case FrameKind::fin:
       return accept_fin(header);
+    case FrameKind::refusal:
+      return accept_refusal(header);
     case FrameKind::call:
       call_in_ = {header.sequence, header.signature};
       if (check_peer_call()) sequence_check_.add(*this);
@@ -461,6 +463,22 @@ void MessageMatcher::located_complete() {
   recv->framed_bytes = recv->bytes;
   queue_control(FrameKind::fin, *recv);
   awaiting_room_.push(*recv);
+}
+
+/// The payload may follow at once: the receive is posted again.
+void MessageMatcher::located_refused() {
+  Transfer& recv = *located_.pop();
+  recv.moved = recv.framed_bytes = 0;
+  recv.state = cts_sent;
+  recvs_.insert(recv);
+  queue_control(FrameKind::refusal, recv);
+}
+
+Status MessageMatcher::accept_refusal(const FrameHeader& header) {
+  Transfer* const send = awaiting_fin_.take(key_of(header));
+  if (send == nullptr) return violation("that it cannot copy a message that is not under way");
+  bulk_.push(*send);
+  return {};
 }
 
 Status MessageMatcher::accept_unexpected(const FrameHeader& header, InFrame& frame) {

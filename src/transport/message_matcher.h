@@ -15,7 +15,9 @@
 // If the receiver can map the memory of a message that is not eager, the sender sends the location
 // of the message at once, instead of an RTS and of the payload. When the receive is posted, the
 // link copies the message from there, and the matcher tells the sender that it is taken. A receive
-// that is posted before the location arrives has sent a CTS, which nobody needs then.
+// that is posted before the location arrives has sent a CTS, which nobody needs then. The same
+// where the kernel copies from the sender's memory; if it refuses, the matcher asks for the
+// payload.
 //
 // A mismatch ends the link: the rank that detects it sends a NACK, and all transfers between the
 // two ranks end with the same error, now and later.
@@ -43,7 +45,8 @@ struct MatcherOptions {
   /// Limit of unexpected messages, RTS and CTS of a peer: one more RTS or CTS is a violation.
   std::size_t max_unexpected_entries = 1 << 20;
   bool checksum = false;  // send a CRC32C of each payload
-  /// The link copies messages from the sender's memory. Not with checksum, which is of a payload.
+  /// The link copies messages from locations in the sender's memory. Not with checksum, which is of
+  /// a payload.
   bool maps = false;
 };
 
@@ -114,6 +117,8 @@ class MessageMatcher {
   Transfer* next_located() const { return located_.head; }
   /// The link has copied all of next_located().
   void located_complete();
+  /// The link cannot copy next_located() from its location.
+  void located_refused();
 
   // ---- Ends
   /// Ends all transfers with `why`, and every transfer that is posted later.
@@ -155,7 +160,7 @@ class MessageMatcher {
 
   static std::uint64_t charge(std::uint64_t bytes) { return bytes + 256; }
   bool sends_location(const Transfer& transfer) const {
-    return transfer.mappable && options_.maps && !options_.checksum;
+    return (transfer.mappable || transfer.readable) && options_.maps && !options_.checksum;
   }
   void send_location(Transfer& transfer);
   bool start(Transfer& transfer);
@@ -182,6 +187,7 @@ class MessageMatcher {
   Status accept_unexpected(const FrameHeader& header, InFrame& frame);
   Status accept_location(const FrameHeader& header);
   Status accept_fin(const FrameHeader& header);
+  Status accept_refusal(const FrameHeader& header);
   Status accept_rts(const FrameHeader& header);
   Status accept_cts(const FrameHeader& header);
   Status remember(KeyTable<UnexpectedMessage>& table, const FrameHeader& header,

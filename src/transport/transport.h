@@ -49,6 +49,9 @@ struct Transfer {
   bool mappable = false;
   /// Of a mappable send: the peer copies the message from there also if it could be eager.
   bool prefers_location = false;
+  /// A send that is not mappable: a transport may let the peer have the kernel copy the message
+  /// from the memory of this process.
+  bool readable = false;
   RegionOffset location;  // of a recv: where the sender's memory is, set by the transport
   // Set by the transport:
   bool done = false;
@@ -80,6 +83,9 @@ class Transport {
   /// How the transport stores what peers of this node read: past the caches or ordinarily. The
   /// bytes are the same. Figures (collectives/select/figures.h) say what is faster.
   virtual void store_non_temporal(bool /*non_temporal*/) {}
+  /// Whether the peers of this node copy readable messages of more than most_staged_bytes. Figures
+  /// (collectives/select/figures.h) say what is faster, and whether the kernel lets all of them.
+  virtual void use_kernel_copies(bool /*use*/) {}
   /// Called when this rank has waited long for `peer` in its latest collective. Sends that call to
   /// the peer, so that a peer that waits in another call finds out. The peer does not answer.
   virtual void tell_call(int /*peer*/, std::uint64_t /*sequence*/, const Signature& /*call*/) {}

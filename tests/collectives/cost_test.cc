@@ -279,6 +279,31 @@ TEST(Price, of_a_message_within_a_node_counts_what_its_receiver_reads_and_writes
   EXPECT_EQ(price_of_bytes(9000) - price_of_bytes(8000), 1000 * (9 + 7));
 }
 
+TEST(Price, of_a_message_that_the_kernel_copies_is_that_of_one_copy_by_its_receiver) {
+  Figures figures = round_figures();
+  figures.ranks_per_core = 2;
+  figures.port_ns_per_byte = 5;
+  figures.link_ns_per_byte = figures.cached_ns_per_byte = 0;
+  const auto price_of_bytes = [&](Collective collective, std::size_t bytes, double kernel) {
+    figures.kernel_copy_ns_per_byte = kernel;
+    const Builder& pairs = *find_builder("pairs", collective, Medium::messages);
+    return price(pairs, shape_of(pairs, 2), bytes, Dtype::uint8, 1 << 20, figures) / 1000;
+  };
+  constexpr std::size_t longest = most_staged_bytes, long_one = longest + 1;
+  for (const Collective collective : {Collective::scatter, Collective::all_to_all}) {
+    // Each rank that receives copies once; the two ranks share a core.
+    const std::int64_t copies = collective == Collective::scatter ? 1 : 2;
+    const std::int64_t staged = price_of_bytes(collective, long_one, 0);
+    const std::int64_t at_1 = price_of_bytes(collective, long_one, 1);
+    const std::int64_t at_3 = price_of_bytes(collective, long_one, 3);
+    EXPECT_EQ(copies * 2 * std::int64_t{long_one}, at_3 - at_1);
+    EXPECT_EQ(copies * (10 - 3) * std::int64_t{long_one}, staged - at_3);
+    EXPECT_EQ(price_of_bytes(collective, longest, 0), price_of_bytes(collective, longest, 1));
+  }
+  EXPECT_EQ(price_of_bytes(Collective::gather, long_one, 0),
+            price_of_bytes(Collective::gather, long_one, 1));
+}
+
 TEST(Price, of_one_rank_is_that_of_its_copy) {
   for (const Builder& builder : group_builders()) {
     const std::size_t bytes = builder.collective == Collective::barrier ? 0 : 50;

@@ -42,7 +42,8 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
     const CommConfig config;
     Figures figures;
     const LoadedPlans no_plans;
-    Calibration calibration(*session, membership, none, config, no_plans, {}, run);
+    const auto refuse = [](int, std::uint64_t, std::size_t, std::byte*) { return -1; };
+    Calibration calibration(*session, membership, none, config, no_plans, {}, run, refuse);
     const Status status = calibration.agree(&figures);
     EXPECT_TRUE(status.ok()) << status.message();
     if (rank == 0) return of_rank_0.set_value(figures);

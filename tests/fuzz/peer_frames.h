@@ -49,7 +49,7 @@ inline FrameHeader peer_frame(fuzz::Input& input) {
   static constexpr std::uint64_t offsets[] = {0, 0, 0, 1, 100, 500, ~0ull - 10, ~0ull};
   FrameHeader made;
   made.comm_id = fuzzed_comm;
-  made.kind = static_cast<FrameKind>(input.byte() % 12);
+  made.kind = static_cast<FrameKind>(input.byte() % 13);
   const std::uint8_t flags = input.byte();
   made.flags = flags % 32;
   made.sequence = 1 + input.byte() % 3;

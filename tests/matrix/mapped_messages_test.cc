@@ -1,5 +1,7 @@
-// Large messages in memory that peers can map, between processes: the receiver copies them from the
-// memory of the sender.
+// Large messages between processes that the receiver copies from the memory of the sender: memory
+// that it can map, or, where ranks share cores, other memory by the kernel.
+#include <sched.h>
+
 #include <fstream>
 #include <numeric>
 
@@ -34,9 +36,29 @@ std::uint32_t element(int from, int to, int round, std::size_t i) {
          7919U * static_cast<std::uint32_t>(round);
 }
 
-/// The buffers of a rank: mapped in some rounds, plain in others.
+/// The processes that this one starts share a core.
+class OneCore {
+ public:
+  OneCore() {
+    EXPECT_EQ(0, ::sched_getaffinity(0, sizeof before_, &before_));
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    int core = 0;
+    while (!CPU_ISSET(core, &before_)) ++core;
+    CPU_SET(core, &one);
+    EXPECT_EQ(0, ::sched_setaffinity(0, sizeof one, &one));
+  }
+  ~OneCore() { EXPECT_EQ(0, ::sched_setaffinity(0, sizeof before_, &before_)); }
+  OneCore(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+/// The buffers of a rank: mapped in some rounds, plain in others; or always plain.
 struct Buffers {
-  explicit Buffers(const Process& self) : self(self), plain_in(room), plain_out(room) {
+  explicit Buffers(const Process& self, bool always_plain = false)
+      : self(self), always_plain(always_plain), plain_in(room), plain_out(room) {
     void* memory = nullptr;
     EXPECT_HOCKET(hocketMemAlloc(&memory, 2 * room * sizeof(std::uint32_t)));
     mapped = static_cast<std::uint32_t*>(memory);
@@ -45,9 +67,9 @@ struct Buffers {
   Buffers(const Buffers&) = delete;
 
   void begin(int round) {
-    const bool is_mapped = (round + self.rank) % 3 != 0;
+    const bool is_mapped = !always_plain && (round + self.rank) % 3 != 0;
     // An odd element: locations need no alignment beyond that of the type.
-    in = is_mapped ? mapped + round % 2 : plain_in.data();
+    in = (is_mapped ? mapped : plain_in.data()) + round % 2;
     out = is_mapped ? mapped + room : plain_out.data();
     std::fill_n(out, room - 1, 0xa5a5a5a5U);
   }
@@ -76,6 +98,7 @@ struct Buffers {
   }
 
   const Process& self;
+  const bool always_plain;
   std::vector<std::uint32_t> plain_in, plain_out;
   std::uint32_t *mapped = nullptr, *in = nullptr, *out = nullptr;
 };
@@ -149,14 +172,48 @@ TEST(MappedMessages, between_processes_have_the_bytes_of_the_sender) {
   }
 }
 
-/// The memory of a killed rank stays as it is, so no receive has wrong bytes: it is complete, or it
-/// is an error that names the rank.
-TEST(MappedMessages, of_a_killed_rank_end_with_an_error_that_names_it) {
+/// Rank 0 of a communicator notes whether its figures have the kernel's copy.
+struct KernelCopyNoted {
+  KernelCopyNoted() {
+    const auto note = [](int, const char* line, void* user) {
+      const std::string text = line;
+      if (text.find("kernel copy") != text.npos) static_cast<KernelCopyNoted*>(user)->found = true;
+    };
+    EXPECT_HOCKET(hocketSetLogCallback(note, this));
+  }
+  ~KernelCopyNoted() { EXPECT_HOCKET(hocketSetLogCallback(nullptr, nullptr)); }
+  KernelCopyNoted(const KernelCopyNoted&) = delete;
+  bool found = false;
+};
+
+TEST(KernelCopies, between_processes_have_the_bytes_of_the_sender) {
+  const OneCore one_core;
+  const KernelCopyNoted noted;
+  const ranks::Env env({{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", "pairs"}});
+  Job job(ranks_of_job);
+  job.start(ranks::patient_config(), [&](Process& self) {
+    if (self.rank == 0 && !noted.found) {
+      std::printf("the kernel does not copy here: forbidden, or slower than shared memory\n");
+    }
+    Buffers buffers(self, true);
+    for (int round = 0; round < 12; ++round) {
+      buffers.begin(round);
+      round % 2 == 0 ? all_to_all(buffers, round) : exchange(buffers, round);
+      ASSERT_HOCKET(hocketBarrier(self.comm, nullptr));
+    }
+  });
+  job.finish();
+}
+
+/// A rank is killed before a round of an exchange. A message of the kernel's copy is complete, or
+/// it is an error that names the rank; and the memory of a killed rank that peers have mapped stays
+/// as it is.
+void kill_a_rank(bool plain) {
   for (const int point : {1, 4, 9}) {
     const ranks::Env env{{{"HOCKET_TRANSPORT", "shm"}}};
     Job job(ranks_of_job);
     job.start(ranks::patient_config(), [&](Process& self) {
-      Buffers buffers(self);
+      Buffers buffers(self, plain);
       hocketResult_t result = hocketSuccess;
       for (int round = 0; result == hocketSuccess; ++round) {
         if (self.rank == 1 && round == point) ::kill(::getpid(), SIGKILL);
@@ -179,6 +236,13 @@ TEST(MappedMessages, of_a_killed_rank_end_with_an_error_that_names_it) {
       EXPECT_EQ(1, job.report(rank).culprit) << job.report(rank).text;
     }
   }
+}
+
+TEST(MappedMessages, of_a_killed_rank_end_with_an_error_that_names_it) { kill_a_rank(false); }
+
+TEST(KernelCopies, of_a_killed_rank_end_with_an_error_that_names_it) {
+  const OneCore one_core;
+  kill_a_rank(true);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ class Conformance : public ::testing::TestWithParam<std::tuple<std::string, bool
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, Conformance,
-                         ::testing::Combine(::testing::Values("shm", "mapped", "tcp", "tls"),
+                         ::testing::Combine(::testing::Values("shm", "mapped", "read", "refused",
+                                                              "tcp", "tls"),
                                             ::testing::Bool()),
                          [](const auto& info) {
                            return std::get<0>(info.param) +
@@ -433,7 +434,7 @@ TEST_P(Conformance, a_peer_that_left_is_named_and_what_it_had_sent_still_arrives
   EXPECT_EQ(never.transfer.status.culprit(), 0);
   EXPECT_NE(never.transfer.status.message().find("rank 0 has left"), std::string::npos);
   const std::string& kind = std::get<0>(GetParam());
-  const std::string link = kind == "shm" || kind == "mapped" ? "shm" : "tcp";
+  const std::string link = kind == "tcp" || kind == "tls" ? "tcp" : "shm";
   EXPECT_EQ(never.transfer.status.link().rfind(link, 0), 0u);
   fabric->at(1).post_recv(got.transfer);
   drive(*fabric, {&got.transfer});

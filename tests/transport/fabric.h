@@ -9,11 +9,14 @@
 #include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -78,6 +81,7 @@ struct FabricOptions {
   int ranks = 2;
   bool tls = false;     // over tcp
   bool mapped = false;  // over shm: large messages are copied from the memory of the sender
+  bool read = false;    // over shm: by the kernel
   bool checksum = false;
   std::size_t window_bytes = 0;  // 0: the default
   int connections = 2;
@@ -148,10 +152,20 @@ class ShmFabric final : public Fabric {
         return map_result;
       };
     }
+    if (wanted.read) {
+      options.read = [this](int, std::uint64_t address, std::size_t bytes, std::byte* to) {
+        const int result = read_result(++reads);
+        if (result <= 0) return static_cast<std::ptrdiff_t>(result);
+        const iovec local{to, bytes}, remote{reinterpret_cast<void*>(address), bytes};
+        return static_cast<std::ptrdiff_t>(
+            ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0));
+      };
+    }
     for (int rank = 0; rank < ranks_; ++rank) {
       transports_.push_back(std::make_unique<ShmTransport>(Board(base_, ranks_, ranks_ - 1 - rank),
                                                            ranks_of, comm_id, nullptr, options));
       transports_.back()->store_non_temporal(rank % 2 == 0);
+      transports_.back()->use_kernel_copies(wanted.read);
     }
   }
   ~ShmFabric() override {
@@ -168,6 +182,9 @@ class ShmFabric final : public Fabric {
 
   Status map_result;            // of each mapping
   std::atomic<int> mapped = 0;  // how often a rank has mapped memory
+  std::atomic<int> reads = 0;   // how often a rank has asked the kernel for a copy
+  /// Of ShmOptions::read, for the n-th read; more than 0: the kernel copies.
+  std::function<int(int n)> read_result = [](int) { return 1; };
 
  private:
   std::byte* base_;
@@ -219,10 +236,16 @@ class TcpFabric final : public Fabric {
   std::vector<std::unique_ptr<TcpTransport>> transports_;
 };
 
-/// kind: shm, mapped: shm where ranks can map all memory, tcp, or tls: tcp with TLS.
+/// kind: shm, mapped: shm where ranks can map all memory, read: shm where the kernel copies,
+/// refused: where it does so only at times, tcp, or tls: tcp with TLS.
 inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, FabricOptions options) {
+  options.read = kind == "read" || kind == "refused";
   options.mapped = kind == "mapped";
-  if (kind == "shm" || kind == "mapped") return std::make_unique<ShmFabric>(options);
+  if (options.read || options.mapped || kind == "shm") {
+    auto fabric = std::make_unique<ShmFabric>(options);
+    if (kind == "refused") fabric->read_result = [](int n) { return n % 3 == 0 ? 1 : -1; };
+    return fabric;
+  }
   options.tls = kind == "tls";
   return std::make_unique<TcpFabric>(options);
 }
@@ -238,7 +261,8 @@ struct Message {
     transfer.data = memory.data();
     transfer.bytes = bytes;
     transfer.signature = &signature;
-    transfer.mappable = true;  // as far as the transport maps anything
+    // As far as the transport maps anything, or has the kernel copy anything.
+    transfer.mappable = transfer.readable = true;
     transfer.location = {1, reinterpret_cast<std::uintptr_t>(memory.data())};
   }
   Message(const Message&) = delete;

@@ -192,6 +192,10 @@ std::vector<Violation> violations_of_control() {
        0,
        {frame(FrameKind::fin, 0, 2000)},
        "that it has copied a message that is not under way"},
+      {"a refusal of a message that was not sent",
+       0,
+       {frame(FrameKind::refusal, 0, 2000)},
+       "that it cannot copy a message that is not under way"},
       {"a credit for what was never sent",
        0,
        {frame(FrameKind::credit, 0, 1)},
@@ -220,17 +224,19 @@ TEST(Matcher, refuses_frames_that_break_the_protocol) {
 /// Only links within a node map memory; only messages that are not eager are worth it; and a
 /// checksum is of a payload.
 TEST(Matcher, sends_the_location_of_a_large_message_if_it_is_mappable_and_the_link_maps) {
-  for (int bits = 0; bits < 8; ++bits) {
+  for (int bits = 0; bits < 16; ++bits) {
     const bool maps = (bits & 1) != 0, checksum = (bits & 2) != 0, mappable = (bits & 4) != 0;
+    const bool readable = (bits & 8) != 0;
     Rank1 rank(maps, checksum);
     Message large(0, {.sequence = 1}, 2000), small(0, {.sequence = 2}, 100);
     for (Message* const message : {&large, &small}) {
       message->transfer.mappable = mappable;
+      message->transfer.readable = readable;
       rank.matcher->post_send(message->transfer);
     }
     OutFrame out;
     ASSERT_TRUE(rank.matcher->next_frame(MessageMatcher::any, 5000, out));
-    const bool sends_location = maps && mappable && !checksum;
+    const bool sends_location = maps && (mappable || readable) && !checksum;
     EXPECT_EQ(sends_location ? FrameKind::location : FrameKind::rts, out.header.kind) << bits;
     if (sends_location) {
       RegionOffset sent;
@@ -255,6 +261,7 @@ TEST(Matcher, sends_the_location_of_an_eager_message_only_if_the_sender_prefers_
     Rank1 rank(maps);
     Message small(0, {.sequence = 1}, 100);
     small.transfer.mappable = mappable;
+    small.transfer.readable = false;
     small.transfer.prefers_location = prefers;
     rank.matcher->post_send(small.transfer);
     OutFrame out;

@@ -482,6 +482,110 @@ TEST(Shm, a_sender_whose_link_has_ended_says_so_before_its_owner_learns_of_it) {
   EXPECT_NE(0u, closed.load());
 }
 
+struct ReadMessage {
+  ReadMessage() {
+    send.fill(1);
+    fabric = std::make_unique<ShmFabric>(FabricOptions{.read = true});
+  }
+  Message send{1, {.sequence = 1}, 3'000'000}, recv{0, {.sequence = 1}, 3'000'000};
+  std::unique_ptr<ShmFabric> fabric;  // ends first, and with it the transfers
+};
+
+TEST(Shm, the_kernel_copies_a_large_message_whichever_side_posts_first) {
+  for (const bool send_first : {true, false}) {
+    ReadMessage m;
+    if (send_first) m.fabric->at(0).post_send(m.send.transfer);
+    if (send_first) settle(m.fabric->at(1));
+    m.fabric->at(1).post_recv(m.recv.transfer);
+    if (!send_first) settle(m.fabric->at(0));
+    if (!send_first) m.fabric->at(0).post_send(m.send.transfer);
+    const std::atomic<std::uint64_t>& written =
+        *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1));
+    poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
+    EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
+    EXPECT_EQ(m.send.memory, m.recv.memory);
+    EXPECT_EQ(3, m.fabric->reads.load()) << "1 MiB each";
+    EXPECT_LT(written.load(), 1000u) << "the payload went through the fifo too";
+    for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
+    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
+  }
+}
+
+TEST(Shm, the_kernel_copies_no_short_message_and_none_unless_the_figures_say_so) {
+  ReadMessage m;
+  const std::size_t longest = most_staged_bytes;
+  Message send(1, {.sequence = 2}, longest), recv(0, {.sequence = 2}, longest);
+  m.fabric->at(0).post_send(send.transfer);
+  m.fabric->at(1).post_recv(recv.transfer);
+  poll_until_done(m.fabric->all(), {&send.transfer, &recv.transfer});
+  m.fabric->at(0).use_kernel_copies(false);
+  m.fabric->at(0).post_send(m.send.transfer);
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
+  EXPECT_EQ(m.send.memory, m.recv.memory);
+  EXPECT_EQ(0, m.fabric->reads.load());
+}
+
+TEST(Shm, the_kernel_copies_no_mapped_memory) {
+  ReadMessage m;
+  m.fabric = std::make_unique<ShmFabric>(FabricOptions{.mapped = true, .read = true});
+  m.fabric->at(0).post_send(m.send.transfer);
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
+  EXPECT_EQ(m.send.memory, m.recv.memory);
+  EXPECT_EQ(0, m.fabric->reads.load());
+  EXPECT_GT(m.fabric->mapped.load(), 0);
+}
+
+/// The second of three reads is refused: what the first has copied is sent again.
+TEST(Shm, the_payload_is_sent_if_the_kernel_refuses_to_copy_it) {
+  for (const bool send_first : {true, false}) {
+    ReadMessage m;
+    m.fabric->read_result = [](int n) { return n == 2 ? -1 : 1; };
+    if (send_first) m.fabric->at(0).post_send(m.send.transfer);
+    if (send_first) settle(m.fabric->at(1));
+    m.fabric->at(1).post_recv(m.recv.transfer);
+    if (!send_first) m.fabric->at(0).post_send(m.send.transfer);
+    poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
+    EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
+    EXPECT_EQ(m.send.memory, m.recv.memory);
+    EXPECT_EQ(3'000'000u, m.recv.transfer.moved);
+    EXPECT_EQ(2, m.fabric->reads.load());
+    for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
+    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
+  }
+}
+
+TEST(Shm, a_receive_from_a_process_that_has_ended_awaits_the_news) {
+  ReadMessage m;
+  m.fabric->read_result = [](int) { return 0; };
+  m.fabric->at(0).post_send(m.send.transfer);
+  m.fabric->at(1).post_recv(m.recv.transfer);
+  settle(m.fabric->at(1));
+  EXPECT_FALSE(m.recv.transfer.done);
+  m.fabric->at(1).cancel({Code::remote_error, "rank 0 is dead", 0});
+  ASSERT_TRUE(m.recv.transfer.done);
+  EXPECT_EQ(0, m.recv.transfer.status.culprit());
+}
+
+/// Whether the kernel copied the memory or refused: its owner may have freed it.
+TEST(Shm, a_receive_is_no_success_if_the_sender_has_ended_before_the_kernel_copied) {
+  for (const int result : {1, -1}) {
+    ReadMessage m;
+    m.fabric->read_result = [](int) { return 0; };
+    m.fabric->at(1).post_recv(m.recv.transfer);
+    m.fabric->at(0).post_send(m.send.transfer);
+    settle(m.fabric->at(1));
+    m.fabric->at(0).cancel({Code::aborted, "enough"});
+    EXPECT_TRUE(m.send.transfer.done);
+    m.fabric->read_result = [result](int) { return result; };
+    settle(m.fabric->at(1));
+    ASSERT_TRUE(m.recv.transfer.done);
+    EXPECT_EQ(Code::remote_error, m.recv.transfer.status.code());
+    EXPECT_EQ(0, m.recv.transfer.status.culprit());
+  }
+}
+
 TEST(Shm, ranks_beyond_the_node_are_out_of_reach) {
   std::vector<std::byte> area(Board::bytes(2) + 4096);
   auto* base =

@@ -97,7 +97,8 @@ void set_costs(const Builder& builder, const Figures& figures, std::uint32_t ran
                 .femtoseconds_of_memory_written =
                     femtoseconds(std::max(touch, 2 * figures.memory_ns_per_byte)),
                 .femtoseconds_on_link = rounded(figures.link_ns_per_byte * 1e6),
-                .femtoseconds_in_port = femtoseconds(figures.port_ns_per_byte)};
+                .femtoseconds_in_port = femtoseconds(figures.port_ns_per_byte),
+                .femtoseconds_of_kernel_copy = femtoseconds(figures.kernel_copy_ns_per_byte)};
   out->core_cache_bytes = figures.core_cache_bytes;
 }
 

@@ -36,6 +36,9 @@ struct Figures {
   // a message.
   double turn_ns = 0;
   double ranks_per_core = 1;
+  // One byte that the kernel copies from the memory of another process; 0: it does not, because it
+  // may not, or because it takes longer than the two copies of a message.
+  double kernel_copy_ns_per_byte = 0;
 };
 
 /// True if it takes less time to write with non-temporal stores what peers read, and to read it

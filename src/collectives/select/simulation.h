@@ -75,6 +75,7 @@ struct Costs {
   std::int64_t femtoseconds_of_memory_written = 0;
   std::int64_t femtoseconds_on_link = 0;
   std::int64_t femtoseconds_in_port = 0;
+  std::int64_t femtoseconds_of_kernel_copy = 0;  // 0: the kernel copies no messages
 
   /// The costs of a message within a node: the time until its receiver runs and sees its flag, and
   /// the time in which the processors at both ends copy each byte. The sender copies from memory to

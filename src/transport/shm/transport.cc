@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/copy.h"
+#include "base/limits.h"
 
 namespace hocket::internal {
 namespace {
@@ -25,7 +26,7 @@ ShmTransport::ShmTransport(const Board& board, std::vector<int> ranks_of, std::u
   link_of_rank_.assign(static_cast<std::size_t>(largest) + 1, -1);
   MatcherOptions matcher = options_.matcher;
   matcher.frame_bytes = frame_bytes_;
-  matcher.maps = options.map != nullptr;
+  matcher.maps = options.map != nullptr || options.read != nullptr;
   for (int local = 0; local < board_.local_ranks(); ++local) {
     if (local == self) continue;
     link_of_rank_[ranks_of_[local]] = static_cast<int>(links_.size());
@@ -71,6 +72,10 @@ ShmTransport::Link* ShmTransport::begin(Transfer& transfer) {
 void ShmTransport::post_send(Transfer& transfer) {
   Link* const link = begin(transfer);
   if (link == nullptr) return;
+  transfer.mappable &= options_.map != nullptr;
+  transfer.readable &= !transfer.mappable && transfer.bytes > std::size_t{most_staged_bytes} &&
+                       kernel_copies_.load(std::memory_order_relaxed);
+  if (transfer.readable) transfer.location = {0, reinterpret_cast<std::uint64_t>(transfer.data)};
   link->matcher.post_send(transfer);
   write(*link);
   close_if_ended(*link);
@@ -188,33 +193,52 @@ bool ShmTransport::read(Link& link) {
   return moved > 0;
 }
 
-/// Copies the next part of a message from the memory of its sender.
+/// Copies the next part of a message from the memory of its sender. *copied: so many bytes; 0: none
+/// now; less than 0: the kernel refuses.
+Status ShmTransport::copy_part(const Link& link, const Transfer& recv, std::ptrdiff_t* copied) {
+  const int peer = link.matcher.peer();
+  const std::size_t bytes = std::min(recv.bytes - recv.moved, poll_budget);
+  std::byte* const to = recv.data + recv.moved;
+  *copied = 0;
+  if (recv.location.region == 0) {
+    const std::uint64_t from = recv.location.offset + recv.moved;
+    *copied = options_.read == nullptr ? -1 : options_.read(peer, from, bytes, to);
+    return {};
+  }
+  if (options_.map == nullptr) return link.matcher.violation("a location in memory of no region");
+  std::byte* from = nullptr;
+  // Each time: between two polls the mapping may end.
+  const Status status =
+      options_.map(peer, recv.location, recv.bytes, recv.key.p2p ? 0 : recv.key.sequence, &from);
+  if (status.code() == Code::in_progress) return {};
+  if (!status.ok()) return status;
+  plain_copy(to, from + recv.moved, bytes);
+  *copied = static_cast<std::ptrdiff_t>(bytes);
+  return {};
+}
+
 bool ShmTransport::copy_located(Link& link) {
   Transfer& recv = *link.matcher.next_located();
   const int peer = link.matcher.peer();
-  std::byte* from = nullptr;
-  // Each time: between two polls the mapping may end.
-  Status status =
-      options_.map(peer, recv.location, recv.bytes, recv.key.p2p ? 0 : recv.key.sequence, &from);
-  if (status.code() == Code::in_progress) return false;
-  if (status.ok()) {
-    const std::size_t end = std::min(recv.bytes, recv.moved + poll_budget);
-    plain_copy(recv.data + recv.moved, from + recv.moved, end - recv.moved);
-    recv.moved = end;
-    if (link.from.is_closed()) {
-      // The sender has sent the reason before, if it concerns this link.
-      while (!link.matcher.ended() && read(link)) {
-      }
-      if (link.matcher.ended()) return true;
-      status = {Code::remote_error,
-                "rank " + std::to_string(peer) +
-                    " ended its operations with an error while this rank copied a message from its "
-                    "memory",
-                peer};
+  std::ptrdiff_t copied = 0;
+  Status status = copy_part(link, recv, &copied);
+  if (status.ok() && copied == 0) return false;
+  if (copied > 0) recv.moved += static_cast<std::size_t>(copied);
+  if (status.ok() && link.from.is_closed()) {
+    // The sender has sent the reason before, if it concerns this link.
+    while (!link.matcher.ended() && read(link)) {
     }
+    if (link.matcher.ended()) return true;
+    status = {Code::remote_error,
+              "rank " + std::to_string(peer) +
+                  " ended its operations with an error while this rank copied a message from its "
+                  "memory",
+              peer};
   }
   if (!status.ok()) {
     fail(link, status);
+  } else if (copied < 0) {
+    link.matcher.located_refused();
   } else if (recv.moved == recv.bytes) {
     link.matcher.located_complete();
   }

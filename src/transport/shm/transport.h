@@ -1,8 +1,8 @@
 // Messages between ranks of a node, through the fifos of the board. The sender copies a message
 // into the fifo and the receiver copies it out, in pieces that stay in cache. A large message in
-// memory that the receiver can map is copied once, by the receiver
-// (docs/decisions/017-messages-in-mapped-memory.md). A peer writes only to fifos, never to the
-// memory of a transfer.
+// memory that the receiver can map is copied once, by the receiver; where ranks share cores, so is
+// a large message in other memory, by the kernel (docs/decisions/017-messages-in-mapped-memory.md).
+// A peer writes only to fifos, never to the memory of a transfer.
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,10 @@ struct ShmOptions {
   std::function<Status(int peer, const RegionOffset& location, std::size_t bytes,
                        std::uint64_t operation, std::byte** out)>
       map;
+  /// Copies bytes at an address of a peer's process. Returns how many: 0 if the process has ended,
+  /// less than 0 if the kernel refuses. May be empty: then it refuses.
+  std::function<std::ptrdiff_t(int peer, std::uint64_t address, std::size_t bytes, std::byte* to)>
+      read;
 };
 
 class ShmTransport final : public Transport {
@@ -47,6 +51,9 @@ class ShmTransport final : public Transport {
   }
   void store_non_temporal(bool non_temporal) override {
     non_temporal_.store(non_temporal, std::memory_order_relaxed);
+  }
+  void use_kernel_copies(bool use) override {
+    kernel_copies_.store(use, std::memory_order_relaxed);
   }
   void tell_call(int peer, std::uint64_t sequence, const Signature& call) override;
   const Status* failure() const override { return sequence_check_.failure(); }
@@ -82,6 +89,7 @@ class ShmTransport final : public Transport {
   bool read(Link& link);
   bool read_record(Link& link, std::size_t ready);
   bool copy_located(Link& link);
+  Status copy_part(const Link& link, const Transfer& recv, std::ptrdiff_t* copied);
   void close_if_ended(Link& link);
   void fail(Link& link, const Status& why);
   void ring(const Link& link) const;
@@ -91,7 +99,7 @@ class ShmTransport final : public Transport {
   const std::function<void(int rank)> wake_;
   const ShmOptions options_;
   const std::size_t frame_bytes_;
-  std::atomic<bool> non_temporal_ = false;
+  std::atomic<bool> non_temporal_ = false, kernel_copies_ = false;
   Status cancelled_;
   UnexpectedPool pool_;
   CollectiveSequenceCheck sequence_check_;
