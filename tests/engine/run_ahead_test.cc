@@ -1,7 +1,5 @@
 // Ranks that are ahead of their peers: a rooted call of a few bytes waits for no rank that needs
 // nothing of it, for up to 127 calls.
-#include <sched.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -9,6 +7,7 @@
 
 #include "base/limits.h"
 #include "matrix/ranks.h"
+#include "one_core.h"
 
 namespace {
 
@@ -71,17 +70,7 @@ struct Rooted {
 /// these calls as arrival lines then.
 class Ahead : public testing::TestWithParam<const char*> {
  protected:
-  Ahead() {
-    EXPECT_EQ(0, ::sched_getaffinity(0, sizeof before_, &before_));
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    int first = 0;
-    while (!CPU_ISSET(first, &before_)) ++first;
-    CPU_SET(first, &one);
-    EXPECT_EQ(0, ::sched_setaffinity(0, sizeof one, &one));
-  }
-  ~Ahead() override { EXPECT_EQ(0, ::sched_setaffinity(0, sizeof before_, &before_)); }
-  cpu_set_t before_{};
+  tests::OneCore one_core_;
   Env env_{{{"HOCKET_TRANSPORT", "shm"}, {"HOCKET_ALGORITHM", GetParam()}}};
 };
 
