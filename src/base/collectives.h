@@ -68,10 +68,9 @@ constexpr bool may_vary(const CollectiveRow& row) {
 constexpr bool shares_blocks(const CollectiveRow& row) {
   return !row.rooted && (row.input == Blocks::per_rank) != (row.output == Blocks::per_rank);
 }
-/// True if each block goes to another rank, as it is: scatter and all-to-all. A message of
-/// hocketSend does too.
-constexpr bool sends_blocks(const CollectiveRow& row) {
-  return (row.input == Blocks::per_rank && !row.reduces) || is_p2p(row.collective);
+/// True if a rank sends a block of its input to each rank, as it is: scatter and all-to-all.
+constexpr bool scatters_blocks(const CollectiveRow& row) {
+  return row.input == Blocks::per_rank && !row.reduces;
 }
 /// True if a rank has an input. is_root: the rank is the root of a rooted collective.
 constexpr bool has_input(const CollectiveRow& row, bool is_root) {

@@ -1,6 +1,8 @@
 // Sizes on which plans, the board and the executor must agree, and limits of arguments.
 #pragma once
 
+#include <cstddef>
+
 namespace hocket::internal {
 
 // Flags of a rank on the board; each has a line of its own.
@@ -16,9 +18,9 @@ inline constexpr int line_payload_bytes = 104;
 inline constexpr int run_ahead_operations = 128;
 // Chunks of scratch that may be in flight at once.
 inline constexpr int max_slots = 8;
-// Where ranks share cores, the kernel copies a message that is longer and has no mapped memory. It
-// is the greatest eager message in shared memory: a shorter one gains no time.
-inline constexpr int most_staged_bytes = 64 << 10;
+// The longest eager message in shared memory. Where ranks share cores, the kernel may copy a longer
+// message from the memory of its sender; with shorter messages that gains no time.
+inline constexpr std::size_t shm_eager_bytes = 64 << 10;
 // Ranks of a job: the record of operations has 16 bits for a rank, and lower() allows so many tags.
 inline constexpr int max_ranks = 65'535;
 // With a shorter silence limit, a rank on a busy machine would count as silent.

@@ -1,7 +1,6 @@
 #include "engine/calibration.h"
 
 #include <sched.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "bootstrap/auth/auth.h"
 #include "collectives/select/cost.h"
 #include "reduce/fold.h"
 #include "topology/machine.h"
@@ -66,12 +66,6 @@ void evict([[maybe_unused]] const void* data, [[maybe_unused]] std::size_t bytes
   for (std::size_t at = 0; at < bytes; at += line) _mm_clflush(static_cast<const char*>(data) + at);
   _mm_mfence();
 #endif
-}
-
-std::uint64_t random_word() {
-  std::uint64_t word = 0;
-  if (::getrandom(&word, sizeof word, GRND_NONBLOCK) < 0) word = 0;
-  return word ^ static_cast<std::uint64_t>(monotonic_now());
 }
 
 /// Nanoseconds per byte that a fold of two arrays in the caches reads or writes, or a copy in
@@ -219,14 +213,14 @@ void Calibration::tell_transports(const Figures& figures) const {
   }
 }
 
-/// Whether the kernel lets each rank read from all of its peers, and what a byte takes: the mean of
-/// all ranks. Security rules may forbid it, and in another container a number may name another
-/// process; so each rank looks for a word that only the right process has.
+/// Whether the kernel lets each rank read from the memory of all others, and what a byte takes: the
+/// mean of all ranks. Security rules may forbid it, and the process number of a rank in another
+/// container may be that of another process here. So each rank reads a random word of each other.
 Status Calibration::measure_kernel_copy(Figures* figures) {
   const int ranks = membership_.ranks(), me = membership_.rank();
   std::vector<std::uint64_t> mine(kernel_copy_bytes / sizeof(std::uint64_t)), theirs(mine.size());
-  const std::uint64_t told[] = {reinterpret_cast<std::uint64_t>(mine.data()), random_word()};
-  mine.front() = told[1];
+  HOCKET_RETURN_IF_ERROR(random_bytes(mine.data(), sizeof mine.front()));
+  const std::uint64_t told[] = {reinterpret_cast<std::uint64_t>(mine.data()), mine.front()};
   std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(ranks));
   const Call gather{Collective::all_gather, told, all.data(), 2, Dtype::uint64}, barrier;
   HOCKET_RETURN_IF_ERROR(run({&gather, 1}));

@@ -42,7 +42,7 @@ class Calibration {
   /// collectives that have it; empty: the selector chooses.
   using Run = std::function<Status(std::span<const Call> calls, const char* algorithm)>;
 
-  /// PeerMemory::read_process.
+  /// PeerMemory::read.
   using Read = std::function<std::ptrdiff_t(int peer, std::uint64_t address, std::size_t bytes,
                                             std::byte* to)>;
 

@@ -207,7 +207,7 @@ Status Communicator::agree(const std::optional<Figures>& known) {
       return run(calls);
     };
     const auto read = [this](int peer, std::uint64_t address, std::size_t bytes, std::byte* to) {
-      return links_.memory().read_process(peer, address, bytes, to);
+      return links_.memory().read(peer, address, bytes, to);
     };
     Calibration calibration(*session_, membership_, links_.board(), config_, plans,
                             links_.transports(), run_by, read);

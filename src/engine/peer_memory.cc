@@ -1,13 +1,12 @@
 #include "engine/peer_memory.h"
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <vector>
 
 #include "base/assert.h"
+#include "memory/process_memory.h"
 
 namespace hocket::internal {
 PeerMemory::~PeerMemory() {
@@ -57,12 +56,9 @@ Status PeerMemory::map_remote(int peer, RegionOffset offset, std::size_t bytes,
   return address_in(*found->second.mapping, peer, offset, bytes, out);
 }
 
-std::ptrdiff_t PeerMemory::read_process(int peer, std::uint64_t address, std::size_t bytes,
-                                        std::byte* to) const {
-  const iovec local{.iov_base = to, .iov_len = bytes};
-  const iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = bytes};
-  const ssize_t copied = ::process_vm_readv(membership_.member(peer).pid, &local, 1, &remote, 1, 0);
-  return copied < 0 && errno == ESRCH ? 0 : copied;
+std::ptrdiff_t PeerMemory::read(int peer, std::uint64_t address, std::size_t bytes,
+                                std::byte* to) const {
+  return read_process(membership_.member(peer).pid, address, bytes, to);
 }
 
 /// Code::in_progress until the descriptor has arrived, which wakes this rank.

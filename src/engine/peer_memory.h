@@ -37,9 +37,8 @@ class PeerMemory {
   bool export_region(std::uint64_t region);
   Status map_remote(int peer, RegionOffset offset, std::size_t bytes, std::uint64_t operation,
                     std::byte** out);
-  /// ShmOptions::read.
-  std::ptrdiff_t read_process(int peer, std::uint64_t address, std::size_t bytes,
-                              std::byte* to) const;
+  /// read_process() of that peer.
+  std::ptrdiff_t read(int peer, std::uint64_t address, std::size_t bytes, std::byte* to) const;
 
  private:
   Status fetch_region(int peer, std::uint64_t region, std::uint64_t operation, UniqueFd* fd);

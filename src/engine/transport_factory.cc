@@ -19,7 +19,7 @@ std::unique_ptr<Transport> make_shm(const TransportOptions& given) {
   };
   options.read = [&memory = given.memory](int peer, std::uint64_t address, std::size_t bytes,
                                           std::byte* to) {
-    return memory.read_process(peer, address, bytes, to);
+    return memory.read(peer, address, bytes, to);
   };
   const std::vector<int>& local_members = given.membership.local_members();
   return std::make_unique<ShmTransport>(

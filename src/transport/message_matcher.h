@@ -15,9 +15,9 @@
 // If the receiver can map the memory of a message that is not eager, the sender sends the location
 // of the message at once, instead of an RTS and of the payload. When the receive is posted, the
 // link copies the message from there, and the matcher tells the sender that it is taken. A receive
-// that is posted before the location arrives has sent a CTS, which nobody needs then. The same
-// where the kernel copies from the sender's memory; if it refuses, the matcher asks for the
-// payload.
+// that is posted before the location arrives has sent a CTS, which nobody needs then. Where
+// the link has the kernel copy the message, the location is an address in the sender's process. If
+// the kernel refuses, the matcher sends a refusal, and then the sender sends the payload.
 //
 // A mismatch ends the link: the rank that detects it sends a NACK, and all transfers between the
 // two ranks end with the same error, now and later.

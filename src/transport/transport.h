@@ -83,8 +83,8 @@ class Transport {
   /// How the transport stores what peers of this node read: past the caches or ordinarily. The
   /// bytes are the same. Figures (collectives/select/figures.h) say what is faster.
   virtual void store_non_temporal(bool /*non_temporal*/) {}
-  /// Whether the peers of this node copy readable messages of more than most_staged_bytes. Figures
-  /// (collectives/select/figures.h) say what is faster, and whether the kernel lets all of them.
+  /// Whether peers of this node have the kernel copy readable messages that are not eager. Figures
+  /// (collectives/select/figures.h) say whether the kernel lets all of them, and what is faster.
   virtual void use_kernel_copies(bool /*use*/) {}
   /// Called when this rank has waited long for `peer` in its latest collective. Sends that call to
   /// the peer, so that a peer that waits in another call finds out. The peer does not answer.

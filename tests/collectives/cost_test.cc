@@ -289,7 +289,7 @@ TEST(Price, of_a_message_that_the_kernel_copies_is_that_of_one_copy_by_its_recei
     const Builder& pairs = *find_builder("pairs", collective, Medium::messages);
     return price(pairs, shape_of(pairs, 2), bytes, Dtype::uint8, 1 << 20, figures) / 1000;
   };
-  constexpr std::size_t longest = most_staged_bytes, long_one = longest + 1;
+  constexpr std::size_t longest = shm_eager_bytes, long_one = longest + 1;
   for (const Collective collective : {Collective::scatter, Collective::all_to_all}) {
     // Each rank that receives copies once; the two ranks share a core.
     const std::int64_t copies = collective == Collective::scatter ? 1 : 2;

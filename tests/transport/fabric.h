@@ -9,7 +9,6 @@
 #include <netinet/tcp.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +28,7 @@
 
 #include "base/byte_stream.h"
 #include "base/unique_fd.h"
+#include "memory/process_memory.h"
 #include "transport/shm/transport.h"
 #include "transport/tcp/transport.h"
 
@@ -154,11 +154,7 @@ class ShmFabric final : public Fabric {
     }
     if (wanted.read) {
       options.read = [this](int, std::uint64_t address, std::size_t bytes, std::byte* to) {
-        const int result = read_result(++reads);
-        if (result <= 0) return static_cast<std::ptrdiff_t>(result);
-        const iovec local{to, bytes}, remote{reinterpret_cast<void*>(address), bytes};
-        return static_cast<std::ptrdiff_t>(
-            ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0));
+        return refuses(++reads) ? -1 : read_process(::getpid(), address, bytes, to);
       };
     }
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -183,8 +179,8 @@ class ShmFabric final : public Fabric {
   Status map_result;            // of each mapping
   std::atomic<int> mapped = 0;  // how often a rank has mapped memory
   std::atomic<int> reads = 0;   // how often a rank has asked the kernel for a copy
-  /// Of ShmOptions::read, for the n-th read; more than 0: the kernel copies.
-  std::function<int(int n)> read_result = [](int) { return 1; };
+  /// Whether the kernel refuses the n-th read.
+  std::function<bool(int n)> refuses = [](int) { return false; };
 
  private:
   std::byte* base_;
@@ -243,7 +239,7 @@ inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, FabricOption
   options.mapped = kind == "mapped";
   if (options.read || options.mapped || kind == "shm") {
     auto fabric = std::make_unique<ShmFabric>(options);
-    if (kind == "refused") fabric->read_result = [](int n) { return n % 3 == 0 ? 1 : -1; };
+    if (kind == "refused") fabric->refuses = [](int n) { return n % 3 != 0; };
     return fabric;
   }
   options.tls = kind == "tls";

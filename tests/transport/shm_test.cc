@@ -1,6 +1,7 @@
 // The fifo, and how shm wakes sleeping ranks.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -379,34 +380,48 @@ TEST(Shm, a_receive_takes_its_message_out_of_the_fifo) {
   EXPECT_TRUE(received(1) && received(3));
 }
 
-struct MappedMessage {
-  MappedMessage() {
-    options.mapped = true;
-    fabric = std::make_unique<ShmFabric>(options);
+/// A message that its receiver copies from the memory of its sender.
+struct LocatedMessage {
+  explicit LocatedMessage(const FabricOptions& options)
+      : fabric(std::make_unique<ShmFabric>(options)) {
     send.fill(1);
   }
-  FabricOptions options;
+  void post(bool send_first) {
+    if (send_first) fabric->at(0).post_send(send.transfer);
+    if (send_first) settle(fabric->at(1));
+    fabric->at(1).post_recv(recv.transfer);
+    if (!send_first) settle(fabric->at(0));
+    if (!send_first) fabric->at(0).post_send(send.transfer);
+  }
+  /// To the end of the message, which arrives.
+  void finish() {
+    poll_until_done(fabric->all(), {&send.transfer, &recv.transfer});
+    EXPECT_TRUE(send.transfer.status.ok() && recv.transfer.status.ok());
+    EXPECT_EQ(send.memory, recv.memory);
+    for (int rank = 0; rank < 2; ++rank) settle(fabric->at(rank));
+    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(fabric->at(rank).active());
+  }
+  /// The bytes of the fifo from the sender.
+  std::uint64_t written() const {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(fabric->fifo(0, 1))->load();
+  }
   Message send{1, {.sequence = 1}, 3'000'000}, recv{0, {.sequence = 1}, 3'000'000};
   std::unique_ptr<ShmFabric> fabric;  // ends first, and with it the transfers
+};
+struct MappedMessage : LocatedMessage {
+  MappedMessage() : LocatedMessage({.mapped = true}) {}
+};
+struct ReadMessage : LocatedMessage {
+  ReadMessage() : LocatedMessage({.read = true}) {}
 };
 
 TEST(Shm, a_message_in_mapped_memory_is_copied_once_whichever_side_posts_first) {
   for (const bool send_first : {true, false}) {
     MappedMessage m;
-    if (send_first) m.fabric->at(0).post_send(m.send.transfer);
-    if (send_first) settle(m.fabric->at(1));
-    m.fabric->at(1).post_recv(m.recv.transfer);
-    if (!send_first) settle(m.fabric->at(0));
-    if (!send_first) m.fabric->at(0).post_send(m.send.transfer);
-    const std::atomic<std::uint64_t>& written =
-        *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1));
-    poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
-    EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
-    EXPECT_EQ(m.send.memory, m.recv.memory);
+    m.post(send_first);
+    m.finish();
     EXPECT_GT(m.fabric->mapped.load(), 0);
-    EXPECT_LT(written.load(), 1000u) << "the payload went through the fifo too";
-    for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
-    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
+    EXPECT_LT(m.written(), 1000u) << "the payload went through the fifo too";
   }
 }
 
@@ -482,38 +497,100 @@ TEST(Shm, a_sender_whose_link_has_ended_says_so_before_its_owner_learns_of_it) {
   EXPECT_NE(0u, closed.load());
 }
 
-struct ReadMessage {
-  ReadMessage() {
-    send.fill(1);
-    fabric = std::make_unique<ShmFabric>(FabricOptions{.read = true});
-  }
-  Message send{1, {.sequence = 1}, 3'000'000}, recv{0, {.sequence = 1}, 3'000'000};
-  std::unique_ptr<ShmFabric> fabric;  // ends first, and with it the transfers
-};
-
 TEST(Shm, the_kernel_copies_a_large_message_whichever_side_posts_first) {
   for (const bool send_first : {true, false}) {
     ReadMessage m;
-    if (send_first) m.fabric->at(0).post_send(m.send.transfer);
-    if (send_first) settle(m.fabric->at(1));
-    m.fabric->at(1).post_recv(m.recv.transfer);
-    if (!send_first) settle(m.fabric->at(0));
-    if (!send_first) m.fabric->at(0).post_send(m.send.transfer);
-    const std::atomic<std::uint64_t>& written =
-        *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1));
-    poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
-    EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
-    EXPECT_EQ(m.send.memory, m.recv.memory);
+    m.post(send_first);
+    m.finish();
     EXPECT_EQ(3, m.fabric->reads.load()) << "1 MiB each";
-    EXPECT_LT(written.load(), 1000u) << "the payload went through the fifo too";
-    for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
-    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
+    EXPECT_LT(m.written(), 1000u) << "the payload went through the fifo too";
   }
+}
+
+/// In a process of its own: rank 0, whose memory has other bytes than that of the test. It sends a
+/// message to the test, and goes on until the message has ended.
+class SenderProcess {
+ public:
+  SenderProcess()
+      : memory_(::mmap(nullptr, board_bytes + sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    posted_ = new (static_cast<std::byte*>(memory_) + board_bytes) std::atomic<int>(0);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    const std::unique_ptr<ShmTransport> transport = make(0, ::getpid());
+    Message send(1, {.sequence = 1}, bytes);
+    send.fill(1);
+    transport->post_send(send.transfer);
+    posted_->store(1);
+    poll_until_done({transport.get()}, {&send.transfer});
+    settle(*transport);
+    ::_exit(send.transfer.status.ok() ? 0 : 1);
+  }
+  ~SenderProcess() { ::munmap(memory_, board_bytes + sizeof(std::atomic<int>)); }
+  SenderProcess(const SenderProcess&) = delete;
+
+  std::unique_ptr<ShmTransport> make(int rank, pid_t of_peer) {
+    ShmOptions options;
+    options.read = [of_peer](int, std::uint64_t address, std::size_t most, std::byte* to) {
+      return read_process(of_peer, address, most, to);
+    };
+    auto transport =
+        std::make_unique<ShmTransport>(Board(static_cast<std::byte*>(memory_), 2, rank),
+                                       std::vector<int>{0, 1}, comm_id, nullptr, options);
+    transport->use_kernel_copies(true);
+    return transport;
+  }
+  void await_send() const {
+    while (posted_->load() == 0) ::usleep(300);
+  }
+  void kill() const { ::kill(pid_, SIGKILL); }
+  int wait() const {
+    int status = -1;
+    EXPECT_EQ(pid_, ::waitpid(pid_, &status, 0));
+    return status;
+  }
+  pid_t pid() const { return pid_; }
+  static constexpr std::size_t bytes = 3'000'000;
+
+ private:
+  static inline const std::size_t board_bytes = Board::bytes(2);
+  void* memory_;
+  std::atomic<int>* posted_;
+  pid_t pid_;
+};
+
+TEST(Shm, the_kernel_copies_a_message_of_another_process) {
+  SenderProcess sender;
+  ASSERT_GT(sender.pid(), 0);
+  const std::unique_ptr<ShmTransport> transport = sender.make(1, sender.pid());
+  Message sent(1, {.sequence = 1}, sender.bytes), recv(0, {.sequence = 1}, sender.bytes);
+  sent.fill(1);
+  transport->post_recv(recv.transfer);
+  poll_until_done({transport.get()}, {&recv.transfer});
+  EXPECT_EQ(0, sender.wait());
+  EXPECT_TRUE(recv.transfer.status.ok());
+  EXPECT_EQ(sent.memory, recv.memory);
+}
+
+TEST(Shm, the_kernel_copies_no_message_of_a_process_that_was_killed) {
+  SenderProcess sender;
+  ASSERT_GT(sender.pid(), 0);
+  const std::unique_ptr<ShmTransport> transport = sender.make(1, sender.pid());
+  Message recv(0, {.sequence = 1}, sender.bytes);
+  sender.await_send();
+  sender.kill();
+  EXPECT_TRUE(WIFSIGNALED(sender.wait()));
+  transport->post_recv(recv.transfer);
+  settle(*transport);
+  EXPECT_FALSE(recv.transfer.done) << "the session tells of the end of a process";
+  EXPECT_EQ(0u, recv.transfer.moved);
+  transport->cancel({Code::remote_error, "rank 0 is dead", 0});
+  EXPECT_EQ(0, recv.transfer.status.culprit());
 }
 
 TEST(Shm, the_kernel_copies_no_short_message_and_none_unless_the_figures_say_so) {
   ReadMessage m;
-  const std::size_t longest = most_staged_bytes;
+  const std::size_t longest = shm_eager_bytes;
   Message send(1, {.sequence = 2}, longest), recv(0, {.sequence = 2}, longest);
   m.fabric->at(0).post_send(send.transfer);
   m.fabric->at(1).post_recv(recv.transfer);
@@ -527,12 +604,9 @@ TEST(Shm, the_kernel_copies_no_short_message_and_none_unless_the_figures_say_so)
 }
 
 TEST(Shm, the_kernel_copies_no_mapped_memory) {
-  ReadMessage m;
-  m.fabric = std::make_unique<ShmFabric>(FabricOptions{.mapped = true, .read = true});
-  m.fabric->at(0).post_send(m.send.transfer);
-  m.fabric->at(1).post_recv(m.recv.transfer);
-  poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
-  EXPECT_EQ(m.send.memory, m.recv.memory);
+  LocatedMessage m({.mapped = true, .read = true});
+  m.post(true);
+  m.finish();
   EXPECT_EQ(0, m.fabric->reads.load());
   EXPECT_GT(m.fabric->mapped.load(), 0);
 }
@@ -541,45 +615,25 @@ TEST(Shm, the_kernel_copies_no_mapped_memory) {
 TEST(Shm, the_payload_is_sent_if_the_kernel_refuses_to_copy_it) {
   for (const bool send_first : {true, false}) {
     ReadMessage m;
-    m.fabric->read_result = [](int n) { return n == 2 ? -1 : 1; };
-    if (send_first) m.fabric->at(0).post_send(m.send.transfer);
-    if (send_first) settle(m.fabric->at(1));
-    m.fabric->at(1).post_recv(m.recv.transfer);
-    if (!send_first) m.fabric->at(0).post_send(m.send.transfer);
-    poll_until_done(m.fabric->all(), {&m.send.transfer, &m.recv.transfer});
-    EXPECT_TRUE(m.send.transfer.status.ok() && m.recv.transfer.status.ok());
-    EXPECT_EQ(m.send.memory, m.recv.memory);
+    m.fabric->refuses = [](int n) { return n == 2; };
+    m.post(send_first);
+    m.finish();
     EXPECT_EQ(3'000'000u, m.recv.transfer.moved);
     EXPECT_EQ(2, m.fabric->reads.load());
-    for (int rank = 0; rank < 2; ++rank) settle(m.fabric->at(rank));
-    for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(m.fabric->at(rank).active());
   }
-}
-
-TEST(Shm, a_receive_from_a_process_that_has_ended_awaits_the_news) {
-  ReadMessage m;
-  m.fabric->read_result = [](int) { return 0; };
-  m.fabric->at(0).post_send(m.send.transfer);
-  m.fabric->at(1).post_recv(m.recv.transfer);
-  settle(m.fabric->at(1));
-  EXPECT_FALSE(m.recv.transfer.done);
-  m.fabric->at(1).cancel({Code::remote_error, "rank 0 is dead", 0});
-  ASSERT_TRUE(m.recv.transfer.done);
-  EXPECT_EQ(0, m.recv.transfer.status.culprit());
 }
 
 /// Whether the kernel copied the memory or refused: its owner may have freed it.
 TEST(Shm, a_receive_is_no_success_if_the_sender_has_ended_before_the_kernel_copied) {
-  for (const int result : {1, -1}) {
+  for (const bool refuses : {false, true}) {
     ReadMessage m;
-    m.fabric->read_result = [](int) { return 0; };
+    m.fabric->refuses = [refuses](int) { return refuses; };
     m.fabric->at(1).post_recv(m.recv.transfer);
     m.fabric->at(0).post_send(m.send.transfer);
-    settle(m.fabric->at(1));
     m.fabric->at(0).cancel({Code::aborted, "enough"});
     EXPECT_TRUE(m.send.transfer.done);
-    m.fabric->read_result = [result](int) { return result; };
     settle(m.fabric->at(1));
+    EXPECT_EQ(1, m.fabric->reads.load());
     ASSERT_TRUE(m.recv.transfer.done);
     EXPECT_EQ(Code::remote_error, m.recv.transfer.status.code());
     EXPECT_EQ(0, m.recv.transfer.status.culprit());

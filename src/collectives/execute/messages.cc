@@ -28,8 +28,8 @@ void Execution::set_location(Transfer& transfer, Buffer buffer) const {
   const RegionOffset& region = is_input ? binding_->input_region : binding_->output_region;
   const std::byte* const base = is_input ? binding_->input : binding_->output;
   transfer.mappable = true;
-  transfer.prefers_location = !binding_->p2p && sends_blocks(row_of(header_->collective)) &&
-                              transfer.bytes >= least_located_bytes;
+  transfer.prefers_location =
+      scatters_blocks(row_of(header_->collective)) && transfer.bytes >= least_located_bytes;
   transfer.location = {region.region,
                        region.offset + static_cast<std::uint64_t>(transfer.data - base)};
 }
@@ -52,7 +52,7 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
     transfer.data = address_of(operand, storage, active, 0);
     transfer.bytes = message_bytes(active, instruction);
     if (binding_->mapped != 0) set_location(transfer, operands_[instruction.first_operand].buffer);
-    transfer.readable = sends_blocks(row_of(header_->collective));
+    transfer.readable = binding_->p2p || scatters_blocks(row_of(header_->collective));
   }
   transfer.signature = &binding_->signature;
   active.posted = true;

@@ -36,8 +36,8 @@ struct Figures {
   // a message.
   double turn_ns = 0;
   double ranks_per_core = 1;
-  // One byte that the kernel copies from the memory of another process; 0: it does not, because it
-  // may not, or because it takes longer than the two copies of a message.
+  // One byte that the kernel copies from the memory of another process. 0: no message is copied so,
+  // because some rank may not, or because the two copies through shared memory take less time.
   double kernel_copy_ns_per_byte = 0;
 };
 

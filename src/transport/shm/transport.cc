@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/copy.h"
-#include "base/limits.h"
 
 namespace hocket::internal {
 namespace {
@@ -73,7 +72,7 @@ void ShmTransport::post_send(Transfer& transfer) {
   Link* const link = begin(transfer);
   if (link == nullptr) return;
   transfer.mappable &= options_.map != nullptr;
-  transfer.readable &= !transfer.mappable && transfer.bytes > std::size_t{most_staged_bytes} &&
+  transfer.readable &= !transfer.mappable && transfer.bytes > options_.matcher.eager_bytes &&
                        kernel_copies_.load(std::memory_order_relaxed);
   if (transfer.readable) transfer.location = {0, reinterpret_cast<std::uint64_t>(transfer.data)};
   link->matcher.post_send(transfer);

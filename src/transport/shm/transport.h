@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/limits.h"
 #include "transport/message_matcher.h"
 #include "transport/shm/board.h"
 #include "transport/shm/connection.h"
@@ -22,13 +23,12 @@ namespace hocket::internal {
 
 struct ShmOptions {
   MatcherOptions matcher = {
-      .eager_bytes = 64 << 10, .frame_bytes = 64 << 10, .window_bytes = 8 << 20};
+      .eager_bytes = shm_eager_bytes, .frame_bytes = 64 << 10, .window_bytes = 8 << 20};
   /// ExecutorHost::map_remote; may be empty: then every message goes through a fifo.
   std::function<Status(int peer, const RegionOffset& location, std::size_t bytes,
                        std::uint64_t operation, std::byte** out)>
       map;
-  /// Copies bytes at an address of a peer's process. Returns how many: 0 if the process has ended,
-  /// less than 0 if the kernel refuses. May be empty: then it refuses.
+  /// read_process() of a peer. May be empty: then no message is copied so.
   std::function<std::ptrdiff_t(int peer, std::uint64_t address, std::size_t bytes, std::byte* to)>
       read;
 };
