@@ -110,7 +110,13 @@ class Transport {
   /// The sequence number of the newest collective of which peer has sent a frame; 0: none.
   virtual std::uint64_t latest_sequence_from(int peer) const = 0;
   /// True while transfers are in flight or links have bytes to flush.
-  virtual bool active() const = 0;
+  bool active() const { return may_be_active_ && is_active(); }
+
+ protected:
+  virtual bool is_active() const = 0;
+  /// A transport may set it to false while it has nothing to do: then active() calls no virtual
+  /// function. The time of that is noticed in small calls.
+  mutable bool may_be_active_ = true;
 };
 
 }  // namespace hocket::internal

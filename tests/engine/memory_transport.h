@@ -73,7 +73,7 @@ class MemoryTransport final : public Transport {
   std::uint64_t latest_sequence_from(int peer) const override {
     return links_[static_cast<std::size_t>(peer)]->latest_sequence();
   }
-  bool active() const override {
+  bool is_active() const override {
     for (const auto& link : links_) {
       if (link->busy()) return true;
     }

@@ -178,7 +178,7 @@ class Lookout final : public Transport {
   void close() override {}
   int wait_descriptor() const override { return -1; }
   std::uint64_t latest_sequence_from(int) const override { return 0; }
-  bool active() const override { return has_work; }
+  bool is_active() const override { return has_work; }
   bool has_work = true;
 };
 

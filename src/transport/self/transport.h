@@ -9,7 +9,7 @@ namespace hocket::internal {
 
 class SelfTransport final : public Transport {
  public:
-  explicit SelfTransport(int rank) : rank_(rank) {}
+  explicit SelfTransport(int rank) : rank_(rank) { may_be_active_ = false; }
 
   const char* name() const override { return "self"; }
   bool reaches(int peer) const override { return peer == rank_; }
@@ -20,9 +20,10 @@ class SelfTransport final : public Transport {
   void close() override {}
   std::uint64_t latest_sequence_from(int) const override { return 0; }
   int wait_descriptor() const override { return -1; }
-  bool active() const override { return false; }
 
  private:
+  bool is_active() const override { return false; }
+
   using List = std::vector<Transfer*>;
   void post(Transfer& transfer, List& same, List& opposite, bool is_send);
 

@@ -56,7 +56,7 @@ void ShmTransport::ring(const Link& link) const {
 ShmTransport::Link* ShmTransport::begin(Transfer& transfer) {
   const int index = local_of(transfer.peer);
   if (cancelled_.ok() && index >= 0) [[likely]] {
-    posted_ = true;
+    may_be_active_ = true;
     return links_[index].get();
   }
   transfer.status =
@@ -96,14 +96,13 @@ void ShmTransport::tell_call(int peer, std::uint64_t sequence, const Signature& 
   Link& link = *links_[index];
   link.matcher.tell_call(sequence, call);
   if (link.matcher.has_frames()) write(link);
-  posted_ |= link.matcher.has_frames();
+  may_be_active_ |= link.matcher.has_frames();
 }
 
-bool ShmTransport::active() const {
-  if (!posted_) return false;
-  posted_ = std::any_of(links_.begin(), links_.end(),
-                        [](const auto& link) { return link->matcher.busy(); });
-  return posted_;
+bool ShmTransport::is_active() const {
+  may_be_active_ = std::any_of(links_.begin(), links_.end(),
+                               [](const auto& link) { return link->matcher.busy(); });
+  return may_be_active_;
 }
 
 // ---- Moving bytes

@@ -64,9 +64,9 @@ class ShmTransport final : public Transport {
     return link < 0 ? 0 : links_[link]->matcher.latest_sequence();
   }
   int wait_descriptor() const override { return -1; }
-  bool active() const override;
 
  private:
+  bool is_active() const override;
   struct Link {
     Link(int rank, int peer, int local, std::uint64_t comm_id, const MatcherOptions& options,
          UnexpectedPool& pool, CollectiveSequenceCheck& sequence_check, FifoWriter to,
@@ -104,7 +104,6 @@ class ShmTransport final : public Transport {
   UnexpectedPool pool_;
   CollectiveSequenceCheck sequence_check_;
   std::vector<std::unique_ptr<Link>> links_;  // to all local peers
-  mutable bool posted_ = false;    // a transfer was posted since active() last found all links idle
   std::vector<int> link_of_rank_;  // index in links_ of a rank; -1: the rank is no local peer
 };
 

@@ -215,7 +215,7 @@ bool TcpTransport::busy(const Link& link) const {
   return false;
 }
 
-bool TcpTransport::active() const {
+bool TcpTransport::is_active() const {
   return std::any_of(active_.begin(), active_.end(), [&](const Link* link) { return busy(*link); });
 }
 

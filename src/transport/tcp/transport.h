@@ -68,9 +68,9 @@ class TcpTransport final : public Transport {
   }
   int wait_descriptor() const override { return epoll_.get(); }
   void prepare_to_sleep() override;
-  bool active() const override;
 
  private:
+  bool is_active() const override;
   struct Link {
     Link(int rank, int peer, std::uint64_t comm_id, const MatcherOptions& options,
          UnexpectedPool& pool, CollectiveSequenceCheck& sequence_check)
