@@ -115,7 +115,7 @@ void Engine::forget_bindings() {
 
 /// What peers wait for comes first: the arrival of this rank. What only this rank and its observers
 /// look at is written while the arrival travels.
-void Engine::begin(const Call& call, Work* work) {
+[[gnu::always_inline]] inline void Engine::begin(const Call& call, Work* work) {
   const std::uint64_t sequence = collectives_.begin(work);
   Operation& current = collectives_.current();
   BoundCall& bound = current.bound;
@@ -135,7 +135,7 @@ void Engine::begin(const Call& call, Work* work) {
   binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   if (header.uses_node) ++binding.board_sequence;
   current.execution.start(*bound.program, bound.staged, binding, links_);
-  current.execution.advance();
+  if (!current.execution.done()) current.execution.advance();
   recorder_.set_last_program(bound.program);
   recorder_.begin(current, -1, sequence, when);
   conclude_collective();

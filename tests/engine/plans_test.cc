@@ -241,6 +241,32 @@ std::string gather_of_small_blocks(bool told) {
          "]}";
 }
 
+/// The root waits for nothing, but publishes that it has put the block into scratch.
+TEST_F(LoadPlan, repeats_calls_in_which_a_rank_only_publishes) {
+  const std::string text = R"({"name": "own-broadcast", "collective": "broadcast",
+      "ranks": "p == 2", "links": "node", "scratch_blocks": 1, "single_chunk": true, "lanes": [
+        {"name": "put", "when": "r == root", "of": "output", "block": 0, "publishes": 0, "steps": [
+          {"arrive": true}, {"copy": "in[0]", "into": "s[0]"},
+          {"copy": "in[0]", "into": "out[0]"}]},
+        {"name": "take", "when": "r != root", "of": "output", "block": 0, "steps": [
+          {"arrive": true}, {"await_arrival": "root"}, {"wait": 0, "of": "root"},
+          {"copy": "s[0]@root", "into": "out[0]"}]}]})";
+  ranks::run_ranks(2, [&](Rank& self) {
+    ASSERT_HOCKET(hocketCommLoadPlan(self.comm, text.c_str(), 1));
+    for (int root = 0; root < 2; ++root) {
+      for (std::int64_t call = 0; call < 5; ++call) {
+        const std::int64_t sent = self.rank == root ? call : -1;
+        std::int64_t got = -2;
+        EXPECT_HOCKET(hocketBroadcast(&sent, &got, 1, hocketInt64, root, self.comm, nullptr));
+        EXPECT_EQ(call, got) << "root " << root;
+      }
+    }
+    const char *ran = "", *transport = "";
+    EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &ran, &transport));
+    EXPECT_STREQ("own-broadcast", ran);
+  });
+}
+
 TEST_F(LoadPlan, repeats_calls_of_small_blocks_whether_or_not_lanes_publish_their_progress) {
   for (const bool told : {false, true}) {
     const std::string text = gather_of_small_blocks(told);

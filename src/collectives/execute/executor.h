@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/copy.h"
 #include "collectives/execute/executor_host.h"
 #include "collectives/plan/extents.h"
 #include "collectives/plan/program.h"
@@ -100,6 +101,7 @@ class Execution {
   // A rank that runs ahead prefetches the lines of memory that it will write so many operations
   // later.
   static constexpr std::uint64_t prefetched_ahead = 4;
+  static constexpr int looks_in_a_row = 16;                      // for the arrival of a peer
   static constexpr std::size_t most_bytes_without_kernel = 256;  // of a copy
   static constexpr std::size_t copied_part_bytes = std::size_t{256} << 10;
   /// A lane instance that is active, or the entry.
@@ -140,8 +142,17 @@ class Execution {
   void set_bases();
   void make_ready();
   bool can_be_ready() const;
+  bool can_be_straight() const;
   bool ends_at_once(const LaneCode& lane) const;
   ReadyFold ready_fold(const Active& active, const Instruction& instruction);
+  std::byte* address_of(const Place& place) const { return bases_[place.base] + place.offset; }
+  /// fold_ready() of a copy of a few bytes.
+  void copy_ready(const ReadyFold& ready) const {
+    const Place* const places = &places_[ready.first_place];
+    std::byte* const dst = address_of(places[0]);
+    const std::byte* const src = address_of(places[1]);
+    if (dst != src) copy_few(dst, src, ready.copied);
+  }
   void fold_ready(const ReadyFold& ready);
   std::uint8_t base_index(const Storage& storage);
   std::size_t line_bytes_used() const;
@@ -156,6 +167,8 @@ class Execution {
   void begin_lanes();
   void begin_first();
   void begin_again();
+  void run_straight();
+  Outcome look_several_times(Active& active, const Instruction& instruction);
   void begin_instance(Active& active, std::uint32_t instance) const;
   bool advance_lanes();
   bool run(Active& active);
@@ -184,6 +197,7 @@ class Execution {
   bool board_is_free() const { return links_->run_ahead->all_have_begun(board_awaits()); }
   void begin_by_messages();
   Outcome do_await_board(std::uint32_t& cursor);
+  Outcome look_at_lines(std::uint32_t& cursor, bool all, std::uint32_t peer);
   Outcome look_for_arrivals(std::uint32_t& cursor, bool all, std::uint32_t peer);
   bool lacks_mapping(int rank, std::uint64_t mapped) const;
   Outcome do_await_arrival(std::uint32_t& cursor, bool all, std::uint32_t peer);
@@ -259,6 +273,7 @@ class Execution {
   const LaneCode* lanes_ = nullptr;
   const Instruction* code_ = nullptr;
   const Operand* operands_ = nullptr;
+  bool maps_ = false;  // peers map a buffer of some rank
   std::size_t element_bytes_ = 1, wide_bytes_ = 1, stride_ = 0;
   LineBlocks line_blocks_;
   std::vector<std::uint64_t> sent_counts_;  // of the blocks that this rank sends, for its line
@@ -290,6 +305,7 @@ class Execution {
   std::vector<std::uint32_t> progress_;  // of each lane instance, in chunks; `ended` at its end
   // In a loop of equal calls: the lanes and steps that the call has, and its prepared folds.
   Readiness readiness_ = Readiness::unknown;
+  bool is_straight_ = false;  // ready, and can be straight
   std::vector<LaneCode> ready_lanes_;
   std::vector<Instruction> ready_code_;  // begins with the entry
   std::vector<ReadyFold> ready_;         // by instruction; those that are no fold are empty

@@ -32,6 +32,7 @@ bool Execution::can_be_ready() const {
 /// for its small blocks, or for its large ones.
 void Execution::make_ready() {
   readiness_ = Readiness::never;
+  is_straight_ = false;
   if (!can_be_ready()) return;
   places_.clear();
   ready_sizes_.clear();
@@ -72,6 +73,19 @@ void Execution::make_ready() {
   active_count_ = ready_lanes_.size();
   for (std::size_t l = 0; l < active_count_; ++l) active_[l].lane = &ready_lanes_[l];
   readiness_ = Readiness::ready;
+  is_straight_ = can_be_straight();
+}
+
+/// True if the ready call has one lane, which may wait for arrivals and for nothing else. Then
+/// start() runs it without the bookkeeping of lanes.
+bool Execution::can_be_straight() const {
+  if (!header_->uses_node || header_->awaits || active_count_ != 1) return false;
+  const LaneCode& lane = ready_lanes_[0];
+  const Instruction* const first = code_ + lane.first;
+  return lane.publishes < 0 && std::all_of(first, first + lane.count, [](const Instruction& step) {
+           return step.kind == StepKind::fold || step.kind == StepKind::arrive ||
+                  step.kind == StepKind::await_arrival;
+         });
 }
 
 /// True if no step of the lane waits: then the next lane can go on from it.
@@ -116,20 +130,14 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
 }
 
 void Execution::fold_ready(const ReadyFold& ready) {
+  if (ready.copied > 0) return copy_ready(ready);
   const Place* place = &places_[ready.first_place];
-  const auto address = [this](const Place& of) { return bases_[of.base] + of.offset; };
-  if (ready.copied > 0) {
-    std::byte* const dst = address(place[0]);
-    const std::byte* const src = address(place[1]);
-    if (dst != src) copy_few(dst, src, ready.copied);
-    return;
-  }
   if (ready.fold.count == 0) return;
   const bool copies = ready.fold.src_count == 1 && !ready.fold.finish;
-  if (copies && address(place[0]) == address(place[1])) return;
-  for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address(*place++);
+  if (copies && address_of(place[0]) == address_of(place[1])) return;
+  for (int d = 0; d < ready.fold.dst_count; ++d) fold_dsts_[d] = address_of(*place++);
   for (int s = 0; s < ready.fold.src_count; ++s, ++place) {
-    fold_srcs_[s] = {address(*place), place->wide};
+    fold_srcs_[s] = {address_of(*place), place->wide};
   }
   Fold fold = ready.fold;
   fold.srcs = fold_srcs_.data();

@@ -22,7 +22,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -40,7 +43,11 @@ class RunAhead {
   /// rank, ranks_of_node: the ranks in the communicator, for errors. The board and the list outlive
   /// this object.
   RunAhead(const Board& board, int rank, const std::vector<int>& ranks_of_node)
-      : board_(board), rank_(rank), ranks_of_node_(ranks_of_node) {}
+      : board_(board),
+        rank_(rank),
+        ranks_of_node_(ranks_of_node),
+        progress_(board.progress(board.local_rank())),
+        calls_(&board.call(board.local_rank(), 0)) {}
 
   /// The collective that all peers must have begun before this rank begins `collective`; 0: none.
   static constexpr std::uint64_t required_by(std::uint64_t collective) {
@@ -78,16 +85,16 @@ class RunAhead {
   /// rank has begun it.
   void record(std::uint64_t collective, std::uint64_t fingerprint, const Signature& call) {
     fingerprints_[collective % fingerprints_.size()] = fingerprint;
-    CallRecord& record = board_.call(board_.local_rank(), collective);
+    CallRecord& record = calls_[collective % run_ahead_operations];
     // A peer that reads a new fingerprint also reads that this rank had begun the collective
     // before.
     record.fingerprint.store(fingerprint, std::memory_order_release);
     record.collective.store(collective, std::memory_order_relaxed);
-    record.signature = call;
+    copy_by_words(record.signature, call);
   }
   /// After record(): tells the peers.
   void begin(std::uint64_t collective) {
-    board_.progress(board_.local_rank()).begun.store(collective, std::memory_order_release);
+    progress_.begun.store(collective, std::memory_order_release);
     begun_ = collective;
   }
 
@@ -98,9 +105,23 @@ class RunAhead {
   Status disagreement() const { return disagreement_with(peer_); }
 
  private:
+  /// The number of the call was stored just now: a load of more than that word would wait until
+  /// that store and all before it have reached the cache.
+  static void copy_by_words(Signature& to, const Signature& from) {
+    static_assert(sizeof(Signature) % sizeof(std::uint64_t) == 0);
+    for (std::size_t at = 0; at < sizeof(Signature); at += sizeof(std::uint64_t)) {
+      std::uint64_t word;
+      std::memcpy(&word, reinterpret_cast<const std::byte*>(&from) + at, sizeof word);
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(&to) + at))
+          .store(word, std::memory_order_relaxed);
+    }
+  }
+
   const Board& board_;
   const int rank_;
   const std::vector<int>& ranks_of_node_;
+  Progress& progress_;       // of this rank
+  CallRecord* const calls_;  // likewise
   std::uint64_t begun_ = 0;  // by this rank
   std::uint64_t all_at_ = 0;
   std::array<std::uint64_t, run_ahead_operations> fingerprints_{};  // what peers are compared with
