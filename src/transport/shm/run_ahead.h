@@ -106,14 +106,15 @@ class RunAhead {
 
  private:
   /// The number of the call was stored just now: a load of more than that word would wait until
-  /// that store and all before it have reached the cache.
+  /// that store and all before it have reached the cache. The fence keeps the compiler from joining
+  /// words.
   static void copy_by_words(Signature& to, const Signature& from) {
-    static_assert(sizeof(Signature) % sizeof(std::uint64_t) == 0);
-    for (std::size_t at = 0; at < sizeof(Signature); at += sizeof(std::uint64_t)) {
-      std::uint64_t word;
-      std::memcpy(&word, reinterpret_cast<const std::byte*>(&from) + at, sizeof word);
-      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(reinterpret_cast<std::byte*>(&to) + at))
-          .store(word, std::memory_order_relaxed);
+    constexpr std::size_t word = sizeof from.sequence;
+    static_assert(sizeof(Signature) % word == 0);
+    for (std::size_t at = 0; at < sizeof(Signature); at += word) {
+      std::memcpy(reinterpret_cast<std::byte*>(&to) + at,
+                  reinterpret_cast<const std::byte*>(&from) + at, word);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }
 
