@@ -257,4 +257,19 @@ if [ $status != $skipped ]; then
   check "the clocks of two hosts are not known exactly" \
     grep -qE '"clock_uncertainty_us": [0-9]*[1-9]' "$out/hosts.json"
 fi
+# ---- Builds of the library, compared in turns: the same library twice
+lib=$(dirname "$bin")/lib/libhocket.so
+compare() { "$bin/hocket-run" -n 2 "$bin/compare_builds" "$@" >"$out/table" 2>"$out/errors"; }
+calls=barrier,broadcast:8,reduce:8,gather:8,scatter:8,all_reduce:512,all_gather:8,reduce_scatter:8
+compare --turns 3 --iterations 50 --calls $calls,alltoall:4096 "$lib" "$lib"
+check "compare_builds: exit status" test $? = 0
+check "compare_builds: a time and a ratio of each library in every row" \
+  test "$(awk '!/^#/ && NF == 5 && $2 > 0 && $3 == 1 && $4 > 0 && $5 > 0' "$out/table" | wc -l)" = 9
+refused() {  # TEXT ARGS...: compare_builds says TEXT
+  ! compare "${@:2}" && cat "$out/table" >>"$out/errors" && grep -qF -e "$1" "$out/errors"
+}
+check "compare_builds: no library" refused "File does not exist" "$out/none.so"
+check "compare_builds: another library" refused "undefined symbol" "$spoiler"
+check "compare_builds: another collective" refused "barriers: not one of" --calls barriers "$lib"
+check "compare_builds: part of an element" refused "a multiple of 4" --calls gather:6 "$lib"
 exit $failed
