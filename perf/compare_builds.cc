@@ -3,9 +3,8 @@
 //
 // Each process loads all libraries, each into a namespace of its own, and makes a communicator in
 // each. The libraries take turns of some thousand calls, so what changes the speed of the machine
-// meanwhile, such as other guests of its host, changes it for all libraries alike. The same library
-// twice differs by 1 to 3 percent in one run; from run to run its times may vary by a factor of
-// two.
+// meanwhile, such as other guests of its host, changes it for all libraries alike. The times of
+// one library may vary by a factor of two from run to run.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
