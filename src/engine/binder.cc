@@ -1,6 +1,7 @@
 #include "engine/binder.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/assert.h"
 
@@ -26,6 +27,15 @@ bool has_large_block(const Call& call, std::size_t small_bytes) {
     return std::ranges::any_of(counts, [most](std::size_t count) { return count > most; });
   };
   return call.count > most || any(call.varying->input.counts) || any(call.varying->output.counts);
+}
+
+/// The bytes of all blocks of a varying call that this rank has in its buffers.
+std::size_t bytes_held(const Call& call) {
+  std::size_t elements = call.count;
+  for (const VaryingBlocks::Side* side : {&call.varying->input, &call.varying->output}) {
+    elements = std::accumulate(side->counts.begin(), side->counts.end(), elements);
+  }
+  return elements * size_of(call.dtype);
 }
 
 /// Of a varying call: sizes, signature and its hash.
@@ -86,6 +96,10 @@ Status Binder::bind_anew(const Call& call, BoundCall& bound) {
   bound.own_count = call.count;
   if (call.op >= Op::pre_mul_sum || bound.made) bind_made(bound, call);
   if (call.varying != nullptr) bind_blocks(bound, call);
+  if (call.varying != nullptr && !shares_blocks(row_of(call.collective))) {
+    // Blocks that not all ranks know did not count when the program was selected.
+    binding.stores = selector_->stores(call.collective, bytes_held(call));
+  }
   bound.key = key;
   bound.reusable = call.op < Op::pre_mul_sum;
   return {};

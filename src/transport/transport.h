@@ -52,6 +52,8 @@ struct Transfer {
   /// A send that is not mappable: a transport may let the peer have the kernel copy the message
   /// from the memory of this process.
   bool readable = false;
+  /// A recv whose bytes are not read soon: what is copied from mapped memory bypasses the caches.
+  bool non_temporal = false;
   RegionOffset location;  // of a recv: where the sender's memory is, set by the transport
   // Set by the transport:
   bool done = false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/algorithms/builders.h"
+#include "engine/binder.h"
 #include "engine/calibration.h"
 #include "engine/peer_memory.h"
 #include "two_ranks.h"
@@ -152,6 +153,35 @@ void map_from_a_peer(int regions, std::size_t bytes, Body body) {
     });
     done.set_value();
   });
+}
+
+/// A rank's own blocks count where not all ranks know all blocks.
+TEST(Binder, stores_long_varying_blocks_past_the_caches) {
+  SelectorOptions options;
+  options.ranks = 2;
+  options.board_scratch_bytes = 4 << 20;
+  options.figures.node_cache_bytes = 32 << 20;
+  Binder binder(std::make_unique<Selector>(options));
+  const auto stores_of = [&](const VaryingBlocks& varying, Call call) {
+    call.dtype = Dtype::int8;
+    call.varying = std::make_shared<const VaryingBlocks>(varying);
+    BoundCall bound;
+    EXPECT_TRUE(binder.bind(call, bound).ok());
+    return bound.binding.stores;
+  };
+  const std::size_t MiB = 1 << 20;
+  const VaryingBlocks::Side long_blocks{{2 * MiB, MiB}, {0, 2 * MiB}}, none;
+  const VaryingBlocks::Side short_blocks{{MiB, 1}, {0, MiB}};
+  const Call all_to_all{.collective = Collective::all_to_all};
+  EXPECT_EQ(Stores::non_temporal, stores_of({long_blocks, long_blocks}, all_to_all));
+  EXPECT_NE(Stores::non_temporal, stores_of({short_blocks, short_blocks}, all_to_all));
+  EXPECT_NE(Stores::non_temporal, stores_of({long_blocks, none}, all_to_all)) << "held: 3 MiB";
+  const Call gather{.collective = Collective::gather, .count = 2 * MiB, .root = 0};
+  EXPECT_EQ(Stores::non_temporal, stores_of({none, long_blocks}, gather)) << "held: 5 MiB";
+  EXPECT_NE(Stores::non_temporal, stores_of({none, short_blocks}, gather)) << "held: 3 MiB";
+  // All ranks know all blocks, so that these count, on each rank alike.
+  const Call all_gather{.collective = Collective::all_gather, .count = 1};
+  EXPECT_EQ(Stores::non_temporal, stores_of({none, long_blocks, 2 * MiB, 3 * MiB}, all_gather));
 }
 
 TEST(PeerMemory, of_a_peer_that_names_more_than_it_has_is_an_error) {

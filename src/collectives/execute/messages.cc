@@ -39,7 +39,7 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
   transfer.data = nullptr;
   transfer.bytes = 0;
   transfer.mappable = false;
-  transfer.prefers_location = transfer.readable = false;
+  transfer.prefers_location = transfer.readable = transfer.non_temporal = false;
   transfer.key.sequence = binding_->message_sequence;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
   transfer.key.tag = index_of(instruction.tag, active.instance);
@@ -51,6 +51,8 @@ void Execution::post(Active& active, const Instruction& instruction, Transport& 
     const Storage storage = storage_of(operand, elements_of(active, instruction, 0));
     transfer.data = address_of(operand, storage, active, 0);
     transfer.bytes = message_bytes(active, instruction);
+    transfer.non_temporal =
+        storage.buffer == Buffer::output && binding_->stores == Stores::non_temporal;
     if (binding_->mapped != 0) set_location(transfer, operands_[instruction.first_operand].buffer);
     transfer.readable = binding_->p2p || scatters_blocks(row_of(header_->collective));
   }

@@ -36,8 +36,9 @@ constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 
                       most_long_rooted_bytes = 256 << 10;
 // The staged chunks of all-gathers and all-reduces with blocks that are so long.
 constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
-// How much of the cache of the node a rank is expected to have.
-constexpr std::size_t most_cache_of_rank = 16 << 20;
+// How much of the cache of the node a rank is expected to have, and which part of it all ranks
+// (docs/decisions/008-near-and-far-cores.md).
+constexpr std::size_t most_cache_of_rank = 16 << 20, part_of_node_cache = 4;
 
 // A call whose price is so high looks for mapped buffers each time, which takes 0.1 us, if the
 // cheapest program without mapped buffers is Selection::staged. Not so a rooted collective among
@@ -453,9 +454,9 @@ void Selector::take(const CallKey& key, const Priced& chosen, Selection* selecti
     if (folds && selection->program->header().scratch_blocks == 0) chunk = staged_chunk;
   }
   selection->sizes = sizes_for(*selection->program, key, chunk);
-  selection->stores = stores(key);
-  selection->many_scratches = uses_many_scratches(options_.figures);
   const std::size_t bytes = message_bytes(key);
+  selection->stores = stores(key.collective, 2 * bytes);
+  selection->many_scratches = uses_many_scratches(options_.figures);
   const bool one_way = row_of(key.collective).rooted && bytes >= least_one_way_bytes;
   const bool uses_node = selection->program->header().uses_node;
   selection->non_temporal_scratch = uses_node && bytes >= least_non_temporal_scratch_bytes &&
@@ -480,16 +481,16 @@ bool Selector::no_shared_cache() const {
 /// both outputs at once. Of a Zen 4: 0.8, and stores past the caches 0.4 (0.6 with the reading of
 /// the results). On cores that share no cache: 0.13, and 0.11 for 1 MiB, where other machines
 /// take 1.7.
-Stores Selector::stores(const CallKey& key) const {
+Stores Selector::stores(Collective collective, std::size_t held) const {
   const Figures& f = options_.figures;
-  const std::size_t held = 2 * message_bytes(key);
   if (!options_.one_node) return Stores::together;
-  if (held > most_cache_of_rank || held * options_.ranks > f.node_cache_bytes) {
+  if (held > most_cache_of_rank ||
+      held * options_.ranks > f.node_cache_bytes / part_of_node_cache) {
     return Stores::non_temporal;
   }
   if (no_shared_cache()) return Stores::first_cached;
   if (held > f.core_cache_bytes) {
-    const bool one_way = row_of(key.collective).rooted;
+    const bool one_way = row_of(collective).rooted;
     return non_temporal_is_faster(f, one_way) ? Stores::first_cached : Stores::together;
   }
   const bool half_full = held <= f.core_cache_bytes / 2;

@@ -126,6 +126,8 @@ class Selector {
   std::size_t simulated_prices() const { return prices_.size(); }
   /// The elements of each chunk of a block; 0: each block is one chunk.
   std::size_t chunk_elements(const Program& program, const CallKey& key) const;
+  /// How results are stored into outputs. held: the bytes of all buffers of a rank.
+  Stores stores(Collective collective, std::size_t held) const;
 
  private:
   std::size_t most_message_bytes(const ProgramHeader& header, const CollectiveRow& row) const;
@@ -170,7 +172,6 @@ class Selector {
   std::size_t message_bytes(const CallKey& key) const;
   bool has_levels() const;
   bool no_shared_cache() const;
-  Stores stores(const CallKey& key) const;
 
   SelectorOptions options_;
   std::vector<const Builder*> forced_;  // of options_.loaded, in the order of add()

@@ -210,7 +210,11 @@ Status ShmTransport::copy_part(const Link& link, const Transfer& recv, std::ptrd
       options_.map(peer, recv.location, recv.bytes, recv.key.p2p ? 0 : recv.key.sequence, &from);
   if (status.code() == Code::in_progress) return {};
   if (!status.ok()) return status;
-  plain_copy(to, from + recv.moved, bytes);
+  if (recv.non_temporal) {
+    stream_copy(to, from + recv.moved, bytes);
+  } else {
+    plain_copy(to, from + recv.moved, bytes);
+  }
   *copied = static_cast<std::ptrdiff_t>(bytes);
   return {};
 }
