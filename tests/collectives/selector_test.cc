@@ -418,6 +418,25 @@ TEST(Selector, a_block_that_is_copied_from_buffer_to_buffer_is_one_chunk_unless_
       << "each of two ranks copies half";
 }
 
+/// The core's own cache has 1 MiB. An all-reduce between 2 ranks has 2 blocks and 4 slots.
+TEST(Selector, slots_of_long_staged_messages_without_a_root_fit_into_the_core_s_own_cache) {
+  constexpr std::size_t KiB = 1024, MiB = 1 << 20;
+  SelectorOptions options = two_ranks();
+  const auto chunk_of = [&](Collective collective, std::size_t bytes) {
+    return chunk_bytes(options, "staged", collective, bytes);
+  };
+  EXPECT_EQ(chunk_of(Collective::all_reduce, MiB), 512 * KiB) << "all scratch";
+  EXPECT_EQ(chunk_of(Collective::all_reduce, MiB + 4), 128 * KiB);
+  EXPECT_EQ(chunk_of(Collective::all_gather, MiB / 2), MiB) << "of a block";
+  EXPECT_EQ(chunk_of(Collective::all_gather, MiB), 256 * KiB);
+  EXPECT_EQ(chunk_of(Collective::all_gather, 2 * MiB), 128 * KiB) << "of a long block";
+  EXPECT_EQ(chunk_of(Collective::all_to_all, 2 * MiB), 128 * KiB);
+  options.figures.core_cache_bytes = 256 * KiB;
+  EXPECT_EQ(chunk_of(Collective::all_to_all, 2 * MiB), 64 * KiB) << "at least";
+  options.figures.ranks_per_core = 2;
+  EXPECT_EQ(chunk_of(Collective::all_to_all, 2 * MiB), 512 * KiB) << "as few turns as possible";
+}
+
 TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores) {
   SelectorOptions options = two_ranks();
   const auto chunk_of = [&](const char* algorithm, Collective collective, std::size_t bytes) {

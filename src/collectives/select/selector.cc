@@ -36,6 +36,8 @@ constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 
                       most_long_rooted_bytes = 256 << 10;
 // The staged chunks of all-gathers and all-reduces with blocks that are so long.
 constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
+// Staged chunks of which all slots fit into the core's own cache are not shorter than that.
+constexpr std::size_t least_fitting_bytes = 64 << 10;
 // How much of the cache of the node a rank is expected to have, and which part of it all ranks
 // (docs/decisions/008-near-and-far-cores.md).
 constexpr std::size_t most_cache_of_rank = 16 << 20, part_of_node_cache = 4;
@@ -538,7 +540,9 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
     // from that cache, which takes longer than to read from the cache that the cores share. Long
     // inputs and outputs, however, drive large slots out of the caches: between 2 ranks,
     // all-gathers and all-reduces of 4 to 64 MiB took 0.81 to 1.0 of the time with shorter chunks,
-    // and reduce-scatters and all-to-alls 0.97 to 1.2 (2026-11-27).
+    // and reduce-scatters and all-to-alls 0.97 to 1.2 (2026-11-27). On a Zen 3, whose cores have
+    // 512 KiB, slots that fit there took 0.8 of the time in most collectives of 1 to 4 MiB without
+    // a root, but 1.05 in those of 512 KiB (2026-11-29).
     const bool staged = header.scratch_blocks > 0;
     const std::size_t block = line_stride(sizes_for(program, key, 0)) * element;
     const std::size_t copied = block <= most_whole_bytes ? most_whole_bytes : copied_bytes;
@@ -549,8 +553,14 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
       if (row.rooted) {
         const std::size_t most = std::clamp(block / 16, most_rooted_bytes, most_long_rooted_bytes);
         bytes = std::min(bytes, std::clamp(block / 4, least_rooted_bytes, most));
-      } else if (row.input != Blocks::per_rank && block >= long_block_bytes) {
-        bytes = std::min(bytes, most_long_bytes);
+      } else {
+        const std::size_t cache = options_.figures.core_cache_bytes;
+        if (message_bytes(key) > cache) {
+          bytes = std::min(bytes, std::max(cache / pieces, least_fitting_bytes));
+        }
+        if (row.input != Blocks::per_rank && block >= long_block_bytes) {
+          bytes = std::min(bytes, most_long_bytes);
+        }
       }
     }
   } else {
