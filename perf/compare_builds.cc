@@ -28,12 +28,24 @@
 namespace hocket::perf {
 namespace {
 
+enum class Collective : std::size_t {
+  barrier,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  alltoall
+};
+// By Collective.
 constexpr std::array names = {"barrier",    "broadcast",  "reduce",         "gather",  "scatter",
                               "all_reduce", "all_gather", "reduce_scatter", "alltoall"};
 
 /// A collective of fp32, and the bytes of the block of a rank.
 struct Case {
-  std::size_t collective = 0;  // index in `names`
+  Collective collective{};
   std::size_t bytes = 0;
 };
 
@@ -96,23 +108,23 @@ class Library {
   void call(const Case& what, const float* in, float* out) const {
     const std::size_t n = what.bytes / sizeof(float);
     switch (what.collective) {
-      case 0:
+      case Collective::barrier:
         return check(barrier_(comm_, nullptr));
-      case 1:
+      case Collective::broadcast:
         return check(broadcast_(in, out, n, hocketFloat32, 0, comm_, nullptr));
-      case 2:
+      case Collective::reduce:
         return check(reduce_(in, out, n, hocketFloat32, hocketSum, 0, comm_, nullptr));
-      case 3:
+      case Collective::gather:
         return check(gather_(in, out, n, hocketFloat32, 0, comm_, nullptr));
-      case 4:
+      case Collective::scatter:
         return check(scatter_(in, out, n, hocketFloat32, 0, comm_, nullptr));
-      case 5:
+      case Collective::all_reduce:
         return check(all_reduce_(in, out, n, hocketFloat32, hocketSum, comm_, nullptr));
-      case 6:
+      case Collective::all_gather:
         return check(all_gather_(in, out, n, hocketFloat32, comm_, nullptr));
-      case 7:
+      case Collective::reduce_scatter:
         return check(reduce_scatter_(in, out, n, hocketFloat32, hocketSum, comm_, nullptr));
-      default:
+      case Collective::alltoall:
         return check(alltoall_(in, out, n, hocketFloat32, comm_, nullptr));
     }
   }
@@ -155,12 +167,12 @@ using Libraries = std::vector<std::unique_ptr<Library>>;
 Case case_of(const std::string& text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   Case result;
-  result.collective = static_cast<std::size_t>(
-      std::ranges::find(names, std::string_view(text).substr(0, colon)) - names.begin());
-  if (result.collective == names.size()) {
+  const auto name = std::ranges::find(names, std::string_view(text).substr(0, colon));
+  if (name == names.end()) {
     throw CLI::ValidationError("--calls",
                                fmt::format("{}: not one of {}", text, fmt::join(names, ", ")));
   }
+  result.collective = static_cast<Collective>(name - names.begin());
   if (colon == text.size()) return result;
   try {
     std::size_t end = 0;
