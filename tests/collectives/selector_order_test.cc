@@ -222,6 +222,42 @@ TEST(Selector, ranks_that_share_cores_run_ahead_in_rooted_calls) {
 /// Of buffers that are not mapped. Where ranks share cores, a plan may be chosen that takes longer
 /// to the end of the last rank, if most ranks end earlier. Where each rank has a core, the last
 /// rank alone counts.
+/// Without a root, at up to 5/4 of the cost.
+TEST(Selector, ranks_that_share_cores_stage_instead_of_mapping_buffers_if_that_costs_little_more) {
+  SelectorOptions options = two_ranks();
+  options.ranks = 8;
+  options.figures.sync_ns = 10'000;
+  std::size_t dearer = 0, maps = 0;
+  for (const double ranks_per_core : {4.0, 1.0}) {
+    options.figures.ranks_per_core = ranks_per_core;
+    for (const Collective collective : {Collective::all_gather, Collective::all_to_all}) {
+      for (std::size_t count = 64; count <= 1 << 17; count = count / 2 * 3) {
+        const CallKey key{.collective = collective, .dtype = Dtype::float32, .count = count};
+        Selector selector(options);
+        std::vector<Selector::Priced> candidates;
+        const Selection* selection = nullptr;
+        ASSERT_TRUE(selector.candidates(key, &candidates).ok());
+        ASSERT_TRUE(selector.select(key, &selection).ok());
+        const Selector::Priced& cheapest = candidates.front();
+        if (!cheapest.program->header().maps_input) continue;
+        const auto staged = std::ranges::find_if(candidates, [](const Selector::Priced& each) {
+          return each.builder->medium == Medium::node && !each.program->header().maps_input;
+        });
+        ASSERT_NE(staged, candidates.end());
+        const bool little_more = staged->cost_ps <= cheapest.cost_ps / 4 * 5;
+        const bool equal = staged->cost_ps <= cheapest.cost_ps / 20 * 21;
+        const bool chosen_maps = selection->program->header().maps_input;
+        if (equal) continue;  // of equal costs, other reasons decide
+        EXPECT_EQ(chosen_maps, ranks_per_core <= 1 || !little_more) << count;
+        dearer += ranks_per_core > 1 && little_more;
+        maps += ranks_per_core > 1 && chosen_maps;
+      }
+    }
+  }
+  EXPECT_GT(dearer, 0U);
+  EXPECT_GT(maps, 0U);
+}
+
 TEST(Selector, the_mean_over_the_ranks_counts_where_they_share_cores) {
   SelectorOptions options = two_ranks();
   options.ranks = 8;

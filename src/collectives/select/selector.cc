@@ -84,7 +84,7 @@ bool maps_buffers(const Program& program) {
 /// 4 ranks on 2 nodes and 2 cores took 1.1 to 1.8 times as long for a gather of 32 to 2048 B by
 /// `two-level` as by `pairs`.
 ///
-/// Two kinds of candidates are taken also if they are not the cheapest. Those by which ranks run
+/// Three kinds of candidates are taken also if they are not the cheapest. Those by which ranks run
 /// ahead: a price is the time of one call that all ranks begin together, but in a loop the ranks
 /// that share a core then take turns only once in many calls. A gather of 128 KiB to 4 ranks on 2
 /// cores took 11 us by `direct` and 5 us by `one-shot`, whose prices were 14.5 and 21.1 us. With 16
@@ -92,8 +92,11 @@ bool maps_buffers(const Program& program) {
 /// half of it. Between far cores the gain is smaller: at up to 4/3 and 7/6 of the least cost, and
 /// if that is of a plan that maps buffers, only with 128 scratches: a reduce of 4 KiB took 1.07 us
 /// by `direct` and 0.39 us by `one-shot`, a broadcast of 16 KiB 1.7 and 1.9 us. A large call gains
-/// nothing there. And those by load and store, at up to one and a half of the cost of messages
-/// within a node: a rank that makes another call is then found at once.
+/// nothing there. Then those that stage, in collectives without a root between ranks that share
+/// cores, at up to 5/4 of the cost of mapped buffers: there a rank must also wait until its peers
+/// no longer use its buffers, and so for what they do between two calls. And those by load and
+/// store, at up to one and a half of the cost of messages within a node: a rank that makes another
+/// call is then found at once.
 const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates, bool rooted,
                                 bool shares_cores) {
   const bool large = !shares_cores && candidates.front().cost_ps >= large_ps;
@@ -130,6 +133,14 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
     if (candidate.operations_ahead < least_ahead) continue;
     const std::int64_t ahead = std::min(candidate.operations_ahead, most_ahead);
     if (above <= most_above / most_ahead * ahead) return candidate;
+  }
+  if (shares_cores && !rooted && maps_buffers(*best->program)) {
+    for (const Selector::Priced& candidate : candidates) {
+      if (candidate.cost_ps > best->cost_ps / 4 * 5) break;
+      const bool stages =
+          candidate.builder->medium == Medium::node && !maps_buffers(*candidate.program);
+      if (stages) return *best_of_equal(candidate, true);
+    }
   }
   if (best->builder->medium != Medium::messages) return *best;
   for (const Selector::Priced& candidate : candidates) {
