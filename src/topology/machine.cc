@@ -1,5 +1,8 @@
 #include "topology/machine.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <sched.h>
 #include <unistd.h>
 
@@ -53,8 +56,20 @@ std::uint64_t machine_id() {
   return std::hash<std::string>()(id);
 }
 
+/// x86 processors say so in a bit of cpuid that hypervisors set. Others: false.
+bool is_guest() {
+#ifdef __x86_64__
+  constexpr unsigned features = 1, hypervisor = 1U << 31;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(features, &eax, &ebx, &ecx, &edx) != 0 && (ecx & hypervisor) != 0;
+#else
+  return false;
+#endif
+}
+
 Machine look() {
   Machine found;
+  found.is_guest = is_guest();
   found.id = machine_id();
   found.cores = own_cores();
   std::string type, shared;

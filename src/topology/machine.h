@@ -14,6 +14,7 @@ struct Machine {
   CoreSet cores;                     // on which this process may run; at least one
   std::size_t last_level_cache = 0;  // bytes of the largest cache; 0: unknown
   std::size_t core_cache = 0;        // bytes of the largest cache of a single core (L2); 0: unknown
+  bool is_guest = false;             // of a hypervisor, which shares the caches among its guests
 };
 
 const Machine& machine();

@@ -10,7 +10,7 @@ inline SelectorOptions two_ranks() {
   options.ranks = 2;
   options.board_scratch_bytes = 4 << 20;
   options.figures.core_cache_bytes = 1 << 20;
-  options.figures.node_cache_bytes = 32 << 20;
+  options.figures.node_cache_bytes = 8 << 20;
   return options;
 }
 

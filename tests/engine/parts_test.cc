@@ -14,6 +14,7 @@
 #include "engine/binder.h"
 #include "engine/calibration.h"
 #include "engine/peer_memory.h"
+#include "topology/machine.h"
 #include "two_ranks.h"
 
 namespace hocket::internal {
@@ -51,6 +52,12 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
     const Figures expected = of_rank_0.get_future().get();
     EXPECT_EQ(0, std::memcmp(&expected, &figures, sizeof figures));
     EXPECT_NE(Figures().cached_ns_per_byte, expected.cached_ns_per_byte) << "measured, not assumed";
+    const std::uint64_t cache = machine().last_level_cache;
+    if (cache > 0 && machine().is_guest) {
+      EXPECT_EQ(cache, 4 * expected.node_cache_bytes) << "other guests use it too";
+    } else if (cache > 0) {
+      EXPECT_EQ(cache, expected.node_cache_bytes);
+    }
   });
 }
 
@@ -160,7 +167,7 @@ TEST(Binder, stores_long_varying_blocks_past_the_caches) {
   SelectorOptions options;
   options.ranks = 2;
   options.board_scratch_bytes = 4 << 20;
-  options.figures.node_cache_bytes = 32 << 20;
+  options.figures.node_cache_bytes = 8 << 20;
   Binder binder(std::make_unique<Selector>(options));
   const auto stores_of = [&](const VaryingBlocks& varying, Call call) {
     call.dtype = Dtype::int8;

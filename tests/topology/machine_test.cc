@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
+#include <string>
 #include <vector>
 
 namespace hocket::internal {
@@ -32,6 +35,12 @@ TEST(RanksPerCore, ranks_that_are_bound_to_a_core_each_have_it_to_themselves) {
 TEST(RanksPerCore, the_most_crowded_cores_count) {
   EXPECT_EQ(2, ranks_per_core_of({cores({0}), cores({0}), cores({4}), cores({5}), cores({6, 7})}));
   EXPECT_EQ(1.5, ranks_per_core_of({cores({0}), cores({1}), cores({0, 1}), cores({2, 3, 4, 5})}));
+}
+
+TEST(Machine, is_a_guest_if_the_kernel_says_so) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(machine().is_guest, text.find(" hypervisor") != std::string::npos);
 }
 
 TEST(Machine, has_the_cores_that_the_kernel_allows) {

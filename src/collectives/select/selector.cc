@@ -38,9 +38,8 @@ constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 
 constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
 // Staged chunks of which all slots fit into the core's own cache are not shorter than that.
 constexpr std::size_t least_fitting_bytes = 64 << 10;
-// How much of the cache of the node a rank is expected to have, and which part of it all ranks
-// (docs/decisions/008-near-and-far-cores.md).
-constexpr std::size_t most_cache_of_rank = 16 << 20, part_of_node_cache = 4;
+// How much of the cache of the node a rank is expected to have.
+constexpr std::size_t most_cache_of_rank = 16 << 20;
 
 // A call whose price is so high looks for mapped buffers each time, which takes 0.1 us, if the
 // cheapest program without mapped buffers is Selection::staged. Not so a rooted collective among
@@ -497,8 +496,7 @@ bool Selector::no_shared_cache() const {
 Stores Selector::stores(Collective collective, std::size_t held) const {
   const Figures& f = options_.figures;
   if (!options_.one_node) return Stores::together;
-  if (held > most_cache_of_rank ||
-      held * options_.ranks > f.node_cache_bytes / part_of_node_cache) {
+  if (held > most_cache_of_rank || held * options_.ranks > f.node_cache_bytes) {
     return Stores::non_temporal;
   }
   if (no_shared_cache()) return Stores::first_cached;
