@@ -141,10 +141,9 @@ Status Calibration::measure(Figures* out) {
   static const double memory = measure_fold(memory_elements, true);
   figures.cached_ns_per_byte = touch;
   figures.memory_ns_per_byte = memory;
-  if (machine().core_cache > 0) figures.core_cache_bytes = machine().core_cache;
-  // A guest gets about a quarter of the cache (docs/decisions/008-near-and-far-cores.md).
-  const std::uint64_t cache = machine().last_level_cache / (machine().is_guest ? 4 : 1);
-  if (cache > 0) figures.node_cache_bytes = cache;
+  const Caches& caches = machine().caches;
+  if (caches.of_core > 0) figures.core_cache_bytes = caches.of_core;
+  if (caches.of_node > 0) figures.node_cache_bytes = caches.of_node;
   if (membership_.nodes() == 1) return measure_board(&figures);
   if (membership_.layout()->ranks_of_largest() > 1) {
     HOCKET_RETURN_IF_ERROR(measure_peers(&figures));

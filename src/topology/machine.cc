@@ -1,8 +1,5 @@
 #include "topology/machine.h"
 
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 #include <sched.h>
 #include <unistd.h>
 
@@ -10,24 +7,49 @@
 #include <fstream>
 #include <functional>
 #include <new>
+#include <sstream>
 #include <string>
 
 namespace hocket::internal {
 namespace {
 
+/// The cores of a list of the kernel, "0-3,8,10-11".
+CoreSet cores_of(const std::string& list) {
+  CoreSet cores;
+  std::istringstream parts(list);
+  std::size_t first = 0;
+  while (parts >> first) {
+    std::size_t last = first;
+    if (parts.peek() == '-') parts.ignore() >> last;
+    for (std::size_t core = first; core <= last && core < cores.size(); ++core) cores.set(core);
+    parts.ignore();  // the comma
+  }
+  return cores;
+}
+
+struct Cache {
+  std::size_t bytes = 0;  // 0: there is no such cache
+  std::string type;
+  CoreSet cores;  // that share it
+};
+
 // Reads sysfs, which has values like "32768K". sysconf uses cpuid, which is wrong in some virtual
 // machines.
-std::size_t cache_bytes(int index, std::string* type, std::string* shared) {
-  const std::string folder =
-      "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
-  std::ifstream(folder + "type") >> *type;
-  std::ifstream(folder + "shared_cpu_list") >> *shared;
-  std::ifstream file(folder + "size");
-  std::size_t size = 0;
+Cache cache_of(const std::filesystem::path& cpus, std::size_t core, int index) {
+  const std::filesystem::path folder =
+      cpus / ("cpu" + std::to_string(core)) / "cache" / ("index" + std::to_string(index));
+  Cache cache;
+  std::string shared;
+  std::ifstream(folder / "type") >> cache.type;
+  std::ifstream(folder / "shared_cpu_list") >> shared;
+  cache.cores = cores_of(shared);
+  std::ifstream file(folder / "size");
   char unit = 0;
-  if (!(file >> size)) return 0;
+  if (!(file >> cache.bytes)) cache.bytes = 0;
   file >> unit;
-  return unit == 'K' ? size << 10 : unit == 'M' ? size << 20 : size;
+  if (unit == 'K') cache.bytes <<= 10;
+  if (unit == 'M') cache.bytes <<= 20;
+  return cache;
 }
 
 CoreSet own_cores() {
@@ -56,35 +78,46 @@ std::uint64_t machine_id() {
   return std::hash<std::string>()(id);
 }
 
-/// x86 processors say so in a bit of cpuid that hypervisors set. Others: false.
-bool is_guest() {
-#ifdef __x86_64__
-  constexpr unsigned features = 1, hypervisor = 1U << 31;
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(features, &eax, &ebx, &ecx, &edx) != 0 && (ecx & hypervisor) != 0;
-#else
-  return false;
-#endif
-}
-
 Machine look() {
   Machine found;
-  found.is_guest = is_guest();
   found.id = machine_id();
   found.cores = own_cores();
-  std::string type, shared;
-  for (int index = 0; index < 8; ++index) {
-    const std::size_t bytes = cache_bytes(index, &type, &shared);
-    if (bytes == 0) break;
-    if (type == "Instruction") continue;
-    found.last_level_cache = std::max(found.last_level_cache, bytes);
-    const bool one_core = shared.find_first_of(",-") == std::string::npos;
-    if (one_core) found.core_cache = std::max(found.core_cache, bytes);
-  }
+  found.caches = caches_in("/sys/devices/system/cpu");
   return found;
 }
 
 }  // namespace
+
+Caches caches_in(const std::filesystem::path& cpus) {
+  Caches caches;
+  Cache largest;
+  CoreSet of_core;  // the threads of core 0
+  int last_level = 0;
+  for (int index = 0; index < 8; ++index) {
+    const Cache cache = cache_of(cpus, 0, index);
+    if (cache.bytes == 0) break;
+    if (cache.type == "Instruction") continue;
+    if (largest.bytes == 0) of_core = cache.cores;  // the first level
+    if (cache.cores == of_core) caches.of_core = std::max(caches.of_core, cache.bytes);
+    if (cache.bytes <= largest.bytes) continue;
+    largest = cache;
+    last_level = index;
+  }
+  if (largest.bytes == 0) return caches;
+  std::string online;
+  std::ifstream(cpus / "online") >> online;
+  CoreSet rest = cores_of(online) & ~largest.cores;
+  caches.of_node = largest.bytes;
+  for (std::size_t core = 0; core < rest.size(); ++core) {
+    if (!rest[core]) continue;
+    const Cache cache = cache_of(cpus, core, last_level);
+    caches.of_node += cache.bytes;
+    rest &= ~cache.cores;
+  }
+  const std::size_t cores = std::max<std::size_t>(1, largest.cores.count());
+  if (largest.bytes / cores > most_cache_of_core) caches.of_node /= 4;
+  return caches;
+}
 
 const Machine& machine() {
   static const Machine found = look();

@@ -3,18 +3,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 
 #include "base/core_set.h"
 
 namespace hocket::internal {
 
+/// Caches for data, in bytes; 0: unknown.
+struct Caches {
+  std::size_t of_core = 0;  // the largest cache that only the threads of a core share (L2)
+  /// All last-level caches of the machine together. A quarter of them, if they have more than
+  /// most_cache_of_core for each core: hardly any processor has so much, but a hypervisor reports
+  /// it where cores of other guests share the cache (docs/decisions/008-near-and-far-cores.md).
+  std::size_t of_node = 0;
+};
+constexpr std::size_t most_cache_of_core = 12 << 20;
+
+/// cpus: the folder in which the kernel describes the cores.
+Caches caches_in(const std::filesystem::path& cpus);
+
 struct Machine {
-  std::uint64_t id = 0;              // equal for processes of the same running kernel
-  CoreSet cores;                     // on which this process may run; at least one
-  std::size_t last_level_cache = 0;  // bytes of the largest cache; 0: unknown
-  std::size_t core_cache = 0;        // bytes of the largest cache of a single core (L2); 0: unknown
-  bool is_guest = false;             // of a hypervisor, which shares the caches among its guests
+  std::uint64_t id = 0;  // equal for processes of the same running kernel
+  CoreSet cores;         // on which this process may run; at least one
+  Caches caches;
 };
 
 const Machine& machine();

@@ -52,12 +52,12 @@ TEST(Calibration, gives_all_ranks_the_figures_of_rank_0) {
     const Figures expected = of_rank_0.get_future().get();
     EXPECT_EQ(0, std::memcmp(&expected, &figures, sizeof figures));
     EXPECT_NE(Figures().cached_ns_per_byte, expected.cached_ns_per_byte) << "measured, not assumed";
-    const std::uint64_t cache = machine().last_level_cache;
-    if (cache > 0 && machine().is_guest) {
-      EXPECT_EQ(cache, 4 * expected.node_cache_bytes) << "other guests use it too";
-    } else if (cache > 0) {
-      EXPECT_EQ(cache, expected.node_cache_bytes);
-    }
+    const Caches& caches = machine().caches;
+    const Figures unknown;
+    EXPECT_EQ(expected.core_cache_bytes,
+              caches.of_core > 0 ? caches.of_core : unknown.core_cache_bytes);
+    EXPECT_EQ(expected.node_cache_bytes,
+              caches.of_node > 0 ? caches.of_node : unknown.node_cache_bytes);
   });
 }
 
