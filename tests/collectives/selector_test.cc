@@ -51,7 +51,7 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::first_cached, stores_of(options, 128 << 10));
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 512 << 10)) << "no longer all in the core's own";
   EXPECT_EQ(Stores::together, stores_of(options, 2 << 20)) << "in the shared cache";
-  EXPECT_EQ(Stores::non_temporal, stores_of(options, (2 << 20) + 4)) << "longer than it";
+  EXPECT_EQ(Stores::non_temporal, stores_of(options, (2 << 20) + 4)) << "longer than the cache";
   options.figures.push_non_temporal_ns_per_byte = 0.11;
   EXPECT_EQ(Stores::one_by_one, stores_of(options, 128 << 10));
   options.figures.node_cache_bytes = 300 << 20;

@@ -91,11 +91,12 @@ bool maps_buffers(const Program& program) {
 /// half of it. Between far cores the gain is smaller: at up to 4/3 and 7/6 of the least cost, and
 /// if that is of a plan that maps buffers, only with 128 scratches: a reduce of 4 KiB took 1.07 us
 /// by `direct` and 0.39 us by `one-shot`, a broadcast of 16 KiB 1.7 and 1.9 us. A large call gains
-/// nothing there. Then those that stage, in collectives without a root between ranks that share
-/// cores, at up to 5/4 of the cost of mapped buffers: there a rank must also wait until its peers
-/// no longer use its buffers, and so for what they do between two calls. And those by load and
-/// store, at up to one and a half of the cost of messages within a node: a rank that makes another
-/// call is then found at once.
+/// nothing there. In collectives without a root between ranks that share cores, plans that stage
+/// are taken at up to 5/4 of the cost of a plan that maps buffers. In the latter a rank waits twice
+/// for its peers: before it reads their buffers, and until they no longer read its own. Each wait
+/// also takes what a peer computes before it makes the call. And plans by load and store are taken
+/// at up to one and a half of the cost of messages within a node: a rank that makes another call is
+/// then found at once.
 const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates, bool rooted,
                                 bool shares_cores) {
   const bool large = !shares_cores && candidates.front().cost_ps >= large_ps;
@@ -550,8 +551,8 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
     // inputs and outputs, however, drive large slots out of the caches: between 2 ranks,
     // all-gathers and all-reduces of 4 to 64 MiB took 0.81 to 1.0 of the time with shorter chunks,
     // and reduce-scatters and all-to-alls 0.97 to 1.2 (2026-11-27). On a Zen 3, whose cores have
-    // 512 KiB, slots that fit there took 0.8 of the time in most collectives of 1 to 4 MiB without
-    // a root, but 1.05 in those of 512 KiB (2026-11-29).
+    // 512 KiB of cache each, slots that fit into it took 0.71 to 1.05 of the time in collectives of
+    // 1 to 4 MiB without a root, and 1.02 to 1.24 in those of 256 and 512 KiB (2026-11-29).
     const bool staged = header.scratch_blocks > 0;
     const std::size_t block = line_stride(sizes_for(program, key, 0)) * element;
     const std::size_t copied = block <= most_whole_bytes ? most_whole_bytes : copied_bytes;
