@@ -445,7 +445,7 @@ constexpr Elsewhere elsewhere[] = {
     {"a communicator that is poisoned", "api/making_arguments_test.cc",
      "TEST(Making, from_a_communicator_that_is_finalized_aborted_or_poisoned_is_refused)"},
     {"two threads on one communicator", "engine/endings_test.cc",
-     "TEST_P(Endings, a_second_thread_on_a_communicator_is_refused)"},
+     "TEST_P(Endings, a_second_thread_is_refused_while_another_thread_is_inside_a_call)"},
     {"a group with a wrong call", "engine/groups_test.cc",
      "TEST(Group, with_a_wrong_argument_begins_nothing)"},
     {"a group with half a message", "engine/groups_test.cc",
