@@ -48,6 +48,12 @@ def env(**variables):
     return Setting(environment=variables)
 
 
+def tcp_messages(interface):
+    """Of the floor: messages over TCP between more than two ranks."""
+    return {f"{way}-{wait}": env(FLOOR_WAY=way, FLOOR_WAIT=wait, FLOOR_INTERFACE=interface)
+            for way in ("tcp-flat", "tcp-tree") for wait in ("yield", "sleep")}
+
+
 OMPI_SM = Setting(mca("pml=ob1", "btl=self,sm"))
 OMPI_TCP = Setting(mca("pml=ob1", "btl=self,tcp"))
 OMPI_BOTH = Setting(mca("pml=ob1", "btl=self,sm,tcp"))
@@ -136,7 +142,9 @@ CONFIGURATIONS = {
         "tcp": {
             "tcp": env(FLOOR_WAY="tcp", FLOOR_INTERFACE="eth1"),
             "tcp-whole": env(FLOOR_WAY="tcp-whole", FLOOR_INTERFACE="eth1"),
+            **tcp_messages("eth1"),
         },
+        "local-tcp": tcp_messages("lo"),
     },
 }
 
@@ -175,27 +183,44 @@ def configurations(peer, transport, crowded, quick):
 
 def is_plain_floor(config):
     """Whether this way of the floor needs no memory that peers map."""
-    ways = {**CONFIGURATIONS["floor"]["shm"], **CONFIGURATIONS["floor"]["tcp"]}
+    ways = {}
+    for found in CONFIGURATIONS["floor"].values():
+        ways.update(found)
     return ways[config].memory == "plain"
 
 
 REDUCTIONS = "all_reduce", "reduce", "reduce_scatter"
 
 
+ROOTED = "broadcast", "reduce", "gather", "scatter"
+
+
 def has(peer, transport, config, collective, ranks=2):
-    """libtorch's Gloo gathers and scatters equal blocks only. The floor is known in
-    shared memory, and for equal blocks between two ranks over TCP; the kernel copies, but adds
-    nothing up."""
+    """libtorch's Gloo gathers and scatters equal blocks only."""
     if peer == "gloo":
         return collective not in ("all_gather_v", "gather_v", "scatter_v")
-    if peer == "floor":
-        return not (transport in ("local-tcp", "both") or
-                    (transport == "tcp" and (ranks != 2 or collective.endswith("_v"))) or
-                    (config == "tcp-whole" and collective != "all_reduce") or
-                    (config == "copy" and collective.removesuffix("_v") in REDUCTIONS) or
-                    (config.startswith("shared") and collective != "broadcast") or
-                    (collective == "barrier" and config != "staged-64K"))
-    return True
+    if peer == "floor" and transport == "shm":
+        return floor_has_in_memory(config, collective)
+    return peer != "floor" or floor_has_over_tcp(transport, config, collective, ranks)
+
+
+def floor_has_in_memory(config, collective):
+    """The kernel copies, but adds nothing up."""
+    return not ((config == "copy" and collective.removesuffix("_v") in REDUCTIONS) or
+                (config.startswith("shared") and collective != "broadcast") or
+                (collective == "barrier" and config != "staged-64K"))
+
+
+def floor_has_over_tcp(transport, config, collective, ranks):
+    """For equal blocks: between two hosts, and for messages between a power of two of ranks."""
+    if collective.endswith("_v") or transport == "both" or ranks & (ranks - 1):
+        return False
+    if config == "tcp-whole":
+        return ranks == 2 and collective == "all_reduce"
+    if config == "tcp":
+        return ranks == 2
+    return ((ranks > 2 or transport == "local-tcp") and
+            (config.startswith("tcp-flat") or collective in ROOTED))
 
 
 def missing(peer):

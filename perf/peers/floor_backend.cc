@@ -9,6 +9,7 @@
 //   shared   direct, but in a broadcast the root writes its part of each output
 //   tcp      over one TCP connection between two ranks, tcp-whole: the same, but in an all-reduce
 //            each rank sends its whole input (tcp_floor.h)
+//   tcp-flat, tcp-tree  small messages over TCP between any number of ranks (tcp_messages_floor.h)
 //
 // FLOOR_STORES=past: stores into the caller's buffers bypass the caches. FLOOR_STORES=staged-past:
 // stores into the shared memory do. The shared memory is the file PEER_MEETING_FILE.
@@ -31,6 +32,7 @@
 #include "backend.h"
 #include "reduce/fold.h"
 #include "tcp_floor.h"
+#include "tcp_messages_floor.h"
 
 namespace hocket::peers {
 namespace {
@@ -56,7 +58,7 @@ struct Slot {
   Line staged, result;
 };
 
-enum class Way { staged, copy, direct, shared, tcp, tcp_whole };
+enum class Way { staged, copy, direct, shared, tcp, tcp_whole, tcp_flat, tcp_tree };
 
 std::byte* memory = nullptr;
 int me = -1, ranks = 0;
@@ -69,7 +71,8 @@ const float* own_input = nullptr;
 std::uint64_t calls = 0, rounds = 0;  // so far
 std::size_t allocated = 0;
 
-bool is_tcp() { return way == Way::tcp || way == Way::tcp_whole; }
+bool of_messages() { return way == Way::tcp_flat || way == Way::tcp_tree; }
+bool is_tcp() { return way == Way::tcp || way == Way::tcp_whole || of_messages(); }
 
 Page& page(int rank) { return reinterpret_cast<Page*>(memory)[rank]; }
 std::byte* arena(int rank) {
@@ -420,6 +423,8 @@ bool backend_start(std::string* error) {
         : name == "copy"      ? Way::copy
         : name == "tcp"       ? Way::tcp
         : name == "tcp-whole" ? Way::tcp_whole
+        : name == "tcp-flat"  ? Way::tcp_flat
+        : name == "tcp-tree"  ? Way::tcp_tree
                               : Way::staged;
   if (const char* const past = std::getenv("FLOOR_STORES"); past != nullptr) {
     const bool staged = std::string_view(past) == "staged-past";
@@ -427,8 +432,13 @@ bool backend_start(std::string* error) {
   }
   crowded = ranks > static_cast<int>(std::thread::hardware_concurrency());
   const char* const path = std::getenv("PEER_MEETING_FILE");
-  if (is_tcp()) return tcp_floor_start(me, ranks, path == nullptr ? "" : path, error);
-  const int fd = ::open(path == nullptr ? "" : path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const std::string meeting_file = path == nullptr ? "" : path;
+  if (of_messages()) {
+    const Shape shape = way == Way::tcp_flat ? Shape::flat : Shape::tree;
+    return tcp_messages_floor_start(me, ranks, meeting_file, shape, error);
+  }
+  if (is_tcp()) return tcp_floor_start(me, ranks, meeting_file, error);
+  const int fd = ::open(meeting_file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const std::size_t bytes =
       static_cast<std::size_t>(ranks) * (sizeof(Page) + area_bytes + arena_bytes);
   if (me < 0 || ranks > 64 || fd < 0 || ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
@@ -456,6 +466,7 @@ void* backend_allocate(std::size_t bytes, bool shared) {
 bool backend_in_place(Collective collective) { return collective == Collective::broadcast; }
 
 bool backend_run(const Call& call, std::string* error) {
+  if (of_messages()) return tcp_messages_floor_run(call, error);
   if (is_tcp()) return tcp_floor_run(call, way == Way::tcp_whole, error);
   if (call.collective == Collective::barrier) {
     tell(page(me).arrived.number, ++calls);

@@ -1,87 +1,24 @@
 #include "tcp_floor.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <vector>
 
 #include "reduce/fold.h"
+#include "tcp_links.h"
 
 namespace hocket::peers {
 namespace {
 
 // Under BBR, longer calls are slower (docs/decisions/016).
 constexpr std::size_t longest_write = 96 << 10, longest_read = 64 << 10;
-constexpr int address_waits = 1000;  // of 10 ms
 
 int connection = -1;
 int me = -1;
 std::vector<float> arrived;  // operands of the peer
-
-/// The address of an interface, in text; empty: it has none.
-std::string address_of(const char* interface) {
-  ifaddrs* list = nullptr;
-  std::string text;
-  if (::getifaddrs(&list) != 0) return text;
-  for (const ifaddrs* one = list; one != nullptr && text.empty(); one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    if (std::strcmp(one->ifa_name, interface) != 0) continue;
-    char buffer[INET_ADDRSTRLEN] = {};
-    ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(one->ifa_addr)->sin_addr, buffer,
-                sizeof buffer);
-    text = buffer;
-  }
-  ::freeifaddrs(list);
-  return text;
-}
-
-/// Rank 0: the peer connects to an address that the file has.
-bool accept_peer(const std::string& meeting_file) {
-  const char* const interface = std::getenv("FLOOR_INTERFACE");
-  const std::string text = address_of(interface == nullptr ? "lo" : interface);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) return false;
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  socklen_t bytes = sizeof address;
-  if (::bind(listener, reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
-      ::listen(listener, 1) != 0 ||
-      ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
-    return false;
-  }
-  const std::string made = meeting_file + ".made";
-  std::ofstream(made) << text << ' ' << ntohs(address.sin_port) << '\n';
-  if (std::rename(made.c_str(), (meeting_file + ".address").c_str()) != 0) return false;
-  connection = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-  ::close(listener);
-  return connection >= 0;
-}
-
-bool connect_to_rank0(const std::string& meeting_file) {
-  std::string text;
-  int port = 0;
-  for (int i = 0; i < address_waits && !(std::ifstream(meeting_file + ".address") >> text >> port);
-       ++i) {
-    ::usleep(10'000);
-  }
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::inet_pton(AF_INET, text.c_str(), &address.sin_addr) != 1) return false;
-  connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  return ::connect(connection, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-}
 
 /// Bytes that go over the connection in one direction.
 struct Stream {
@@ -202,17 +139,12 @@ bool run(const Call& call, bool whole) {
 }  // namespace
 
 bool tcp_floor_start(int rank, int ranks, const std::string& meeting_file, std::string* error) {
+  std::vector<int> links;
+  *error = "over TCP it has two ranks";
+  if (ranks != 2 || !connect_ranks(rank, ranks, meeting_file, &links, error)) return false;
   me = rank;
-  const bool connected =
-      ranks == 2 && (rank == 0 ? accept_peer(meeting_file) : connect_to_rank0(meeting_file));
-  const int one = 1;
-  if (connected && ::setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
-      ::fcntl(connection, F_SETFL, O_NONBLOCK) == 0) {
-    return true;
-  }
-  *error = ranks == 2 ? std::string("no connection: ") + std::strerror(errno)
-                      : "over TCP it has two ranks";
-  return false;
+  connection = links[static_cast<std::size_t>(1 - rank)];
+  return true;
 }
 
 bool tcp_floor_run(const Call& call, bool whole, std::string* error) {

@@ -9,8 +9,7 @@
 
 namespace hocket::peers {
 
-/// Connects the ranks. meeting_file: rank 0 writes its address there. The interface is that named
-/// by FLOOR_INTERFACE. Returns false and sets *error if it cannot.
+/// Connects the ranks (tcp_links.h). Returns false and sets *error if it cannot.
 bool tcp_floor_start(int rank, int ranks, const std::string& meeting_file, std::string* error);
 
 /// whole: an all-reduce sends the whole input and adds up everything on both ranks; else each rank
