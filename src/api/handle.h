@@ -103,7 +103,8 @@ template <typename Body>
                                                      const Body& body) {
   if (inside_user_operator()) [[unlikely]]
     return result(function, called_by_operator());
-  return result(function, status_of_call(body), comm);
+  const Status status = status_of_call(body);
+  return status.ok() ? hocketSuccess : result(function, status, comm);
 }
 
 /// For the outcome of a call inside a group: if it is an error, the end of the group will return it

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 
@@ -22,7 +23,7 @@ class CollectiveOperations {
 
   /// True while a collective is under way.
   bool running() const { return running_; }
-  bool empty() const { return !running_ && queue_.empty(); }
+  bool empty() const { return calls_ == 0; }
   /// True if no collective is under way, and a call waits.
   bool next_is_due() const { return !running_ && !queue_.empty(); }
   /// The collective under way, or the last one.
@@ -31,11 +32,15 @@ class CollectiveOperations {
   /// The number of the last collective that has begun; 0: none. Any thread.
   std::uint64_t begun() const { return begun_.load(std::memory_order_relaxed); }
 
-  void add(const Call& call, Work* work) { queue_.push_back({call, work}); }
+  void add(const Call& call, Work* work) {
+    queue_.push_back({call, work});
+    ++calls_;
+  }
   /// Removes and returns the first call of the queue.
   Queued take() {
     const Queued first = queue_.front();
     queue_.pop_front();
+    --calls_;
     return first;
   }
   /// Begins a collective, which current() is from now on. Returns its number.
@@ -45,12 +50,17 @@ class CollectiveOperations {
     const std::uint64_t number = begun() + 1;
     begun_.store(number, std::memory_order_relaxed);
     running_ = true;
+    ++calls_;
     return number;
   }
   /// The collective under way has ended.
-  void end() { running_ = false; }
+  void end() {
+    running_ = false;
+    --calls_;
+  }
   void clear() {
     running_ = false;
+    calls_ = 0;
     queue_.clear();
   }
 
@@ -58,6 +68,7 @@ class CollectiveOperations {
   Operation current_;
   bool running_ = false;  // current_ is under way
   std::deque<Queued> queue_;
+  std::size_t calls_ = 0;  // under way and in the queue
   std::atomic<std::uint64_t> begun_ = 0;
 };
 

@@ -322,8 +322,7 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
 
 Status Communicator::run(const Call& call) {
   try {
-    engine_->submit(call);
-    if (engine_->settle()) return {};
+    if (engine_->run(call)) return {};
     const Sleeper self = sleeper();
     drive({&self, 1}, oversubscription_);
   } catch (const std::exception&) {

@@ -67,7 +67,14 @@ bool Engine::run_once(const std::optional<Nanos>& now) {
   return moved;
 }
 
-void Engine::submit(const Call& call, Work* work) {
+void Engine::submit(const Call& call, Work* work) { begin_or_queue(call, work); }
+
+bool Engine::run(const Call& call) {
+  begin_or_queue(call, nullptr);
+  return settle();
+}
+
+[[gnu::always_inline]] inline void Engine::begin_or_queue(const Call& call, Work* work) {
   if (faults_.is_pending()) [[unlikely]]
     look_at_faults_before_a_call();
   if (error_.is_set()) return fail_work(work);

@@ -68,6 +68,8 @@ class Engine {
   /// Queues a checked call; drops it after an error. work: has begun, counts the call, and exists
   /// until the call has ended; null: the caller drives the engine until it is idle.
   void submit(const Call& call, Work* work = nullptr);
+  /// submit() of a call whose thread drives the engine, and settle().
+  bool run(const Call& call);
   /// True if a work has ended since the last time.
   bool take_ended_work() { return std::exchange(work_has_ended_, false); }
   /// Runs one round. Returns true if anything moved. now: empty if the caller has not read the
@@ -142,6 +144,7 @@ class Engine {
   // ---- Calls
   bool bind(const Call& call, BoundCall& bound);
   void forget_bindings();
+  void begin_or_queue(const Call& call, Work* work);
   void begin(const Call& call, Work* work);
   void begin_next();
   void begin_message(const Call& call, Work* work);

@@ -2,6 +2,8 @@
 // has ended.
 #pragma once
 
+#include <vector>
+
 #include "engine/engine_host.h"
 #include "transport/shm/board.h"
 
@@ -10,7 +12,11 @@ namespace hocket::internal {
 class PeerRings {
  public:
   /// Both outlive it.
-  PeerRings(const Board& board, EngineHost& host) : board_(board), host_(host) {}
+  PeerRings(const Board& board, EngineHost& host) : board_(board), host_(host) {
+    for (int rank = 0; rank < board.local_ranks(); ++rank) {
+      if (rank != board.local_rank()) peers_.push_back({rank, &board.doorbell(rank)});
+    }
+  }
 
   /// published: whether this rank has published something to local peers since the last call.
   void add(bool published) { due_ |= published; }
@@ -23,14 +29,18 @@ class PeerRings {
   void ring_pending() {
     if (!due_) return;
     due_ = false;
-    for (int peer = 0; peer < board_.local_ranks(); ++peer) {
-      if (peer != board_.local_rank() && board_.may_sleep(peer)) host_.ring(peer);
+    for (const Peer& peer : peers_) {
+      if (Board::may_sleep(*peer.doorbell)) host_.ring(peer.rank);
     }
     if (++rung_ % between_looks_at_sleeps == 0) [[unlikely]]
       look_at_sleeps();
   }
 
  private:
+  struct Peer {
+    int rank;  // on the node
+    const Doorbell* doorbell;
+  };
   // Peers are rung only after so many polls that moved nothing: by then the line has left the store
   // buffer and the fence in ring() is cheap.
   static constexpr unsigned quiet_polls_before_ring = 16;
@@ -47,6 +57,7 @@ class PeerRings {
 
   const Board& board_;
   EngineHost& host_;
+  std::vector<Peer> peers_;
   bool due_ = false;
   unsigned quiet_ = 0;  // polls in a row that moved nothing
   unsigned rung_ = 0;

@@ -36,7 +36,12 @@ class TransportSet {
     return moved;
   }
   /// True if poll() would poll a transport.
-  bool active() const { return std::ranges::any_of(transports_, &Transport::active); }
+  bool active() const {
+    for (const Transport* transport : transports_) {
+      if (transport->active()) return true;
+    }
+    return false;
+  }
   /// Polls the others too, which may have messages although this rank has no transfers there.
   void poll_all();
   /// The error for a message of a collective that this rank did not call; null: there is none.

@@ -103,10 +103,9 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
 /// left.
 [[gnu::always_inline]] inline void Execution::run_straight() {
   Active& active = active_[0];
-  const LaneCode& lane = *active.lane;
-  const Instruction* const first = code_ + lane.first;
-  const Instruction* const end = first + lane.count;
-  const ReadyFold* ready = ready_.data() + lane.first;
+  const Instruction* const first = straight_.first;
+  const Instruction* const end = straight_.end;
+  const ReadyFold* ready = straight_.ready;
   const Instruction* step = first;
   for (; step != end; ++step, ++ready) {
     if (step->kind == StepKind::fold) {

@@ -306,6 +306,11 @@ class Execution {
   // In a loop of equal calls: the lanes and steps that the call has, and its prepared folds.
   Readiness readiness_ = Readiness::unknown;
   bool is_straight_ = false;  // ready, and can be straight
+  /// The steps of a straight call.
+  struct {
+    const Instruction *first, *end;
+    const ReadyFold* ready;  // of the first step
+  } straight_ = {};
   std::vector<LaneCode> ready_lanes_;
   std::vector<Instruction> ready_code_;  // begins with the entry
   std::vector<ReadyFold> ready_;         // by instruction; those that are no fold are empty

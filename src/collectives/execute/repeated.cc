@@ -74,6 +74,9 @@ void Execution::make_ready() {
   for (std::size_t l = 0; l < active_count_; ++l) active_[l].lane = &ready_lanes_[l];
   readiness_ = Readiness::ready;
   is_straight_ = can_be_straight();
+  if (!is_straight_) return;
+  const LaneCode& lane = ready_lanes_[0];
+  straight_ = {code_ + lane.first, code_ + lane.first + lane.count, ready_.data() + lane.first};
 }
 
 /// True if the ready call has one lane, which may wait for arrivals and for nothing else. Then

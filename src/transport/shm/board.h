@@ -187,8 +187,9 @@ class Board {
 
   /// False if rank `to` is awake and need not be rung. Call it after publishing: like ring(), it
   /// orders the publication before the read of the doorbell.
-  bool may_sleep(int to) const {
-    const Doorbell& bell = doorbell(to);
+  bool may_sleep(int to) const { return may_sleep(doorbell(to)); }
+  /// The same for the doorbell of a rank.
+  static bool may_sleep(const Doorbell& bell) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return bell.makes_barrier.load(std::memory_order_relaxed) == 0 ||
            bell.asleep.load(std::memory_order_relaxed) != awake;

@@ -111,6 +111,7 @@ class RunAhead {
   static void copy_by_words(Signature& to, const Signature& from) {
     constexpr std::size_t word = sizeof from.sequence;
     static_assert(sizeof(Signature) % word == 0);
+#pragma GCC unroll 8
     for (std::size_t at = 0; at < sizeof(Signature); at += word) {
       std::memcpy(reinterpret_cast<std::byte*>(&to) + at,
                   reinterpret_cast<const std::byte*>(&from) + at, word);
