@@ -320,13 +320,18 @@ void Communicator::on_failure(const Status& status, std::uint64_t operation, boo
   if (trace_ != nullptr) trace_->flush();
 }
 
-Status Communicator::run(const Call& call) {
+/// In a handler.
+Status Communicator::fail_by_exception() {
+  fail(caught());
+  return engine_->status();
+}
+
+Status Communicator::drive_to_end() {
   try {
-    if (engine_->run(call)) return {};
     const Sleeper self = sleeper();
     drive({&self, 1}, oversubscription_);
   } catch (const std::exception&) {
-    fail(caught());
+    return fail_by_exception();
   }
   return engine_->status();
 }

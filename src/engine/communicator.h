@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,7 +94,14 @@ class Communicator final : private EngineHost {
 
   /// Runs a call to its end, while no other call is pending. Returns the error that ended the call.
   /// If an error is known that did not end it, the next call returns it.
-  Status run(const Call& call);
+  Status run(const Call& call) {
+    try {
+      if (engine_->run(call)) return {};
+    } catch (const std::exception&) {
+      return fail_by_exception();
+    }
+    return drive_to_end();
+  }
   /// The same for several calls, at least one.
   Status run(std::span<const Call> calls);
   HandoverQueue& handovers() { return handovers_; }
@@ -159,6 +167,8 @@ class Communicator final : private EngineHost {
   std::optional<Figures> figures_for(const std::vector<int>& ranks, const CommConfig& config) const;
   void log_ready(const Figures& figures) const;
   void fail(const Status& status);
+  Status fail_by_exception();
+  Status drive_to_end();
   std::size_t least_scratch_bytes() const;
   std::unique_ptr<Selector> make_selector(const Figures& figures, LoadedPlans plans) const;
   Status verify_plan_files(LoadedPlans* out) const;

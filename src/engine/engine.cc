@@ -141,8 +141,15 @@ void Engine::forget_bindings() {
   // The fingerprint covers all collectives up to this one.
   binding.fingerprint = fingerprint(bound.call_hash ^ binding.fingerprint, sequence);
   if (header.uses_node) ++binding.board_sequence;
-  current.execution.start(*bound.program, bound.staged, binding, links_);
-  if (!current.execution.done()) current.execution.advance();
+  Execution& execution = current.execution;
+  execution.start(*bound.program, bound.staged, binding, links_);
+  if (!execution.done()) execution.advance();
+  if (execution.done() && when == 0 && !execution.exports_output()) {
+    HOCKET_ASSERT(!execution.failed(), "what has failed is not done");
+    rings_.add(execution.take_published());
+    recorder_.add_ended(current, sequence);
+    return complete(current);
+  }
   recorder_.set_last_program(bound.program);
   recorder_.begin(current, -1, sequence, when);
   conclude_collective();
@@ -186,13 +193,19 @@ bool Engine::advance_collective() {
     fail(revoked_output());
     return true;
   }
-  recorder_.set_last_program(&execution.program());
-  if (&execution.program() != current.bound.program) [[unlikely]]
+  recorder_.end(current, Code::ok);
+  complete(current);
+  return true;
+}
+
+/// The collective has ended without error, and the record says so.
+[[gnu::always_inline]] inline void Engine::complete(Operation& current) {
+  const Program* const program = &current.execution.program();
+  recorder_.set_last_program(program);
+  if (program != current.bound.program) [[unlikely]]
     binder_.fell_back(current.bound);
   collectives_.end();
-  recorder_.end(current, Code::ok);
   end_call(current.work);
-  return true;
 }
 
 void Engine::begin_message(const Call& call, Work* work) {

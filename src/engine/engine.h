@@ -150,6 +150,7 @@ class Engine {
   void begin_message(const Call& call, Work* work);
   bool advance_collective();
   bool conclude_collective();
+  void complete(Operation& current);
   bool advance_messages();
   void end_call(Work* work);
   void fail_work(Work* work);

@@ -66,21 +66,12 @@ class OperationRecord {
   /// peer: of a message, else -1. sequence: as in RecordEntry.
   Id begin(const Signature& signature, int peer, std::uint64_t sequence, const Program* program,
            Nanos when) {
-    if (slots_ == nullptr) return 0;
-    const Id id = ++last_;
-    Slot& slot = slots_[id & mask_];
-    constexpr auto release = std::memory_order_release;
-    slot.id.store(0, std::memory_order_relaxed);
-    slot.sequence.store(sequence, release);
-    slot.number.store(signature.sequence, release);
-    slot.count.store(signature.count, release);
-    slot.call.store(pack(signature, peer), release);
-    slot.program.store(program, release);
-    if (when != 0) [[unlikely]]
-      times_[id & mask_].begin.store(when, release);
-    slot.state.store(when != 0 ? has_begin : 0, release);
-    slot.id.store(id, release);
-    return id;
+    return add(signature, peer, sequence, program, when != 0 ? has_begin : 0, when);
+  }
+  /// A collective that has ended without error, before its beginning was recorded. Its times are
+  /// unknown.
+  void add_ended(const Signature& signature, std::uint64_t sequence, const Program* program) {
+    add(signature, -1, sequence, program, has_ended, 0);
   }
   void began(Id id, Nanos when);
   void admitted(Id id, Nanos when);
@@ -129,6 +120,24 @@ class OperationRecord {
                                  has_ended = 16;
   static constexpr int code_shift = 8;
 
+  Id add(const Signature& signature, int peer, std::uint64_t sequence, const Program* program,
+         std::uint64_t state, Nanos begin) {
+    if (slots_ == nullptr) return 0;
+    const Id id = ++last_;
+    Slot& slot = slots_[id & mask_];
+    constexpr auto release = std::memory_order_release;
+    slot.id.store(0, std::memory_order_relaxed);
+    slot.sequence.store(sequence, release);
+    slot.number.store(signature.sequence, release);
+    slot.count.store(signature.count, release);
+    slot.call.store(pack(signature, peer), release);
+    slot.program.store(program, release);
+    if (begin != 0) [[unlikely]]
+      times_[id & mask_].begin.store(begin, release);
+    slot.state.store(state, release);
+    slot.id.store(id, release);
+    return id;
+  }
   /// Returns null if a later operation has taken the slot.
   Slot* find(Id id) {
     if (id == 0) return nullptr;

@@ -81,6 +81,18 @@ TEST(Record, has_the_times_that_are_known_and_no_time_of_an_earlier_operation) {
   EXPECT_EQ(entry.admitted, 0);
   EXPECT_EQ(entry.end, 0);
   EXPECT_EQ(entry.code, Code::ok);
+
+  record.began(later, 500);
+  record.add_ended(call_of(3), 8, &other_program);
+  entry = record.entries()[0];
+  EXPECT_EQ(entry.id, later + 1);
+  EXPECT_EQ(entry.signature, call_of(3));
+  EXPECT_EQ(entry.sequence, 8U);
+  EXPECT_EQ(entry.program, &other_program);
+  EXPECT_EQ(entry.peer, -1);
+  EXPECT_TRUE(entry.ended);
+  EXPECT_EQ(entry.begin, 0);
+  EXPECT_EQ(entry.end, 0);
 }
 
 TEST(Record, names_the_ranks_that_an_operation_waits_for) {

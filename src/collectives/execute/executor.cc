@@ -67,7 +67,13 @@ void Execution::use(const Program& program, const Sizes& sizes) {
 void Execution::start(const Program& program, const Program* staged, const Binding& binding,
                       const Links& links) {
   HOCKET_ASSERT(done_ || failed_, "an execution is started after the end of the one before");
-  done_ = published_ = exported_ = admitted_ = in_lanes_ = false;
+  HOCKET_ASSERT(!binding.repeated || program_ == &program, "a repeated call has its program");
+  binding_ = &binding;
+  operation_ = binding.board_sequence;
+  done_ = published_ = admitted_ = in_lanes_ = false;
+  if (binding.repeated && is_straight_ && !failed_) [[likely]]
+    return start_straight();
+  exported_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
   arrived_before_ = 0;
@@ -75,9 +81,6 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
     failed_ = false;
     status_ = {};
   }
-  binding_ = &binding;
-  operation_ = binding.board_sequence;
-  HOCKET_ASSERT(!binding.repeated || program_ == &program, "a repeated call has its program");
   if (!binding.repeated) prepare(program, staged, links);
   if (has_scratch_ && !place_scratch()) return;
   if (binding.op == Op::pre_mul_sum) [[unlikely]]
@@ -97,6 +100,22 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   }
   begin_lanes();
   if (binding.repeated && is_straight_) run_straight();
+}
+
+/// start() of a straight call: its entry only awaits the board, and it maps no buffers.
+[[gnu::always_inline]] inline void Execution::start_straight() {
+  const Links& links = *links_;
+  if (has_scratch_) scratch_ = links.board->scratch(scratch_size_, 0, operation_);
+  links.run_ahead->begin_operation(operation_, binding_->message_sequence);
+  entry_.next = entry_.cursor = 0;
+  if (!board_is_free()) [[unlikely]] {
+    run_entry();
+    return;
+  }
+  entry_.next = 1;
+  in_lanes_ = true;
+  begin_again();
+  run_straight();
 }
 
 /// Runs the only lane of a straight call until it must wait. advance() runs the steps that are
@@ -146,6 +165,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
   HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
                 "only programs that arrive first have an alternative");
+  is_straight_ = false;
   staged_ = staged;
   links_ = &links;
   element_bytes_ = size_of(binding_->dtype);

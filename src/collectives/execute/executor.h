@@ -167,6 +167,7 @@ class Execution {
   void begin_lanes();
   void begin_first();
   void begin_again();
+  void start_straight();
   void run_straight();
   Outcome look_several_times(Active& active, const Instruction& instruction);
   void begin_instance(Active& active, std::uint32_t instance) const;

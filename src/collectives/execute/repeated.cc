@@ -82,7 +82,9 @@ void Execution::make_ready() {
 /// True if the ready call has one lane, which may wait for arrivals and for nothing else. Then
 /// start() runs it without the bookkeeping of lanes.
 bool Execution::can_be_straight() const {
-  if (!header_->uses_node || header_->awaits || active_count_ != 1) return false;
+  if (!header_->uses_node || header_->entry != 1 || header_->awaits || active_count_ != 1) {
+    return false;
+  }
   const LaneCode& lane = ready_lanes_[0];
   const Instruction* const first = code_ + lane.first;
   return lane.publishes < 0 && std::all_of(first, first + lane.count, [](const Instruction& step) {
