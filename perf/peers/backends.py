@@ -190,8 +190,6 @@ def is_plain_floor(config):
 
 
 REDUCTIONS = "all_reduce", "reduce", "reduce_scatter"
-
-
 ROOTED = "broadcast", "reduce", "gather", "scatter"
 
 

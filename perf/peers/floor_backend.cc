@@ -9,7 +9,8 @@
 //   shared   direct, but in a broadcast the root writes its part of each output
 //   tcp      over one TCP connection between two ranks, tcp-whole: the same, but in an all-reduce
 //            each rank sends its whole input (tcp_floor.h)
-//   tcp-flat, tcp-tree  small messages over TCP between any number of ranks (tcp_messages_floor.h)
+//   tcp-flat, tcp-tree  small messages over TCP between a power of two of ranks
+//            (tcp_messages_floor.h)
 //
 // FLOOR_STORES=past: stores into the caller's buffers bypass the caches. FLOOR_STORES=staged-past:
 // stores into the shared memory do. The shared memory is the file PEER_MEETING_FILE.

@@ -1,6 +1,6 @@
-// The floor of small messages over TCP between any number of ranks: the time of a collective that
-// consists of its messages, each on the connection of its two ranks, and of its additions. There
-// are no frames and no checks. Every message is in flight as soon as its bytes are known.
+// The floor of small messages over TCP between a power of two of ranks: the time of a collective
+// that consists of its messages, each on the connection of its two ranks, and of its additions.
+// There are no frames and no checks. Every message is in flight as soon as its bytes are known.
 #pragma once
 
 #include <string>

@@ -37,6 +37,7 @@ class TransportSet {
   }
   /// True if poll() would poll a transport.
   bool active() const {
+    // Not any_of: that calls Transport::active() as a function, which small calls notice.
     for (const Transport* transport : transports_) {
       if (transport->active()) return true;
     }

@@ -451,7 +451,10 @@ TEST_P(Endings, a_second_thread_is_refused_while_another_thread_is_inside_a_call
       EXPECT_HOCKET(hocketReduce(&mine, &sum, 1, hocketInt32, add, 0, self.comm, nullptr));
     };
     if (self.rank == 0) {
-      std::thread inside(reduce);
+      std::thread inside([&] {
+        reduce();
+        pause.begun = true;  // also if the call failed before the operator
+      });
       while (!pause.begun) std::this_thread::yield();
       expect_all_refused(self);
       pause.ends = true;
