@@ -93,7 +93,7 @@ void copy(const Fold& f, std::size_t bytes) {
       if (d >= near) {
         stream_copy(dst + at, src + at, size);
       } else {
-        std::memcpy(dst + at, src + at, size);
+        plain_copy(dst + at, src + at, size);
       }
     }
   }
@@ -153,8 +153,8 @@ void average_integers(const Fold& f) {
     divide(f.dtype, f.dsts[0], begin, end, f.divisor);
     for (int d = 1; d < f.dst_count; ++d) {
       if (f.dsts[d] == f.dsts[0]) continue;
-      std::memcpy(static_cast<char*>(f.dsts[d]) + begin * size,
-                  static_cast<const char*>(f.dsts[0]) + begin * size, (end - begin) * size);
+      plain_copy(static_cast<char*>(f.dsts[d]) + begin * size,
+                 static_cast<const char*>(f.dsts[0]) + begin * size, (end - begin) * size);
     }
   }
 }
@@ -170,7 +170,7 @@ void fold_then_copy(const Fold& f, Kernel kernel, std::size_t bytes) {
   first.stores = Stores::together;
   kernel(first, 0, f.count);
   for (int d = 1; d < f.dst_count; ++d) {
-    if (f.dsts[d] != f.dsts[0]) std::memcpy(f.dsts[d], f.dsts[0], bytes);
+    if (f.dsts[d] != f.dsts[0]) plain_copy(f.dsts[d], f.dsts[0], bytes);
   }
 }
 

@@ -1,11 +1,11 @@
 #include "transport/message_matcher.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "base/assert.h"
 #include "base/checked.h"
+#include "base/copy.h"
 
 namespace hocket::internal {
 namespace {
@@ -209,7 +209,7 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
     return located_.push(recv);
   }
   if (unexpected.eager) {
-    if (unexpected.total > 0) std::memcpy(recv.data, unexpected.data, unexpected.total);
+    plain_copy(recv.data, unexpected.data, unexpected.total);
     recv.moved = unexpected.total;
     consumed(unexpected.total);
     forget(unexpected);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -35,6 +36,43 @@ TEST(PlainCopy, copies_all_bytes_and_no_others) {
     EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin())) << bytes;
     for (std::size_t i = bytes; i < to.size(); ++i) ASSERT_EQ(to[i], std::byte{0xa5}) << bytes;
   }
+}
+
+using Copy = void (*)(void*, const void*, std::size_t);
+
+void expect_copies_wherever_both_sides_lie_in_a_page(Copy copy,
+                                                     const std::vector<std::size_t>& lengths) {
+  constexpr std::size_t page = 4096, guard = 64;
+  const std::size_t most = lengths.back();
+  std::vector<std::byte> from(most + 2 * page), to(most + 2 * page + guard), expected(to.size());
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 251);
+  const auto start = [](const std::vector<std::byte>& memory) {
+    return page - reinterpret_cast<std::uintptr_t>(memory.data()) % page;
+  };
+  for (const std::size_t source : {0, 5, 16}) {
+    for (const std::size_t behind : {0, 1, 15, 16, 31, 48, 63, 64, 65, 127, 4032, 4095}) {
+      for (const std::size_t bytes : lengths) {
+        const std::size_t at = start(to) + (source + behind) % page;
+        std::fill(to.begin(), to.end(), std::byte{0xa5});
+        std::fill(expected.begin(), expected.end(), std::byte{0xa5});
+        std::memcpy(expected.data() + at, from.data() + start(from) + source, bytes);
+        copy(to.data() + at, from.data() + start(from) + source, bytes);
+        ASSERT_EQ(0, std::memcmp(expected.data(), to.data(), to.size()))
+            << bytes << " bytes from " << source << ", " << behind << " behind";
+      }
+    }
+  }
+}
+
+// How plain_copy, and memcpy in it, copies depends on the length and on the places in the pages.
+TEST(PlainCopy, copies_all_bytes_and_no_others_wherever_they_lie_in_a_page) {
+  expect_copies_wherever_both_sides_lie_in_a_page(plain_copy, {2047, 2048, 2111, 3 * 4096 + 5});
+}
+
+TEST(VectorCopy, copies_all_bytes_and_no_others_wherever_they_lie_in_a_page) {
+  if (!has_vector_copy()) GTEST_SKIP() << "no AVX2";
+  expect_copies_wherever_both_sides_lie_in_a_page(vector_copy,
+                                                  {0, 1, 127, 128, 129, 255, 256, 1000, 4096 + 5});
 }
 
 TEST(CopyFew, writes_what_memcpy_writes_and_no_byte_more) {

@@ -1,7 +1,6 @@
 #include "transport/shm/connection.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/assert.h"
 #include "base/checked.h"
@@ -46,7 +45,7 @@ void FifoWriter::put(const void* data, std::size_t bytes, bool non_temporal) {
     if (streams) {
       stream_copy(to, from, count);
     } else {
-      std::memcpy(to, from, count);
+      plain_copy(to, from, count);
     }
   };
   const auto* const from = static_cast<const std::byte*>(data);
@@ -90,8 +89,8 @@ std::size_t FifoReader::ready() {
 void FifoReader::get(void* data, std::size_t bytes) {
   HOCKET_ASSERT(bytes <= seen_ - mine_, "the caller has checked ready()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
-  if (first > 0) std::memcpy(data, ring_ + position_, first);
-  if (bytes > first) std::memcpy(static_cast<std::byte*>(data) + first, ring_, bytes - first);
+  if (first > 0) plain_copy(data, ring_ + position_, first);
+  if (bytes > first) plain_copy(static_cast<std::byte*>(data) + first, ring_, bytes - first);
   position_ = after(position_, bytes);
   mine_ += bytes;
 }

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/copy.h"
+
 namespace hocket::internal {
 namespace {
 
@@ -61,7 +63,7 @@ void Connection::add(const void* data, std::size_t bytes, Transfer* owner) {
 
 void Connection::stage(const void* data, std::size_t bytes) {
   std::byte* const to = stage_.get() + staged_;
-  if (bytes > 0) std::memcpy(to, data, bytes);
+  plain_copy(to, data, bytes);
   staged_ += bytes;
   if (iov_count_ > 0 && owner_[iov_count_ - 1] == nullptr) {
     iovec& last = iov_[iov_count_ - 1];
@@ -225,8 +227,8 @@ bool Connection::consume(MessageMatcher& matcher) {
   while (begin_ < end_) {
     if (payload_left_ > 0) {
       const std::size_t bytes = std::min(payload_left_, end_ - begin_);
-      std::memcpy(frame_.data + (frame_.header.length - payload_left_), read_ahead_.get() + begin_,
-                  bytes);
+      plain_copy(frame_.data + (frame_.header.length - payload_left_), read_ahead_.get() + begin_,
+                 bytes);
       begin_ += bytes;
       payload_left_ -= bytes;
       if (payload_left_ > 0) return true;
