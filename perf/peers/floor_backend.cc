@@ -31,6 +31,7 @@
 #include <utility>
 
 #include "backend.h"
+#include "base/copy.h"
 #include "reduce/fold.h"
 #include "tcp_floor.h"
 #include "tcp_messages_floor.h"
@@ -105,7 +106,7 @@ void fold(const void* const* from, int count, void* const* to, int destinations,
           std::size_t elements, internal::Stores how) {
   if (elements == 0) return;
   if (count == 1 && destinations == 1 && how == internal::Stores::together) {
-    if (from[0] != to[0]) std::memcpy(to[0], from[0], elements * sizeof(float));
+    if (from[0] != to[0]) internal::plain_copy(to[0], from[0], elements * sizeof(float));
     return;
   }
   internal::FoldSource sources[64];

@@ -78,6 +78,9 @@ def arguments():
                              "peer: shows that all of it works")
     parser.add_argument("--rounds", type=int, help="default 5")
     parser.add_argument("--seconds", type=float, help="for a size and configuration, default 0.15")
+    parser.add_argument("--offset", type=int, default=0, metavar="FLOATS",
+                        help="between the start of a page and each buffer (default 0; malloc "
+                             "returns long blocks 4 floats behind the start of a page)")
     parser.add_argument("--limit", type=float, default=60, metavar="S",
                         help="a configuration that needs more for one size is ended (default 60)")
     parser.add_argument("--sizes", type=lambda text: [parse_size(s) for s in text.split(",")],
@@ -140,7 +143,8 @@ class Runner:
             session.touch()
             words = ["--collective", collective, "--sizes", ",".join(map(str, sizes)),
                      "--memory", setting.memory, "--seconds", str(self.options.seconds),
-                     "--session", str(session), *(["--check"] if check else [])]
+                     "--offset", str(self.options.offset), "--session", str(session),
+                     *(["--check"] if check else [])]
             job = backends.Job(peer, transport, ranks, setting, tuple(words),
                                os.path.join(directory, "meeting"))
             with open(os.path.join(directory, "stderr"), "w+") as errors:
@@ -308,7 +312,8 @@ class Measurement:
     def write(self, head):
         path = self.options.json
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = {**head, "seconds": self.options.seconds, "versions": self.versions,
+        whole = {**head, "seconds": self.options.seconds,
+                 "offset": self.options.offset, "versions": self.versions,
                  "method": METHOD, "failures": self.failures, "results": self.results}
         temporary = path.with_name(path.name + ".new")
         temporary.write_text(json.dumps(whole, indent=1) + "\n")

@@ -41,6 +41,7 @@ struct Options {
   std::string memory = "plain";
   std::string session;
   double seconds = 0.15;
+  std::size_t offset = 0;  // floats between the start of a page and each buffer
   bool check = false;
 };
 
@@ -106,8 +107,12 @@ class Bench {
       most = std::max(most, layout.slots * layout.stride * sizeof(float));
     }
     const bool shared = options_.memory == "alloc";
-    out_ = static_cast<float*>(backend_allocate(most, shared));
-    in_ = in_place_ ? out_ : static_cast<float*>(backend_allocate(most, shared));
+    const auto allocate = [&] {
+      void* const pages = backend_allocate(most + options_.offset * sizeof(float), shared);
+      return pages == nullptr ? nullptr : static_cast<float*>(pages) + options_.offset;
+    };
+    out_ = allocate();
+    in_ = in_place_ ? out_ : allocate();
     if (in_ == nullptr || out_ == nullptr) {
       *error = "no memory for the buffers";
       return false;
@@ -289,6 +294,8 @@ int peer_main(int argc, char** argv) {
   app.add_option("--session", options.session, "file shared by the ranks, empty at first")
       ->required();
   app.add_option("--seconds", options.seconds, "for each size")->check(CLI::Range(0.001, 600.0));
+  app.add_option("--offset", options.offset, "floats between the start of a page and each buffer")
+      ->check(CLI::Range(0, 1023));
   app.add_flag("--check", options.check, "hold the last results of each size against a reference");
   CLI11_PARSE(app, argc, argv);
 

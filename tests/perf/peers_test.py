@@ -25,7 +25,8 @@ def result(peer, config, number, p50_us, size=8):
 
 
 def options(**changed):
-    return argparse.Namespace(**{"seconds": 0.001, "limit": 60, "sizes": [8, 4096], **changed})
+    return argparse.Namespace(**{"seconds": 0.001, "offset": 0, "limit": 60, "sizes": [8, 4096],
+                                 **changed})
 
 
 class Report(unittest.TestCase):
