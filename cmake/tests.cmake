@@ -3,7 +3,7 @@
 find_package(GTest REQUIRED)
 # Optimized for what they do not do often, tests would take half as long again to compile. Those
 # that compute little are not optimized at all.
-set(_computing collectives cuda matrix memory reduce)
+set(_computing collectives cuda matrix memory reduce rules)
 set(_options_computing $<$<CONFIG:Release,Sanitize>:-O1>)
 set(_options_other -O0)
 if(HOCKET_SANITIZE STREQUAL "thread")

@@ -341,7 +341,7 @@ TEST_P(Conformance, ranks_that_disagree_both_learn_what_the_other_called) {
       if (test.other_plan) {
         EXPECT_NE(text.find("different plans, number 12 and number 47"), std::string::npos) << text;
       }
-      for (const std::byte byte : recv.memory) ASSERT_EQ(byte, std::byte{0x77});
+      ASSERT_TRUE(recv.memory.all_are(std::byte{0x77}));
       // A small send had ended already: then the sender's next transfer has the error.
       poll_idle(*fabric);
       fabric->at(0).post_send(later.transfer);
@@ -412,7 +412,7 @@ TEST_P(Conformance, cancel_ends_everything_and_leaves_memory_alone) {
   EXPECT_FALSE(fabric->at(1).active());
   std::fill(recv.memory.begin(), recv.memory.end(), std::byte{0x55});
   poll_idle(*fabric);
-  for (const std::byte byte : recv.memory) ASSERT_EQ(byte, std::byte{0x55});
+  ASSERT_TRUE(recv.memory.all_are(std::byte{0x55}));
   Message after(0, {.sequence = 4}, 1);
   fabric->at(1).post_recv(after.transfer);
   EXPECT_EQ(after.transfer.status.code(), Code::aborted);

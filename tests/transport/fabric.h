@@ -246,6 +246,17 @@ inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, FabricOption
   return std::make_unique<TcpFabric>(options);
 }
 
+/// A vector whose comparisons are calls of memcmp: unoptimized loops over some MiB take a second.
+struct Bytes : std::vector<std::byte> {
+  using vector::vector;
+  friend bool operator==(const Bytes& a, const Bytes& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+  }
+  bool all_are(std::byte value) const {
+    return empty() || (front() == value && std::memcmp(data(), data() + 1, size() - 1) == 0);
+  }
+};
+
 /// A transfer with the memory and the signature that it needs.
 struct Message {
   Message(int peer, MessageKey key, std::size_t bytes) : memory(bytes) {
@@ -272,7 +283,7 @@ struct Message {
     }
   }
 
-  std::vector<std::byte> memory;
+  Bytes memory;
   Signature signature;
   // In memory of its own: the address sanitizer then finds a write after the message is gone.
   std::unique_ptr<Transfer> owned = std::make_unique<Transfer>();
