@@ -6,6 +6,7 @@
 
 #include "reduce/fold.h"
 #include "reduce_testing.h"
+#include "sanitized.h"
 #include "seed.h"
 
 namespace hocket::internal::reduce {
@@ -149,7 +150,7 @@ class every_dtype : public testing::TestWithParam<int> {};
 
 TEST_P(every_dtype, folds_to_the_bits_of_the_reference_on_every_target) {
   const auto dtype = static_cast<Dtype>(GetParam());
-  constexpr int cases_per_operator = 120;
+  constexpr int cases_per_operator = tests::sanitized ? 40 : 120;
   on_every_target([&](const char* name) {
     ASSERT_STREQ(fold_target(), name);
     std::mt19937_64 random(tests::seed());
