@@ -84,15 +84,23 @@ bool is_amd() { return false; }
 }  // namespace
 #endif
 
-// From about 2 KiB on glibc 2.36 copies by the instruction `rep movsb`. On a Zen 3 that took 0.55
-// ns per byte instead of 0.03 if the destination was 1 to 31 bytes behind the source, modulo the
-// size of a page. malloc returns long blocks 16 bytes behind the start of a page, and scratch
-// begins at one. Other copies between two cores took up to twice as long as with vectors
-// (docs/decisions/024-copies-by-vectors.md).
+namespace {
+
+/// From about 2 KiB on glibc 2.36 copies by the instruction `rep movsb`. On a Zen 3 that took 0.55
+/// ns per byte instead of 0.03 if the destination was 1 to 31 bytes behind the source, modulo the
+/// size of a page. malloc returns long blocks 16 bytes behind the start of a page, and scratch
+/// begins at one. Other copies between two cores took up to twice as long as with vectors
+/// (docs/decisions/024-copies-by-vectors.md).
+bool prefers_vectors() {
+  static const bool answer = has_vector_copy() && is_amd();
+  return answer;
+}
+
+}  // namespace
+
 void plain_copy(void* to, const void* from, std::size_t bytes) {
   constexpr std::size_t least_repeated_bytes = 2 << 10, piece = 256 << 10;
-  static const bool uses_vectors = has_vector_copy() && is_amd();
-  if (bytes >= least_repeated_bytes && uses_vectors) return vector_copy(to, from, bytes);
+  if (bytes >= least_repeated_bytes && prefers_vectors()) return vector_copy(to, from, bytes);
   auto* const dst = static_cast<std::byte*>(to);
   auto* const src = static_cast<const std::byte*>(from);
   for (std::size_t at = 0; at < bytes; at += piece) {
