@@ -44,6 +44,8 @@ def joined(paths):
     """Several runs as one: a sweep may be made in pieces, or again with more rounds."""
     first, *others = [json.loads(path.read_text()) for path in paths]
     for other in others:
+        if other.get("offset", 0) != first.get("offset", 0):
+            raise ValueError("the files have buffers at different offsets")
         for part in "results", "failures":
             first[part] = first[part] + other[part]
         first["versions"] = {**first["versions"], **other["versions"]}
@@ -176,6 +178,8 @@ class Results:
                       for figure in row.values()), default=0)
         lines = [f"{self.whole['date']}, commit {self.whole['commit']}, {rounds} rounds in "
                  f"{self.whole['minutes']} minutes", machine, versions]
+        if self.whole.get("offset", 0) > 0:
+            lines.append(f"buffers begin {self.whole['offset']} floats behind the start of a page")
         if self.raw_us:
             lines.append(f"half a round trip of 8 bytes over one polled TCP socket between two "
                          f"hosts: {median(self.raw_us):.2f} us")

@@ -372,7 +372,7 @@ TEST_P(EveryPlanDamaged, is_rejected_or_still_right) {
   }
   RecordProperty("damaged", damaged);
   RecordProperty("rejected", rejected);
-  EXPECT_GT(damaged, tests::sanitized ? 10 : 60);
+  EXPECT_GT(damaged, tests::sanitized ? 20 : 60);
   EXPECT_GT(rejected, damaged / (tests::sanitized ? 3 : 2)) << "of " << damaged;
 }
 

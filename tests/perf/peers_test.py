@@ -70,6 +70,20 @@ class Report(unittest.TestCase):
         self.assertEqual(found.whole["failures"], [0, 1])
         self.assertEqual(found.whole["minutes"], 2)
 
+    def test_says_where_buffers_begin_and_joins_no_files_in_which_that_differs(self):
+        with tempfile.TemporaryDirectory() as directory:
+            paths = []
+            for offset in 0, 4:
+                paths.append(Path(directory, f"{offset}.json"))
+                paths[-1].write_text(json.dumps({
+                    "results": [result("hocket", "plain", 1, 4)], "failures": [], "versions": {},
+                    "minutes": 1, "offset": offset, "date": "", "commit": "", "machine": {}}))
+            line = "buffers begin 4 floats behind the start of a page"
+            self.assertNotIn(line, results.Results(paths[0]).about())
+            self.assertIn(line, results.Results(paths[1]).about())
+            with self.assertRaisesRegex(ValueError, "different offsets"):
+                results.Results(*paths)
+
     def test_has_the_floor_of_each_kind_of_memory_and_compares_with_peers_only(self):
         found = self.read([result("hocket", "plain", 1, 4), result("mpich", "default", 1, 6),
                            result("floor", "staged-64K", 1, 3), result("floor", "copy", 1, 5),
