@@ -95,6 +95,14 @@ double measure_fold(std::size_t elements, bool from_memory) {
 
 }  // namespace
 
+/// A call that is not timed. Its algorithm serves few bytes between any ranks: to compare prices
+/// would take longer than the call.
+Status Calibration::tell(const Call& call) {
+  const bool one_node = membership_.nodes() == 1;
+  const bool gathers = call.collective == Collective::all_gather;
+  return run({&call, 1}, one_node ? "staged" : gathers ? "ring" : "tree");
+}
+
 /// The cost of a fold into the memory of this rank and of a peer, with all of it in the caches of
 /// both, as in programs. It uses large scratches of the board: after the first barrier no rank
 /// reads there for an earlier operation. All local ranks measure at once, in pairs.
@@ -189,7 +197,7 @@ Status Calibration::measure_peer(Stores stores, std::size_t elements, double* ns
   // mean of all ranks is what a rank finds on average.
   double mean = (median(write) + median(read)) / 2 / (elements * sizeof(float));
   const Call average{Collective::all_reduce, &mean, &mean, 1, Dtype::float64, Op::avg};
-  HOCKET_RETURN_IF_ERROR(run({&average, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(average));
   *ns_per_byte = mean;
   return {};
 }
@@ -224,7 +232,7 @@ Status Calibration::measure_kernel_copy(Figures* figures) {
   const std::uint64_t told[] = {reinterpret_cast<std::uint64_t>(mine.data()), mine.front()};
   std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(ranks));
   const Call gather{Collective::all_gather, told, all.data(), 2, Dtype::uint64}, barrier;
-  HOCKET_RETURN_IF_ERROR(run({&gather, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(gather));
   const auto read = [&](int peer, std::size_t bytes) {
     return read_(peer, all[2 * static_cast<std::size_t>(peer)], bytes,
                  reinterpret_cast<std::byte*>(theirs.data())) == static_cast<std::ptrdiff_t>(bytes);
@@ -235,7 +243,7 @@ Status Calibration::measure_kernel_copy(Figures* figures) {
     if (peer != me && !(read(peer, sizeof word) && theirs.front() == word)) may = 0;
   }
   const Call least{Collective::all_reduce, &may, &may, 1, Dtype::uint8, Op::min};
-  HOCKET_RETURN_IF_ERROR(run({&least, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(least));
   if (may == 0) return {};
   const int peer = (me ^ 1) < ranks ? me ^ 1 : me - 1;
   std::array<double, repeated(5)> times;
@@ -250,7 +258,7 @@ Status Calibration::measure_kernel_copy(Figures* figures) {
   std::ranges::sort(times);
   double mean = times[times.size() / 2] / static_cast<double>(kernel_copy_bytes);
   const Call average{Collective::all_reduce, &mean, &mean, 1, Dtype::float64, Op::avg};
-  HOCKET_RETURN_IF_ERROR(run({&average, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(average));
   // A message through shared memory is copied at both of its ends.
   if (mean < 2 * figures->port_ns_per_byte) figures->kernel_copy_ns_per_byte = mean;
   return {};
@@ -263,7 +271,7 @@ Status Calibration::share_a_core(bool* shared) {
   const std::int32_t mine = ::sched_getcpu();
   std::vector<std::int32_t> cores(static_cast<std::size_t>(ranks));
   const Call gather{Collective::all_gather, &mine, cores.data(), 1, Dtype::int32};
-  HOCKET_RETURN_IF_ERROR(run({&gather, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(gather));
   std::ranges::sort(cores);
   *shared = std::ranges::adjacent_find(cores) != cores.end();
   return {};
@@ -293,8 +301,9 @@ Status Calibration::measure_board(Figures* figures) {
         std::min(figures->push_ns_per_byte, figures->push_non_temporal_ns_per_byte) >
             implausible_push_ns;
     if (monotonic_now() - begin > last_measurement_ns) disturbed = 0;
-    const Call tell{Collective::broadcast, &disturbed, &disturbed, 1, Dtype::uint8, Op::sum, 0};
-    HOCKET_RETURN_IF_ERROR(run({&tell, 1}));
+    const Call again_or_not{Collective::broadcast, &disturbed, &disturbed, 1,
+                            Dtype::uint8,          Op::sum,    0};
+    HOCKET_RETURN_IF_ERROR(tell(again_or_not));
     if (disturbed == 0) return {};
     ::usleep(pause_us);
   }
@@ -610,7 +619,7 @@ Status Calibration::agree(Figures* figures, bool known) {
   // rest may know no figures: then all measure.
   std::uint8_t all_know = known ? 1 : 0;
   const Call least{Collective::all_reduce, &all_know, &all_know, 1, Dtype::uint8, Op::min};
-  HOCKET_RETURN_IF_ERROR(run({&least, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(least));
   if (all_know != 0) {
     theirs.figures = *figures;
   } else {
@@ -622,7 +631,7 @@ Status Calibration::agree(Figures* figures, bool known) {
   call.count = sizeof theirs;
   call.dtype = Dtype::uint8;
   call.root = 0;
-  HOCKET_RETURN_IF_ERROR(run({&call, 1}));
+  HOCKET_RETURN_IF_ERROR(tell(call));
   HOCKET_RETURN_IF_ERROR(compare(mine, theirs));
   *figures = theirs.figures;
   tell_transports(*figures);

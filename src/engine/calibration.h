@@ -69,6 +69,7 @@ class Calibration {
   Status run(std::span<const Call> calls, const char* algorithm = "") {
     return run_(calls, algorithm);
   }
+  Status tell(const Call& call);
   Status measure(Figures* figures);
   Status measure_small(Figures* figures);
   Status measure_peers(Figures* figures);

@@ -134,6 +134,18 @@ TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
   }
 }
 
+TEST(Selector, simulates_no_price_but_that_of_the_algorithm_that_is_named) {
+  SelectorOptions options = two_ranks();
+  options.algorithm = "staged";
+  Selector named(options);
+  selection_of(named, 96);  // a count that needs no interpolation
+  EXPECT_EQ(named.simulated_prices(), 1U);
+  // No mapping of buffers is chosen without a price of the algorithm that replaces it.
+  named.force("direct");
+  EXPECT_EQ(selection_of(named, 100'000).program->header().maps_input, true);
+  EXPECT_GT(named.simulated_prices(), 2U);
+}
+
 bool maps(const Selection& selection) {
   return selection.program->header().maps_input || selection.program->header().maps_output;
 }

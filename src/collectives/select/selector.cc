@@ -256,6 +256,12 @@ bool Selector::has_levels() const {
   return layout != nullptr && layout->nodes() > 1 && layout->ranks_of_largest() > 1;
 }
 
+/// `eager` sends messages where a node has too many ranks for it: as `pairs`, which is a candidate,
+/// too.
+bool Selector::by_messages_instead(const Builder& builder, const Program& program) const {
+  return builder.medium == Medium::node && options_.ranks > 1 && !program.header().uses_node;
+}
+
 /// The algorithms that serve such calls if their count fits.
 Status Selector::algorithms_for(const CallKey& key, const std::vector<Algorithm>** out) {
   const AlgorithmsKey kind{
@@ -271,10 +277,7 @@ Status Selector::algorithms_for(const CallKey& key, const std::vector<Algorithm>
     if (!serves(builder, key)) return {};
     const Program* program = nullptr;
     HOCKET_RETURN_IF_ERROR(program_for(builder, key, &program));
-    // `eager` sends messages where a node has too many ranks for it: as `pairs`, a candidate too.
-    const bool by_messages = options_.ranks > 1 && !program->header().uses_node;
-    if (builder.medium == Medium::node && by_messages) return {};
-    algorithms.push_back({&builder, program});
+    if (!by_messages_instead(builder, *program)) algorithms.push_back({&builder, program});
     return {};
   };
   for (const Builder& builder : builders()) HOCKET_RETURN_IF_ERROR(look_at(builder));
@@ -332,22 +335,42 @@ std::int64_t Selector::operations_ahead(const Program& program, const CallKey& k
 
 Status Selector::candidates(const CallKey& key, std::vector<Priced>* out) {
   out->clear();
+  const std::vector<Algorithm>* algorithms = nullptr;
+  HOCKET_RETURN_IF_ERROR(algorithms_for(key, &algorithms));
+  for (const Algorithm& algorithm : *algorithms) {
+    if (fits(*algorithm.program, key)) out->push_back(priced(algorithm, key));
+  }
+  std::ranges::stable_sort(*out, {}, &Priced::cost_ps);
+  return {};
+}
+
+Selector::Priced Selector::priced(const Algorithm& algorithm, const CallKey& key) {
   // Where a rank does not know all blocks, or sends to one rank, there is nothing to compare.
-  const bool priced = !is_p2p(key.collective) && (!key.varying || key.total > 0);
+  const bool known = !is_p2p(key.collective) && (!key.varying || key.total > 0);
   const auto ranks = static_cast<std::size_t>(options_.ranks);
   const std::size_t count = key.varying ? divide_up(key.total, ranks) : key.count;
   const bool mean_counts =
       options_.one_node && options_.figures.ranks_per_core > 1 && row_of(key.collective).rooted;
-  const std::vector<Algorithm>* algorithms = nullptr;
-  HOCKET_RETURN_IF_ERROR(algorithms_for(key, &algorithms));
-  for (const Algorithm& algorithm : *algorithms) {
-    if (!fits(*algorithm.program, key)) continue;
-    const Price price = priced ? interpolated(algorithm, key, count) : Price{};
-    const std::int64_t ahead = priced ? operations_ahead(*algorithm.program, key) : 0;
-    const Effects& effects = price.effects;
-    const std::int64_t cost = mean_counts ? (price.ps + effects.mean_ps) / 2 : price.ps;
-    const std::int64_t tie = mean_counts ? effects.mean_ps : effects.work_ps;
-    out->push_back({algorithm.builder, algorithm.program, price.ps, cost, tie, effects, ahead});
+  const Price price = known ? interpolated(algorithm, key, count) : Price{};
+  const std::int64_t ahead = known ? operations_ahead(*algorithm.program, key) : 0;
+  const Effects& effects = price.effects;
+  const std::int64_t cost = mean_counts ? (price.ps + effects.mean_ps) / 2 : price.ps;
+  const std::int64_t tie = mean_counts ? effects.mean_ps : effects.work_ps;
+  return {algorithm.builder, algorithm.program, price.ps, cost, tie, effects, ahead};
+}
+
+/// The built-in algorithm that options.algorithm names, if it serves the call and maps no buffers.
+/// No other algorithm is built then, and no price compared: with 4 ranks that takes longer than all
+/// else that a new communicator does which takes over its figures.
+Status Selector::add_named(const CallKey& key, std::vector<Priced>* out) {
+  for (const Builder& builder : builders()) {
+    if (!builder.is_named(options_.algorithm) || !serves(builder, key)) continue;
+    const Program* program = nullptr;
+    HOCKET_RETURN_IF_ERROR(program_for(builder, key, &program));
+    if (maps_buffers(*program) || by_messages_instead(builder, *program) || !fits(*program, key)) {
+      continue;
+    }
+    out->push_back(priced({&builder, program}, key));
   }
   std::ranges::stable_sort(*out, {}, &Priced::cost_ps);
   return {};
@@ -401,7 +424,8 @@ Status Selector::compute(const CallKey& key, Entry* entry) {
   std::vector<Priced> all;
   const bool rooted = row_of(key.collective).rooted;
   const bool shares_cores = options_.figures.ranks_per_core > 1;
-  HOCKET_RETURN_IF_ERROR(candidates(key, &all));
+  if (!options_.algorithm.empty()) HOCKET_RETURN_IF_ERROR(add_named(key, &all));
+  if (all.empty()) HOCKET_RETURN_IF_ERROR(candidates(key, &all));
   Selection& selection = entry->selection;
   const Priced* const alternative = alternative_of(all);
   const Program* const staged = alternative != nullptr ? alternative->program : nullptr;

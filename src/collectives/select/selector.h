@@ -155,6 +155,9 @@ class Selector {
     Effects effects;
   };
   Status algorithms_for(const CallKey& key, const std::vector<Algorithm>** out);
+  bool by_messages_instead(const Builder& builder, const Program& program) const;
+  Priced priced(const Algorithm& algorithm, const CallKey& key);
+  Status add_named(const CallKey& key, std::vector<Priced>* out);
   Price interpolated(const Algorithm& algorithm, const CallKey& key, std::size_t count);
   const Price& simulated(const Builder& builder, const CallKey& key, std::size_t count,
                          std::size_t chunk_elements);
