@@ -42,20 +42,18 @@ if(HOCKET_TORCH)
   hocket_join_sources(hocket_torch 100)
   target_link_libraries(hocket_torch PUBLIC hocket_training torch_cpu c10)
   target_include_directories(hocket_torch SYSTEM PUBLIC ${TORCH_INCLUDE_DIRS})
-
-  # All of libtorch's headers, compiled once for the programs that include them: without
-  # optimization, because what these programs compute is inside of libtorch.
-  if(HOCKET_PCH)
-    add_library(precompiled_torch OBJECT EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled.cc)
-    target_link_libraries(precompiled_torch PRIVATE hocket_torch torch)
-    target_compile_options(precompiled_torch PRIVATE -O0)
-    target_precompile_headers(precompiled_torch PRIVATE <torch/torch.h> <hocket/hocket.hpp>)
-  endif()
 endif()
 
-# A program that includes libtorch's headers.
+# A program that includes libtorch's headers. They are compiled once for all such programs, with the
+# first of these: without optimization, because what these programs compute is inside of libtorch.
 function(hocket_uses_torch target)
   target_link_libraries(${target} PRIVATE hocket_torch torch)
   target_compile_options(${target} PRIVATE -O0)
-  hocket_precompile(precompiled_torch ${target})
+  get_property(_first GLOBAL PROPERTY hocket_first_of_torch)
+  if(HOCKET_PCH AND NOT _first)
+    target_precompile_headers(${target} PRIVATE <torch/torch.h> <hocket/hocket.hpp>)
+    set_property(GLOBAL PROPERTY hocket_first_of_torch ${target})
+  else()
+    hocket_precompile("${_first}" ${target})
+  endif()
 endfunction()
