@@ -1,5 +1,8 @@
 // Ranks that make different calls: each gets hocketMismatch with a sentence that quotes both calls.
 // A rank whose call has returned already gets it from its next call. No rank hangs.
+#include <cstdlib>
+#include <memory>
+
 #include "matrix/ranks.h"
 
 namespace {
@@ -13,37 +16,45 @@ struct Call {
   std::function<hocketResult_t(hocketComm_t)> make;
 };
 
-std::vector<float>& buffer() {
-  thread_local std::vector<float> memory(400'000);
-  return memory;
+/// Memory that the operating system has cleared: without optimization a vector of this size would
+/// take longer than the calls.
+struct Free {
+  void operator()(float* memory) const { std::free(memory); }
+};
+using Floats = std::unique_ptr<float, Free>;
+Floats zeros(std::size_t count) {
+  return Floats(static_cast<float*>(std::calloc(count, sizeof(float))));
 }
-std::vector<float>& other_buffer() {
-  thread_local std::vector<float> memory(400'000 * 4);
-  return memory;
+float* buffer() {
+  thread_local const Floats memory = zeros(400'000);
+  return memory.get();
+}
+float* other_buffer() {
+  thread_local const Floats memory = zeros(400'000 * 4);
+  return memory.get();
 }
 
 Call all_reduce(std::size_t count, hocketDataType_t type, hocketRedOp_t op, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
-            void* const memory = buffer().data();
+            void* const memory = buffer();
             return hocketAllReduce(memory, memory, count, type, op, comm, nullptr);
           }};
 }
 Call broadcast(int root, std::size_t count = 10) {
   return {"broadcast", [=](hocketComm_t comm) {
-            void* const memory = buffer().data();
+            void* const memory = buffer();
             return hocketBroadcast(memory, memory, count, hocketFloat32, root, comm, nullptr);
           }};
 }
 Call all_gather(std::size_t count) {
   return {"all-gather", [=](hocketComm_t comm) {
-            return hocketAllGather(buffer().data(), other_buffer().data(), count, hocketFloat32,
-                                   comm, nullptr);
+            return hocketAllGather(buffer(), other_buffer(), count, hocketFloat32, comm, nullptr);
           }};
 }
 Call reduce_scatter(std::size_t count) {
   return {"reduce-scatter", [=](hocketComm_t comm) {
-            return hocketReduceScatter(other_buffer().data(), buffer().data(), count, hocketFloat32,
-                                       hocketSum, comm, nullptr);
+            return hocketReduceScatter(other_buffer(), buffer(), count, hocketFloat32, hocketSum,
+                                       comm, nullptr);
           }};
 }
 Call barrier() {
@@ -52,26 +63,26 @@ Call barrier() {
 
 Call reduce(int root, std::size_t count, hocketRedOp_t op, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
-            return hocketReduce(buffer().data(), other_buffer().data(), count, hocketFloat32, op,
-                                root, comm, nullptr);
+            return hocketReduce(buffer(), other_buffer(), count, hocketFloat32, op, root, comm,
+                                nullptr);
           }};
 }
 Call gather(int root, std::size_t count, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
-            return hocketGather(buffer().data(), other_buffer().data(), count, hocketFloat32, root,
-                                comm, nullptr);
+            return hocketGather(buffer(), other_buffer(), count, hocketFloat32, root, comm,
+                                nullptr);
           }};
 }
 Call scatter(int root, std::size_t count, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
-            return hocketScatter(other_buffer().data(), buffer().data(), count, hocketFloat32, root,
-                                 comm, nullptr);
+            return hocketScatter(other_buffer(), buffer(), count, hocketFloat32, root, comm,
+                                 nullptr);
           }};
 }
 Call all_to_all(std::size_t count, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
             static thread_local std::vector<float> input(400'000 * 4);
-            return hocketAlltoAll(input.data(), other_buffer().data(), count, hocketFloat32, comm,
+            return hocketAlltoAll(input.data(), other_buffer(), count, hocketFloat32, comm,
                                   nullptr);
           }};
 }
@@ -92,16 +103,15 @@ std::vector<std::size_t> counts_of(std::size_t first, std::size_t others) {
 Call all_gather_v(std::size_t first, std::size_t others, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
             const auto counts = counts_of(first, others);
-            return hocketAllGatherV(
-                buffer().data(), counts[static_cast<std::size_t>(rank_of(comm))],
-                other_buffer().data(), counts.data(), nullptr, hocketFloat32, comm, nullptr);
+            return hocketAllGatherV(buffer(), counts[static_cast<std::size_t>(rank_of(comm))],
+                                    other_buffer(), counts.data(), nullptr, hocketFloat32, comm,
+                                    nullptr);
           }};
 }
 Call reduce_scatter_v(std::size_t first, std::size_t others, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
-            return hocketReduceScatterV(other_buffer().data(), buffer().data(),
-                                        counts_of(first, others).data(), hocketFloat32, hocketSum,
-                                        comm, nullptr);
+            return hocketReduceScatterV(other_buffer(), buffer(), counts_of(first, others).data(),
+                                        hocketFloat32, hocketSum, comm, nullptr);
           }};
 }
 /// To the last rank, which expects `expected` elements of each rank.
@@ -109,7 +119,7 @@ Call gather_v(std::size_t sent, std::size_t expected, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
             const int root = ranks_of(comm) - 1;
             const bool is_root = rank_of(comm) == root;
-            return hocketGatherV(buffer().data(), is_root ? expected : sent, other_buffer().data(),
+            return hocketGatherV(buffer(), is_root ? expected : sent, other_buffer(),
                                  counts_of(expected, expected).data(), nullptr, hocketFloat32, root,
                                  comm, nullptr);
           }};
@@ -119,9 +129,8 @@ Call scatter_v(std::size_t sent, std::size_t expected, const char* quoted) {
   return {quoted, [=](hocketComm_t comm) {
             const int root = ranks_of(comm) - 1;
             const bool is_root = rank_of(comm) == root;
-            return hocketScatterV(other_buffer().data(), counts_of(sent, sent).data(), nullptr,
-                                  buffer().data(), is_root ? sent : expected, hocketFloat32, root,
-                                  comm, nullptr);
+            return hocketScatterV(other_buffer(), counts_of(sent, sent).data(), nullptr, buffer(),
+                                  is_root ? sent : expected, hocketFloat32, root, comm, nullptr);
           }};
 }
 Call all_to_all_v(std::size_t sent, std::size_t expected, const char* quoted) {
@@ -130,8 +139,8 @@ Call all_to_all_v(std::size_t sent, std::size_t expected, const char* quoted) {
             const auto own = static_cast<std::size_t>(rank_of(comm));
             to[own] = from[own] = 1;
             static thread_local std::vector<float> input(400'000 * 4);
-            return hocketAlltoAllV(input.data(), to.data(), nullptr, other_buffer().data(),
-                                   from.data(), nullptr, hocketFloat32, comm, nullptr);
+            return hocketAlltoAllV(input.data(), to.data(), nullptr, other_buffer(), from.data(),
+                                   nullptr, hocketFloat32, comm, nullptr);
           }};
 }
 
@@ -346,7 +355,7 @@ TEST_P(Mismatch, of_a_message_is_told_to_both) {
                              {5, 300'000, hocketInt32, hocketInt32},
                              {300'000, 299'999, hocketInt32, hocketInt32}}) {
     ranks::run_ranks(2, [&](Rank& self) {
-      void* const memory = buffer().data();
+      void* const memory = buffer();
       hocketResult_t result =
           self.rank == 0
               ? hocketSend(memory, sides.sent, sides.sent_type, 1, self.comm, nullptr)

@@ -257,6 +257,19 @@ struct Bytes : std::vector<std::byte> {
   }
 };
 
+/// Of a length that is no multiple of a chunk's, so that a message which repeats them has no two
+/// equal chunks. Made once: without optimization new bytes for each message would take longer than
+/// to send them.
+inline const Bytes& random_bytes() {
+  static const Bytes all = [] {
+    Bytes bytes((1 << 20) + 1003);
+    std::mt19937_64 random(1);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    return bytes;
+  }();
+  return all;
+}
+
 /// A transfer with the memory and the signature that it needs.
 struct Message {
   Message(int peer, MessageKey key, std::size_t bytes) : memory(bytes) {
@@ -274,12 +287,14 @@ struct Message {
   }
   Message(const Message&) = delete;
 
+  /// The part of random_bytes() that begins where the seed says.
   void fill(std::uint64_t seed) {
-    std::uint64_t word = seed * 2 + 1;
-    for (std::size_t at = 0; at < memory.size(); at += sizeof word) {
-      word = word * 6364136223846793005u + 1442695040888963407u;
-      const std::uint64_t mixed = word ^ word >> 32;
-      std::memcpy(&memory[at], &mixed, std::min(sizeof mixed, memory.size() - at));
+    const Bytes& all = random_bytes();
+    std::size_t from = seed * 0x9e3779b97f4a7c15U % all.size();
+    for (std::size_t at = 0; at < memory.size(); from = 0) {
+      const std::size_t bytes = std::min(memory.size() - at, all.size() - from);
+      std::memcpy(memory.data() + at, all.data() + from, bytes);
+      at += bytes;
     }
   }
 
