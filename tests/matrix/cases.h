@@ -33,20 +33,20 @@ inline bool suits_sanitizers(const WorldKind& kind) {
   return kind.ranks <= 5 || *kind.nodes != '\0';
 }
 
-/// Whether the thread sanitizer, which is the slowest, runs the world in a test of which it runs a
-/// part only: of large messages, or of ranks that are processes. It finds races between the threads
-/// of one process.
-inline bool suits_the_thread_sanitizer(const WorldKind& kind) {
-  return kind.ranks <= 4 && (*kind.algorithm == '\0' || *kind.nodes != '\0');
+/// Whether they run it in a test that takes long: of large messages, of operators of the user, or
+/// of ranks that are processes. The thread sanitizer, which is the slowest, finds races between the
+/// threads of one process, and these are the same in all algorithms.
+inline bool suits_sanitizers_for_long(const WorldKind& kind) {
+  const bool chosen = *kind.algorithm == '\0' || *kind.nodes != '\0';
+  return kind.ranks <= 4 && (chosen || !tests::thread_sanitized);
 }
 
-/// The worlds that a test runs in this build. few: the thread sanitizer runs a part of the test.
+/// The worlds that a test runs in this build. few: the test takes long.
 inline std::vector<WorldKind> worlds_of(std::span<const WorldKind> kinds, bool few = false) {
   std::vector<WorldKind> worlds(kinds.begin(), kinds.end());
   if (!tests::sanitized || ranks::long_tests()) return worlds;
   std::erase_if(worlds, [&](const WorldKind& kind) {
-    return !suits_sanitizers(kind) ||
-           (few && tests::thread_sanitized && !suits_the_thread_sanitizer(kind));
+    return !suits_sanitizers(kind) || (few && !suits_sanitizers_for_long(kind));
   });
   return worlds;
 }

@@ -12,7 +12,7 @@ class Deterministic : public testing::TestWithParam<int> {};
 
 TEST_P(Deterministic, bits_do_not_depend_on_size_memory_or_transport) {
   const int n = GetParam();
-  const std::size_t most = ranks::sanitized ? 20'000 : 70'000;
+  const std::size_t most = tests::thread_sanitized ? 6'000 : ranks::sanitized ? 20'000 : 70'000;
   struct Setting {
     const char *transport, *algorithm;
   };
