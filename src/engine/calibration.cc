@@ -95,8 +95,8 @@ double measure_fold(std::size_t elements, bool from_memory) {
 
 }  // namespace
 
-/// A call that is not timed. Its algorithm serves few bytes between any ranks: to compare prices
-/// would take longer than the call.
+/// Runs a call of a few bytes that is not timed. It names an algorithm that serves any ranks, so
+/// that the selector simulates no prices of others.
 Status Calibration::tell(const Call& call) {
   const bool one_node = membership_.nodes() == 1;
   const bool gathers = call.collective == Collective::all_gather;

@@ -20,7 +20,7 @@ OPTIONS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Iinclude", "-Isrc", "-
            '-DSOURCE_ROOT=""']
 FOLDERS = ("include", "src", "tools", "perf", "tests")
 INCLUDE = re.compile(r'^#include ([<"])([^>"]+)[>"]', re.MULTILINE)
-# Of C, or of another standard than C++20: left to the headers that include them.
+# Those of C, which headers of this repository must include themselves.
 NOT_PRECOMPILED = {"cerrno", "cinttypes", "climits", "csignal", "cstdarg", "cstdio", "cstdlib",
                    "cstring", "ctime"}
 
