@@ -122,15 +122,19 @@ TEST(Selector, blocks_of_too_many_ranks_for_the_counts_in_a_line_are_messages) {
 }
 
 TEST(Selector, the_price_of_a_choice_is_that_of_the_algorithm_that_was_chosen) {
-  SelectorOptions options = two_ranks();
-  options.one_node = false;
-  std::vector<Selector::Priced> candidates;
-  ASSERT_TRUE(Selector(options).candidates(all_reduce_of(100'000), &candidates).ok());
-  ASSERT_GT(candidates.size(), 3U);
-  for (const Selector::Priced& candidate : candidates) {
-    options.algorithm = candidate.builder->algorithm;
-    Selector forced(options);
-    EXPECT_EQ(selection_of(forced, 100'000).price_ps, candidate.price_ps) << options.algorithm;
+  for (const bool one_node : {false, true}) {
+    SelectorOptions options = two_ranks();
+    options.one_node = one_node;
+    std::vector<Selector::Priced> candidates;
+    ASSERT_TRUE(Selector(options).candidates(all_reduce_of(100'000), &candidates).ok());
+    ASSERT_GT(candidates.size(), 3U);
+    std::set<std::string> names;  // the cheapest of a name comes first
+    for (const Selector::Priced& candidate : candidates) {
+      options.algorithm = candidate.builder->algorithm;
+      if (!names.insert(options.algorithm).second) continue;
+      Selector forced(options);
+      EXPECT_EQ(selection_of(forced, 100'000).price_ps, candidate.price_ps) << options.algorithm;
+    }
   }
 }
 
