@@ -101,8 +101,8 @@ class Execution {
   // A rank that runs ahead prefetches the lines of memory that it will write so many operations
   // later.
   static constexpr std::uint64_t prefetched_ahead = 4;
-  static constexpr int looks_in_a_row = 16;                      // for the arrival of a peer
-  static constexpr std::size_t most_bytes_without_kernel = 256;  // of a copy
+  static constexpr int looks_in_a_row = 16;                       // for the arrival of a peer
+  static constexpr std::size_t most_bytes_without_kernel = 1024;  // of a copy
   static constexpr std::size_t copied_part_bytes = std::size_t{256} << 10;
   /// A lane instance that is active, or the entry.
   struct Active {
@@ -127,7 +127,7 @@ class Execution {
   struct ReadyFold {
     Fold fold;
     std::uint32_t first_place = 0;  // destinations, then sources
-    std::size_t copied = 0;         // bytes, of a copy of a few bytes; else 0
+    std::size_t copied = 0;         // bytes, of a copy from one place to one other; else 0
   };
   /// The address of a range: its distance from the address of its storage in `bases_`.
   struct Place {
@@ -146,12 +146,17 @@ class Execution {
   bool ends_at_once(const LaneCode& lane) const;
   ReadyFold ready_fold(const Active& active, const Instruction& instruction);
   std::byte* address_of(const Place& place) const { return bases_[place.base] + place.offset; }
-  /// fold_ready() of a copy of a few bytes.
+  /// fold_ready() of a copy from one place to one other.
   void copy_ready(const ReadyFold& ready) const {
     const Place* const places = &places_[ready.first_place];
     std::byte* const dst = address_of(places[0]);
     const std::byte* const src = address_of(places[1]);
-    if (dst != src) copy_few(dst, src, ready.copied);
+    if (dst == src) return;
+    if (ready.copied <= most_bytes_without_kernel) {
+      copy_few(dst, src, ready.copied);
+    } else {
+      plain_copy(dst, src, ready.copied);
+    }
   }
   void fold_ready(const ReadyFold& ready);
   std::uint8_t base_index(const Storage& storage);
