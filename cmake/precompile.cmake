@@ -1,6 +1,7 @@
 # System headers that many sources include are parsed once. Each source still includes what it uses:
-# builds by Clang do without this.
-if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+# builds by Clang do without this, but for those with a sanitizer, which compile several sources as
+# one anyway.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT HOCKET_SANITIZE)
   set(HOCKET_PCH OFF)
 endif()
 
@@ -17,6 +18,9 @@ function(hocket_precompiled name libraries)
     <algorithm> <array> <atomic> <bit> <cerrno> <chrono> <condition_variable> <cstdint> <cstdlib>
     <cstring> <deque> <functional> <map> <memory> <mutex> <set> <span> <string> <thread> <tuple>
     <vector> <fmt/format.h> ${ARGN})
+  # Else ccache would not find what was compiled with the precompiled header of another tree.
+  target_compile_options(${name} PRIVATE
+    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endfunction()
 
 function(hocket_precompile name)
