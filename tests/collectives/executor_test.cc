@@ -50,7 +50,7 @@ DrawnCall draw(const Builder& builder, std::size_t ranks, std::uint64_t seed, bo
   return call;
 }
 
-constexpr std::uint64_t drawn_calls = tests::sanitized ? 25 : 120;
+constexpr std::uint64_t drawn_calls = tests::sanitized ? 10 : 120;
 
 class EveryProgram : public ::testing::TestWithParam<Builder> {};
 

@@ -188,7 +188,7 @@ void expect_numbers_in_range(const Builder& builder, const std::vector<std::uint
 TEST_P(MessageBuilders, are_lowered_with_every_number_in_range_for_many_ranks) {
   const bool rounds = has_rounds(GetParam());
   const bool all = rounds && std::getenv("LONG_TESTS") != nullptr;
-  const std::size_t tried = all ? many_ranks : rounds ? (tests::sanitized ? 200 : 2000) : 65;
+  const std::size_t tried = all ? many_ranks : rounds ? (tests::sanitized ? 60 : 2000) : 65;
   std::vector<std::uint32_t> ranks = drawn_ranks(tried - std::size(some_ranks));
   ranks.insert(ranks.end(), std::begin(some_ranks), std::end(some_ranks));
   if (all) std::iota(ranks.begin(), ranks.end(), 0U);
@@ -244,7 +244,7 @@ void expect_pairs(const Builder& builder, const std::vector<std::uint32_t>& rank
 
 TEST_P(MessageBuilders, pair_sends_with_recvs_for_many_ranks) {
   expect_pairs(GetParam(), {std::begin(some_ranks), std::end(some_ranks)}, 16);
-  expect_pairs(GetParam(), drawn_ranks(tests::sanitized ? 5 : 60), has_rounds(GetParam()) ? 16 : 1);
+  expect_pairs(GetParam(), drawn_ranks(tests::sanitized ? 2 : 60), has_rounds(GetParam()) ? 16 : 1);
 }
 
 /// The plans of two-level have lanes for all nodes or all ranks: a few ranks do.

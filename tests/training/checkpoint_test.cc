@@ -98,10 +98,10 @@ TEST(Checkpoints, are_loaded_by_any_number_of_ranks_in_any_cut) {
     const Folder folder;
     EXPECT_EQ(save(folder.path(), mixed_model(), savers, saved_as, ++step, {.label = "s"}),
               "000001-s");
-    // The thread sanitizer, with which this takes the longest, sees three of the six jobs load.
+    // The sanitizers, with which this takes the longest, see three of the six jobs load.
     int job = 0;
     for (const auto& [loaders, loaded_as] : jobs) {
-      if (tests::thread_sanitized && (++job + step) % 2 == 0) continue;
+      if (tests::sanitized && (++job + step) % 2 == 0) continue;
       expect_step(folder.path(), mixed_model(), loaders, loaded_as, step, savers);
     }
   }
