@@ -31,8 +31,9 @@
 //
 // Lanes of the reduce-scatter: `receive` and `send` of each round, `fold` for the own block, and
 // `done`, which ends when no lane needs the scratch of a chunk any more. Lanes of the all-gather:
-// `receive result`, `send result` and `copy` of each round, and another `done`. Each `receive` ends
-// after that of the round before, so that a lane has to await only the last one.
+// `receive result`, `send result` and `copy` of each round, and another `done`. Each `receive`
+// posts its message when that of the round before has come: a lane has to await only the last one,
+// and a rank looks at one link at a time. Over TCP each look is a system call.
 //
 // The first round sends inputs as they are; partial results of fp16, bf16 and fp8 are sent as fp32,
 // and the owner of a block rounds once. The order of a fold depends on the rank of the owner: all
@@ -125,11 +126,10 @@ class Circulant {
     Steps done;
     for (std::uint32_t k = 0; k < rounds_; ++k) {
       const std::uint32_t skip = skips_[k + 1];
-      Steps receive = {
-          await(done_lane(), fixed(0), circulant_slots),
-          for_blocks(recv(rank_at(-std::int64_t{skip}), fixed(k), blocks_at(0), from(k, 0)),
-                     number(k))};
+      Steps receive = {await(done_lane(), fixed(0), circulant_slots)};
       if (k > 0) receive.push_back(await(receive_lane(k - 1), fixed(0)));
+      receive.push_back(for_blocks(
+          recv(rank_at(-std::int64_t{skip}), fixed(k), blocks_at(0), from(k, 0)), number(k)));
       add("receive", std::move(receive));
       lay_send(k);
       done.push_back(await(send_lane(k), fixed(0)));
@@ -198,10 +198,9 @@ class Circulant {
       const std::uint32_t skip = skips_[k + 1], tag = rounds_ + k;
       // The lane after which the blocks that this round sends are there.
       const std::uint32_t source = k + 1 == rounds_ ? own_lane_ : receive_result_lane(k + 1);
-      Steps receive = {
-          await(gathered_lane(), fixed(0), circulant_slots),
-          for_blocks(recv(rank_at(skip), fixed(tag), blocks_at(skip), gathered(skip)), number(k)),
-          await(source, fixed(0))};
+      Steps receive = {await(gathered_lane(), fixed(0), circulant_slots), await(source, fixed(0))};
+      receive.push_back(
+          for_blocks(recv(rank_at(skip), fixed(tag), blocks_at(skip), gathered(skip)), number(k)));
       add("receive result", std::move(receive));
       add("send result",
           {await(source, fixed(0)),

@@ -18,6 +18,9 @@
 // bits, but other bits than from the plans that fold in rank order. An input is sent as it is;
 // partial results of fp16, bf16 and fp8 are sent as fp32, and each rank of the core rounds once.
 //
+// A receive is posted when the round before has ended here: over TCP a rank looks at each link on
+// which it awaits a message, and each look is a system call.
+//
 // A slot of scratch is used again when its partial result has been sent and folded. In place, the
 // result overwrites the input, whose send may not have ended: the last fold awaits it.
 //
@@ -112,8 +115,10 @@ class Doubling {
 
   void lay_round(std::uint32_t k) {
     const Index partner = fixed(shape_.rank ^ (1U << k)), tag = fixed(k + 1);
-    add("receive", Buffer::input,
-        {await(fold_lane(k), fixed(0), doubling_slots), recv(partner, tag, whole, theirs(k))});
+    Steps receive_steps = {await(fold_lane(k), fixed(0), doubling_slots)};
+    if (k > 0) receive_steps.push_back(await(fold_lane(k - 1), fixed(0)));
+    receive_steps.push_back(recv(partner, tag, whole, theirs(k)));
+    add("receive", Buffer::input, std::move(receive_steps));
     Steps send_steps, fold_steps = {await(receive_lane(k), fixed(0))};
     if (k > 0 || has_extra(shape_.rank)) {
       const Step made = await(k > 0 ? fold_lane(k - 1) : 0, fixed(0));
