@@ -18,7 +18,6 @@ constexpr std::uint8_t started = 8;         // recv: the first data frame has ar
 constexpr std::uint8_t eager_message = 16;  // both: the message is eager
 constexpr std::uint8_t rts_sent = 32;       // send: an RTS was sent
 constexpr std::uint8_t cts_seen = 64;       // send: a CTS has arrived
-constexpr std::uint8_t awaited = 128;       // recv: is one of awaited_
 
 const Signature no_signature;
 
@@ -43,20 +42,6 @@ Transfer* MessageMatcher::Queue::pop() {
   if (head == nullptr) tail = nullptr;
   transfer->next = nullptr;
   return transfer;
-}
-
-void MessageMatcher::PostOrder::push(Transfer& transfer) {
-  transfer.posted_before = last;
-  transfer.posted_after = nullptr;
-  (last != nullptr ? last->posted_after : first) = &transfer;
-  last = &transfer;
-}
-
-void MessageMatcher::PostOrder::remove(Transfer& transfer) {
-  Transfer* const before = transfer.posted_before;
-  Transfer* const after = transfer.posted_after;
-  (before != nullptr ? before->posted_after : first) = after;
-  (after != nullptr ? after->posted_before : last) = before;
 }
 
 MessageMatcher::MessageMatcher(int rank, int peer, std::uint64_t comm_id,
@@ -199,16 +184,7 @@ void MessageMatcher::post_recv(Transfer& transfer) {
   if (transfer.bytes > options_.eager_bytes) {
     transfer.state |= cts_sent;
     queue_control(FrameKind::cts, transfer);
-  } else if (!transfer.key.p2p && transfer.bytes > short_bytes) {
-    transfer.state |= awaited;
-    awaited_.push(transfer);
   }
-}
-
-void MessageMatcher::await_no_more(Transfer& recv) {
-  if ((recv.state & awaited) == 0) return;
-  recv.state &= static_cast<std::uint8_t>(~awaited);
-  awaited_.remove(recv);
 }
 
 void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpected) {
@@ -429,7 +405,6 @@ Status MessageMatcher::accept_posted(const FrameHeader& header, Transfer& recv, 
   const bool eager = (header.flags & frame_flag::eager) != 0;
   if (!(recv.state & started)) {
     recv.state |= started;
-    await_no_more(recv);
     if (eager) {
       recv.state |= eager_message;
       eager_arrived_ += charge(header.total);
@@ -466,7 +441,6 @@ Status MessageMatcher::accept_location(const FrameHeader& header) {
   }
   if (recv->state & (started | rts_seen)) return violation("a message in two ways");
   recvs_.take(recv->key);
-  await_no_more(*recv);
   recv->sender_scalar = header.signature.scalar();
   recv->location = location_in_;
   located_.push(*recv);
@@ -704,7 +678,6 @@ void MessageMatcher::end_transfers(const Status& why) {
   nack_due_ = false;
   call_due_ = false;
   const auto finish_with_why = [&](Transfer& transfer) { finish(transfer, why); };
-  awaited_ = {};
   recvs_.drain(finish_with_why);
   awaiting_cts_.drain(finish_with_why);
   awaiting_fin_.drain(finish_with_why);

@@ -110,13 +110,6 @@ class MessageMatcher {
   Status accept(const FrameHeader& header, InFrame& frame);
   /// Returns the error for a peer that broke the protocol by sending `what`.
   Status violation(const std::string& what) const;
-  /// The receives of collectives that await an eager message of more than short_bytes, of which no
-  /// frame has arrived: the first of them, in the order in which they were posted
-  /// (Transfer::posted_after). Those of hocketRecv may wait for long beside collectives.
-  Transfer* first_awaited() const { return awaited_.first; }
-  static constexpr std::size_t short_bytes = 16 << 10;
-  /// From now on the receive, one of these, is none of them.
-  void await_no_more(Transfer& recv);
   /// The whole payload of the frame has been written to frame.data.
   Status payload_complete(const InFrame& frame);
   /// The receive that the link must copy next from its location: its first `moved` bytes are
@@ -156,12 +149,6 @@ class MessageMatcher {
     bool empty() const { return head == nullptr; }
     void push(Transfer& transfer);
     Transfer* pop();
-  };
-  struct PostOrder {
-    Transfer* first = nullptr;
-    Transfer* last = nullptr;
-    void push(Transfer& transfer);
-    void remove(Transfer& transfer);
   };
   struct Control {
     FrameKind kind;
@@ -220,7 +207,6 @@ class MessageMatcher {
   std::uint64_t latest_sequence_ = 0;
 
   KeyTable<Transfer> recvs_;                   // posted; no entry in unexpected_
-  PostOrder awaited_;                          // some of recvs_, see first_awaited()
   KeyTable<UnexpectedMessage> unexpected_;     // eager messages and RTS without a receive
   KeyTable<Transfer> awaiting_cts_;            // sends that have sent an RTS
   KeyTable<UnexpectedMessage> unmatched_cts_;  // CTS without a send

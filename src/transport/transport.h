@@ -36,9 +36,9 @@ struct MessageKey {
 inline constexpr std::size_t least_located_bytes = 16 << 10;
 
 /// The send or the receive of one message. The caller owns it and its memory. Both must stay in
-/// place from post until done is set, or until cancel() of the transport has returned. Until the
-/// receive of a collective ends without error, its memory may have any bytes: tcp reads what comes
-/// next to where it probably belongs.
+/// place from post until done is set, or until cancel() of the transport has returned. No byte but
+/// those of its message reaches the memory of a receive: a plan may read there as long as the peer
+/// cannot send the message.
 struct Transfer {
   MessageKey key;
   int peer = -1;
@@ -66,7 +66,6 @@ struct Transfer {
   std::size_t framed_bytes = 0;  // bytes handed to frames (send), announced by frames (recv)
   std::uint8_t state = 0;
   Transfer* next = nullptr;
-  Transfer *posted_before = nullptr, *posted_after = nullptr;
 };
 
 class Transport {

@@ -1,6 +1,5 @@
-// A TCP connection reads the payload that it expects next to its destination, and finds out
-// afterwards what has come. The test is the peer: it sends frames of eager messages that it has
-// made itself, in any order, over any connection and in any pieces.
+// Where TCP puts the bytes that it reads. The test is the peer: it sends frames of eager messages
+// that it has made itself, in any order, over any connection and in any pieces.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -124,7 +123,7 @@ void add_messages(Peer& peer, std::mt19937_64& random, Sent* sent) {
 }
 
 TEST(TcpReads, every_message_arrives_whole_in_any_order_and_in_any_pieces) {
-  constexpr std::uint64_t rounds = tests::sanitized ? 40 : 150;
+  constexpr std::uint64_t rounds = tests::sanitized ? 20 : 60;
   for (std::uint64_t seed = 1; seed <= rounds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
@@ -155,16 +154,34 @@ TEST(TcpReads, every_message_arrives_whole_in_any_order_and_in_any_pieces) {
   }
 }
 
-TEST(TcpReads, a_message_of_another_size_than_expected_is_a_mismatch) {
-  for (const std::size_t bytes : {1024UL, 90'000UL}) {
-    Peer peer(1);
-    Message recv(1, {.sequence = 1}, 50'000), sent(0, {.sequence = 1}, bytes);
-    peer.transport().post_recv(recv.transfer);
-    peer.add_frame(0, sent, 0, bytes);
-    peer.add_frame(0, sent, 0, bytes);
-    peer.send_some(0, 100'000);
-    poll_until_done({&peer.transport()}, {&recv.transfer});
-    EXPECT_EQ(recv.transfer.status.code(), Code::mismatch) << recv.transfer.status.message();
+/// A plan may still read there: in a ring in place, a result overwrites an input that the rank has
+/// yet to send, and its peer cannot send that result before it has the input.
+TEST(TcpReads, memory_of_a_receive_gets_no_byte_of_another_message) {
+  for (const std::size_t bytes : {100, 5000, 16'500, 100'000}) {
+    for (const FrameKind before : {FrameKind::reading, FrameKind::credit}) {
+      Peer peer(1);
+      Message awaited(1, {.sequence = 2}, bytes), later(1, {.sequence = 3}, bytes);
+      Message other(0, {.sequence = 1}, bytes), sent(0, {.sequence = 2}, bytes);
+      std::ranges::fill(awaited.memory, std::byte{0x55});
+      std::ranges::fill(later.memory, std::byte{0x66});
+      const std::vector<std::byte> untouched(bytes, std::byte{0x55});
+      peer.transport().post_recv(awaited.transfer);
+      peer.transport().post_recv(later.transfer);
+      if (before == FrameKind::credit) peer.add_control(0, FrameKind::credit, {});
+      peer.add_frame(0, other, 0, bytes);
+      while (!peer.has_sent_all()) {
+        peer.send_some(0, bytes);
+        settle(peer.transport());
+        ASSERT_TRUE(std::ranges::equal(awaited.memory, untouched)) << bytes;
+      }
+      peer.add_frame(0, sent, 0, bytes);
+      while (!peer.has_sent_all()) peer.send_some(0, bytes);
+      poll_until_done({&peer.transport()}, {&awaited.transfer});
+      EXPECT_TRUE(awaited.memory == sent.memory);
+      EXPECT_TRUE(std::ranges::count(later.memory, std::byte{0x66}) ==
+                  static_cast<std::ptrdiff_t>(bytes));
+      peer.transport().cancel({Code::aborted, "enough"});
+    }
   }
 }
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "base/copy.h"
 
@@ -214,65 +213,6 @@ ssize_t Connection::read_some(std::size_t* asked, bool from_socket) {
   return stream_.receive(parts, all ? 2 : 1, from_socket);
 }
 
-/// A message that comes alone is read by one call, its header into the read-ahead buffer and its
-/// payload to its destination. Without the guess that takes two calls, and the read-ahead buffer
-/// takes the first 16 KiB, which are copied from there
-/// (docs/decisions/016-short-calls-under-bbr.md).
-Connection::Guess Connection::guess_at(Transfer* next) {
-  if (next == nullptr || drain_ || payload_left_ > 0 || begin_ < end_) return {};
-  if (misplaced_ == nullptr) {
-    misplaced_.reset(new (std::nothrow) std::byte[most_guessed_bytes + read_ahead_bytes]);
-  }
-  if (misplaced_ == nullptr) return {};
-  return {next, std::min({next->bytes, most_guessed_bytes, call_bytes_.read})};
-}
-
-ssize_t Connection::read_by_guess(const Guess& guess, std::size_t* asked) {
-  constexpr std::size_t head = sizeof(FrameHeader);
-  const bool whole = guess.bytes == guess.recv->bytes;
-  begin_ = end_ = 0;
-  const iovec parts[] = {{read_ahead_.get(), head},
-                         {guess.recv->data, guess.bytes},
-                         {read_ahead_.get() + head, read_ahead_bytes - head}};
-  *asked = head + guess.bytes + (whole ? parts[2].iov_len : 0);
-  return stream_.receive(parts, whole ? 3 : 2);
-}
-
-/// Parses what read_by_guess() has read.
-bool Connection::take_guessed(MessageMatcher& matcher, const Guess& guess, std::size_t bytes) {
-  constexpr std::size_t head = sizeof(FrameHeader);
-  end_ = std::min(bytes, head);
-  if (bytes <= head) return consume(matcher);
-  const std::size_t guessed = std::min(bytes - head, guess.bytes);
-  const std::size_t behind = bytes - head - guessed;
-  std::byte* const place = guess.recv->data;
-  if (!consume(matcher)) return false;
-  const bool right = payload_left_ > 0 && frame_.data == place;
-  if (!right) matcher.await_no_more(*guess.recv);
-  const std::size_t placed = right ? std::min(payload_left_, guessed) : 0;
-  const std::size_t misplaced = guessed - placed;
-  std::byte* const rest = misplaced_.get();
-  // Before the receive ends: its owner may use the memory again then.
-  if (misplaced > 0) {
-    std::memcpy(rest, place + placed, misplaced);
-    if (behind > 0) std::memcpy(rest + misplaced, read_ahead_.get() + head, behind);
-  }
-  payload_left_ -= placed;
-  if (placed > 0 && payload_left_ == 0 && !payload_done(matcher)) return false;
-  if (misplaced == 0) {
-    begin_ = head;
-    end_ = head + behind;
-    return consume(matcher);
-  }
-  std::size_t begin = 0;
-  const std::size_t end = misplaced + behind;
-  const bool parsed = consume(matcher, rest, begin, end);
-  begin_ = 0;
-  end_ = parsed ? end - begin : 0;
-  std::memcpy(read_ahead_.get(), rest + begin, end_);
-  return parsed;
-}
-
 bool Connection::payload_done(MessageMatcher& matcher) {
   if (Status status = matcher.payload_complete(frame_); !status.ok()) {
     fail(std::move(status));
@@ -282,37 +222,23 @@ bool Connection::payload_done(MessageMatcher& matcher) {
   return !matcher.ended();
 }
 
-/// Parses what read_some() has read.
-bool Connection::take_read(MessageMatcher& matcher, std::size_t bytes) {
-  if (drain_) {
-    begin_ = end_ = 0;
-    return true;
-  }
-  const std::size_t direct = std::min(payload_left_, bytes);
-  payload_left_ -= direct;
-  end_ += bytes - direct;
-  if (direct > 0 && payload_left_ == 0 && !payload_done(matcher)) return false;
-  return consume(matcher);
-}
-
-/// Parses the bytes from `begin` to `end`; begins afterwards with an incomplete header, if any.
-/// Returns false if the link has ended.
-bool Connection::consume(MessageMatcher& matcher, const std::byte* bytes, std::size_t& begin,
-                         std::size_t end) {
-  while (begin < end) {
+// Parses the read-ahead buffer. Returns false if the link has ended.
+bool Connection::consume(MessageMatcher& matcher) {
+  while (begin_ < end_) {
     if (payload_left_ > 0) {
-      const std::size_t part = std::min(payload_left_, end - begin);
-      plain_copy(frame_.data + (frame_.header.length - payload_left_), bytes + begin, part);
-      begin += part;
-      payload_left_ -= part;
+      const std::size_t bytes = std::min(payload_left_, end_ - begin_);
+      plain_copy(frame_.data + (frame_.header.length - payload_left_), read_ahead_.get() + begin_,
+                 bytes);
+      begin_ += bytes;
+      payload_left_ -= bytes;
       if (payload_left_ > 0) return true;
       if (!payload_done(matcher)) return false;
       continue;
     }
-    if (end - begin < sizeof(FrameHeader)) return true;
+    if (end_ - begin_ < sizeof(FrameHeader)) return true;
     FrameHeader header;
-    std::memcpy(&header, bytes + begin, sizeof header);
-    begin += sizeof header;
+    std::memcpy(&header, read_ahead_.get() + begin_, sizeof header);
+    begin_ += sizeof header;
     if (peer_goodbye_) {
       fail(matcher.violation("a frame after its goodbye"));
       return false;
@@ -328,13 +254,12 @@ bool Connection::consume(MessageMatcher& matcher, const std::byte* bytes, std::s
   return true;
 }
 
-bool Connection::receive(MessageMatcher& matcher, Transfer* next) {
+bool Connection::receive(MessageMatcher& matcher) {
   bool moved = false;
   std::size_t budget = call_bytes_.read;
-  for (Guess guess = guess_at(next); state_ == State::open; guess = {}) {
+  while (state_ == State::open) {
     std::size_t asked = 0;
-    const ssize_t got =
-        guess.bytes > 0 ? read_by_guess(guess, &asked) : read_some(&asked, budget > 0);
+    const ssize_t got = read_some(&asked, budget > 0);
     if (got < 0) {
       if (errno != EAGAIN && errno != EWOULDBLOCK) {
         fail(failure_of("reading the socket failed", matcher));
@@ -346,10 +271,16 @@ bool Connection::receive(MessageMatcher& matcher, Transfer* next) {
       return true;
     }
     moved = heard_ = true;
-    const std::size_t bytes = static_cast<std::size_t>(got);
-    const bool goes_on =
-        guess.bytes > 0 ? take_guessed(matcher, guess, bytes) : take_read(matcher, bytes);
-    if (!goes_on) return true;
+    std::size_t bytes = static_cast<std::size_t>(got);
+    if (drain_) {
+      begin_ = end_ = 0;
+    } else {
+      const std::size_t direct = std::min(payload_left_, bytes);
+      payload_left_ -= direct;
+      end_ += bytes - direct;
+      if (direct > 0 && payload_left_ == 0 && !payload_done(matcher)) return true;
+      if (!consume(matcher)) return true;
+    }
     // A short read means that the socket is empty; another system call would only confirm that.
     if (bytes < asked) return moved;
     // At the end of the budget the loop still takes what the stream holds, which epoll cannot see.

@@ -41,9 +41,8 @@ class Connection {
   /// Writes frames until the socket is full, no frame is left, or the bytes of a poll are written.
   /// Returns true if bytes moved.
   bool flush(MessageMatcher& matcher, MessageMatcher::Want want);
-  /// Reads the bytes that have arrived, up to those of a poll. Returns true if bytes moved. next:
-  /// the posted receive whose message probably comes next; or null.
-  bool receive(MessageMatcher& matcher, Transfer* next = nullptr);
+  /// Reads the bytes that have arrived, up to those of a poll. Returns true if bytes moved.
+  bool receive(MessageMatcher& matcher);
   /// Reads what has arrived, before the link ends for another reason.
   void receive_rest(MessageMatcher& matcher);
 
@@ -66,10 +65,8 @@ class Connection {
   static constexpr std::size_t stage_bytes = 8 << 10;
   // A read takes a whole message of 16 KiB with its header. With 16 KiB it left the last bytes for
   // a second call: all-gathers of 32 KiB between two hosts now take 0.93 to 1.0 of the time.
-  static constexpr std::size_t read_ahead_bytes = MessageMatcher::short_bytes + sizeof(FrameHeader);
+  static constexpr std::size_t read_ahead_bytes = (16 << 10) + sizeof(FrameHeader);
   static constexpr std::size_t copied_bytes = 512;  // smaller payloads are copied: one send()
-  // A guess reads at most so much payload: what lies at the wrong place is copied twice.
-  static constexpr std::size_t most_guessed_bytes = 64 << 10;
   static constexpr int max_iov = 24;
 
   bool fill(MessageMatcher& matcher, MessageMatcher::Want want);
@@ -77,22 +74,9 @@ class Connection {
   void stage(const void* data, std::size_t bytes);
   ssize_t write_some(std::size_t most, std::size_t* offered);
   void advance(MessageMatcher& matcher, std::size_t bytes);
-  /// The memory of a receive, into which a read puts the bytes that follow a header.
-  struct Guess {
-    Transfer* recv = nullptr;
-    std::size_t bytes = 0;
-  };
-  Guess guess_at(Transfer* next);
   ssize_t read_some(std::size_t* asked, bool from_socket);
-  ssize_t read_by_guess(const Guess& guess, std::size_t* asked);
-  bool take_read(MessageMatcher& matcher, std::size_t bytes);
-  bool take_guessed(MessageMatcher& matcher, const Guess& guess, std::size_t bytes);
   Status failure_of(const char* what, const MessageMatcher& matcher) const;
-  bool consume(MessageMatcher& matcher) {
-    return consume(matcher, read_ahead_.get(), begin_, end_);
-  }
-  bool consume(MessageMatcher& matcher, const std::byte* bytes, std::size_t& begin,
-               std::size_t end);
+  bool consume(MessageMatcher& matcher);
   bool payload_done(MessageMatcher& matcher);
   void fail(Status status);
   void fail_to_write(MessageMatcher& matcher, Status why);
@@ -117,7 +101,6 @@ class Connection {
 
   // Input: read_ahead_[begin_..end_) is still to be parsed; payload_left_ bytes of frame_ to come.
   std::unique_ptr<std::byte[]> read_ahead_;
-  std::unique_ptr<std::byte[]> misplaced_;  // made for the first guess
   std::size_t begin_ = 0, end_ = 0;
   InFrame frame_;
   std::size_t payload_left_ = 0;

@@ -269,21 +269,10 @@ bool TcpTransport::flush(Link& link) {
   return moved;
 }
 
-/// The receive whose message probably comes next over the connection; null: there is none.
-Transfer* TcpTransport::next_recv(const Link& link, std::size_t index) const {
-  constexpr int most_looks = 4;
-  const bool only = link.connections.size() < 2 || link.connections[1] == nullptr;
-  Transfer* recv = link.matcher.first_awaited();
-  for (int i = 0; i < most_looks && recv != nullptr; ++i, recv = recv->posted_after) {
-    if (only || eager_connection_index(recv->key, link.matcher.peer(), rank_) == index) return recv;
-  }
-  return nullptr;
-}
-
 bool TcpTransport::receive(Link& link, std::size_t index) {
   Connection* const connection = link.connections[index].get();
   if (connection == nullptr) return false;
-  const bool moved = connection->receive(link.matcher, next_recv(link, index));
+  const bool moved = connection->receive(link.matcher);
   finish_link(link);
   if (link.connections[index].get() != connection) return moved;  // dropped with its link
   if (connection->state() != Connection::State::open) {

@@ -108,7 +108,6 @@ class TcpTransport final : public Transport {
   bool flush(Link& link);
   void flush_once(Link& link, const MessageKey& key);
   bool progress_link(Link& link);
-  Transfer* next_recv(const Link& link, std::size_t index) const;
   bool receive(Link& link, std::size_t index);
   bool ask_epoll();
   void finish_link(Link& link);
