@@ -117,8 +117,8 @@ Execution::ReadyFold Execution::ready_fold(const Active& active, const Instructi
   ReadyFold ready;
   ready.fold = fold_of(instruction, count);
   const std::size_t bytes = copied_bytes(instruction, count);
-  const bool caches = ready.fold.stores != Stores::non_temporal;
-  ready.copied = caches || bytes <= most_bytes_without_kernel ? bytes : 0;
+  const bool ordinary_stores = ready.fold.stores != Stores::non_temporal;
+  ready.copied = ordinary_stores || bytes <= most_bytes_without_kernel ? bytes : 0;
   ready.first_place = static_cast<std::uint32_t>(places_.size());
   const Operand* const first = operands_ + instruction.first_operand;
   int number = 0;
