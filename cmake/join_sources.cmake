@@ -12,22 +12,12 @@ set(HOCKET_ALONE
   src/collectives/algorithms/root_fold.cc src/collectives/algorithms/staged.cc
   src/collectives/algorithms/tree.cc src/collectives/algorithms/trees.cc
   src/collectives/algorithms/two_level.cc src/collectives/algorithms/two_level_blocks.cc
-  src/collectives/algorithms/two_level_rooted.cc
-  src/training/checkpoint_load.cc src/training/checkpoint_save.cc src/training/clip.cc
-  src/training/dense_tensor.cc src/training/gradients.cc src/training/gradients_layout.cc
-  src/training/groups.cc src/training/join.cc src/training/loss_scaler.cc
-  src/training/non_finite.cc src/training/sampler.cc src/training/sharded_optimizer.cc
-  src/training/sharded_parameters.cc src/training/step_order.cc src/training/trace.cc
-  tests/api/bad_input_test.cc tests/api/operators_test.cc
-  tests/bootstrap/hosts_test.cc tests/bootstrap/join_death_test.cc tests/bootstrap/tls_test.cc
-  tests/engine/seams_test.cc tests/engine/split_test.cc
+  src/collectives/algorithms/two_level_rooted.cc tests/api/bad_input_test.cc
+  tests/api/operators_test.cc tests/bootstrap/hosts_test.cc tests/bootstrap/join_death_test.cc
+  tests/bootstrap/tls_test.cc tests/engine/seams_test.cc tests/engine/split_test.cc
   tests/faults/record_test.cc tests/faults/trust_test.cc tests/launcher/placement_test.cc
-  tests/matrix/operators_test.cc tests/matrix/process_test.cc
-  tests/rules/dependencies_test.cc tests/rules/lengths_test.cc tests/rules/paths_test.cc
-  tests/training/compression_test.cc tests/training/gradients_test.cc tests/training/join_test.cc
-  tests/training/loss_scaler_test.cc tests/training/non_finite_test.cc
-  tests/training/sharded_gradients_test.cc tests/training/sharded_optimizer_test.cc
-  tests/training/units_test.cc tests/transport/tcp_test.cc)
+  tests/matrix/operators_test.cc tests/matrix/process_test.cc tests/rules/dependencies_test.cc
+  tests/rules/lengths_test.cc tests/rules/paths_test.cc tests/transport/tcp_test.cc)
 # Highway includes these sources again for each instruction set.
 file(GLOB _kernels RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/reduce/*.cc)
 list(APPEND HOCKET_ALONE src/training/adamw_vectors.cc src/training/range_math.cc ${_kernels})

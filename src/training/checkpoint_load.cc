@@ -14,7 +14,7 @@ namespace {
 
 using namespace storage;
 
-constexpr const char* operation = "hocket::training::load_checkpoint";
+constexpr const char* load_operation = "hocket::training::load_checkpoint";
 constexpr const char* reader_operation = "hocket::training::CheckpointReader";
 
 TensorRange checked_range(const TensorRange& range) {
@@ -31,7 +31,7 @@ std::string join(const std::string& directory, const std::string& name) {
 /// Rank 0 reads the manifest for all ranks.
 CheckpointFiles open_for_all(Communicator& comm, const std::string& directory, std::string* name) {
   std::string bytes;
-  run_on_all(comm, operation, [&] {
+  run_on_all(comm, load_operation, [&] {
     if (comm.rank() != 0) return;
     *name = choose_checkpoint(directory);
     bytes = manifest_bytes(join(directory, *name));
@@ -40,7 +40,7 @@ CheckpointFiles open_for_all(Communicator& comm, const std::string& directory, s
   bytes = broadcast_bytes(comm, bytes);
   const std::string path = join(directory, *name);
   Manifest manifest;
-  locally(operation, [&] { manifest = decode(bytes, path + "/manifest"); });
+  locally(load_operation, [&] { manifest = decode(bytes, path + "/manifest"); });
   return {path, std::move(manifest)};
 }
 
@@ -72,8 +72,9 @@ LoadOptions strictest_of_all(Communicator& comm, const LoadOptions& options) {
                 ", though ranks ask for other tensors of kind '{}'. It is of another "
                 "model; Unasked::allowed ignores such tensors",
                 kind_of(tensor.name));
-  throw Mismatch(operation, fmt::format("checkpoint '{}' has tensor {}, and no rank asks for it{}",
-                                        path, describe_stored(tensor), remedy));
+  throw Mismatch(load_operation,
+                 fmt::format("checkpoint '{}' has tensor {}, and no rank asks for it{}", path,
+                             describe_stored(tensor), remedy));
 }
 
 /// Collective: a kind counts as asked for if any rank asks for a tensor of it.
@@ -103,22 +104,22 @@ void require_asked(Communicator& comm, const CheckpointFiles& files,
 LoadedCheckpoint load_checkpoint(Communicator& comm, const std::string& directory,
                                  std::span<const TensorRange> ranges, const LoadOptions& options) {
   std::vector<TensorRange> own;
-  run_on_all(comm, operation, [&] {
+  run_on_all(comm, load_operation, [&] {
     for (const TensorRange& range : ranges) own.push_back(checked_range(range));
   });
   std::string name;
   CheckpointFiles files = open_for_all(comm, directory, &name);
-  run_on_all(comm, operation, [&] {
+  run_on_all(comm, load_operation, [&] {
     for (const TensorRange& range : own) (void)files.stored(range);
   });
   const LoadOptions agreed = strictest_of_all(comm, options);
   require_asked(comm, files, own, agreed.unasked);
   if (agreed.verify_first) {
-    run_on_all(comm, operation, "The memory of all ranks is unchanged", [&] {
+    run_on_all(comm, load_operation, "The memory of all ranks is unchanged", [&] {
       for (const TensorRange& range : own) files.read(range, nullptr);
     });
   }
-  run_on_all(comm, operation, "The memory of the ranges may have changed", [&] {
+  run_on_all(comm, load_operation, "The memory of the ranges may have changed", [&] {
     for (const TensorRange& range : own) files.read(range, range.data);
   });
   if (name.empty()) name = directory;

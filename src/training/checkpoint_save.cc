@@ -20,7 +20,7 @@ namespace {
 
 using namespace storage;
 
-constexpr const char* operation = "hocket::training::save_checkpoint";
+constexpr const char* save_operation = "hocket::training::save_checkpoint";
 
 std::vector<TensorRange> checked_ranges(std::span<const TensorRange> ranges) {
   std::vector<TensorRange> all(ranges.begin(), ranges.end());
@@ -87,11 +87,11 @@ void Save::plan() {
       of_ranks.push_back(decode_ranges(bytes));
     }
   }
-  locally(operation, [&] { plan_ = plan_save(of_ranks); });
+  locally(save_operation, [&] { plan_ = plan_save(of_ranks); });
 }
 
 void Save::begin(const std::string& label) {
-  run_on_all(comm_, operation, [&] {
+  run_on_all(comm_, save_operation, [&] {
     if (comm_.rank() == 0) name_ = begin_checkpoint(directory_, label);
   });
   name_ = broadcast_bytes(comm_, name_);
@@ -136,7 +136,7 @@ void Save::write_own_file() {
 }
 
 void Save::write() {
-  run_on_all(comm_, operation, "Nothing was saved, and earlier checkpoints are unchanged",
+  run_on_all(comm_, save_operation, "Nothing was saved, and earlier checkpoints are unchanged",
              [&] { write_own_file(); });
   collect_checksums();
 }
@@ -160,25 +160,26 @@ void Save::collect_checksums() {
 
 void Save::commit(const Metadata& metadata) {
   const std::vector<std::string> all_metadata = gather_bytes(comm_, encode(metadata));
-  run_on_all(comm_, operation, "Nothing was saved, and earlier checkpoints are unchanged", [&] {
-    if (comm_.rank() != 0) return;
-    const std::string folder = temporary_path(directory_, name_);
-    for (std::uint32_t rank = 0; rank < plan_.file_bytes.size(); ++rank) {
-      const File file = File::open(folder + "/" + data_file_name(rank));
-      if (file.bytes() != plan_.file_bytes[rank]) {
-        damaged(file.path(), fmt::format("rank {} wrote {} bytes, and rank 0 sees {}", rank,
-                                         plan_.file_bytes[rank], file.bytes()));
-      }
-    }
-    Manifest manifest{id_, plan_.file_bytes, {}, std::move(plan_.tensors)};
-    for (const std::string& each : all_metadata) {
-      manifest.metadata.push_back(decode_metadata(each));
-    }
-    const std::string bytes = encode(manifest);
-    if (bytes.size() > largest_manifest) refuse("the manifest has more than 2^30 bytes");
-    write_file(folder + "/manifest", bytes);
-    commit_checkpoint(directory_, name_);
-  });
+  run_on_all(comm_, save_operation, "Nothing was saved, and earlier checkpoints are unchanged",
+             [&] {
+               if (comm_.rank() != 0) return;
+               const std::string folder = temporary_path(directory_, name_);
+               for (std::uint32_t rank = 0; rank < plan_.file_bytes.size(); ++rank) {
+                 const File file = File::open(folder + "/" + data_file_name(rank));
+                 if (file.bytes() != plan_.file_bytes[rank]) {
+                   damaged(file.path(), fmt::format("rank {} wrote {} bytes, and rank 0 sees {}",
+                                                    rank, plan_.file_bytes[rank], file.bytes()));
+                 }
+               }
+               Manifest manifest{id_, plan_.file_bytes, {}, std::move(plan_.tensors)};
+               for (const std::string& each : all_metadata) {
+                 manifest.metadata.push_back(decode_metadata(each));
+               }
+               const std::string bytes = encode(manifest);
+               if (bytes.size() > largest_manifest) refuse("the manifest has more than 2^30 bytes");
+               write_file(folder + "/manifest", bytes);
+               commit_checkpoint(directory_, name_);
+             });
 }
 
 }  // namespace
@@ -187,7 +188,7 @@ std::string save_checkpoint(Communicator& comm, const std::string& directory,
                             std::span<const TensorRange> ranges, const Metadata& metadata,
                             const SaveOptions& options) {
   std::vector<TensorRange> own;
-  run_on_all(comm, operation, [&] {
+  run_on_all(comm, save_operation, [&] {
     require_label(options.label);
     if (options.keep < 0) {
       refuse(fmt::format("keep is {}: it is 0 for all checkpoints, or their number", options.keep));
@@ -206,7 +207,7 @@ std::string save_checkpoint(Communicator& comm, const std::string& directory,
     throw;
   }
   run_on_all(
-      comm, operation,
+      comm, save_operation,
       fmt::format("Checkpoint '{}' is complete, but an older checkpoint could not be removed",
                   save.name()),
       [&] {

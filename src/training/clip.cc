@@ -9,7 +9,7 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::gradient_norm";
+constexpr const char* norm_operation = "hocket::training::gradient_norm";
 
 /// Every rank comes here, because all have the same norm.
 [[noreturn]] void report_nonfinite(GradientReducer& reducer, double norm) {
@@ -17,14 +17,16 @@ constexpr const char* operation = "hocket::training::gradient_norm";
   const std::string why =
       found.has_value() ? found->text() + ". Lower the learning rate, or skip the step"
                         : "every gradient is finite, but their powers are too large for float64";
-  throw InvalidArgument(operation, fmt::format("the norm of the gradients is {}: {}", norm, why));
+  throw InvalidArgument(norm_operation,
+                        fmt::format("the norm of the gradients is {}: {}", norm, why));
 }
 
 }  // namespace
 
 double gradient_norm(GradientReducer& reducer, const NormOptions& options) {
   if (!(options.p > 0)) {
-    throw InvalidArgument(operation, fmt::format("p is {}: norms have a positive p", options.p));
+    throw InvalidArgument(norm_operation,
+                          fmt::format("p is {}: norms have a positive p", options.p));
   }
   const bool is_largest = std::isinf(options.p);
   double sum[1] = {0};
@@ -37,7 +39,7 @@ double gradient_norm(GradientReducer& reducer, const NormOptions& options) {
     }
   }
   if (reducer.sharded()) {
-    reducer.require_all_ranks(operation);
+    reducer.require_all_ranks(norm_operation);
     reducer.communicator().all_reduce(sum, is_largest ? hocketMax : hocketSum);
   }
   const double norm = is_largest ? sum[0] : std::pow(sum[0], 1 / options.p);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t most_bytes = std::size_t{1} << 62;
 constexpr std::size_t most_dimensions = 64;
-constexpr std::size_t longest_name = 4096;
+constexpr std::size_t longest_tensor_name = 4096;
 
 std::vector<std::int64_t> row_major_strides(const std::vector<std::int64_t>& sizes) {
   std::vector<std::int64_t> strides(sizes.size(), 1);
@@ -157,9 +157,9 @@ Parameter checked(Parameter tensor) {
   const auto refuse_as = [&](const std::string& what) {
     refuse(fmt::format("tensor {} {}", describe_stored(tensor), what));
   };
-  if (tensor.name.empty() || tensor.name.size() > longest_name) {
+  if (tensor.name.empty() || tensor.name.size() > longest_tensor_name) {
     refuse(fmt::format("the name of a tensor has {} bytes; it has 1 to {}", tensor.name.size(),
-                       longest_name));
+                       longest_tensor_name));
   }
   const std::size_t element = type_bytes(tensor.dtype);
   if (element == 0) refuse_as("has a type that is no hocketDataType_t");

@@ -10,18 +10,15 @@
 #include "training/range_math.h"
 
 namespace hocket::training {
-namespace {
-
-constexpr const char* operation = "hocket::training::GradientReducer";
-
-}  // namespace
+namespace {}  // namespace
 
 void GradientReducer::Body::begin(bool synchronized, Role new_role) {
   require_alive();
   if (phase == Phase::backward) {
     // Other ranks wait for the buckets of this backward.
     end();
-    throw InvalidUsage(operation, "the backward before has not ended: end() was not called");
+    throw InvalidUsage(reducer_operation,
+                       "the backward before has not ended: end() was not called");
   }
   synchronizes = synchronized;
   announced = false;
@@ -71,7 +68,7 @@ void GradientReducer::Body::announce_backward() {
 void GradientReducer::Body::ready(int parameter) {
   require_alive();
   if (phase == Phase::idle) {
-    throw InvalidUsage(operation, "begin() must be called before a gradient becomes ready");
+    throw InvalidUsage(reducer_operation, "begin() must be called before a gradient becomes ready");
   }
   Progress& mine = of(parameter);
   ++mine.times;
@@ -87,7 +84,7 @@ void GradientReducer::Body::ready(int parameter) {
   const auto bucket = static_cast<std::size_t>(layout.place(parameter).bucket);
   mine.outside = store.address(bucket) == nullptr;
   if (mine.outside && options.owner == nullptr) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(reducer_operation,
                        fmt::format("parameter {} is ready, but has no place: gradient() was null, "
                                    "and there is no GradientOwner that keeps the gradient",
                                    describe(parameters[static_cast<std::size_t>(parameter)])));
@@ -188,10 +185,10 @@ void GradientReducer::Body::reduce_again() {
 void GradientReducer::Body::absent(int parameter) {
   require_alive();
   if (!options.find_unused_parameters) {
-    throw InvalidUsage(operation, "absent() needs find_unused_parameters");
+    throw InvalidUsage(reducer_operation, "absent() needs find_unused_parameters");
   }
   if (phase == Phase::idle) {
-    throw InvalidUsage(operation, "begin() must be called before absent()");
+    throw InvalidUsage(reducer_operation, "begin() must be called before absent()");
   }
   if (!synchronizes || !observed) return;
   phase = Phase::backward;
@@ -224,7 +221,7 @@ void GradientReducer::Body::settle(int parameter) {
 void GradientReducer::Body::end() {
   require_alive();
   if (phase == Phase::idle) {
-    throw InvalidUsage(operation, "end() without begin()");
+    throw InvalidUsage(reducer_operation, "end() without begin()");
   }
   phase = Phase::idle;
   announce_backward();
@@ -298,7 +295,7 @@ void GradientReducer::Body::agree_on_status(StepOrder::Numbers problems, bool ar
   store.discard();
   agreed = true;
   try {
-    report_missing(operation, communicator, parameters, missing);
+    report_missing(reducer_operation, communicator, parameters, missing);
   } catch (const Mismatch&) {
     throw;
   } catch (const Error&) {
@@ -323,7 +320,7 @@ void GradientReducer::Body::agree_on_non_finite(bool any) {
   store.discard();
   agreed = true;
   throw InvalidArgument(
-      operation,
+      reducer_operation,
       non_finite->text() +
           ", before gradients were averaged. The averages of this step are void: do not use them. "
           "Look at the loss and the data of that rank, or lower the learning rate. For a loop that "
@@ -343,7 +340,7 @@ void GradientReducer::Body::require_reduced() {
     if (!of(parameter).unreduced) continue;
     if (options.owner != nullptr && !options.owner->needs_gradient(parameter)) continue;
     throw InvalidUsage(
-        operation,
+        reducer_operation,
         fmt::format("this rank has no more data, but parameter {} has a gradient of a backward "
                     "that did not synchronize, which would be lost. Let the last backward of each "
                     "rank synchronize: run it without no_sync(), or after begin(true)",
@@ -353,7 +350,7 @@ void GradientReducer::Body::require_reduced() {
 
 std::vector<GradientReducer::Turn> GradientReducer::Body::announce(Turn turn) {
   require_alive();
-  if (!uneven.on()) throw InvalidUsage(operation, "announce() needs set_uneven(true)");
+  if (!uneven.on()) throw InvalidUsage(reducer_operation, "announce() needs set_uneven(true)");
   if (turn == Turn::done) require_reduced();
   agreed = false;
   std::vector<Turn> turns;
@@ -369,7 +366,8 @@ void GradientReducer::Body::leave() noexcept {
   uneven.leave();
   if (failure == nullptr) {
     failure = std::make_exception_ptr(InvalidUsage(
-        operation, "a Join of this reducer ended with an exception, so the reducer has ended too"));
+        reducer_operation,
+        "a Join of this reducer ended with an exception, so the reducer has ended too"));
     if (!agreed) hocketCommAbort(communicator.get());
     if (!agreed && second_lane) hocketCommAbort(second_lane->communicator.get());
   }

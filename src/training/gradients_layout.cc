@@ -11,21 +11,21 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::GradientReducer";
-
 void require_valid(const std::vector<Parameter>& parameters) {
   std::set<std::string_view> names;
   for (const Parameter& parameter : parameters) {
     if (element_bytes(parameter.dtype) < 2) {
       throw InvalidArgument(
-          operation, fmt::format("parameter '{}' has the datatype {}: gradients are float64, "
-                                 "float32, float16 or bfloat16",
-                                 parameter.name, static_cast<int>(parameter.dtype)));
+          reducer_operation,
+          fmt::format("parameter '{}' has the datatype {}: gradients are float64, "
+                      "float32, float16 or bfloat16",
+                      parameter.name, static_cast<int>(parameter.dtype)));
     }
     if (!names.insert(parameter.name).second) {
-      throw InvalidArgument(operation, fmt::format("two parameters have the name '{}': checkpoints "
-                                                   "and errors could not tell them apart",
-                                                   parameter.name));
+      throw InvalidArgument(reducer_operation,
+                            fmt::format("two parameters have the name '{}': checkpoints "
+                                        "and errors could not tell them apart",
+                                        parameter.name));
     }
   }
 }
@@ -34,7 +34,7 @@ void require_valid(const std::vector<Parameter>& parameters) {
 std::shared_ptr<BucketReduction> chosen_reduction(const ReducerOptions& options) {
   if (options.reduction != nullptr && options.sharding == Sharding::zero2) {
     throw InvalidArgument(
-        operation,
+        reducer_operation,
         "Sharding::zero2 reduces into shards, so it takes no BucketReduction: use "
         "Sharding::zero1, or leave the reduction out");
   }
@@ -44,7 +44,7 @@ std::shared_ptr<BucketReduction> chosen_reduction(const ReducerOptions& options)
 
 /// After the ranks have agreed that they have the same, valid parameters.
 Communicator own_communicator(Communicator& comm, const std::vector<Parameter>& parameters) {
-  run_on_all(comm, operation, [&] { require_valid(parameters); });
+  run_on_all(comm, reducer_operation, [&] { require_valid(parameters); });
   require_same_parameters(comm, parameters);
   return comm.duplicate({.name = "gradients"});
 }

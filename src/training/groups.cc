@@ -11,7 +11,7 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::Mesh";
+constexpr const char* mesh_operation = "hocket::training::Mesh";
 
 std::string text_of(const std::vector<MeshDimension>& dimensions) {
   std::vector<std::string> all;
@@ -24,10 +24,11 @@ std::string text_of(const std::vector<MeshDimension>& dimensions) {
 /// With the number of ranks of each.
 std::vector<MeshDimension> checked(std::vector<MeshDimension> dimensions, int ranks) {
   const auto refuse = [&](const std::string& what) {
-    throw InvalidArgument(operation,
+    throw InvalidArgument(mesh_operation,
                           fmt::format("the dimensions {} {}", text_of(dimensions), what));
   };
-  if (dimensions.empty()) throw InvalidArgument(operation, "a mesh needs at least one dimension");
+  if (dimensions.empty())
+    throw InvalidArgument(mesh_operation, "a mesh needs at least one dimension");
   std::set<std::string_view> names;
   MeshDimension* open = nullptr;
   std::int64_t product = 1;
@@ -64,7 +65,7 @@ void require_same(Communicator& comm, const std::vector<MeshDimension>& dimensio
     const std::string_view root(all.data()), other(all.data() + at);
     if (root == other) continue;
     const int rank = static_cast<int>(at / length);
-    throw Mismatch(operation,
+    throw Mismatch(mesh_operation,
                    fmt::format("rank 0 has the dimensions {}, rank {} has {}: give all "
                                "ranks the same",
                                root, rank, other),
@@ -98,8 +99,8 @@ Mesh::Mesh(Communicator& comm, std::vector<MeshDimension> dimensions)
 std::size_t Mesh::index(const std::string& name) const {
   const auto found = std::ranges::find(dimensions_, name, &MeshDimension::name);
   if (found == dimensions_.end()) {
-    throw InvalidArgument(operation, fmt::format("there is no dimension \"{}\": there are {}", name,
-                                                 text_of(dimensions_)));
+    throw InvalidArgument(mesh_operation, fmt::format("there is no dimension \"{}\": there are {}",
+                                                      name, text_of(dimensions_)));
   }
   return static_cast<std::size_t>(found - dimensions_.begin());
 }
@@ -122,7 +123,7 @@ int Mesh::rank_at(const std::vector<int>& coordinates) const {
     rank = rank * dimensions_[d].ranks + coordinates[d];
   }
   if (!valid) {
-    throw InvalidArgument(operation,
+    throw InvalidArgument(mesh_operation,
                           fmt::format("there is no rank at the coordinates ({}) of {}",
                                       fmt::join(coordinates, ", "), text_of(dimensions_)));
   }

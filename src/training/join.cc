@@ -6,7 +6,7 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::Join";
+constexpr const char* join_operation = "hocket::training::Join";
 
 }  // namespace
 
@@ -14,9 +14,9 @@ using Turn = GradientReducer::Turn;
 
 Join::Join(GradientReducer& reducer, JoinOptions options)
     : reducer_(&reducer), options_(std::move(options)) {
-  if (reducer.uneven()) throw InvalidUsage(operation, "another Join of this reducer exists");
+  if (reducer.uneven()) throw InvalidUsage(join_operation, "another Join of this reducer exists");
   if (reducer.sharded() && !options_.update) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(join_operation,
                        "gradients are sharded, so ranks that have no more data must take part in "
                        "the optimizer's step: make it in JoinOptions::update, and call "
                        "Join::update() after each backward");
@@ -42,20 +42,20 @@ void Join::together(Action action) {
 
 void Join::run_update() {
   if (!options_.update) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(join_operation,
                        "update() was called, but JoinOptions::update is empty on this rank");
   }
   together(options_.update);
 }
 
 void Join::update() {
-  if (reducer_ == nullptr) throw InvalidUsage(operation, "update() was called after finish()");
+  if (reducer_ == nullptr) throw InvalidUsage(join_operation, "update() was called after finish()");
   reducer_->announce(Turn::update);
   run_update();
 }
 
 void Join::finish() {
-  if (reducer_ == nullptr) throw InvalidUsage(operation, "finish() was called before");
+  if (reducer_ == nullptr) throw InvalidUsage(join_operation, "finish() was called before");
   for (;;) {
     const std::vector<Turn> turns = reducer_->announce(Turn::done);
     const auto active =

@@ -11,11 +11,12 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::LossScaler";
+constexpr const char* scaler_operation = "hocket::training::LossScaler";
 
 void require(bool condition, const char* option, double value, const char* expected) {
   if (condition) return;
-  throw InvalidArgument(operation, fmt::format("{} is {}: it must be {}", option, value, expected));
+  throw InvalidArgument(scaler_operation,
+                        fmt::format("{} is {}: it must be {}", option, value, expected));
 }
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
@@ -34,11 +35,11 @@ LossScaler::LossScaler(const LossScalerOptions& options)
 
 bool LossScaler::unscale(GradientReducer& gradients, double factor) {
   if (std::ranges::find(reducers_, &gradients) != reducers_.end()) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(scaler_operation,
                        "unscale() was called for these gradients since the last update(): a second "
                        "time would divide them by the scale again");
   }
-  gradients.require_all_ranks(operation);
+  gradients.require_all_ranks(scaler_operation);
   reducers_.push_back(&gradients);
   const bool finite = unscale(gradients.communicator(), gradients.held(), factor);
   // No optimizer's step will discard them, and the next averages are not to be added to them.
@@ -59,11 +60,12 @@ bool LossScaler::unscale(Communicator& comm, std::span<const TensorRange> gradie
   found = comm.all_reduce(found, hocketMax);
   if (found == wrong_type) {
     throw InvalidArgument(
-        operation, wrong == gradients.end()
-                       ? "another rank gave a gradient of a type that cannot be unscaled"
-                       : "the gradient of " + describe(wrong->tensor) +
-                             " cannot be unscaled: gradients are float64, float32, float16 or "
-                             "bfloat16");
+        scaler_operation,
+        wrong == gradients.end()
+            ? "another rank gave a gradient of a type that cannot be unscaled"
+            : "the gradient of " + describe(wrong->tensor) +
+                  " cannot be unscaled: gradients are float64, float32, float16 or "
+                  "bfloat16");
   }
   unscaled_ = true;
   found_non_finite_ = found_non_finite_ || found == not_finite;
@@ -72,7 +74,7 @@ bool LossScaler::unscale(Communicator& comm, std::span<const TensorRange> gradie
 
 void LossScaler::update() {
   if (!unscaled_) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(scaler_operation,
                        "update() without unscale(): whether the gradients of this step "
                        "are finite is not known");
   }
@@ -100,7 +102,7 @@ std::map<std::string, std::string> LossScaler::state() const {
 }
 
 void LossScaler::resume(const std::map<std::string, std::string>& state) {
-  const StateReader read(operation, state);
+  const StateReader read(scaler_operation, state);
   const double scale = read.number("scale");
   const std::uint64_t finite_steps = read.integer("finite_steps"),
                       skipped = read.integer("skipped");

@@ -14,7 +14,7 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::find_non_finite";
+constexpr const char* non_finite_operation = "hocket::training::find_non_finite";
 
 /// By parameter: whether a range of it is not finite.
 std::vector<std::uint8_t> bad_parameters(std::span<const Parameter> parameters,
@@ -26,7 +26,7 @@ std::vector<std::uint8_t> bad_parameters(std::span<const Parameter> parameters,
     const auto found = index.find(range.tensor.name);
     if (found == index.end() || element_bytes(range.tensor.dtype) < 2) {
       throw InvalidArgument(
-          operation,
+          non_finite_operation,
           describe(range.tensor) + (found == index.end() ? " is no parameter of the model"
                                                          : " has no gradient that can be checked: "
                                                            "gradients are float64, float32, "
@@ -55,7 +55,7 @@ std::string NonFinite::text() const {
 std::optional<NonFinite> find_non_finite(Communicator& comm, std::span<const Parameter> parameters,
                                          std::span<const TensorRange> gradients) {
   std::vector<std::uint8_t> mine;
-  run_on_all(comm, operation, [&] { mine = bad_parameters(parameters, gradients); });
+  run_on_all(comm, non_finite_operation, [&] { mine = bad_parameters(parameters, gradients); });
   return agree_on_non_finite(comm, parameters, mine);
 }
 

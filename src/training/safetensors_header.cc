@@ -14,8 +14,6 @@
 namespace hocket::training::storage {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::pair<const char*, hocketDataType_t> type_names[] = {
     {"F64", hocketFloat64},   {"F32", hocketFloat32},        {"F16", hocketFloat16},
     {"BF16", hocketBfloat16}, {"F8_E4M3", hocketFloat8e4m3}, {"F8_E5M2", hocketFloat8e5m2},
@@ -42,33 +40,36 @@ const char* type_text(hocketDataType_t dtype) {
 
 /// Reads JSON, and finds what a parsed value no longer shows: keys that occur twice. The format has
 /// three levels, so that no header makes the parser deep.
-Json parse_strictly(std::string_view text, const std::string& path) {
+nlohmann::json parse_strictly(std::string_view text, const std::string& path) {
   std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
     if (depth > 3) damaged(path, "the JSON of its header is too deep");
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
+    if (event == nlohmann::json::parse_event_t::object_start) keys.emplace_back();
+    if (event == nlohmann::json::parse_event_t::object_end) keys.pop_back();
+    if (event == nlohmann::json::parse_event_t::key &&
+        !keys.back().insert(value.get<std::string>()).second) {
       damaged(path, fmt::format("its header has '{}' twice", value.get<std::string>()));
     }
     return true;
   };
   try {
-    return Json::parse(text, watch);
-  } catch (const Json::exception& error) {
+    return nlohmann::json::parse(text, watch);
+  } catch (const nlohmann::json::exception& error) {
     damaged(path, fmt::format("its header is no JSON: {}", error.what()));
   }
 }
 
-std::uint64_t number_of(const Json& value, const std::string& name, const std::string& path) {
+std::uint64_t number_of(const nlohmann::json& value, const std::string& name,
+                        const std::string& path) {
   if (!value.is_number_unsigned()) {
     damaged(path, fmt::format("tensor '{}' has {} instead of a number from 0 on", name,
-                              value.dump(-1, ' ', true, Json::error_handler_t::replace)));
+                              value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
   }
   return value.get<std::uint64_t>();
 }
 
-SafetensorsEntry parse_entry(const std::string& name, const Json& value, const std::string& path) {
+SafetensorsEntry parse_entry(const std::string& name, const nlohmann::json& value,
+                             const std::string& path) {
   const auto has_wrong = [&](const char* what) {
     damaged(path, fmt::format("tensor '{}' has {}", name, what));
   };
@@ -76,14 +77,15 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& value, const s
       !value.contains("shape") || !value.contains("data_offsets")) {
     has_wrong("other keys than dtype, shape and data_offsets");
   }
-  const Json &type = value["dtype"], &shape = value["shape"], &offsets = value["data_offsets"];
+  const nlohmann::json &type = value["dtype"], &shape = value["shape"],
+                       &offsets = value["data_offsets"];
   if (!type.is_string()) has_wrong("a dtype that is no text");
   if (!shape.is_array()) has_wrong("a shape that is no array");
   if (!offsets.is_array() || offsets.size() != 2) has_wrong("not two data_offsets");
   SafetensorsEntry entry;
   entry.tensor.name = name;
   entry.tensor.dtype = type_of(type.get<std::string>(), name, path);
-  for (const Json& size : shape) {
+  for (const nlohmann::json& size : shape) {
     const std::uint64_t elements = number_of(size, name, path);
     if (elements >> 62 != 0) has_wrong("a size of 2^62 or more");
     entry.tensor.sizes.push_back(static_cast<std::int64_t>(elements));
@@ -102,7 +104,7 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& value, const s
   return entry;
 }
 
-Metadata parse_metadata(const Json& value, const std::string& path) {
+Metadata parse_metadata(const nlohmann::json& value, const std::string& path) {
   if (!value.is_object()) damaged(path, "its __metadata__ is no object");
   Metadata metadata;
   for (const auto& [key, text] : value.items()) {
@@ -117,7 +119,7 @@ Metadata parse_metadata(const Json& value, const std::string& path) {
 SafetensorsHeader parse_safetensors(std::string_view json, const std::string& path,
                                     std::uint64_t data_bytes) {
   if (!json.starts_with('{')) damaged(path, "its header does not begin with {");
-  const Json root = parse_strictly(json, path);
+  const nlohmann::json root = parse_strictly(json, path);
   SafetensorsHeader header;
   for (const auto& [name, value] : root.items()) {
     if (name == "__metadata__") {
@@ -153,7 +155,7 @@ std::string layout_safetensors(SafetensorsHeader* header) {
               const std::size_t of_b = type_bytes(b.tensor.dtype);
               return of_a != of_b ? of_a > of_b : a.tensor.name < b.tensor.name;
             });
-  Json root = Json::object();
+  nlohmann::json root = nlohmann::json::object();
   if (!header->metadata.empty()) root["__metadata__"] = header->metadata;
   std::uint64_t end = 0;
   for (SafetensorsEntry& entry : header->entries) {
@@ -170,7 +172,7 @@ std::string layout_safetensors(SafetensorsHeader* header) {
   std::string json;
   try {
     json = root.dump();
-  } catch (const Json::exception&) {
+  } catch (const nlohmann::json::exception&) {
     refuse("the file's names and metadata must be UTF-8, and one of them is not");
   }
   // Spaces after the JSON align the data, which begin after 8 bytes and the header.

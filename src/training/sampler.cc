@@ -9,8 +9,8 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::DistributedSampler";
-constexpr std::uint64_t largest = std::uint64_t{1} << 62;  // so that no position overflows
+constexpr const char* sampler_operation = "hocket::training::DistributedSampler";
+constexpr std::uint64_t largest_size = std::uint64_t{1} << 62;  // so that no position overflows
 
 /// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every input bit affects every output
 /// bit.
@@ -40,12 +40,13 @@ std::uint64_t root_above(std::uint64_t value) noexcept {
 }
 
 void require_valid(std::uint64_t size, int rank, int ranks) {
-  if (size == 0 || size > largest) {
+  if (size == 0 || size > largest_size) {
     throw InvalidArgument(
-        operation, fmt::format("the dataset has {} samples: give it 1 to 2^62 samples", size));
+        sampler_operation,
+        fmt::format("the dataset has {} samples: give it 1 to 2^62 samples", size));
   }
   if (ranks < 1 || rank < 0 || rank >= ranks) {
-    throw InvalidArgument(operation,
+    throw InvalidArgument(sampler_operation,
                           fmt::format("rank {} of {} ranks: a rank is at least 0 and less than the "
                                       "number of ranks",
                                       rank, ranks));
@@ -64,7 +65,7 @@ void require_same(std::uint64_t size, Communicator& comm, const SamplerOptions& 
     for (std::size_t at = field; at < all.size(); at += fields) {
       if (all[at] == all[field]) continue;
       const int other = static_cast<int>(at / fields);
-      throw Mismatch(operation,
+      throw Mismatch(sampler_operation,
                      fmt::format("rank 0 has {} = {}, rank {} has {}: give the sampler the same "
                                  "dataset and options on all ranks",
                                  names[field], all[field], other, all[at]),
@@ -169,15 +170,16 @@ std::map<std::string, std::string> DistributedSampler::state() const {
 }
 
 void DistributedSampler::resume(const std::map<std::string, std::string>& state) {
-  const StateReader read(operation, state);
+  const StateReader read(sampler_operation, state);
   const std::uint64_t size = read.integer("size"), consumed = read.integer("consumed");
   const std::uint64_t seed = read.integer("seed"), epoch = read.integer("epoch");
   const bool shuffle = read.integer("shuffle") != 0;
   if (size != size_ || consumed > size) {
     throw InvalidArgument(
-        operation, fmt::format("the state has consumed {} of {} samples, but the dataset has {}: "
-                               "resume with the dataset of the checkpoint",
-                               consumed, size, size_));
+        sampler_operation,
+        fmt::format("the state has consumed {} of {} samples, but the dataset has {}: "
+                    "resume with the dataset of the checkpoint",
+                    consumed, size, size_));
   }
   options_.seed = seed;
   options_.shuffle = shuffle;

@@ -11,7 +11,7 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::ShardedAdamW";
+constexpr const char* sharded_adamw_operation = "hocket::training::ShardedAdamW";
 
 /// Zeroed memory of this process: only this rank accesses the state, and so pages that it has not
 /// touched take no memory.
@@ -150,7 +150,8 @@ void ShardedAdamW::set_learning_rate(double learning_rate) {
 }
 std::int64_t ShardedAdamW::steps() const { return body_->steps; }
 void ShardedAdamW::set_steps(std::int64_t steps) {
-  if (steps < 0) throw InvalidArgument(operation, fmt::format("{} steps were made", steps));
+  if (steps < 0)
+    throw InvalidArgument(sharded_adamw_operation, fmt::format("{} steps were made", steps));
   body_->steps = steps;
 }
 std::vector<TensorRange> ShardedAdamW::state() { return body_->state(); }

@@ -8,7 +8,7 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::ShardedParameters";
+constexpr const char* sharded_parameters_operation = "hocket::training::ShardedParameters";
 
 using Arenas = std::map<hocketDataType_t, Memory<std::byte>>;
 
@@ -68,7 +68,7 @@ struct ShardedParameters::Body {
 ShardedParameters::ShardedParameters(GradientReducer& reducer)
     : body_(std::make_unique<Body>(reducer)) {
   if (!reducer.sharded()) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(sharded_parameters_operation,
                        "the reducer is not sharded: give the places of the parameters, or set "
                        "ReducerOptions::sharding");
   }
@@ -88,14 +88,14 @@ ShardedParameters::ShardedParameters(GradientReducer& reducer)
 ShardedParameters::ShardedParameters(GradientReducer& reducer, std::vector<void*> places)
     : body_(std::make_unique<Body>(reducer)) {
   if (reducer.sharded()) {
-    throw InvalidUsage(operation,
+    throw InvalidUsage(sharded_parameters_operation,
                        "the reducer is sharded: parameters lie in memory of this object, so leave "
                        "the places out");
   }
   if (places.size() != reducer.parameters().size()) {
-    throw InvalidArgument(operation, "there are " + std::to_string(places.size()) + " places for " +
-                                         std::to_string(reducer.parameters().size()) +
-                                         " parameters");
+    throw InvalidArgument(sharded_parameters_operation,
+                          "there are " + std::to_string(places.size()) + " places for " +
+                              std::to_string(reducer.parameters().size()) + " parameters");
   }
   body_->places = std::move(places);
 }
@@ -191,7 +191,7 @@ std::vector<TensorRange> ShardedParameters::ranges() const {
 
 void ShardedParameters::update(std::span<const Piece> pieces,
                                const std::function<void(const Piece&)>& update) {
-  if (body_->reducer.sharded()) body_->reducer.require_all_ranks(operation);
+  if (body_->reducer.sharded()) body_->reducer.require_all_ranks(sharded_parameters_operation);
   body_->together([&] {
     if (!body_->reducer.sharded()) {
       for (const Piece& piece : pieces) update(piece);
@@ -220,7 +220,7 @@ void ShardedParameters::gather() {
 }
 
 bool ShardedParameters::gradients_are_finite() const {
-  if (body_->reducer.sharded()) body_->reducer.require_all_ranks(operation);
+  if (body_->reducer.sharded()) body_->reducer.require_all_ranks(sharded_parameters_operation);
   std::int32_t nonfinite[1] = {0};
   for (const TensorRange& range : body_->reducer.held()) {
     if (!all_finite(range.data, range.elements, range.tensor.dtype)) nonfinite[0] = 1;

@@ -12,28 +12,26 @@
 namespace hocket::training {
 namespace {
 
-constexpr const char* operation = "hocket::training::GradientReducer";
-
 /// By the communicator from which the reducers were made. Ranks may be threads of one process.
-struct Known {
+struct Orders {
   std::mutex mutex;
-  std::map<hocketComm_t, std::weak_ptr<StepOrder>> orders;
+  std::map<hocketComm_t, std::weak_ptr<StepOrder>> of;
 };
-Known& known() {
-  static Known all;
+Orders& orders() {
+  static Orders all;
   return all;
 }
 
 std::shared_ptr<StepOrder> find(hocketComm_t comm) {
-  const std::lock_guard lock(known().mutex);
-  const auto found = known().orders.find(comm);
-  return found == known().orders.end() ? nullptr : found->second.lock();
+  const std::lock_guard lock(orders().mutex);
+  const auto found = orders().of.find(comm);
+  return found == orders().of.end() ? nullptr : found->second.lock();
 }
 
 void keep(hocketComm_t comm, const std::shared_ptr<StepOrder>& order) {
-  const std::lock_guard lock(known().mutex);
-  std::erase_if(known().orders, [](const auto& each) { return each.second.expired(); });
-  known().orders[comm] = order;
+  const std::lock_guard lock(orders().mutex);
+  std::erase_if(orders().of, [](const auto& each) { return each.second.expired(); });
+  orders().of[comm] = order;
 }
 
 std::uint64_t random_id() {
@@ -204,7 +202,7 @@ void StepOrder::compare(const Announcement& announcement) {
   meet_before_the_error(all);
   try {
     throw Mismatch(
-        operation,
+        reducer_operation,
         fmt::format("the ranks run different backwards. Their backward number {} is on {} one of "
                     "{}, and on {} one of {}. Run the same backwards in the same order on all "
                     "ranks, and use no_sync() on all ranks or on none. If ranks accumulate over "

@@ -21,6 +21,9 @@
 
 namespace hocket::training {
 
+/// The errors of a reducer name this operation.
+inline constexpr const char* reducer_operation = "hocket::training::GradientReducer";
+
 class StepOrder {
  public:
   enum class Kind : std::int64_t {

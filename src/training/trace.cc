@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* operation = "hocket::training::StepTrace";
+constexpr const char* trace_operation = "hocket::training::StepTrace";
 constexpr int round_trips = 100;
 
 std::string dumped(const Json& json) {
@@ -143,7 +143,7 @@ void StepTrace::write(const std::string& path) {
   }
   comm_.broadcast(problem, 0);
   if (problem[0] == 0) return;
-  throw SystemError(operation,
+  throw SystemError(trace_operation,
                     "rank 0 cannot write the trace to " + path + ": " + std::strerror(problem[0]) +
                         ". Name a file in a folder that "
                         "exists and has space",

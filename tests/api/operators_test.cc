@@ -36,55 +36,55 @@ hocketDataType_t contiguous(int n, hocketDataType_t base) {
   return type;
 }
 
-struct Wrong {
+struct WrongOperator {
   const char* what;
   hocketResult_t expected;
   const char* named;  // words of the sentence
   std::function<hocketResult_t(hocketComm_t)> call;
 };
-constexpr hocketResult_t argument = hocketInvalidArgument;
+constexpr hocketResult_t invalid = hocketInvalidArgument;
 
-std::vector<Wrong> wrong_operators() {
+std::vector<WrongOperator> wrong_operators() {
   static hocketRedOp_t op = hocketSum;
   const auto create = [](hocketRedOp_t* out, hocketUserFunction_t fn, const char* name) {
     return [=](hocketComm_t c) { return hocketRedOpCreateUser(out, fn, nullptr, 1, name, c); };
   };
   return {
-      {"no place for an operator", argument, "hocketRedOpCreateUser: op is NULL",
+      {"no place for an operator", invalid, "hocketRedOpCreateUser: op is NULL",
        create(nullptr, add, "a")},
-      {"no function", argument, "hocketRedOpCreateUser: fn is NULL", create(&op, nullptr, "a")},
-      {"no name", argument, "name is NULL", create(&op, add, nullptr)},
-      {"an empty name", argument, "name is empty", create(&op, add, "")},
-      {"a long name", argument, "name has more than 18 characters",
+      {"no function", invalid, "hocketRedOpCreateUser: fn is NULL", create(&op, nullptr, "a")},
+      {"no name", invalid, "name is NULL", create(&op, add, nullptr)},
+      {"an empty name", invalid, "name is empty", create(&op, add, "")},
+      {"a long name", invalid, "name has more than 18 characters",
        create(&op, add, "a name of 19 chars.")},
-      {"a name that is not printable", argument, "not printable ASCII", create(&op, add, "a\n")},
-      {"an operator of no communicator", argument, "the communicator is NULL",
+      {"a name that is not printable", invalid, "not printable ASCII", create(&op, add, "a\n")},
+      {"an operator of no communicator", invalid, "the communicator is NULL",
        [](hocketComm_t) { return hocketRedOpCreateUser(&op, add, nullptr, 1, "a", nullptr); }},
-      {"an operator that was destroyed", argument, "was destroyed before",
+      {"an operator that was destroyed", invalid, "was destroyed before",
        [](hocketComm_t c) {
          const hocketRedOp_t gone = made(c);
          EXPECT_HOCKET(hocketRedOpDestroy(gone, c));
          return hocketAllReduce(x, x, 1, hocketInt32, gone, c, nullptr);
        }},
-      {"an operator that is destroyed twice", argument, "was destroyed before",
+      {"an operator that is destroyed twice", invalid, "was destroyed before",
        [](hocketComm_t c) {
          const hocketRedOp_t gone = made(c);
          EXPECT_HOCKET(hocketRedOpDestroy(gone, c));
          return hocketRedOpDestroy(gone, c);
        }},
-      {"an operator that was never made", argument, "hocketReduce: operator 123456789 does not",
+      {"an operator that was never made", invalid, "hocketReduce: operator 123456789 does not",
        [](hocketComm_t c) {
          return hocketReduce(x, x, 1, hocketInt32, static_cast<hocketRedOp_t>(123456789), 0, c,
                              nullptr);
        }},
-      {"the end of an operator of hocket", argument, "operator 0 was not made by",
+      {"the end of an operator of hocket", invalid, "operator 0 was not made by",
        [](hocketComm_t c) { return hocketRedOpDestroy(hocketSum, c); }},
-      {"the end of no operator", argument, "operator 2147483647 does not exist",
+      {"the end of no operator", invalid, "operator 2147483647 does not exist",
        [](hocketComm_t c) { return hocketRedOpDestroy(hocketMaxRedOp, c); }},
   };
 }
 
-std::vector<Wrong> wrong_datatypes() {
+std::vector<WrongOperator> wrong_datatypes() {
   static hocketDataType_t type = hocketInt8;
   const auto create = [](hocketDataType_t* out, int n, int base) {
     return [=](hocketComm_t) {
@@ -92,53 +92,53 @@ std::vector<Wrong> wrong_datatypes() {
     };
   };
   return {
-      {"no place for a datatype", argument, "hocketTypeCreateContiguous: type is NULL",
+      {"no place for a datatype", invalid, "hocketTypeCreateContiguous: type is NULL",
        create(nullptr, 1, hocketInt8)},
-      {"no elements", argument, "n is 0", create(&type, 0, hocketInt8)},
-      {"fewer than no elements", argument, "n is -1", create(&type, -1, hocketInt8)},
-      {"a base that does not exist", argument, "datatype 12 does not exist", create(&type, 1, 12)},
-      {"an element of 2 GiB", argument, "more than 2147483647 bytes",
+      {"no elements", invalid, "n is 0", create(&type, 0, hocketInt8)},
+      {"fewer than no elements", invalid, "n is -1", create(&type, -1, hocketInt8)},
+      {"a base that does not exist", invalid, "datatype 12 does not exist", create(&type, 1, 12)},
+      {"an element of 2 GiB", invalid, "more than 2147483647 bytes",
        create(&type, 1 << 29, hocketInt32)},
-      {"an element of elements of 2 GiB", argument, "more than 2147483647 bytes",
+      {"an element of elements of 2 GiB", invalid, "more than 2147483647 bytes",
        [](hocketComm_t) {
          return hocketTypeCreateContiguous(&type, 1 << 20, contiguous(1 << 20, hocketFloat64));
        }},
-      {"a datatype that was destroyed", argument, "was destroyed before",
+      {"a datatype that was destroyed", invalid, "was destroyed before",
        [](hocketComm_t c) {
          const hocketDataType_t gone = contiguous(3, hocketInt32);
          EXPECT_HOCKET(hocketTypeDestroy(gone));
-         EXPECT_EQ(argument, hocketTypeDestroy(gone));
+         EXPECT_EQ(invalid, hocketTypeDestroy(gone));
          return hocketBroadcast(x, x, 1, gone, 0, c, nullptr);
        }},
-      {"the end of a datatype of hocket", argument, "datatype 100 was not made by",
+      {"the end of a datatype of hocket", invalid, "datatype 100 was not made by",
        [](hocketComm_t) { return hocketTypeDestroy(hocketInt16); }},
-      {"the size of no datatype", argument, "hocketTypeSize: datatype 2147483647 does not exist",
+      {"the size of no datatype", invalid, "hocketTypeSize: datatype 2147483647 does not exist",
        [](hocketComm_t) {
          size_t bytes = 0;
          return hocketTypeSize(hocketMaxDataType, &bytes);
        }},
-      {"no place for a size", argument, "bytes is NULL",
+      {"no place for a size", invalid, "bytes is NULL",
        [](hocketComm_t) { return hocketTypeSize(hocketInt8, nullptr); }},
-      {"elements beyond memory", argument, "count is 4611686018427387904: so many elements",
+      {"elements beyond memory", invalid, "count is 4611686018427387904: so many elements",
        [](hocketComm_t c) {
          return hocketAllReduce(x, x, std::size_t{1} << 62, contiguous(4, hocketInt8), hocketSum, c,
                                 nullptr);
        }},
-      {"no buffer for elements", argument, "recvbuff is NULL, but count is 2",
+      {"no buffer for elements", invalid, "recvbuff is NULL, but count is 2",
        [](hocketComm_t c) {
          return hocketAllReduce(x, nullptr, 2, contiguous(3, hocketInt32), hocketSum, c, nullptr);
        }},
-      {"a bitwise operator of elements of floats", argument, "and is bitwise: float32",
+      {"a bitwise operator of elements of floats", invalid, "and is bitwise: float32",
        [](hocketComm_t c) {
          return hocketAllReduce(x, x, 2, contiguous(3, hocketFloat32), hocketAnd, c, nullptr);
        }},
-      {"blocks of elements that overlap", argument, "overlap in recvbuff",
+      {"blocks of elements that overlap", invalid, "overlap in recvbuff",
        [](hocketComm_t c) {
          const std::size_t counts[] = {2, 2}, displs[] = {0, 1};
          return hocketAllGatherV(x + 32, 2, x, counts, displs, contiguous(3, hocketInt32), c,
                                  nullptr);
        }},
-      {"blocks of elements beyond memory", argument, "so many elements have more bytes",
+      {"blocks of elements beyond memory", invalid, "so many elements have more bytes",
        [](hocketComm_t c) {
          const std::size_t counts[] = {1, 1}, displs[] = {0, std::size_t{1} << 62};
          return hocketAllGatherV(x + 32, 1, x, counts, displs, contiguous(4, hocketInt32), c,
@@ -151,7 +151,7 @@ TEST(Operators, and_datatypes_that_are_wrong_are_named_and_change_nothing) {
   ranks::run_ranks(2, [](Rank& self) {
     if (self.rank == 0) {
       for (const auto& table : {wrong_operators(), wrong_datatypes()}) {
-        for (const Wrong& wrong : table) {
+        for (const WrongOperator& wrong : table) {
           EXPECT_EQ(wrong.expected, wrong.call(self.comm)) << wrong.what;
           const std::string text = hocketGetLastError(nullptr);
           EXPECT_NE(std::string::npos, text.find(wrong.named)) << wrong.what << ": " << text;
@@ -171,14 +171,14 @@ TEST(Operators, belong_to_one_communicator_and_end_with_it) {
     int mine = 0;
     const hocketRedOp_t op = made(part, &mine);
     std::int32_t one = 1;
-    EXPECT_EQ(argument, hocketAllReduce(&one, &one, 1, hocketInt32, op, self.comm, nullptr));
+    EXPECT_EQ(invalid, hocketAllReduce(&one, &one, 1, hocketInt32, op, self.comm, nullptr));
     EXPECT_NE(std::string::npos,
               std::string(hocketGetLastError(nullptr)).find("was made for another communicator"));
-    EXPECT_EQ(argument, hocketRedOpDestroy(op, self.comm));
+    EXPECT_EQ(invalid, hocketRedOpDestroy(op, self.comm));
     EXPECT_HOCKET(hocketAllReduce(&one, &one, 1, hocketInt32, op, part, nullptr));
     EXPECT_EQ(2, one);
     EXPECT_HOCKET(hocketCommDestroy(part));
-    EXPECT_EQ(argument, hocketAllReduce(&one, &one, 1, hocketInt32, op, self.comm, nullptr));
+    EXPECT_EQ(invalid, hocketAllReduce(&one, &one, 1, hocketInt32, op, self.comm, nullptr));
     EXPECT_NE(std::string::npos,
               std::string(hocketGetLastError(nullptr)).find("was destroyed before"));
   });

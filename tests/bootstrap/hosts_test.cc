@@ -60,8 +60,8 @@ class TwoHosts {
   bool works_ = false;
 };
 
-constexpr int joined = 0;  // SharedNumbers
-constexpr int learned = 1;
+constexpr int joined_ranks = 0;  // SharedNumbers
+constexpr int told_ranks = 1;
 constexpr int coordinator_port = 2;
 constexpr int gave_up = 3;
 
@@ -98,8 +98,8 @@ class TwoHostJob : public ::testing::Test {
         const Status status = Session::join(options, &session);
         EXPECT_TRUE(status.ok()) << status.message();
         if (!status.ok()) return 2;
-        numbers[joined].fetch_add(1);
-        if (!numbers.reaches(joined, 4)) return 3;
+        numbers[joined_ranks].fetch_add(1);
+        if (!numbers.reaches(joined_ranks, 4)) return 3;
         return body(*session);
       });
     }
@@ -138,8 +138,8 @@ TEST_F(TwoHostJob, ranks_of_a_namespace_form_a_node_and_all_can_connect) {
       EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(60), [&] { return connected == 3; }));
     }
     session.unlisten(1);
-    numbers[learned].fetch_add(1);
-    return numbers.reaches(learned, 4) ? 0 : 4;
+    numbers[told_ranks].fetch_add(1);
+    return numbers.reaches(told_ranks, 4) ? 0 : 4;
   });
   for (int rank = 0; rank < 4; ++rank) expect_success(rank);
 }
@@ -147,23 +147,23 @@ TEST_F(TwoHostJob, ranks_of_a_namespace_form_a_node_and_all_can_connect) {
 TEST_F(TwoHostJob, any_ranks_death_reaches_the_other_host) {
   start_ranks([&](Session& session) {
     if (session.rank() == 3) {
-      numbers[learned].fetch_add(1);
-      numbers.reaches(learned, 100);
+      numbers[told_ranks].fetch_add(1);
+      numbers.reaches(told_ranks, 100);
       return 1;
     }
     if (!wait_fault(session, Fault::Kind::dead, 3)) return 4;
     for (const Fault& fault : session.faults()) EXPECT_EQ(fault.rank, 3) << fault.text;
-    numbers[learned].fetch_add(1);
-    return numbers.reaches(learned, 4) ? 0 : 5;
+    numbers[told_ranks].fetch_add(1);
+    return numbers.reaches(told_ranks, 4) ? 0 : 5;
   });
-  ASSERT_TRUE(numbers.reaches(learned, 1));
+  ASSERT_TRUE(numbers.reaches(told_ranks, 1));
   ::kill(process_of(3), SIGKILL);
   for (int rank = 0; rank < 3; ++rank) expect_success(rank);
 }
 
 TEST_F(TwoHostJob, a_cut_cable_is_silence_on_both_sides_and_all_learn_who_is_beyond) {
   start_ranks([&](Session& session) {
-    numbers[learned].fetch_add(1);
+    numbers[told_ranks].fetch_add(1);
     const auto found = [&] {
       for (const Fault& fault : session.faults()) {
         const bool beyond = session.members()[fault.rank].node != session.rank() % 2;
@@ -178,10 +178,10 @@ TEST_F(TwoHostJob, a_cut_cable_is_silence_on_both_sides_and_all_learn_who_is_bey
     while (!found() && monotonic_now() < deadline) ::usleep(10'000);
     EXPECT_TRUE(found());
     EXPECT_EQ(session.faults().size(), 1u);
-    numbers[learned].fetch_add(1);
-    return numbers.reaches(learned, 8) ? 0 : 4;
+    numbers[told_ranks].fetch_add(1);
+    return numbers.reaches(told_ranks, 8) ? 0 : 4;
   });
-  ASSERT_TRUE(numbers.reaches(learned, 4));
+  ASSERT_TRUE(numbers.reaches(told_ranks, 4));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
   for (int rank = 0; rank < 4; ++rank) expect_success(rank);
 }
@@ -191,7 +191,7 @@ TEST_F(TwoHostJob, a_verdict_on_a_rank_that_its_own_host_hears_turns_against_the
   job.options.silence_ms = 20'000;
   impatient_silence_ms = 1000;  // on host 1
   start_ranks([&](Session& session) {
-    numbers[learned].fetch_add(1);
+    numbers[told_ranks].fetch_add(1);
     Fault fault;  // names the leader of the other host: the rank that came there first
     if (!wait_fault(session, Fault::Kind::silent, any_rank, &fault)) return 4;
     EXPECT_NE(fault.rank % 2, session.rank() % 2) << fault.text;
@@ -200,10 +200,10 @@ TEST_F(TwoHostJob, a_verdict_on_a_rank_that_its_own_host_hears_turns_against_the
       EXPECT_NE(fault.text.find("has given up"), std::string::npos) << fault.text;
     }
     for (const Fault& other : session.faults()) EXPECT_EQ(other.rank, fault.rank) << other.text;
-    numbers[learned].fetch_add(1);
-    return numbers.reaches(learned, 8) ? 0 : 5;
+    numbers[told_ranks].fetch_add(1);
+    return numbers.reaches(told_ranks, 8) ? 0 : 5;
   });
-  ASSERT_TRUE(numbers.reaches(learned, 4));
+  ASSERT_TRUE(numbers.reaches(told_ranks, 4));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
   ASSERT_TRUE(numbers.reaches(gave_up, 2));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 up"));
@@ -220,26 +220,26 @@ TEST_F(TwoHostJob, a_cut_may_last_until_little_more_than_a_second_before_the_lim
   }
   job.options.silence_ms = 10'000;
   start_ranks([&](Session& session) {
-    numbers[learned].fetch_add(1);
-    if (!numbers.reaches(learned, 5)) return 4;
+    numbers[told_ranks].fetch_add(1);
+    if (!numbers.reaches(told_ranks, 5)) return 4;
     ::usleep(4'000'000);
     EXPECT_EQ(session.fault_count(), 0u) << session.faults()[0].text;
-    numbers[learned].fetch_add(1);
-    return numbers.reaches(learned, 9) ? 0 : 6;
+    numbers[told_ranks].fetch_add(1);
+    return numbers.reaches(told_ranks, 9) ? 0 : 6;
   });
-  ASSERT_TRUE(numbers.reaches(learned, 4));
+  ASSERT_TRUE(numbers.reaches(told_ranks, 4));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
   std::this_thread::sleep_for(std::chrono::milliseconds(7500));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 up"));
-  numbers[learned].fetch_add(1);
+  numbers[told_ranks].fetch_add(1);
   for (int rank = 0; rank < 4; ++rank) expect_success(rank);
 }
 
 TEST_F(TwoHostJob, a_network_that_was_cut_for_less_than_the_limit_is_no_fault) {
   job.options.silence_ms = 10'000;  // on a busy machine heartbeats may come late by themselves
   start_ranks([&](Session& session) {
-    numbers[learned].fetch_add(1);
-    if (!numbers.reaches(learned, 5)) return 4;
+    numbers[told_ranks].fetch_add(1);
+    if (!numbers.reaches(told_ranks, 5)) return 4;
     session.report({Fault::Kind::failed, session.rank(), 0, 1, Code::timeout, "still in touch"});
     for (int rank = 0; rank < 4; ++rank) {
       if (!wait_fault(session, Fault::Kind::failed, rank)) return 5;
@@ -248,14 +248,14 @@ TEST_F(TwoHostJob, a_network_that_was_cut_for_less_than_the_limit_is_no_fault) {
       EXPECT_NE(fault.kind, Fault::Kind::silent) << fault.text;
       EXPECT_NE(fault.kind, Fault::Kind::dead) << fault.text;
     }
-    numbers[learned].fetch_add(1);
-    return numbers.reaches(learned, 9) ? 0 : 6;
+    numbers[told_ranks].fetch_add(1);
+    return numbers.reaches(told_ranks, 9) ? 0 : 6;
   });
-  ASSERT_TRUE(numbers.reaches(learned, 4));
+  ASSERT_TRUE(numbers.reaches(told_ranks, 4));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 down"));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   ASSERT_TRUE(hosts.on(0, "ip link set hk0 up"));
-  numbers[learned].fetch_add(1);
+  numbers[told_ranks].fetch_add(1);
   for (int rank = 0; rank < 4; ++rank) expect_success(rank);
 }
 

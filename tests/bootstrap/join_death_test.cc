@@ -18,17 +18,17 @@ void count_arrivals(int, const char* line, void* numbers) {
   }
 }
 
-struct Case {
+struct Death {
   const char* name;
   bool share_memory;
   int victim;  // 0 comes first: with shared memory it leads the node
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Death& c, std::ostream* out) { *out << c.name; }
 
-class DeathWhileJoining : public ::testing::TestWithParam<Case> {};
+class DeathWhileJoining : public ::testing::TestWithParam<Death> {};
 
 TEST_P(DeathWhileJoining, is_told_to_all_at_once) {
-  const Case& c = GetParam();
+  const Death& c = GetParam();
   constexpr int ranks = 4;  // the fourth comes when all is over
   Job job(ranks, c.share_memory);
   SharedNumbers numbers;
@@ -61,8 +61,9 @@ TEST_P(DeathWhileJoining, is_told_to_all_at_once) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, DeathWhileJoining,
-                         ::testing::Values(Case{"of_a_rank", true, 2}, Case{"of_a_leader", true, 0},
-                                           Case{"of_a_node", false, 1}),
+                         ::testing::Values(Death{"of_a_rank", true, 2},
+                                           Death{"of_a_leader", true, 0},
+                                           Death{"of_a_node", false, 1}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(CoordinatorDeath, while_joining_is_told_to_all) {

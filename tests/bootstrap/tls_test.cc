@@ -21,17 +21,17 @@ namespace hocket::internal {
 namespace {
 
 /// Between the ranks and their coordinator: passes all bytes on, and may change them.
-class Relay {
+class ChangingRelay {
  public:
   /// to_rank: the direction; at: the number of the first byte in its direction and connection.
   using Change = std::function<void(bool to_rank, std::size_t at, std::vector<char>& bytes)>;
 
-  explicit Relay(const Address& coordinator, Change change = nullptr)
+  explicit ChangingRelay(const Address& coordinator, Change change = nullptr)
       : coordinator_(coordinator), change_(std::move(change)), address_(loopback(false)) {
     EXPECT_TRUE(listen_tcp(&address_, &listener_).ok());
     thread_ = std::thread([this] { run(); });
   }
-  ~Relay() {
+  ~ChangingRelay() {
     stop_ = true;
     thread_.join();
   }
@@ -126,7 +126,7 @@ TEST(TlsJoin, shows_the_network_nothing_of_the_ranks) {
     job.options.tls = tls;
     job.options.machine = machine;
     job.start();
-    Relay relay(job.options.coordinator);
+    ChangingRelay relay(job.options.coordinator);
     job.options.coordinator = relay.address();
     join_all(job);
     EXPECT_EQ(relay.seen().find(sent) == std::string::npos, tls);
@@ -177,11 +177,12 @@ TEST(TlsJoin, with_a_byte_that_the_network_changed_is_an_error_that_says_so) {
   job.start();
   std::atomic<int> changed{0};
   // Behind hello, verdict, TLS handshake and the second verdict: the place in the tree of leaders.
-  Relay relay(job.options.coordinator, [&](bool to_rank, std::size_t at, std::vector<char>& bytes) {
-    if (!to_rank || at < 350 || changed != 0) return;
-    bytes[bytes.size() / 2] ^= 1;
-    ++changed;
-  });
+  ChangingRelay relay(job.options.coordinator,
+                      [&](bool to_rank, std::size_t at, std::vector<char>& bytes) {
+                        if (!to_rank || at < 350 || changed != 0) return;
+                        bytes[bytes.size() / 2] ^= 1;
+                        ++changed;
+                      });
   job.options.coordinator = relay.address();
   std::atomic<int> found{0}, told{0};
   in_threads(2, [&](int rank) {
@@ -234,7 +235,7 @@ TEST(TlsControl, leaves_nothing_in_the_stream_after_its_last_round) {
   EXPECT_EQ(got, sent);
 }
 
-void say(const UniqueFd& fd, const void* data, std::size_t size) {
+void write_all(const UniqueFd& fd, const void* data, std::size_t size) {
   EXPECT_EQ(static_cast<ssize_t>(size), ::send(fd.get(), data, size, MSG_NOSIGNAL));
 }
 
@@ -249,7 +250,7 @@ void answer_in_plain_bytes(const Job& job, Verdict verdict) {
   EXPECT_EQ(std::ssize(transcript.client),
             ::recv(fd.get(), transcript.client.data(), hello_bytes, MSG_WAITALL));
   EXPECT_TRUE(make_hello(&transcript.server).ok());
-  say(fd, transcript.server.data(), hello_bytes);
+  write_all(fd, transcript.server.data(), hello_bytes);
   EXPECT_EQ(std::ssize(in), ::recv(fd.get(), in, sizeof in, MSG_WAITALL));
   std::copy_n(in, claim_bytes, transcript.claim.begin());
   Digest proof{};
@@ -257,7 +258,7 @@ void answer_in_plain_bytes(const Job& job, Verdict verdict) {
       server_proof({job.options.key, job.options.job_id, false}, transcript, verdict, &proof));
   std::uint8_t out[verdict_message_bytes] = {static_cast<std::uint8_t>(verdict)};
   std::copy(proof.begin(), proof.end(), out + verdict_bytes);
-  say(fd, out, sizeof out);
+  write_all(fd, out, sizeof out);
   ::recv(fd.get(), in, 1, 0);
 }
 
@@ -286,15 +287,15 @@ int last_verdict(const Job& job, const Address& address, bool tls) {
   ::fcntl(fd.get(), F_SETFL, 0);  // blocks
   Transcript transcript;
   EXPECT_TRUE(make_hello(&transcript.client).ok());
-  say(fd, transcript.client.data(), hello_bytes);
+  write_all(fd, transcript.client.data(), hello_bytes);
   ::recv(fd.get(), transcript.server.data(), hello_bytes, MSG_WAITALL);
   transcript.claim = encode({Purpose::data, 1, 0, 77, 5, tls});
   Digest proofs[2], secret;
   EXPECT_TRUE(client_proof(credentials, transcript, &proofs[0]) &&
               job_proof(credentials, transcript, &proofs[1]) &&
               tls_secret(credentials, transcript, &secret));
-  say(fd, transcript.claim.data(), claim_bytes);
-  for (const Digest& proof : proofs) say(fd, proof.data(), proof_bytes);
+  write_all(fd, transcript.claim.data(), claim_bytes);
+  for (const Digest& proof : proofs) write_all(fd, proof.data(), proof_bytes);
   std::uint8_t verdict[verdict_message_bytes] = {99};
   ::recv(fd.get(), verdict, sizeof verdict, MSG_WAITALL);
   if (!tls || verdict[0] != static_cast<std::uint8_t>(Verdict::start_tls)) return verdict[0];

@@ -23,7 +23,7 @@ namespace hocket::internal {
 namespace {
 
 constexpr int ranks = 4;
-constexpr Nanos deadline = 600 * nanos_per_s;
+constexpr Nanos world_deadline = 600 * nanos_per_s;
 constexpr Nanos tick = 100 * nanos_per_ms;
 constexpr Nanos start_of_time = 5 * nanos_per_s;  // no relation to any clock of the machine
 
@@ -33,7 +33,7 @@ class SimulatedRank final : public testing::SimulatedEngine {
  public:
   SimulatedRank(World& world, testing::SimulatedNodes& nodes, int rank,
                 const std::string& algorithm)
-      : SimulatedEngine(nodes, rank, deadline, algorithm), world_(world) {}
+      : SimulatedEngine(nodes, rank, world_deadline, algorithm), world_(world) {}
 
   /// What the control plane would bring.
   void hear(const Status& fault) {
@@ -87,7 +87,7 @@ class World {
   /// Lets the engines take turns, in an order that the seed gives, until `ended`. The clock moves
   /// where nothing else does.
   void run_until(const std::function<bool()>& ended) {
-    constexpr int most_quiet_rounds = 2 * static_cast<int>(deadline / tick);
+    constexpr int most_quiet_rounds = 2 * static_cast<int>(world_deadline / tick);
     for (int quiet = 0; !ended();) {
       ASSERT_LT(quiet, most_quiet_rounds) << "nothing moves any more, and no deadline ends it";
       std::ranges::shuffle(order_, random_);
@@ -191,12 +191,12 @@ TEST(Seams, broadcasts_and_barriers_of_one_queue_are_right) {
 TEST(Seams, barrier_ends_nowhere_before_every_rank_has_called_it) {
   World world;
   for (int r = 0; r < ranks - 1; ++r) world.submit(r, Call{});
-  ASSERT_NO_FATAL_FAILURE(world.run_until([&] { return world.elapsed() >= deadline / 2; }));
+  ASSERT_NO_FATAL_FAILURE(world.run_until([&] { return world.elapsed() >= world_deadline / 2; }));
   for (int r = 0; r < ranks - 1; ++r) EXPECT_FALSE(world.engine(r).idle()) << r;
   world.submit(ranks - 1, Call{});
   ASSERT_NO_FATAL_FAILURE(world.run_until_idle());
   world.expect_no_error();
-  EXPECT_LT(world.elapsed(), deadline);
+  EXPECT_LT(world.elapsed(), world_deadline);
 }
 
 TEST(Seams, messages_between_all_pairs_run_at_once) {
@@ -234,8 +234,8 @@ TEST(Seams, rank_that_never_calls_makes_the_others_end_by_the_deadline) {
       world.submit(r, call_of(Collective::all_reduce, buffers[r], buffers[r]));
     }
     ASSERT_NO_FATAL_FAILURE(world.run_until_idle());
-    EXPECT_GE(world.elapsed(), deadline) << algorithm;
-    EXPECT_LE(world.elapsed(), deadline + nanos_per_s) << algorithm;
+    EXPECT_GE(world.elapsed(), world_deadline) << algorithm;
+    EXPECT_LE(world.elapsed(), world_deadline + nanos_per_s) << algorithm;
     // A rank that waits for messages of rank 3 names it. A rank that waits for another one in
     // between cannot know better than to name that; so one follows the errors from rank to rank.
     for (int r = 0; r < ranks - 1; ++r) {

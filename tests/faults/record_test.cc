@@ -147,22 +147,22 @@ bool sleeps(pid_t pid) {
   return stat.find(") S ") != std::string::npos;
 }
 
-enum class End { destroy, finalize, exit };
+enum class Leave { destroy, finalize, exit };
 
-[[noreturn]] void end_a_rank(Process& self, End end) {
-  if (end != End::exit) {
-    EXPECT_HOCKET(end == End::destroy ? hocketCommDestroy(self.comm)
-                                      : hocketCommFinalize(self.comm));
+[[noreturn]] void end_a_rank(Process& self, Leave end) {
+  if (end != Leave::exit) {
+    EXPECT_HOCKET(end == Leave::destroy ? hocketCommDestroy(self.comm)
+                                        : hocketCommFinalize(self.comm));
   }
   std::fflush(nullptr);
   const int status = testing::Test::HasFailure() ? 1 : 0;
-  if (end == End::exit) std::exit(status);
+  if (end == Leave::exit) std::exit(status);
   ::_exit(status);
 }
 
 /// As a user does it: the late rank is in sleep(), all ranks get the signal, and the job ends at
 /// once, because the signal has woken the late rank.
-void expect_a_dump_of_each_rank_that_ends_by(End end) {
+void expect_a_dump_of_each_rank_that_ends_by(Leave end) {
   const Folder folder;
   const ranks::Env env(with({{"HOCKET_DUMP_SIGNAL", "USR1"}, {"HOCKET_DUMP_FOLDER", folder.path}}));
   Job job(ranks);
@@ -188,7 +188,7 @@ void expect_a_dump_of_each_rank_that_ends_by(End end) {
 
 TEST(Record, that_a_signal_asks_for_is_dumped_before_a_rank_that_it_woke_from_sleep_has_ended) {
   for (int i = 0; i < ranks::repetitions(20, 5) && !HasFailure(); ++i) {
-    for (const End end : {End::destroy, End::finalize, End::exit}) {
+    for (const Leave end : {Leave::destroy, Leave::finalize, Leave::exit}) {
       SCOPED_TRACE(static_cast<int>(end));
       ASSERT_NO_FATAL_FAILURE(expect_a_dump_of_each_rank_that_ends_by(end));
     }
@@ -200,7 +200,7 @@ TEST(Record, that_a_signal_asks_for_is_dumped_before_destroy_finalize_and_exit_e
   static Report* report = nullptr;
   static std::atomic<bool> ends{false};
   const ranks::Env env(ranks::Env::List{{"HOCKET_DUMP_SIGNAL", "USR1"}});
-  for (const End end : {End::destroy, End::finalize, End::exit}) {
+  for (const Leave end : {Leave::destroy, Leave::finalize, Leave::exit}) {
     Job job(1);
     job.start(ranks::patient_config(), [end](Process& self) {
       report = &self.report();

@@ -125,14 +125,14 @@ TEST(Joining, names_a_setting_that_ranks_have_differently) {
 
 // ---- A network that changes a bit
 
-constexpr unsigned char mark = 0x5a;
+constexpr unsigned char mark_of_data = 0x5a;
 constexpr std::size_t marked_bytes = 100'000;
 std::atomic<int> bits_to_change{0};  // in the next marked payloads that this process sends
 
 bool is_marked(const iovec& part) {
   const auto* bytes = static_cast<const unsigned char*>(part.iov_base);
   return part.iov_len >= 1000 &&
-         std::all_of(bytes, bytes + 1000, [](unsigned char byte) { return byte == mark; });
+         std::all_of(bytes, bytes + 1000, [](unsigned char byte) { return byte == mark_of_data; });
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ TEST(Checksum, of_the_environment_finds_a_changed_bit) {
     const bool finds = *checksum == '1';
     Job job(2);
     const auto body = [finds](Process& self) {
-      std::vector<unsigned char> bytes(marked_bytes, self.rank == 0 ? mark : 0);
+      std::vector<unsigned char> bytes(marked_bytes, self.rank == 0 ? mark_of_data : 0);
       if (self.rank == 0) {
         bits_to_change = 1;
         (void)hocketSend(bytes.data(), bytes.size(), hocketUint8, 1, self.comm, nullptr);
@@ -187,8 +187,9 @@ TEST(Checksum, of_the_environment_finds_a_changed_bit) {
         EXPECT_EQ(0, culprit);
       } else {
         EXPECT_EQ(hocketSuccess, result) << text;
-        EXPECT_EQ(1, std::count_if(bytes.begin(), bytes.end(),
-                                   [](unsigned char byte) { return byte == (mark ^ 0x10); }));
+        EXPECT_EQ(1, std::count_if(bytes.begin(), bytes.end(), [](unsigned char byte) {
+                    return byte == (mark_of_data ^ 0x10);
+                  }));
       }
     };
     ASSERT_NO_FATAL_FAILURE(job.start(ranks::patient_config(), body));

@@ -28,15 +28,15 @@ std::string placed(const std::string& map_by, int ranks, std::vector<HostSlots> 
   return text;
 }
 
-struct Row {
+struct Placed {
   const char* map_by;
   int ranks;  // 0: not given
   std::vector<HostSlots> hosts;
   const char* expected;  // how what placed() returns begins
 };
 
-void expect_placed(const std::vector<Row>& rows) {
-  for (const Row& row : rows) {
+void expect_placed(const std::vector<Placed>& rows) {
+  for (const Placed& row : rows) {
     const std::string text = placed(row.map_by, row.ranks, row.hosts);
     EXPECT_TRUE(text.starts_with(row.expected)) << row.map_by << " " << row.ranks << ": " << text;
   }

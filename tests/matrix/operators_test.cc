@@ -216,33 +216,33 @@ TEST_P(UserOperators, give_the_right_fold_in_rank_order_and_never_split_an_eleme
 
 /// ordered: operators that do not commute run too, by another algorithm where the forced one does
 /// not keep their order.
-constexpr WorldKind kinds[] = {{1, "", "", true},
-                               {2, "shm", "", true},
-                               {3, "shm", "inline", true},
-                               {5, "shm", "one-shot", true},
-                               {3, "", "staged", true},
-                               {4, "", "direct", true},
-                               {3, "shm", "ring", true},
-                               {4, "shm", "tree", false},
-                               {2, "tcp", "", true},
-                               {5, "tcp", "", true},
-                               {3, "tcp", "ring", false},
-                               {4, "tcp", "tree", true},
-                               {3, "tcp", "owner-fold", true},
-                               {4, "tcp", "pairs", true},
-                               {3, "tcp", "one-shot", true},
-                               {7, "tcp", "circulant", false},
-                               {4, "tcp", "pat", false},
-                               {5, "tcp", "double-tree", false},
-                               {13, "shm", "k-nomial", false},
-                               {8, "shm", "recursive-doubling", false},
-                               {4, "", "", true, "3,1"},
-                               {4, "", "two-level", false, "2,2"},
-                               {4, "", "leaders", false, "3,1"},
-                               {7, "", "two-level", false, "1,4,2"}};
+constexpr WorldKind operator_kinds[] = {{1, "", "", true},
+                                        {2, "shm", "", true},
+                                        {3, "shm", "inline", true},
+                                        {5, "shm", "one-shot", true},
+                                        {3, "", "staged", true},
+                                        {4, "", "direct", true},
+                                        {3, "shm", "ring", true},
+                                        {4, "shm", "tree", false},
+                                        {2, "tcp", "", true},
+                                        {5, "tcp", "", true},
+                                        {3, "tcp", "ring", false},
+                                        {4, "tcp", "tree", true},
+                                        {3, "tcp", "owner-fold", true},
+                                        {4, "tcp", "pairs", true},
+                                        {3, "tcp", "one-shot", true},
+                                        {7, "tcp", "circulant", false},
+                                        {4, "tcp", "pat", false},
+                                        {5, "tcp", "double-tree", false},
+                                        {13, "shm", "k-nomial", false},
+                                        {8, "shm", "recursive-doubling", false},
+                                        {4, "", "", true, "3,1"},
+                                        {4, "", "two-level", false, "2,2"},
+                                        {4, "", "leaders", false, "3,1"},
+                                        {7, "", "two-level", false, "1,4,2"}};
 /// The thread sanitizer does not follow a fork of a job of one process.
 std::vector<WorldKind> worlds() {
-  std::vector<WorldKind> worlds = worlds_of(kinds, true);
+  std::vector<WorldKind> worlds = worlds_of(operator_kinds, true);
   if (tests::sanitized)
     std::erase_if(worlds, [](const WorldKind& kind) { return kind.ranks == 1; });
   return worlds;

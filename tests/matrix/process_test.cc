@@ -54,7 +54,7 @@ TEST_P(Processes, get_what_the_reference_says) {
   ::munmap(meeting, sizeof *meeting);
 }
 
-constexpr WorldKind kinds[] = {
+constexpr WorldKind process_kinds[] = {
     {2, "", "", false},
     {5, "", "", false},
     {3, "", "direct", true},
@@ -74,7 +74,7 @@ constexpr WorldKind kinds[] = {
     {7, "", "two-level", false, "1,4,2"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Worlds, Processes, testing::ValuesIn(worlds_of(kinds, true)),
+INSTANTIATE_TEST_SUITE_P(Worlds, Processes, testing::ValuesIn(worlds_of(process_kinds, true)),
                          name_of_kind);
 
 }  // namespace

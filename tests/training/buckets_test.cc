@@ -13,8 +13,8 @@
 namespace hocket::training {
 namespace {
 
-Parameter parameter(const std::string& name, std::int64_t elements,
-                    hocketDataType_t dtype = hocketFloat32) {
+Parameter bucket_parameter(const std::string& name, std::int64_t elements,
+                           hocketDataType_t dtype = hocketFloat32) {
   return {name, dtype, {elements}, {}};
 }
 
@@ -25,8 +25,8 @@ std::vector<int> parameters_of(const Bucket& bucket) {
 }
 
 TEST(Buckets, are_filled_in_reverse_order_and_the_first_is_small) {
-  const std::vector<Parameter> model = {parameter("a", 100), parameter("b", 300),
-                                        parameter("c", 200), parameter("d", 10)};
+  const std::vector<Parameter> model = {bucket_parameter("a", 100), bucket_parameter("b", 300),
+                                        bucket_parameter("c", 200), bucket_parameter("d", 10)};
   const BucketLayout layout(model, reverse_order(4), {.first_bytes = 40, .bytes = 2400});
   ASSERT_EQ(layout.buckets().size(), 2u);
   EXPECT_EQ(parameters_of(layout.buckets()[0]), (std::vector<int>{3}));
@@ -34,7 +34,7 @@ TEST(Buckets, are_filled_in_reverse_order_and_the_first_is_small) {
 }
 
 TEST(Buckets, a_bucket_ends_when_it_has_reached_its_limit) {
-  const std::vector<Parameter> model(10, parameter("", 16));
+  const std::vector<Parameter> model(10, bucket_parameter("", 16));
   const BucketLayout layout(model, reverse_order(10), {.first_bytes = 64, .bytes = 192});
   std::vector<std::size_t> sizes;
   for (const Bucket& bucket : layout.buckets()) sizes.push_back(bucket.slots.size());
@@ -42,9 +42,10 @@ TEST(Buckets, a_bucket_ends_when_it_has_reached_its_limit) {
 }
 
 TEST(Buckets, each_type_has_its_own_and_they_are_in_the_order_of_their_last_parameters) {
-  const std::vector<Parameter> model = {parameter("f0", 16), parameter("h1", 16, hocketBfloat16),
-                                        parameter("f2", 16), parameter("h3", 16, hocketBfloat16),
-                                        parameter("h4", 16, hocketBfloat16)};
+  const std::vector<Parameter> model = {
+      bucket_parameter("f0", 16), bucket_parameter("h1", 16, hocketBfloat16),
+      bucket_parameter("f2", 16), bucket_parameter("h3", 16, hocketBfloat16),
+      bucket_parameter("h4", 16, hocketBfloat16)};
   const BucketLayout layout(model, reverse_order(5), {.first_bytes = 1 << 20, .bytes = 1 << 20});
   ASSERT_EQ(layout.buckets().size(), 2u);
   EXPECT_EQ(layout.buckets()[0].dtype, hocketBfloat16);
@@ -94,8 +95,8 @@ TEST(Buckets, of_random_models_hold_every_parameter_once_without_overlap) {
     std::vector<Parameter> model;
     const std::size_t kinds = 1 + random() % 4, count = random() % 40;
     for (std::size_t i = 0; i < count; ++i) {
-      model.push_back(
-          parameter("p", static_cast<std::int64_t>(random() % 300), types[random() % kinds]));
+      model.push_back(bucket_parameter("p", static_cast<std::int64_t>(random() % 300),
+                                       types[random() % kinds]));
     }
     std::vector<int> order = reverse_order(count);
     const BucketLimits limits{.first_bytes = 1 + random() % 1000, .bytes = 1 + random() % 5000};

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "seed.h"
+#include "training/put.h"
 #include "training/range_math.h"  // which targets exist
 #include "training/ranks.h"
 #include "training/small_floats.h"
@@ -21,35 +22,28 @@ namespace hocket::training {
 namespace {
 
 using tests::message_of;
+using tests::put;
 using tests::run_ranks;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double infinite_norm = std::numeric_limits<double>::infinity();
 
-std::vector<Parameter> model() {
+std::vector<Parameter> clip_model() {
   return {{"w", hocketFloat32, {37, 5}, {}},
           {"h", hocketBfloat16, {130}, {}},
           {"d", hocketFloat64, {63}, {}}};
 }
 
-void put(hocketDataType_t dtype, void* data, std::size_t i, double value) {
-  if (dtype == hocketFloat64) static_cast<double*>(data)[i] = value;
-  if (dtype == hocketFloat32) static_cast<float*>(data)[i] = static_cast<float>(value);
-  if (dtype == hocketBfloat16) {
-    static_cast<std::uint16_t*>(data)[i] = small::Bfloat16::narrow(static_cast<float>(value));
-  }
-}
-
-double gradient(int p, std::size_t i) {
+double clip_gradient(int p, std::size_t i) {
   return (static_cast<int>(i) * 5 + p * 3) % 17 - 8;  // also exact in bfloat16
 }
 
 /// Every rank gives the same gradients, except that of one element.
-void backward(GradientReducer& reducer, double w_at_70) {
+void clip_backward(GradientReducer& reducer, double w_at_70) {
   reducer.begin();
   for (const int p : reverse_order(3)) {
     const Parameter& its = reducer.parameters()[static_cast<std::size_t>(p)];
     for (std::size_t i = 0; i < its.elements(); ++i) {
-      put(its.dtype, reducer.gradient(p), i, p == 0 && i == 70 ? w_at_70 : gradient(p, i));
+      put(its.dtype, reducer.gradient(p), i, p == 0 && i == 70 ? w_at_70 : clip_gradient(p, i));
     }
     reducer.ready(p);
   }
@@ -61,7 +55,7 @@ double expected_norm(double norm_type) {
   double sum = 0, most = 0;
   for (int p = 0; p < 3; ++p) {
     for (std::size_t i = 0; i < sizes[p]; ++i) {
-      const double value = p == 0 && i == 70 ? 100 : std::abs(gradient(p, i));
+      const double value = p == 0 && i == 70 ? 100 : std::abs(clip_gradient(p, i));
       sum += std::pow(value, norm_type);
       most = std::max(most, value);
     }
@@ -77,9 +71,9 @@ TEST(Clip, norm_counts_each_element_once_over_every_sharding) {
       std::mutex mutex;
       std::map<double, std::vector<double>> norms;
       run_ranks(ranks, [&](Communicator& comm) {
-        GradientReducer reducer(comm, model(), {.sharding = sharding});
-        backward(reducer, 100);
-        for (const double p : {1.0, 2.0, 3.5, infinity}) {
+        GradientReducer reducer(comm, clip_model(), {.sharding = sharding});
+        clip_backward(reducer, 100);
+        for (const double p : {1.0, 2.0, 3.5, infinite_norm}) {
           const double norm = gradient_norm(reducer, {.p = p});
           const std::lock_guard lock(mutex);
           norms[p].push_back(norm);
@@ -102,7 +96,7 @@ TEST(Clip, gradients_have_the_largest_norm_afterwards_or_are_untouched) {
       GradientReducer reducer(comm, {{"w", hocketFloat32, {37, 5}, {}}}, {.sharding = sharding});
       reducer.begin();
       auto* const place = static_cast<float*>(reducer.gradient(0));
-      for (std::size_t i = 0; i < 185; ++i) place[i] = static_cast<float>(gradient(0, i));
+      for (std::size_t i = 0; i < 185; ++i) place[i] = static_cast<float>(clip_gradient(0, i));
       reducer.ready(0);
       reducer.end();
       const double norm = gradient_norm(reducer);
@@ -116,12 +110,12 @@ TEST(Clip, gradients_have_the_largest_norm_afterwards_or_are_untouched) {
 
 TEST(Clip, norm_that_is_not_finite_is_returned_or_an_error_on_all_ranks_that_names_the_parameter) {
   for (const Sharding sharding : all_shardings) {
-    for (const double wrong : {infinity, std::nan("")}) {
+    for (const double wrong : {infinite_norm, std::nan("")}) {
       run_ranks(3, [&](Communicator& comm) {
-        GradientReducer reducer(comm, model(),
+        GradientReducer reducer(comm, clip_model(),
                                 {.sharding = sharding, .on_non_finite = OnNonFinite::keep});
-        backward(reducer, comm.rank() == 2 ? wrong : 1);
-        for (const double p : {2.0, infinity}) {
+        clip_backward(reducer, comm.rank() == 2 ? wrong : 1);
+        for (const double p : {2.0, infinite_norm}) {
           EXPECT_FALSE(std::isfinite(gradient_norm(reducer, {.p = p})));
           const std::string message = message_of<InvalidArgument>(
               [&] { (void)clip_grad_norm(reducer, 1, {.p = p, .error_if_nonfinite = true}); });
@@ -136,7 +130,7 @@ TEST(Clip, norm_that_is_not_finite_is_returned_or_an_error_on_all_ranks_that_nam
 
 TEST(Clip, refuses_a_norm_without_meaning) {
   run_ranks(1, [](Communicator& comm) {
-    GradientReducer reducer(comm, model());
+    GradientReducer reducer(comm, clip_model());
     for (const double p : {0.0, -1.0, std::nan("")}) {
       EXPECT_NE(message_of<InvalidArgument>([&] { (void)gradient_norm(reducer, {.p = p}); }), "");
     }
@@ -177,7 +171,7 @@ TEST(RangeMath, has_the_same_bits_on_every_instruction_set) {
         add(result.data(), terms.data(), count, dtype);
         results.push_back(result);
         numbers.push_back({sum_of_powers(run.data(), count, dtype, 2),
-                           sum_of_powers(run.data(), count, dtype, infinity)});
+                           sum_of_powers(run.data(), count, dtype, infinite_norm)});
       }
       hwy::SetSupportedTargetsForTest(0);
       hwy::GetChosenTarget().Update(hwy::SupportedTargets());
@@ -192,7 +186,7 @@ TEST(RangeMath, has_the_same_bits_on_every_instruction_set) {
 TEST(RangeMath, finds_a_single_element_that_is_not_finite_anywhere) {
   for (const std::size_t count : {1, 16, 37, 100}) {
     for (std::size_t at = 0; at < count; ++at) {
-      for (const double wrong : {infinity, -infinity, std::nan("")}) {
+      for (const double wrong : {infinite_norm, -infinite_norm, std::nan("")}) {
         std::vector<float> run(count, 2);
         EXPECT_TRUE(all_finite(run.data(), count, hocketFloat32));
         run[at] = static_cast<float>(wrong);

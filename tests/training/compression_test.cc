@@ -99,7 +99,7 @@ TEST(Convert, numbers_are_rounded_to_the_nearest_and_ties_to_even) {
   });
 }
 
-std::vector<Parameter> model() {
+std::vector<Parameter> compressed_model() {
   return {{"embedding", hocketFloat32, {40, 30}, {}},
           {"bias", hocketFloat32, {30}, {}},
           {"kernel", hocketFloat32, {16, 3, 5}, {}},
@@ -130,7 +130,7 @@ void step(GradientReducer& reducer, Fill fill) {
 TEST(Compression, to_16_bits_adds_up_in_fp32_and_rounds_once) {
   for (const hocketDataType_t wire : {hocketFloat16, hocketBfloat16}) {
     run_ranks(3, [&](Communicator& comm) {
-      GradientReducer reducer(comm, model(),
+      GradientReducer reducer(comm, compressed_model(),
                               {.reduction = std::make_shared<CompressedAllReduce>(wire)});
       for (int s = 0; s < 3; ++s) {
         // 256 + 1/8 + 1/8 in bf16 would be 256 if partial sums were rounded; /3 is 85.4167.
@@ -155,7 +155,7 @@ TEST(Compression, refuses_types_that_are_no_16_bit_floats) {
 TEST(PowerSgd, of_a_gradient_of_its_rank_is_exact_after_the_first_steps) {
   run_ranks(2, [](Communicator& comm) {
     GradientReducer reducer(
-        comm, model(),
+        comm, compressed_model(),
         {.reduction = std::make_shared<PowerSgd>(PowerSgdOptions{.rank = 2, .start_step = 1})});
     const auto gradient = [](int rank, int p, std::size_t i) {
       const auto columns = p == 0 ? 30u : 15u;
@@ -178,7 +178,7 @@ TEST(PowerSgd, of_a_gradient_of_its_rank_is_exact_after_the_first_steps) {
 TEST(PowerSgd, adds_what_it_left_out_to_later_gradients) {
   run_ranks(2, [](Communicator& comm) {
     GradientReducer reducer(
-        comm, model(),
+        comm, compressed_model(),
         {.reduction = std::make_shared<PowerSgd>(PowerSgdOptions{.rank = 1, .start_step = 0})});
     // The sum over many steps of what was applied is the sum of the gradients, but for one error.
     const auto gradient = [](int rank, std::size_t i) {
@@ -206,7 +206,7 @@ TEST(PowerSgd, adds_what_it_left_out_to_later_gradients) {
 TEST(PowerSgd, gives_all_ranks_the_same_bits) {
   run_ranks(3, [](Communicator& comm) {
     GradientReducer reducer(
-        comm, model(),
+        comm, compressed_model(),
         {.reduction = std::make_shared<PowerSgd>(PowerSgdOptions{.rank = 2, .start_step = 1})});
     for (int s = 0; s < 4; ++s) {
       step(reducer, [&](int p, std::size_t i) {

@@ -28,7 +28,7 @@ std::vector<Parameter> two_parameters() {
 }
 
 /// Whole numbers.
-float value(int rank, int step, int parameter, std::size_t element) {
+float uneven_value(int rank, int step, int parameter, std::size_t element) {
   return static_cast<float>(100 * (rank + 1) + 10 * step + 5 * parameter +
                             static_cast<int>(element % 3));
 }
@@ -46,7 +46,7 @@ class Keeper final : public GradientOwner {
     for (const int p : {1, 0}) {
       std::vector<float>& own = kept[p];
       own.resize(two_parameters()[static_cast<std::size_t>(p)].elements());
-      for (std::size_t i = 0; i < own.size(); ++i) own[i] = value(rank, step, p, i);
+      for (std::size_t i = 0; i < own.size(); ++i) own[i] = uneven_value(rank, step, p, i);
       if (infinite) own[0] = std::numeric_limits<float>::infinity();
       if (void* const place = reducer->gradient(p); place != nullptr) deliver(p, place);
       reducer->ready(p);
@@ -75,7 +75,7 @@ void expect_averages(GradientReducer& reducer, int step, int first_active, bool 
     for (std::size_t i = 0; i < held.elements; ++i) {
       float sum = 0;
       for (int rank = first_active; rank < ranks; ++rank) {
-        sum += value(rank, step, p, held.begin + i);
+        sum += uneven_value(rank, step, p, held.begin + i);
       }
       ASSERT_FLOAT_EQ(static_cast<const float*>(held.data)[i],
                       sum / static_cast<float>(by_active ? ranks - first_active : ranks))
@@ -144,8 +144,8 @@ TEST(Join, of_ranks_that_accumulate_adds_what_they_reduce_before_an_update) {
           // Steps 0 and 1 of both ranks, then 2 and 3 of rank 1.
           float sum = 0;
           for (int rank = updates; rank < 2; ++rank) {
-            sum += value(rank, 2 * updates, p, held.begin) +
-                   value(rank, 2 * updates + 1, p, held.begin);
+            sum += uneven_value(rank, 2 * updates, p, held.begin) +
+                   uneven_value(rank, 2 * updates + 1, p, held.begin);
           }
           EXPECT_FLOAT_EQ(*static_cast<const float*>(held.data), sum / 2);
         }

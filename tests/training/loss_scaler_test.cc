@@ -21,8 +21,8 @@ using tests::run_ranks;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr hocketDataType_t all_types[] = {hocketFloat64, hocketFloat32, hocketFloat16,
-                                          hocketBfloat16};
+constexpr hocketDataType_t scaled_types[] = {hocketFloat64, hocketFloat32, hocketFloat16,
+                                             hocketBfloat16};
 
 /// A gradient of one of the types, read and written as numbers.
 class Gradient {
@@ -68,7 +68,7 @@ class Gradient {
 TEST(LossScaler, divides_gradients_of_every_type_and_finds_each_number_that_is_not_finite) {
   std::mt19937_64 random(tests::seed());
   std::vector<Communicator> alone = Communicator::join_all(1);
-  for (const hocketDataType_t dtype : all_types) {
+  for (const hocketDataType_t dtype : scaled_types) {
     for (const std::size_t elements : {0, 1, 2, 3, 7, 8, 15, 16, 17, 33, 100, 2048, 2049, 5000}) {
       Gradient gradient("g", dtype, elements);
       for (std::size_t i = 0; i < elements; ++i) gradient.set(i, static_cast<double>(i % 97));
@@ -97,8 +97,8 @@ TEST(LossScaler, divides_gradients_of_every_type_and_finds_each_number_that_is_n
 TEST(LossScaler, the_largest_finite_numbers_are_finite) {
   const double largest[] = {std::numeric_limits<double>::max(), std::numeric_limits<float>::max(),
                             65504, 3.3895313892515355e38};
-  for (std::size_t i = 0; i < std::size(all_types); ++i) {
-    Gradient gradient("g", all_types[i], 40);
+  for (std::size_t i = 0; i < std::size(scaled_types); ++i) {
+    Gradient gradient("g", scaled_types[i], 40);
     gradient.fill(largest[i]);
     EXPECT_TRUE(all_finite(gradient.range())) << i;
     EXPECT_TRUE(scale(gradient.range(), 0.5));
@@ -212,7 +212,7 @@ TEST(LossScaler, wrong_options_calls_and_types_are_refused_on_all_ranks) {
   });
 }
 
-std::vector<Parameter> model() {
+std::vector<Parameter> scaled_model() {
   return {{"first", hocketFloat32, {3}, {}},
           {"second", hocketFloat32, {5}, {}},
           {"third", hocketBfloat16, {2, 2}, {}}};
@@ -220,7 +220,7 @@ std::vector<Parameter> model() {
 
 TEST(NonFinite, the_first_parameter_and_the_ranks_are_named) {
   run_ranks(3, [](Communicator& comm) {
-    GradientReducer reducer(comm, model());
+    GradientReducer reducer(comm, scaled_model());
     EXPECT_FALSE(find_non_finite(reducer).has_value());
     require_finite(reducer);
     reducer.begin(false);  // not averaged: the NaNs stay on their ranks
@@ -253,7 +253,7 @@ TEST(NonFinite, ranges_of_other_ranks_may_differ_and_unknown_ones_are_an_error_o
     if (comm.rank() == 2) mine.set(2, nan);
     std::vector<TensorRange> ranges;  // rank 1 holds nothing
     if (comm.rank() != 1) ranges.push_back(mine.range());
-    const auto parameters = model();
+    const auto parameters = scaled_model();
     const auto found = find_non_finite(comm, parameters, ranges);
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->parameter.name, "second");

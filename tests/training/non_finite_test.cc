@@ -15,23 +15,23 @@ namespace {
 using tests::message_of;
 using tests::run_ranks;
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-constexpr Sharding all_shardings[] = {Sharding::none, Sharding::zero1, Sharding::zero2};
+constexpr float infinite = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+constexpr Sharding kept_shardings[] = {Sharding::none, Sharding::zero1, Sharding::zero2};
 
-std::vector<Parameter> model() {
+std::vector<Parameter> non_finite_model() {
   return {{"first", hocketFloat32, {37}, {}},
           {"second", hocketFloat32, {90}, {}},
           {"third", hocketFloat32, {11}, {}}};
 }
 
 /// Every parameter has a bucket of its own, so that in zero2 one is reduced while others arrive.
-ReducerOptions options_of(Sharding sharding, bool overlaps,
-                          OnNonFinite on_non_finite = OnNonFinite::error) {
+ReducerOptions non_finite_options(Sharding sharding, bool overlaps,
+                                  OnNonFinite on_non_finite = OnNonFinite::error) {
   return {.limits = {.first_bytes = 1, .bytes = 1},
           .sharding = sharding,
           .on_non_finite = on_non_finite,
-          .least_overlap_us = overlaps ? 0 : infinity};
+          .least_overlap_us = overlaps ? 0 : infinite};
 }
 
 void fill(GradientReducer& reducer, int p, float value) {
@@ -43,10 +43,11 @@ void fill(GradientReducer& reducer, int p, float value) {
 struct Wrong {
   int parameter = 0;
   std::size_t element = 0;
-  float value = nan;
+  float value = not_a_number;
 };
 
-void backward(GradientReducer& reducer, const std::vector<Wrong>& wrong, bool synchronize = true) {
+void non_finite_backward(GradientReducer& reducer, const std::vector<Wrong>& wrong,
+                         bool synchronize = true) {
   reducer.begin(synchronize);
   for (const int p : {2, 1, 0}) {
     fill(reducer, p, 1);
@@ -60,7 +61,7 @@ void backward(GradientReducer& reducer, const std::vector<Wrong>& wrong, bool sy
 }
 
 void expect_finite_backward(GradientReducer& reducer) {
-  backward(reducer, {});
+  non_finite_backward(reducer, {});
   EXPECT_EQ(reducer.non_finite(), nullptr);
   for (const TensorRange& range : reducer.held()) {
     for (std::size_t i = 0; i < range.elements; ++i) {
@@ -72,17 +73,17 @@ void expect_finite_backward(GradientReducer& reducer) {
 
 TEST(NonFinite, an_own_gradient_is_an_error_of_backward_on_all_ranks_and_names_the_rank) {
   for (const int ranks : {2, 3}) {
-    for (const Sharding sharding : all_shardings) {
+    for (const Sharding sharding : kept_shardings) {
       for (const bool overlaps : {false, true}) {
         run_ranks(ranks, [&](Communicator& comm) {
-          GradientReducer reducer(comm, model(), options_of(sharding, overlaps));
+          GradientReducer reducer(comm, non_finite_model(), non_finite_options(sharding, overlaps));
           const int last = comm.ranks() - 1;
           for (int step = 0; step < 3; ++step) {
             // Not where this rank holds the average, if it is sharded.
             std::vector<Wrong> wrong;
-            if (comm.rank() == last) wrong = {{2, 10, -infinity}, {1, 3, nan}};
+            if (comm.rank() == last) wrong = {{2, 10, -infinite}, {1, 3, not_a_number}};
             try {
-              backward(reducer, wrong);
+              non_finite_backward(reducer, wrong);
               ADD_FAILURE() << "no error";
             } catch (const InvalidArgument& error) {
               EXPECT_EQ(error.culprit(), last);
@@ -103,11 +104,11 @@ TEST(NonFinite, an_own_gradient_is_an_error_of_backward_on_all_ranks_and_names_t
 
 TEST(NonFinite, own_gradients_of_several_ranks_are_named_together) {
   run_ranks(3, [](Communicator& comm) {
-    GradientReducer reducer(comm, model());
+    GradientReducer reducer(comm, non_finite_model());
     std::vector<Wrong> wrong;
-    if (comm.rank() != 1) wrong = {{0, 36, nan}};
+    if (comm.rank() != 1) wrong = {{0, 36, not_a_number}};
     try {
-      backward(reducer, wrong);
+      non_finite_backward(reducer, wrong);
       ADD_FAILURE() << "no error";
     } catch (const InvalidArgument& error) {
       EXPECT_EQ(error.culprit(), -1);
@@ -134,10 +135,10 @@ class Keeps final : public GradientOwner {
 TEST(NonFinite, an_owner_that_keeps_a_gradient_in_zero2_is_no_way_around) {
   run_ranks(2, [](Communicator& comm) {
     Keeps owner;
-    ReducerOptions options = options_of(Sharding::zero2, true);
+    ReducerOptions options = non_finite_options(Sharding::zero2, true);
     options.owner = &owner;
-    GradientReducer reducer(comm, model(), options);
-    owner.value = comm.rank() == 1 ? nan : 1;
+    GradientReducer reducer(comm, non_finite_model(), options);
+    owner.value = comm.rank() == 1 ? not_a_number : 1;
     reducer.begin();
     EXPECT_EQ(reducer.gradient(0), nullptr);  // the third bucket: only the first two have places
     reducer.ready(0);
@@ -154,14 +155,15 @@ TEST(NonFinite, an_owner_that_keeps_a_gradient_in_zero2_is_no_way_around) {
 }
 
 TEST(NonFinite, a_loop_that_leaves_steps_out_learns_the_rank_and_the_parameter) {
-  for (const Sharding sharding : all_shardings) {
+  for (const Sharding sharding : kept_shardings) {
     run_ranks(3, [&](Communicator& comm) {
-      GradientReducer reducer(comm, model(), options_of(sharding, true, OnNonFinite::keep));
+      GradientReducer reducer(comm, non_finite_model(),
+                              non_finite_options(sharding, true, OnNonFinite::keep));
       LossScaler scaler;
       for (int step = 0; step < 4; ++step) {
         std::vector<Wrong> wrong;
-        if (step % 2 == 0 && comm.rank() == 1) wrong = {{1, 89, infinity}};
-        backward(reducer, wrong);
+        if (step % 2 == 0 && comm.rank() == 1) wrong = {{1, 89, infinite}};
+        non_finite_backward(reducer, wrong);
         const NonFinite* const own = reducer.non_finite();
         ASSERT_EQ(own != nullptr, step % 2 == 0);
         const auto found = find_non_finite(reducer);
@@ -184,9 +186,9 @@ TEST(NonFinite, a_loop_that_leaves_steps_out_learns_the_rank_and_the_parameter) 
 
 TEST(NonFinite, of_a_backward_that_was_not_synchronized_is_found_in_the_next_that_is) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, model(), {.find_unused_parameters = true});
+    GradientReducer reducer(comm, non_finite_model(), {.find_unused_parameters = true});
     reducer.begin(false);
-    fill(reducer, 0, comm.rank() == 1 ? nan : 1);
+    fill(reducer, 0, comm.rank() == 1 ? not_a_number : 1);
     reducer.ready(0);
     reducer.end();
     reducer.begin();
@@ -201,12 +203,13 @@ TEST(NonFinite, of_a_backward_that_was_not_synchronized_is_found_in_the_next_tha
 
 TEST(NonFinite, stays_known_while_further_averages_are_added) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, model(), options_of(Sharding::zero1, false, OnNonFinite::keep));
+    GradientReducer reducer(comm, non_finite_model(),
+                            non_finite_options(Sharding::zero1, false, OnNonFinite::keep));
     std::vector<Wrong> wrong;
     // Rank 0 holds the average of this element.
-    if (comm.rank() == 1) wrong = {{0, 0, nan}};
-    backward(reducer, wrong);
-    backward(reducer, {});
+    if (comm.rank() == 1) wrong = {{0, 0, not_a_number}};
+    non_finite_backward(reducer, wrong);
+    non_finite_backward(reducer, {});
     const auto found = find_non_finite(reducer);
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->ranks, std::vector<int>{1});
@@ -217,8 +220,8 @@ TEST(NonFinite, stays_known_while_further_averages_are_added) {
 
 TEST(NonFinite, an_average_that_is_too_large_is_told_from_an_own_gradient) {
   run_ranks(2, [](Communicator& comm) {
-    GradientReducer reducer(comm, model());
-    backward(reducer, {{1, 7, std::numeric_limits<float>::max()}});  // on every rank
+    GradientReducer reducer(comm, non_finite_model());
+    non_finite_backward(reducer, {{1, 7, std::numeric_limits<float>::max()}});  // on every rank
     EXPECT_EQ(reducer.non_finite(), nullptr);
     const auto found = find_non_finite(reducer);
     ASSERT_TRUE(found.has_value());

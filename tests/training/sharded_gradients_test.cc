@@ -8,12 +8,14 @@
 #include <random>
 
 #include "seed.h"
+#include "training/put.h"
 #include "training/ranks.h"
 
 namespace hocket::training {
 namespace {
 
 using tests::message_of;
+using tests::put;
 using tests::run_ranks;
 
 std::vector<Parameter> uneven_model() {
@@ -25,12 +27,12 @@ std::vector<Parameter> uneven_model() {
 constexpr BucketLimits small_buckets{.first_bytes = 100, .bytes = 700};
 
 /// Small whole numbers: sums and means over 1, 2 or 4 ranks are exact in any order.
-double value(int rank, int step, int parameter, std::size_t element) {
+double sharded_value(int rank, int step, int parameter, std::size_t element) {
   return 60.0 * (rank + 1) * (step + 1) + 120.0 * parameter + 60.0 * static_cast<int>(element % 7);
 }
-double mean(int ranks, int step, int parameter, std::size_t element) {
+double sharded_mean(int ranks, int step, int parameter, std::size_t element) {
   double sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += value(rank, step, parameter, element);
+  for (int rank = 0; rank < ranks; ++rank) sum += sharded_value(rank, step, parameter, element);
   return sum / ranks;
 }
 
@@ -38,14 +40,6 @@ double get(hocketDataType_t dtype, const void* data, std::size_t i) {
   return dtype == hocketFloat64 ? static_cast<const double*>(data)[i]
                                 : static_cast<const float*>(data)[i];
 }
-void put(hocketDataType_t dtype, void* data, std::size_t i, double value) {
-  if (dtype == hocketFloat64) {
-    static_cast<double*>(data)[i] = value;
-  } else {
-    static_cast<float*>(data)[i] = static_cast<float>(value);
-  }
-}
-
 /// A hand-written backward: computes each gradient into memory of its own, as a framework does, and
 /// gives it to the reducer; or keeps it until the reducer asks for it.
 class Backward final : public GradientOwner {
@@ -58,7 +52,8 @@ class Backward final : public GradientOwner {
   void compute(int rank, int step, int parameter) {
     const Parameter& p = reducer->parameters()[static_cast<std::size_t>(parameter)];
     std::vector<double> gradient(p.elements());
-    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = value(rank, step, parameter, i);
+    for (std::size_t i = 0; i < gradient.size(); ++i)
+      gradient[i] = sharded_value(rank, step, parameter, i);
     give(parameter, gradient);
   }
   void give(int parameter, const std::vector<double>& gradient) {
@@ -144,7 +139,7 @@ TEST(ShardedGradients, held_ranges_have_the_mean_and_every_element_is_held_by_on
         for (const int p : order) backward.compute(comm.rank(), step, p);
         reducer.end();
         expect_held(reducer, comm,
-                    [&](int p, std::size_t i) { return mean(each.ranks, step, p, i); });
+                    [&](int p, std::size_t i) { return sharded_mean(each.ranks, step, p, i); });
         reducer.discard();
         std::shuffle(order.begin(), order.end(), random);
       }
@@ -190,7 +185,7 @@ TEST(ShardedGradients, of_further_backwards_are_added_until_they_are_discarded) 
           reducer.end();
         }
         expect_held(reducer, comm, [&](int p, std::size_t i) {
-          return mean(2, 0, p, i) + mean(2, 1, p, i) + mean(2, 2, p, i);
+          return sharded_mean(2, 0, p, i) + sharded_mean(2, 1, p, i) + sharded_mean(2, 2, p, i);
         });
         reducer.discard();
       }
@@ -215,12 +210,13 @@ TEST(ShardedGradients, of_backwards_that_do_not_synchronize_stay_with_the_owner_
         // The program adds up.
         std::vector<double> sum = backward.kept.at(p);
         backward.kept.erase(p);
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += value(comm.rank(), 1, p, i);
+        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += sharded_value(comm.rank(), 1, p, i);
         backward.give(p, sum);
       }
       reducer.end();
-      expect_held(reducer, comm,
-                  [&](int p, std::size_t i) { return mean(3, 0, p, i) + mean(3, 1, p, i); });
+      expect_held(reducer, comm, [&](int p, std::size_t i) {
+        return sharded_mean(3, 0, p, i) + sharded_mean(3, 1, p, i);
+      });
       reducer.discard();
     }
   });
@@ -251,8 +247,9 @@ TEST(ShardedGradients, of_a_parameter_that_is_used_several_times_are_complete_fr
       }
       backward.compute(comm.rank(), step, 0);
       reducer.end();
-      expect_held(reducer, comm,
-                  [&](int p, std::size_t i) { return mean(2, step, p, i) + (p == 3 ? 90 : 0); });
+      expect_held(reducer, comm, [&](int p, std::size_t i) {
+        return sharded_mean(2, step, p, i) + (p == 3 ? 90 : 0);
+      });
       reducer.discard();
     }
   });
@@ -286,7 +283,9 @@ TEST(ShardedGradients, of_parameters_without_one_are_zero_on_that_rank_or_an_err
           EXPECT_FALSE(reducer.was_used(2));
           EXPECT_TRUE(reducer.was_used(3));
           expect_held(reducer, comm, [&](int p, std::size_t i) {
-            return p == 2 ? 0 : p == 3 ? value(0, step, p, i) / 2 : mean(2, step, p, i);
+            return p == 2   ? 0
+                   : p == 3 ? sharded_value(0, step, p, i) / 2
+                            : sharded_mean(2, step, p, i);
           });
           reducer.discard();
         }

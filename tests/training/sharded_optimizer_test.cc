@@ -15,6 +15,7 @@
 
 #include "sanitized.h"
 #include "training/folder.h"
+#include "training/put.h"
 #include "training/ranks.h"
 #include "training/small_floats.h"
 
@@ -22,6 +23,7 @@ namespace hocket::training {
 namespace {
 
 using tests::message_of;
+using tests::put;
 using tests::run_ranks;
 
 std::vector<Parameter> mixed_model() {
@@ -30,17 +32,7 @@ std::vector<Parameter> mixed_model() {
           {"d", hocketFloat64, {7, 9}, {}},   {"f", hocketFloat16, {45}, {}}};
 }
 
-constexpr BucketLimits small_buckets{.first_bytes = 100, .bytes = 700};
-
-void put(hocketDataType_t dtype, void* data, std::size_t i, double value) {
-  const auto narrow = static_cast<float>(value);
-  if (dtype == hocketFloat64) static_cast<double*>(data)[i] = value;
-  if (dtype == hocketFloat32) static_cast<float*>(data)[i] = narrow;
-  if (dtype == hocketFloat16) static_cast<std::uint16_t*>(data)[i] = small::Float16::narrow(narrow);
-  if (dtype == hocketBfloat16) {
-    static_cast<std::uint16_t*>(data)[i] = small::Bfloat16::narrow(narrow);
-  }
-}
+constexpr BucketLimits optimizer_buckets{.first_bytes = 100, .bytes = 700};
 
 /// A model whose backward writes to memory that the reducer gives.
 class Model final : public GradientOwner {
@@ -48,7 +40,7 @@ class Model final : public GradientOwner {
   Model(Communicator& comm, Sharding sharding, ShardCut cut = ShardCut::elements)
       : rank(comm.rank()),
         reducer(comm, mixed_model(),
-                {.limits = small_buckets,
+                {.limits = optimizer_buckets,
                  .sharding = sharding,
                  .cut = cut,
                  .on_non_finite = OnNonFinite::keep,
@@ -412,7 +404,7 @@ TEST(ShardedAdamW, allocates_what_the_formula_says) {
         ShardedAdamW optimizer(*model.parameters);
         const TrainingMemory memory = optimizer.memory();
         const TrainingMemory expected =
-            memory_of(sharding, mixed_model(), ranks, comm.rank(), small_buckets);
+            memory_of(sharding, mixed_model(), ranks, comm.rank(), optimizer_buckets);
         EXPECT_EQ(memory.parameter_arena, expected.parameter_arena);
         EXPECT_EQ(memory.gradient_arena, expected.gradient_arena);
         EXPECT_EQ(memory.gradient_pool, expected.gradient_pool);

@@ -23,13 +23,13 @@ std::vector<Parameter> random_model(std::mt19937_64& random) {
   return model;
 }
 
-constexpr BucketLimits small_buckets{.first_bytes = 300, .bytes = 1000};
+constexpr BucketLimits shard_buckets{.first_bytes = 300, .bytes = 1000};
 
 TEST(Shards, of_all_ranks_hold_every_element_of_every_parameter_once) {
   std::mt19937_64 random(tests::seed());
   for (int round = 0; round < 200; ++round) {
     const std::vector<Parameter> model = random_model(random);
-    const BucketLayout layout(model, reverse_order(model.size()), small_buckets);
+    const BucketLayout layout(model, reverse_order(model.size()), shard_buckets);
     const int ranks = 1 + static_cast<int>(random() % 7);
     const ShardCut cut = round % 2 == 0 ? ShardCut::elements : ShardCut::parameters;
     const ShardLayout shards(layout.buckets(), ranks, cut);

@@ -34,13 +34,13 @@ constexpr Way all_ways[] = {{Sharding::none, false},
                             {Sharding::zero2, true}};
 
 /// Every parameter has a bucket of its own, so that in zero2 backward itself waits for buckets.
-ReducerOptions options_of(const Way& way) {
+ReducerOptions options_of_way(const Way& way) {
   return {.limits = {.first_bytes = 1, .bytes = 1},
           .sharding = way.sharding,
           .least_overlap_us = way.overlaps ? 0 : std::numeric_limits<float>::infinity()};
 }
 
-void backward(GradientReducer& reducer, bool synchronize = true) {
+void ordered_backward(GradientReducer& reducer, bool synchronize = true) {
   reducer.begin(synchronize);
   for (const int p : {2, 1, 0}) {
     const std::size_t elements = reducer.parameters()[static_cast<std::size_t>(p)].elements();
@@ -74,15 +74,15 @@ TEST(StepOrder, backwards_of_two_reducers_in_another_order_are_an_error_on_all_r
     for (const Way& way : all_ways) {
       for (const int steps_before : steps_before_error) {
         run_ranks(ranks, [&](Communicator& comm) {
-          GradientReducer a(comm, model("a"), options_of(way)),
-              b(comm, model("b"), options_of(way)), c(comm, model("c"), options_of(way));
+          GradientReducer a(comm, model("a"), options_of_way(way)),
+              b(comm, model("b"), options_of_way(way)), c(comm, model("c"), options_of_way(way));
           for (int step = 0; step < steps_before; ++step) {
-            backward(a);
-            backward(b);
+            ordered_backward(a);
+            ordered_backward(b);
           }
           const bool last = comm.rank() + 1 == ranks;
           try {
-            backward(last ? b : a);
+            ordered_backward(last ? b : a);
             ADD_FAILURE() << "no error on rank " << comm.rank();
           } catch (const Mismatch& error) {
             EXPECT_EQ(error.culprit(), ranks - 1);
@@ -95,7 +95,7 @@ TEST(StepOrder, backwards_of_two_reducers_in_another_order_are_an_error_on_all_r
           }
           // All reducers have ended, also the one whose backward all ranks run alike.
           for (GradientReducer* each : {&c, &a, &b}) {
-            EXPECT_NE(message_of<Mismatch>([&] { backward(*each); }), "");
+            EXPECT_NE(message_of<Mismatch>([&] { ordered_backward(*each); }), "");
           }
         });
       }
@@ -109,14 +109,14 @@ TEST(StepOrder, a_backward_that_one_rank_does_not_synchronize_is_an_error_on_all
       if (way.sharding == Sharding::zero2) continue;  // needs an owner that keeps gradients
       for (const int steps_before : steps_before_error) {
         run_ranks(ranks, [&](Communicator& comm) {
-          GradientReducer reducer(comm, model("a"), options_of(way));
-          for (int step = 0; step < steps_before; ++step) backward(reducer);
+          GradientReducer reducer(comm, model("a"), options_of_way(way));
+          for (int step = 0; step < steps_before; ++step) ordered_backward(reducer);
           const bool last = comm.rank() + 1 == ranks;
           const std::string message = message_of<Mismatch>([&] {
-            backward(reducer, !last);
+            ordered_backward(reducer, !last);
             // The others have an error in that backward; this rank has it in the next at the
             // latest.
-            if (last) backward(reducer);
+            if (last) ordered_backward(reducer);
           });
           expect_mismatch(message, {others_of(comm), "that reduces gradients",
                                     "on rank " + std::to_string(ranks - 1), "no_sync()"});
@@ -130,11 +130,11 @@ TEST(StepOrder, a_rank_that_synchronizes_alone_gets_an_error) {
   for (const Way& way : all_ways) {
     if (way.sharding == Sharding::zero2) continue;
     run_ranks(3, [&](Communicator& comm) {
-      GradientReducer reducer(comm, model("a"), options_of(way));
-      backward(reducer);
+      GradientReducer reducer(comm, model("a"), options_of_way(way));
+      ordered_backward(reducer);
       const std::string message = message_of<Mismatch>([&] {
-        backward(reducer, comm.rank() == 0);
-        backward(reducer);
+        ordered_backward(reducer, comm.rank() == 0);
+        ordered_backward(reducer);
       });
       expect_mismatch(message, {"on rank 0 one of", "on ranks 1 and 2 one of", "no_sync()"});
     });
@@ -146,7 +146,7 @@ TEST(StepOrder, ranks_that_accumulate_over_different_numbers_of_backwards_say_so
   for (const Way& way : all_ways) {
     if (way.sharding == Sharding::zero2) continue;
     run_ranks(3, [&](Communicator& comm) {
-      ReducerOptions options = options_of(way);
+      ReducerOptions options = options_of_way(way);
       options.uneven_accumulation = true;
       GradientReducer reducer(comm, model("a"), options);
       const auto add_ones = [&](bool synchronize) {
@@ -180,7 +180,8 @@ TEST(StepOrder, backwards_in_the_same_order_that_begin_inside_of_one_another_are
   for (const Way& way : all_ways) {
     if (way.sharding == Sharding::zero2) continue;
     run_ranks(2, [&](Communicator& comm) {
-      GradientReducer a(comm, model("a"), options_of(way)), b(comm, model("b"), options_of(way));
+      GradientReducer a(comm, model("a"), options_of_way(way)),
+          b(comm, model("b"), options_of_way(way));
       for (int step = 0; step < 4; ++step) {
         for (const bool synchronize : {false, true}) {
           a.begin(synchronize);
@@ -192,8 +193,8 @@ TEST(StepOrder, backwards_in_the_same_order_that_begin_inside_of_one_another_are
           a.end();
           b.end();
         }
-        backward(b);
-        backward(a);
+        ordered_backward(b);
+        ordered_backward(a);
       }
     });
   }
@@ -206,8 +207,8 @@ TEST(StepOrder, reducers_of_another_communicator_have_an_order_of_their_own) {
     Communicator part = comm.split(comm.rank() / 2, -comm.rank());
     GradientReducer of_part(part, model("part"));
     for (int step = 0; step < 3; ++step) {
-      for (int times = 0; times <= (comm.rank() == 2 ? 2 : 0); ++times) backward(of_part);
-      backward(of_all);
+      for (int times = 0; times <= (comm.rank() == 2 ? 2 : 0); ++times) ordered_backward(of_part);
+      ordered_backward(of_all);
     }
   });
 }

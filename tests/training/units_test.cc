@@ -15,7 +15,7 @@ using tests::run_ranks;
 constexpr int units = 7;
 
 /// Every unit is a bucket: of odd sizes, and one has fewer elements than there are ranks.
-std::vector<Parameter> model() {
+std::vector<Parameter> model_of_units() {
   std::vector<Parameter> all;
   for (const std::int64_t elements : {1000, 37, 3, 5000, 641, 17, 2222}) {
     all.push_back({"unit" + std::to_string(all.size()), hocketFloat32, {elements}, {}});
@@ -23,10 +23,10 @@ std::vector<Parameter> model() {
   return all;
 }
 
-float parameter(int unit, std::size_t element) {
+float unit_parameter(int unit, std::size_t element) {
   return static_cast<float>(unit * 10000) + static_cast<float>(element % 9999);
 }
-float gradient(int rank, int unit, std::size_t element) {
+float unit_gradient(int rank, int unit, std::size_t element) {
   return static_cast<float>((rank + 1) * 4 + unit) + static_cast<float>(element % 64);
 }
 
@@ -47,7 +47,7 @@ class Pool {
 class Sharded {
  public:
   explicit Sharded(Communicator& comm)
-      : layout_(model(), reverse_order(units), {.first_bytes = 1, .bytes = 1}),
+      : layout_(model_of_units(), reverse_order(units), {.first_bytes = 1, .bytes = 1}),
         shards_(layout_.buckets(), comm.ranks(), ShardCut::elements),
         rank_(comm.rank()),
         gathers_(comm.duplicate()),
@@ -59,7 +59,8 @@ class Sharded {
     for (int unit = 0; unit < units; ++unit) {
       for (const ShardLayout::Piece& piece : shards_.pieces(bucket(unit), rank_)) {
         float* const to = shard(parameter_shard_, unit) + piece.at;
-        for (std::size_t i = 0; i < piece.elements; ++i) to[i] = parameter(unit, piece.begin + i);
+        for (std::size_t i = 0; i < piece.elements; ++i)
+          to[i] = unit_parameter(unit, piece.begin + i);
       }
     }
   }
@@ -75,16 +76,16 @@ class Sharded {
   }
   void expect_gathered(int unit, int use) {
     parameters_.ended(use).wait();
-    const std::size_t elements = model()[static_cast<std::size_t>(unit)].elements();
+    const std::size_t elements = model_of_units()[static_cast<std::size_t>(unit)].elements();
     for (std::size_t i = 0; i < elements; ++i) {
-      ASSERT_EQ(parameters_.place(use)[i], parameter(unit, i)) << unit << ' ' << i;
+      ASSERT_EQ(parameters_.place(use)[i], unit_parameter(unit, i)) << unit << ' ' << i;
     }
   }
   void begin_reduction(int unit, int use) {
     gradients_.ended(use).wait();
     float* const place = gradients_.place(use);
-    const std::size_t elements = model()[static_cast<std::size_t>(unit)].elements();
-    for (std::size_t i = 0; i < elements; ++i) place[i] = gradient(rank_, unit, i);
+    const std::size_t elements = model_of_units()[static_cast<std::size_t>(unit)].elements();
+    for (std::size_t i = 0; i < elements; ++i) place[i] = unit_gradient(rank_, unit, i);
     check(hocketReduceScatterV(place, shard(gradient_shard_, unit),
                                shards_.counts(bucket(unit)).data(), hocketFloat32, hocketSum,
                                reductions_.get(), reduce_stream_.get()),
@@ -98,7 +99,8 @@ class Sharded {
         const float* const from = shard(gradient_shard_, unit) + piece.at;
         for (std::size_t i = 0; i < piece.elements; ++i) {
           float sum = 0;
-          for (int rank = 0; rank < ranks; ++rank) sum += gradient(rank, unit, piece.begin + i);
+          for (int rank = 0; rank < ranks; ++rank)
+            sum += unit_gradient(rank, unit, piece.begin + i);
           ASSERT_EQ(from[i], sum) << unit << ' ' << i;
         }
       }

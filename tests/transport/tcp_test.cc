@@ -150,8 +150,8 @@ TEST(Tcp, the_wait_descriptor_tells_of_data_of_connections_and_of_room) {
 }
 
 // Two ranks whose connections the test controls.
-struct Pair {
-  explicit Pair(int dial_from = 0) {
+struct TcpPair {
+  explicit TcpPair(int dial_from = 0) {
     for (int rank = 0; rank < 2; ++rank) {
       TcpDialer dialer;
       dialer.dial = [this, dial_from](int, int index) {
@@ -209,7 +209,7 @@ struct Pair {
 };
 
 TEST(Tcp, small_messages_that_cross_take_turns_between_two_connections) {
-  Pair pair;
+  TcpPair pair;
   std::uint64_t sequence = 1;
   for (; sequence < 50; ++sequence) pair.exchange(sequence, {});
   EXPECT_FALSE(pair.connected[1]) << "a few messages need no second connection";
@@ -228,7 +228,7 @@ TEST(Tcp, small_messages_that_cross_take_turns_between_two_connections) {
 
 // A rank that only sends in its collectives does not poll between them.
 TEST(Tcp, each_collective_sends_its_first_message_at_once_for_some_calls_without_a_poll) {
-  Pair pair;
+  TcpPair pair;
   pair.exchange(1, {});
   pair.settle_both();
   std::deque<Message> sends;
@@ -274,7 +274,7 @@ TEST(Tcp, a_rank_that_sends_to_another_peer_in_each_collective_polls_as_often) {
 }
 
 TEST(Tcp, messages_of_the_user_share_a_system_call_until_the_next_poll) {
-  Pair pair;
+  TcpPair pair;
   pair.exchange(1, {});
   pair.settle_both();
   std::deque<Message> sends;
@@ -289,7 +289,7 @@ TEST(Tcp, messages_of_the_user_share_a_system_call_until_the_next_poll) {
 
 TEST(Tcp, a_second_connection_that_the_peer_never_took_is_no_error) {
   for (const bool closed_before : {false, true}) {
-    Pair pair(2);
+    TcpPair pair(2);
     pair.connect(0);
     auto [mine, theirs] = tcp_pair();
     pair.at[0]->adopt(1, 1, std::move(mine), {});
