@@ -43,6 +43,10 @@ Execution::Outcome Execution::resolve_peers() {
   peers_.resize(static_cast<std::size_t>(board.local_ranks()));
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     if (peer == own_) continue;
+    // This rank awaits no other peers, so they may be writing their places now.
+    const bool reads = header_->accesses_inputs && reads_input_of(peer);
+    const bool writes = header_->accesses_outputs && writes_output_of(peer);
+    if (!reads && !writes) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, operation_).payload, sizeof places);
     const auto map = [&](Buffer buffer, RegionOffset offset, std::byte** out) {
@@ -50,10 +54,10 @@ Execution::Outcome Execution::resolve_peers() {
                                       binding_->message_sequence, out);
     };
     Status status;
-    if (header_->accesses_inputs && reads_input_of(peer)) {
+    if (reads) {
       status = map(Buffer::input, {places.input_region, places.input_offset}, &peers_[peer].input);
     }
-    if (status.ok() && header_->accesses_outputs && writes_output_of(peer)) {
+    if (status.ok() && writes) {
       status =
           map(Buffer::output, {places.output_region, places.output_offset}, &peers_[peer].output);
     }
