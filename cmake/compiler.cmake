@@ -54,12 +54,11 @@ add_compile_definitions($<$<CONFIG:Debug,Sanitize>:HOCKET_ASSERTS>)
 
 if(HOCKET_SANITIZE)
   string(REPLACE ";" "," _sanitizers "${HOCKET_SANITIZE}")
-  # Line tables only: stacks stay readable. The build with the address sanitizer is a debug build
-  # without optimization, which halves its compile time; CMakeLists.txt names what is optimized in
-  # it. The thread sanitizer's runs are longer than its build.
+  # Line tables only: stacks stay readable. A build with a sanitizer is a debug build without
+  # optimization, which halves its compile time; CMakeLists.txt names what is optimized in it.
   set(CMAKE_BUILD_TYPE Sanitize)
   set(_optimization -O0)
-  if(HOCKET_SANITIZE STREQUAL thread OR HOCKET_FUZZ)
+  if(HOCKET_FUZZ)
     set(_optimization -O1)
   endif()
   set(CMAKE_C_FLAGS_SANITIZE "${_optimization} -g1")

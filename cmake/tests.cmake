@@ -6,9 +6,6 @@ find_package(GTest REQUIRED)
 set(_computing collectives cuda matrix memory reduce rules)
 set(_options_computing $<$<CONFIG:Release,Sanitize>:-O1>)
 set(_options_other -O0)
-if(HOCKET_SANITIZE STREQUAL "thread")
-  set(_options_other)
-endif()
 foreach(_kind computing other)
   hocket_precompiled(precompiled_tests_${_kind} "fmt::fmt;GTest::gtest" <fstream> <gtest/gtest.h>
                      <random> <sstream>)
@@ -46,13 +43,16 @@ if(HOCKET_SANITIZE STREQUAL "thread")
   list(APPEND _left_out base collectives fuzz launcher memory perf reduce topo topology)
 endif()
 
-# ctest begins with these, so that none of them runs alone at the end.
-set(_longest_first engine rules_headers faults transport bootstrap launcher)
-# Their ranks compute all the time: beside another test they take three times as long.
-set(_alone matrix)
+# The ranks of these tests compute all the time: beside another test that computes they take three
+# times as long. They leave one place, for a test whose processes sleep.
+set(_whole_machine matrix)
 if(NOT HOCKET_SANITIZE)
-  list(APPEND _alone engine)
+  list(APPEND _whole_machine engine)
 endif()
+cmake_host_system_information(RESULT _cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR _places_but_one "2 * ${_cores} - 1")
+# ctest begins with these, so that none of them runs alone at the end.
+set(_longest_first matrix engine rules_headers faults transport bootstrap launcher)
 
 # Their processes sleep most of the time: two of them take the place of one other test. So ./dev
 # lets tests take two places for each core (PROCESSORS).
@@ -75,11 +75,10 @@ function(hocket_test_defaults)
       math(EXPR _cost "100 - ${_place}")
       set_tests_properties(${_test} PROPERTIES COST ${_cost})
     endif()
-    if(NOT _test IN_LIST _waiting)
+    if(_test IN_LIST _whole_machine)
+      set_tests_properties(${_test} PROPERTIES PROCESSORS ${_places_but_one})
+    elseif(NOT _test IN_LIST _waiting)
       set_tests_properties(${_test} PROPERTIES PROCESSORS 2)
-    endif()
-    if(_test IN_LIST _alone)
-      set_tests_properties(${_test} PROPERTIES RUN_SERIAL TRUE)
     endif()
   endforeach()
 endfunction()
