@@ -13,11 +13,8 @@ set(HOCKET_ALONE
   src/collectives/algorithms/tree.cc src/collectives/algorithms/trees.cc
   src/collectives/algorithms/two_level.cc src/collectives/algorithms/two_level_blocks.cc
   src/collectives/algorithms/two_level_rooted.cc tests/api/bad_input_test.cc
-  tests/api/operators_test.cc tests/bootstrap/hosts_test.cc tests/bootstrap/join_death_test.cc
-  tests/bootstrap/tls_test.cc tests/engine/seams_test.cc tests/engine/split_test.cc
-  tests/faults/record_test.cc tests/faults/trust_test.cc tests/launcher/placement_test.cc
-  tests/matrix/operators_test.cc tests/matrix/process_test.cc tests/rules/dependencies_test.cc
-  tests/rules/lengths_test.cc tests/rules/paths_test.cc tests/transport/tcp_test.cc)
+  tests/api/operators_test.cc tests/rules/dependencies_test.cc tests/rules/lengths_test.cc
+  tests/rules/paths_test.cc)
 # Highway includes these sources again for each instruction set.
 file(GLOB _kernels RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS src/reduce/*.cc)
 list(APPEND HOCKET_ALONE src/training/adamw_vectors.cc src/training/range_math.cc ${_kernels})
