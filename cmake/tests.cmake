@@ -52,7 +52,8 @@ endif()
 cmake_host_system_information(RESULT _cores QUERY NUMBER_OF_LOGICAL_CORES)
 math(EXPR _places_but_one "2 * ${_cores} - 1")
 # ctest begins with these, so that none of them runs alone at the end.
-set(_longest_first matrix engine rules_headers faults transport bootstrap launcher)
+set(_longest_first matrix engine collectives training rules_headers faults transport bootstrap
+    launcher)
 
 # Their processes sleep most of the time: two of them take the place of one other test. So ./dev
 # lets tests take two places for each core (PROCESSORS).
