@@ -10,12 +10,7 @@ namespace {
 using ranks::Env;
 using ranks::Rank;
 using ranks::settle;
-
-int sum_of_ones(hocketComm_t comm) {
-  int x = 1;
-  EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, comm, nullptr));
-  return x;
-}
+using ranks::sum_of_ones;
 
 std::vector<int> ranks_of(Rank& self, hocketComm_t comm) {
   int count = 0;

@@ -10,12 +10,7 @@ using hocket::internal::Session;
 using ranks::Env;
 using ranks::Rank;
 using ranks::settle;
-
-int ranks_of_part(hocketComm_t comm) {
-  int x = 1;
-  EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, comm, nullptr));
-  return x;
-}
+using ranks::sum_of_ones;
 
 class Split : public testing::TestWithParam<const char*> {
   Env env_{{{"HOCKET_TRANSPORT", GetParam()}}};
@@ -51,7 +46,7 @@ TEST(LastAlgorithm, is_none_until_a_collective_of_ones_own_has_run) {
     EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
     EXPECT_STREQ("none", algorithm) << "what making the communicator took is not the user's";
     EXPECT_STREQ("none", transport);
-    EXPECT_EQ(2, ranks_of_part(self.comm));
+    EXPECT_EQ(2, sum_of_ones(self.comm));
     EXPECT_HOCKET(hocketCommLastAlgorithm(self.comm, &algorithm, &transport));
     EXPECT_STREQ("inline", algorithm);
     EXPECT_STREQ("shm", transport);
@@ -67,16 +62,16 @@ TEST_P(Split, may_be_split_again_and_destroyed_in_any_order) {
     ASSERT_HOCKET(hocketCommSplit(self.comm, self.rank / 2, 0, &half, nullptr));
     ASSERT_HOCKET(hocketCommSplit(half, self.rank % 2, 0, &quarter, nullptr));
     ASSERT_HOCKET(hocketCommSplit(self.comm, 0, -self.rank, &again, nullptr));
-    EXPECT_EQ(1, ranks_of_part(quarter));
-    EXPECT_EQ(4, ranks_of_part(again));
-    EXPECT_EQ(2, ranks_of_part(half));
+    EXPECT_EQ(1, sum_of_ones(quarter));
+    EXPECT_EQ(4, sum_of_ones(again));
+    EXPECT_EQ(2, sum_of_ones(half));
     std::vector<hocketComm_t> order = {half, self.comm, quarter};
     std::rotate(order.begin(), order.begin() + self.rank % 3, order.end());
     for (hocketComm_t comm : order) {
       EXPECT_HOCKET(hocketCommDestroy(comm));
     }
     self.comm = nullptr;
-    EXPECT_EQ(4, ranks_of_part(again)) << "it outlives what it was split from";
+    EXPECT_EQ(4, sum_of_ones(again)) << "it outlives what it was split from";
     EXPECT_HOCKET(hocketCommDestroy(again));
   });
 }
@@ -90,12 +85,12 @@ TEST_P(Split, an_error_of_a_part_is_the_parts_own) {
       EXPECT_HOCKET(hocketCommAbort(half));
       EXPECT_EQ(hocketAborted, hocketBarrier(half, nullptr));
     } else {
-      EXPECT_EQ(2, ranks_of_part(half));
+      EXPECT_EQ(2, sum_of_ones(half));
     }
-    EXPECT_EQ(4, ranks_of_part(self.comm));
+    EXPECT_EQ(4, sum_of_ones(self.comm));
     self.meet();
     EXPECT_HOCKET(hocketCommDestroy(half));
-    EXPECT_EQ(4, ranks_of_part(self.comm));
+    EXPECT_EQ(4, sum_of_ones(self.comm));
   });
 }
 
@@ -106,7 +101,7 @@ TEST_P(Split, without_blocking_takes_its_turn_among_the_calls_on_the_parent) {
     std::vector<hocketComm_t> parts(8);
     for (hocketComm_t& part : parts) {
       EXPECT_EQ(hocketInProgress, hocketCommSplit(self.comm, self.rank / 2, 0, &part, &config));
-      EXPECT_EQ(4, ranks_of_part(self.comm)) << "the parent is used while the split runs";
+      EXPECT_EQ(4, sum_of_ones(self.comm)) << "the parent is used while the split runs";
     }
     EXPECT_HOCKET(hocketCommDestroy(self.comm)) << "and may go before the parts are made";
     self.comm = nullptr;

@@ -88,6 +88,14 @@ inline hocketResult_t hear(hocketComm_t comm) { return state_after(hocketSuccess
 /// Waits until the operations of a communicator with blocking = 0 have ended.
 inline hocketResult_t settle(hocketComm_t comm) { return state_after(hocketInProgress, comm); }
 
+/// The result of an all-reduce of ones: the number of ranks. Every rank of the communicator calls
+/// it.
+inline int sum_of_ones(hocketComm_t comm) {
+  int x = 1;
+  EXPECT_HOCKET(hocketAllReduce(&x, &x, 1, hocketInt32, hocketSum, comm, nullptr));
+  return x;
+}
+
 struct Rank {
   int rank = 0;
   int ranks = 1;
