@@ -44,7 +44,7 @@ if(HOCKET_SANITIZE STREQUAL "thread")
 endif()
 
 # The ranks of these tests compute all the time: beside another test that computes they take three
-# times as long. They leave one place, for a test whose processes sleep.
+# times as long. They leave one of the places of ctest to a test whose processes sleep.
 set(_whole_machine matrix)
 if(NOT HOCKET_SANITIZE)
   list(APPEND _whole_machine engine)

@@ -43,9 +43,10 @@ Execution::Outcome Execution::resolve_peers() {
   peers_.resize(static_cast<std::size_t>(board.local_ranks()));
   for (int peer = 0; peer < board.local_ranks(); ++peer) {
     if (peer == own_) continue;
-    // This rank awaits no other peers, so they may be writing their places now.
     const bool reads = header_->accesses_inputs && reads_input_of(peer);
     const bool writes = header_->accesses_outputs && writes_output_of(peer);
+    // A peer whose buffers this rank does not use may not have arrived: it may write its places
+    // now.
     if (!reads && !writes) continue;
     BufferPlaces places;
     std::memcpy(&places, board.arrival(peer, operation_).payload, sizeof places);
