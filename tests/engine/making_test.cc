@@ -171,7 +171,9 @@ TEST(Making, of_a_group_that_fails_leaves_no_communicator_that_blocks) {
   ASSERT_HOCKET(hocketGetUniqueId(&whole));
   ASSERT_HOCKET(hocketGetUniqueId(&missing));
   ASSERT_HOCKET(hocketGetUniqueId(&missing_too));
-  const std::size_t retired = api::Process::current().retired_comms.count();
+  std::size_t retired = api::Process::current().retired_comms.count();
+  // Where earlier tests have destroyed so many communicators, each new one takes the oldest handle.
+  for (int made = 0; made < 3; ++made) retired -= retired >= api::RetiredComms::most ? 1 : 0;
   hocketComm_t alone = nullptr, lonely = nullptr, later = nullptr;
   ASSERT_HOCKET(hocketGroupStart());
   EXPECT_HOCKET(hocketCommInitRankConfig(&alone, 1, whole, 0, &config));
