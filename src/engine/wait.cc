@@ -45,8 +45,9 @@ class Driver {
     std::optional<Nanos> now;
     unsigned quiet = 0, moves = 0;
     bool looked = false;  // whether a peer has this core
-    Nanos quiet_since = 0;
+    Nanos quiet_since = 0;  // 0: not yet
     const WaitPolicy* policy = &oversubscription_.policy();
+    unsigned polls = 0;
     for (;;) {
       bool busy = false;
       const bool moved = run_all(now, &busy);
@@ -54,27 +55,30 @@ class Driver {
       now.reset();
       if (moved) {
         quiet = 0;
+        quiet_since = 0;
         looked = false;
         // The deadline also ends a long operation that keeps moving.
         if (++moves % moves_between_clock_reads == 0) now = monotonic_now();
         continue;
       }
-      if (++quiet <= policy->polls) {
+      if (++quiet == 1) polls = polls_of(*policy);
+      if (quiet <= polls) {
         if (quiet > polls_without_pause) pause_briefly();
         continue;
       }
       policy = &oversubscription_.policy();
-      if (quiet <= policy->polls) continue;
+      polls = polls_of(*policy);
+      if (quiet <= polls) continue;
       now = monotonic_now();
-      if (quiet == policy->polls + 1) quiet_since = *now;
-      const WaitPhase phase = policy->phase(quiet, *now - quiet_since);
+      if (quiet_since == 0) quiet_since = *now;
+      const WaitPhase phase = policy->phase(*now - quiet_since);
       if (phase == WaitPhase::spin) {
         pause_briefly();
         continue;
       }
       for (const Sleeper& sleeper : sleepers_) sleeper.engine->ring_pending();
       if (oversubscription_.is_due(*now)) {
-        oversubscription_.look(std::this_thread::get_id(), *now, run_delay(), polls_by_calls());
+        oversubscription_.look(std::this_thread::get_id(), *now, run_delay());
       }
       const bool on_a_peers_core =
           !looked && !oversubscription_.shares_core() && peer_on_this_core();
@@ -109,10 +113,13 @@ class Driver {
     return moved;
   }
 
-  bool polls_by_calls() const {
-    return !std::ranges::all_of(sleepers_, [](const Sleeper& sleeper) {
+  /// An operation between nodes with several ranks waits now for the board, now for sockets.
+  unsigned polls_of(const WaitPolicy& policy) const {
+    if (policy.polls == policy.polls_by_calls) return policy.polls;
+    const bool by_calls = !std::ranges::all_of(sleepers_, [](const Sleeper& sleeper) {
       return sleeper.engine->transports().use_board_only();
     });
+    return by_calls ? policy.polls_by_calls : policy.polls;
   }
 
   /// The scheduler may run two ranks on one core although there is a core for each. A yield leaves
@@ -170,23 +177,22 @@ const WaitPolicy& Oversubscription::policy() const {
   // 10 us instead of 500, broadcasts and scatters of 64 B to 4 and 8 ranks over tcp on 2 cores took
   // 0.85 to 0.93 of the time, but an all-reduce of 8 ranks took 1.15 times as long; with 50 us 0.92
   // to 0.97, and 1.13.
-  static const WaitPolicy core_of_a_peer{.polls = 1, .spin = 0, .yield = 500'000};
+  static const WaitPolicy core_of_a_peer{
+      .polls = 1, .polls_by_calls = 1, .spin = 0, .yield = 500'000};
   // A peer with a core of its own answers a small call within these polls. A system call after each
   // poll would double the time of such a call for a second, after some thread has run on this core
   // for a millisecond. But where each poll makes system calls, so many polls take the core from the
   // peers: 8 ranks in 8 network namespaces on 2 cores took 385 us for an all-reduce of 64 B, and
-  // 135 us with core_of_a_peer.
-  static const WaitPolicy loaded_core{.polls = 32, .spin = 0, .yield = 500'000};
-  static const WaitPolicy background{.polls = 16, .spin = 0, .yield = 0};
+  // 135 us with a yield after the second poll.
+  static const WaitPolicy loaded_core{
+      .polls = 32, .polls_by_calls = 1, .spin = 0, .yield = 500'000};
+  static const WaitPolicy background{.polls = 16, .polls_by_calls = 16, .spin = 0, .yield = 0};
   if (driven_for != nullptr && !driven_for->any()) return background;
   if (by_ranks_) return core_of_a_peer;
-  if (!shared_until_) return own_core;
-  return polls_by_calls_ ? core_of_a_peer : loaded_core;
+  return shared_until_ ? loaded_core : own_core;
 }
 
-void Oversubscription::look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay,
-                            bool polls_by_calls) {
-  polls_by_calls_ = polls_by_calls;
+void Oversubscription::look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay) {
   if (!run_delay) return;
   if (last_ && last_->thread == thread &&
       *run_delay - last_->run_delay >= (now - last_->at) / shared_fraction) {

@@ -36,16 +36,17 @@
 namespace hocket::internal {
 
 /// What a thread does after a poll that moved nothing.
-enum class WaitPhase { poll, spin, yield, sleep };
+enum class WaitPhase { spin, yield, sleep };
 
 struct WaitPolicy {
-  unsigned polls = 1000;    // before anything else: no clock, no lock, no system call
-  Nanos spin = 100'000;     // then polls that read the clock
-  Nanos yield = 1'000'000;  // then polls that yield to other threads; then sleep
+  // Polls in a row that move nothing, before anything else: no clock, no lock, no system call.
+  unsigned polls = 1000;
+  unsigned polls_by_calls = 1000;  // the same, where each poll makes system calls, as over tcp
+  Nanos spin = 100'000;            // then polls that read the clock
+  Nanos yield = 1'000'000;         // then polls that yield to other threads; then sleep
 
-  /// quiet: polls in a row that moved nothing. quiet_for: nanoseconds since they exceeded `polls`.
-  WaitPhase phase(unsigned quiet, Nanos quiet_for) const {
-    if (quiet <= polls) return WaitPhase::poll;
+  /// quiet_for: nanoseconds since so many polls have moved nothing.
+  WaitPhase phase(Nanos quiet_for) const {
     if (quiet_for < spin) return WaitPhase::spin;
     return quiet_for < yield ? WaitPhase::yield : WaitPhase::sleep;
   }
@@ -69,8 +70,8 @@ class Oversubscription {
     return !by_ranks_ && (!last_ || now - last_->at >= between_looks);
   }
   /// Takes the run delay: the total time that `thread`, the calling thread, has waited for a core;
-  /// empty: unknown. polls_by_calls: each of its polls makes system calls, as over tcp.
-  void look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay, bool polls_by_calls);
+  /// empty: unknown.
+  void look(std::thread::id thread, Nanos now, std::optional<Nanos> run_delay);
 
  private:
   static constexpr Nanos between_looks = 10 * nanos_per_ms;
@@ -82,7 +83,6 @@ class Oversubscription {
   bool by_ranks_;
   std::optional<Look> last_;
   std::optional<Nanos> shared_until_;
-  bool polls_by_calls_ = false;
 };
 
 /// The time that the calling thread has waited for a core so far. Empty if the kernel does not
