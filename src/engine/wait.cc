@@ -44,7 +44,7 @@ class Driver {
   void run() {
     std::optional<Nanos> now;
     unsigned quiet = 0, moves = 0;
-    bool looked = false;  // whether a peer has this core
+    bool looked = false;    // whether a peer has this core
     Nanos quiet_since = 0;  // 0: not yet
     const WaitPolicy* policy = &oversubscription_.policy();
     unsigned polls = 0;
