@@ -113,7 +113,8 @@ class Driver {
     return moved;
   }
 
-  /// An operation between nodes with several ranks waits now for the board, now for sockets.
+  /// The polls of the policy, for what the operations wait for now: an operation between nodes with
+  /// several ranks waits for the board and for sockets in turn.
   unsigned polls_of(const WaitPolicy& policy) const {
     if (policy.polls == policy.polls_by_calls) return policy.polls;
     const bool by_calls = !std::ranges::all_of(sleepers_, [](const Sleeper& sleeper) {
