@@ -45,7 +45,7 @@ struct WaitPolicy {
   Nanos spin = 100'000;            // then polls that read the clock
   Nanos yield = 1'000'000;         // then polls that yield to other threads; then sleep
 
-  /// quiet_for: nanoseconds since so many polls have moved nothing.
+  /// What follows these polls. quiet_for: nanoseconds since then, in which nothing moved.
   WaitPhase phase(Nanos quiet_for) const {
     if (quiet_for < spin) return WaitPhase::spin;
     return quiet_for < yield ? WaitPhase::yield : WaitPhase::sleep;
