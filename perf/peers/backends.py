@@ -145,6 +145,13 @@ CONFIGURATIONS = {
             **tcp_messages("eth1"),
         },
         "local-tcp": tcp_messages("lo"),
+        "both": {f"levels-{kib}K-{wait}{way}":
+                 env(FLOOR_WAY="levels", FLOOR_PIECE=str(kib << 10), FLOOR_WAIT=wait,
+                     FLOOR_INTERFACE="eth1", **stores)
+                 for kib in (64, 256, 1024) for wait in ("yield", "sleep")
+                 for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))} | {
+                 f"leaders-{wait}": env(FLOOR_WAY="leaders", FLOOR_WAIT=wait,
+                                        FLOOR_INTERFACE="eth1") for wait in ("yield", "sleep")},
     },
 }
 
@@ -211,7 +218,10 @@ def floor_has_in_memory(config, collective):
 
 def floor_has_over_tcp(transport, config, collective, ranks):
     """For equal blocks: between two hosts, and for messages between a power of two of ranks."""
-    if collective.endswith("_v") or transport == "both" or ranks & (ranks - 1):
+    if transport == "both":
+        return (collective in ("all_reduce", "all_gather", "reduce_scatter", "broadcast") and
+                not (config.startswith("leaders") and collective == "broadcast"))
+    if collective.endswith("_v") or ranks & (ranks - 1):
         return False
     if config == "tcp-whole":
         return ranks == 2 and collective == "all_reduce"
