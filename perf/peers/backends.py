@@ -54,6 +54,16 @@ def tcp_messages(interface):
             for way in ("tcp-flat", "tcp-tree") for wait in ("yield", "sleep")}
 
 
+def two_levels(interface):
+    """Of the floor: between two hosts over TCP, within each through shared memory."""
+    pieces = {f"levels-{kib}K-{wait}{way}": env(FLOOR_WAY="levels", FLOOR_PIECE=str(kib << 10),
+                                                FLOOR_WAIT=wait, FLOOR_INTERFACE=interface,
+                                                **stores)
+              for kib, wait in ((64, "yield"), (256, "sleep"), (1024, "sleep"))
+              for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))}
+    return {**pieces, "leaders": env(FLOOR_WAY="leaders", FLOOR_INTERFACE=interface)}
+
+
 OMPI_SM = Setting(mca("pml=ob1", "btl=self,sm"))
 OMPI_TCP = Setting(mca("pml=ob1", "btl=self,tcp"))
 OMPI_BOTH = Setting(mca("pml=ob1", "btl=self,sm,tcp"))
@@ -145,13 +155,7 @@ CONFIGURATIONS = {
             **tcp_messages("eth1"),
         },
         "local-tcp": tcp_messages("lo"),
-        "both": {f"levels-{kib}K-{wait}{way}":
-                 env(FLOOR_WAY="levels", FLOOR_PIECE=str(kib << 10), FLOOR_WAIT=wait,
-                     FLOOR_INTERFACE="eth1", **stores)
-                 for kib in (64, 256, 1024) for wait in ("yield", "sleep")
-                 for way, stores in (("", {}), ("-past", {"FLOOR_STORES": "past"}))} | {
-                 f"leaders-{wait}": env(FLOOR_WAY="leaders", FLOOR_WAIT=wait,
-                                        FLOOR_INTERFACE="eth1") for wait in ("yield", "sleep")},
+        "both": two_levels("eth1"),
     },
 }
 
@@ -217,10 +221,11 @@ def floor_has_in_memory(config, collective):
 
 
 def floor_has_over_tcp(transport, config, collective, ranks):
-    """For equal blocks: between two hosts, and for messages between a power of two of ranks."""
+    """For equal blocks: between two hosts, and for messages between a power of two of ranks.
+    Between two hosts with several ranks each four collectives have a floor."""
     if transport == "both":
-        return (collective in ("all_reduce", "all_gather", "reduce_scatter", "broadcast") and
-                not (config.startswith("leaders") and collective == "broadcast"))
+        wanted = "all_reduce", "all_gather", "reduce_scatter", "broadcast"
+        return collective in wanted and (config, collective) != ("leaders", "broadcast")
     if collective.endswith("_v") or ranks & (ranks - 1):
         return False
     if config == "tcp-whole":

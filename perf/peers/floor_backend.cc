@@ -206,9 +206,7 @@ bool backend_start(std::string* error) {
     const Shape shape = way == Way::tcp_flat ? Shape::flat : Shape::tree;
     return tcp_messages_floor_start(me, ranks, meeting_file, shape, error);
   }
-  if (of_levels()) {
-    return levels_floor_start(me, ranks, number("HOCKET_LOCAL_RANKS", 0), meeting_file, error);
-  }
+  if (of_levels()) return levels_floor_start(me, ranks, meeting_file, error);
   if (is_tcp()) return tcp_floor_start(me, ranks, meeting_file, error);
   return node_start(me, ranks, meeting_file, error);
 }

@@ -13,8 +13,7 @@ namespace hocket::peers {
 /// meeting_file, ".host" and the number of the host; each rank has a connection to the rank of the
 /// other host that has the same place there (tcp_links.h). FLOOR_WAIT is as in
 /// tcp_messages_floor.h. Returns false and sets *error if it cannot.
-bool levels_floor_start(int rank, int ranks, int per_host, const std::string& meeting_file,
-                        std::string* error);
+bool levels_floor_start(int rank, int ranks, const std::string& meeting_file, std::string* error);
 
 /// All-reduce, all-gather, reduce-scatter with equal blocks, and broadcast. Each rank exchanges
 /// its part with the other host, in segments of FLOOR_PIECE bytes; leaders: the first rank of each

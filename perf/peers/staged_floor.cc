@@ -23,10 +23,14 @@ class Staged {
     if (c == reduce && one_shot_) stages_ = node.me != 0;
     folds_ = reduces_ && !(c == reduce && one_shot_ && node.me != 0);
     cut_ = (c == all_reduce || c == reduce) && !one_shot_;
-    block_ = cut_ ? (call.count + node.ranks - 1) / node.ranks : call.varying ? call.longest : call.count;
+    block_ = cut_           ? (call.count + node.ranks - 1) / node.ranks
+             : call.varying ? call.longest
+                            : call.count;
     collects_results_ = cut_ && (c == all_reduce || node.me == 0);
     results_are_read_ = cut_ && (c == all_reduce || node.me != 0);
-    collects_ = c == gather ? node.me == 0 : c == broadcast || c == scatter ? node.me != 0 : !reduces_;
+    collects_ = c == gather                      ? node.me == 0
+                : c == broadcast || c == scatter ? node.me != 0
+                                                 : !reduces_;
     const std::size_t pieces = to_each_ ? static_cast<std::size_t>(node.ranks) : 1;
     each_ = std::max<std::size_t>(node.piece_bytes / pieces / sizeof(float) / 32 * 32, 32);
     rounds_ = std::max<std::uint64_t>(1, (block_ + each_ - 1) / each_);
@@ -51,7 +55,8 @@ class Staged {
       }
     }
     node.rounds += rounds_;
-    if (!folds_ && !collects_) tell(page(node.me).read.number, node.rounds);  // it has read all it needs
+    if (!folds_ && !collects_)
+      tell(page(node.me).read.number, node.rounds);  // it has read all it needs
   }
 
  private:
@@ -92,11 +97,13 @@ class Staged {
         const int b = (node.me + i) % node.ranks;
         copy(call_.in + start(b), piece(node.me, round, b), elements(b), node.staging);
       }
-      if (!reduces_) copy(call_.in + start(node.me), call_.out + own_start(), elements(node.me), node.stores);
+      if (!reduces_)
+        copy(call_.in + start(node.me), call_.out + own_start(), elements(node.me), node.stores);
     } else {
       const std::size_t n = one_shot_ ? call_.count : elements(node.me);
       copy(call_.in + at_, piece(node.me, round, 0), n, node.staging);
-      if (call_.collective == all_gather) copy(call_.in + at_, call_.out + start(node.me), n, node.stores);
+      if (call_.collective == all_gather)
+        copy(call_.in + at_, call_.out + start(node.me), n, node.stores);
     }
     tell(slot(node.me, round).staged.number, round + 1);
   }
@@ -107,15 +114,16 @@ class Staged {
   void collect(std::uint64_t round) {
     using enum Collective;
     const Collective c = call_.collective;
-    if (c == gather && node.me == 0) copy(call_.in + at_, call_.out + at_, elements(0), node.stores);
+    if (c == gather && node.me == 0)
+      copy(call_.in + at_, call_.out + at_, elements(0), node.stores);
     if (!collects_) return;
     for (int i = 1; i < node.ranks; ++i) {
       const int q = (node.me + i) % node.ranks;
       if ((c == broadcast || c == scatter) && q != 0) continue;
       await(slot(q, round).staged.number, round + 1);
       const bool whole = c == broadcast || c == scatter;
-      copy(piece(q, round, node.me), call_.out + (whole ? at_ : start(q)), elements(whole ? node.me : q),
-           node.stores);
+      copy(piece(q, round, node.me), call_.out + (whole ? at_ : start(q)),
+           elements(whole ? node.me : q), node.stores);
     }
     tell(page(node.me).read.number, round + 1);
   }
@@ -126,7 +134,7 @@ class Staged {
     for (int q = 0; q < node.ranks; ++q) {
       if (q != node.me) await(slot(q, round).staged.number, round + 1);
       from[q] = q == node.me ? static_cast<const void*>(call_.in + (one_shot_ ? 0 : start(node.me)))
-                        : piece(q, round, node.me);
+                             : piece(q, round, node.me);
     }
     void* to[2] = {nullptr, nullptr};
     int destinations = 0;

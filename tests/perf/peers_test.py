@@ -230,6 +230,13 @@ class Floor(unittest.TestCase):
             for collective in measure.COLLECTIVES:
                 self.check("tcp", config, here, collective, 2)
 
+    def test_of_two_levels_gives_the_right_results(self):
+        # Each half of the ranks has shared memory of its own, as if it were on a host of its own.
+        for config, setting in backends.two_levels("lo").items():
+            ranks = 6 if config in ("leaders", "levels-64K-yield") else 4
+            for collective in measure.COLLECTIVES:
+                self.check("both", config, setting, collective, ranks)
+
 
 class Hocket(unittest.TestCase):
     def run_hocket(self, collective, sizes, **more):
