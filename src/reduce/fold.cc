@@ -174,6 +174,15 @@ void fold_then_copy(const Fold& f, Kernel kernel, std::size_t bytes) {
   }
 }
 
+/// Kernels write the destinations with ordinary stores first.
+void fold_past_the_first(const Fold& f, Kernel kernel) {
+  void* const turned[] = {f.dsts[1], f.dsts[0]};
+  Fold fold = f;
+  fold.dsts = turned;
+  fold.stores = Stores::first_cached;
+  kernel(fold, 0, f.count);
+}
+
 /// For at most this many elements plain code is at least as fast.
 constexpr std::size_t few_elements = 2;
 
@@ -206,6 +215,8 @@ void fold(const Fold& f) {
     const std::size_t bytes = f.count * (wide ? wide_size_of(f.dtype) : size_of(f.dtype));
     if (f.dst_count > 1 && f.stores == Stores::one_by_one && bytes >= reduce::least_copied_bytes) {
       reduce::fold_then_copy(f, kernel, bytes);
+    } else if (f.dst_count == 2 && f.stores == Stores::second_cached) {
+      reduce::fold_past_the_first(f, kernel);
     } else {
       kernel(f, 0, f.count);
     }

@@ -41,7 +41,12 @@ enum class Stores : std::uint8_t {
   first_cached,
   // As together, with non-temporal stores to all destinations.
   non_temporal,
+  // As together, with non-temporal stores to the first of two destinations, and ordinary stores to
+  // the second. A copy, an integer average and a fold with another number of destinations have
+  // ordinary stores alone.
+  second_cached,
 };
+constexpr int stores_count = 5;
 
 struct Fold {
   const FoldSource* srcs = nullptr;

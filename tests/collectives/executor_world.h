@@ -177,7 +177,7 @@ class World {
     binding = {};
     binding.dtype = call.dtype;
     binding.op = call.op;
-    binding.stores = static_cast<Stores>(call.seed % 4);
+    binding.stores = static_cast<Stores>(call.seed % stores_count);
     binding.non_temporal_scratch = call.seed % 8 >= 4;
     binding.prefetches_scratch = call.seed % 16 >= 8;
     binding.repeated = task.repeats != nullptr;

@@ -15,7 +15,7 @@ FUZZ_TARGET(reduce, input) {
   if (!computes(fold_of.op, fold_of.dtype)) fold_of.op = Op::sum;
   fold_of.count = input.below(input.byte() % 8 == 0 ? 3000 : 150);
   fold_of.src_count = static_cast<int>(1 + input.byte() % 5);
-  fold_of.stores = static_cast<Stores>(input.byte() % 4);
+  fold_of.stores = static_cast<Stores>(input.byte() % stores_count);
   const std::uint8_t flags = input.byte();
   fold_of.finish = (flags & 1) != 0;
   const bool scaled = fold_of.op == Op::sum && (flags & 2) != 0;

@@ -83,7 +83,7 @@ Case random_case(Dtype dtype, Op op, std::mt19937_64& random) {
   c.finish = below(4) != 0;
   const std::uint32_t divisors[] = {1, 2, 3, 7, 64, 1000003, 0x80000001, 0xffffffff};
   c.divisor = divisors[below(8)];
-  c.stores = static_cast<Stores>(below(4));
+  c.stores = static_cast<Stores>(below(stores_count));
   const std::size_t operands = sources + static_cast<std::size_t>(c.dst_count);
   const std::size_t unit = below(2) == 0 ? 1 : size_of(dtype);
   for (std::size_t i = 0; i < operands; ++i) {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t repeats = 77;
 
 constexpr Stores every_way[] = {Stores::together, Stores::one_by_one, Stores::first_cached,
-                                Stores::non_temporal};
+                                Stores::non_temporal, Stores::second_cached};
 
 /// Folds one element per source, repeated through vectors and tails, and returns the result; fails
 /// if the positions differ.
