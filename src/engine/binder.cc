@@ -98,7 +98,8 @@ Status Binder::bind_anew(const Call& call, BoundCall& bound) {
   if (call.varying != nullptr) bind_blocks(bound, call);
   if (call.varying != nullptr && !shares_blocks(row_of(call.collective))) {
     // Blocks that not all ranks know did not count when the program was selected.
-    binding.stores = selector_->stores(call.collective, bytes_held(call));
+    binding.stores = selector_->stores(call.collective, bytes_held(call),
+                                       selection->program->header().uses_node);
   }
   bound.key = key;
   bound.reusable = call.op < Op::pre_mul_sum;

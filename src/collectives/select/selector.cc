@@ -38,6 +38,8 @@ constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 
 constexpr std::size_t long_block_bytes = 2 << 20, most_long_bytes = 128 << 10;
 // Staged chunks of which all slots fit into the core's own cache are not shorter than that.
 constexpr std::size_t least_fitting_bytes = 64 << 10;
+// The same where chunks go to other nodes: each of them is a message of its own.
+constexpr std::size_t least_sent_bytes = 128 << 10;
 // How much of the cache of the node a rank is expected to have.
 constexpr std::size_t most_cache_of_rank = 16 << 20;
 
@@ -495,10 +497,10 @@ void Selector::take(const CallKey& key, const Priced& chosen, Selection* selecti
   }
   selection->sizes = sizes_for(*selection->program, key, chunk);
   const std::size_t bytes = message_bytes(key);
-  selection->stores = stores(key.collective, 2 * bytes);
   selection->many_scratches = uses_many_scratches(options_.figures);
   const bool one_way = row_of(key.collective).rooted && bytes >= least_one_way_bytes;
   const bool uses_node = selection->program->header().uses_node;
+  selection->stores = stores(key.collective, 2 * bytes, uses_node);
   selection->non_temporal_scratch = uses_node && bytes >= least_non_temporal_scratch_bytes &&
                                     non_temporal_is_faster(options_.figures, one_way);
   selection->prefetches_scratch = uses_node && bytes <= most_prefetched_bytes &&
@@ -512,6 +514,11 @@ bool Selector::no_shared_cache() const {
   return options_.one_node && 2 * f.push_non_temporal_ns_per_byte < f.push_ns_per_byte;
 }
 
+std::size_t Selector::ranks_of_node() const {
+  const bool knows = !options_.one_node && options_.layout != nullptr;
+  return knows ? options_.layout->ranks_of_largest() : static_cast<std::size_t>(options_.ranks);
+}
+
 /// Where the lines of the outputs lie decides how results are stored. In memory: past the caches.
 /// In the cache that the cores share: into all outputs at once. In other cores' own caches each
 /// store waits until the other core gives its line up; how long that takes depends on the machine,
@@ -521,12 +528,14 @@ bool Selector::no_shared_cache() const {
 /// both outputs at once. Of a Zen 4: 0.8, and stores past the caches 0.4 (0.6 with the reading of
 /// the results). On cores that share no cache: 0.13, and 0.11 for 1 MiB, where other machines
 /// take 1.7.
-Stores Selector::stores(Collective collective, std::size_t held) const {
+Stores Selector::stores(Collective collective, std::size_t held, bool uses_node) const {
   const Figures& f = options_.figures;
-  if (!options_.one_node) return Stores::together;
-  if (held > most_cache_of_rank || held * options_.ranks > f.node_cache_bytes) {
+  // A plan by messages alone sends on what it has stored.
+  if (!options_.one_node && !uses_node) return Stores::together;
+  if (held > most_cache_of_rank || held * ranks_of_node() > f.node_cache_bytes) {
     return Stores::non_temporal;
   }
+  if (!options_.one_node) return Stores::together;
   if (no_shared_cache()) return Stores::first_cached;
   if (held > f.core_cache_bytes) {
     const bool one_way = row_of(collective).rooted;
@@ -593,7 +602,8 @@ std::size_t Selector::chunk_elements(const Program& program, const CallKey& key)
       } else {
         const std::size_t cache = options_.figures.core_cache_bytes;
         if (message_bytes(key) > cache) {
-          bytes = std::min(bytes, std::max(cache / pieces, least_fitting_bytes));
+          const std::size_t least = options_.one_node ? least_fitting_bytes : least_sent_bytes;
+          bytes = std::min(bytes, std::max(cache / pieces, least));
         }
         if (row.input != Blocks::per_rank && block >= long_block_bytes) {
           bytes = std::min(bytes, most_long_bytes);

@@ -126,8 +126,9 @@ class Selector {
   std::size_t simulated_prices() const { return prices_.size(); }
   /// The elements of each chunk of a block; 0: each block is one chunk.
   std::size_t chunk_elements(const Program& program, const CallKey& key) const;
-  /// How results are stored into outputs. held: the bytes of all buffers of a rank.
-  Stores stores(Collective collective, std::size_t held) const;
+  /// How results are stored into outputs. held: the bytes of all buffers of a rank. uses_node: the
+  /// plan loads and stores within the node.
+  Stores stores(Collective collective, std::size_t held, bool uses_node) const;
 
  private:
   std::size_t most_message_bytes(const ProgramHeader& header, const CollectiveRow& row) const;
@@ -175,6 +176,8 @@ class Selector {
   std::size_t message_bytes(const CallKey& key) const;
   bool has_levels() const;
   bool no_shared_cache() const;
+  /// Ranks of this node; of several nodes, of the largest.
+  std::size_t ranks_of_node() const;
 
   SelectorOptions options_;
   std::vector<const Builder*> forced_;  // of options_.loaded, in the order of add()
