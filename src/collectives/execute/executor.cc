@@ -442,11 +442,13 @@ Stores Execution::output_stores(const Operand& first) const {
 /// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
 /// it in the caches, unless another core's cache costs more than memory (non_temporal_scratch).
 Stores Execution::scratch_stores(Buffer first) const {
+  const bool near_output = first == Buffer::output;
   const bool past = binding_->stores == Stores::non_temporal;
-  if (!binding_->non_temporal_scratch) {
-    return first == Buffer::output && past ? Stores::second_cached : Stores::one_by_one;
+  if (binding_->non_temporal_scratch) {
+    return near_output && !past ? Stores::first_cached : Stores::non_temporal;
   }
-  return first == Buffer::output && !past ? Stores::first_cached : Stores::non_temporal;
+  if (near_output && past) return Stores::second_cached;
+  return binding_->stores == Stores::together ? Stores::together : Stores::one_by_one;
 }
 
 /// The bytes of a copy from one place to one other; 0: the step is another one.
