@@ -28,8 +28,9 @@ class Stream {
   void clear() { *this = {}; }
   void add(const float* data, std::size_t elements) {
     if (elements == 0) return;
-    parts_.push_back({reinterpret_cast<std::byte*>(const_cast<float*>(data)), total_,
-                      total_ += elements * sizeof(float)});
+    const std::size_t begin = total_;
+    total_ += elements * sizeof(float);
+    parts_.push_back({reinterpret_cast<std::byte*>(const_cast<float*>(data)), begin, total_});
   }
   bool idle() const { return moved_ == total_; }
   std::size_t moved() const { return moved_; }
@@ -53,9 +54,10 @@ class Stream {
 
 int connection = -1;
 int host = -1, place = -1, per_host = 0, all = 0;
-bool sleeps = false, is_whole = true;  // is_whole: the connection has not ended
+bool sleeps = false, connected = true;
 Stream out, in;
-std::vector<float> sums, others, blocks;  // of segments; operands of the other host; all blocks
+// The sums of this host, the sums of the other host, and the inputs of this host added up.
+std::vector<float> sums, others, blocks;
 
 bool go_on(ssize_t bytes, Stream* stream, bool* moved) {
   if (bytes > 0) stream->move(static_cast<std::size_t>(bytes));
@@ -66,17 +68,17 @@ bool move_some() {
   bool moved = false;
   if (!out.idle()) {
     const std::size_t most = std::min(out.bytes(), longest_write);
-    is_whole &= go_on(::send(connection, out.data(), most, MSG_NOSIGNAL), &out, &moved);
+    connected &= go_on(::send(connection, out.data(), most, MSG_NOSIGNAL), &out, &moved);
   }
   if (!in.idle()) {
     const std::size_t most = std::min(in.bytes(), longest_read);
-    is_whole &= go_on(::recv(connection, in.data(), most, 0), &in, &moved);
+    connected &= go_on(::recv(connection, in.data(), most, 0), &in, &moved);
   }
   return moved;
 }
 /// Until so many bytes of this call have come or gone.
 void await(const Stream& stream, std::size_t bytes) {
-  while (stream.moved() < bytes && is_whole) {
+  while (stream.moved() < bytes && connected) {
     if (move_some()) continue;
     if (!sleeps) {
       ::sched_yield();
@@ -293,7 +295,7 @@ bool levels_floor_run(const Call& call, bool leaders, std::string* error) {
   *error = "it has no such collective";
   if (call.varying || !run(call, leaders)) return false;
   await(out, out.total());
-  if (is_whole) return true;
+  if (connected) return true;
   *error = std::string("a connection between the hosts: ") + std::strerror(errno);
   return false;
 }
