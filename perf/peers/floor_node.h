@@ -1,5 +1,5 @@
-// The memory that the ranks of a host share in the floor, and what they do there: they write and
-// poll numbers, copy and add up.
+// The memory that the ranks of a host share in the floor, and the operations of a rank on it: it
+// waits for the numbers of other ranks, tells them its own, copies data and adds data up.
 #pragma once
 
 #include <atomic>

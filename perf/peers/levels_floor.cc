@@ -119,14 +119,29 @@ void run_here(Collective collective, const float* from, float* to, std::size_t e
   run_here(collective, from, to, 0, elements, elements);
 }
 
+/// Each rank adds up `elements` of the inputs of its host, block b of which begins at first + b *
+/// stride, and exchanges the sums with the other host in segments. finish(at, count)
+/// awaits the other host's sums of a segment and uses them, after the next segment is added up.
+void exchange_sums(const Call& call, std::size_t first, std::size_t stride, std::size_t elements,
+                   const auto& finish) {
+  const std::size_t each = segment();
+  const auto finish_segment = [&](std::size_t at) { finish(at, std::min(each, elements - at)); };
+  for (std::size_t at = 0; at < elements; at += each) {
+    const std::size_t count = std::min(each, elements - at);
+    run_here(Collective::reduce_scatter, call.in, sums.data() + at, first + at, stride, count);
+    out.add(sums.data() + at, count);
+    in.add(others.data() + at, count);
+    move_some();
+    if (at > 0) finish_segment(at - each);
+  }
+  if (elements > 0) finish_segment((elements - 1) / each * each);
+}
+
 /// The ranks of a host add up a part of a long message each, exchange the sums with the other host
-/// and share the results. The exchange of a segment goes on during the additions of the next.
+/// and share the results.
 void all_reduce(const Call& call) {
-  using enum Collective;
-  const std::size_t n = call.count, each = segment();
-  const std::size_t part =
-      (n + static_cast<std::size_t>(per_host) - 1) / static_cast<std::size_t>(per_host);
-  if (n * sizeof(float) <= short_bytes || n % static_cast<std::size_t>(per_host) != 0) {
+  const std::size_t n = call.count, locals = static_cast<std::size_t>(per_host), part = n / locals;
+  if (n * sizeof(float) <= short_bytes || n % locals != 0) {
     run_here(Collective::all_reduce, call.in, sums.data(), n);
     out.add(sums.data(), n);
     in.add(others.data(), n);
@@ -134,22 +149,12 @@ void all_reduce(const Call& call) {
     add(sums.data(), others.data(), call.out, n);
     return;
   }
-  const auto finish = [&](std::size_t at) {
-    const std::size_t count = std::min(each, part - at);
+  exchange_sums(call, 0, part, part, [&](std::size_t at, std::size_t count) {
     const std::size_t own = static_cast<std::size_t>(place) * part + at;
     await(in, (at + count) * sizeof(float));
     add(sums.data() + at, others.data() + at, call.out + own, count);
-    run_here(all_gather, call.out + own, call.out, at, part, count);
-  };
-  for (std::size_t at = 0; at < part; at += each) {
-    const std::size_t count = std::min(each, part - at);
-    run_here(reduce_scatter, call.in, sums.data() + at, at, part, count);
-    out.add(sums.data() + at, count);
-    in.add(others.data() + at, count);
-    move_some();
-    if (at > 0) finish(at - each);
-  }
-  if (part > 0) finish((part - 1) / each * each);
+    run_here(Collective::all_gather, call.out + own, call.out, at, part, count);
+  });
 }
 
 void all_gather(const Call& call) {
@@ -170,25 +175,13 @@ void all_gather(const Call& call) {
 }
 
 void reduce_scatter(const Call& call) {
-  using enum Collective;
-  const std::size_t n = call.count, each = segment(), half = static_cast<std::size_t>(per_host) * n;
+  const std::size_t n = call.count, half = static_cast<std::size_t>(per_host) * n;
   const std::size_t here = static_cast<std::size_t>(host) * half;
-  const std::size_t there = half - here;
-  const auto finish = [&](std::size_t at) {
-    const std::size_t count = std::min(each, n - at);
-    run_here(reduce_scatter, call.in, call.out + at, here + at, n, count);
+  exchange_sums(call, half - here, n, n, [&](std::size_t at, std::size_t count) {
+    run_here(Collective::reduce_scatter, call.in, call.out + at, here + at, n, count);
     await(in, (at + count) * sizeof(float));
     add(call.out + at, others.data() + at, call.out + at, count);
-  };
-  for (std::size_t at = 0; at < n; at += each) {
-    const std::size_t count = std::min(each, n - at);
-    run_here(reduce_scatter, call.in, sums.data() + at, there + at, n, count);
-    out.add(sums.data() + at, count);
-    in.add(others.data() + at, count);
-    move_some();
-    if (at > 0) finish(at - each);
-  }
-  if (n > 0) finish((n - 1) / each * each);
+  });
 }
 
 /// Between the first ranks of the hosts, and from them to the others.

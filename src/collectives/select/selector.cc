@@ -530,7 +530,7 @@ std::size_t Selector::ranks_of_node() const {
 /// take 1.7.
 Stores Selector::stores(Collective collective, std::size_t held, bool uses_node) const {
   const Figures& f = options_.figures;
-  // A plan by messages alone sends on what it has stored.
+  // In a plan by messages alone, ranks store results and then send them to others.
   if (!options_.one_node && !uses_node) return Stores::together;
   if (held > most_cache_of_rank || held * ranks_of_node() > f.node_cache_bytes) {
     return Stores::non_temporal;
