@@ -76,7 +76,7 @@ bool move_some() {
   }
   return moved;
 }
-/// Until so many bytes of this call have come or gone.
+/// Waits until so many bytes of the stream have moved in this call.
 void await(const Stream& stream, std::size_t bytes) {
   while (stream.moved() < bytes && connected) {
     if (move_some()) continue;

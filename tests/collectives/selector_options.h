@@ -14,4 +14,13 @@ inline SelectorOptions two_ranks() {
   return options;
 }
 
+/// 4 ranks on 2 nodes that have a core for each rank.
+inline SelectorOptions two_by_two_ranks() {
+  SelectorOptions options = two_ranks();
+  options.ranks = 4;
+  options.one_node = false;
+  options.layout = std::make_shared<const Layout>(std::vector<std::uint32_t>{0, 0, 1, 1});
+  return options;
+}
+
 }  // namespace hocket::internal

@@ -125,10 +125,7 @@ TEST(Selector, of_nearly_equal_prices_takes_the_fewest_hops_where_ranks_share_co
 
 /// 4 ranks on 2 nodes, whose ranks share 2 cores of one machine.
 SelectorOptions four_ranks_on_two_nodes() {
-  SelectorOptions options = two_ranks();
-  options.ranks = 4;
-  options.one_node = false;
-  options.layout = std::make_shared<const Layout>(std::vector<std::uint32_t>{0, 0, 1, 1});
+  SelectorOptions options = two_by_two_ranks();
   options.figures.ranks_per_core = 2;
   options.figures.sync_ns = 1900;
   options.figures.message_ns = 3000;

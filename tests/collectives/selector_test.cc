@@ -62,17 +62,8 @@ TEST(Selector, results_are_stored_by_where_their_lines_lie_and_by_what_was_measu
   EXPECT_EQ(Stores::together, stores_of(options, 64 << 20)) << "sent on from there";
 }
 
-/// 4 ranks on 2 nodes that have a core for each rank.
-SelectorOptions two_by_two() {
-  SelectorOptions options = two_ranks();
-  options.ranks = 4;
-  options.one_node = false;
-  options.layout = std::make_shared<const Layout>(std::vector<std::uint32_t>{0, 0, 1, 1});
-  return options;
-}
-
 TEST(Selector, results_between_nodes_go_past_the_caches_if_the_ranks_of_a_node_hold_more) {
-  SelectorOptions options = two_by_two();
+  SelectorOptions options = two_by_two_ranks();
   options.algorithm = "two-level";
   EXPECT_EQ(Stores::together, stores_of(options, 2 << 20));
   EXPECT_EQ(Stores::non_temporal, stores_of(options, (2 << 20) + 4));
@@ -90,7 +81,7 @@ TEST(Selector, chunks_that_go_to_other_nodes_are_longer_than_those_that_stay) {
     EXPECT_TRUE(selection->program->header().uses_node);
     return selector.chunk_elements(*selection->program, key) * sizeof(float);
   };
-  SelectorOptions options = two_by_two();
+  SelectorOptions options = two_by_two_ranks();
   options.figures.core_cache_bytes = 512 << 10;
   options.algorithm = "two-level";
   EXPECT_EQ(128 << 10, chunk_bytes(options)) << "of 8 slots, which would fit with 64 KiB";

@@ -440,7 +440,8 @@ Stores Execution::output_stores(const Operand& first) const {
 
 /// How a fold with a destination in scratch stores its results. first: the buffer of its first
 /// destination; an output comes before scratch. A peer reads the scratch soon, so the stores leave
-/// it in the caches, unless another core's cache costs more than memory (non_temporal_scratch).
+/// it in the caches, unless another core's cache costs more than memory (non_temporal_scratch). An
+/// output beside it is stored past the caches where outputs alone are.
 Stores Execution::scratch_stores(Buffer first) const {
   const bool near_output = first == Buffer::output;
   const bool past = binding_->stores == Stores::non_temporal;
