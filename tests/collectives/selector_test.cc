@@ -495,7 +495,11 @@ TEST(Selector, a_rooted_staged_message_has_a_few_chunks_unless_ranks_share_cores
     EXPECT_EQ(chunk_of(algorithm, collective, 3 << 20), 192 * KiB) << "a sixteenth";
     EXPECT_EQ(chunk_of(algorithm, collective, 64 << 20), 256 * KiB) << "of a long block at most";
   }
-  EXPECT_EQ(chunk_of("staged", Collective::gather, 256 * KiB), 64 * KiB) << "of a block";
+  for (const Collective collective : {Collective::gather, Collective::scatter}) {
+    EXPECT_EQ(chunk_of("staged", collective, 96 * KiB), 96 * KiB) << "a whole block";
+    EXPECT_EQ(chunk_of("staged", collective, 256 * KiB), 128 * KiB) << "at most";
+    EXPECT_EQ(chunk_of("staged", collective, 64 << 20), 256 * KiB) << "of a long block at most";
+  }
   options.figures.ranks_per_core = 2;
   EXPECT_EQ(chunk_of("root-fold", Collective::reduce, 256 * KiB), (4 << 20) / 4U) << "all scratch";
 }
