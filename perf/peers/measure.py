@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 import backends
+from results import is_far, middle_of
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
                "scatter", "alltoall", "barrier", "all_gather_v", "reduce_scatter_v", "gather_v",
@@ -28,7 +29,7 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduc
 SIZES = "8 64 512 4K 16K 64K 128K 512K 2M 8M 32M 64M 128M".split()
 QUICK_SIZES = "8 4K 128K 2M".split()
 RAW_BYTES = 8
-# A configuration that took so many times its peer's best in the first round is not run again.
+# A configuration that took so many times its peer's best is not run again.
 HOPELESS = 1.5
 TERMINATE_S = 3
 METHOD = [
@@ -232,12 +233,6 @@ class Runner:
         return lines, why or ("" if lines else "no result")
 
 
-def equally_near(one, other):
-    """Whether the cores were, by the time of the program's barrier; true if that is unknown."""
-    times = [sum(result.get("barrier_us", [])) for result in (one, other)]
-    return min(times) == 0 or max(times) < 2 * min(times)
-
-
 class Measurement:
     def __init__(self, options, peers):
         self.options, self.peers, self.runner = options, peers, Runner(options)
@@ -250,21 +245,25 @@ class Measurement:
                     yield transport, ranks, collective
 
     def hopeful_sizes(self, case, peer, config, number):
-        """In later rounds, those at which the first round was near the peer's best."""
+        """In later rounds, those at which the configuration was near the peer's best, or was
+        measured with far cores only, which do not decide: another one may be best with near cores."""
         sizes = [0] if case[2] == "barrier" else self.options.sizes
         if number == 1:
             return sizes
-        first = [r for r in self.results if r["round"] == 1 and r["peer"] == peer
-                 and (r["transport"], r["ranks"], r["collective"]) == case]
-        own = {r["bytes"]: r for r in first if r["config"] == config}
+        earlier = [r for r in self.results if r["round"] < number and r["peer"] == peer
+                   and (r["transport"], r["ranks"], r["collective"]) == case]
+        measured = {r["bytes"] for r in earlier if r["config"] == config}
+        sizes = [size for size in sizes if size in measured]
         if peer == "hocket":  # its two kinds of memory are two columns
-            return [size for size in sizes if size in own]
-
-        def is_hopeful(result):
-            return all(result["p50_us"] <= HOPELESS * other["p50_us"] for other in first
-                       if other["bytes"] == result["bytes"] and equally_near(result, other))
-
-        return [size for size in sizes if size in own and is_hopeful(own[size])]
+            return sizes
+        middle_us = middle_of(self.results)
+        own, best = {}, {}  # size: the least time
+        for r in earlier:
+            if not is_far(r, middle_us):
+                for least in [best, own] if r["config"] == config else [best]:
+                    least[r["bytes"]] = min(r["p50_us"], least.get(r["bytes"], r["p50_us"]))
+        return [size for size in sizes
+                if size not in own or own[size] <= HOPELESS * best[size]]
 
     def record(self, case, peer, config, number, lines, why):
         transport, ranks, collective = case

@@ -53,14 +53,21 @@ def joined(paths):
     return first
 
 
-def middle_of(times):
-    """The time between those of near and of far cores; None if all cores are equally near. The
-    twentieth of the times at each end does not count: a foreign process took a core meanwhile."""
+def middle_of(results):
+    """The time of a barrier between those of near and of far cores; None if all cores are equally
+    near. The twentieth of the times at each end does not count: a foreign process took a core
+    meanwhile."""
+    times = [time for result in results for time in result.get("barrier_us", []) if time > 0]
     if not times:
         return None
     times = sorted(times)
     least, most = times[len(times) // 20], times[len(times) - 1 - len(times) // 20]
     return (least * most) ** 0.5 if most > 2 * least else None
+
+
+def is_far(result, middle_us):
+    """Whether the cores were far before or after the measurement; false if that is unknown."""
+    return middle_us is not None and max(result.get("barrier_us") or [0]) >= middle_us
 
 
 def in_one_state(series):
@@ -90,8 +97,7 @@ class Results:
     def __init__(self, *paths):
         self.whole = whole = joined(paths)
         rounds, self.raw_us = {}, []
-        barriers = [time for r in whole["results"] for time in r.get("barrier_us", []) if time > 0]
-        self.middle_us = middle_of(barriers)
+        self.middle_us = middle_of(whole["results"])
         for r in whole["results"]:
             if r["peer"] == "raw-socket":
                 self.raw_us.append(r["p50_us"])

@@ -163,6 +163,11 @@ class LaterRounds(unittest.TestCase):
         for entry in measurement.results[:2]:
             entry["barrier_us"] = [0.1, 0.1]
         self.assertEqual(sizes("far", 2), [8], "the others were measured with near cores")
+        measurement.results.append({**result("openmpi", "best far", 1, 20),
+                                    "barrier_us": [0.3, 0.3]})
+        self.assertEqual(sizes("far", 2), [8], "far cores do not decide")
+        measurement.results.append({**result("openmpi", "far", 2, 16), "barrier_us": [0.1, 0.1]})
+        self.assertEqual(sizes("far", 3), [], "1.6 times the best with near cores")
 
 
 class Programs(unittest.TestCase):
