@@ -245,8 +245,8 @@ class Measurement:
                     yield transport, ranks, collective
 
     def hopeful_sizes(self, case, peer, config, number):
-        """In later rounds, those at which the configuration was near the peer's best, or was
-        measured with far cores only, which do not decide: another one may be best with near cores."""
+        """In later rounds, those at which the configuration was near its library's best. What was
+        measured with far cores does not count: another configuration may be best with near ones."""
         sizes = [0] if case[2] == "barrier" else self.options.sizes
         if number == 1:
             return sizes
