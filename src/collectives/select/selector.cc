@@ -34,7 +34,7 @@ constexpr std::size_t most_whole_bytes = 4 << 20, copied_bytes = 256 << 10;
 // chunks: a quarter of a block, but not more than most_rooted_bytes; a sixteenth of a longer block.
 // Blocks of a gather and of a scatter are divided only if they are longer than most_rooted_bytes.
 // Gathers and scatters of 96 to 256 KiB between 2 ranks took 0.82 to 0.94 of the time of quarters,
-// but broadcasts 0.99 to 1.06 and reduces of 128 and 256 KiB 1.14 to 1.17 (AMD EPYC of Zen 3,
+// but broadcasts 0.99 to 1.06 and reduces of 128 and 256 KiB 1.17 and 1.14 (AMD EPYC of Zen 3,
 // 2026-11-30).
 constexpr std::size_t least_rooted_bytes = 32 << 10, most_rooted_bytes = 128 << 10,
                       most_long_rooted_bytes = 256 << 10;
