@@ -433,6 +433,21 @@ TEST(Selector, what_a_message_and_a_byte_cost_decides_between_nodes) {
   EXPECT_STREQ("owner-fold", first(1000, 8, 16 << 10)) << "few bytes, few rounds";
 }
 
+TEST(Selector, sends_few_messages_between_nodes_if_that_costs_little_more) {
+  SelectorOptions options = two_by_two_ranks();
+  options.figures.message_ns = 100;
+  options.figures.message_overhead_ns = 25'000;
+  options.figures.sync_ns = 3000;
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    EXPECT_EQ("leaders", algorithm_of_blocks(options, collective, false)) << name_of(collective);
+  }
+  EXPECT_EQ("leaders", algorithm_of(options, 8)) << "the price of no call within a node";
+  options.figures.sync_ns = 8000;
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    EXPECT_EQ("two-level", algorithm_of_blocks(options, collective, false)) << name_of(collective);
+  }
+}
+
 TEST(Selector, candidates_come_cheapest_first_with_their_prices) {
   const std::vector<Selector::Priced> all = candidates_between_nodes(1000, 1, 64 << 10);
   ASSERT_GT(all.size(), 2U);

@@ -105,6 +105,7 @@ constexpr WorldKind kinds[] = {
     {4, "", "", false, "3,1"},
     {7, "", "", false, "1,4,2"},
     {3, "", "leaders", false, "2,1"},
+    {7, "", "leaders", false, "1,4,2"},
     {3, "", "two-level", false, "2,1"},
     {4, "", "two-level", false, "2,2"},
     {4, "", "rails", false, "2,2"},

@@ -83,6 +83,8 @@ void two_level_gather(Plan& plan, const Shape& shape);
 void two_level_scatter(Plan& plan, const Shape& shape);
 void two_level_all_to_all(Plan& plan, const Shape& shape);
 void leaders_all_reduce(Plan& plan, const Shape& shape);
+void leaders_all_gather(Plan& plan, const Shape& shape);
+void leaders_reduce_scatter(Plan& plan, const Shape& shape);
 void leaders_barrier(Plan& plan, const Shape& shape);
 
 }  // namespace hocket::internal::algorithms

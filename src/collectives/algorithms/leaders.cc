@@ -13,6 +13,30 @@
 // calls. Each leader sends its node's sum to every other leader; sums of 16- and 8-bit floats are
 // sent as fp32. A barrier is the same without data.
 //
+// All-gather. Each leader packs the blocks of its node in its scratch, and sends them to every
+// other leader in one message. The other ranks copy all blocks from the scratch of their leader.
+//
+//   rank 0           rank 1        rank 2           rank 3
+//   [a] arrive       [b] arrive    [c] arrive       [d] arrive     input -> own scratch
+//   packs a b                      packs c d                       lane gather
+//     a b -> rank 2                  c d -> rank 0                 lanes send, receive
+//   a b c d -> out                 a b c d -> out                  lanes gather, collect
+//                    copies them                    copies them
+//
+// Reduce-scatter. Each leader sums what its node contributes to the blocks of another node, and
+// sends these sums to the leader there in one message. Each rank folds the contributions of its
+// node to its own block, and the sums that its leader has received for that block.
+//
+//   rank 0           rank 1          rank 2           rank 3
+//   [a] arrive       [b] arrive      [c] arrive       [d] arrive    input -> own scratch
+//   a+b for 2, 3                     c+d for 0, 1                   lane gather
+//     sums -> rank 2                   sums -> rank 0               lanes send, receive
+//   folds block 0    folds block 1   folds block 2    folds block 3
+//
+// A rank writes to its scratch, and receives into it, only when all local peers have ended the
+// operation that used it before (src/transport/shm/run_ahead.h). If the ranks of a node are not at
+// equal distances (0, 1, 3), its blocks need several messages.
+//
 // Source: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize
 // collective operation performance" (IPDPS'00), which has one leader for each node.
 #include "base/checked.h"
@@ -28,6 +52,176 @@ namespace {
 constexpr int result = 0;            // the flag of a leader
 constexpr std::uint32_t leader = 0;  // local rank
 constexpr std::uint32_t result_block = 0, own_sum = 1, first_received = 2;
+
+/// All-gather and reduce-scatter, whose messages carry the blocks of one node.
+class NodeBlocks {
+ public:
+  NodeBlocks(Plan& plan, const Shape& shape, Buffer extents)
+      : plan_(plan),
+        shape_(shape),
+        layout_(*shape.layout),
+        extents_(extents),
+        node_(layout_.node_of(shape.rank)),
+        nodes_(layout_.nodes()),
+        local_(layout_.local_rank(shape.rank)),
+        locals_(narrowed<std::uint32_t>(plan.node.size())),
+        r_(local_) {
+    plan.single_chunk = true;
+    for (std::uint32_t node = 0, next = 0; node < nodes_; ++node) {
+      first_.push_back(next);
+      next += narrowed<std::uint32_t>(layout_.ranks_of(node).size());
+    }
+  }
+
+  void all_gather();
+  void reduce_scatter();
+
+ private:
+  /// Scratch has a place for the block of each rank, those of a node side by side.
+  std::uint32_t place(std::uint32_t rank) const {
+    return first_[layout_.node_of(rank)] + layout_.local_rank(rank);
+  }
+  Index leader_of(std::uint32_t node) const { return fixed(layout_.ranks_of(node)[leader]); }
+
+  std::uint32_t add(const char* name, Steps steps) {
+    plan_.lanes.push_back(all_blocks(name, extents_, std::move(steps)));
+    return narrowed<std::uint32_t>(plan_.lanes.size() - 1);
+  }
+  void add_result(Steps received) {
+    const std::uint32_t lane = add("result", std::move(received));
+    if (locals_ > 1) plan_.lanes[lane].publishes = result;
+  }
+
+  /// Adds the lanes that exchange the blocks of the ranks of node `of` with the leader of another
+  /// node. They lie in scratch from `first` on.
+  void send_blocks(std::uint32_t to, std::uint32_t of, std::uint32_t first, std::uint32_t gather) {
+    for (const Run& run : runs_of(layout_.ranks_of(of))) {
+      const Range from = r_.scratch(run.places(first), plan_.wide_scratch);
+      add("send",
+          {await(gather, fixed(0)),
+           for_blocks(send(leader_of(to), fixed(run.first), run.blocks(), from), run.length)});
+      first += run.length;
+    }
+  }
+  /// collect: to have the steps that copy the blocks to the output; else null.
+  void receive_blocks(std::uint32_t from, std::uint32_t of, std::uint32_t first, Steps* received,
+                      Steps* collect) {
+    for (const Run& run : runs_of(layout_.ranks_of(of))) {
+      const Range to = r_.scratch(run.places(first), plan_.wide_scratch);
+      const Step step = recv(leader_of(from), fixed(run.first), run.blocks(), to);
+      received->push_back(await(add("receive", {for_blocks(step, run.length)}), fixed(0)));
+      first += run.length;
+      if (collect == nullptr) continue;
+      collect->push_back(received->back());
+      collect->push_back(for_blocks(copy(run.blocks(), to, {r_.output(run.blocks())}), run.length));
+    }
+  }
+
+  Plan& plan_;
+  const Shape& shape_;
+  const Layout& layout_;
+  const Buffer extents_;
+  const std::uint32_t node_, nodes_, local_, locals_;
+  const Ranges r_;
+  std::vector<std::uint32_t> first_;  // by node
+};
+
+void NodeBlocks::all_gather() {
+  const Index own = fixed(shape_.rank), only = fixed(0);
+  plan_.scratch_blocks = shape_.ranks;
+  Steps gather = {copy(own, r_.input(only), {r_.scratch(fixed(place(shape_.rank)))}), arrive(),
+                  copy(own, r_.input(only), {r_.output(own)})};
+  if (local_ != leader) {
+    gather.push_back(await_arrival(fixed(leader)));
+    gather.push_back(wait(fixed(leader), result));
+    for (std::uint32_t i = 1; i < shape_.ranks; ++i) {
+      const std::uint32_t q = (shape_.rank + i) % shape_.ranks;
+      const Range theirs = at(r_.scratch(fixed(place(q))), fixed(leader));
+      gather.push_back(copy(fixed(q), theirs, {r_.output(fixed(q))}));
+    }
+    add("all", std::move(gather));
+    return;
+  }
+  Steps received, collect;
+  for (std::uint32_t i = 1; i < nodes_; ++i) {
+    const std::uint32_t from = (node_ + nodes_ - i) % nodes_;
+    receive_blocks(from, from, first_[from], &received, &collect);
+  }
+  gather.push_back(await_arrival());
+  for (const std::uint32_t q : layout_.ranks_of(node_)) {
+    if (q == shape_.rank) continue;
+    const Range packed = r_.scratch(fixed(place(q)));
+    gather.push_back(
+        copy(fixed(q), at(packed, fixed(layout_.local_rank(q))), {packed, r_.output(fixed(q))}));
+  }
+  const std::uint32_t gather_lane = add("gather", std::move(gather));
+  for (std::uint32_t i = 1; i < nodes_; ++i) {
+    send_blocks((node_ + i) % nodes_, node_, first_[node_], gather_lane);
+  }
+  received.push_back(await(gather_lane, fixed(0)));
+  add_result(std::move(received));
+  add("collect", std::move(collect));
+}
+
+void NodeBlocks::reduce_scatter() {
+  const bool wide = shape_.widened;
+  const std::uint32_t largest = layout_.ranks_of_largest();
+  // Scratch: block q of the input, then the sums for other nodes, then those that were received.
+  const std::uint32_t first_sum = shape_.ranks, received_sums = 2 * shape_.ranks;
+  plan_.scratch_blocks = received_sums + (nodes_ - 1) * largest;
+  plan_.wide_scratch = wide;
+  const auto of_node = [&](std::uint32_t q) {
+    return in_rank_order(local_, locals_, r_.input(fixed(q)),
+                         at(r_.scratch(fixed(q)), by_source(0)));
+  };
+  const auto received_from = [&](std::uint32_t node) {
+    return received_sums + ((node + nodes_ - node_) % nodes_ - 1) * largest;
+  };
+  Steps gather;
+  for (std::uint32_t q = 0; q < shape_.ranks; ++q) {
+    const bool is_read = local_ != leader || layout_.node_of(q) == node_;
+    if (q == shape_.rank || !is_read) continue;
+    gather.push_back(copy(fixed(q), r_.input(fixed(q)), {r_.scratch(fixed(q))}));
+  }
+  gather.push_back(arrive());
+  gather.push_back(await_arrival());
+  std::vector<Range> sums;
+  for (std::uint32_t m = 0; m < nodes_; ++m) {
+    if (m == node_) {
+      const std::vector<Range> parts = of_node(shape_.rank);
+      sums.insert(sums.end(), parts.begin(), parts.end());
+    } else {
+      sums.push_back(at(r_.scratch(fixed(received_from(m) + local_), wide), fixed(leader)));
+    }
+  }
+  const Step last = finish(fixed(shape_.rank), std::move(sums), {r_.output(fixed(0))});
+  if (local_ != leader) {
+    gather.push_back(wait(fixed(leader), result));
+    gather.push_back(last);
+    add("all", std::move(gather));
+    return;
+  }
+  Steps received;
+  for (std::uint32_t i = 1; i < nodes_; ++i) {
+    const std::uint32_t from = (node_ + nodes_ - i) % nodes_;
+    receive_blocks(from, node_, received_from(from), &received, nullptr);
+  }
+  for (std::uint32_t i = 1; i < nodes_; ++i) {
+    for (const std::uint32_t q : layout_.ranks_of((node_ + i) % nodes_)) {
+      gather.push_back(fold(fixed(q), of_node(q), r_.scratch(fixed(first_sum + place(q)), wide)));
+    }
+  }
+  const std::uint32_t gather_lane = add("gather", std::move(gather));
+  for (std::uint32_t i = 1; i < nodes_; ++i) {
+    const std::uint32_t to = (node_ + i) % nodes_;
+    send_blocks(to, to, first_sum + first_[to], gather_lane);
+  }
+  Steps all = received;
+  all.push_back(await(gather_lane, fixed(0)));
+  all.push_back(last);
+  add_result(std::move(received));
+  add("fold", std::move(all));
+}
 
 }  // namespace
 
@@ -86,6 +280,14 @@ void leaders_all_reduce(Plan& plan, const Shape& shape) {
   fold_steps.push_back(finish(whole, std::move(sums), std::move(places)));
   lane("fold", std::move(fold_steps));
   if (locals > 1) plan.lanes.back().publishes = result;
+}
+
+void leaders_all_gather(Plan& plan, const Shape& shape) {
+  NodeBlocks(plan, shape, Buffer::output).all_gather();
+}
+
+void leaders_reduce_scatter(Plan& plan, const Shape& shape) {
+  NodeBlocks(plan, shape, Buffer::input).reduce_scatter();
 }
 
 void leaders_barrier(Plan& plan, const Shape& shape) {

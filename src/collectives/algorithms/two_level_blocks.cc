@@ -75,37 +75,6 @@ enum Flag : int { ready = 0, consumed = 1 };
 constexpr std::uint32_t leader = 0;  // local rank
 constexpr Index only = {.base = 0};
 
-/// Blocks whose numbers are an arithmetic progression.
-struct Run {
-  std::uint32_t first = 0;
-  std::uint32_t distance = 1;
-  std::uint32_t length = 1;
-
-  Index blocks() const {
-    return length == 1 ? fixed(first) : by_source(first, narrowed<std::int32_t>(distance));
-  }
-};
-
-/// The runs of an ascending list, one after another.
-std::vector<Run> runs_of(const std::vector<std::uint32_t>& blocks) {
-  std::vector<Run> runs;
-  for (const std::uint32_t block : blocks) {
-    Run* const run = runs.empty() ? nullptr : &runs.back();
-    if (run != nullptr && run->length == 1) run->distance = block - run->first;
-    if (run != nullptr && block == run->first + run->length * run->distance) {
-      ++run->length;
-    } else {
-      runs.push_back({.first = block});
-    }
-  }
-  return runs;
-}
-
-/// Blocks of scratch that follow one another.
-Index places(std::uint32_t first, const Run& run) {
-  return run.length == 1 ? fixed(first) : by_source(first);
-}
-
 class RootedBlocks : Levels {
  public:
   RootedBlocks(Plan& plan, const Shape& shape)
@@ -149,10 +118,10 @@ class RootedBlocks : Levels {
     return for_blocks(copy(message.run.blocks(), from, {to}), message.run.length);
   }
   Range of_leader(const Message& message) const {
-    return r_.scratch(places(message.there, message.run));
+    return r_.scratch(message.run.places(message.there));
   }
   Range of_root_node(const Message& message, std::uint32_t local) const {
-    return at(r_.scratch(places(message.place, message.run)), fixed(local));
+    return at(r_.scratch(message.run.places(message.place)), fixed(local));
   }
   std::uint32_t add(const char* name, Steps steps) {
     return Levels::add(all_blocks(name, extents_, std::move(steps)));
@@ -478,7 +447,7 @@ void AllToAll::receive() {
     for (const Run& run : runs_of(layout_.ranks_of(node))) {
       const Index blocks = run.blocks();
       unpack.push_back(for_blocks(
-          copy(blocks, r_.scratch(places(next_place_, run)), {r_.output(blocks)}), run.length));
+          copy(blocks, r_.scratch(run.places(next_place_)), {r_.output(blocks)}), run.length));
       next_place_ += run.length;
     }
   }

@@ -135,6 +135,20 @@ Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat) {
   return step;
 }
 
+std::vector<Run> runs_of(const std::vector<std::uint32_t>& blocks) {
+  std::vector<Run> runs;
+  for (const std::uint32_t block : blocks) {
+    Run* const run = runs.empty() ? nullptr : &runs.back();
+    if (run != nullptr && run->length == 1) run->distance = block - run->first;
+    if (run != nullptr && block == run->first + run->length * run->distance) {
+      ++run->length;
+    } else {
+      runs.push_back({.first = block});
+    }
+  }
+  return runs;
+}
+
 Lane once(std::string name, Steps steps) {
   Lane lane;
   lane.name = std::move(name);

@@ -92,6 +92,26 @@ Step await_each(std::uint32_t lane, Index instance, std::uint32_t repeat, int la
 Step await_end(std::uint32_t lane, Index instance, std::uint32_t repeat = 1);
 
 // --------------------------------------------------------------------------------------------
+// runs
+/// Blocks whose numbers are an arithmetic progression, so one index names them and one message can
+/// carry them.
+struct Run {
+  std::uint32_t first = 0;
+  std::uint32_t distance = 1;
+  std::uint32_t length = 1;
+
+  Index blocks() const {
+    return length == 1 ? fixed(first) : by_source(first, narrowed<std::int32_t>(distance));
+  }
+  /// As many blocks of scratch that follow one another.
+  Index places(std::uint32_t first_place) const {
+    return length == 1 ? fixed(first_place) : by_source(first_place);
+  }
+};
+/// The runs of an ascending list, one after another.
+std::vector<Run> runs_of(const std::vector<std::uint32_t>& blocks);
+
+// --------------------------------------------------------------------------------------------
 // lanes
 Lane once(std::string name, Steps steps);
 Lane all_blocks(std::string name, Buffer extents, Steps steps);
