@@ -153,4 +153,41 @@ TEST(Levels, name_the_rank_that_has_not_begun) {
   }
 }
 
+/// The root does not come to a broadcast or a scatter: the other ranks of its node wait for the
+/// root, and those of other nodes for their leaders, which wait for the root.
+TEST(Levels, name_the_root_that_has_not_begun) {
+  for (const Job& job : {jobs[0], jobs[2]}) {
+    for (const char* algorithm : {"two-level", "leaders"}) {
+      const Env env{{{"HOCKET_NODES", job.nodes}, {"HOCKET_ALGORITHM", algorithm}}};
+      for (const bool scatters : {false, true}) {
+        SCOPED_TRACE(std::string(job.nodes) + ", " + algorithm + (scatters ? ", scatter" : ""));
+        hocketConfig_t config = ranks::patient_config();
+        config.deadline_ms = 1000;
+        ranks::run_ranks(
+            job.ranks,
+            [&](Rank& self) {
+              self.meet();
+              if (self.rank != 0) {
+                std::vector<float> x(2000);
+                EXPECT_EQ(hocketTimeout,
+                          scatters ? hocketScatter(nullptr, x.data(), x.size(), hocketFloat32, 0,
+                                                   self.comm, nullptr)
+                                   : hocketBroadcast(x.data(), x.data(), x.size(), hocketFloat32, 0,
+                                                     self.comm, nullptr));
+                int culprit = -1;
+                EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+                EXPECT_EQ(0, culprit)
+                    << "rank " << self.rank << ": " << hocketGetLastError(self.comm);
+              } else {
+                EXPECT_NE(hocketSuccess, ranks::hear(self.comm));
+              }
+              self.meet();
+            },
+            config);
+        if (testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
 }  // namespace

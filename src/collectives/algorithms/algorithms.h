@@ -85,6 +85,10 @@ void two_level_all_to_all(Plan& plan, const Shape& shape);
 void leaders_all_reduce(Plan& plan, const Shape& shape);
 void leaders_all_gather(Plan& plan, const Shape& shape);
 void leaders_reduce_scatter(Plan& plan, const Shape& shape);
+void leaders_gather(Plan& plan, const Shape& shape);
+void leaders_scatter(Plan& plan, const Shape& shape);
+void leaders_broadcast(Plan& plan, const Shape& shape);
+void leaders_reduce(Plan& plan, const Shape& shape);
 void leaders_barrier(Plan& plan, const Shape& shape);
 
 }  // namespace hocket::internal::algorithms

@@ -39,6 +39,10 @@
 //
 // Source: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize
 // collective operation performance" (IPDPS'00), which has one leader for each node.
+//
+// Collectives with a root: leaders_rooted.cc.
+#include "collectives/algorithms/leaders.h"
+
 #include "base/checked.h"
 #include "collectives/algorithms/algorithms.h"
 #include "collectives/plan/steps.h"
@@ -49,114 +53,47 @@ using namespace steps;
 
 namespace {
 
-constexpr int result = 0;            // the flag of a leader
+constexpr int result = Leaders::result;
 constexpr std::uint32_t leader = 0;  // local rank
 constexpr std::uint32_t result_block = 0, own_sum = 1, first_received = 2;
 
-/// All-gather and reduce-scatter, whose messages carry the blocks of one node.
-class NodeBlocks {
+class NodeBlocks : Leaders {
  public:
-  NodeBlocks(Plan& plan, const Shape& shape, Buffer extents)
-      : plan_(plan),
-        shape_(shape),
-        layout_(*shape.layout),
-        extents_(extents),
-        node_(layout_.node_of(shape.rank)),
-        nodes_(layout_.nodes()),
-        local_(layout_.local_rank(shape.rank)),
-        locals_(narrowed<std::uint32_t>(plan.node.size())),
-        r_(local_) {
-    plan.single_chunk = true;
-    for (std::uint32_t node = 0, next = 0; node < nodes_; ++node) {
-      first_.push_back(next);
-      next += narrowed<std::uint32_t>(layout_.ranks_of(node).size());
-    }
-  }
-
+  NodeBlocks(Plan& plan, const Shape& shape, Buffer extents) : Leaders(plan, shape, extents) {}
   void all_gather();
   void reduce_scatter();
-
- private:
-  /// Scratch has a place for the block of each rank, those of a node side by side.
-  std::uint32_t place(std::uint32_t rank) const {
-    return first_[layout_.node_of(rank)] + layout_.local_rank(rank);
-  }
-  Index leader_of(std::uint32_t node) const { return fixed(layout_.ranks_of(node)[leader]); }
-
-  std::uint32_t add(const char* name, Steps steps) {
-    plan_.lanes.push_back(all_blocks(name, extents_, std::move(steps)));
-    return narrowed<std::uint32_t>(plan_.lanes.size() - 1);
-  }
-  void add_result(Steps received) {
-    const std::uint32_t lane = add("result", std::move(received));
-    if (locals_ > 1) plan_.lanes[lane].publishes = result;
-  }
-
-  /// Adds the lanes that exchange the blocks of the ranks of node `of` with the leader of another
-  /// node. They lie in scratch from `first` on.
-  void send_blocks(std::uint32_t to, std::uint32_t of, std::uint32_t first, std::uint32_t gather) {
-    for (const Run& run : runs_of(layout_.ranks_of(of))) {
-      const Range from = r_.scratch(run.places(first), plan_.wide_scratch);
-      add("send",
-          {await(gather, fixed(0)),
-           for_blocks(send(leader_of(to), fixed(run.first), run.blocks(), from), run.length)});
-      first += run.length;
-    }
-  }
-  /// collect: to have the steps that copy the blocks to the output; else null.
-  void receive_blocks(std::uint32_t from, std::uint32_t of, std::uint32_t first, Steps* received,
-                      Steps* collect) {
-    for (const Run& run : runs_of(layout_.ranks_of(of))) {
-      const Range to = r_.scratch(run.places(first), plan_.wide_scratch);
-      const Step step = recv(leader_of(from), fixed(run.first), run.blocks(), to);
-      received->push_back(await(add("receive", {for_blocks(step, run.length)}), fixed(0)));
-      first += run.length;
-      if (collect == nullptr) continue;
-      collect->push_back(received->back());
-      collect->push_back(for_blocks(copy(run.blocks(), to, {r_.output(run.blocks())}), run.length));
-    }
-  }
-
-  Plan& plan_;
-  const Shape& shape_;
-  const Layout& layout_;
-  const Buffer extents_;
-  const std::uint32_t node_, nodes_, local_, locals_;
-  const Ranges r_;
-  std::vector<std::uint32_t> first_;  // by node
 };
 
 void NodeBlocks::all_gather() {
   const Index own = fixed(shape_.rank), only = fixed(0);
   plan_.scratch_blocks = shape_.ranks;
-  Steps gather = {copy(own, r_.input(only), {r_.scratch(fixed(place(shape_.rank)))}), arrive(),
+  Steps gather = {copy(own, r_.input(only), {place_of(shape_.rank)}), arrive(),
                   copy(own, r_.input(only), {r_.output(own)})};
-  if (local_ != leader) {
-    gather.push_back(await_arrival(fixed(leader)));
-    gather.push_back(wait(fixed(leader), result));
+  if (!leads()) {
+    gather.push_back(await_arrival(local_leader()));
+    gather.push_back(wait(local_leader(), result));
     for (std::uint32_t i = 1; i < shape_.ranks; ++i) {
       const std::uint32_t q = (shape_.rank + i) % shape_.ranks;
-      const Range theirs = at(r_.scratch(fixed(place(q))), fixed(leader));
-      gather.push_back(copy(fixed(q), theirs, {r_.output(fixed(q))}));
+      gather.push_back(copy(fixed(q), of_leader(place_of(q)), {r_.output(fixed(q))}));
     }
     add("all", std::move(gather));
     return;
   }
   Steps received, collect;
   for (std::uint32_t i = 1; i < nodes_; ++i) {
-    const std::uint32_t from = (node_ + nodes_ - i) % nodes_;
+    const std::uint32_t from = node_before(i);
     receive_blocks(from, from, first_[from], &received, &collect);
   }
   gather.push_back(await_arrival());
   for (const std::uint32_t q : layout_.ranks_of(node_)) {
     if (q == shape_.rank) continue;
-    const Range packed = r_.scratch(fixed(place(q)));
+    const Range packed = place_of(q);
     gather.push_back(
         copy(fixed(q), at(packed, fixed(layout_.local_rank(q))), {packed, r_.output(fixed(q))}));
   }
   const std::uint32_t gather_lane = add("gather", std::move(gather));
   for (std::uint32_t i = 1; i < nodes_; ++i) {
-    send_blocks((node_ + i) % nodes_, node_, first_[node_], gather_lane);
+    send_blocks(node_after(i), node_, first_[node_], gather_lane);
   }
   received.push_back(await(gather_lane, fixed(0)));
   add_result(std::move(received));
@@ -179,7 +116,7 @@ void NodeBlocks::reduce_scatter() {
   };
   Steps gather;
   for (std::uint32_t q = 0; q < shape_.ranks; ++q) {
-    const bool is_read = local_ != leader || layout_.node_of(q) == node_;
+    const bool is_read = !leads() || layout_.node_of(q) == node_;
     if (q == shape_.rank || !is_read) continue;
     gather.push_back(copy(fixed(q), r_.input(fixed(q)), {r_.scratch(fixed(q))}));
   }
@@ -191,29 +128,29 @@ void NodeBlocks::reduce_scatter() {
       const std::vector<Range> parts = of_node(shape_.rank);
       sums.insert(sums.end(), parts.begin(), parts.end());
     } else {
-      sums.push_back(at(r_.scratch(fixed(received_from(m) + local_), wide), fixed(leader)));
+      sums.push_back(of_leader(r_.scratch(fixed(received_from(m) + local_), wide)));
     }
   }
   const Step last = finish(fixed(shape_.rank), std::move(sums), {r_.output(fixed(0))});
-  if (local_ != leader) {
-    gather.push_back(wait(fixed(leader), result));
+  if (!leads()) {
+    gather.push_back(wait(local_leader(), result));
     gather.push_back(last);
     add("all", std::move(gather));
     return;
   }
   Steps received;
   for (std::uint32_t i = 1; i < nodes_; ++i) {
-    const std::uint32_t from = (node_ + nodes_ - i) % nodes_;
+    const std::uint32_t from = node_before(i);
     receive_blocks(from, node_, received_from(from), &received, nullptr);
   }
   for (std::uint32_t i = 1; i < nodes_; ++i) {
-    for (const std::uint32_t q : layout_.ranks_of((node_ + i) % nodes_)) {
+    for (const std::uint32_t q : layout_.ranks_of(node_after(i))) {
       gather.push_back(fold(fixed(q), of_node(q), r_.scratch(fixed(first_sum + place(q)), wide)));
     }
   }
   const std::uint32_t gather_lane = add("gather", std::move(gather));
   for (std::uint32_t i = 1; i < nodes_; ++i) {
-    const std::uint32_t to = (node_ + i) % nodes_;
+    const std::uint32_t to = node_after(i);
     send_blocks(to, to, first_sum + first_[to], gather_lane);
   }
   Steps all = received;
@@ -224,6 +161,29 @@ void NodeBlocks::reduce_scatter() {
 }
 
 }  // namespace
+
+void Leaders::send_blocks(std::uint32_t to, std::uint32_t of, std::uint32_t first,
+                          std::uint32_t ready) {
+  for (const Run& run : runs_of(layout_.ranks_of(of))) {
+    const Range from = r_.scratch(run.places(first), plan_.wide_scratch);
+    const Step step = send(fixed(leader_of(to)), fixed(run.first), run.blocks(), from);
+    add("send", {await(ready, fixed(0)), for_blocks(step, run.length)});
+    first += run.length;
+  }
+}
+
+void Leaders::receive_blocks(std::uint32_t from, std::uint32_t of, std::uint32_t first,
+                             Steps* received, Steps* collect) {
+  for (const Run& run : runs_of(layout_.ranks_of(of))) {
+    const Range to = r_.scratch(run.places(first), plan_.wide_scratch);
+    const Step step = recv(fixed(leader_of(from)), fixed(run.first), run.blocks(), to);
+    received->push_back(await(add("receive", {for_blocks(step, run.length)}), fixed(0)));
+    first += run.length;
+    if (collect == nullptr) continue;
+    collect->push_back(received->back());
+    collect->push_back(for_blocks(copy(run.blocks(), to, {r_.output(run.blocks())}), run.length));
+  }
+}
 
 void leaders_all_reduce(Plan& plan, const Shape& shape) {
   const Layout& layout = *shape.layout;

@@ -82,33 +82,31 @@ bool maps_buffers(const Program& program) {
 /// copy its blocks to scratch in chunks, which stay in the caches: for a broadcast, a gather and a
 /// scatter of 128 KiB, 2 ranks took 0.9 of the time of whole blocks, and for 2 MiB 0.67 to 0.85.
 ///
-/// In collectives without a root, a plan for several nodes that costs at most 20 % more counts as
-/// equal, so that a plan with fewer messages is taken. The costs do not tell how many ranks can
-/// send at the same time. On two network namespaces with 2 ranks each, which share two cores
-/// unknown to the ranks, an all-gather of up to 64 KiB took 0.6 to 0.95 of the time by `leaders`,
-/// at 1.1 to 1.2 of the cost of `two-level` (2026-11-30).
+/// A plan for several nodes that costs at most 20 % more counts as equal, so that a plan with fewer
+/// messages is taken, but for small rooted calls between ranks that share cores. The costs do not
+/// tell how many ranks can send at the same time. On two network namespaces with 2 ranks each,
+/// which share two cores unknown to the ranks, an all-gather of up to 64 KiB took 0.6 to 0.95 of
+/// the time by `leaders`, at 1.1 to 1.2 of the cost of `two-level` (2026-11-30).
 ///
-/// Small rooted calls between ranks that share cores are another exception. By messages, costs that
-/// differ by at most 20 % count as equal: in a loop the ranks are ahead of one another, so that
-/// what a call waits for along its chains of messages costs less than its price says. And of equal
-/// costs, candidates by messages alone come before those that also wait for flags of local peers:
-/// 4 ranks on 2 nodes and 2 cores took 1.1 to 1.8 times as long for a gather of 32 to 2048 B by
-/// `two-level` as by `pairs`.
+/// Small rooted calls between ranks that share cores are another exception. By messages alone,
+/// costs that differ by at most 20 % count as equal: in a loop the ranks are ahead of one another,
+/// so that what a call waits for along its chains of messages costs less than its price says.
 ///
 /// Three kinds of candidates are taken also if they are not the cheapest. Those by which ranks run
 /// ahead: a price is the time of one call that all ranks begin together, but in a loop the ranks
 /// that share a core then take turns only once in many calls. A gather of 128 KiB to 4 ranks on 2
 /// cores took 11 us by `direct` and 5 us by `one-shot`, whose prices were 14.5 and 21.1 us. With 16
 /// scratches or more, ranks may run ahead at up to twice the least cost, with 8 at up to one and a
-/// half of it. Between far cores the gain is smaller: at up to 4/3 and 7/6 of the least cost, and
-/// if that is of a plan that maps buffers, only with 128 scratches: a reduce of 4 KiB took 1.07 us
-/// by `direct` and 0.39 us by `one-shot`, a broadcast of 16 KiB 1.7 and 1.9 us. A large call gains
-/// nothing there. In collectives without a root between ranks that share cores, plans that stage
-/// are taken at up to 5/4 of the cost of a plan that maps buffers. In the latter a rank waits twice
-/// for its peers: before it reads their buffers, and until they no longer read its own. Each wait
-/// also takes what a peer computes before it makes the call. And plans by load and store are taken
-/// at up to one and a half of the cost of messages within a node: a rank that makes another call is
-/// then found at once.
+/// half of it. The same holds between nodes: 4 ranks on 2 nodes and 2 cores took 7.6 us for a
+/// gather of 8 B by `pairs` and 4.4 us by `leaders` (2026-11-30). Between far cores the gain is
+/// smaller: at up to 4/3 and 7/6 of the least cost, and if that is of a plan that maps buffers,
+/// only with 128 scratches: a reduce of 4 KiB took 1.07 us by `direct` and 0.39 us by `one-shot`, a
+/// broadcast of 16 KiB 1.7 and 1.9 us. A large call gains nothing there. In collectives without a
+/// root between ranks that share cores, plans that stage are taken at up to 5/4 of the cost of a
+/// plan that maps buffers. In the latter a rank waits twice for its peers: before it reads their
+/// buffers, and until they no longer read its own. Each wait also takes what a peer computes before
+/// it makes the call. And plans by load and store are taken at up to one and a half of the cost of
+/// messages within a node: a rank that makes another call is then found at once.
 const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates, bool rooted,
                                 bool shares_cores) {
   const bool large = !shares_cores && candidates.front().cost_ps >= large_ps;
@@ -117,10 +115,9 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
   };
   const auto order_of = [&](const Selector::Priced& candidate) {
     const ProgramHeader& header = candidate.program->header();
-    const bool flags = in_turns(candidate) && candidate.builder->medium == Medium::both;
     const bool node = candidate.builder->medium == Medium::node;
     const bool whole = large && node && header.single_chunk;
-    return std::tuple(candidate.effects.hops, flags, whole, candidate.tie_ps);
+    return std::tuple(candidate.effects.hops, whole, candidate.tie_ps);
   };
   // Of the candidates whose costs equal that of `first`, which is the cheapest of them.
   const auto best_of_equal = [&](const Selector::Priced& first, bool node_only) {
@@ -128,7 +125,7 @@ const Selector::Priced& best_of(const std::vector<Selector::Priced>& candidates,
     for (const Selector::Priced& candidate : candidates) {
       const Medium medium = candidate.builder->medium;
       const bool ahead = in_turns(candidate) && medium == Medium::messages;
-      const bool levels = !rooted && medium == Medium::both;
+      const bool levels = !in_turns(candidate) && medium == Medium::both;
       const std::int64_t above = candidate.cost_ps - first.cost_ps;
       if (above < 0 || above > first.cost_ps / (ahead || levels ? 5 : 20)) continue;
       if (node_only && candidate.builder->medium != Medium::node) continue;
