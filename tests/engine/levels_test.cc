@@ -1,6 +1,7 @@
 // Communicators of several nodes with several ranks each: their plans use shared memory within a
 // node and messages between nodes. HOCKET_NODES makes the nodes.
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "matrix/ranks.h"
@@ -119,34 +120,40 @@ TEST(Levels, tell_every_rank_both_calls_that_differ) {
   }
 }
 
+/// All ranks but `late` make a call, which must end at its deadline and name rank `late`.
+void expect_culprit(const Job& job, const char* algorithm, int late,
+                    const std::function<hocketResult_t(hocketComm_t)>& call) {
+  const Env env{{{"HOCKET_NODES", job.nodes}, {"HOCKET_ALGORITHM", algorithm}}};
+  hocketConfig_t config = ranks::patient_config();
+  config.deadline_ms = 1000;
+  ranks::run_ranks(
+      job.ranks,
+      [&](Rank& self) {
+        self.meet();
+        if (self.rank != late) {
+          EXPECT_EQ(hocketTimeout, call(self.comm));
+          int culprit = -1;
+          EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
+          EXPECT_EQ(late, culprit) << "rank " << self.rank << ": " << hocketGetLastError(self.comm);
+        } else {
+          EXPECT_NE(hocketSuccess, ranks::hear(self.comm));
+        }
+        self.meet();
+      },
+      config);
+}
+
 /// One rank does not come. Most others wait for ranks that wait themselves.
 TEST(Levels, name_the_rank_that_has_not_begun) {
   for (const Job& job : {jobs[0], jobs[2]}) {
     for (const char* algorithm : {"two-level", "leaders"}) {
-      const Env env{{{"HOCKET_NODES", job.nodes}, {"HOCKET_ALGORITHM", algorithm}}};
       for (const int late : {0, job.ranks - 1}) {
         SCOPED_TRACE(std::string(job.nodes) + ", " + algorithm + ", rank " + std::to_string(late));
-        hocketConfig_t config = ranks::patient_config();
-        config.deadline_ms = 1000;
-        ranks::run_ranks(
-            job.ranks,
-            [&](Rank& self) {
-              self.meet();
-              if (self.rank != late) {
-                std::vector<float> x(20'000);
-                EXPECT_EQ(hocketTimeout,
-                          hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketSum,
-                                          self.comm, nullptr));
-                int culprit = -1;
-                EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
-                EXPECT_EQ(late, culprit)
-                    << "rank " << self.rank << ": " << hocketGetLastError(self.comm);
-              } else {
-                EXPECT_NE(hocketSuccess, ranks::hear(self.comm));
-              }
-              self.meet();
-            },
-            config);
+        expect_culprit(job, algorithm, late, [](hocketComm_t comm) {
+          std::vector<float> x(20'000);
+          return hocketAllReduce(x.data(), x.data(), x.size(), hocketFloat32, hocketSum, comm,
+                                 nullptr);
+        });
         if (testing::Test::HasFailure()) return;
       }
     }
@@ -158,32 +165,15 @@ TEST(Levels, name_the_rank_that_has_not_begun) {
 TEST(Levels, name_the_root_that_has_not_begun) {
   for (const Job& job : {jobs[0], jobs[2]}) {
     for (const char* algorithm : {"two-level", "leaders"}) {
-      const Env env{{{"HOCKET_NODES", job.nodes}, {"HOCKET_ALGORITHM", algorithm}}};
       for (const bool scatters : {false, true}) {
         SCOPED_TRACE(std::string(job.nodes) + ", " + algorithm + (scatters ? ", scatter" : ""));
-        hocketConfig_t config = ranks::patient_config();
-        config.deadline_ms = 1000;
-        ranks::run_ranks(
-            job.ranks,
-            [&](Rank& self) {
-              self.meet();
-              if (self.rank != 0) {
-                std::vector<float> x(2000);
-                EXPECT_EQ(hocketTimeout,
-                          scatters ? hocketScatter(nullptr, x.data(), x.size(), hocketFloat32, 0,
-                                                   self.comm, nullptr)
-                                   : hocketBroadcast(x.data(), x.data(), x.size(), hocketFloat32, 0,
-                                                     self.comm, nullptr));
-                int culprit = -1;
-                EXPECT_HOCKET(hocketCommGetCulprit(self.comm, &culprit));
-                EXPECT_EQ(0, culprit)
-                    << "rank " << self.rank << ": " << hocketGetLastError(self.comm);
-              } else {
-                EXPECT_NE(hocketSuccess, ranks::hear(self.comm));
-              }
-              self.meet();
-            },
-            config);
+        expect_culprit(job, algorithm, 0, [&](hocketComm_t comm) {
+          std::vector<float> x(2000);
+          if (!scatters) {
+            return hocketBroadcast(x.data(), x.data(), x.size(), hocketFloat32, 0, comm, nullptr);
+          }
+          return hocketScatter(nullptr, x.data(), x.size(), hocketFloat32, 0, comm, nullptr);
+        });
         if (testing::Test::HasFailure()) return;
       }
     }
