@@ -1,6 +1,6 @@
 // How the ranks of a node wake one another: by a futex in the shared memory of the node (board.h),
 // or by the eventfd of a rank that sleeps in poll. The eventfd of a peer is fetched when it is
-// first needed. tests/transport/doorbell.pml models the futex; a model checker tries every
+// first needed. tests/transport/doorbell.pml models both; a model checker tries every
 // interleaving.
 #pragma once
 

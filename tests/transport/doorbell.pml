@@ -7,14 +7,16 @@
  * Peers leave out the fence as long as the sleeper makes a barrier before it sleeps; each of its
  * rounds may be with or without a barrier. WITHOUT_FENCE leaves out the fence in Board::ring(),
  * WITHOUT_BARRIER the barrier in Board::announce_sleep(), WITHOUT_LOOK the second check of the
- * sleeper, and WITHOUT_CHECK the comparison of the futex: each must make spin find a lost ring. */
+ * sleeper, WITHOUT_CHECK the comparison of the futex, and WITHOUT_RESULT the ring of a sleep in
+ * poll that the exchange in Board::ring() finds: each must make spin find a lost ring. */
 #define PEERS 2
 #define ROUNDS 2
 
 byte published[PEERS]; /* memory, as other cores see it */
-byte asleep = 0;       /* Doorbell::asleep: 0 awake, 1 in the futex */
+byte asleep = 0;       /* Doorbell::asleep: 0 awake, 1 in the futex, 2 in poll */
 bool makes_barrier = false; /* Doorbell::makes_barrier */
 bool in_futex = false; /* the kernel holds the rank */
+bool event = false;    /* the eventfd of the rank has been written */
 
 chan buffered[PEERS] = [ROUNDS] of { byte }; /* a peer's stores to its own line */
 
@@ -45,15 +47,23 @@ proctype peer(byte me) {
 #ifndef WITHOUT_FENCE
         empty(buffered[me]); /* atomic_thread_fence(seq_cst) */
 #endif
+        was = asleep;
         if
-        :: asleep == 0
-        :: asleep != 0 ->
+        :: was == 1 ->
            /* A locked instruction: it too waits for the buffer. */
            atomic { empty(buffered[me]); was = asleep; asleep = 0 };
            if
            :: was == 1 -> in_futex = false /* FUTEX_WAKE */
            :: else
+#ifdef WITHOUT_RESULT
+              -> was = 0
+#endif
            fi
+        :: else
+        fi;
+        if
+        :: was == 2 -> event = true /* a write to the eventfd */
+        :: else
         fi
      fi;
      round++
@@ -64,7 +74,7 @@ proctype peer(byte me) {
 #define there (published[0] >= round && published[1] >= round)
 
 proctype sleeper() {
-  byte round = 1;
+  byte round = 1, how;
   do
   :: round > ROUNDS -> break
   :: round <= ROUNDS && there -> round++
@@ -73,7 +83,11 @@ proctype sleeper() {
      :: makes_barrier = true /* make_barrier(), at any time before */
      :: true
      fi;
-     asleep = 1; /* announce_sleep(): an exchange */
+     if
+     :: how = 1
+     :: how = 2
+     fi;
+     asleep = how; /* announce_sleep(): an exchange */
      if
      :: makes_barrier ->
         makes_barrier = false;
@@ -85,24 +99,28 @@ proctype sleeper() {
      fi;
      if
 #ifndef WITHOUT_LOOK
-     :: there -> asleep = 0 /* announce_awake() */
+     :: there
      :: !there ->
 #else
      :: true ->
 #endif
-        atomic { /* FUTEX_WAIT: the kernel compares and queues in one */
-          if
+        if
+        :: how == 1 ->
+           atomic { /* FUTEX_WAIT: the kernel compares and queues in one */
+             if
 #ifndef WITHOUT_CHECK
-          :: asleep == 1 -> in_futex = true
-          :: else
+             :: asleep == 1 -> in_futex = true
+             :: else
 #else
-          :: in_futex = true
+             :: in_futex = true
 #endif
-          fi
-        };
-        !in_futex;
-        asleep = 0
-     fi
+             fi
+           };
+           !in_futex
+        :: how == 2 -> event; event = false /* poll(), and a read of the eventfd */
+        fi
+     fi;
+     asleep = 0 /* announce_awake() */
   od
 }
 

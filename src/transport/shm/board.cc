@@ -79,10 +79,12 @@ bool Board::ring(int to) const {
   if (state == awake) [[likely]]
     return false;
   if (state == asleep_in_poll) return true;
-  if (bell.asleep.exchange(awake, std::memory_order_seq_cst) == asleep_in_futex) {
+  // Meanwhile the rank may have woken by itself, and fallen asleep in poll.
+  const std::uint32_t was = bell.asleep.exchange(awake, std::memory_order_seq_cst);
+  if (was == asleep_in_futex) {
     ::syscall(SYS_futex, &bell.asleep, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   }
-  return false;
+  return was == asleep_in_poll;
 }
 
 // A rank that makes a barrier: membarrier(2) returns when each core that runs a process of the node
