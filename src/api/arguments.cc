@@ -422,7 +422,7 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
 
 void CheckedCall::keep(const Arguments& arguments, const VaryingArguments* varying,
                        const Call& call, int rank, int ranks) {
-  valid_ = !is_p2p(call) && call.op < Op::pre_mul_sum && call.unit == 1;
+  valid_ = call.op < Op::pre_mul_sum && call.unit == 1;
   if (!valid_) return;
   call_ = call;
   count_ = arguments.count;

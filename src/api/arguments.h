@@ -62,8 +62,8 @@ Status take_blocks(const VaryingArguments& arguments, int rank, int ranks, Call*
 /// tenth of the time, and of a v-variant almost half.
 class CheckedCall {
  public:
-  /// To be called after the checks of a call. varying: of a v-variant, else null. A message, and a
-  /// call with a datatype or an operator of the user, is not kept.
+  /// To be called after the checks of a call outside of a group. varying: of a v-variant, else
+  /// null. A call with a datatype or an operator of the user is not kept.
   void keep(const Arguments& arguments, const VaryingArguments* varying, const Call& call, int rank,
             int ranks);
   /// True if the arguments pass all checks; then call() is their call. False: the checks decide.
@@ -100,6 +100,20 @@ class CheckedCall {
   std::uintptr_t most_input_ = 0, most_output_ = 0;
   // In place: the address of the output less that of the input. Empty: never in place.
   std::optional<std::uint64_t> in_place_;
+};
+
+/// The latest collective of a communicator, its latest send and its latest receive: in programs
+/// that exchange messages, sends and receives take turns.
+class LatestCalls {
+ public:
+  CheckedCall& of(Collective collective) {
+    return collective == Collective::send   ? send_
+           : collective == Collective::recv ? recv_
+                                            : collective_;
+  }
+
+ private:
+  CheckedCall collective_, send_, recv_;
 };
 
 }  // namespace hocket::internal::api

@@ -91,7 +91,8 @@ Status check_and_launch(hocketComm* comm, const Arguments& arguments,
   HOCKET_RETURN_IF_ERROR(check_call(comm, arguments, varying, stream, &call));
   if (varying != nullptr) share_blocks(comm, &call);
   call.number = call.row = communicator.order().next_number();
-  comm->latest.keep(arguments, varying, call, communicator.rank(), communicator.ranks());
+  comm->latest.of(arguments.collective)
+      .keep(arguments, varying, call, communicator.rank(), communicator.ranks());
   HostStream* const host = stream_of(comm, stream);
   HOCKET_RETURN_IF_ERROR(launch_one(communicator, call, host));
   if (stream == nullptr && host != nullptr) {
@@ -110,10 +111,11 @@ Status start(hocketComm* comm, const Arguments& arguments, const VaryingArgument
   if (!entered.ok()) [[unlikely]]
     return two_threads();
   const bool here = stream == nullptr && comm->own == nullptr;
-  if (!here || !comm->latest.take(arguments, varying)) {
+  CheckedCall& latest = comm->latest.of(arguments.collective);
+  if (!here || !latest.take(arguments, varying)) {
     return check_and_launch(comm, arguments, varying, stream);
   }
-  Call& call = comm->latest.call();
+  Call& call = latest.call();
   call.number = communicator.order().next_number();
   return launch_one(communicator, call, nullptr);
 }

@@ -31,7 +31,7 @@ struct hocketComm {
   // blocking = 0: calls on the NULL stream and the making of the communicator run here.
   std::unique_ptr<hocket::internal::HostStream> own;
   // Of calls outside of groups. Only the thread that is inside the communicator uses the two.
-  hocket::internal::api::CheckedCall latest;
+  hocket::internal::api::LatestCalls latest;
   /// The blocks of the latest v-variant.
   std::shared_ptr<const hocket::internal::VaryingBlocks> latest_blocks;
   hocketComm* retired_after = nullptr;  // the next one that was destroyed

@@ -209,7 +209,7 @@ bool Engine::advance_collective() {
 }
 
 void Engine::begin_message(const Call& call, Work* work) {
-  std::unique_ptr<Operation> operation = messages_.make();
+  std::unique_ptr<Operation> operation = messages_.make(call.collective);
   operation->reset(work);
   if (!bind(call, operation->bound)) return fail_work(work);
   Binding& binding = operation->bound.binding;
@@ -221,30 +221,38 @@ void Engine::begin_message(const Call& call, Work* work) {
   // Before it starts: what its transfers point to must last until they are cancelled.
   Operation& message = messages_.add(std::move(operation));
   message.execution.start(*message.bound.program, nullptr, binding, links_);
-  message.execution.advance();  // its end is found by the next round
+  if (!message.execution.done()) message.execution.advance();
+  if (!message.execution.done()) return;
+  recorder_.look_at_admission(message);
+  end_message(messages_.size() - 1);
 }
 
 bool Engine::advance_messages() {
   bool moved = false;
   for (std::size_t i = 0; i < messages_.size();) {
-    Operation& message = messages_[i];
-    Execution& execution = message.execution;
+    Execution& execution = messages_[i].execution;
     moved |= execution.advance();
-    recorder_.look_at_admission(message);
+    recorder_.look_at_admission(messages_[i]);
     if (execution.failed()) {
       fail(execution.status());
       return true;
     }
-    if (!execution.done()) {
+    if (execution.done()) {
+      end_message(i);
+      moved = true;
+    } else {
       ++i;
-      continue;
     }
-    moved = true;
-    recorder_.end(message, Code::ok);
-    end_call(message.work);
-    messages_.remove(i);
   }
   return moved;
+}
+
+/// The message with this index has ended without error.
+void Engine::end_message(std::size_t index) {
+  const Operation& message = messages_[index];
+  recorder_.end(message, Code::ok);
+  end_call(message.work);
+  messages_.remove(index);
 }
 
 void Engine::fail(const Status& status) {

@@ -152,6 +152,7 @@ class Engine {
   bool conclude_collective();
   void complete(Operation& current);
   bool advance_messages();
+  void end_message(std::size_t index);
   void end_call(Work* work);
   void fail_work(Work* work);
   // ---- Errors

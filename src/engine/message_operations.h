@@ -21,11 +21,12 @@ class MessageOperations {
   std::size_t size() const { return under_way_.size(); }
   Operation& operator[](std::size_t index) { return *under_way_[index]; }
 
-  /// An operation for the next message: a spare one if there is one.
-  std::unique_ptr<Operation> make() {
-    if (spare_.empty()) return std::make_unique<Operation>();
-    std::unique_ptr<Operation> operation = std::move(spare_.back());
-    spare_.pop_back();
+  /// An operation for the next message: a spare one if there is one, the latest of its direction.
+  std::unique_ptr<Operation> make(Collective direction) {
+    std::vector<std::unique_ptr<Operation>>& spare = spare_of(direction);
+    if (spare.empty()) return std::make_unique<Operation>();
+    std::unique_ptr<Operation> operation = std::move(spare.back());
+    spare.pop_back();
     return operation;
   }
   /// The number of the next message to the peer (send), or from it.
@@ -38,16 +39,24 @@ class MessageOperations {
   }
   /// Keeps an operation that has ended as a spare one. The last operation takes its index.
   void remove(std::size_t index) {
-    spare_.push_back(std::move(under_way_[index]));
+    const Collective direction = under_way_[index]->bound.binding.signature.collective;
+    spare_of(direction).push_back(std::move(under_way_[index]));
     under_way_[index] = std::move(under_way_.back());
     under_way_.pop_back();
   }
   void clear() { under_way_.clear(); }
   /// The next messages get new operations, which no call was bound to before.
-  void drop_spare() { spare_.clear(); }
+  void drop_spare() {
+    spare_sends_.clear();
+    spare_recvs_.clear();
+  }
 
  private:
-  std::vector<std::unique_ptr<Operation>> under_way_, spare_;
+  std::vector<std::unique_ptr<Operation>>& spare_of(Collective direction) {
+    return direction == Collective::send ? spare_sends_ : spare_recvs_;
+  }
+
+  std::vector<std::unique_ptr<Operation>> under_way_, spare_sends_, spare_recvs_;
   std::vector<std::uint64_t> sent_to_, received_from_;  // messages per peer so far
 };
 

@@ -12,9 +12,9 @@ namespace hocket::internal::api {
 namespace {
 
 constexpr Collective collectives[] = {
-    Collective::all_reduce, Collective::reduce,         Collective::broadcast,
-    Collective::all_gather, Collective::gather,         Collective::scatter,
-    Collective::all_to_all, Collective::reduce_scatter, Collective::barrier};
+    Collective::all_reduce, Collective::reduce,  Collective::broadcast,  Collective::all_gather,
+    Collective::gather,     Collective::scatter, Collective::all_to_all, Collective::reduce_scatter,
+    Collective::barrier,    Collective::send,    Collective::recv};
 constexpr int ranks = 3;
 
 struct Case {
@@ -23,13 +23,15 @@ struct Case {
   std::size_t count;
 };
 
+bool has_root(Collective collective) { return row_of(collective).rooted || is_p2p(collective); }
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Collective collective : collectives) {
     for (int rank = 0; rank < ranks; ++rank) {
       for (int root = 0; root < ranks; ++root) {
         for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100}}) {
-          all.push_back({collective, rank, row_of(collective).rooted ? root : -1, count});
+          all.push_back({collective, rank, has_root(collective) ? root : -1, count});
         }
       }
     }
@@ -134,7 +136,7 @@ TEST(CheckedCall, leaves_every_other_difference_to_the_checks) {
 }
 
 /// Their objects may be gone, or be others, at the next call.
-TEST(CheckedCall, keeps_no_message_and_nothing_that_the_user_made) {
+TEST(CheckedCall, keeps_nothing_that_the_user_made) {
   const Arguments good = arguments_of({Collective::all_reduce, 0, -1, 100}, at(near), at(far));
   const auto kept = [&](auto change) {
     CheckedCall latest;
@@ -148,7 +150,22 @@ TEST(CheckedCall, keeps_no_message_and_nothing_that_the_user_made) {
   EXPECT_FALSE(kept([](Call& call) { call.op = Op::user; }));
   EXPECT_FALSE(kept([](Call& call) { call.op = Op::pre_mul_sum; }));
   EXPECT_FALSE(kept([](Call& call) { call.unit = 2; }));
-  EXPECT_FALSE(kept([](Call& call) { call.collective = Collective::send; }));
+}
+
+TEST(CheckedCall, is_kept_of_sends_of_receives_and_of_collectives_apart) {
+  LatestCalls latest;
+  const Arguments reduce = arguments_of({Collective::all_reduce, 0, -1, 100}, at(near), at(far));
+  const Arguments send = arguments_of({Collective::send, 0, 1, 7}, at(near), nullptr);
+  const Arguments recv = arguments_of({Collective::recv, 0, 2, 9}, nullptr, at(far));
+  for (const Arguments& call : {reduce, send, recv}) {
+    latest.of(call.collective).keep(call, nullptr, checked(call), 0, ranks);
+  }
+  for (const Arguments& call : {reduce, send, recv}) {
+    EXPECT_TRUE(latest.of(call.collective).take(call, nullptr)) << name_of(call.collective);
+  }
+  Arguments other = send;
+  other.root = 2;
+  EXPECT_FALSE(latest.of(other.collective).take(other, nullptr));
 }
 
 // ---- Calls with blocks of different counts.

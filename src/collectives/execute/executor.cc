@@ -71,8 +71,11 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   binding_ = &binding;
   operation_ = binding.board_sequence;
   done_ = published_ = admitted_ = in_lanes_ = false;
-  if (binding.repeated && is_straight_ && !failed_) [[likely]]
-    return start_straight();
+  if (binding.repeated && !failed_) [[likely]] {
+    if (is_straight_) [[likely]]
+      return start_straight();
+    if (is_message_) return start_message();
+  }
   exported_ = false;
   all_mapped_ = true;
   mapping_of_ = -1;
@@ -116,6 +119,20 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   in_lanes_ = true;
   begin_again();
   run_straight();
+}
+
+/// start() of a call whose only step is a message.
+[[gnu::noinline]] void Execution::start_message() {
+  Active& active = active_[0];
+  in_lanes_ = true;
+  active.next = active.cursor = 0;
+  active.chunk = 0;
+  active.done = false;
+  set_bases();
+  const Instruction& message = code_[active.lane->first];
+  post(active, message, *links_->transport_to[active.transfer.peer]);
+  if (!active.transfer.done || end_message(active, message) != Outcome::next) return;
+  done_ = active.done = true;
 }
 
 /// Runs the only lane of a straight call until it must wait. advance() runs the steps that are
@@ -165,7 +182,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   HOCKET_ASSERT(!header_->uses_node || links.board != nullptr, "a load/store program has a board");
   HOCKET_ASSERT(header_->arrives_first || staged == nullptr,
                 "only programs that arrive first have an alternative");
-  is_straight_ = false;
+  is_straight_ = is_message_ = false;
   staged_ = staged;
   links_ = &links;
   element_bytes_ = size_of(binding_->dtype);

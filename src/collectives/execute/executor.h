@@ -143,6 +143,7 @@ class Execution {
   void make_ready();
   bool can_be_ready() const;
   bool can_be_straight() const;
+  bool can_be_message();
   bool ends_at_once(const LaneCode& lane) const;
   ReadyFold ready_fold(const Active& active, const Instruction& instruction);
   std::byte* address_of(const Place& place) const { return bases_[place.base] + place.offset; }
@@ -173,6 +174,7 @@ class Execution {
   void begin_first();
   void begin_again();
   void start_straight();
+  void start_message();
   void run_straight();
   Outcome look_several_times(Active& active, const Instruction& instruction);
   void begin_instance(Active& active, std::uint32_t instance) const;
@@ -193,7 +195,9 @@ class Execution {
                    Fold* fold);
   Outcome do_message(Active& active, const Instruction& instruction);
   void set_location(Transfer& transfer, Buffer buffer) const;
+  void describe_message(Active& active, const Instruction& instruction) const;
   void post(Active& active, const Instruction& instruction, Transport& transport);
+  Outcome end_message(Active& active, const Instruction& instruction);
   /// The collective that all local peers must have begun before the board is free.
   std::uint64_t board_awaits() const {
     const std::uint64_t collective = binding_->message_sequence;
@@ -312,6 +316,8 @@ class Execution {
   // In a loop of equal calls: the lanes and steps that the call has, and its prepared folds.
   Readiness readiness_ = Readiness::unknown;
   bool is_straight_ = false;  // ready, and can be straight
+  bool is_message_ = false;   // ready, and can be a message
+  Place message_place_ = {};  // of that message
   /// The steps of a straight call.
   struct {
     const Instruction *first, *end;

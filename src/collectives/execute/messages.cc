@@ -34,29 +34,40 @@ void Execution::set_location(Transfer& transfer, Buffer buffer) const {
                        region.offset + static_cast<std::uint64_t>(transfer.data - base)};
 }
 
-void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
+/// Sets what a repeated call does not change.
+void Execution::describe_message(Active& active, const Instruction& instruction) const {
   Transfer& transfer = active.transfer;
   transfer.data = nullptr;
   transfer.bytes = 0;
-  transfer.mappable = false;
-  transfer.prefers_location = transfer.readable = transfer.non_temporal = false;
-  transfer.key.sequence = binding_->message_sequence;
+  transfer.non_temporal = false;
   transfer.key.index = static_cast<std::uint32_t>(active.chunk);
   transfer.key.tag = index_of(instruction.tag, active.instance);
   transfer.key.p2p = binding_->p2p;
   transfer.peer = static_cast<int>(index_of(instruction.peer, active.instance));
+  transfer.signature = &binding_->signature;
   const bool carries = instruction.dsts + instruction.srcs > 0;  // false: a message of a barrier
-  if (carries) {
-    const Operand& operand = operands_[instruction.first_operand];
-    const Storage storage = storage_of(operand, elements_of(active, instruction, 0));
-    transfer.data = address_of(operand, storage, active, 0);
-    transfer.bytes = message_bytes(active, instruction);
-    transfer.non_temporal =
-        storage.buffer == Buffer::output && binding_->stores == Stores::non_temporal;
+  if (!carries) return;
+  const Operand& operand = operands_[instruction.first_operand];
+  const Storage storage = storage_of(operand, elements_of(active, instruction, 0));
+  transfer.data = address_of(operand, storage, active, 0);
+  transfer.bytes = message_bytes(active, instruction);
+  transfer.non_temporal =
+      storage.buffer == Buffer::output && binding_->stores == Stores::non_temporal;
+}
+
+void Execution::post(Active& active, const Instruction& instruction, Transport& transport) {
+  Transfer& transfer = active.transfer;
+  if (is_message_) {
+    transfer.data = address_of(message_place_);
+  } else {
+    describe_message(active, instruction);
+  }
+  transfer.key.sequence = binding_->message_sequence;
+  transfer.mappable = transfer.prefers_location = transfer.readable = false;
+  if (instruction.dsts + instruction.srcs > 0) {
     if (binding_->mapped != 0) set_location(transfer, operands_[instruction.first_operand].buffer);
     transfer.readable = binding_->p2p || scatters_blocks(row_of(header_->collective));
   }
-  transfer.signature = &binding_->signature;
   active.posted = true;
   if (instruction.kind == StepKind::send) {
     transport.post_send(transfer);
@@ -76,8 +87,12 @@ Execution::Outcome Execution::do_message(Active& active, const Instruction& inst
     }
     post(active, instruction, *transport);
   }
+  return active.transfer.done ? end_message(active, instruction) : Outcome::blocked;
+}
+
+/// The transfer has ended.
+Execution::Outcome Execution::end_message(Active& active, const Instruction& instruction) {
   const Transfer& transfer = active.transfer;
-  if (!transfer.done) return Outcome::blocked;
   active.posted = false;
   const bool received = instruction.kind == StepKind::recv;
   admitted_ |= received;

@@ -32,7 +32,7 @@ bool Execution::can_be_ready() const {
 /// for its small blocks, or for its large ones.
 void Execution::make_ready() {
   readiness_ = Readiness::never;
-  is_straight_ = false;
+  is_straight_ = is_message_ = false;
   if (!can_be_ready()) return;
   places_.clear();
   ready_sizes_.clear();
@@ -73,6 +73,7 @@ void Execution::make_ready() {
   active_count_ = ready_lanes_.size();
   for (std::size_t l = 0; l < active_count_; ++l) active_[l].lane = &ready_lanes_[l];
   readiness_ = Readiness::ready;
+  is_message_ = can_be_message();
   is_straight_ = can_be_straight();
   if (!is_straight_) return;
   const LaneCode& lane = ready_lanes_[0];
@@ -91,6 +92,20 @@ bool Execution::can_be_straight() const {
            return step.kind == StepKind::fold || step.kind == StepKind::arrive ||
                   step.kind == StepKind::await_arrival;
          });
+}
+
+/// True if the ready call is a message of the user. Then start() posts it again.
+bool Execution::can_be_message() {
+  if (!binding_->p2p || header_->entry != 0 || active_count_ != 1) return false;
+  const LaneCode& lane = ready_lanes_[0];
+  if (lane.count != 1 || lane.publishes >= 0 || header_->awaits) return false;
+  const Instruction& message = code_[lane.first];
+  if (message.dsts + message.srcs != 1) return false;
+  const Operand& operand = operands_[message.first_operand];
+  const Storage storage = storage_of(operand, elements_of(active_[0], message, 0));
+  const std::uint8_t base = base_index(storage);
+  message_place_ = {base, operand.wide, address_of(operand, storage, active_[0], 0) - bases_[base]};
+  return true;
 }
 
 /// True if no step of the lane waits: then the next lane can go on from it.

@@ -4,8 +4,9 @@
 //
 //   0    written: number of bytes ever written; only the writer changes it
 //   8    closed:  not 0 if the writer's transfers have ended with an error; only the writer changes
-//   it 128  read:    number of bytes ever read; only the reader changes it 256  the ring: records,
-//   each of which starts at a multiple of 64
+//                 it
+//   128  read:    number of bytes ever read; only the reader changes it
+//   256  the ring: records, each of which starts at a multiple of 64
 //
 // A new fifo is all zero bytes.
 #pragma once
@@ -13,6 +14,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+
+#include "base/assert.h"
 
 namespace hocket::internal {
 
@@ -52,6 +56,15 @@ class FifoWriter : public Fifo {
   /// Appends bytes to the record; the caller has checked room(). non_temporal: 2 KiB and more are
   /// written with non-temporal stores.
   void put(const void* data, std::size_t bytes, bool non_temporal = false);
+  /// The same for an object, whose size the compiler knows.
+  template <typename Object>
+  void put(const Object& object) {
+    HOCKET_ASSERT(mine_ + sizeof object - seen_ <= capacity_, "the caller has checked room()");
+    if (capacity_ - position_ < sizeof object) return put(&object, sizeof object);
+    std::memcpy(ring_ + position_, &object, sizeof object);
+    position_ = after(position_, sizeof object);
+    mine_ += sizeof object;
+  }
   /// Ends the record with padding and publishes it to the reader.
   void publish();
   /// Tells the reader that this process may now write to the memory whose locations it has sent.
@@ -72,6 +85,15 @@ class FifoReader : public Fifo {
   bool broken() const { return broken_; }
   /// Copies the next bytes to data; the caller has checked ready().
   void get(void* data, std::size_t bytes);
+  /// The same for an object, whose size the compiler knows.
+  template <typename Object>
+  void get(Object* object) {
+    HOCKET_ASSERT(sizeof *object <= seen_ - mine_, "the caller has checked ready()");
+    if (capacity_ - position_ < sizeof *object) return get(object, sizeof *object);
+    std::memcpy(object, ring_ + position_, sizeof *object);
+    position_ = after(position_, sizeof *object);
+    mine_ += sizeof *object;
+  }
   /// Skips the padding of the record and frees its room for the writer.
   void release();
   /// True if bytes that the caller has copied from a location may be other bytes than the writer's

@@ -120,8 +120,8 @@ bool ShmTransport::write(Link& link) {
     }
     if (room < sizeof(FrameHeader) + frame_bytes_ / 2) break;
     if (!link.matcher.next_frame(MessageMatcher::any, room - sizeof(FrameHeader), frame)) break;
-    link.to.put(&frame.header, sizeof frame.header);
-    link.to.put(frame.payload, frame.header.length, non_temporal);
+    link.to.put(frame.header);
+    if (frame.header.length > 0) link.to.put(frame.payload, frame.header.length, non_temporal);
     link.to.publish();
     moved += sizeof frame.header + frame.header.length;
     if (frame.transfer != nullptr) link.matcher.sent(*frame.transfer, frame.header.length);
@@ -137,7 +137,7 @@ bool ShmTransport::read_record(Link& link, std::size_t ready) {
   if (ready < sizeof header) {
     status = link.matcher.violation("half a frame header");
   } else {
-    link.from.get(&header, sizeof header);
+    link.from.get(&header);
     status = link.matcher.accept(header, link.frame);
     if (status.ok() && !link.matcher.ended() && header.length > ready - sizeof header) {
       status = link.matcher.violation("half a frame");
