@@ -69,6 +69,22 @@ hocketResult_t run_varying(const Call& c) {
   }
 }
 
+/// A message to the other rank of the pair, and one back.
+hocketResult_t run_round_trip(const Call& c) {
+  const int rank = backend_rank(), ranks = backend_ranks();
+  const int partner = (rank + ranks / 2) % ranks;
+  const auto send = [&] {
+    return hocketSend(c.in, c.count, hocketFloat32, partner, comm, own_thread);
+  };
+  const auto receive = [&] {
+    return hocketRecv(c.out, c.count, hocketFloat32, partner, comm, own_thread);
+  };
+  const bool first = rank < partner;
+  const hocketResult_t result = first ? send() : receive();
+  if (result != hocketSuccess) return result;
+  return first ? receive() : send();
+}
+
 hocketResult_t run(const Call& c) {
   const auto type = hocketFloat32;
   const auto sum = hocketSum;
@@ -91,6 +107,8 @@ hocketResult_t run(const Call& c) {
       return hocketAlltoAll(c.in, c.out, c.count, type, comm, own_thread);
     case Collective::barrier:
       return hocketBarrier(comm, own_thread);
+    case Collective::latency:
+      return run_round_trip(c);
     default:
       return hocketInvalidArgument;
   }

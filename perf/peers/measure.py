@@ -25,7 +25,7 @@ from results import is_far, middle_of
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather",
                "scatter", "alltoall", "barrier", "all_gather_v", "reduce_scatter_v", "gather_v",
-               "scatter_v", "alltoall_v"]
+               "scatter_v", "alltoall_v", "latency"]
 SIZES = "8 64 512 4K 16K 64K 128K 512K 2M 8M 32M 64M 128M".split()
 QUICK_SIZES = "8 4K 128K 2M".split()
 RAW_BYTES = 8
@@ -36,7 +36,8 @@ METHOD = [
     "fp32, sums, root 0, blocking calls. A size is that of the larger of input and output; the "
     "block of a rank has at least one element. Out of place, except broadcast, and all-reduce "
     "and reduce by Gloo, whose interface in libtorch has no other form. The collectives whose "
-    "names end with _v: blocks of three halves and of one half of the equal ones, in turn.",
+    "names end with _v: blocks of three halves and of one half of the equal ones, in turn. "
+    "latency: half a round trip of a message between the two ranks of a pair.",
     "One program (perf/peers/peer_bench.cc) measures all libraries. Above 4 KiB an iteration is "
     "one call, at or below 4 KiB a batch of 64 calls, each on buffers of its own. Between "
     "iterations, outside the timed stretch, every rank reads all results, rewrites all inputs "
@@ -242,7 +243,8 @@ class Measurement:
         for transport in self.options.transports:
             for ranks in self.options.ranks:
                 for collective in self.options.collectives:
-                    yield transport, ranks, collective
+                    if collective != "latency" or ranks % 2 == 0:  # between the ranks of pairs
+                        yield transport, ranks, collective
 
     def hopeful_sizes(self, case, peer, config, number):
         """In later rounds, those at which the configuration was near its library's best. What was
@@ -284,7 +286,7 @@ class Measurement:
         turns = [(peer, config, setting) for peer in self.peers for config, setting in
                  backends.configurations(peer, transport, crowded, self.options.quick).items()
                  if backends.has(peer, transport, config, collective, ranks)]
-        start = (number - 1) * 3 % len(turns)  # none always follows the same other
+        start = (number - 1) * 3 % max(len(turns), 1)  # none always follows the same other
         for peer, config, setting in turns[start:] + turns[:start]:
             sizes = self.hopeful_sizes(case, peer, config, number)
             if sizes:

@@ -78,6 +78,20 @@ int run_varying(const Call& c, MPI_Comm all) {
   }
 }
 
+/// A message to the other rank of the pair, and one back.
+int run_round_trip(const Call& c, MPI_Comm all) {
+  const int n = static_cast<int>(c.count), rank = backend_rank(), ranks = backend_ranks();
+  const int partner = (rank + ranks / 2) % ranks;
+  const auto send = [&] { return MPI_Send(c.in, n, MPI_FLOAT, partner, 0, all); };
+  const auto receive = [&] {
+    return MPI_Recv(c.out, n, MPI_FLOAT, partner, 0, all, MPI_STATUS_IGNORE);
+  };
+  const bool first = rank < partner;
+  const int code = first ? send() : receive();
+  if (code != MPI_SUCCESS) return code;
+  return first ? receive() : send();
+}
+
 int run(const Call& c, MPI_Comm all) {
   const int n = static_cast<int>(c.count);
   switch (c.collective) {
@@ -99,6 +113,8 @@ int run(const Call& c, MPI_Comm all) {
       return MPI_Alltoall(c.in, n, MPI_FLOAT, c.out, n, MPI_FLOAT, all);
     case Collective::barrier:
       return MPI_Barrier(all);
+    case Collective::latency:
+      return run_round_trip(c, all);
     default:
       return MPI_ERR_ARG;
   }

@@ -227,6 +227,7 @@ class Bench {
       if (!backend_run(layout->call, error)) return false;
     }
     last_us_ = (now_us() - start) / static_cast<double>(operations);
+    if (measured_.collective == Collective::latency) last_us_ /= 2;  // half a round trip
     // An MPI may return from a call before it has sent all data, and send the rest in later calls.
     barrier_.wait(backend_progress);
     return true;
@@ -272,6 +273,7 @@ const std::map<std::string, Measured> collectives = {
     {"scatter", {Collective::scatter}},
     {"alltoall", {Collective::alltoall}},
     {"barrier", {Collective::barrier}},
+    {"latency", {Collective::latency}},
     {"all_gather_v", {Collective::all_gather, true}},
     {"reduce_scatter_v", {Collective::reduce_scatter, true}},
     {"gather_v", {Collective::gather, true}},

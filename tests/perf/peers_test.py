@@ -258,6 +258,17 @@ class Hocket(unittest.TestCase):
                 self.assertEqual((line["wrong"], line["checked"]), (0, True))
                 self.assertGreater(line["p50_us"], 0)
 
+    def test_latency_is_measured_between_the_ranks_of_pairs_and_not_of_the_floor(self):
+        measurement = measure.Measurement(
+            argparse.Namespace(transports=["shm"], ranks=[2, 3, 4],
+                                  collectives=["latency", "barrier"]), ["hocket"])
+        self.assertEqual(list(measurement.cases()),
+                         [("shm", ranks, collective) for ranks in (2, 3, 4)
+                          for collective in ("latency", "barrier")
+                          if (ranks, collective) != (3, "latency")])
+        for peer, has in ("hocket", True), ("openmpi", True), ("gloo", False), ("floor", False):
+            self.assertEqual(backends.has(peer, "shm", "staged-64K", "latency"), has, peer)
+
     def test_a_wrong_result_is_found(self):
         # So large that the time is up after the least number of calls: two trials, three timed.
         spoiled = {"LD_PRELOAD": SPOILER, "SPOIL_CALL": "4", "SPOIL_RANK": "1", "SPOIL_BIT": "30"}
