@@ -83,8 +83,8 @@ class Buffers {
   void* mapped_ = nullptr;
 };
 
-/// A message that is like the message before in its direction keeps what the other one needed, but
-/// for its buffer, which may be in memory of another kind, and its number.
+/// A rank keeps what its latest send and its latest receive needed. The next send may have another
+/// buffer, which may be memory of another kind, another count and another peer.
 TEST_P(RepeatedMessages, have_the_bytes_of_their_own_buffers) {
   const std::uint64_t seed = tests::seed();
   ranks::run_ranks(3, [seed](Rank& self) {
