@@ -12,7 +12,7 @@ namespace hocket::internal {
 class PeerRings {
  public:
   /// Both outlive it.
-  PeerRings(const Board& board, EngineHost& host) : board_(board), host_(host) {
+  PeerRings(const Board& board, EngineHost& host) : watch_(board), host_(host) {
     for (int rank = 0; rank < board.local_ranks(); ++rank) {
       if (rank != board.local_rank()) peers_.push_back({rank, &board.doorbell(rank)});
     }
@@ -32,8 +32,7 @@ class PeerRings {
     for (const Peer& peer : peers_) {
       if (Board::may_sleep(*peer.doorbell)) host_.ring(peer.rank);
     }
-    if (++rung_ % between_looks_at_sleeps == 0) [[unlikely]]
-      look_at_sleeps();
+    watch_.published();
   }
 
  private:
@@ -44,25 +43,11 @@ class PeerRings {
   // Peers are rung only after so many polls that moved nothing: by then the line has left the store
   // buffer and the fence in ring() is cheap.
   static constexpr unsigned quiet_polls_before_ring = 16;
-  // A membarrier takes about 9 us on a virtual machine, and interrupts the other cores. The fences
-  // that it replaces take 7 ns each. So a rank that has not slept in so many looks, one for each
-  // local rank, makes a barrier before it sleeps next.
-  static constexpr unsigned between_looks_at_sleeps = 1024;
-
-  void look_at_sleeps() {
-    awake_looks_ = board_.sleeps() == sleeps_ ? awake_looks_ + 1 : 0;
-    sleeps_ = board_.sleeps();
-    if (awake_looks_ == board_.local_ranks()) board_.make_barrier();
-  }
-
-  const Board& board_;
+  SleepWatch watch_;
   EngineHost& host_;
   std::vector<Peer> peers_;
   bool due_ = false;
   unsigned quiet_ = 0;  // polls in a row that moved nothing
-  unsigned rung_ = 0;
-  std::uint32_t sleeps_ = 0;  // at the last look
-  int awake_looks_ = 0;       // looks in a row before which the rank did not sleep
 };
 
 }  // namespace hocket::internal
