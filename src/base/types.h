@@ -165,6 +165,11 @@ struct Signature {
            dtype == other.dtype && op == other.op && flags == other.flags && unit == other.unit &&
            plan == other.plan && (op == Op::pre_mul_sum || operator_name == other.operator_name);
   }
+  /// True if all but `sequence` is equal.
+  bool differs_in_sequence_only(const Signature& other) const {
+    return std::memcmp(this, &other, offsetof(Signature, sequence)) == 0 &&
+           std::memcmp(&root, &other.root, sizeof *this - offsetof(Signature, root)) == 0;
+  }
   /// PreMulSum: the scalar of this rank, in the type of partial results. Each rank has its own.
   std::uint64_t scalar() const {
     std::uint64_t bits;

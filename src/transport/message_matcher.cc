@@ -224,18 +224,46 @@ void MessageMatcher::take_unexpected(Transfer& recv, UnexpectedMessage& unexpect
 
 // ---- Outgoing
 
-FrameHeader MessageMatcher::header_of(FrameKind kind, const MessageKey& key,
-                                      std::uint64_t total) const {
-  FrameHeader header;
-  header.kind = kind;
-  header.tag = key.tag;
-  header.comm_id = comm_id_;
+struct MessageMatcher::Fields {
+  FrameKind kind;
+  MessageKey key;
+  const Signature& signature;
+  std::uint64_t total = 0, offset = 0;
+  std::uint32_t length = 0, payload_check = 0;
+  std::uint16_t flags = 0;  // but p2p
+};
+
+/// Compares and writes field by field: to load several fields as a word would wait for the stores
+/// to the single fields.
+[[gnu::always_inline]] inline void MessageMatcher::set_header(const Fields& fields,
+                                                              OutFrame& frame) const {
+  FrameHeader& header = frame.header;
+  const MessageKey& key = fields.key;
+  const auto flags = static_cast<std::uint16_t>(fields.flags | (key.p2p ? frame_flag::p2p : 0));
+  frame.repeats = frame.is_set && header.kind == fields.kind && header.flags == flags &&
+                  header.index == key.index && header.tag == key.tag &&
+                  header.offset == fields.offset && header.total == fields.total &&
+                  header.length == fields.length && header.payload_check == fields.payload_check &&
+                  header.signature.differs_in_sequence_only(fields.signature);
   header.sequence = key.sequence;
+  if (frame.repeats) [[likely]] {
+    header.signature.sequence = fields.signature.sequence;
+    return;
+  }
+  frame.is_set = true;
+  header.magic = frame_magic;
+  header.version = frame_version;
+  header.kind = fields.kind;
+  header.flags = flags;
+  header.comm_id = comm_id_;
   header.index = key.index;
   header.source = static_cast<std::uint32_t>(rank_);
-  header.total = total;
-  header.flags = key.p2p ? frame_flag::p2p : 0;
-  return header;
+  header.offset = fields.offset;
+  header.total = fields.total;
+  header.signature = fields.signature;
+  header.length = fields.length;
+  header.tag = key.tag;
+  header.payload_check = fields.payload_check;
 }
 
 void MessageMatcher::queue_control(FrameKind kind, const Transfer& transfer) {
@@ -257,17 +285,21 @@ void MessageMatcher::next_control(OutFrame& frame) {
   if (nack_due_) {
     nack_due_ = false;
     frame = nack_frame_;
-    return;
-  }
-  if (controls_head_ < controls_.size()) {
+    frame.repeats = false;
+  } else if (controls_head_ < controls_.size()) {
     const Control& control = controls_[controls_head_++];
-    frame.header = header_of(control.kind, control.key, control.total);
-    frame.header.signature = control.signature;
+    std::uint32_t length = 0;
     if (control.kind == FrameKind::location) {
       location_out_ = control.location;
       frame.payload = reinterpret_cast<const std::byte*>(&location_out_);
-      frame.header.length = sizeof location_out_;
+      length = sizeof location_out_;
     }
+    set_header({.kind = control.kind,
+                .key = control.key,
+                .signature = control.signature,
+                .total = control.total,
+                .length = length},
+               frame);
     if (control.kind == FrameKind::fin) frame.transfer = awaiting_room_.pop();
     if (controls_head_ == controls_.size()) {
       controls_.clear();
@@ -276,13 +308,16 @@ void MessageMatcher::next_control(OutFrame& frame) {
   } else if (credit_due_) {
     credit_due_ = false;
     credit_told_ = eager_consumed_;
-    frame.header = header_of(FrameKind::credit, {}, eager_consumed_);
+    set_header(
+        {.kind = FrameKind::credit, .key = {}, .signature = no_signature, .total = eager_consumed_},
+        frame);
   } else {
     call_due_ = false;
-    frame.header = header_of(FrameKind::call, {.sequence = call_out_.sequence}, 0);
-    frame.header.signature = call_out_.signature;
+    set_header({.kind = FrameKind::call,
+                .key = {.sequence = call_out_.sequence},
+                .signature = call_out_.signature},
+               frame);
   }
-  seal(frame.header);
 }
 
 bool MessageMatcher::next_frame(Want want, std::size_t max_payload, OutFrame& frame) {
@@ -297,18 +332,19 @@ bool MessageMatcher::next_frame(Want want, std::size_t max_payload, OutFrame& fr
       std::min({transfer->bytes - transfer->framed_bytes, options_.frame_bytes, max_payload});
   frame.transfer = transfer;
   frame.payload = transfer->data + transfer->framed_bytes;
-  frame.header = header_of(FrameKind::data, transfer->key, transfer->bytes);
-  FrameHeader& header = frame.header;
-  header.signature = signature_of(*transfer);
-  header.offset = transfer->framed_bytes;
-  header.length = static_cast<std::uint32_t>(length);
-  if (transfer->state & eager_message) header.flags |= frame_flag::eager;
-  if (transfer->state & rts_sent) header.flags |= frame_flag::rts_sent;
-  if (options_.checksum) {
-    header.flags |= frame_flag::checked;
-    header.payload_check = crc32c(frame.payload, length);
-  }
-  seal(header);
+  std::uint16_t flags = 0;
+  if (transfer->state & eager_message) flags |= frame_flag::eager;
+  if (transfer->state & rts_sent) flags |= frame_flag::rts_sent;
+  if (options_.checksum) flags |= frame_flag::checked;
+  set_header({.kind = FrameKind::data,
+              .key = transfer->key,
+              .signature = signature_of(*transfer),
+              .total = transfer->bytes,
+              .offset = transfer->framed_bytes,
+              .length = static_cast<std::uint32_t>(length),
+              .payload_check = options_.checksum ? crc32c(frame.payload, length) : 0,
+              .flags = flags},
+             frame);
   transfer->framed_bytes += length;
   if (transfer->framed_bytes == transfer->bytes) queue.pop();
   return true;
@@ -324,8 +360,7 @@ std::size_t MessageMatcher::bulk_bytes() const { return bulk_.empty() ? 0 : bulk
 
 OutFrame MessageMatcher::signal(FrameKind kind) const {
   OutFrame frame;
-  frame.header = header_of(kind, {}, 0);
-  seal(frame.header);
+  set_header({.kind = kind, .key = {}, .signature = no_signature}, frame);
   return frame;
 }
 
@@ -339,18 +374,27 @@ Status MessageMatcher::violation(const std::string& what) const {
           peer_};
 }
 
+Status MessageMatcher::check(const FrameHeader& header) const {
+  const char* const fault = fault_of(header, comm_id_, static_cast<std::uint32_t>(peer_));
+  if (fault == nullptr) return {};
+  const bool other_version = header.magic == frame_magic && header.version != frame_version;
+  return violation(other_version
+                       ? fault + (": version " + std::to_string(header.version)) +
+                             ", where this process has version " + std::to_string(frame_version)
+                       : fault);
+}
+
 Status MessageMatcher::accept(const FrameHeader& header, InFrame& frame) {
+  HOCKET_RETURN_IF_ERROR(check(header));
+  frame.header = header;
+  return accept_checked(frame);
+}
+
+Status MessageMatcher::accept_checked(InFrame& frame) {
+  const FrameHeader& header = frame.header;
   frame.data = nullptr;
   frame.recv = nullptr;
   frame.unexpected = nullptr;
-  if (const char* fault = fault_of(header, comm_id_, static_cast<std::uint32_t>(peer_))) {
-    const bool other_version = header.magic == frame_magic && header.version != frame_version;
-    return violation(other_version
-                         ? fault + (": version " + std::to_string(header.version)) +
-                               ", where this process has version " + std::to_string(frame_version)
-                         : fault);
-  }
-  frame.header = header;
   if (!(header.flags & frame_flag::p2p))
     latest_sequence_ = std::max(latest_sequence_, header.sequence);
   switch (header.kind) {
@@ -651,14 +695,15 @@ void MessageMatcher::send_nack(const Transfer& transfer, const Signature& theirs
   const MessageKey key = transfer.key;
   const std::uint64_t my_bytes = transfer.bytes;
   nack_out_ = {theirs, total};
-  nack_frame_.header = header_of(FrameKind::nack, key, my_bytes);
-  nack_frame_.header.signature = mine;
-  nack_frame_.header.length = sizeof nack_out_;
-  if (options_.checksum) {
-    nack_frame_.header.flags |= frame_flag::checked;
-    nack_frame_.header.payload_check = crc32c(&nack_out_, sizeof nack_out_);
-  }
-  seal(nack_frame_.header);
+  const bool checked = options_.checksum;
+  set_header({.kind = FrameKind::nack,
+              .key = key,
+              .signature = mine,
+              .total = my_bytes,
+              .length = sizeof nack_out_,
+              .payload_check = checked ? crc32c(&nack_out_, sizeof nack_out_) : 0,
+              .flags = checked ? frame_flag::checked : std::uint16_t{0}},
+             nack_frame_);
   nack_frame_.payload = reinterpret_cast<const std::byte*>(&nack_out_);
   end(mismatch(key, mine, my_bytes, theirs, total));
   nack_due_ = true;

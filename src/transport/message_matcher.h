@@ -50,9 +50,12 @@ struct MatcherOptions {
   bool maps = false;
 };
 
-/// A frame to send: header, then header.length bytes at payload.
+/// A frame to send: header, then header.length bytes at payload. The link seals the header.
 struct OutFrame {
   FrameHeader header;
+  bool is_set = false;  // header is that of a frame
+  bool repeats =
+      false;  // it differs from the header before in the numbers of message and call only
   const std::byte* payload = nullptr;
   /// Of a data frame: it owns the payload. Of a FIN: it ends with this frame. Else null.
   Transfer* transfer = nullptr;
@@ -88,7 +91,7 @@ class MessageMatcher {
   using Want = std::uint8_t;  // kinds of frames; a sum of these:
   static constexpr Want controls = 1, eager = 2, bulk = 4, any = 7;
   /// Sets the next frame to send; a data frame has at most max_payload bytes of payload. Returns
-  /// false if there is none.
+  /// false if there is none. frame: a new one, or the frame before.
   bool next_frame(Want want, std::size_t max_payload, OutFrame& frame);
   /// The link has sent a frame with this OutFrame::transfer and `bytes` of payload, and no longer
   /// reads them.
@@ -108,6 +111,10 @@ class MessageMatcher {
   /// Checks a header and sets frame.data, the address for its payload. An error is a violation: the
   /// caller must fail the link. After success the caller must check ended().
   Status accept(const FrameHeader& header, InFrame& frame);
+  /// The two halves of accept(). check() needs no other frame; accept_checked() takes frame.header,
+  /// which is a header that was checked, or one that differs from it in its numbers only.
+  Status check(const FrameHeader& header) const;
+  Status accept_checked(InFrame& frame);
   /// Returns the error for a peer that broke the protocol by sending `what`.
   Status violation(const std::string& what) const;
   /// The whole payload of the frame has been written to frame.data.
@@ -171,7 +178,8 @@ class MessageMatcher {
   bool has_controls() const {
     return controls_head_ < controls_.size() || credit_due_ || nack_due_ || call_due_;
   }
-  FrameHeader header_of(FrameKind kind, const MessageKey& key, std::uint64_t total) const;
+  struct Fields;  // of a header
+  void set_header(const Fields& fields, OutFrame& frame) const;
   void next_control(OutFrame& frame);  // has_controls()
   bool agrees(const Transfer& transfer, const Signature& theirs, std::uint64_t total) const;
   /// Ends the link with a mismatch and sends a NACK to the peer.

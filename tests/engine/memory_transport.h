@@ -88,6 +88,7 @@ class MemoryTransport final : public Transport {
     OutFrame frame;
     while (link.next_frame(MessageMatcher::any, frame_bytes_, frame)) {
       moved = true;
+      seal(frame.header);
       network_.queue(rank_, link.peer())
           .push_back({frame.header, {frame.payload, frame.payload + frame.header.length}});
       network_.bytes(rank_, link.peer()) += sizeof frame.header + frame.header.length;

@@ -83,7 +83,7 @@ TEST(Record, has_the_times_that_are_known_and_no_time_of_an_earlier_operation) {
   EXPECT_EQ(entry.code, Code::ok);
 
   record.began(later, 500);
-  record.add_ended(call_of(3), 8, &other_program);
+  record.add_ended(call_of(3), -1, 8, &other_program);
   entry = record.entries()[0];
   EXPECT_EQ(entry.id, later + 1);
   EXPECT_EQ(entry.signature, call_of(3));

@@ -44,6 +44,7 @@ struct Rank {
   void frame_leaves(fuzz::Input& input) {
     OutFrame frame;
     if (!matcher.next_frame(MessageMatcher::any, 1 + input.below(600), frame)) return;
+    seal(frame.header);
     FUZZ_CHECK(fault_of(frame.header, fuzzed_comm, 1) == nullptr);
     if (frame.transfer != nullptr) matcher.sent(*frame.transfer, frame.header.length);
   }

@@ -25,7 +25,7 @@ const std::map<std::string, std::string> names_of = {
      "atomic atomic_signal_fence atomic_thread_fence memory_order_acquire "
      "memory_order_relaxed memory_order_release memory_order_seq_cst"},
     {"barrier", "barrier"},
-    {"bit", "bit_cast bit_ceil bit_width countr_zero endian has_single_bit"},
+    {"bit", "bit_cast bit_ceil bit_floor bit_width countr_zero endian has_single_bit"},
     {"bitset", "bitset"},
     {"chrono", "chrono"},
     {"cmath", "fabs isfinite isinf isnan ldexp signbit sqrt"},

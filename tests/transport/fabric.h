@@ -174,6 +174,10 @@ class ShmFabric final : public Fabric {
   std::byte* fifo(int from, int to) {
     return Board(base_, ranks_, 0).fifo(ranks_ - 1 - from, ranks_ - 1 - to);
   }
+  /// The bytes of its ring that were read.
+  std::uint64_t read_of_ring(int from, int to) {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(fifo(from, to) + 128)[1].load();
+  }
   std::size_t fifo_bytes() { return Board(base_, ranks_, 0).fifo_bytes(); }
 
   Status map_result;            // of each mapping

@@ -152,14 +152,19 @@ TEST(Hostile, rubbish_in_a_fifo_ends_the_link_and_nothing_else) {
       piece = std::min(piece, stream.size() - at);
       if (fifo.room(piece + 64) < piece + 64) break;
       fifo.put(&stream[at], piece);
-      fifo.publish();
+      std::memcpy(fifo.lead(), &stream[at], std::min(piece, Fifo::lead_bytes));
+      fifo.publish(static_cast<std::uint8_t>(script.pick({0, 0, 0, 0, 0, 1, 1, 2})));
       at += piece;
       transport.poll();
     }
-    auto* const written = reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(0, 1));
+    auto* const slots = reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(0, 1) + 256);
     auto* const read = reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(1, 0) + 128);
-    if (round % 3 == 0) written->store(script.pick({0, 1, 64, 1ull << 40, ~0ull}));
-    if (round % 3 == 1) read->store(script.pick({0, 1, 1ull << 40, ~0ull}));
+    const std::uint64_t number = script.pick({0, 1, 64, 1ull << 32 | 1, 1ull << 40 | 1, ~0ull});
+    for (std::size_t slot = 0; round % 3 == 0 && slot < Fifo::slots_of(fabric.fifo_bytes());
+         ++slot) {
+      slots[8 * slot].store(number);
+    }
+    if (round % 3 == 1) read[round / 3 % 2].store(number);
     for (int i = 0; i < 10; ++i) transport.poll();
     transport.cancel({Code::remote_error, "rank 0 died", 0});
     for (const Message& message : victim.messages) {
@@ -173,11 +178,13 @@ TEST(Hostile, rubbish_in_a_fifo_ends_the_link_and_nothing_else) {
 }
 
 TEST(Hostile, a_fifo_in_no_valid_state_is_an_error_that_names_the_peer) {
-  for (const std::uint64_t value : {1ull, 1ull << 40, ~0ull}) {
+  // A record without a header, one that repeats no header, one of no kind, one longer than the
+  // ring, and no record at all.
+  for (const std::uint64_t value : {1ull, 1ull << 32 | 1, 2ull << 32 | 1, 1 | ~0ull << 40, ~0ull}) {
     ShmFabric fabric({});
     Message recv(0, {.sequence = 1}, 8);
     fabric.at(1).post_recv(recv.transfer);
-    reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(0, 1))->store(value);
+    reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(0, 1) + 256)->store(value);
     fabric.at(1).poll();
     ASSERT_TRUE(recv.transfer.done);
     EXPECT_EQ(recv.transfer.status.code(), Code::remote_error);
@@ -186,28 +193,45 @@ TEST(Hostile, a_fifo_in_no_valid_state_is_an_error_that_names_the_peer) {
   }
 }
 
-TEST(Hostile, a_record_that_is_shorter_than_its_frame_is_an_error) {
-  for (const std::uint32_t length : {41, 100, 128}) {  // the record has room for 40
-    ShmFabric fabric({});
-    Message recv(0, {.sequence = 1}, 128);
-    fabric.at(1).post_recv(recv.transfer);
-    FrameHeader header;
-    header.comm_id = comm_id;
-    header.sequence = 1;
-    header.total = 128;
-    header.length = length;
-    header.signature = recv.signature;
-    header.flags = frame_flag::eager;
-    seal(header);
-    FifoWriter fifo(fabric.fifo(0, 1), fabric.fifo_bytes());
-    ASSERT_GT(fifo.room(sizeof header), sizeof header);
-    fifo.put(&header, sizeof header);
-    fifo.publish();
-    fabric.at(1).poll();
-    ASSERT_TRUE(recv.transfer.done);
-    EXPECT_NE(recv.transfer.status.message().find("half a frame"), std::string::npos)
-        << recv.transfer.status.message();
+/// A record with a header and 128 bytes of payload, and then a record that has `bytes` in the ring.
+void expect_half_a_frame(std::uint8_t kind, std::uint32_t length, std::size_t bytes) {
+  SCOPED_TRACE(std::to_string(length) + " of " + std::to_string(bytes));
+  ShmFabric fabric({});
+  std::deque<Message> recvs;
+  for (const std::uint64_t sequence : {1, 2}) {
+    fabric.at(1).post_recv(recvs.emplace_back(0, MessageKey{.sequence = sequence}, 128).transfer);
   }
+  FifoWriter fifo(fabric.fifo(0, 1), fabric.fifo_bytes());
+  FrameHeader header;
+  header.comm_id = comm_id;
+  header.total = 128;
+  header.flags = frame_flag::eager;
+  const std::byte payload[128] = {};
+  for (const std::uint64_t sequence : {1, 2}) {
+    header.sequence = sequence;
+    header.signature = recvs[sequence - 1].signature;
+    header.length = sequence == 1 ? 128 : length;
+    seal(header);
+    ASSERT_GT(fifo.room(1000), 1000u);
+    if (sequence == 2 && kind == 1) {
+      const std::uint64_t numbers[] = {sequence, header.signature.sequence};
+      std::memcpy(fifo.lead(), numbers, sizeof numbers);
+    } else {
+      fifo.put(header);
+    }
+    fifo.put(payload, sequence == 1 ? 128 : bytes);
+    fifo.publish(sequence == 1 ? 0 : kind);
+  }
+  fabric.at(1).poll();
+  ASSERT_TRUE(recvs[0].transfer.done && recvs[1].transfer.done);
+  EXPECT_TRUE(recvs[0].transfer.status.ok()) << recvs[0].transfer.status.message();
+  EXPECT_NE(recvs[1].transfer.status.message().find("half a frame"), std::string::npos)
+      << recvs[1].transfer.status.message();
+}
+
+TEST(Hostile, a_record_that_is_shorter_than_its_frame_is_an_error) {
+  for (const std::uint32_t length : {1, 40, 128}) expect_half_a_frame(0, length, length - 1);
+  for (const std::size_t bytes : {0, 1, 127}) expect_half_a_frame(1, 128, bytes);
 }
 
 // Between the two ranks sits a relay that cuts the stream anywhere, and may flip one bit of it.

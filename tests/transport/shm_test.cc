@@ -23,114 +23,143 @@ namespace hocket::internal::testing {
 namespace {
 
 struct alignas(128) Area {
-  std::byte bytes[4096] = {};
+  std::byte bytes[8192] = {};
+};
+constexpr std::size_t ring_bytes = sizeof(Area) - Fifo::offset_of_ring(sizeof(Area));
+
+/// Some bytes in the lead of a record, and some in the ring.
+struct Record {
+  std::uint8_t kind;
+  std::vector<std::byte> lead, in_ring;
+  void write(FifoWriter& writer) const {
+    std::memcpy(writer.lead(), lead.data(), lead.size());
+    writer.put(in_ring.data(), in_ring.size());
+    writer.publish(kind);
+  }
+  void read(FifoReader& reader) const {
+    ASSERT_TRUE(reader.ready());
+    ASSERT_EQ(kind, reader.kind());
+    ASSERT_EQ(0, std::memcmp(reader.lead(), lead.data(), lead.size()));
+    ASSERT_EQ(in_ring.size(), reader.left());
+    std::vector<std::byte> got(in_ring.size());
+    const std::size_t half = got.size() / 2;
+    reader.get(got.data(), half);
+    ASSERT_EQ(got.size() - half, reader.left());
+    reader.get(got.data() + half, got.size() - half);
+    reader.release();
+    ASSERT_EQ(in_ring, got);
+  }
 };
 
 TEST(Fifo, records_of_any_size_survive_wrapping_around) {
-  auto area = std::make_unique<Area>();
-  FifoWriter writer(area->bytes, sizeof area->bytes);
-  FifoReader reader(area->bytes, sizeof area->bytes);
-  std::mt19937_64 random(1);
-  std::deque<std::vector<std::byte>> under_way;
-  for (int i = 0; i < 20'000; ++i) {
-    std::vector<std::byte> record(1 + random() % 1500);
-    for (std::byte& byte : record) byte = static_cast<std::byte>(random());
-    while (writer.room(record.size()) < record.size()) {
-      ASSERT_FALSE(under_way.empty());
-      std::vector<std::byte> got(under_way.front().size());
-      ASSERT_GE(reader.ready(), got.size());
-      reader.get(got.data(), got.size());
-      reader.release();
-      ASSERT_EQ(got, under_way.front());
-      under_way.pop_front();
+  for (const std::size_t most : {1500, 100, 1}) {  // with 1, the slots are full before the ring
+    auto area = std::make_unique<Area>();
+    FifoWriter writer(area->bytes, sizeof area->bytes);
+    FifoReader reader(area->bytes, sizeof area->bytes);
+    std::mt19937_64 random(1);
+    std::deque<Record> under_way;
+    for (int i = 0; i < 20'000; ++i) {
+      Record record{static_cast<std::uint8_t>(random()), std::vector<std::byte>(random() % 57),
+                    std::vector<std::byte>(random() % most)};
+      for (std::byte& byte : record.lead) byte = static_cast<std::byte>(random());
+      for (std::byte& byte : record.in_ring) byte = static_cast<std::byte>(random());
+      const std::size_t wanted = std::max<std::size_t>(1, record.in_ring.size());
+      while (writer.room(wanted) < wanted) {
+        ASSERT_FALSE(under_way.empty());
+        under_way.front().read(reader);
+        ASSERT_FALSE(HasFatalFailure());
+        under_way.pop_front();
+      }
+      record.write(writer);
+      under_way.push_back(std::move(record));
+      ASSERT_LE(under_way.size(), Fifo::slots_of(sizeof(Area)));
     }
-    writer.put(record.data(), record.size());
-    writer.publish();
-    under_way.push_back(std::move(record));
+    EXPECT_FALSE(writer.broken() || reader.broken());
   }
-  EXPECT_FALSE(writer.broken() || reader.broken());
 }
 
-/// A fifo after 128 bytes have been written, read and released.
+/// A fifo after a record of 128 bytes was written, read and released.
 struct UsedFifo {
   UsedFifo() {
-    const std::byte record[128] = {};
-    writer.put(record, sizeof record);
-    writer.publish();
-    EXPECT_EQ(sizeof record, reader.ready());
-    std::byte got[128];
-    reader.get(got, sizeof got);
-    reader.release();
+    record.write(writer);
+    record.read(reader);
     EXPECT_GT(writer.room(std::size_t{1} << 40), 0u);  // looks at the reader's position
     EXPECT_FALSE(writer.broken() || reader.broken());
   }
+  std::atomic<std::uint64_t>& word_at(std::size_t offset) const {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes + offset);
+  }
+  const Record record{0, {}, std::vector<std::byte>(128)};
   std::unique_ptr<Area> area = std::make_unique<Area>();
   FifoWriter writer{area->bytes, sizeof area->bytes};
   FifoReader reader{area->bytes, sizeof area->bytes};
-  std::atomic<std::uint64_t>& written = *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes);
-  std::atomic<std::uint64_t>& read =
-      *reinterpret_cast<std::atomic<std::uint64_t>*>(area->bytes + Fifo::line_bytes);
+  std::atomic<std::uint64_t>& read_records = word_at(Fifo::line_bytes);
+  std::atomic<std::uint64_t>& read_bytes = word_at(Fifo::line_bytes + 8);
+  std::atomic<std::uint64_t>& second_slot = word_at(2 * Fifo::line_bytes + Fifo::unit_bytes);
 };
 
 TEST(Fifo, refuses_positions_that_cannot_be) {
+  const auto is_refused = [](UsedFifo& fifo) {
+    return fifo.writer.room(std::size_t{1} << 40) == 0 && fifo.writer.broken();
+  };
   for (const std::uint64_t position : {64ull, 192ull, 1ull << 40, ~0ull}) {
     UsedFifo fifo;
-    fifo.read.store(position);
-    EXPECT_EQ(0u, fifo.writer.room(std::size_t{1} << 40)) << position;
-    EXPECT_TRUE(fifo.writer.broken()) << position;
+    fifo.read_bytes.store(position);
+    EXPECT_TRUE(is_refused(fifo)) << position;
+  }
+  for (const std::uint64_t position : {0ull, 2ull, 1ull << 40, ~0ull}) {
+    UsedFifo fifo;
+    fifo.read_records.store(position);
+    EXPECT_TRUE(is_refused(fifo)) << position;
   }
   UsedFifo within_a_unit;
-  const std::byte record[128] = {};
-  within_a_unit.writer.put(record, sizeof record);
-  within_a_unit.writer.publish();
-  within_a_unit.read.store(129);
-  EXPECT_EQ(0u, within_a_unit.writer.room(std::size_t{1} << 40));
-  EXPECT_TRUE(within_a_unit.writer.broken());
-  // The ring has 3840 bytes.
-  for (const std::uint64_t position : {64ull, 129ull, 128ull + 3840 + 64, 1ull << 40, ~0ull}) {
-    UsedFifo fifo;
-    fifo.written.store(position);
-    EXPECT_EQ(0u, fifo.reader.ready()) << position;
-    EXPECT_TRUE(fifo.reader.broken()) << position;
-  }
-  UsedFifo full;
-  full.written.store(128 + 3840);
-  EXPECT_EQ(3840u, full.reader.ready());
-  UsedFifo backwards;
-  backwards.writer.put(record, sizeof record);
-  backwards.writer.publish();
-  ASSERT_EQ(sizeof record, backwards.reader.ready());
-  std::byte got[128];
-  backwards.reader.get(got, sizeof got);
-  backwards.written.store(192);  // behind what is read, and before what is released
-  EXPECT_EQ(0u, backwards.reader.ready());
+  within_a_unit.record.write(within_a_unit.writer);
+  within_a_unit.read_bytes.store(129);
+  EXPECT_TRUE(is_refused(within_a_unit));
 }
 
-TEST(Fifo, a_reader_that_drains_a_full_ring_tells_that_the_writer_may_wait) {
-  // Whatever the size of the records, and however much of the ring the reader had seen before.
-  for (const std::size_t size : {64, 192, 448, 960}) {
-    for (std::size_t seen = 1; seen * size <= 2880; ++seen) {
-      auto area = std::make_unique<Area>();
-      FifoWriter writer(area->bytes, sizeof area->bytes);
-      FifoReader reader(area->bytes, sizeof area->bytes);
-      const std::vector<std::byte> record(size);
-      std::size_t used = 0;
-      for (std::size_t i = 0; used <= 2880; ++i, used += size) {  // three quarters
-        if (i == seen) {
-          ASSERT_GT(reader.ready(), 0u);
-        }
-        writer.put(record.data(), size);
-        writer.publish();
+TEST(Fifo, refuses_words_of_slots_that_cannot_be) {
+  const std::vector<std::uint64_t> words = {2, 64, ~std::uint64_t{0}, 1 | (ring_bytes + 1) << 40,
+                                            1 | std::uint64_t{0xffffff} << 40};
+  for (const std::uint64_t word : words) {
+    UsedFifo fifo;
+    fifo.second_slot.store(word);
+    EXPECT_FALSE(fifo.reader.ready()) << word;
+    EXPECT_TRUE(fifo.reader.broken()) << word;
+    fifo.second_slot.store(1);
+    EXPECT_FALSE(fifo.reader.ready()) << "a broken fifo stays broken";
+  }
+  UsedFifo full;
+  full.second_slot.store(1 | ring_bytes << 40);
+  ASSERT_TRUE(full.reader.ready());
+  EXPECT_EQ(ring_bytes, full.reader.left());
+  UsedFifo empty;  // the lower half decides: the rest is of the record before
+  empty.second_slot.store(0xffffffff00000000);
+  EXPECT_FALSE(empty.reader.ready() || empty.reader.broken());
+}
+
+TEST(Fifo, a_reader_that_drains_a_full_fifo_says_when_the_writer_may_go_on) {
+  // Whatever the size of the records, and however much was read before.
+  for (const std::size_t size : {0, 64, 192, 448, 960}) {
+    for (int before = 0; before < 70; ++before) {
+      UsedFifo fifo;
+      const Record record{0, {}, std::vector<std::byte>(size)};
+      for (int i = 0; i < before; ++i) {
+        ASSERT_GT(fifo.writer.room(size), 0u);
+        record.write(fifo.writer);
+        record.read(fifo.reader);
+        fifo.reader.writer_may_go_on();
       }
-      bool told = false;
-      std::vector<std::byte> got(size);
-      for (std::size_t read = 0; read < used; read += size) {
-        ASSERT_GE(reader.ready(), size);
-        reader.get(got.data(), size);
-        reader.release();
-        told |= reader.writer_may_wait();
+      const std::size_t wanted = ring_bytes / 4;
+      int records = 0;
+      for (; fifo.writer.room(wanted) >= wanted; ++records) record.write(fifo.writer);
+      ASSERT_GT(records, 0);
+      bool has_room = false;
+      for (; records > 0; --records) {
+        record.read(fifo.reader);
+        if (fifo.reader.writer_may_go_on()) has_room |= fifo.writer.room(wanted) >= wanted;
       }
-      EXPECT_TRUE(told) << size << ", " << seen;
+      EXPECT_TRUE(has_room) << size << ", " << before;
     }
   }
 }
@@ -150,6 +179,68 @@ struct Pair {
   Board boards[2];
   std::unique_ptr<ShmTransport> transports[2];
 };
+
+/// The two numbers are in the slot, and a payload of at most 40 bytes too. Anything else that
+/// differs from the header of the frame before needs a header of its own.
+TEST(Shm, a_message_like_the_one_before_is_in_its_slot) {
+  ShmFabric fabric({});
+  std::deque<Message> messages;
+  std::uint64_t sequence = 0;
+  const auto bytes_in_ring = [&](std::size_t bytes, const std::function<void(Message&)>& change) {
+    const MessageKey key{.sequence = ++sequence, .p2p = true};
+    Message& send = messages.emplace_back(1, key, bytes);
+    Message& recv = messages.emplace_back(0, key, bytes);
+    send.fill(sequence);
+    for (Message* const message : {&send, &recv}) change(*message);
+    const std::uint64_t before = fabric.read_of_ring(0, 1);
+    fabric.at(0).post_send(send.transfer);
+    fabric.at(1).post_recv(recv.transfer);
+    EXPECT_TRUE(send.transfer.done && recv.transfer.done);
+    EXPECT_TRUE(send.transfer.status.ok()) << send.transfer.status.message();
+    EXPECT_EQ(send.memory, recv.memory);
+    return fabric.read_of_ring(0, 1) - before;
+  };
+  const auto as_it_is = [](Message&) {};
+  for (const std::size_t bytes : {0, 1, 8, 39, 40, 41, 64, 65, 3000}) {
+    SCOPED_TRACE(bytes);
+    const std::size_t alone = round_up(bytes, 64);
+    EXPECT_EQ(round_up(112 + bytes, 64), bytes_in_ring(bytes, as_it_is));
+    for (int i = 0; i < 70; ++i) {
+      ASSERT_EQ(bytes <= 40 ? 0 : alone, bytes_in_ring(bytes, as_it_is));
+    }
+    sequence += 5;
+    EXPECT_EQ(bytes <= 40 ? 0 : alone, bytes_in_ring(bytes, as_it_is));
+  }
+  const std::vector<std::function<void(Message&)>> changes = {
+      as_it_is,
+      [](Message& message) { message.transfer.key.index = 1; },
+      [](Message& message) { message.transfer.key.tag = 1; },
+      [](Message& message) { message.transfer.key.p2p = false; },
+      [](Message& message) { message.signature.count = 7; },
+      [](Message& message) { message.signature.dtype = Dtype::float64; },
+      [](Message& message) { message.signature.root = 1; },
+      [](Message& message) { message.signature.unit = 3; },
+      [](Message& message) { message.signature.operator_name.text[17] = 'x'; }};
+  for (const auto& change : changes) {
+    EXPECT_EQ(128u, bytes_in_ring(8, change));
+    EXPECT_EQ(0u, bytes_in_ring(8, change));
+    EXPECT_EQ(128u, bytes_in_ring(12, change)) << "of another length";
+  }
+}
+
+TEST(Shm, a_mismatch_is_found_in_a_message_like_the_one_before) {
+  ShmFabric fabric({});
+  std::deque<Message> messages;
+  for (std::uint64_t sequence = 1; sequence <= 3; ++sequence) {
+    const MessageKey key{.sequence = sequence, .p2p = true};
+    Message& send = messages.emplace_back(1, key, 8);
+    Message& recv = messages.emplace_back(0, key, 8);
+    if (sequence == 3) recv.signature.dtype = Dtype::float64;
+    fabric.at(0).post_send(send.transfer);
+    fabric.at(1).post_recv(recv.transfer);
+    EXPECT_EQ(sequence == 3 ? Code::mismatch : Code::ok, recv.transfer.status.code());
+  }
+}
 
 TEST(Shm, a_receiver_asleep_in_poll_is_woken_by_a_message) {
   std::vector<int> woken;
@@ -401,10 +492,8 @@ struct LocatedMessage {
     for (int rank = 0; rank < 2; ++rank) settle(fabric->at(rank));
     for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(fabric->at(rank).active());
   }
-  /// The bytes of the fifo from the sender.
-  std::uint64_t written() const {
-    return reinterpret_cast<std::atomic<std::uint64_t>*>(fabric->fifo(0, 1))->load();
-  }
+  /// The bytes of the ring from the sender that were read.
+  std::uint64_t written() const { return fabric->read_of_ring(0, 1); }
   Message send{1, {.sequence = 1}, 3'000'000}, recv{0, {.sequence = 1}, 3'000'000};
   std::unique_ptr<ShmFabric> fabric;  // ends first, and with it the transfers
 };
@@ -485,7 +574,7 @@ TEST(Shm, a_sender_whose_link_has_ended_says_so_before_its_owner_learns_of_it) {
   m.fabric->at(0).post_send(m.send.transfer);
   settle(m.fabric->at(1));
   const std::atomic<std::uint64_t>& closed =
-      *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1) + 8);
+      *reinterpret_cast<std::atomic<std::uint64_t>*>(m.fabric->fifo(0, 1));
   // Rank 1 sends a message of another length than rank 0 receives.
   Message other(0, {.sequence = 2}, 8), expected(1, {.sequence = 2}, 4);
   m.fabric->at(1).post_send(other.transfer);

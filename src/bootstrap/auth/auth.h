@@ -30,7 +30,7 @@
 
 namespace hocket::internal {
 
-inline constexpr std::uint16_t protocol_version = 4;
+inline constexpr std::uint16_t protocol_version = 5;
 inline constexpr std::size_t hello_bytes = 40;
 inline constexpr std::size_t claim_bytes = 32;
 inline constexpr std::size_t proof_bytes = 32;

@@ -33,20 +33,22 @@ void fence_between([[maybe_unused]] std::atomic<std::uint64_t>* word,
 
 }  // namespace
 
-std::size_t FifoWriter::room(std::size_t wanted) {
-  const std::size_t used = mine_ - seen_;
-  if (capacity_ - used >= wanted || broken_) return broken_ ? 0 : capacity_ - used;
-  const std::uint64_t read = read_->load(std::memory_order_acquire);
-  if (read < seen_ || read > mine_ || read % unit_bytes != 0) {
+std::size_t FifoWriter::look_for_room() {
+  if (broken_) return 0;
+  const std::uint64_t records = read_->records.load(std::memory_order_acquire);
+  const std::uint64_t bytes = read_->bytes.load(std::memory_order_acquire);
+  if (records < read_records_ || records > records_ || bytes < read_bytes_ || bytes > bytes_ ||
+      bytes % unit_bytes != 0) {
     broken_ = true;
     return 0;
   }
-  seen_ = read;
-  return capacity_ - (mine_ - seen_);
+  read_records_ = records;
+  read_bytes_ = bytes;
+  return records_ - read_records_ < slot_count_ ? capacity_ - (bytes_ - read_bytes_) : 0;
 }
 
 void FifoWriter::put(const void* data, std::size_t bytes, bool non_temporal) {
-  HOCKET_ASSERT(mine_ + bytes - seen_ <= capacity_, "the caller has checked room()");
+  HOCKET_ASSERT(bytes_ + bytes - read_bytes_ <= capacity_, "the caller has checked room()");
   const std::size_t first = std::min(bytes, capacity_ - position_);
   const bool streams = non_temporal && bytes >= least_streamed_bytes;
   const auto copy = [&](std::byte* to, const std::byte* from, std::size_t count) {
@@ -61,14 +63,7 @@ void FifoWriter::put(const void* data, std::size_t bytes, bool non_temporal) {
   copy(ring_ + position_, from, first);
   copy(ring_, from + first, bytes - first);
   position_ = after(position_, bytes);
-  mine_ += bytes;
-}
-
-void FifoWriter::publish() {
-  const std::uint64_t end = round_up(mine_, unit_bytes);
-  position_ = after(position_, end - mine_);
-  mine_ = end;
-  written_->store(mine_, std::memory_order_release);
+  bytes_ += bytes;
 }
 
 // close() and is_closed() are the two sides of a sequence lock: the writer stores `closed` before
@@ -83,42 +78,13 @@ bool FifoReader::is_closed() const {
   return closed_->load(std::memory_order_relaxed) != 0;
 }
 
-std::size_t FifoReader::ready() {
-  if (broken_) return 0;
-  if (seen_ != mine_) return seen_ - mine_;
-  const std::uint64_t written = written_->load(std::memory_order_acquire);
-  if (written < seen_ || written - released_ > capacity_ || written % unit_bytes != 0) {
-    broken_ = true;
-    return 0;
-  }
-  seen_ = written;
-  return seen_ - mine_;
-}
-
 void FifoReader::get(void* data, std::size_t bytes) {
-  HOCKET_ASSERT(bytes <= seen_ - mine_, "the caller has checked ready()");
-  const std::size_t first = std::min(bytes, capacity_ - position_);
-  if (first > 0) copy_piece(data, ring_ + position_, first);
+  HOCKET_ASSERT(bytes <= left_, "the caller has checked left()");
+  const std::size_t at = after(position_, in_ring_ - left_);
+  const std::size_t first = std::min(bytes, capacity_ - at);
+  if (first > 0) copy_piece(data, ring_ + at, first);
   if (bytes > first) copy_piece(static_cast<std::byte*>(data) + first, ring_, bytes - first);
-  position_ = after(position_, bytes);
-  mine_ += bytes;
-}
-
-void FifoReader::release() {
-  const std::uint64_t end = round_up(mine_, unit_bytes);
-  position_ = after(position_, end - mine_);
-  mine_ = end;
-  // A writer waits only when the ring is full. Then, at one of this reader's releases, more than a
-  // quarter of the ring is unread, even if the reader's view of `written` was old before.
-  was_full_ |= seen_ - released_ > capacity_ / 4;
-  released_ = mine_;
-  read_->store(mine_, std::memory_order_release);
-}
-
-bool FifoReader::writer_may_wait() {
-  const bool was = was_full_;
-  was_full_ = false;
-  return was;
+  left_ -= bytes;
 }
 
 }  // namespace hocket::internal

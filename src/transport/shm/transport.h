@@ -79,22 +79,28 @@ class ShmTransport final : public Transport {
     MessageMatcher matcher;
     FifoWriter to;
     FifoReader from;
-    InFrame frame;
+    OutFrame out;                 // the latest frame sent
+    InFrame frame;                // the latest frame received
+    bool has_header = false;      // frame.header is that of a frame
     bool receive_closed = false;  // the transport no longer reads the fifo `from`
   };
 
   int local_of(int peer) const;
   Link* begin(Transfer& transfer);
+  void posted(Link& link, bool was_active);
   bool write(Link& link);
   bool read(Link& link);
-  bool read_record(Link& link, std::size_t ready);
+  void put(Link& link);
+  Status read_header(Link& link);
+  bool read_record(Link& link);
   bool copy_located(Link& link);
   Status copy_part(const Link& link, const Transfer& recv, std::ptrdiff_t* copied);
   void close_if_ended(Link& link);
   void fail(Link& link, const Status& why);
-  void ring(const Link& link) const;
+  void ring(const Link& link);
 
   const Board board_;
+  SleepWatch watch_{board_};
   const std::vector<int> ranks_of_;
   const std::function<void(int rank)> wake_;
   const ShmOptions options_;

@@ -80,6 +80,7 @@ bool Connection::fill(MessageMatcher& matcher, MessageMatcher::Want want) {
   OutFrame frame;
   while (iov_count_ + 2 <= max_iov && staged_ + sizeof(FrameHeader) + copied_bytes <= stage_bytes &&
          matcher.next_frame(want, max_frame_bytes, frame)) {
+    seal(frame.header);
     stage(&frame.header, sizeof frame.header);
     const std::size_t length = frame.header.length;
     if (length <= copied_bytes) {
@@ -158,10 +159,11 @@ void Connection::receive_rest(MessageMatcher& matcher) {
   }
 }
 
-void Connection::append(const OutFrame& frame) {
+void Connection::append(OutFrame frame) {
   const std::size_t bytes = sizeof frame.header + frame.header.length;
   if (staged_ + bytes > stage_bytes || iov_count_ + 2 > max_iov)
     return;  // loses no more than a goodbye
+  seal(frame.header);
   stage(&frame.header, sizeof frame.header);
   stage(frame.payload, frame.header.length);
 }

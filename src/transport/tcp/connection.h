@@ -55,7 +55,7 @@ class Connection {
   /// output. From now on input is discarded.
   void release_buffers(MessageMatcher& matcher, bool keep);
   /// Adds a frame without a transfer at the end of the output.
-  void append(const OutFrame& frame);
+  void append(OutFrame frame);
 
   // The transport uses these:
   std::uint32_t watched = 0;       // the events that epoll watches for; 0: epoll does not watch it
