@@ -101,6 +101,8 @@ Status Binder::bind_anew(const Call& call, BoundCall& bound) {
     binding.stores = selector_->stores(call.collective, bytes_held(call),
                                        selection->program->header().uses_node);
   }
+  const std::size_t elements = std::max(binding.sizes.input.end(), binding.sizes.output.end());
+  bound.locates = elements * size_of(call.dtype) >= least_located_bytes;
   bound.key = key;
   bound.reusable = call.op < Op::pre_mul_sum;
   return {};

@@ -27,6 +27,9 @@ struct BoundCall {
   /// True if this rank, or another rank for what this rank knows, sends messages in the call. False
   /// if the program has messages for large blocks only, and this rank has none.
   bool sends_messages = false;
+  /// True if the receiver of a message may copy it from a buffer of this call. A smaller buffer has
+  /// no message for which that is worth while.
+  bool locates = false;
   /// True if program, binding and hash are valid for another call with the same key, blocks
   /// and count. Always false with a user operator.
   bool reusable = false;

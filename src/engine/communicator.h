@@ -97,6 +97,7 @@ class Communicator final : private EngineHost {
   Status run(const Call& call) {
     try {
       if (engine_->run(call)) return {};
+      if (is_p2p(call) && engine_->await_message(oversubscription_.policy().polls_alone)) return {};
     } catch (const std::exception&) {
       return fail_by_exception();
     }

@@ -135,7 +135,7 @@ void Engine::forget_bindings() {
   if (bound.sends_messages) transports_.announce(binding);
   if (header.maps_input || header.maps_output) {
     buffers_.find(binding);
-  } else if (bound.sends_messages) {
+  } else if (bound.sends_messages && bound.locates) {
     buffers_.find_sources(binding);
   }
   // The fingerprint covers all collectives up to this one.
@@ -147,7 +147,7 @@ void Engine::forget_bindings() {
   if (execution.done() && when == 0 && !execution.exports_output()) {
     HOCKET_ASSERT(!execution.failed(), "what has failed is not done");
     rings_.add(execution.take_published());
-    recorder_.add_ended(current, sequence);
+    recorder_.add_ended(current, -1, sequence);
     return complete(current);
   }
   recorder_.set_last_program(bound.program);
@@ -209,22 +209,37 @@ bool Engine::advance_collective() {
 }
 
 void Engine::begin_message(const Call& call, Work* work) {
-  std::unique_ptr<Operation> operation = messages_.make(call.collective);
-  operation->reset(work);
-  if (!bind(call, operation->bound)) return fail_work(work);
-  Binding& binding = operation->bound.binding;
+  const Collective direction = call.collective;
+  Operation& message = messages_.next(direction);
+  message.reset(work);
+  if (!bind(call, message.bound)) return fail_work(work);
+  const Nanos when = recorder_.time();
+  Binding& binding = message.bound.binding;
   HOCKET_ASSERT(call.root >= 0 && call.root < options_.ranks, "a message has a peer");
-  binding.message_sequence = messages_.next_number(call.collective, call.root);
+  binding.message_sequence = messages_.next_number(direction, call.root);
   binding.mapped = 0;
-  if (call.collective == Collective::send) buffers_.find_sources(binding);
-  recorder_.begin(*operation, call.root, binding.message_sequence, recorder_.time());
-  // Before it starts: what its transfers point to must last until they are cancelled.
-  Operation& message = messages_.add(std::move(operation));
-  message.execution.start(*message.bound.program, nullptr, binding, links_);
-  if (!message.execution.done()) message.execution.advance();
-  if (!message.execution.done()) return;
+  if (message.bound.locates && direction == Collective::send) buffers_.find_sources(binding);
+  Execution& execution = message.execution;
+  execution.start(*message.bound.program, nullptr, binding, links_);
+  if (!execution.done()) execution.advance();
+  if (execution.done() && when == 0) {
+    recorder_.add_ended(message, call.root, binding.message_sequence);
+    return end_call(work);
+  }
+  messages_.begin(direction);
+  recorder_.begin(message, call.root, binding.message_sequence, when);
+  if (!execution.done()) return;
   recorder_.look_at_admission(message);
   end_message(messages_.size() - 1);
+}
+
+bool Engine::await_message(unsigned polls) {
+  const Exclusive::Scope round(round_);
+  if (messages_.size() != 1 || !collectives_.empty() || !faults_.unexplained().ok()) return false;
+  if (!messages_[0].execution.await_message(polls)) return false;
+  recorder_.look_at_admission(messages_[0]);
+  end_message(0);
+  return settle();
 }
 
 bool Engine::advance_messages() {

@@ -70,6 +70,9 @@ class Engine {
   void submit(const Call& call, Work* work = nullptr);
   /// submit() of a call whose thread drives the engine, and settle().
   bool run(const Call& call);
+  /// To be called after run() of a message that has not ended. If nothing else is under way, polls
+  /// its transport alone, at most so often: that takes less time than rounds. Returns as run().
+  bool await_message(unsigned polls);
   /// True if a work has ended since the last time.
   bool take_ended_work() { return std::exchange(work_has_ended_, false); }
   /// Runs one round. Returns true if anything moved. now: empty if the caller has not read the

@@ -21,21 +21,25 @@ class MessageOperations {
   std::size_t size() const { return under_way_.size(); }
   Operation& operator[](std::size_t index) { return *under_way_[index]; }
 
-  /// An operation for the next message: a spare one if there is one, the latest of its direction.
-  std::unique_ptr<Operation> make(Collective direction) {
+  /// The operation for the next message: a spare one, the latest of its direction. It stays a
+  /// spare one until begin().
+  Operation& next(Collective direction) {
     std::vector<std::unique_ptr<Operation>>& spare = spare_of(direction);
-    if (spare.empty()) return std::make_unique<Operation>();
-    std::unique_ptr<Operation> operation = std::move(spare.back());
+    if (spare.empty()) spare.push_back(std::make_unique<Operation>());
+    // So that begin() finds the memory that it needs.
+    if (under_way_.size() == under_way_.capacity()) under_way_.reserve(2 * under_way_.size() + 1);
+    return *spare.back();
+  }
+  /// The operation of next() is under way.
+  void begin(Collective direction) {
+    std::vector<std::unique_ptr<Operation>>& spare = spare_of(direction);
+    under_way_.push_back(std::move(spare.back()));
     spare.pop_back();
-    return operation;
   }
   /// The number of the next message to the peer (send), or from it.
   std::uint64_t next_number(Collective direction, int peer) {
     auto& counter = direction == Collective::send ? sent_to_ : received_from_;
     return ++counter[static_cast<std::size_t>(peer)];
-  }
-  Operation& add(std::unique_ptr<Operation> operation) {
-    return *under_way_.emplace_back(std::move(operation));
   }
   /// Keeps an operation that has ended as a spare one. The last operation takes its index.
   void remove(std::size_t index) {

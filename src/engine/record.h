@@ -68,10 +68,11 @@ class OperationRecord {
            Nanos when) {
     return add(signature, peer, sequence, program, when != 0 ? has_begin : 0, when);
   }
-  /// A collective that has ended without error, before its beginning was recorded. Its times are
+  /// An operation that has ended without error, before its beginning was recorded. Its times are
   /// unknown.
-  void add_ended(const Signature& signature, std::uint64_t sequence, const Program* program) {
-    add(signature, -1, sequence, program, has_ended, 0);
+  void add_ended(const Signature& signature, int peer, std::uint64_t sequence,
+                 const Program* program) {
+    add(signature, peer, sequence, program, has_ended, 0);
   }
   void began(Id id, Nanos when);
   void admitted(Id id, Nanos when);

@@ -37,9 +37,10 @@ class Recorder {
     operation.recorded =
         record_.begin(bound.binding.signature, peer, sequence, bound.program, when);
   }
-  /// A collective that ended without error as soon as it had begun, at an unknown time.
-  void add_ended(const Operation& operation, std::uint64_t sequence) {
-    record_.add_ended(operation.bound.binding.signature, sequence, &operation.execution.program());
+  /// An operation that ended without error as soon as it had begun, at an unknown time.
+  void add_ended(const Operation& operation, int peer, std::uint64_t sequence) {
+    record_.add_ended(operation.bound.binding.signature, peer, sequence,
+                      &operation.execution.program());
   }
   void end(const Operation& operation, Code code) {
     if (operation.recorded == 0) return;  // it did not begin

@@ -179,15 +179,16 @@ const WaitPolicy& Oversubscription::policy() const {
   // 0.85 to 0.93 of the time, but an all-reduce of 8 ranks took 1.15 times as long; with 50 us 0.92
   // to 0.97, and 1.13.
   static const WaitPolicy core_of_a_peer{
-      .polls = 1, .polls_by_calls = 1, .spin = 0, .yield = 500'000};
+      .polls_alone = 0, .polls = 1, .polls_by_calls = 1, .spin = 0, .yield = 500'000};
   // A peer with a core of its own answers a small call within these polls. A system call after each
   // poll would double the time of such a call for a second, after some thread has run on this core
   // for a millisecond. But where each poll makes system calls, so many polls take the core from the
   // peers: 8 ranks in 8 network namespaces on 2 cores took 385 us for an all-reduce of 64 B, and
   // 135 us with a yield after the second poll.
   static const WaitPolicy loaded_core{
-      .polls = 32, .polls_by_calls = 1, .spin = 0, .yield = 500'000};
-  static const WaitPolicy background{.polls = 16, .polls_by_calls = 16, .spin = 0, .yield = 0};
+      .polls_alone = 32, .polls = 32, .polls_by_calls = 1, .spin = 0, .yield = 500'000};
+  static const WaitPolicy background{
+      .polls_alone = 0, .polls = 16, .polls_by_calls = 16, .spin = 0, .yield = 0};
   if (driven_for != nullptr && !driven_for->any()) return background;
   if (by_ranks_) return core_of_a_peer;
   return shared_until_ ? loaded_core : own_core;

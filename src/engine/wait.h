@@ -39,6 +39,9 @@ namespace hocket::internal {
 enum class WaitPhase { spin, yield, sleep };
 
 struct WaitPolicy {
+  // Polls for a message that is all that the thread waits for, before all others: a peer that is
+  // ready answers within them.
+  unsigned polls_alone = 64;
   // Polls in a row that move nothing, before anything else: no clock, no lock, no system call.
   unsigned polls = 1000;
   unsigned polls_by_calls = 1000;  // the same, where each poll makes system calls, as over tcp

@@ -131,8 +131,7 @@ void Execution::start(const Program& program, const Program* staged, const Bindi
   set_bases();
   const Instruction& message = code_[active.lane->first];
   post(active, message, *links_->transport_to[active.transfer.peer]);
-  if (!active.transfer.done || end_message(active, message) != Outcome::next) return;
-  done_ = active.done = true;
+  if (active.transfer.done) end_only_message(active, message);
 }
 
 /// Runs the only lane of a straight call until it must wait. advance() runs the steps that are

@@ -76,6 +76,9 @@ class Execution {
 
   /// Runs the steps that can run now. Returns true if anything moved.
   bool advance();
+  /// If all that is left is a message over shared memory: polls its transport until it has ended,
+  /// at most so often. Returns true if the message has ended without error.
+  bool await_message(unsigned polls);
   bool done() const { return done_; }
   bool failed() const { return failed_; }
   const Status& status() const { return status_; }  // the error that ended the execution early
@@ -175,6 +178,7 @@ class Execution {
   void begin_again();
   void start_straight();
   void start_message();
+  bool end_only_message(Active& active, const Instruction& message);
   void run_straight();
   Outcome look_several_times(Active& active, const Instruction& instruction);
   void begin_instance(Active& active, std::uint32_t instance) const;

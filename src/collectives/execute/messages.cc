@@ -101,6 +101,25 @@ Execution::Outcome Execution::end_message(Active& active, const Instruction& ins
   return transfer.status.ok() ? Outcome::next : fail(transfer.status);
 }
 
+bool Execution::end_only_message(Active& active, const Instruction& message) {
+  done_ = active.done = end_message(active, message) == Outcome::next;
+  return done_;
+}
+
+bool Execution::await_message(unsigned polls) {
+  if (!is_message_ || !binding_->repeated || failed_) return false;
+  Active& active = active_[0];
+  Transport& transport = *links_->transport_to[active.transfer.peer];
+  if (transport.wait_descriptor() >= 0) return false;  // each poll is a system call
+  for (; !active.transfer.done; --polls) {
+    if (polls == 0) return false;
+    transport.poll();
+    if (transport.failure() != nullptr) [[unlikely]]
+      return false;  // the engine looks whether that concerns this message
+  }
+  return end_only_message(active, code_[active.lane->first]);
+}
+
 bool Execution::admitted() const {
   if (admitted_ || !header_->sends_messages) return admitted_;
   for (std::size_t i = 0; i < active_count_; ++i) {
